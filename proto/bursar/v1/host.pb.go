@@ -983,13 +983,17 @@ type SyncResponse struct {
 	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Everything up to here is in this answer or in earlier ones.
 	LedgerSequence uint64 `protobuf:"varint,2,opt,name=ledger_sequence,json=ledgerSequence,proto3" json:"ledger_sequence,omitempty"`
-	// Allocations of this host that began or changed since the request's ledger_sequence; ended ones too, so that the agent forgets them.
+	// Live allocations of this host that began or changed since the request's ledger_sequence.
 	Grants   []*Allocation        `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
 	Stops    []*StopOrder         `protobuf:"bytes,4,rep,name=stops,proto3" json:"stops,omitempty"`
 	Interval *durationpb.Duration `protobuf:"bytes,5,opt,name=interval,proto3" json:"interval,omitempty"`
 	Action   SyncAction           `protobuf:"varint,6,opt,name=action,proto3,enum=bursar.v1.SyncAction" json:"action,omitempty"`
 	// Tombstones that need not be sent again.
-	Acknowledged  []string `protobuf:"bytes,7,rep,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Acknowledged []string `protobuf:"bytes,7,rep,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// Allocations of this host that ended since, so that the agent forgets them.
+	Gone []string `protobuf:"bytes,8,rep,name=gone,proto3" json:"gone,omitempty"`
+	// The grants are all the live allocations of this host; what the agent holds beyond them is gone.
+	Complete      bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1071,6 +1075,20 @@ func (x *SyncResponse) GetAcknowledged() []string {
 		return x.Acknowledged
 	}
 	return nil
+}
+
+func (x *SyncResponse) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+func (x *SyncResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
 }
 
 // StopOrder asks an agent to end an engine.
@@ -1865,7 +1883,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"R\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12%\n" +
-	"\x0eheadroom_bytes\x18\x02 \x01(\x03R\rheadroomBytes\"\xb2\x02\n" +
+	"\x0eheadroom_bytes\x18\x02 \x01(\x03R\rheadroomBytes\"\xe2\x02\n" +
 	"\fSyncResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12'\n" +
 	"\x0fledger_sequence\x18\x02 \x01(\x04R\x0eledgerSequence\x12-\n" +
@@ -1873,7 +1891,9 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x05stops\x18\x04 \x03(\v2\x14.bursar.v1.StopOrderR\x05stops\x125\n" +
 	"\binterval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12-\n" +
 	"\x06action\x18\x06 \x01(\x0e2\x15.bursar.v1.SyncActionR\x06action\x12\"\n" +
-	"\facknowledged\x18\a \x03(\tR\facknowledged\"y\n" +
+	"\facknowledged\x18\a \x03(\tR\facknowledged\x12\x12\n" +
+	"\x04gone\x18\b \x03(\tR\x04gone\x12\x1a\n" +
+	"\bcomplete\x18\t \x01(\bR\bcomplete\"y\n" +
 	"\tStopOrder\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
