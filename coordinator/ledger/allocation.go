@@ -1,0 +1,109 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// State is where an allocation is in its life. The values are stored: add, never renumber.
+type State uint8
+
+// The states of design §3: waiting, reserved and active are live, the others are ends.
+const (
+	Waiting State = iota + 1
+	Reserved
+	Active
+	Released
+	Expired
+	Canceled
+	Lost
+)
+
+var stateNames = [...]string{"none", "waiting", "reserved", "active", "released", "expired", "canceled", "lost"}
+
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+// Live reports whether the allocation still waits or holds something.
+func (s State) Live() bool { return s == Waiting || s == Reserved || s == Active }
+
+// Holds reports whether the allocation counts in its accounts.
+func (s State) Holds() bool { return s == Reserved || s == Active }
+
+// Allocation is one entry of the ledger, as a value: what it points to is never changed, so a copy is a snapshot.
+type Allocation struct {
+	ID        ID
+	RequestID string // scoped to Caller; empty where the caller sent none
+	Caller    string
+	// RequestHash is of the request's body, to tell a repeat from another request under the same id.
+	RequestHash uint64
+	State       State
+	Labels      label.Set
+	Requested   resource.Resource // as asked for, after normalization
+	Entitled    resource.Resource // what it counts as in its accounts
+	HostID      string            // the host it is on, or for one that waits, the only one it wants
+	HostAddress string
+	Wishes      *Wishes // nil: no wishes
+	Priority    int32
+
+	Created, Reserved, Confirmed, Ended Instant
+	// Expires is when a reservation or lease returns by itself; zero: never.
+	Expires Instant
+	// WaitDeadline is when the wait is, or would have been, over; a vetoed grant goes back to waiting until then.
+	WaitDeadline Instant
+	// PassedSince is when others were first let past this request while it waited.
+	PassedSince    Instant
+	ReservationTTL time.Duration
+	Lease          time.Duration // zero: none
+
+	Async     bool // nobody hangs on the line: followed by Get or Watch
+	OverLimit bool // taken over from an agent although an account lacked the room
+	Stopping  bool // its agent has been asked to end the engine
+	StopGrace time.Duration
+	// Reason says in words why it is in this state.
+	Reason string
+	// StopReason is passed on to the agent with the order to stop.
+	StopReason string
+
+	Process        Process
+	Address        string
+	ApplicationIDs []string
+	Exit           *ExitStatus
+
+	// Measured is what the engine's process tree was last seen to use; never stored, never counted.
+	Measured resource.Vector
+	// Unreclaimable is the part of its memory, in bytes, that the kernel cannot take back.
+	Unreclaimable int64
+
+	// Revision is the ledger's at the last transition, GrantRevision at the grant.
+	Revision      uint64
+	GrantRevision uint64
+}
+
+// Wishes say where an allocation may go.
+type Wishes struct {
+	Host      string    // exactly this one
+	Required  label.Set // host labels that must be there
+	Preferred label.Set // more matches are better
+	Avoid     []string  // host ids
+}
+
+// Process identifies an engine's process across pid reuse.
+type Process struct {
+	PID       int32
+	StartTime uint64 // clock ticks after boot
+	Cgroup    string // its own, or empty
+	BootID    string
+}
+
+// ExitStatus says how an engine's process ended.
+type ExitStatus struct {
+	Code   *int32 // nil where a signal ended it
+	Signal int32
+}

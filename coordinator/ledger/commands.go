@@ -1,0 +1,345 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// Config holds the ledger's times. The zero value of a field is its default.
+type Config struct {
+	// ReservationTTL is how long a grant holds without Confirm where the request does not say. Default 2 min.
+	ReservationTTL time.Duration
+	// Interval is the least time between two reports of a host; it grows with the number of hosts. Default 5 s.
+	Interval time.Duration
+	// ReportsPerSecond bounds what all hosts together send: the interval is at least hosts / ReportsPerSecond. Default 200.
+	ReportsPerSecond int
+	// SuspectAfter is how many intervals without a report make a host suspect: no new grants. Default 3.
+	SuspectAfter int
+	// LostAfter is how long a host may be silent before its allocations are given up. Default 5 min.
+	LostAfter time.Duration
+	// StarvationAfter is how long others may go past a waiting request before what its account frees is held for it. Default 30 s.
+	StarvationAfter time.Duration
+	// CallerGrace is how long a waiting request keeps its place without a caller. Default 10 s.
+	CallerGrace time.Duration
+	// RequestRetention is how long a request id is remembered after its allocation ended. Default 24 h.
+	RequestRetention time.Duration
+	// StopGrace is the time between SIGTERM and SIGKILL where a Stop does not say. Default 10 s.
+	StopGrace time.Duration
+}
+
+// AllocateCommand asks for resources.
+type AllocateCommand struct {
+	Actor          identity.Actor
+	RequestID      string
+	RequestHash    uint64 // of the body; only compared
+	Labels         label.Set
+	Resource       resource.Resource
+	Wait           time.Duration
+	Async          bool
+	ReservationTTL time.Duration // zero: the default
+	Priority       int32
+	Wishes         *Wishes
+}
+
+// AllocateResult is what became of an AllocateCommand.
+type AllocateResult struct {
+	// Allocation is reserved, waiting, or, for a repeat, in whatever state it is. Where Ended is set only its ID is.
+	Allocation Allocation
+	// Ended says that this is the repeat of a request whose allocation has ended: the store has it.
+	Ended bool
+}
+
+// ConfirmCommand says that an engine runs.
+type ConfirmCommand struct {
+	Actor          identity.Actor
+	ID             ID
+	HostID         string             // the agent's, where it came through one; the allocation must be on it
+	Entitled       *resource.Resource // nil: as reserved; never more
+	Process        Process
+	Address        string
+	ApplicationIDs []string
+	Lease          time.Duration // zero: none
+}
+
+// ReleaseCommand gives back.
+type ReleaseCommand struct {
+	Actor  identity.Actor
+	ID     ID
+	HostID string // the agent's, where it came through one
+	Reason string
+	Exit   *ExitStatus
+}
+
+// CancelCommand ends a request that waits or a reservation, by id or by request id.
+type CancelCommand struct {
+	Actor     identity.Actor
+	ID        ID
+	RequestID string
+	Reason    string
+}
+
+// RenewCommand extends a reservation or a lease.
+type RenewCommand struct {
+	Actor identity.Actor
+	ID    ID
+	TTL   time.Duration // zero: as first given
+}
+
+// ResizeCommand changes an entitlement. Dimensions that are unset stay.
+type ResizeCommand struct {
+	Actor    identity.Actor
+	ID       ID
+	Entitled resource.Resource
+}
+
+// StopCommand asks the host's agent to end the engine.
+type StopCommand struct {
+	Actor  identity.Actor
+	ID     ID
+	Grace  *time.Duration // nil: the default
+	Reason string
+}
+
+// RegisterCommand announces a host.
+type RegisterCommand struct {
+	HostID      string
+	Address     string
+	Labels      label.Set
+	Capacity    resource.Vector
+	Protected   resource.Vector
+	BootID      string
+	Incarnation uint64
+	Version     string
+}
+
+// Sample is what a host measured. A nil field could not be read.
+type Sample struct {
+	Time            Instant // by the agent's clock, for display
+	MemoryTotal     *int64
+	MemoryAvailable *int64
+	MemorySafety    int64
+	CPUTotalMillis  *int64
+	CPUUsedMillis   *int64
+	Load1Millis     *int64
+	MemorySome10    *int32 // hundredths of a percent
+	MemoryFull10    *int32
+	CPUSome10       *int32
+	Pressure        bool
+	SwapUsed        *int64
+	Processes       int32
+	Degraded        map[string]string
+}
+
+// EngineReport is what an agent knows of one engine.
+type EngineReport struct {
+	ID            ID
+	Measured      resource.Vector
+	Unreclaimable int64
+	Grant         *Allocation // the agent's record, in a full report
+}
+
+// EngineEnd is the tombstone of an engine.
+type EngineEnd struct {
+	ID     ID
+	Time   Instant
+	Reason string
+	Exit   *ExitStatus
+}
+
+// Veto is an agent's refusal of a grant.
+type Veto struct {
+	ID       ID
+	Headroom int64 // bytes it had left
+}
+
+// SyncCommand is one heartbeat.
+type SyncCommand struct {
+	HostID      string
+	Incarnation uint64
+	Sequence    uint64
+	BootID      string
+	Seen        uint64 // the ledger revision of the last answer the agent got
+	Sample      *Sample
+	Engines     []EngineReport
+	Full        bool
+	Digest      uint64
+	Ended       []EngineEnd
+	Vetoes      []Veto
+	Capacity    *resource.Vector
+}
+
+// Action is what an agent must do beyond its grants.
+type Action uint8
+
+// The actions of a SyncResult.
+const (
+	ActionNone Action = iota
+	ActionResync
+	ActionDrain
+	ActionShutdown
+)
+
+// StopOrder asks an agent to end an engine.
+type StopOrder struct {
+	ID     ID
+	Grace  time.Duration
+	Reason string
+}
+
+// SyncResult answers a heartbeat.
+type SyncResult struct {
+	Revision     uint64
+	Grants       []Allocation
+	Complete     bool // Grants are all that live on the host
+	Gone         []ID
+	Stops        []StopOrder
+	Interval     time.Duration
+	Action       Action
+	Acknowledged []ID
+}
+
+// Quota is a rule: what requests that match the selector may have together.
+type Quota struct {
+	Selector   label.Selector
+	Limit      resource.Vector
+	Guaranteed resource.Vector
+	Weight     int32 // zero is 1
+	// Normalization rounds the requests that match; nil: none.
+	Normalization *resource.Normalization
+	// Source is where the rule came from, such as "api" or "file:/etc/bursar/quotas.yaml".
+	Source string
+}
+
+// HostState is what the ledger thinks of a host's agent.
+type HostState uint8
+
+// The states of a host.
+const (
+	Healthy   HostState = iota + 1
+	Suspect             // missed reports: no new grants
+	LostHost            // silent for so long that its allocations were given up
+	Returning           // known from the store, not heard of since the load
+)
+
+func (s HostState) String() string {
+	switch s {
+	case Healthy:
+		return "healthy"
+	case Suspect:
+		return "suspect"
+	case LostHost:
+		return "lost"
+	case Returning:
+		return "returning"
+	default:
+		return "unknown"
+	}
+}
+
+// HostRecord is the part of a host that must survive a restart.
+type HostRecord struct {
+	ID          string
+	Address     string
+	Labels      label.Set
+	Capacity    resource.Vector
+	Protected   resource.Vector
+	Cordoned    bool
+	Draining    bool
+	Lost        bool
+	Reason      string
+	Registered  Instant
+	Incarnation uint64
+	BootID      string
+	Version     string
+	Revision    uint64
+}
+
+// HostInfo is a host with its account and measurements, for readers.
+type HostInfo struct {
+	HostRecord
+	State       HostState
+	Account     AccountInfo
+	Sample      *Sample
+	Headroom    *int64 // bytes; nil: unknown
+	LastSync    Instant
+	Unavailable string // why it takes no new grants; empty where it does
+	Engines     resource.Vector
+}
+
+// AccountInfo is an account's state, for readers.
+type AccountInfo struct {
+	Name        AccountName
+	Limit       resource.Vector
+	Protected   resource.Vector
+	Used        resource.Vector
+	Reserved    resource.Vector
+	Others      resource.Vector
+	Available   resource.Vector // in the dimensions of Limit, never below zero
+	Allocations int
+	Waiting     int
+	OverLimit   bool
+	HeldFor     ID // zero: nobody
+}
+
+// Remembered is a request id whose allocation has ended.
+type Remembered struct {
+	Caller, RequestID string
+	RequestHash       uint64
+	ID                ID
+	Ended             Instant
+}
+
+// Snapshot is all that a ledger is rebuilt from.
+type Snapshot struct {
+	Revision    uint64
+	LastID      ID
+	Allocations []Allocation // live ones
+	Hosts       []HostRecord
+	Quotas      []Quota // of every source
+	Remembered  []Remembered
+}
+
+// Changes is what a batch of commands changed, in order.
+type Changes struct {
+	// Revision after the batch.
+	Revision uint64
+	LastID   ID
+	// Transitions are the allocations as they were after each transition; the last one of an id is its row.
+	Transitions   []Allocation
+	Hosts         []HostRecord
+	HostsRemoved  []string
+	Quotas        []Quota  // of source "api"
+	QuotasRemoved []string // selectors in text form, of source "api"
+}
+
+// Verdict is what would happen to a request now.
+type Verdict uint8
+
+// The verdicts of Explain.
+const (
+	Fits Verdict = iota + 1
+	Waits
+	Never
+	Decided
+)
+
+// Explanation answers Explain.
+type Explanation struct {
+	Verdict    Verdict
+	Shortfalls []Shortfall
+	Accounts   []AccountInfo
+	Filters    *HostFilters
+	HostID     string
+	Place      int // how many go before it; -1 where it does not wait
+	BlockedBy  *AccountName
+	Allocation *Allocation
+}
+
+// Violation is something that an invariant forbids.
+type Violation struct {
+	Invariant int
+	Message   string
+}

@@ -1,0 +1,150 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bursar/bursar/label"
+)
+
+// Kind says what kind of thing an account limits.
+type Kind uint8
+
+// The kinds of accounts.
+const (
+	HostAccount Kind = iota + 1
+	QuotaAccount
+	QueueAccount
+)
+
+func (k Kind) String() string {
+	switch k {
+	case HostAccount:
+		return "host"
+	case QuotaAccount:
+		return "quota"
+	case QueueAccount:
+		return "queue"
+	default:
+		return "unknown"
+	}
+}
+
+// AccountName identifies an account by what it limits: a host by {host=ID}, a quota by its scope's keys and values.
+type AccountName struct {
+	Kind   Kind
+	Labels label.Set
+}
+
+func (n AccountName) String() string {
+	if len(n.Labels) == 0 {
+		return n.Kind.String() + " (all)"
+	}
+	return n.Kind.String() + " " + n.Labels.String()
+}
+
+// Why an account is short where its numbers alone do not tell.
+const (
+	NoteMeasured = "measured" // the books would allow it, the machine does not
+	NoteHeld     = "held"     // kept for a request that waits longer
+	NoteUnknown  = "unknown"  // no fresh measurement
+	NotePressure = "pressure" // the host is under memory pressure
+	NoteHealth   = "health"   // the host is suspect, lost, cordoned or draining
+	NoteNever    = "never"    // above the limit: it can never fit
+)
+
+// Shortfall says what one account lacks for a request, in one dimension.
+type Shortfall struct {
+	Account   AccountName
+	Dimension string
+	Requested int64
+	Available int64
+	Limit     int64
+	Note      string
+}
+
+func (s Shortfall) String() string {
+	text := fmt.Sprintf("%s: %s: requested %d, available %d, limit %d", s.Account, s.Dimension, s.Requested, s.Available, s.Limit)
+	if s.Note != "" {
+		text += " (" + s.Note + ")"
+	}
+	return text
+}
+
+// Reasons of an InsufficientError.
+const (
+	ReasonRefused = "refused" // did not want to wait
+	ReasonWaited  = "waited"  // the wait is over
+	ReasonVetoed  = "vetoed"  // the agent found less than it had reported
+	ReasonNever   = "never"   // it could not fit even if everything else ended
+)
+
+// InsufficientError refuses a request for lack of resources, with every account that fell short.
+type InsufficientError struct {
+	Shortfalls []Shortfall
+	Filters    *HostFilters // where no host was named
+	Reason     string
+}
+
+func (e *InsufficientError) Error() string {
+	parts := make([]string, 0, len(e.Shortfalls)+1)
+	for _, s := range e.Shortfalls {
+		parts = append(parts, s.String())
+	}
+	if e.Filters != nil {
+		parts = append(parts, e.Filters.String())
+	}
+	return "insufficient resources (" + e.Reason + "): " + strings.Join(parts, "; ")
+}
+
+// FieldError refuses a command for one bad field.
+type FieldError struct {
+	Field, Value, Want string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
+}
+
+// NotFoundError says that there is no such thing.
+type NotFoundError struct {
+	What, ID string
+}
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("no such %s: %q", e.What, e.ID) }
+
+// StateError refuses a command that the thing's state does not allow.
+type StateError struct {
+	What, ID, State, Want string
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("%s %s is %s: want %s", e.What, e.ID, e.State, e.Want)
+}
+
+// ConflictError refuses another request under a request id that is taken.
+type ConflictError struct {
+	RequestID string
+	ID        ID
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("request_id: %q: already used for allocation %s with another request: want a new request_id", e.RequestID, e.ID)
+}
+
+// DeniedError refuses a command that the actor may not give.
+type DeniedError struct {
+	Actor, Wanted string
+}
+
+func (e *DeniedError) Error() string { return fmt.Sprintf("%s may not %s", e.Actor, e.Wanted) }
+
+// StaleError refuses a report from an older incarnation, sequence or epoch than one that was already accepted.
+type StaleError struct {
+	Host, What string
+	Got, Have  uint64
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("host %s: %s %d is older than %d", e.Host, e.What, e.Got, e.Have)
+}

@@ -1,0 +1,109 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Instant is a point in time in nanoseconds since the Unix epoch. Zero means "not yet" or "never".
+type Instant int64
+
+// At converts a time. The zero time is the zero Instant.
+func At(t time.Time) Instant {
+	if t.IsZero() {
+		return 0
+	}
+	return Instant(t.UnixNano())
+}
+
+// Time converts back, in UTC. Zero is the zero time.
+func (i Instant) Time() time.Time {
+	if i == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(i)).UTC()
+}
+
+// Add returns the instant d later.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns the time from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// ID numbers an allocation: milliseconds since the Unix epoch in the upper 42 bits, a counter in the lower 22. Ids
+// rise, so rows append to the store's index, and a store that was restored from an old backup does not hand out a
+// number twice, because time has passed. Zero is no id.
+type ID uint64
+
+const idCounterBits = 22
+
+// idAfter is the id that follows last at a given time.
+func idAfter(last ID, now Instant) ID {
+	byTime := ID(uint64(now)/uint64(time.Millisecond)) << idCounterBits
+	return max(last+1, byTime)
+}
+
+// The text of an id is 13 characters of Crockford's base 32, lower case, of the number put through a bijective mix:
+// consecutive allocations look nothing alike, so that a prefix of a few characters names one.
+const (
+	idLength   = 13
+	idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+)
+
+// ErrBadID is returned by ParseID.
+var ErrBadID = errors.New("want 13 characters of 0-9 and a-z without i, l, o, u")
+
+// String returns the id's text.
+func (id ID) String() string {
+	var text [idLength]byte
+	n := mix(uint64(id))
+	for i := idLength - 1; i >= 0; i-- {
+		text[i] = idAlphabet[n&31]
+		n >>= 5
+	}
+	return string(text[:])
+}
+
+// ParseID reads what String wrote; upper case is fine. The error wraps ErrBadID.
+func ParseID(text string) (ID, error) {
+	if len(text) != idLength {
+		return 0, fmt.Errorf("%q: %w", text, ErrBadID)
+	}
+	var n uint64
+	for i := range idLength {
+		digit := strings.IndexByte(idAlphabet, text[i]|0x20)
+		if text[i] >= '0' && text[i] <= '9' {
+			digit = int(text[i] - '0')
+		}
+		if digit < 0 || (i == 0 && digit > 15) {
+			return 0, fmt.Errorf("%q: %w", text, ErrBadID)
+		}
+		n = n<<5 | uint64(digit)
+	}
+	return ID(unmix(n)), nil
+}
+
+// mix is a bijection on 64 bits: two rounds of xor-shift and multiplication by an odd number. unmix undoes it, with the
+// multiplier's inverse modulo 2^64.
+const (
+	mixMultiplier = 0x9e3779b97f4a7c15
+	mixInverse    = 0xf1de83e19937733d
+)
+
+func mix(n uint64) uint64 {
+	n ^= n >> 32
+	n *= mixMultiplier
+	n ^= n >> 32
+	n *= mixMultiplier
+	return n ^ n>>32
+}
+
+func unmix(n uint64) uint64 {
+	n ^= n >> 32
+	n *= mixInverse
+	n ^= n >> 32
+	n *= mixInverse
+	return n ^ n>>32
+}

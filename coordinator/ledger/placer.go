@@ -1,0 +1,78 @@
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// Slot numbers a host for a Placer: small, dense, reused after Remove.
+type Slot int32
+
+// NoSlot is the answer where no host will do.
+const NoSlot Slot = -1
+
+// HostView is what a Placer may know of a host.
+type HostView struct {
+	ID     string
+	Labels label.Set
+	// Limit is what the host could give if nothing ran: limit less protected. A dimension that is not listed is not there.
+	Limit resource.Vector
+	// Available is what a request can get now: the books, and for memory never more than the measured headroom. Never
+	// negative: nothing is left counts as zero.
+	Available resource.Vector
+	// Booked is used and reserved by the books alone; the policies score by it.
+	Booked resource.Vector
+	// LoadMillis is the measured load per core in thousandths; more is worse among equals.
+	LoadMillis int64
+	// Health and Measured say whether new grants may go there at all: not suspect, lost, cordoned or draining; a fresh
+	// measurement without pressure.
+	Health   bool
+	Measured bool
+	// Held is set while a request that waited too long is owed what the host frees.
+	Held bool
+}
+
+// Query asks for a host.
+type Query struct {
+	Request  resource.Vector
+	Wishes   *Wishes // Host is empty
+	Turn     uint64  // changes from request to request; spreads a burst over near-equals
+	NoHeld   bool    // leave out hosts that are held for somebody
+	Rejected func(Slot) bool
+}
+
+// HostFilters counts the hosts that each step of a search removed, in the order of the steps.
+type HostFilters struct {
+	Total       int
+	Labels      int // lack a required label, or are to be avoided
+	Health      int // suspect, lost, cordoned, draining
+	Measurement int // no fresh measurement, or under pressure
+	Books       int // too full by the books
+	Headroom    int // the books would allow it, the measured headroom does not
+	Fit         int // would take the request
+}
+
+func (f HostFilters) String() string {
+	return fmt.Sprintf("hosts: %d in all, removed by labels %d, health %d, measurement %d, books %d, headroom %d; %d fit",
+		f.Total, f.Labels, f.Health, f.Measurement, f.Books, f.Headroom, f.Fit)
+}
+
+// Placer chooses hosts for requests that name none. The ledger owns the hosts and tells the Placer of every change; a
+// Placer is deterministic and not safe for concurrent use.
+type Placer interface {
+	// Put adds the host in a slot or replaces what is known of it.
+	Put(slot Slot, view HostView)
+	// Remove forgets the host in a slot.
+	Remove(slot Slot)
+	// Choose returns the best host on which the request fits now, or NoSlot. Its cost does not grow with the hosts.
+	Choose(q Query) Slot
+	// Closest returns the host that matches the wishes and has the most to give, fit or not, for an explanation; or NoSlot.
+	Closest(q Query) Slot
+	// Possible reports whether any host that matches the wishes is large enough for the request if nothing else ran,
+	// healthy or not.
+	Possible(q Query) bool
+	// Survey counts what each filter removes. It looks at every host.
+	Survey(q Query) HostFilters
+}

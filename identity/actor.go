@@ -1,0 +1,84 @@
+// Package identity says who asks and for whom: the actor of a call, and how an agent passes on to a coordinator the
+// actor it knows from its socket. It authenticates nobody; that is the server's that received the call. Values are
+// immutable and safe to share.
+package identity
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Header carries an Actor from an agent to a coordinator. A coordinator believes it only from a connection whose peer
+// may speak for others.
+const Header = "Bursar-Actor"
+
+const (
+	maxHeader = 8 << 10
+	maxName   = 256
+)
+
+// Actor is who asks: a name that scopes request ids, and what it may do.
+type Actor struct {
+	// Name is unique among the actors that a coordinator knows, such as "alice@host-1".
+	Name string `json:"name"`
+	// Users are the values of the label "user" that it may act as.
+	Users []string `json:"users,omitempty"`
+	// Anyone lets it act as any user.
+	Anyone bool `json:"anyone,omitempty"`
+	// Priority lets it set a priority other than 0.
+	Priority bool `json:"priority,omitempty"`
+	// Admin lets it change hosts and rules.
+	Admin bool `json:"admin,omitempty"`
+}
+
+// Local is the actor of a call that came over loopback without credentials: whoever is on this machine and was let in.
+func Local() Actor {
+	return Actor{Name: "local", Anyone: true, Priority: true, Admin: true}
+}
+
+// MayActAs reports whether the actor may make or touch an allocation of this user.
+func (a Actor) MayActAs(user string) bool {
+	return a.Anyone || slices.Contains(a.Users, user)
+}
+
+// Encode returns the header's value.
+func (a Actor) Encode() string {
+	text, err := json.Marshal(a)
+	if err != nil { // no field of an Actor can fail to marshal
+		panic(err)
+	}
+	return asciiOnly(text)
+}
+
+// Decode reads a header's value.
+func Decode(value string) (Actor, error) {
+	if len(value) > maxHeader {
+		return Actor{}, fmt.Errorf("%s: %d bytes: want at most %d", Header, len(value), maxHeader)
+	}
+	var a Actor
+	if err := json.Unmarshal([]byte(value), &a); err != nil {
+		return Actor{}, fmt.Errorf("%s: %q: want the JSON of an actor: %w", Header, value, err)
+	}
+	if a.Name == "" || len(a.Name) > maxName {
+		return Actor{}, fmt.Errorf("%s: name %q: want 1 to %d bytes", Header, a.Name, maxName)
+	}
+	return a, nil
+}
+
+// asciiOnly escapes what a header may not carry as it is; JSON strings allow it.
+func asciiOnly(text []byte) string {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		switch {
+		case r >= 0x20 && r < 0x7f:
+			out = append(out, byte(r))
+		case r > 0xffff:
+			r -= 0x10000
+			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+(r>>10), 0xdc00+(r&0x3ff))
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return string(out)
+}
