@@ -1,0 +1,28 @@
+// Package resource holds quantities and what can be computed with them: memory in bytes, CPU in thousandths of a core,
+// instances, and custom countables such as "gpu", for the machine and for places outside it (a YARN queue).
+//
+// It knows nothing of accounts, labels, wire formats or units of measurement tools. Quantities are integers that are never
+// negative; arithmetic that would leave their range returns an error and never wraps.
+//
+// A dimension that is unset is not zero: a limit lists the dimensions it limits, a host lists what it has. In sums and
+// comparisons an unset dimension counts as zero; FitsWithin takes a Missing that says what it means in a limit.
+//
+// # Order
+//
+// Vectors are ordered dimension by dimension, so two of them may be incomparable: {memory=1GiB,cpu=5} and {memory=2GiB,cpu=1}
+// are neither more nor less than each other, nor equal.
+//
+//	v.NotLessThan(w)   v[d] >= w[d] in every dimension
+//	v.NotMoreThan(w)   v[d] <= w[d] in every dimension
+//	v.EqualTo(w)       v[d] == w[d] in every dimension
+//	v.MoreThan(w)      NotLessThan, and greater in at least one dimension
+//	v.LessThan(w)      NotMoreThan, and smaller in at least one dimension
+//
+// NotLessThan is therefore not the negation of LessThan. MoreThan does not ask for more in every dimension: a resource with
+// memory and no cores is more than nothing. To ask whether something fits, use FitsWithin, not the order.
+//
+// # Concurrency
+//
+// Values are immutable and may be shared between goroutines, except by the in-place forms, which need the vector for
+// themselves. See Vector on copying a vector that is changed in place.
+package resource

@@ -1,0 +1,34 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrOverflow is returned where a result would not fit into 63 bits.
+	ErrOverflow = errors.New("resource: overflow")
+	// ErrUnderflow is returned where a result would be negative.
+	ErrUnderflow = errors.New("resource: less than zero")
+	// ErrDivideByZero is returned by the divisions.
+	ErrDivideByZero = errors.New("resource: division by zero")
+)
+
+// FieldError says which part of an input is wrong, what it was, and what would be right.
+type FieldError struct {
+	// Field is a dimension ("memory"), or a path such as "external[yarn:default:root.a].cpu".
+	Field string
+	Value string
+	// Want says what would be right, to be read after "want ".
+	Want string
+}
+
+// Error returns "field: value: want ...".
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
+}
+
+// within returns the error with its field put below a path.
+func (e *FieldError) within(path string) *FieldError {
+	return &FieldError{Field: path + "." + e.Field, Value: e.Value, Want: e.Want}
+}

@@ -1,0 +1,83 @@
+package resource
+
+import (
+	"errors"
+	"strconv"
+)
+
+// Normalization rounds requests as YARN does. Each vector lists the dimensions it is about; the others are left alone.
+type Normalization struct {
+	// Minimum is what a request is raised to; it applies also where the request leaves the dimension unset.
+	Minimum Vector
+	// Increment is the step above the minimum. Zero is no step.
+	Increment Vector
+	// Maximum is what a request must not exceed. Rounding up never does: it stops there.
+	Maximum Vector
+}
+
+// Apply returns the request raised to the minimum, then up to the next minimum + k*increment. A request above the maximum is
+// refused with a *FieldError.
+func (n Normalization) Apply(request Vector) (Vector, error) {
+	out := request.Clone()
+	for dimension, asked := range request.All() {
+		if most, limited := n.Maximum.Get(dimension); limited && asked > most {
+			return Vector{}, &FieldError{dimension, formatQuantity(dimension, asked), "at most " + formatQuantity(dimension, most)}
+		}
+		out = out.With(dimension, n.round(dimension, asked))
+	}
+	for dimension, least := range n.Minimum.All() {
+		if !request.Has(dimension) {
+			out = out.With(dimension, least)
+		}
+	}
+	if err := out.Validate(); err != nil {
+		return Vector{}, err
+	}
+	return out, nil
+}
+
+// round returns one quantity raised and rounded, at most the maximum.
+func (n Normalization) round(dimension string, asked int64) int64 {
+	least, _ := n.Minimum.Get(dimension)
+	step, _ := n.Increment.Get(dimension)
+	rounded := max(asked, least)
+	if step > 0 {
+		if rest := (rounded - least) % step; rest != 0 {
+			rounded += step - rest
+		}
+	}
+	if most, limited := n.Maximum.Get(dimension); limited {
+		rounded = min(rounded, most)
+	}
+	return rounded
+}
+
+// Validate reports the first quantity that is out of range, and the first minimum above its maximum, as a *FieldError.
+func (n Normalization) Validate() error {
+	for _, part := range []struct {
+		name string
+		Vector
+	}{{"minimum", n.Minimum}, {"increment", n.Increment}, {"maximum", n.Maximum}} {
+		var wrong *FieldError
+		if err := part.Validate(); errors.As(err, &wrong) {
+			return wrong.within(part.name)
+		}
+	}
+	for dimension, least := range n.Minimum.All() {
+		if most, limited := n.Maximum.Get(dimension); limited && least > most {
+			return &FieldError{"minimum." + dimension, formatQuantity(dimension, least), "at most the maximum, " + formatQuantity(dimension, most)}
+		}
+	}
+	return nil
+}
+
+// formatQuantity writes a quantity in its dimension's usual form.
+func formatQuantity(dimension string, quantity int64) string {
+	switch dimension {
+	case Memory:
+		return FormatMemory(quantity)
+	case CPU:
+		return FormatCPU(quantity)
+	}
+	return strconv.FormatInt(quantity, 10)
+}

@@ -1,0 +1,237 @@
+package resource
+
+import (
+	"fmt"
+	"math/big"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// unit is a suffix of a memory size.
+type unit struct {
+	name  string
+	bytes int64
+}
+
+// Units of memory, largest first; first the binary ones, which are preferred for printing.
+var (
+	binaryUnits  = [...]unit{{"PiB", 1 << 50}, {"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+	decimalUnits = [...]unit{{"P", 1e15}, {"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"K", 1e3}, {"B", 1}}
+)
+
+// unitBytes returns the size of a unit as it may be typed.
+func unitBytes(name string) (int64, bool) {
+	for _, u := range binaryUnits {
+		if name == u.name || name == strings.TrimSuffix(u.name, "B") {
+			return u.bytes, true
+		}
+	}
+	for _, u := range decimalUnits {
+		if name == u.name || name == u.name+"B" && u.bytes > 1 {
+			return u.bytes, true
+		}
+	}
+	switch name {
+	case "":
+		return 1, true
+	case "k", "kB":
+		return 1e3, true
+	}
+	return 0, false
+}
+
+// ParseMemory reads a size in bytes: "4GiB", "512Mi", "1.5GiB" in powers of 1024; "4G", "500MB" in powers of 1000; "1048576" or
+// "1048576B" in bytes. A fraction of a byte is rounded up. Units are told apart by case: a small "m" or "g" is refused rather
+// than guessed at. The error is a *FieldError.
+func ParseMemory(text string) (int64, error) {
+	number := strings.TrimRight(text, "kKMGTPiB")
+	bytes, known := unitBytes(text[len(number):])
+	if known {
+		if n, ok := scaleDecimal(number, bytes); ok {
+			return n, nil
+		}
+	}
+	return 0, &FieldError{Memory, text, "a size such as 4GiB, 512MiB or 1.5GiB (powers of 1024), 4G or 500M (powers of 1000), or plain bytes, up to 8PiB"}
+}
+
+// FormatMemory writes a size so that ParseMemory reads exactly it: in the unit that needs the fewest digits, at most three of
+// them decimals, and rather in powers of 1024.
+func FormatMemory(bytes int64) string {
+	if bytes <= 0 {
+		return strconv.FormatInt(bytes, 10) + "B"
+	}
+	best, name := "", ""
+	for _, units := range [...][]unit{binaryUnits[:], decimalUnits[:]} {
+		for _, u := range units {
+			if number := inUnit(bytes, u.bytes); number != "" && (best == "" || len(number) < len(best)) {
+				best, name = number, u.name
+			}
+		}
+	}
+	return best + name
+}
+
+// inUnit writes the size in this unit, "" where it is smaller or needs more than three decimals.
+func inUnit(bytes, unit int64) string {
+	whole, rest := bytes/unit, bytes%unit
+	high, low := bits.Mul64(uint64(rest), 1000)
+	thousandths, left := bits.Div64(high, low, uint64(unit)) // rest < unit, so this fits
+	switch {
+	case whole == 0 || left != 0:
+		return ""
+	case thousandths == 0:
+		return strconv.FormatInt(whole, 10)
+	}
+	return strings.TrimRight(fmt.Sprintf("%d.%03d", whole, thousandths), "0")
+}
+
+// ApproximateMemory writes a size for the eye, with at most one decimal: "117.7MiB". It does not read back as the same size.
+func ApproximateMemory(bytes int64) string {
+	for _, u := range binaryUnits {
+		if bytes >= u.bytes {
+			tenths := strconv.FormatFloat(float64(bytes)/float64(u.bytes), 'f', 1, 64)
+			return strings.TrimSuffix(tenths, ".0") + u.name
+		}
+	}
+	return strconv.FormatInt(bytes, 10) + "B"
+}
+
+// ParseCPU reads thousandths of a core: "2", "1.5" and "0.5" are cores, "500m" is thousandths. A fraction of a thousandth is
+// rounded up. The error is a *FieldError.
+func ParseCPU(text string) (int64, error) {
+	number, inMillis := strings.CutSuffix(text, "m")
+	perUnit := int64(1000)
+	if inMillis {
+		perUnit = 1
+	}
+	if n, ok := scaleDecimal(number, perUnit); ok {
+		return n, nil
+	}
+	return 0, &FieldError{CPU, text, "cores such as 2 or 1.5, or thousandths such as 500m"}
+}
+
+// FormatCPU writes whole cores as "2" and everything else in thousandths, "500m".
+func FormatCPU(millis int64) string {
+	if millis%1000 == 0 {
+		return strconv.FormatInt(millis/1000, 10)
+	}
+	return strconv.FormatInt(millis, 10) + "m"
+}
+
+// scaleDecimal reads digits, with a fraction or without, and returns them times unit, rounded up; false where that is no
+// number or above MaxQuantity.
+func scaleDecimal(number string, unit int64) (int64, bool) {
+	const longest = 40 // digits; more are a mistake
+	whole, fraction, point := strings.Cut(number, ".")
+	if whole == "" || point && fraction == "" || len(number) > longest {
+		return 0, false
+	}
+	for _, c := range []byte(whole + fraction) {
+		if !isDigit(c) {
+			return 0, false
+		}
+	}
+	digits, ok := new(big.Int).SetString(whole+fraction, 10)
+	if !ok {
+		return 0, false
+	}
+	scaled := digits.Mul(digits, big.NewInt(unit))
+	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil)
+	scaled, rest := scaled.QuoRem(scaled, power, new(big.Int))
+	if rest.Sign() != 0 {
+		scaled.Add(scaled, big.NewInt(1))
+	}
+	if !scaled.IsInt64() || scaled.Int64() > MaxQuantity {
+		return 0, false
+	}
+	return scaled.Int64(), true
+}
+
+// ParseQuantity reads the quantity of one dimension in the form that ParseMemory, ParseCPU or a plain count has. The error is a
+// *FieldError.
+func ParseQuantity(dimension, text string) (int64, error) {
+	switch dimension {
+	case Memory:
+		return ParseMemory(text)
+	case CPU:
+		return ParseCPU(text)
+	}
+	if dimension != Instances {
+		if err := CheckCustomName(dimension); err != nil {
+			return 0, err
+		}
+	}
+	if n, ok := scaleDecimal(text, 1); ok && !strings.Contains(text, ".") {
+		return n, nil
+	}
+	return 0, &FieldError{dimension, text, fmt.Sprintf("a whole number from 0 to %d", int64(MaxQuantity))}
+}
+
+// ParseVector reads the form of configuration files and the command line: quantities as text by dimension, "memory", "cpu",
+// "instances", and custom names. The error is a *FieldError.
+func ParseVector(quantities map[string]string) (Vector, error) {
+	var v Vector
+	dimensions := make([]string, 0, len(quantities))
+	for dimension := range quantities {
+		dimensions = append(dimensions, dimension)
+	}
+	slices.Sort(dimensions) // so that of several errors always the same one is told
+	for _, dimension := range dimensions {
+		quantity, err := ParseQuantity(dimension, quantities[dimension])
+		if err != nil {
+			return Vector{}, err
+		}
+		v = v.With(dimension, quantity)
+	}
+	return v, v.Validate()
+}
+
+// Text returns the quantities as text, the inverse of ParseVector.
+func (v Vector) Text() map[string]string {
+	text := make(map[string]string)
+	for dimension, quantity := range v.All() {
+		text[dimension] = formatQuantity(dimension, quantity)
+	}
+	return text
+}
+
+// String returns "memory=4GiB,cpu=500m,gpu=1", and "none" where nothing is set.
+func (v Vector) String() string {
+	if v.IsUnset() {
+		return "none"
+	}
+	var b strings.Builder
+	for dimension, quantity := range v.All() {
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(dimension + "=" + formatQuantity(dimension, quantity))
+	}
+	return b.String()
+}
+
+// String returns "kind:cluster:path", and "@partition" behind it where there is one.
+func (a Address) String() string {
+	s := a.Kind + ":" + a.Cluster + ":" + a.Path
+	if a.Partition != "" {
+		s += "@" + a.Partition
+	}
+	return s
+}
+
+// String returns the address and its quantities: "yarn:default:root.a,memory=4GiB".
+func (e External) String() string { return e.Address.String() + "," + e.Vector.String() }
+
+// String returns the quantities here, then those of the external parts, separated by spaces.
+func (r Resource) String() string {
+	var s []string
+	if !r.Vector.IsUnset() || len(r.External) == 0 {
+		s = append(s, r.Vector.String())
+	}
+	for _, e := range r.External {
+		s = append(s, e.String())
+	}
+	return strings.Join(s, " ")
+}

@@ -1,0 +1,127 @@
+package resource
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Limits of what is accepted from outside, those of the wire contract.
+const (
+	maxCustom   = 16
+	maxExternal = 8
+	maxName     = 63
+	maxKind     = 32
+	maxCluster  = 128
+	maxPath     = 512
+)
+
+// Validate reports the first thing about v that may not come in from outside, as a *FieldError: a quantity below zero or above
+// MaxQuantity, a malformed custom name, too many of them.
+func (v Vector) Validate() error {
+	if err := v.check(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Validate reports the first thing about r that may not come in from outside, as a *FieldError: what Vector.Validate says of
+// any part, a malformed address, one that is there twice, too many of them.
+func (r Resource) Validate() error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	if len(r.External) > maxExternal {
+		return &FieldError{"external", fmt.Sprintf("%d parts", len(r.External)), fmt.Sprintf("at most %d", maxExternal)}
+	}
+	for i, e := range r.External {
+		at := "external[" + e.Address.String() + "]"
+		if err := e.Address.check(); err != nil {
+			return err.within(at)
+		}
+		if i > 0 {
+			switch c := r.External[i-1].Compare(e.Address); {
+			case c == 0:
+				return &FieldError{at, "listed twice", "each address once"}
+			case c > 0:
+				return &FieldError{at, "out of order", "parts sorted by address"}
+			}
+		}
+		if err := e.Vector.check(); err != nil {
+			return err.within(at)
+		}
+	}
+	return nil
+}
+
+func (v Vector) check() *FieldError {
+	for dimension, quantity := range v.All() {
+		if quantity < 0 || quantity > MaxQuantity {
+			return &FieldError{dimension, strconv.FormatInt(quantity, 10), fmt.Sprintf("0 to %d", int64(MaxQuantity))}
+		}
+	}
+	if n := len(v.Custom()); n > maxCustom {
+		return &FieldError{"custom", fmt.Sprintf("%d dimensions", n), fmt.Sprintf("at most %d", maxCustom)}
+	}
+	for _, q := range v.Custom() {
+		if err := CheckCustomName(q.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckCustomName returns nil for a name that a custom countable may have: a letter, then up to 62 letters, digits and "_./-",
+// and not one of the fixed dimensions.
+func CheckCustomName(name string) *FieldError {
+	const want = `a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`
+	switch name {
+	case Memory, CPU, Instances:
+		return &FieldError{"custom", name, "a name that is not a fixed dimension's"}
+	case "":
+		return &FieldError{"custom", name, want}
+	}
+	if len(name) > maxName || !isLetter(name[0]) {
+		return &FieldError{"custom", name, want}
+	}
+	for i := 1; i < len(name); i++ {
+		if c := name[i]; !isLetter(c) && !isDigit(c) && !strings.ContainsRune("_./-", rune(c)) {
+			return &FieldError{"custom", name, want}
+		}
+	}
+	return nil
+}
+
+func (a Address) check() *FieldError {
+	if !validKind(a.Kind) {
+		return &FieldError{"kind", a.Kind, `a lower case letter, then up to 31 lower case letters, digits or "-", such as "yarn"`}
+	}
+	if a.Path == "" {
+		return &FieldError{"path", a.Path, "the place in the cluster, such as a queue's full path"}
+	}
+	for _, f := range []struct {
+		name, value string
+		most        int
+	}{{"cluster", a.Cluster, maxCluster}, {"path", a.Path, maxPath}, {"partition", a.Partition, maxCluster}} {
+		if len([]rune(f.value)) > f.most {
+			return &FieldError{f.name, f.value, fmt.Sprintf("at most %d characters", f.most)}
+		}
+	}
+	return nil
+}
+
+func validKind(kind string) bool {
+	if kind == "" || len(kind) > maxKind || kind[0] < 'a' || kind[0] > 'z' {
+		return false
+	}
+	for i := 1; i < len(kind); i++ {
+		if c := kind[i]; (c < 'a' || c > 'z') && !isDigit(c) && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

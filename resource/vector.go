@@ -1,0 +1,200 @@
+package resource
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Names of the fixed dimensions. Every other name is a custom countable.
+const (
+	Memory    = "memory"    // bytes
+	CPU       = "cpu"       // thousandths of a core
+	Instances = "instances" // engines, or containers of an external part
+)
+
+// MaxQuantity is the largest quantity that is accepted from outside: every JSON reader keeps it exact. Sums of accounts may
+// be larger, up to 63 bits.
+const MaxQuantity = 1<<53 - 1
+
+// Presence of the fixed dimensions.
+const (
+	setMemory uint8 = 1 << iota
+	setCPU
+	setInstances
+)
+
+// Quantity is one custom countable.
+type Quantity struct {
+	Name  string
+	Value int64
+}
+
+// Vector is the quantities of one place. The zero Vector has nothing set.
+//
+// A Vector is a value: assign and pass it freely. Only a vector that is changed by AddInPlace or MinusInPlace needs care: it
+// keeps its custom part in memory of its own, and a plain copy made of it before such a change may or may not see the change. Keep
+// such a vector in one place, and hand out Clone. (The other direction is safe: changing a plain copy in place never touches
+// the original.)
+//
+// Compare with Equal; the == operator does not compile.
+type Vector struct {
+	_ [0]func()
+
+	memory, cpu, instances int64
+	set                    uint8
+	custom                 *parts
+}
+
+// Memory returns bytes, 0 when unset.
+func (v Vector) Memory() int64 { return v.memory }
+
+// CPU returns thousandths of a core, 0 when unset.
+func (v Vector) CPU() int64 { return v.cpu }
+
+// Instances returns a count, 0 when unset.
+func (v Vector) Instances() int64 { return v.instances }
+
+// Get returns the quantity of a dimension and whether it is set.
+func (v Vector) Get(dimension string) (quantity int64, set bool) {
+	switch dimension {
+	case Memory:
+		return v.memory, v.set&setMemory != 0
+	case CPU:
+		return v.cpu, v.set&setCPU != 0
+	case Instances:
+		return v.instances, v.set&setInstances != 0
+	}
+	for _, q := range v.Custom() {
+		if q.Name == dimension {
+			return q.Value, true
+		}
+	}
+	return 0, false
+}
+
+// Has reports whether the dimension is set, be it to zero.
+func (v Vector) Has(dimension string) bool {
+	_, set := v.Get(dimension)
+	return set
+}
+
+// Custom returns the custom countables sorted by name. The slice is shared and must not be modified.
+func (v Vector) Custom() []Quantity {
+	if v.custom == nil {
+		return nil
+	}
+	return v.custom.list
+}
+
+// All yields the dimensions that are set: memory, cpu, instances, then custom ones by name.
+func (v Vector) All() iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		if v.set&setMemory != 0 && !yield(Memory, v.memory) {
+			return
+		}
+		if v.set&setCPU != 0 && !yield(CPU, v.cpu) {
+			return
+		}
+		if v.set&setInstances != 0 && !yield(Instances, v.instances) {
+			return
+		}
+		for _, q := range v.Custom() {
+			if !yield(q.Name, q.Value) {
+				return
+			}
+		}
+	}
+}
+
+// IsZero reports whether no quantity differs from zero: the vector asks for nothing.
+func (v Vector) IsZero() bool {
+	if v.memory|v.cpu|v.instances != 0 {
+		return false
+	}
+	for _, q := range v.Custom() {
+		if q.Value != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// IsUnset reports whether no dimension is set.
+func (v Vector) IsUnset() bool { return v.set == 0 && len(v.Custom()) == 0 }
+
+// WithMemory returns the vector with memory set to that many bytes. Like the other With forms it takes the quantity as it
+// is; Validate tells whether it is in range.
+func (v Vector) WithMemory(bytes int64) Vector {
+	v.memory, v.set, v.custom = bytes, v.set|setMemory, v.custom.frozen()
+	return v
+}
+
+// WithCPU returns the vector with cpu set to that many thousandths of a core.
+func (v Vector) WithCPU(millis int64) Vector {
+	v.cpu, v.set, v.custom = millis, v.set|setCPU, v.custom.frozen()
+	return v
+}
+
+// WithInstances returns the vector with instances set.
+func (v Vector) WithInstances(n int64) Vector {
+	v.instances, v.set, v.custom = n, v.set|setInstances, v.custom.frozen()
+	return v
+}
+
+// With returns the vector with the dimension of that name set.
+func (v Vector) With(dimension string, quantity int64) Vector {
+	switch dimension {
+	case Memory:
+		return v.WithMemory(quantity)
+	case CPU:
+		return v.WithCPU(quantity)
+	case Instances:
+		return v.WithInstances(quantity)
+	}
+	list := v.Custom()
+	i, found := find(list, dimension)
+	list = slices.Clone(list)
+	if found {
+		list[i].Value = quantity
+	} else {
+		list = slices.Insert(list, i, Quantity{Name: strings.Clone(dimension), Value: quantity})
+	}
+	v.custom = newParts(list)
+	return v
+}
+
+// Without returns the vector with the dimension unset.
+func (v Vector) Without(dimension string) Vector {
+	v.custom = v.custom.frozen()
+	switch dimension {
+	case Memory:
+		v.memory, v.set = 0, v.set&^setMemory
+	case CPU:
+		v.cpu, v.set = 0, v.set&^setCPU
+	case Instances:
+		v.instances, v.set = 0, v.set&^setInstances
+	default:
+		if i, found := find(v.Custom(), dimension); found {
+			v.custom = newParts(slices.Delete(slices.Clone(v.custom.list), i, i+1))
+		}
+	}
+	return v
+}
+
+// Clone returns a copy that later changes in place of v do not reach. It allocates only where v has custom parts of its own.
+func (v Vector) Clone() Vector {
+	v.custom = v.custom.frozen()
+	return v
+}
+
+// Equal reports whether both have the same dimensions set, to the same quantities. See EqualTo for unset counting as zero.
+func (v Vector) Equal(w Vector) bool {
+	return v.set == w.set && v.memory == w.memory && v.cpu == w.cpu && v.instances == w.instances &&
+		slices.Equal(v.Custom(), w.Custom())
+}
+
+func find(list []Quantity, name string) (int, bool) {
+	return slices.BinarySearchFunc(list, name, func(q Quantity, name string) int { return cmp.Compare(q.Name, name) })
+}
