@@ -1,0 +1,33 @@
+package label
+
+import "fmt"
+
+// FieldError says which part of an input is wrong, what it was, and what would be right.
+type FieldError struct {
+	// Field is a path such as "labels[user]", or "derived[0].patterns[1].match" in a configuration.
+	Field string
+	Value string
+	// Want says what would be right, to be read after "want ".
+	Want string
+}
+
+// Error returns "field: value: want ...".
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
+}
+
+// ClaimError refuses a request that brings a label which is derived, with another value than the derived one.
+type ClaimError struct {
+	Key     string
+	Claimed string
+	// Derived is empty where the rules give the label no value.
+	Derived string
+}
+
+// Error says which label was claimed, and what it is.
+func (e *ClaimError) Error() string {
+	if e.Derived == "" {
+		return fmt.Sprintf("labels[%s]: %q was claimed, but this label is derived, and the rules give it no value here", e.Key, e.Claimed)
+	}
+	return fmt.Sprintf("labels[%s]: %q was claimed, but this label is derived, and here it is %q", e.Key, e.Claimed, e.Derived)
+}

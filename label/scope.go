@@ -1,0 +1,61 @@
+package label
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+)
+
+// Scope is a set of label keys: what a quota is written for. The zero Scope has none.
+type Scope struct {
+	keys []string // sorted, each once
+	key  string   // joined by commas, which no key holds
+}
+
+// NewScope returns the scope of these keys, in any order.
+func NewScope(keys ...string) Scope {
+	keys = slices.Clone(keys)
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	return Scope{keys: keys, key: strings.Join(keys, ",")}
+}
+
+// Key returns the keys joined by commas; two scopes are equal where their Keys are.
+func (s Scope) Key() string { return s.key }
+
+// Keys returns the keys in order. The slice is shared and must not be modified.
+func (s Scope) Keys() []string { return s.keys }
+
+// AppendKey appends this scope and the values that the set has for it, in a form that no other scope or values share, and does
+// not allocate beyond dst. It identifies an account.
+func (s Scope) AppendKey(dst []byte, set Set) []byte {
+	dst = appendString(dst, s.key)
+	i := 0
+	for _, key := range s.keys {
+		for i < len(set) && set[i].Key < key {
+			i++
+		}
+		if i < len(set) && set[i].Key == key {
+			dst = appendString(dst, set[i].Value)
+		} else {
+			dst = appendString(dst, "")
+		}
+	}
+	return dst
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// Project returns the set restricted to the scope's keys; keys that it does not have get the empty value.
+func (s Scope) Project(set Set) Set {
+	if len(s.keys) == 0 {
+		return nil
+	}
+	projected := make(Set, len(s.keys))
+	for i, key := range s.keys {
+		projected[i] = Label{key, set.Value(key)}
+	}
+	return projected
+}
