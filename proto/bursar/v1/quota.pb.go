@@ -35,7 +35,7 @@ type Quota struct {
 	Weight int32 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
 	// How requests that match are rounded.
 	Normalization *Normalization `protobuf:"bytes,5,opt,name=normalization,proto3" json:"normalization,omitempty"`
-	// Where the rule came from: "file:PATH" or "api". Set by the server.
+	// Where the rule came from: "file:PATH", the source of an Apply, or "api". Set by the server.
 	Source        string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -263,6 +263,150 @@ func (x *PutResponse) GetQuota() *Quota {
 	return nil
 }
 
+type ApplyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each adds a rule, or replaces the one with the same selector. No selector may occur twice.
+	Quotas []*Quota `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	// Names the set, for example after the file it came from; the rules carry it as their source. Empty is "api". A name that
+	// begins with "file:" is refused: those rules belong to the files that the coordinator watches.
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// Remove the rules of this source that are not in the set.
+	Prune bool `protobuf:"varint,3,opt,name=prune,proto3" json:"prune,omitempty"`
+	// Check everything and say what would change, but change nothing.
+	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyRequest) Reset() {
+	*x = ApplyRequest{}
+	mi := &file_bursar_v1_quota_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyRequest) ProtoMessage() {}
+
+func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_quota_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
+func (*ApplyRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ApplyRequest) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *ApplyRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ApplyRequest) GetPrune() bool {
+	if x != nil {
+		return x.Prune
+	}
+	return false
+}
+
+func (x *ApplyRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// ApplyResponse says what became of the rules, or what would.
+type ApplyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Added []*Quota               `protobuf:"bytes,1,rep,name=added,proto3" json:"added,omitempty"`
+	// As they are now.
+	Changed []*Quota `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"`
+	// By prune.
+	Deleted       []*Quota `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`
+	Unchanged     int32    `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyResponse) Reset() {
+	*x = ApplyResponse{}
+	mi := &file_bursar_v1_quota_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyResponse) ProtoMessage() {}
+
+func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_quota_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
+func (*ApplyResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ApplyResponse) GetAdded() []*Quota {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetChanged() []*Quota {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetDeleted() []*Quota {
+	if x != nil {
+		return x.Deleted
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetUnchanged() int32 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
 type DeleteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Selector      map[string]string      `protobuf:"bytes,1,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -272,7 +416,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_bursar_v1_quota_proto_msgTypes[4]
+	mi := &file_bursar_v1_quota_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -284,7 +428,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_quota_proto_msgTypes[4]
+	mi := &file_bursar_v1_quota_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,7 +441,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeleteRequest) GetSelector() map[string]string {
@@ -315,7 +459,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_bursar_v1_quota_proto_msgTypes[5]
+	mi := &file_bursar_v1_quota_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +471,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_quota_proto_msgTypes[5]
+	mi := &file_bursar_v1_quota_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +484,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{7}
 }
 
 type QuotaServiceGetRequest struct {
@@ -354,7 +498,7 @@ type QuotaServiceGetRequest struct {
 
 func (x *QuotaServiceGetRequest) Reset() {
 	*x = QuotaServiceGetRequest{}
-	mi := &file_bursar_v1_quota_proto_msgTypes[6]
+	mi := &file_bursar_v1_quota_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +510,7 @@ func (x *QuotaServiceGetRequest) String() string {
 func (*QuotaServiceGetRequest) ProtoMessage() {}
 
 func (x *QuotaServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_quota_proto_msgTypes[6]
+	mi := &file_bursar_v1_quota_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +523,7 @@ func (x *QuotaServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*QuotaServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *QuotaServiceGetRequest) GetSelector() map[string]string {
@@ -406,7 +550,7 @@ type QuotaServiceGetResponse struct {
 
 func (x *QuotaServiceGetResponse) Reset() {
 	*x = QuotaServiceGetResponse{}
-	mi := &file_bursar_v1_quota_proto_msgTypes[7]
+	mi := &file_bursar_v1_quota_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +562,7 @@ func (x *QuotaServiceGetResponse) String() string {
 func (*QuotaServiceGetResponse) ProtoMessage() {}
 
 func (x *QuotaServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_quota_proto_msgTypes[7]
+	mi := &file_bursar_v1_quota_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +575,7 @@ func (x *QuotaServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*QuotaServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *QuotaServiceGetResponse) GetQuota() *Quota {
@@ -464,7 +608,7 @@ type QuotaServiceListRequest struct {
 
 func (x *QuotaServiceListRequest) Reset() {
 	*x = QuotaServiceListRequest{}
-	mi := &file_bursar_v1_quota_proto_msgTypes[8]
+	mi := &file_bursar_v1_quota_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +620,7 @@ func (x *QuotaServiceListRequest) String() string {
 func (*QuotaServiceListRequest) ProtoMessage() {}
 
 func (x *QuotaServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_quota_proto_msgTypes[8]
+	mi := &file_bursar_v1_quota_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +633,7 @@ func (x *QuotaServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaServiceListRequest.ProtoReflect.Descriptor instead.
 func (*QuotaServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *QuotaServiceListRequest) GetPageSize() int32 {
@@ -534,7 +678,7 @@ type QuotaServiceListResponse struct {
 
 func (x *QuotaServiceListResponse) Reset() {
 	*x = QuotaServiceListResponse{}
-	mi := &file_bursar_v1_quota_proto_msgTypes[9]
+	mi := &file_bursar_v1_quota_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +690,7 @@ func (x *QuotaServiceListResponse) String() string {
 func (*QuotaServiceListResponse) ProtoMessage() {}
 
 func (x *QuotaServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_quota_proto_msgTypes[9]
+	mi := &file_bursar_v1_quota_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +703,7 @@ func (x *QuotaServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaServiceListResponse.ProtoReflect.Descriptor instead.
 func (*QuotaServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_quota_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *QuotaServiceListResponse) GetQuotas() []*Quota {
@@ -615,7 +759,17 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"PutRequest\x12.\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaB\x06\xbaH\x03\xc8\x01\x01R\x05quota\"5\n" +
 	"\vPutResponse\x12&\n" +
-	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\"\x9a\x01\n" +
+	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\"\xa9\x01\n" +
+	"\fApplyRequest\x123\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x10.bursar.v1.QuotaB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06quotas\x125\n" +
+	"\x06source\x18\x02 \x01(\tB\x1d\xbaH\x1ar\x18\x18\x80\x042\x13^[^\\x00-\\x1f\\x7f]*$R\x06source\x12\x14\n" +
+	"\x05prune\x18\x03 \x01(\bR\x05prune\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xad\x01\n" +
+	"\rApplyResponse\x12&\n" +
+	"\x05added\x18\x01 \x03(\v2\x10.bursar.v1.QuotaR\x05added\x12*\n" +
+	"\achanged\x18\x02 \x03(\v2\x10.bursar.v1.QuotaR\achanged\x12*\n" +
+	"\adeleted\x18\x03 \x03(\v2\x10.bursar.v1.QuotaR\adeleted\x12\x1c\n" +
+	"\tunchanged\x18\x04 \x01(\x05R\tunchanged\"\x9a\x01\n" +
 	"\rDeleteRequest\x12L\n" +
 	"\bselector\x18\x01 \x03(\v2&.bursar.v1.DeleteRequest.SelectorEntryB\b\xbaH\x05\x9a\x01\x02\x10\x10R\bselector\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
@@ -647,9 +801,10 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\x06quotas\x18\x01 \x03(\v2\x10.bursar.v1.QuotaR\x06quotas\x12.\n" +
 	"\baccounts\x18\x02 \x03(\v2\x12.bursar.v1.AccountR\baccounts\x12&\n" +
 	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\x04R\brevision2\xac\x02\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevision2\xe8\x02\n" +
 	"\fQuotaService\x124\n" +
-	"\x03Put\x12\x15.bursar.v1.PutRequest\x1a\x16.bursar.v1.PutResponse\x12=\n" +
+	"\x03Put\x12\x15.bursar.v1.PutRequest\x1a\x16.bursar.v1.PutResponse\x12:\n" +
+	"\x05Apply\x12\x17.bursar.v1.ApplyRequest\x1a\x18.bursar.v1.ApplyResponse\x12=\n" +
 	"\x06Delete\x12\x18.bursar.v1.DeleteRequest\x1a\x19.bursar.v1.DeleteResponse\x12Q\n" +
 	"\x03Get\x12!.bursar.v1.QuotaServiceGetRequest\x1a\".bursar.v1.QuotaServiceGetResponse\"\x03\x90\x02\x01\x12T\n" +
 	"\x04List\x12\".bursar.v1.QuotaServiceListRequest\x1a#.bursar.v1.QuotaServiceListResponse\"\x03\x90\x02\x01B3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
@@ -666,55 +821,63 @@ func file_bursar_v1_quota_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_quota_proto_rawDescData
 }
 
-var file_bursar_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_bursar_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_bursar_v1_quota_proto_goTypes = []any{
 	(*Quota)(nil),                    // 0: bursar.v1.Quota
 	(*Normalization)(nil),            // 1: bursar.v1.Normalization
 	(*PutRequest)(nil),               // 2: bursar.v1.PutRequest
 	(*PutResponse)(nil),              // 3: bursar.v1.PutResponse
-	(*DeleteRequest)(nil),            // 4: bursar.v1.DeleteRequest
-	(*DeleteResponse)(nil),           // 5: bursar.v1.DeleteResponse
-	(*QuotaServiceGetRequest)(nil),   // 6: bursar.v1.QuotaServiceGetRequest
-	(*QuotaServiceGetResponse)(nil),  // 7: bursar.v1.QuotaServiceGetResponse
-	(*QuotaServiceListRequest)(nil),  // 8: bursar.v1.QuotaServiceListRequest
-	(*QuotaServiceListResponse)(nil), // 9: bursar.v1.QuotaServiceListResponse
-	nil,                              // 10: bursar.v1.Quota.SelectorEntry
-	nil,                              // 11: bursar.v1.DeleteRequest.SelectorEntry
-	nil,                              // 12: bursar.v1.QuotaServiceGetRequest.SelectorEntry
-	nil,                              // 13: bursar.v1.QuotaServiceListRequest.LabelsEntry
-	(*Resource)(nil),                 // 14: bursar.v1.Resource
-	(*Account)(nil),                  // 15: bursar.v1.Account
+	(*ApplyRequest)(nil),             // 4: bursar.v1.ApplyRequest
+	(*ApplyResponse)(nil),            // 5: bursar.v1.ApplyResponse
+	(*DeleteRequest)(nil),            // 6: bursar.v1.DeleteRequest
+	(*DeleteResponse)(nil),           // 7: bursar.v1.DeleteResponse
+	(*QuotaServiceGetRequest)(nil),   // 8: bursar.v1.QuotaServiceGetRequest
+	(*QuotaServiceGetResponse)(nil),  // 9: bursar.v1.QuotaServiceGetResponse
+	(*QuotaServiceListRequest)(nil),  // 10: bursar.v1.QuotaServiceListRequest
+	(*QuotaServiceListResponse)(nil), // 11: bursar.v1.QuotaServiceListResponse
+	nil,                              // 12: bursar.v1.Quota.SelectorEntry
+	nil,                              // 13: bursar.v1.DeleteRequest.SelectorEntry
+	nil,                              // 14: bursar.v1.QuotaServiceGetRequest.SelectorEntry
+	nil,                              // 15: bursar.v1.QuotaServiceListRequest.LabelsEntry
+	(*Resource)(nil),                 // 16: bursar.v1.Resource
+	(*Account)(nil),                  // 17: bursar.v1.Account
 }
 var file_bursar_v1_quota_proto_depIdxs = []int32{
-	10, // 0: bursar.v1.Quota.selector:type_name -> bursar.v1.Quota.SelectorEntry
-	14, // 1: bursar.v1.Quota.limit:type_name -> bursar.v1.Resource
-	14, // 2: bursar.v1.Quota.guaranteed:type_name -> bursar.v1.Resource
+	12, // 0: bursar.v1.Quota.selector:type_name -> bursar.v1.Quota.SelectorEntry
+	16, // 1: bursar.v1.Quota.limit:type_name -> bursar.v1.Resource
+	16, // 2: bursar.v1.Quota.guaranteed:type_name -> bursar.v1.Resource
 	1,  // 3: bursar.v1.Quota.normalization:type_name -> bursar.v1.Normalization
-	14, // 4: bursar.v1.Normalization.minimum:type_name -> bursar.v1.Resource
-	14, // 5: bursar.v1.Normalization.increment:type_name -> bursar.v1.Resource
-	14, // 6: bursar.v1.Normalization.maximum:type_name -> bursar.v1.Resource
+	16, // 4: bursar.v1.Normalization.minimum:type_name -> bursar.v1.Resource
+	16, // 5: bursar.v1.Normalization.increment:type_name -> bursar.v1.Resource
+	16, // 6: bursar.v1.Normalization.maximum:type_name -> bursar.v1.Resource
 	0,  // 7: bursar.v1.PutRequest.quota:type_name -> bursar.v1.Quota
 	0,  // 8: bursar.v1.PutResponse.quota:type_name -> bursar.v1.Quota
-	11, // 9: bursar.v1.DeleteRequest.selector:type_name -> bursar.v1.DeleteRequest.SelectorEntry
-	12, // 10: bursar.v1.QuotaServiceGetRequest.selector:type_name -> bursar.v1.QuotaServiceGetRequest.SelectorEntry
-	0,  // 11: bursar.v1.QuotaServiceGetResponse.quota:type_name -> bursar.v1.Quota
-	15, // 12: bursar.v1.QuotaServiceGetResponse.accounts:type_name -> bursar.v1.Account
-	13, // 13: bursar.v1.QuotaServiceListRequest.labels:type_name -> bursar.v1.QuotaServiceListRequest.LabelsEntry
-	0,  // 14: bursar.v1.QuotaServiceListResponse.quotas:type_name -> bursar.v1.Quota
-	15, // 15: bursar.v1.QuotaServiceListResponse.accounts:type_name -> bursar.v1.Account
-	2,  // 16: bursar.v1.QuotaService.Put:input_type -> bursar.v1.PutRequest
-	4,  // 17: bursar.v1.QuotaService.Delete:input_type -> bursar.v1.DeleteRequest
-	6,  // 18: bursar.v1.QuotaService.Get:input_type -> bursar.v1.QuotaServiceGetRequest
-	8,  // 19: bursar.v1.QuotaService.List:input_type -> bursar.v1.QuotaServiceListRequest
-	3,  // 20: bursar.v1.QuotaService.Put:output_type -> bursar.v1.PutResponse
-	5,  // 21: bursar.v1.QuotaService.Delete:output_type -> bursar.v1.DeleteResponse
-	7,  // 22: bursar.v1.QuotaService.Get:output_type -> bursar.v1.QuotaServiceGetResponse
-	9,  // 23: bursar.v1.QuotaService.List:output_type -> bursar.v1.QuotaServiceListResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	0,  // 9: bursar.v1.ApplyRequest.quotas:type_name -> bursar.v1.Quota
+	0,  // 10: bursar.v1.ApplyResponse.added:type_name -> bursar.v1.Quota
+	0,  // 11: bursar.v1.ApplyResponse.changed:type_name -> bursar.v1.Quota
+	0,  // 12: bursar.v1.ApplyResponse.deleted:type_name -> bursar.v1.Quota
+	13, // 13: bursar.v1.DeleteRequest.selector:type_name -> bursar.v1.DeleteRequest.SelectorEntry
+	14, // 14: bursar.v1.QuotaServiceGetRequest.selector:type_name -> bursar.v1.QuotaServiceGetRequest.SelectorEntry
+	0,  // 15: bursar.v1.QuotaServiceGetResponse.quota:type_name -> bursar.v1.Quota
+	17, // 16: bursar.v1.QuotaServiceGetResponse.accounts:type_name -> bursar.v1.Account
+	15, // 17: bursar.v1.QuotaServiceListRequest.labels:type_name -> bursar.v1.QuotaServiceListRequest.LabelsEntry
+	0,  // 18: bursar.v1.QuotaServiceListResponse.quotas:type_name -> bursar.v1.Quota
+	17, // 19: bursar.v1.QuotaServiceListResponse.accounts:type_name -> bursar.v1.Account
+	2,  // 20: bursar.v1.QuotaService.Put:input_type -> bursar.v1.PutRequest
+	4,  // 21: bursar.v1.QuotaService.Apply:input_type -> bursar.v1.ApplyRequest
+	6,  // 22: bursar.v1.QuotaService.Delete:input_type -> bursar.v1.DeleteRequest
+	8,  // 23: bursar.v1.QuotaService.Get:input_type -> bursar.v1.QuotaServiceGetRequest
+	10, // 24: bursar.v1.QuotaService.List:input_type -> bursar.v1.QuotaServiceListRequest
+	3,  // 25: bursar.v1.QuotaService.Put:output_type -> bursar.v1.PutResponse
+	5,  // 26: bursar.v1.QuotaService.Apply:output_type -> bursar.v1.ApplyResponse
+	7,  // 27: bursar.v1.QuotaService.Delete:output_type -> bursar.v1.DeleteResponse
+	9,  // 28: bursar.v1.QuotaService.Get:output_type -> bursar.v1.QuotaServiceGetResponse
+	11, // 29: bursar.v1.QuotaService.List:output_type -> bursar.v1.QuotaServiceListResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_quota_proto_init() }
@@ -730,7 +893,7 @@ func file_bursar_v1_quota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_quota_proto_rawDesc), len(file_bursar_v1_quota_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,8 @@ const (
 const (
 	// QuotaServicePutProcedure is the fully-qualified name of the QuotaService's Put RPC.
 	QuotaServicePutProcedure = "/bursar.v1.QuotaService/Put"
+	// QuotaServiceApplyProcedure is the fully-qualified name of the QuotaService's Apply RPC.
+	QuotaServiceApplyProcedure = "/bursar.v1.QuotaService/Apply"
 	// QuotaServiceDeleteProcedure is the fully-qualified name of the QuotaService's Delete RPC.
 	QuotaServiceDeleteProcedure = "/bursar.v1.QuotaService/Delete"
 	// QuotaServiceGetProcedure is the fully-qualified name of the QuotaService's Get RPC.
@@ -47,6 +49,9 @@ const (
 type QuotaServiceClient interface {
 	// Put adds the rule, or replaces the one with the same selector.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
+	// Apply puts a whole set of rules in one step, or none of them. A rule that is wrong is refused with INVALID_ARGUMENT and an
+	// InvalidField detail whose field begins with its place in the request, such as "quotas[3].selector".
+	Apply(context.Context, *v1.ApplyRequest) (*v1.ApplyResponse, error)
 	// Delete removes the rule with this selector.
 	Delete(context.Context, *v1.DeleteRequest) (*v1.DeleteResponse, error)
 	// Get reads one rule with its accounts.
@@ -70,6 +75,12 @@ func NewQuotaServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+QuotaServicePutProcedure,
 			connect.WithSchema(quotaServiceMethods.ByName("Put")),
+			connect.WithClientOptions(opts...),
+		),
+		apply: connect.NewClient[v1.ApplyRequest, v1.ApplyResponse](
+			httpClient,
+			baseURL+QuotaServiceApplyProcedure,
+			connect.WithSchema(quotaServiceMethods.ByName("Apply")),
 			connect.WithClientOptions(opts...),
 		),
 		delete: connect.NewClient[v1.DeleteRequest, v1.DeleteResponse](
@@ -98,6 +109,7 @@ func NewQuotaServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 // quotaServiceClient implements QuotaServiceClient.
 type quotaServiceClient struct {
 	put    *connect.Client[v1.PutRequest, v1.PutResponse]
+	apply  *connect.Client[v1.ApplyRequest, v1.ApplyResponse]
 	delete *connect.Client[v1.DeleteRequest, v1.DeleteResponse]
 	get    *connect.Client[v1.QuotaServiceGetRequest, v1.QuotaServiceGetResponse]
 	list   *connect.Client[v1.QuotaServiceListRequest, v1.QuotaServiceListResponse]
@@ -106,6 +118,15 @@ type quotaServiceClient struct {
 // Put calls bursar.v1.QuotaService.Put.
 func (c *quotaServiceClient) Put(ctx context.Context, req *v1.PutRequest) (*v1.PutResponse, error) {
 	response, err := c.put.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Apply calls bursar.v1.QuotaService.Apply.
+func (c *quotaServiceClient) Apply(ctx context.Context, req *v1.ApplyRequest) (*v1.ApplyResponse, error) {
+	response, err := c.apply.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -143,6 +164,9 @@ func (c *quotaServiceClient) List(ctx context.Context, req *v1.QuotaServiceListR
 type QuotaServiceHandler interface {
 	// Put adds the rule, or replaces the one with the same selector.
 	Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error)
+	// Apply puts a whole set of rules in one step, or none of them. A rule that is wrong is refused with INVALID_ARGUMENT and an
+	// InvalidField detail whose field begins with its place in the request, such as "quotas[3].selector".
+	Apply(context.Context, *v1.ApplyRequest) (*v1.ApplyResponse, error)
 	// Delete removes the rule with this selector.
 	Delete(context.Context, *v1.DeleteRequest) (*v1.DeleteResponse, error)
 	// Get reads one rule with its accounts.
@@ -162,6 +186,12 @@ func NewQuotaServiceHandler(svc QuotaServiceHandler, opts ...connect.HandlerOpti
 		QuotaServicePutProcedure,
 		svc.Put,
 		connect.WithSchema(quotaServiceMethods.ByName("Put")),
+		connect.WithHandlerOptions(opts...),
+	)
+	quotaServiceApplyHandler := connect.NewUnaryHandlerSimple(
+		QuotaServiceApplyProcedure,
+		svc.Apply,
+		connect.WithSchema(quotaServiceMethods.ByName("Apply")),
 		connect.WithHandlerOptions(opts...),
 	)
 	quotaServiceDeleteHandler := connect.NewUnaryHandlerSimple(
@@ -188,6 +218,8 @@ func NewQuotaServiceHandler(svc QuotaServiceHandler, opts ...connect.HandlerOpti
 		switch r.URL.Path {
 		case QuotaServicePutProcedure:
 			quotaServicePutHandler.ServeHTTP(w, r)
+		case QuotaServiceApplyProcedure:
+			quotaServiceApplyHandler.ServeHTTP(w, r)
 		case QuotaServiceDeleteProcedure:
 			quotaServiceDeleteHandler.ServeHTTP(w, r)
 		case QuotaServiceGetProcedure:
@@ -205,6 +237,10 @@ type UnimplementedQuotaServiceHandler struct{}
 
 func (UnimplementedQuotaServiceHandler) Put(context.Context, *v1.PutRequest) (*v1.PutResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.QuotaService.Put is not implemented"))
+}
+
+func (UnimplementedQuotaServiceHandler) Apply(context.Context, *v1.ApplyRequest) (*v1.ApplyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.QuotaService.Apply is not implemented"))
 }
 
 func (UnimplementedQuotaServiceHandler) Delete(context.Context, *v1.DeleteRequest) (*v1.DeleteResponse, error) {
