@@ -1,0 +1,151 @@
+# Bursar: how it is built, checked and measured. `make help` lists the targets.
+#
+# Needed on the machine: Go, git, make, bash, and gcc for the race detector. Every other tool is a Go module pinned in
+# tools/<name>/go.mod and built once into .cache/tools/<name>-<version>/.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --warn-undefined-variables --no-builtin-rules --no-print-directory
+
+MODULE  := $(shell awk '$$1 == "module" { print $$2 }' go.mod)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+# What a person may set on the command line.
+SEEDS     ?= 20000
+BENCH     ?= .
+BENCHTIME ?= 1s
+FUZZTIME  ?= 10s
+
+# The tools, by the version that their module pins.
+pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
+BUF           := .cache/tools/buf-$(call pinned,buf,github.com/bufbuild/buf)/buf
+GOLANGCI_LINT := .cache/tools/golangci-lint-$(call pinned,golangci-lint,github.com/golangci/golangci-lint/v2)/golangci-lint
+
+# A heading with the time of day, so that a log says where the time went.
+section = @printf '\n== %(%T)T  %s\n' -1 '$(1)'
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- build and run -----------------------------------------------------------------------------------------------
+
+.PHONY: build
+build: ## Build bin/bursar, static, with its version
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/bursar ./cmd/bursar
+
+.PHONY: run
+run: build ## Build, then show the main job on this machine and stay up
+	bin/bursar dev --demo
+
+.PHONY: tools
+tools: $(BUF) $(GOLANGCI_LINT) ## Build the tools that lint and generate need
+
+# "tool" is what the module's go.mod names as its tool.
+.cache/tools/%:
+	$(call section,tools: $(notdir $@) (minutes the first time))
+	@go -C tools/$(notdir $@) build -trimpath -buildvcs=false -o $(CURDIR)/$@ tool
+
+$(BUF): tools/buf/go.mod tools/buf/go.sum
+$(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
+
+# --- test --------------------------------------------------------------------------------------------------------
+
+# The packages without a goroutine, a lock or a channel (test/layout holds this for all but proto). The race detector
+# has nothing to find there and would make their properties ten times slower; everything else runs under it.
+pure = ^$(MODULE)/(resource|label|identity|proto|coordinator/ledger|coordinator/placement)(/|$$)
+
+# -count=1: tests run binaries and read files that the test cache does not know of. -shuffle: no test leans on another.
+go_test = go test -count=1 -shuffle=on
+
+.PHONY: test
+test: test-sim test-pure test-race ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race
+
+.PHONY: test-sim
+test-sim: ## Run 2,000 seeds of the simulator
+	$(call section,test-sim: 2000 seeds without the race detector)
+	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000
+
+.PHONY: test-pure
+test-pure: ## Test the packages that hold no goroutine, without the race detector
+	$(call section,test-pure: packages that hold no goroutine)
+	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
+
+.PHONY: test-race
+test-race: ## Test all other packages with the race detector
+	$(call section,test-race: all other packages with the race detector)
+	@packages=$$(go list ./... | grep -Ev '$(pure)'); $(go_test) -race -timeout 20m $$packages
+
+.PHONY: sim
+sim: ## Run SEEDS=20000 seeds of the simulator
+	$(go_test) -timeout 0 ./test/sim -run Simulation -sim.seeds=$(SEEDS)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME=10s
+	@grep -rEo --include='*_test.go' '^func Fuzz\w+' . | sort | while IFS=: read -r file func; do \
+		printf '\n== %s %s\n' "$$file" "$${func#func }"; \
+		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null; \
+	done
+
+.PHONY: bench
+bench: ## Print the benchmarks (BENCH=regexp BENCHTIME=1s)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 60m ./bench/...
+
+# --- check -------------------------------------------------------------------------------------------------------
+
+.PHONY: lint
+lint: lint-shell lint-go lint-proto check-generate ## Check the format, the code and the contract
+
+.PHONY: lint-shell
+lint-shell:
+	$(call section,lint: shell scripts parse)
+	@git ls-files -z '*.sh' '.ci/*' | xargs -0 -n 1 bash -n
+
+.PHONY: lint-go
+lint-go: $(GOLANGCI_LINT)
+	$(call section,lint: gofumpt)
+	@$(GOLANGCI_LINT) fmt --diff
+	$(call section,lint: go vet)
+	@go vet ./...
+	$(call section,lint: golangci-lint)
+	@$(GOLANGCI_LINT) run ./...
+
+# The contract is compared with proto/baseline.binpb, the image of the last contract that somebody may depend on. A
+# file in the tree works in a shallow or fresh clone, where a tag or an older commit may be missing, and moving it is a
+# change that a reviewer sees. The rows of the store are held the same way: an old file must stay readable.
+.PHONY: lint-proto
+lint-proto: $(BUF)
+	$(call section,lint: buf lint + format + breaking)
+	@$(BUF) lint
+	@$(BUF) format --diff --exit-code
+	@$(BUF) breaking proto --against proto/baseline.binpb
+
+.PHONY: check-generate
+check-generate: $(BUF) ## Fail when the generated code is stale
+	$(call section,check-generate: generated code is fresh)
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir "$$tmp/committed"; \
+	find proto -name '*.pb.go' -o -name '*.connect.go' | tar -cf - -T - | tar -xf - -C "$$tmp/committed"; \
+	$(BUF) generate -o "$$tmp/fresh"; \
+	diff -r "$$tmp/committed" "$$tmp/fresh" || { echo 'generated code is stale: run make generate'; exit 1; }
+
+# --- change ------------------------------------------------------------------------------------------------------
+
+.PHONY: generate
+generate: $(BUF) ## Generate the code of proto/
+	$(BUF) generate
+
+.PHONY: contract-baseline
+contract-baseline: $(BUF) ## Make today's contract the one that must not be broken
+	$(BUF) build proto --exclude-source-info -o proto/baseline.binpb
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) $(BUF) ## Format Go and proto files
+	$(GOLANGCI_LINT) fmt
+	$(BUF) format --write
+
+.PHONY: clean
+clean: ## Remove what was built, the tools too
+	rm -rf bin .cache

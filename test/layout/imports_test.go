@@ -1,0 +1,141 @@
+package layout
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// floors lists the folders from the ground up. A package may import packages of its own floor and of those below.
+func floors() [][]string {
+	return [][]string{
+		{"resource"},
+		{"label", "identity"},
+		{"proto"},
+		{"providers"},
+		{"discovery"},
+		{"client"},
+		{"coordinator/ledger"},
+		{"coordinator/placement"},
+		{"coordinator/store"},
+		{"coordinator/election"},
+		{"coordinator"},
+		{"agent"},
+		{"cmd"},
+		{"test", "bench"},
+	}
+}
+
+// strangers are pairs of folders that meet on the wire only, whatever their floors allow.
+func strangers() [][2]string {
+	return [][2]string{{"agent", "coordinator"}}
+}
+
+// pure are the packages that compute and do nothing else: the same input gives the same output, on any machine, at any
+// time. The ledger can be replayed, and the race detector has nothing to find, because of it.
+func pure() []string {
+	return []string{"resource", "label", "identity", "coordinator/ledger", "coordinator/placement"}
+}
+
+// impure are the standard packages that reach outside of a computation, each with all that is below it.
+func impure() []string {
+	return []string{
+		"context", "crypto/rand", "database", "embed", "io/fs", "io/ioutil", "log", "math/rand", "net", "os", "plugin",
+		"runtime", "sync", "syscall", "testing", "unsafe",
+	}
+}
+
+// floorsBroken holds tests to their floor too: a test that needs more than its package stands in test/.
+func floorsBroken(files tree) []string {
+	var complaints []string
+	for _, s := range files.sources() {
+		own := floorOf(s.folder)
+		if own < 0 {
+			complaints = append(complaints, fmt.Sprintf("%s: folder %s stands on no floor: give it one in test/layout", s.path, s.folder))
+			continue
+		}
+		for _, imported := range s.imports() {
+			folder, ours := strings.CutPrefix(imported, module+"/")
+			switch {
+			case !ours:
+			case floorOf(folder) > own:
+				complaints = append(complaints, fmt.Sprintf("%s imports %s, which stands on a higher floor", s.path, folder))
+			case estranged(s.folder, folder):
+				complaints = append(complaints, fmt.Sprintf("%s imports %s: they meet on the wire only", s.path, folder))
+			}
+		}
+	}
+	return complaints
+}
+
+// floorOf is the number of the floor with the longest name that holds the folder, or -1.
+func floorOf(folder string) int {
+	floor, length := -1, 0
+	for number, names := range floors() {
+		for _, name := range names {
+			if len(name) > length && within(folder, []string{name}) {
+				floor, length = number, len(name)
+			}
+		}
+	}
+	return floor
+}
+
+func estranged(a, b string) bool {
+	return slices.ContainsFunc(strangers(), func(pair [2]string) bool {
+		return within(a, pair[:1]) && within(b, pair[1:]) || within(b, pair[:1]) && within(a, pair[1:])
+	})
+}
+
+// purityBroken leaves tests alone: they read files and run in parallel.
+func purityBroken(files tree) []string {
+	var complaints []string
+	for _, s := range files.sources() {
+		if s.test || !within(s.folder, pure()) {
+			continue
+		}
+		for _, imported := range s.imports() {
+			folder, ours := strings.CutPrefix(imported, module+"/")
+			standard := !strings.Contains(strings.Split(imported, "/")[0], ".")
+			switch {
+			case ours && within(folder, pure()):
+			case standard && !within(imported, impure()):
+			default:
+				complaints = append(complaints, fmt.Sprintf("%s is pure and imports %s", s.path, imported))
+			}
+		}
+		for node := range ast.Preorder(s.File) {
+			if what := concurrent(node); what != "" {
+				complaints = append(complaints, fmt.Sprintf("%s: %s in a pure package", s.at(node), what))
+			}
+		}
+	}
+	return complaints
+}
+
+// concurrent names what makes a node the business of more than one goroutine.
+func concurrent(node ast.Node) string {
+	switch node := node.(type) {
+	case *ast.GoStmt:
+		return "a goroutine"
+	case *ast.ChanType:
+		return "a channel"
+	case *ast.SelectStmt:
+		return "a select"
+	case *ast.UnaryExpr:
+		if node.Op == token.ARROW {
+			return "a receive"
+		}
+	}
+	return ""
+}
+
+func (s source) imports() []string {
+	var list []string
+	for _, spec := range s.Imports {
+		list = append(list, strings.Trim(spec.Path.Value, "`\""))
+	}
+	return list
+}
