@@ -1,0 +1,99 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What callers decide on, by errors.Is.
+var (
+	// ErrDeposed says that the epoch is not, or no longer, the one that may write.
+	ErrDeposed = errors.New("deposed: another leadership has begun")
+	// ErrUnknownOutcome says that a commit may or may not have happened.
+	ErrUnknownOutcome = errors.New("outcome unknown: the commit may or may not have happened")
+	// ErrNotFound says that there is no such allocation.
+	ErrNotFound = errors.New("no such allocation in the store")
+	// ErrBadToken says that a page token was not made by this kind of store.
+	ErrBadToken = errors.New("page token: want one that an earlier page came with")
+	// ErrClosed says that the store has been closed.
+	ErrClosed = errors.New("the store is closed")
+	// ErrFull says that there was no room for a write: the disk, a quota or a size limit.
+	ErrFull = errors.New("no space left for the store")
+	// ErrReadOnly says that the store cannot be written to.
+	ErrReadOnly = errors.New("the store is read-only")
+	// ErrIO says that reading or writing failed below the store.
+	ErrIO = errors.New("input or output error under the store")
+)
+
+// DeposedError is an ErrDeposed that says which epochs were involved.
+type DeposedError struct {
+	Epoch  uint64 // of the call
+	Stored uint64 // that may write; the same as Epoch where an error ended it
+}
+
+func (e *DeposedError) Error() string {
+	if e.Epoch == e.Stored {
+		return fmt.Sprintf("deposed: epoch %d ended with a commit that failed: want Lead first", e.Epoch)
+	}
+	return fmt.Sprintf("deposed: epoch %d may not write, the store is at epoch %d", e.Epoch, e.Stored)
+}
+
+// Is makes the error an ErrDeposed.
+func (e *DeposedError) Is(target error) bool { return target == ErrDeposed }
+
+// RowError names a row that cannot be read, or a value that cannot be written. Nothing is left out for it: the call fails.
+type RowError struct {
+	Table string // "allocation", "host" or "quota"
+	Key   string // the id, or the selector
+	Err   error
+}
+
+func (e *RowError) Error() string { return fmt.Sprintf("store: %s %q: %v", e.Table, e.Key, e.Err) }
+
+// Unwrap returns the cause.
+func (e *RowError) Unwrap() error { return e.Err }
+
+// Refusal is why a store was not opened.
+type Refusal uint8
+
+// The refusals of Open.
+const (
+	InUse   Refusal = iota + 1 // somebody else has it open
+	Foreign                    // it is not a store of Bursar's
+	Damaged                    // it was one
+	Newer                      // it is one of a later version
+	Denied                     // it may not be read and written
+)
+
+func (r Refusal) String() string {
+	switch r {
+	case InUse:
+		return "in use"
+	case Foreign:
+		return "not a bursar store"
+	case Damaged:
+		return "damaged"
+	case Newer:
+		return "from a newer version"
+	case Denied:
+		return "not accessible"
+	default:
+		return "refused"
+	}
+}
+
+// RefusedError says why a store was not opened, and what would be right. The store is as it was.
+type RefusedError struct {
+	Where  string // the file, or the database without its secrets
+	Reason Refusal
+	Found  string // what is there
+	Want   string // what to do, to be read after "want "
+	Err    error  // the cause, where there is one
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("store %s: %s: %s: want %s", e.Where, e.Reason, e.Found, e.Want)
+}
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }

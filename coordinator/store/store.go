@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+)
+
+// Meta is what a store knows of itself.
+type Meta struct {
+	// StoreID names the store for good. A copy made by Bursar gets a new one.
+	StoreID string
+	// Epoch is the number of the last leadership, zero before the first.
+	Epoch uint64
+	// Sequence is the ledger's revision after the last batch that changed a row.
+	Sequence uint64
+	// LastID is the last allocation's id after that batch.
+	LastID ledger.ID
+	// Schema is the version of the tables.
+	Schema int64
+}
+
+// Batch is what one Commit makes durable. One without rows only checks the epoch.
+type Batch struct {
+	Epoch uint64
+	ledger.Changes
+}
+
+// Empty reports whether the batch changes no row.
+func (b Batch) Empty() bool {
+	return len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved) == 0
+}
+
+// Store keeps the rows of a ledger. See the package comment for leadership and concurrency.
+//
+// Beside the errors that the methods name, each may return ErrClosed, an error that wraps ErrFull, ErrReadOnly or ErrIO,
+// and, where it reads rows, a *RowError.
+type Store interface {
+	// Lead takes leadership: the stored epoch becomes max(stored+1, atLeast), durably, before it returns. It waits for a
+	// Commit of this Store whose outcome was reported unknown, so that Load tells what became of it.
+	Lead(ctx context.Context, atLeast uint64) (Meta, error)
+
+	// Load reads all that a ledger is rebuilt from: live allocations in the order of their ids, hosts, the rules of source
+	// "api", and the request ids of allocations that ended at or after rememberSince. ErrDeposed: epoch is not the stored one.
+	Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error)
+
+	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of several transitions of an id the
+	// last is the row; a host or rule that is both removed and there is there. ErrDeposed: the epoch is another, or was
+	// ended by an error. ErrUnknownOutcome: the batch may or may not be there; Lead and Load to find out. After any other
+	// error it is not there. A context that ends while the batch is being written makes the outcome unknown.
+	Commit(ctx context.Context, batch Batch) error
+
+	// Get reads an allocation, live or ended. ErrNotFound: there is none, or no longer.
+	Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error)
+
+	// GetByRequest reads the latest allocation that a caller got under a request id. ErrNotFound as for Get; also for an
+	// allocation that ended with Forget.
+	GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error)
+
+	// History reads a page of ended allocations, the one that ended last first. next is the token of the page that follows,
+	// empty on the last. A page may hold fewer than asked for, even none, before the last: a call looks at a bounded number
+	// of rows. ErrBadToken: the query's token is none of ours.
+	History(ctx context.Context, query HistoryQuery) (page []ledger.Allocation, next string, err error)
+
+	// Prune deletes at most limit allocations that ended before a time, the oldest first, and returns how many. Call it
+	// again while it returns limit.
+	Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error)
+
+	// Meta reads what the store knows of itself.
+	Meta(ctx context.Context) (Meta, error)
+
+	// Close waits for what is under way and closes the store. The second call does nothing.
+	Close() error
+}
+
+// HistoryQuery selects ended allocations. The zero query selects all, in pages of DefaultPage.
+type HistoryQuery struct {
+	// Labels must all match; the value "*" matches any value that is there.
+	Labels label.Set
+	// States are the ends to include; none means all.
+	States []ledger.State
+	HostID string
+	// IDPrefix is the beginning of an id's text, lower case.
+	IDPrefix string
+	// PageSize is at most MaxPage; zero is DefaultPage.
+	PageSize int
+	// PageToken continues after the page that came with it.
+	PageToken string
+}
+
+// Sizes of a page of History, in allocations.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
