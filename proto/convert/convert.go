@@ -1,0 +1,192 @@
+// Package convert goes between the messages of bursar.v1 and the types they stand for: resource.Resource and label.Set.
+//
+// What comes from a message is checked; the errors are *resource.FieldError and *label.FieldError. What goes into a message is
+// a copy. All functions may be called concurrently.
+package convert
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// quantities is what both messages with quantities have.
+type quantities interface {
+	GetCustom() map[string]int64
+	GetMemoryBytes() int64
+	GetCpuMillis() int64
+	GetInstances() int64
+}
+
+// ResourceFromProto returns the resource of a message; nil is the one with nothing set. External parts may come in any order.
+func ResourceFromProto(m *bursarv1.Resource) (resource.Resource, error) {
+	if m == nil {
+		return resource.Resource{}, nil
+	}
+	here, err := vector(m, m.MemoryBytes != nil, m.CpuMillis != nil, m.Instances != nil)
+	if err != nil {
+		return resource.Resource{}, err
+	}
+	var external []resource.External
+	for _, e := range m.GetExternal() {
+		there, err := vector(e, e.MemoryBytes != nil, e.CpuMillis != nil, e.Instances != nil)
+		if err != nil {
+			return resource.Resource{}, err
+		}
+		external = append(external, resource.External{
+			Address: resource.Address{Kind: e.GetKind(), Cluster: e.GetCluster(), Path: e.GetPath(), Partition: e.GetPartition()},
+			Vector:  there,
+		})
+	}
+	r := resource.NewResource(here, external...)
+	if err := r.Validate(); err != nil {
+		return resource.Resource{}, err
+	}
+	return r, nil
+}
+
+// VectorFromProto returns the vector of a message that may have no external parts: the limit of a host, a measurement.
+func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
+	r, err := ResourceFromProto(m)
+	if err == nil && len(r.External) > 0 {
+		err = &resource.FieldError{Field: "external", Value: r.External[0].Address.String(), Want: "no external parts here"}
+	}
+	if err != nil {
+		return resource.Vector{}, err
+	}
+	return r.Vector, nil
+}
+
+func vector(m quantities, memory, cpu, instances bool) (resource.Vector, error) {
+	var v resource.Vector
+	if memory {
+		v = v.WithMemory(m.GetMemoryBytes())
+	}
+	if cpu {
+		v = v.WithCPU(m.GetCpuMillis())
+	}
+	if instances {
+		v = v.WithInstances(m.GetInstances())
+	}
+	for name, quantity := range m.GetCustom() {
+		// Before With: it would take "memory" for the fixed dimension.
+		if err := resource.CheckCustomName(name); err != nil {
+			return resource.Vector{}, err
+		}
+		v = v.With(name, quantity)
+	}
+	return v, nil
+}
+
+// ResourceToProto returns the message of a resource.
+func ResourceToProto(r resource.Resource) *bursarv1.Resource {
+	m := VectorToProto(r.Vector)
+	for _, e := range r.External {
+		part := VectorToProto(e.Vector)
+		m.External = append(m.External, &bursarv1.ExternalResource{
+			Kind: e.Kind, Cluster: e.Cluster, Path: e.Path, Partition: e.Partition,
+			MemoryBytes: part.MemoryBytes, CpuMillis: part.CpuMillis, Instances: part.Instances, Custom: part.Custom,
+		})
+	}
+	return m
+}
+
+// VectorToProto returns the message of a vector.
+func VectorToProto(v resource.Vector) *bursarv1.Resource {
+	m := &bursarv1.Resource{
+		MemoryBytes: quantity(v, resource.Memory),
+		CpuMillis:   quantity(v, resource.CPU),
+		Instances:   quantity(v, resource.Instances),
+	}
+	if custom := v.Custom(); len(custom) > 0 {
+		m.Custom = make(map[string]int64, len(custom))
+		for _, q := range custom {
+			m.Custom[q.Name] = q.Value
+		}
+	}
+	return m
+}
+
+func quantity(v resource.Vector, dimension string) *int64 {
+	if quantity, set := v.Get(dimension); set {
+		return &quantity
+	}
+	return nil
+}
+
+// LabelsFromProto returns the labels of a message.
+func LabelsFromProto(labels map[string]string) (label.Set, error) { return label.FromMap(labels) }
+
+// LabelsToProto returns the map of a message.
+func LabelsToProto(set label.Set) map[string]string { return set.Map() }
+
+// NormalizationFromProto returns the rounding of a quota; nil leaves requests as they are.
+func NormalizationFromProto(m *bursarv1.Normalization) (resource.Normalization, error) {
+	var n resource.Normalization
+	for _, part := range []struct {
+		name string
+		from *bursarv1.Resource
+		to   *resource.Vector
+	}{{"minimum", m.GetMinimum(), &n.Minimum}, {"increment", m.GetIncrement(), &n.Increment}, {"maximum", m.GetMaximum(), &n.Maximum}} {
+		v, err := VectorFromProto(part.from)
+		if err != nil {
+			return resource.Normalization{}, fmt.Errorf("%s: %w", part.name, err)
+		}
+		*part.to = v
+	}
+	if err := n.Validate(); err != nil {
+		return resource.Normalization{}, err
+	}
+	return n, nil
+}
+
+// NormalizationToProto returns the message of a rounding, nil for one that leaves requests as they are.
+func NormalizationToProto(n resource.Normalization) *bursarv1.Normalization {
+	if n.Minimum.IsUnset() && n.Increment.IsUnset() && n.Maximum.IsUnset() {
+		return nil
+	}
+	return &bursarv1.Normalization{
+		Minimum: VectorToProto(n.Minimum), Increment: VectorToProto(n.Increment), Maximum: VectorToProto(n.Maximum),
+	}
+}
+
+// AddressToLabels returns the labels by which an AccountName tells a queue.
+func AddressToLabels(a resource.Address) map[string]string {
+	return map[string]string{"kind": a.Kind, "cluster": a.Cluster, "path": a.Path, "partition": a.Partition}
+}
+
+// InvalidField returns the detail of INVALID_ARGUMENT for an error of this package, of resource or of label; false for others.
+func InvalidField(err error) (*bursarv1.InvalidField, bool) {
+	var quantity *resource.FieldError
+	if errors.As(err, &quantity) {
+		return &bursarv1.InvalidField{Field: quantity.Field, Value: quantity.Value, Want: quantity.Want}, true
+	}
+	var labels *label.FieldError
+	if errors.As(err, &labels) {
+		return &bursarv1.InvalidField{Field: labels.Field, Value: labels.Value, Want: labels.Want}, true
+	}
+	return nil, false
+}
+
+// MarshalJSON writes a resource in this system's own JSON form, that of bursar.v1.Resource.
+func MarshalJSON(r resource.Resource) ([]byte, error) {
+	text, err := protojson.Marshal(ResourceToProto(r))
+	if err != nil {
+		return nil, fmt.Errorf("encoding a resource: %w", err)
+	}
+	return text, nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Fields that it does not know are an error.
+func UnmarshalJSON(text []byte) (resource.Resource, error) {
+	m := &bursarv1.Resource{}
+	if err := protojson.Unmarshal(text, m); err != nil {
+		return resource.Resource{}, fmt.Errorf("decoding a resource: %w", err)
+	}
+	return ResourceFromProto(m)
+}
