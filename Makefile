@@ -47,7 +47,7 @@ tools: $(BUF) $(GOLANGCI_LINT) ## Build the tools that lint and generate need
 # "tool" is what the module's go.mod names as its tool.
 .cache/tools/%:
 	$(call section,tools: $(notdir $@) (minutes the first time))
-	@go -C tools/$(notdir $@) build -trimpath -buildvcs=false -o $(CURDIR)/$@ tool
+	@go -C tools/$(notdir $@) build -buildvcs=false -o $(CURDIR)/$@ tool
 
 $(BUF): tools/buf/go.mod tools/buf/go.sum
 $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
@@ -97,20 +97,21 @@ bench: ## Print the benchmarks (BENCH=regexp BENCHTIME=1s)
 # --- check -------------------------------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: lint-shell lint-go lint-proto check-generate ## Check the format, the code and the contract
+lint: lint-shell lint-vet lint-go lint-proto check-generate ## Check the code, the contract and the format of both
 
 .PHONY: lint-shell
 lint-shell:
 	$(call section,lint: shell scripts parse)
 	@git ls-files -z '*.sh' '.ci/*' | xargs -0 -n 1 bash -n
 
-.PHONY: lint-go
-lint-go: $(GOLANGCI_LINT)
-	$(call section,lint: gofumpt)
-	@$(GOLANGCI_LINT) fmt --diff
+.PHONY: lint-vet
+lint-vet:
 	$(call section,lint: go vet)
 	@go vet ./...
-	$(call section,lint: golangci-lint)
+
+.PHONY: lint-go
+lint-go: $(GOLANGCI_LINT)
+	$(call section,lint: golangci-lint and gofumpt)
 	@$(GOLANGCI_LINT) run ./...
 
 # The contract is compared with proto/baseline.binpb, the image of the last contract that somebody may depend on. A
@@ -118,10 +119,10 @@ lint-go: $(GOLANGCI_LINT)
 # change that a reviewer sees. The rows of the store are held the same way: an old file must stay readable.
 .PHONY: lint-proto
 lint-proto: $(BUF)
-	$(call section,lint: buf lint + format + breaking)
+	$(call section,lint: buf lint + breaking + format)
 	@$(BUF) lint
-	@$(BUF) format --diff --exit-code
 	@$(BUF) breaking proto --against proto/baseline.binpb
+	@$(BUF) format --diff --exit-code
 
 .PHONY: check-generate
 check-generate: $(BUF) ## Fail when the generated code is stale
