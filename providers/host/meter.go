@@ -1,8 +1,12 @@
 package host
 
 import (
-	"context"
+	"bytes"
 	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -15,15 +19,12 @@ const (
 	DefaultFullAvg10 = 100
 )
 
-// ErrNoProcess says that no process has this pid now.
-var ErrNoProcess = errors.New("no such process")
-
 // Options say where and how a Meter looks. The zero value measures this machine with the defaults.
 type Options struct {
 	// Root is the directory that holds proc and sys; default "/". Mount points are looked up below it too.
 	Root string
-	// Cgroup is the cgroup whose limits, and its ancestors', cap what engines can have, as a path below the cgroup mount. Empty:
-	// the cgroup of this process. Set it where the agent's own cgroup has a limit that is not for engines.
+	// Cgroup is the cgroup whose limits, and its ancestors', cap what engines can have, as a path in its hierarchy. Empty: the
+	// cgroup of this process. Set it where the agent's own cgroup has a limit that is not for engines.
 	Cgroup string
 	// Now is the clock; default time.Now. Differences must be monotonic.
 	Now func() time.Time
@@ -40,118 +41,97 @@ type Options struct {
 // Meter measures one machine. The package comment says which methods may be called together.
 type Meter struct {
 	options Options
+	facts   facts
+	proc    string
+	now     func() time.Time
+
+	// mounted guards cgroups: the mounts, read once.
+	mounted sync.Mutex
+	cgroups *hierarchies
+
+	sampler sampler
+	tracker tracker
 }
 
-// NewMeter returns a Meter. It fails only for options that make no sense; sources that cannot be read are reported by the
-// calls that need them, and tried again by the next.
+// NewMeter returns a Meter. It fails only for options that make no sense. Sources that cannot be read are reported by the calls
+// that need them, and tried again by the next.
 func NewMeter(options Options) (*Meter, error) {
-	return &Meter{options: options}, nil
+	if options.Cgroup != "" && (!path.IsAbs(options.Cgroup) || path.Clean(options.Cgroup) != options.Cgroup) {
+		return nil, fmt.Errorf("cgroup %q: want a clean path that begins with a slash, such as \"/system.slice\"", options.Cgroup)
+	}
+	if options.SomeAvg10 < 0 || options.FullAvg10 < 0 {
+		return nil, fmt.Errorf("pressure thresholds %d and %d: want hundredths of a percent, not negative", options.SomeAvg10, options.FullAvg10)
+	}
+	if options.PressureHold < 0 {
+		return nil, fmt.Errorf("pressure hold %v: want a duration that is not negative", options.PressureHold)
+	}
+	byDefault(&options.Root, "/")
+	byDefault(&options.SafetyBytes, DefaultSafetyBytes)
+	byDefault(&options.SomeAvg10, DefaultSomeAvg10)
+	byDefault(&options.FullAvg10, DefaultFullAvg10)
+	byDefault(&options.PressureHold, DefaultPressureHold)
+	options.SafetyBytes = max(0, options.SafetyBytes)
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Meter{
+		options: options,
+		facts:   newFacts(options.Root),
+		proc:    filepath.Join(options.Root, "proc"),
+		now:     options.Now,
+		sampler: sampler{gate: pressureGate{some: options.SomeAvg10, full: options.FullAvg10, hold: options.PressureHold}},
+	}, nil
 }
 
-// Capacity is what the machine has at most.
-type Capacity struct {
-	// MemoryBytes and CPUMillis are the least of the machine's and every limit on the path to the root.
-	MemoryBytes int64
-	CPUMillis   int64
-	// MemorySource and CPUSource name what set the figure: "host", or a limit such as "cgroup /a/b memory.max".
-	MemorySource string
-	CPUSource    string
-	// Errors has what could not be read, by source. With an entry here the true figure may be lower.
-	Errors map[string]string
+// byDefault replaces a zero value.
+func byDefault[T comparable](option *T, value T) {
+	var zero T
+	if *option == zero {
+		*option = value
+	}
 }
 
-// Capacity measures the static bound. It fails where the machine's own size is unknown.
-func (m *Meter) Capacity(ctx context.Context) (Capacity, error) { return Capacity{}, ctx.Err() }
-
-// Sample is one measurement of the machine. A nil field is unknown.
-type Sample struct {
-	Time time.Time
-	// MemoryTotalBytes is the machine's memory, or the lowest cgroup limit on the path. MemoryAvailableBytes is what could be
-	// used without swapping: the least of the machine's and of what each of those limits leaves.
-	MemoryTotalBytes     *int64
-	MemoryAvailableBytes *int64
-	// MemorySafetyBytes is Options.SafetyBytes as it applies.
-	MemorySafetyBytes int64
-	// CPUTotalMillis is the CPU within every limit; CPUUsedMillis the part of it that could not be had since the last Sample
-	// (nil in the first).
-	CPUTotalMillis *int64
-	CPUUsedMillis  *int64
-	// Load1Millis is the load average over one minute, in thousandths.
-	Load1Millis *int64
-	// Pressure stall information over 10 s, in hundredths of a percent: the worst of the machine and of each cgroup on the
-	// path. Nil too where the kernel has none.
-	MemorySomeAvg10 *int32
-	MemoryFullAvg10 *int32
-	CPUSomeAvg10    *int32
-	// Pressure is memory pressure with hysteresis.
-	Pressure      bool
-	SwapUsedBytes *int64
-	Processes     int
-	// Degraded has what could not be read, by source.
-	Degraded map[string]string
+// hierarchies returns the cgroup mounts, which are read until that has worked once.
+func (m *Meter) hierarchies(s *scratch) (hierarchies, error) {
+	m.mounted.Lock()
+	defer m.mounted.Unlock()
+	if m.cgroups != nil {
+		return *m.cgroups, nil
+	}
+	data, err := s.read(filepath.Join(m.proc, "self", "mountinfo"))
+	if err != nil {
+		return hierarchies{}, err
+	}
+	mounts, err := parseMountinfo(data)
+	if err != nil {
+		return hierarchies{}, err
+	}
+	m.cgroups = &hierarchies{top: m.options.Root, mounts: mounts}
+	return *m.cgroups, nil
 }
 
-// Sample measures the machine now. It never fails: see Sample.Degraded.
-func (m *Meter) Sample(ctx context.Context) Sample { return Sample{} }
-
-// Identity tells processes apart across reuse of pids, within one boot.
-type Identity struct {
-	PID int32
-	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
-	StartTime uint64
-	// UID is the real user id.
-	UID uint32
-	// State is the letter of field 3 of /proc/PID/stat.
-	State byte
-	// Threads is the number of threads, field 20.
-	Threads int
+// cgroupPaths reads a process's cgroups; "self" is this one.
+func (m *Meter) cgroupPaths(s *scratch, pid string) (cgroupPaths, error) {
+	data, err := s.read(filepath.Join(m.proc, pid, "cgroup"))
+	if err != nil {
+		return nil, err
+	}
+	return parseCgroup(data)
 }
 
-// Ended reports whether the process has ended and only waits for its parent to take note (a zombie). A process whose first
-// thread has ended while others run shows the same state letter and has not ended.
-func (i Identity) Ended() bool {
-	return i.State == 'X' || i.State == 'x' || i.State == 'Z' && i.Threads <= 1
+var errNoBootID = errors.New("no boot id")
+
+// BootID returns the kernel's id of this boot. Within one, a pid with its start time is unique.
+func (m *Meter) BootID() (string, error) {
+	var s scratch
+	file := filepath.Join(m.proc, "sys", "kernel", "random", "boot_id")
+	data, err := s.read(file)
+	if err != nil {
+		return "", err
+	}
+	id := string(bytes.TrimSpace(data))
+	if id == "" {
+		return "", fmt.Errorf("%s: %w", file, errNoBootID)
+	}
+	return id, nil
 }
-
-// BootID returns the kernel's id of this boot.
-func (m *Meter) BootID() (string, error) { return "", nil }
-
-// Identify says who has the pid now. ErrNoProcess: nobody. A zombie is returned without an error; see Identity.Ended.
-func (m *Meter) Identify(pid int32) (Identity, error) { return Identity{}, ErrNoProcess }
-
-// CgroupOf returns the process's cgroup as a path below the cgroup mount: that of the memory controller where it is mounted
-// as version 1, else the unified one. ErrNoProcess: nobody has the pid.
-func (m *Meter) CgroupOf(pid int32) (string, error) { return "", ErrNoProcess }
-
-// OwnCgroup returns the process's cgroup if only the process and its descendants are in it, so that the cgroup's usage is the
-// engine's; else "". ErrNoProcess: nobody has the pid.
-func (m *Meter) OwnCgroup(pid int32) (string, error) { return "", ErrNoProcess }
-
-// Engine is a process tree to measure.
-type Engine struct {
-	ID        string
-	PID       int32
-	StartTime uint64
-	// Cgroup is its own, as CgroupOf gives it; "" if it has none of its own.
-	Cgroup string
-}
-
-// Usage is what one engine used.
-type Usage struct {
-	ID string
-	// Alive: the root process with that start time exists and is no zombie. Processes may be left when it is not.
-	Alive bool
-	// MemoryBytes is all memory held, page cache in a cgroup included. UnreclaimableBytes is the part that the kernel cannot
-	// take back without swapping; where it is not known exactly it errs low.
-	MemoryBytes        int64
-	UnreclaimableBytes int64
-	// CPUMillis is the mean since the last call, in thousandths of a core; 0 at the first.
-	CPUMillis int64
-	// Processes that have not ended.
-	Processes int
-	// Err says what could not be measured; the other fields hold what could.
-	Err error
-}
-
-// Engines measures the engines, in their order. It reads the process table at most once however many there are.
-func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage { return nil }

@@ -1,0 +1,220 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Engine is a process tree to measure.
+type Engine struct {
+	// ID is the caller's name for it, copied to the Usage.
+	ID string
+	// PID and StartTime are its root's, as Identify gives them.
+	PID       int32
+	StartTime uint64
+	// Cgroup is its own, as OwnCgroup gives it; "" if it has none of its own. Nothing but the engine may be in it: all that it
+	// uses is counted as the engine's.
+	Cgroup string
+}
+
+// Usage is what one engine used.
+type Usage struct {
+	ID string
+	// Alive: the root process with that start time exists and is no zombie. It is false only where that is known not to be
+	// so; processes may be left then, see Processes.
+	Alive bool
+	// MemoryBytes is all memory held. In a cgroup that is what the cgroup is charged, page cache included. In a process tree
+	// it is what the processes have mapped: anonymous and shared memory, and of the files mapped as much as the process with
+	// the most of them has, since the rest is mostly the same programs and libraries.
+	MemoryBytes int64
+	// UnreclaimableBytes is the part of it that the kernel cannot take back without swapping: anonymous, shared and locked
+	// memory, in a cgroup of version 2 the kernel's own for it too; never page cache. Where it is not known exactly it errs
+	// low, which makes the headroom that is derived from it err low.
+	UnreclaimableBytes int64
+	// CPUMillis is the mean since the last call that listed this engine, in thousandths of a core; 0 at the first.
+	CPUMillis int64
+	// Processes that have not ended, in the cgroup or the tree.
+	Processes int
+	// Err says what could not be measured; the other fields hold what could.
+	Err error
+}
+
+// errTwice is in the Usage of all but the first of several engines with one root process.
+var errTwice = errors.New("another engine has the same root process")
+
+// tracker is what Engines keeps between calls.
+type tracker struct {
+	scratch scratch
+	forest  forest
+	engines map[engineKey]*engine
+	shares  shares
+	// order has the listed engines, none twice.
+	order []*engine
+	// pids is the buffer of cgroup listings.
+	pids []int32
+	// deferred is the place in the list of the first engine that the last pass had no time to look at closely.
+	deferred int
+}
+
+type engineKey struct {
+	id    string
+	pid   int32
+	start uint64
+}
+
+// engine is one listed engine and what is remembered of it.
+type engine struct {
+	key engineKey
+	// listed: it is in the list of this call.
+	listed bool
+	cgroup ownCgroup
+
+	// What the pass found: rows of its processes; ticks used since the last pass; for that sum, what its ended children came to
+	// and the part of that which was counted before.
+	members        []int32
+	ticks          uint64
+	ended, counted uint64
+	// baseline: an earlier pass has counted it.
+	baseline bool
+}
+
+// Engines measures the engines, in their order. Those that have a cgroup are measured by it; for all others together it
+// reads the process table once, however many there are. When ctx ends, those come back with its error.
+func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
+	t, now := &m.tracker, m.now()
+	usages := make([]Usage, len(engines))
+	listed := t.list(engines, usages)
+	byTree := false
+	for i, e := range listed {
+		if e == nil {
+			continue
+		}
+		m.measureCgroup(e, engines[i].Cgroup, now, &usages[i])
+		byTree = byTree || !e.cgroup.memory || !e.cgroup.cpu
+	}
+	var passErr error
+	elapsed := now.Sub(t.forest.taken)
+	if t.forest.taken.IsZero() {
+		elapsed = 0
+	}
+	if byTree {
+		passErr = t.forest.pass(ctx, m, &t.scratch, t.order)
+	}
+	passed := byTree && passErr == nil
+	if passed {
+		t.shares.begin(elapsed, m.now)
+	} else if !byTree {
+		t.forest.forget()
+	}
+	first, deferred := t.deferred, false
+	for n := range listed {
+		// Walks over page tables go on where the time for them ran out in the last pass.
+		i := (first + n) % len(listed)
+		e := listed[i]
+		if e == nil {
+			continue
+		}
+		usages[i].Alive = m.alive(e, passed, &usages[i])
+		if e.cgroup.memory && e.cgroup.cpu {
+			continue
+		}
+		if !passed {
+			usages[i].Err = errors.Join(usages[i].Err, fmt.Errorf("reading the process table: %w", passErr))
+			continue
+		}
+		m.measureTree(e, elapsed, &usages[i])
+		if t.shares.exhausted && !deferred {
+			t.deferred, deferred = i, true
+		}
+	}
+	if passed {
+		t.forest.taken = now
+		t.shares.end()
+	}
+	return usages
+}
+
+// list finds or makes the engine of each entry; nil for one whose root is another's too.
+func (t *tracker) list(engines []Engine, usages []Usage) []*engine {
+	if t.engines == nil {
+		t.engines = map[engineKey]*engine{}
+	}
+	for _, e := range t.engines {
+		e.listed = false
+	}
+	type root struct {
+		pid   int32
+		start uint64
+	}
+	roots := make(map[root]struct{}, len(engines))
+	t.order = t.order[:0]
+	found := make([]*engine, len(engines))
+	for i, wanted := range engines {
+		usages[i].ID = wanted.ID
+		at := root{wanted.PID, wanted.StartTime}
+		if _, taken := roots[at]; taken {
+			usages[i].Alive, usages[i].Err = true, errTwice
+			continue
+		}
+		roots[at] = struct{}{}
+		key := engineKey{wanted.ID, wanted.PID, wanted.StartTime}
+		e := t.engines[key]
+		if e == nil {
+			e = &engine{key: key}
+			t.engines[key] = e
+		}
+		e.listed = true
+		found[i] = e
+		t.order = append(t.order, e)
+	}
+	for key, e := range t.engines {
+		if !e.listed {
+			delete(t.engines, key)
+		}
+	}
+	return found
+}
+
+// alive reports whether the root process is there, or cannot be known not to be.
+func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
+	f := &m.tracker.forest
+	if passed {
+		if row := f.table.same(e.key.pid, e.key.start); row != nil {
+			return !row.ended()
+		}
+		err := f.table.unread[e.key.pid]
+		usage.Err = errors.Join(usage.Err, err)
+		return err != nil
+	}
+	root, err := m.readStat(&m.tracker.scratch, e.key.pid)
+	switch {
+	case errors.Is(err, ErrNoProcess):
+		return false
+	case err != nil:
+		usage.Err = errors.Join(usage.Err, err)
+		return true
+	}
+	return root.start == e.key.start && !root.ended()
+}
+
+// measureTree fills in what the cgroup did not tell from the processes that the pass found.
+func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
+	if !e.cgroup.cpu && e.baseline && elapsed > 0 {
+		seconds := float64(e.ticks) / ticksPerSecond
+		usage.CPUMillis = int64(seconds / elapsed.Seconds() * 1000)
+	}
+	e.baseline = true
+	if e.cgroup.memory {
+		return
+	}
+	for _, i := range e.members {
+		if !m.tracker.forest.table.rows[i].ended() {
+			usage.Processes++
+		}
+	}
+	memory, err := m.treeMemory(e)
+	usage.MemoryBytes, usage.UnreclaimableBytes = memory.held, memory.unreclaimable
+	usage.Err = errors.Join(usage.Err, err)
+}

@@ -1,0 +1,242 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ErrNoProcess says that no process has this pid now.
+var ErrNoProcess = errors.New("no such process")
+
+// Identity tells processes apart across reuse of pids, within one boot.
+type Identity struct {
+	PID int32
+	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
+	StartTime uint64
+	// UID is the real user id: who started the process, whatever it may do.
+	UID uint32
+	// State is the letter of field 3 of /proc/PID/stat, that of the process's first thread.
+	State byte
+	// Threads is the number of threads, field 20.
+	Threads int32
+}
+
+// Ended reports whether the process has ended and only waits for its parent to take note (a zombie). A process whose first
+// thread has ended while others run shows the same state letter and has not ended.
+func (i Identity) Ended() bool { return ended(i.State, i.Threads) }
+
+// Identify says who has the pid now. ErrNoProcess: nobody. A zombie is returned without an error; see Identity.Ended.
+func (m *Meter) Identify(pid int32) (Identity, error) {
+	var s scratch
+	for {
+		before, err := m.readStat(&s, pid)
+		if err != nil {
+			return Identity{}, err
+		}
+		data, err := s.read(m.file(pid, "status"))
+		if err != nil {
+			return Identity{}, processError(pid, err)
+		}
+		uid, process, err := parseOwner(data)
+		if err != nil {
+			return Identity{}, fmt.Errorf("process %d: %w", pid, err)
+		}
+		if process != pid {
+			return Identity{}, fmt.Errorf("%w: %d is a thread of process %d", ErrNoProcess, pid, process)
+		}
+		// The two files are read one after the other: the pid must not have changed hands in between.
+		after, err := m.readStat(&s, pid)
+		if err != nil {
+			return Identity{}, err
+		}
+		if before.start == after.start {
+			return Identity{PID: pid, StartTime: after.start, UID: uid, State: after.state, Threads: after.threads}, nil
+		}
+	}
+}
+
+// parseOwner finds the real user id in /proc/PID/status (the directory's owner would be root for a process that must not be
+// dumped), and the id of the process, which is another one where PID is that of a thread.
+func parseOwner(data []byte) (uid uint32, pid int32, err error) {
+	var haveUID, havePID bool
+	for line := range bytes.Lines(data) {
+		name, values, _ := bytes.Cut(line, []byte(":"))
+		isUID, isPID := string(name) == "Uid", string(name) == "Tgid"
+		if !isUID && !isPID {
+			continue
+		}
+		first, _, _ := bytes.Cut(bytes.TrimSpace(values), []byte("\t"))
+		value, err := strconv.ParseUint(string(first), 10, 32)
+		if err != nil || isPID && value > 1<<31-1 {
+			return 0, 0, fmt.Errorf("%w status line %q", errMalformed, line)
+		}
+		if isUID {
+			uid, haveUID = uint32(value), true
+		} else {
+			pid, havePID = int32(value), true
+		}
+	}
+	if !haveUID || !havePID {
+		return 0, 0, fmt.Errorf("%w status: no Uid or no Tgid", errMalformed)
+	}
+	return uid, pid, nil
+}
+
+// CgroupOf returns the process's cgroup as a path in its hierarchy: that of the memory controller where it is mounted as
+// version 1, else the unified one; "" on a machine without cgroups. ErrNoProcess: nobody has the pid.
+func (m *Meter) CgroupOf(pid int32) (string, error) {
+	var s scratch
+	paths, err := m.cgroupPaths(&s, strconv.Itoa(int(pid)))
+	if err != nil {
+		return "", processError(pid, err)
+	}
+	known, err := m.hierarchies(&s)
+	if err != nil {
+		return "", err
+	}
+	return paths[known.memoryController()], nil
+}
+
+// memoryController is the controller whose cgroups memory is accounted in.
+func (h hierarchies) memoryController() string {
+	if h.has("memory") {
+		return "memory"
+	}
+	return unified
+}
+
+// OwnCgroup returns the process's cgroup if only the process and its descendants are in it and below it, so that what the cgroup
+// uses is what the engine uses; else "". The root and everything above this process's own cgroup is never an engine's.
+// ErrNoProcess: nobody has the pid.
+func (m *Meter) OwnCgroup(pid int32) (string, error) {
+	var s scratch
+	name, err := m.CgroupOf(pid)
+	if err != nil || name == "" || name == "/" {
+		return "", err
+	}
+	known, err := m.hierarchies(&s)
+	if err != nil {
+		return "", err
+	}
+	mine, err := m.cgroupPaths(&s, "self")
+	if err != nil {
+		return "", err
+	}
+	if _, above := within(name, mine[known.memoryController()]); above {
+		return "", nil
+	}
+	at, err := known.find(known.memoryController(), name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil // Not visible from here: nothing could be read of it.
+	}
+	if err != nil {
+		return "", err
+	}
+	members, err := s.cgroupMembers(at.directory(), nil)
+	if err != nil {
+		return "", err
+	}
+	for _, member := range members {
+		if descends, err := m.descends(&s, member, pid); err != nil || !descends {
+			return "", err
+		}
+	}
+	return name, nil
+}
+
+// descends reports whether a process is the ancestor, or one of its descendants, or has ended.
+func (m *Meter) descends(s *scratch, pid, ancestor int32) (bool, error) {
+	for first := true; pid != ancestor; first = false {
+		process, err := m.readStat(s, pid)
+		if errors.Is(err, ErrNoProcess) {
+			return first, nil
+		}
+		if err != nil || process.parent <= 1 {
+			return false, err
+		}
+		pid = process.parent
+	}
+	return true, nil
+}
+
+// cgroupMembers adds the processes in a cgroup and all below it.
+func (s *scratch) cgroupMembers(directory string, to []int32) ([]int32, error) {
+	data, err := s.read(filepath.Join(directory, "cgroup.procs"))
+	if err != nil {
+		return to, err
+	}
+	for line := range bytes.Lines(data) {
+		pid, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 32)
+		if err != nil {
+			return to, fmt.Errorf("%w %s/cgroup.procs line %q", errMalformed, directory, line)
+		}
+		to = append(to, int32(pid))
+	}
+	children, err := subdirectories(directory)
+	if err != nil {
+		return to, err
+	}
+	for _, child := range children {
+		if to, err = s.cgroupMembers(filepath.Join(directory, child), to); err != nil && !absent(err) {
+			return to, err
+		}
+	}
+	return to, nil
+}
+
+// subdirectories lists a cgroup's children. Most have none, which the link count of the directory tells without a
+// listing: it is 2 and one for each of them.
+func subdirectories(directory string) ([]string, error) {
+	if links, known := linkCount(directory); known && links == 2 {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
+// file is the path of a process's file.
+func (m *Meter) file(pid int32, name string) string {
+	var path strings.Builder
+	path.Grow(len(m.proc) + len(name) + 12)
+	path.WriteString(m.proc)
+	path.WriteByte('/')
+	path.WriteString(strconv.Itoa(int(pid)))
+	path.WriteByte('/')
+	path.WriteString(name)
+	return path.String()
+}
+
+// readStat reads and parses /proc/PID/stat.
+func (m *Meter) readStat(s *scratch, pid int32) (stat, error) {
+	data, err := s.read(m.file(pid, "stat"))
+	if err != nil {
+		return stat{}, processError(pid, err)
+	}
+	got, err := parseStat(data)
+	if err != nil {
+		return stat{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return got, nil
+}
+
+func processError(pid int32, err error) error {
+	if absent(err) {
+		return fmt.Errorf("%w: pid %d", ErrNoProcess, pid)
+	}
+	return fmt.Errorf("process %d: %w", pid, err)
+}

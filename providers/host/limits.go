@@ -1,0 +1,182 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+)
+
+// limit is one cgroup's cap on memory (bytes) or CPU (thousandths of a core).
+type limit struct {
+	amount int64
+	// source is for people: "cgroup /a/b memory.max".
+	source string
+	at     place
+}
+
+func capped(at place, file string, amount int64) limit {
+	return limit{amount: amount, source: fmt.Sprintf("cgroup %s %s", at.cgroup(), file), at: at}
+}
+
+// locate finds the cgroup whose limits count for a controller: Options.Cgroup, or that of this process. False: the
+// machine has no such controller, or no cgroups at all.
+func (m *Meter) locate(s *scratch, controller string) (place, bool, error) {
+	known, err := m.hierarchies(s)
+	if err != nil {
+		return place{}, false, err
+	}
+	if m.options.Cgroup != "" {
+		return known.nearest(controller, m.options.Cgroup)
+	}
+	if !known.has(controller) {
+		controller = unified
+	}
+	paths, err := m.cgroupPaths(s, "self")
+	if err != nil {
+		return place{}, false, err
+	}
+	name, found := paths[controller]
+	if !found {
+		return place{}, false, nil
+	}
+	at, err := known.own(controller, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return place{}, false, nil // A hierarchy without a mount: nothing can be known of its limits.
+	}
+	return at, err == nil, err
+}
+
+// memoryLimits are all limits on the path. Version 2's memory.high counts as much as memory.max: above it the kernel slows
+// processes down until they give memory back, so that it cannot be promised to anybody.
+func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
+	leaf, found, err := m.locate(s, "memory")
+	if err != nil || !found {
+		return nil, err
+	}
+	files := []string{"memory.max", "memory.high"}
+	if leaf.v1 {
+		files = []string{"memory.limit_in_bytes"}
+	}
+	var limits []limit
+	levels := leaf.ancestry()
+	for _, at := range levels {
+		for _, file := range files {
+			data, err := s.optional(filepath.Join(at.directory(), file))
+			if err != nil {
+				return nil, err
+			}
+			if data == nil {
+				continue // A root cgroup has no limit; below it, the controller may be off.
+			}
+			amount, isLimit, err := memoryMax(data)
+			if err != nil {
+				return nil, fmt.Errorf("cgroup %s %s: %w", at.cgroup(), file, err)
+			}
+			if isLimit {
+				limits = append(limits, capped(at, file, amount))
+			}
+		}
+	}
+	if leaf.v1 {
+		// The lowest limit of all, also of ancestors that a container's mount does not show. Their usage is not shown either: that
+		// of the outermost cgroup that is has to stand for it.
+		stat, err := s.readMemoryStat(leaf)
+		if err != nil {
+			return nil, err
+		}
+		if stat.limit > 0 {
+			limits = append(limits, capped(levels[len(levels)-1], "hierarchical_memory_limit", stat.limit))
+		}
+	}
+	return limits, nil
+}
+
+// cpuLimits are all limits on the path: quotas of every level, and the set of processors, which the kernel has already
+// reduced to what the ancestors leave.
+func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
+	limits, err := m.quotas(s)
+	if err != nil {
+		return nil, err
+	}
+	at, found, err := m.locate(s, "cpuset")
+	if err != nil || !found {
+		return limits, err
+	}
+	files := []string{"cpuset.cpus.effective"}
+	if at.v1 {
+		files = []string{"cpuset.effective_cpus", "cpuset.cpus"} // The first one since Linux 3.17.
+	}
+	for _, file := range files {
+		data, err := s.optional(filepath.Join(at.directory(), file))
+		if err != nil {
+			return nil, err
+		}
+		if data == nil {
+			continue
+		}
+		processors, err := parseCPUList(data)
+		if err != nil {
+			return nil, fmt.Errorf("cgroup %s %s: %w", at.cgroup(), file, err)
+		}
+		if processors > 0 {
+			limits = append(limits, capped(at, file, processors*1000))
+		}
+		break
+	}
+	return limits, nil
+}
+
+func (m *Meter) quotas(s *scratch) ([]limit, error) {
+	leaf, found, err := m.locate(s, "cpu")
+	if err != nil || !found {
+		return nil, err
+	}
+	var limits []limit
+	for _, at := range leaf.ancestry() {
+		amount, isLimit, file, err := s.quota(at)
+		if err != nil {
+			return nil, fmt.Errorf("cgroup %s %s: %w", at.cgroup(), file, err)
+		}
+		if isLimit {
+			limits = append(limits, capped(at, file, amount))
+		}
+	}
+	return limits, nil
+}
+
+// quota reads one level's share of CPU time, and says from which file.
+func (s *scratch) quota(at place) (amount int64, isLimit bool, file string, err error) {
+	if !at.v1 {
+		file = "cpu.max"
+		data, err := s.optional(filepath.Join(at.directory(), file))
+		if err != nil || data == nil {
+			return 0, false, file, err
+		}
+		amount, isLimit, err = parseCPUMax(data)
+		return amount, isLimit, file, err
+	}
+	file = "cpu.cfs_quota_us"
+	data, err := s.optional(filepath.Join(at.directory(), file))
+	if err != nil || data == nil {
+		return 0, false, file, err
+	}
+	quota := append([]byte(nil), data...)
+	period, err := s.read(filepath.Join(at.directory(), "cpu.cfs_period_us"))
+	if err != nil {
+		return 0, false, file, err
+	}
+	amount, isLimit, err = cpuShare(quota, period)
+	return amount, isLimit, file, err
+}
+
+// lowest returns the least of the machine's figure and the limits', and what it is due to.
+func lowest(machine int64, limits []limit) (int64, string) {
+	amount, source := machine, "host"
+	for _, limit := range limits {
+		if limit.amount < amount {
+			amount, source = limit.amount, limit.source
+		}
+	}
+	return amount, source
+}

@@ -1,0 +1,149 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// ownCgroup is how an engine's own cgroup is measured.
+type ownCgroup struct {
+	// resolved: the places below have been looked for.
+	resolved bool
+	// memoryAt and cpuAt are where it is read; nil: the cgroup does not count that, the process tree has to.
+	memoryAt, cpuAt *place
+	// memory and cpu: this call has measured it there.
+	memory, cpu bool
+	// ran is how long its processes had run at the time of the last call, in microseconds; taken is that time.
+	ran   int64
+	taken time.Time
+}
+
+var errNotInCgroup = errors.New("the engine is not in this cgroup")
+
+// measureCgroup measures what the engine's cgroup can tell, and notes in e.cgroup what that was. What cannot be read there is
+// left to the process tree, and said in usage.Err.
+func (m *Meter) measureCgroup(e *engine, name string, now time.Time, usage *Usage) {
+	own := &e.cgroup
+	own.memory, own.cpu = false, false
+	if name == "" {
+		return
+	}
+	if !own.resolved {
+		if err := m.resolve(e, name); err != nil {
+			usage.Err = fmt.Errorf("cgroup %s: %w", name, err)
+			return
+		}
+		own.resolved = true
+	}
+	usage.Err = errors.Join(m.cgroupMemory(own, usage), m.cgroupCPU(own, now, usage))
+	if usage.Err != nil {
+		own.resolved = false // It may have been removed, or made again: look again next time.
+	}
+}
+
+func (m *Meter) cgroupMemory(own *ownCgroup, usage *Usage) error {
+	if own.memoryAt == nil {
+		return nil
+	}
+	t := &m.tracker
+	bytes, stat, err := t.scratch.readMemory(*own.memoryAt)
+	if err == nil {
+		t.pids, err = t.scratch.cgroupMembers(own.memoryAt.directory(), t.pids[:0])
+	}
+	if err != nil {
+		return fmt.Errorf("measuring memory: %w", err)
+	}
+	usage.MemoryBytes = bytes
+	usage.UnreclaimableBytes = min(bytes, stat.unreclaimable())
+	usage.Processes = len(t.pids)
+	own.memory = true
+	return nil
+}
+
+func (m *Meter) cgroupCPU(own *ownCgroup, now time.Time, usage *Usage) error {
+	if own.cpuAt == nil {
+		return nil
+	}
+	ran, err := m.tracker.scratch.readCPU(*own.cpuAt)
+	if err != nil {
+		own.taken = time.Time{}
+		return fmt.Errorf("measuring CPU: %w", err)
+	}
+	if elapsed := now.Sub(own.taken).Microseconds(); !own.taken.IsZero() && elapsed > 0 {
+		usage.CPUMillis = int64(float64(max(0, ran-own.ran)) * 1000 / float64(elapsed))
+	}
+	own.ran, own.taken = ran, now
+	own.cpu = true
+	return nil
+}
+
+// resolve finds where the engine's cgroup is read. As long as the root process lives it must be in that cgroup, or
+// below it: with version 1 each controller may have put it elsewhere, and a cgroup of the same name may be another's.
+func (m *Meter) resolve(e *engine, name string) error {
+	own, s := &e.cgroup, &m.tracker.scratch
+	own.memoryAt, own.cpuAt = nil, nil
+	if name == "/" {
+		return fmt.Errorf("%w: the root has everybody in it", errNotInCgroup)
+	}
+	known, err := m.hierarchies(s)
+	if err != nil {
+		return err
+	}
+	paths, err := m.rootCgroups(e)
+	if err != nil {
+		return err
+	}
+	main := known.memoryController()
+	if paths != nil {
+		if _, inside := within(name, paths[main]); !inside {
+			return fmt.Errorf("%w but in %s", errNotInCgroup, paths[main])
+		}
+	}
+	at, err := known.find(main, name)
+	switch {
+	case absent(err) && paths == nil:
+		return nil // It went with its last process.
+	case err != nil:
+		return err
+	}
+	if _, err := s.readMemoryStat(at); err == nil {
+		own.memoryAt = &at
+	} else if !absent(err) {
+		return err
+	}
+	for _, controller := range [...]string{unified, "cpuacct"} {
+		if paths != nil {
+			if _, inside := within(name, paths[controller]); !inside {
+				continue
+			}
+		}
+		at, err := known.find(controller, name)
+		if err != nil {
+			continue
+		}
+		if _, err := s.readCPU(at); err == nil {
+			own.cpuAt = &at
+			break
+		}
+	}
+	return nil
+}
+
+// rootCgroups returns the root process's cgroups; nil where it has ended.
+func (m *Meter) rootCgroups(e *engine) (cgroupPaths, error) {
+	s := &m.tracker.scratch
+	root, err := m.readStat(s, e.key.pid)
+	if errors.Is(err, ErrNoProcess) || err == nil && (root.start != e.key.start || root.ended()) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	paths, err := m.cgroupPaths(s, strconv.Itoa(int(e.key.pid)))
+	if absent(err) {
+		return nil, nil
+	}
+	return paths, err
+}

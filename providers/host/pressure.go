@@ -1,0 +1,127 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stall is pressure stall information over the last 10 s, in hundredths of a percent (the kernel's accounting/psi): the share
+// of time in which some task, or all tasks at once, waited for the resource. Nil: the kernel does not tell.
+type stall struct {
+	some, full *int32
+}
+
+// parsePressure parses /proc/pressure/* or a cgroup's *.pressure.
+func parsePressure(data []byte) (stall, error) {
+	var got stall
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		kind, rest, _ := bytes.Cut(line, []byte(" "))
+		value, found := bytes.CutPrefix(rest, []byte("avg10="))
+		if !found {
+			return stall{}, fmt.Errorf("%w pressure line %q", errMalformed, line)
+		}
+		value, _, _ = bytes.Cut(value, []byte(" "))
+		percent, err := strconv.ParseFloat(string(value), 64)
+		if err != nil || !(percent >= 0 && percent <= 1000) {
+			return stall{}, fmt.Errorf("%w pressure line %q", errMalformed, line)
+		}
+		hundredths := int32(percent*100 + 0.5)
+		switch string(kind) {
+		case "some":
+			got.some = &hundredths
+		case "full": // For CPU since Linux 5.13, and without meaning there.
+			got.full = &hundredths
+		}
+	}
+	if got.some == nil {
+		return stall{}, fmt.Errorf("%w pressure: no line \"some\"", errMalformed)
+	}
+	return got, nil
+}
+
+// readPressure reads one file. A kernel that is too old (before 4.20) has none, one that was built or started without the
+// accounting has none or refuses to read it: neither is an error.
+func (s *scratch) readPressure(file string) (stall, error) {
+	data, err := s.optional(file)
+	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && data == nil {
+		return stall{}, nil
+	}
+	if err != nil {
+		return stall{}, err
+	}
+	got, err := parsePressure(data)
+	if err != nil {
+		return stall{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return got, nil
+}
+
+// worse keeps the higher of each figure.
+func (a stall) worse(b stall) stall {
+	higher := func(x, y *int32) *int32 {
+		if x == nil || y != nil && *y > *x {
+			return y
+		}
+		return x
+	}
+	return stall{some: higher(a.some, b.some), full: higher(a.full, b.full)}
+}
+
+// pressureOf returns the worst of the machine's pressure and that of each cgroup on the path. Only the unified
+// hierarchy has pressure files, on a hybrid machine too. With an error it returns the worst of those it could read.
+func (m *Meter) pressureOf(s *scratch, resource string) (stall, error) {
+	worst, err := s.readPressure(filepath.Join(m.proc, "pressure", resource))
+	if err != nil {
+		return stall{}, err
+	}
+	at, found, err := m.locate(s, unified)
+	if err != nil || !found {
+		return worst, err
+	}
+	for _, level := range at.ancestry() {
+		here, err := s.readPressure(filepath.Join(level.directory(), resource+".pressure"))
+		if err != nil {
+			return worst, err
+		}
+		worst = worst.worse(here)
+	}
+	return worst, nil
+}
+
+// pressureGate tells from the figures whether the machine is under pressure: at once when one of them is above its threshold, no
+// longer after all have been back for the hold time.
+type pressureGate struct {
+	some, full int32
+	hold       time.Duration
+
+	closed bool
+	// since is when the figures came back below the thresholds; zero: they have not.
+	since time.Time
+}
+
+// update takes a measurement. One that is not wholly known can say that there is pressure, but not that it is over.
+func (g *pressureGate) update(now time.Time, figures stall, known bool) bool {
+	above := figures.some != nil && *figures.some > g.some || figures.full != nil && *figures.full > g.full
+	switch {
+	case above:
+		g.closed, g.since = true, time.Time{}
+	case !known:
+		g.since = time.Time{}
+	case g.closed && g.since.IsZero():
+		g.since = now
+	}
+	if g.closed && !g.since.IsZero() && now.Sub(g.since) >= g.hold {
+		g.closed = false
+	}
+	return g.closed
+}

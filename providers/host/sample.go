@@ -1,0 +1,185 @@
+package host
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// Sample is one measurement of the machine. A nil field is unknown.
+type Sample struct {
+	Time time.Time
+	// MemoryTotalBytes is the machine's memory, or the lowest cgroup limit on the path. MemoryAvailableBytes is what could be
+	// used without swapping: the least of the machine's and of what each of those limits leaves.
+	MemoryTotalBytes     *int64
+	MemoryAvailableBytes *int64
+	// MemorySafetyBytes is Options.SafetyBytes as it applies.
+	MemorySafetyBytes int64
+	// CPUTotalMillis is the CPU within every limit; CPUUsedMillis the part of it that could not be had since the last Sample,
+	// because it was in use here or, where the machine is busier than the limit shows, elsewhere. Nil in the first.
+	CPUTotalMillis *int64
+	CPUUsedMillis  *int64
+	// Load1Millis is the load average over one minute, in thousandths.
+	Load1Millis *int64
+	// Pressure stall information over 10 s, in hundredths of a percent: the worst of the machine and of each cgroup on the
+	// path. Nil too where the kernel has none, which is not in Degraded.
+	MemorySomeAvg10 *int32
+	MemoryFullAvg10 *int32
+	CPUSomeAvg10    *int32
+	// Pressure is memory pressure with hysteresis (Options.SomeAvg10, FullAvg10, PressureHold).
+	Pressure bool
+	// SwapUsedBytes is the whole machine's.
+	SwapUsedBytes *int64
+	// Processes there are, those that have ended and are not yet reaped included. 0: unknown.
+	Processes int
+	// Degraded has what could not be read, by source; nil where all could.
+	Degraded map[string]string
+}
+
+// sampler is what Sample keeps between calls.
+type sampler struct {
+	scratch scratch
+	gate    pressureGate
+	cpu     cpuSample
+}
+
+// cpuSample is the last state of the counters that CPU use is told from.
+type cpuSample struct {
+	taken bool
+	time  time.Time
+	facts cpuFacts
+	// cgroups has the microseconds that the limited cgroups had run, by directory.
+	cgroups map[string]int64
+}
+
+// Sample measures the machine now. It never fails: see Sample.Degraded.
+func (m *Meter) Sample(ctx context.Context) Sample {
+	sample := Sample{Time: m.now(), MemorySafetyBytes: m.options.SafetyBytes}
+	var degraded degradations
+	m.sampleMemory(ctx, &sample, &degraded)
+	m.sampleCPU(ctx, &sample, &degraded)
+	m.samplePressure(&sample, &degraded)
+
+	load, err := m.facts.load1(ctx)
+	if degraded.note(SourceLoad, err); err == nil {
+		sample.Load1Millis = &load
+	}
+	processes, err := pids(m.proc, nil)
+	if degraded.note(SourceProcesses, err); err == nil {
+		sample.Processes = len(processes)
+	}
+	sample.Degraded = degraded
+	return sample
+}
+
+// sampleMemory leaves total and available unknown where a limit cannot be read: they could be anything below.
+func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degradations) {
+	s := &m.sampler.scratch
+	limits, limitErr := m.memoryLimits(s)
+	memory, err := m.facts.memory(ctx)
+	degraded.note(SourceMemory, err)
+	if err == nil {
+		sample.SwapUsedBytes = &memory.swapUsed
+	}
+	available := memory.available
+	for _, limit := range limits {
+		usage, stat, err := s.readMemory(limit.at)
+		if err != nil {
+			limitErr = err
+			break
+		}
+		available = min(available, max(0, limit.amount-stat.held(usage)))
+	}
+	degraded.note(SourceMemoryCgroup, limitErr)
+	if err != nil || limitErr != nil {
+		return
+	}
+	total, _ := lowest(memory.total, limits)
+	sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, &available
+}
+
+func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degradations) {
+	limits, limitErr := m.cpuLimits(&m.sampler.scratch)
+	now := cpuSample{taken: true, time: sample.Time}
+	var err error
+	now.facts, err = m.facts.cpu(ctx)
+	degraded.note(SourceCPU, err)
+	if limitErr == nil {
+		now.cgroups, limitErr = m.cgroupsCPU(limits)
+	}
+	degraded.note(SourceCPUCgroup, limitErr)
+	if err != nil || limitErr != nil {
+		m.sampler.cpu = cpuSample{}
+		return
+	}
+	total, _ := lowest(now.facts.millis(), limits)
+	sample.CPUTotalMillis = &total
+	if left, known := now.left(m.sampler.cpu, limits); known {
+		used := min(total, max(0, total-left))
+		sample.CPUUsedMillis = &used
+	}
+	m.sampler.cpu = now
+}
+
+// cgroupsCPU reads how long the limited cgroups have run. In version 1 a controller of its own counts that, which need
+// not have the same cgroups; one that is not there is left out.
+func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
+	ran := make(map[string]int64, len(limits))
+	for _, limit := range limits {
+		at := limit.at
+		if at.v1 {
+			known, err := m.hierarchies(&m.sampler.scratch)
+			if err != nil {
+				return nil, err
+			}
+			if at, err = known.find("cpuacct", at.cgroup()); absent(err) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		microseconds, err := m.sampler.scratch.readCPU(at)
+		if err != nil {
+			return nil, err
+		}
+		ran[limit.at.directory()] = microseconds
+	}
+	return ran, nil
+}
+
+// left is the CPU that nobody used since the earlier sample: the least of the machine's and of what each limit left. Unknown in
+// the first sample, when nothing was counted in between, and when processors came or went.
+func (s cpuSample) left(earlier cpuSample, limits []limit) (int64, bool) {
+	busy, idle := s.facts.busy-earlier.facts.busy, s.facts.idle-earlier.facts.idle
+	if !earlier.taken || s.facts.processors != earlier.facts.processors || busy < 0 || busy+idle <= 0 {
+		return 0, false
+	}
+	// The kernel's count of idle time can step back a little.
+	share := max(0, idle) / (busy + max(0, idle))
+	left := int64(math.Round(share * float64(s.facts.millis())))
+	elapsed := s.time.Sub(earlier.time).Microseconds()
+	for _, limit := range limits {
+		before, known := earlier.cgroups[limit.at.directory()]
+		after, still := s.cgroups[limit.at.directory()]
+		if known && still && elapsed > 0 && after >= before {
+			left = min(left, limit.amount-int64(float64(after-before)*1000/float64(elapsed)))
+		}
+	}
+	return left, true
+}
+
+func (m *Meter) samplePressure(sample *Sample, degraded *degradations) {
+	s := &m.sampler.scratch
+	memory, err := m.pressureOf(s, "memory")
+	if err == nil {
+		sample.MemorySomeAvg10, sample.MemoryFullAvg10 = memory.some, memory.full
+	}
+	sample.Pressure = m.sampler.gate.update(sample.Time, memory, err == nil)
+	cpu, cpuErr := m.pressureOf(s, "cpu")
+	if cpuErr == nil {
+		sample.CPUSomeAvg10 = cpu.some
+	} else if err == nil {
+		err = cpuErr
+	}
+	degraded.note(SourcePressure, err)
+}

@@ -1,0 +1,111 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+// stat is what this package uses of /proc/PID/stat (proc(5)).
+type stat struct {
+	pid, parent    int32
+	group, session int32
+	state          byte
+	threads        int32
+	// own is the CPU time of the process's threads, those that ended included; children that of its children that ended and were
+	// waited for, with theirs. In clock ticks.
+	own, children uint64
+	// start is in clock ticks after boot.
+	start uint64
+	// image tells programs apart: where the program's code and stack begin in its address space, which is random for each
+	// program start. A process that was forked and has started no other program has its parent's. The zero value: the kernel does
+	// not tell, because this process may not look into that one.
+	image image
+}
+
+type image struct {
+	code, stack uint64
+}
+
+// ticksPerSecond is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every architecture that Go runs on.
+const ticksPerSecond = 100
+
+// ended reports whether the process has ended. The state is that of its first thread: Z (zombie) with other threads still
+// counted is a process whose first thread ended before the others.
+func ended(state byte, threads int32) bool {
+	return state == 'X' || state == 'x' || state == 'Z' && threads <= 1
+}
+
+func (s *stat) ended() bool { return ended(s.state, s.threads) }
+
+// total is all CPU time that the process answers for, in clock ticks.
+func (s *stat) total() uint64 { return s.own + s.children }
+
+// parseStat parses /proc/PID/stat. The second field is the program's name in parentheses; it may itself contain spaces,
+// parentheses and line feeds, so that only the last parenthesis counts.
+func parseStat(data []byte) (stat, error) {
+	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
+	if open < 1 || end < open {
+		return stat{}, fmt.Errorf("%w stat: no program name", errMalformed)
+	}
+	var got stat
+	pid, err := strconv.ParseInt(string(bytes.TrimSpace(data[:open])), 10, 32)
+	if err != nil {
+		return stat{}, fmt.Errorf("%w stat: pid: %w", errMalformed, err)
+	}
+	got.pid = int32(pid)
+
+	var values [fieldsNeeded]uint64
+	next := 3 // Numbered as in proc(5).
+	for field := range bytes.FieldsSeq(data[end+1:]) {
+		if next == 3 {
+			got.state = field[0]
+			next++
+			continue
+		}
+		if next == fieldsNeeded {
+			break
+		}
+		if values[next], err = statField(field); err != nil {
+			return stat{}, fmt.Errorf("%w stat: field %d: %w", errMalformed, next, err)
+		}
+		next++
+	}
+	if next <= 22 {
+		return stat{}, fmt.Errorf("%w stat: %d fields", errMalformed, next-1)
+	}
+	for _, small := range []struct {
+		field int
+		to    *int32
+	}{{4, &got.parent}, {5, &got.group}, {6, &got.session}, {20, &got.threads}} {
+		if values[small.field] > 1<<31-1 {
+			return stat{}, fmt.Errorf("%w stat: field %d is %d", errMalformed, small.field, values[small.field])
+		}
+		*small.to = int32(values[small.field])
+	}
+	for _, time := range values[14:18] {
+		if time > 1<<60 { // Longer than the world: sums must not overflow.
+			return stat{}, fmt.Errorf("%w stat: %d ticks of CPU time", errMalformed, time)
+		}
+	}
+	got.own = values[14] + values[15]
+	got.children = values[16] + values[17]
+	got.start = values[22]
+	if stack := values[28]; stack != 0 {
+		got.image = image{code: values[26], stack: stack}
+	}
+	return got, nil
+}
+
+// statField parses a number. Some can be negative: the priority, and the group and session of a process that is just being
+// removed. None of these says anything then.
+func statField(field []byte) (uint64, error) {
+	if field[0] == '-' {
+		_, err := strconv.ParseInt(string(field), 10, 64)
+		return 0, err
+	}
+	return strconv.ParseUint(string(field), 10, 64)
+}
+
+// fieldsNeeded is one above the last field that is read, 28.
+const fieldsNeeded = 29

@@ -1,0 +1,81 @@
+package host
+
+import (
+	"context"
+	"errors"
+)
+
+// table is the process table as one pass over it found it. Its memory is used again by the next pass.
+type table struct {
+	pids []int32
+	rows []process
+	// index has the row of each pid.
+	index map[int32]int32
+	// unread has the processes that are there and could not be read, with the error.
+	unread map[int32]error
+	// newest is the latest start of all processes, in clock ticks after boot: what starts after this pass has that or more.
+	newest uint64
+}
+
+// process is a row of the table.
+type process struct {
+	stat
+	progress progress
+	// owner is the engine that the process belongs to; nil: none.
+	owner *engine
+}
+
+// progress says whether the owner of a process has been looked for.
+type progress byte
+
+const (
+	untouched progress = iota
+	underway
+	settled
+)
+
+// row returns the row of a pid; nil where there is none.
+func (t *table) row(pid int32) *process {
+	if i, found := t.index[pid]; found {
+		return &t.rows[i]
+	}
+	return nil
+}
+
+// same returns the row of a process that was seen before; nil where it is gone, or its pid was given to another one.
+func (t *table) same(pid int32, start uint64) *process {
+	if row := t.row(pid); row != nil && row.start == start {
+		return row
+	}
+	return nil
+}
+
+// read fills the table. Processes that come or go meanwhile may be in it or not.
+func (t *table) read(ctx context.Context, m *Meter, s *scratch) (err error) {
+	t.rows, t.newest = t.rows[:0], 0
+	clear(t.index)
+	clear(t.unread)
+	if t.index == nil {
+		t.index, t.unread = map[int32]int32{}, map[int32]error{}
+	}
+	if t.pids, err = pids(m.proc, t.pids[:0]); err != nil {
+		return err
+	}
+	for _, pid := range t.pids {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		got, err := m.readStat(s, pid)
+		if errors.Is(err, ErrNoProcess) {
+			continue
+		}
+		if err != nil {
+			t.unread[pid] = err
+			continue
+		}
+		t.index[pid] = int32(len(t.rows)) //nolint:gosec // there are fewer processes than pids
+		t.rows = append(t.rows, process{stat: got})
+		t.newest = max(t.newest, got.start)
+	}
+	return nil
+}

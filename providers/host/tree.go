@@ -1,0 +1,225 @@
+package host
+
+import (
+	"context"
+	"time"
+)
+
+// A process belongs to the nearest engine above it: the first process on the way from parent to parent that is an engine's
+// root. That way breaks when a process on it ends, for the kernel then gives its children to another parent, pid 1 or a process
+// that asked for orphans. So whose a process was is remembered, and one that was handed on stays where it was. A process that was
+// never seen with its first parent is known by its session or process group, if a process of the engine leads or led it.
+
+// member is what is remembered of a process that belonged to an engine in the last pass.
+type member struct {
+	start  uint64
+	engine *engine
+	// first is the parent it was seen with first, parent the one it was seen with last.
+	first, parent int32
+	own, children uint64
+}
+
+// forest is what passes over the process table remember between each other.
+type forest struct {
+	table table
+	// members are by pid: all were alive at once. spare is the map of the pass before, to be filled by the next.
+	members, spare map[int32]member
+	// leaders has the pids of processes of engines, alive or not, whose session or process group still has a process of that
+	// engine. The kernel gives no such number to another process as long as it is in use.
+	leaders, spareLeaders map[int32]*engine
+	// engines are those of this pass, roots the same by pid.
+	engines []*engine
+	roots   map[int32]*engine
+	// newest is that of the last pass's table; taken is when that was, zero if there was none.
+	newest uint64
+	taken  time.Time
+}
+
+// pass reads the process table, gives each process to its engine and counts what CPU time each engine used since the last.
+func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engine) error {
+	if err := f.table.read(ctx, m, s); err != nil {
+		return err
+	}
+	f.plant(engines)
+	for i := range f.table.rows {
+		if row := &f.table.rows[i]; f.owner(row) != nil {
+			row.owner.members = append(row.owner.members, int32(i)) //nolint:gosec // as in the table's index
+		}
+	}
+	f.count()
+	f.remember()
+	return nil
+}
+
+// forget makes the next pass a first one.
+func (f *forest) forget() {
+	clear(f.members)
+	clear(f.leaders)
+	f.taken = time.Time{}
+}
+
+// plant makes the engines' root processes theirs.
+func (f *forest) plant(engines []*engine) {
+	if f.roots == nil {
+		f.roots = map[int32]*engine{}
+	}
+	clear(f.roots)
+	f.engines = engines
+	for _, e := range engines {
+		e.members, e.ticks, e.ended, e.counted = e.members[:0], 0, 0, 0
+		// One that ended long ago can still be listed beside one that has its pid now.
+		if other := f.roots[e.key.pid]; other == nil || other.key.start < e.key.start {
+			f.roots[e.key.pid] = e
+		}
+		if row := f.table.same(e.key.pid, e.key.start); row != nil && row.owner == nil {
+			row.owner, row.progress = e, settled
+		}
+	}
+}
+
+// owner returns the engine that a process belongs to, nil if none, and notes it in the row.
+func (f *forest) owner(row *process) *engine {
+	if row.progress == untouched {
+		row.progress = underway // What goes in a circle belongs to nobody.
+		row.owner = f.find(row)
+		row.progress = settled
+	}
+	return row.owner
+}
+
+func (f *forest) find(row *process) *engine {
+	var above *engine
+	if parent := f.table.row(row.parent); parent != nil && parent != row {
+		above = f.owner(parent)
+	}
+	if was, known := f.members[row.pid]; known && was.start == row.start && was.engine.listed {
+		if above != nil && was.first == row.parent {
+			return above
+		}
+		return was.engine
+	}
+	if above != nil {
+		return above
+	}
+	if led := f.led(row, row.session); led != nil {
+		return led
+	}
+	return f.led(row, row.group)
+}
+
+// led returns the engine to which the leader of a process's session or group belongs, or belonged.
+func (f *forest) led(row *process, number int32) *engine {
+	if number == 0 || number == row.pid {
+		return nil
+	}
+	if leader := f.table.row(number); leader != nil {
+		return f.owner(leader)
+	}
+	if e := f.leaders[number]; e != nil && e.listed {
+		return e
+	}
+	// The root itself led, and was gone before the first pass.
+	if e := f.roots[number]; e != nil && row.start >= e.key.start {
+		return e
+	}
+	return nil
+}
+
+// count adds up, in clock ticks, what each engine's processes used since the last pass.
+//
+// A process answers for its own time and for that of its children that ended and were waited for. So while a child ends, what
+// it used moves from it to its parent and the sum stays, provided that the part that was counted when it was alive is
+// taken off. That part is taken off the engine of its nearest ancestor that is still there, and never more than that
+// engine's ended children came to: a child that no process of the engine waited for takes its last moments with it. What cannot
+// be had: the time since the last pass of a process that ended and was waited for by a stranger (the root itself, an orphan, a child of
+// a process that ignores SIGCHLD).
+func (f *forest) count() {
+	for i := range f.table.rows {
+		row := &f.table.rows[i]
+		if row.owner == nil {
+			continue
+		}
+		was, known := f.members[row.pid]
+		switch {
+		case known && was.start == row.start:
+			row.owner.ticks += grown(was.own, row.own)
+			row.owner.ended += grown(was.children, row.stat.children)
+		case row.start >= f.newest:
+			// It started after the last pass: all it used is new.
+			row.owner.ticks += row.own
+			row.owner.ended += row.stat.children
+		}
+	}
+	for pid, was := range f.members {
+		if f.table.same(pid, was.start) != nil {
+			continue
+		}
+		if ancestor := f.ancestor(was); ancestor != nil && ancestor.owner != nil {
+			ancestor.owner.counted += was.own + was.children
+		}
+	}
+	for _, e := range f.engines {
+		e.ticks += grown(e.counted, e.ended)
+	}
+}
+
+// grown is the difference of two counters; one that stepped back has not grown.
+func grown(before, after uint64) uint64 { return max(before, after) - before }
+
+// ancestor returns the nearest process above one that is gone, of those that were members and are still there.
+func (f *forest) ancestor(gone member) *process {
+	for range len(f.members) {
+		above, known := f.members[gone.parent]
+		if !known {
+			return nil
+		}
+		if row := f.table.same(gone.parent, above.start); row != nil {
+			return row
+		}
+		gone = above
+	}
+	return nil
+}
+
+// remember keeps what the next pass needs to know of this one.
+func (f *forest) remember() {
+	members, leaders := f.spare, f.spareLeaders
+	if members == nil {
+		members, leaders = map[int32]member{}, map[int32]*engine{}
+	}
+	clear(members)
+	clear(leaders)
+	for i := range f.table.rows {
+		row := &f.table.rows[i]
+		if row.owner == nil {
+			continue
+		}
+		now := member{
+			start: row.start, engine: row.owner, first: row.parent, parent: row.parent,
+			own: row.own, children: row.stat.children,
+		}
+		if was, known := f.members[row.pid]; known && was.start == row.start {
+			now.first = was.first
+		}
+		members[row.pid] = now
+		for _, number := range [...]int32{row.session, row.group} {
+			if f.leads(number, row) {
+				leaders[number] = row.owner
+			}
+		}
+	}
+	f.members, f.spare = members, f.members
+	f.leaders, f.spareLeaders = leaders, f.leaders
+	f.newest = f.table.newest
+}
+
+// leads reports whether the leader of that session or group is, or was, of the same engine as the process.
+func (f *forest) leads(number int32, row *process) bool {
+	if number == 0 {
+		return false
+	}
+	if leader := f.table.row(number); leader != nil {
+		return leader.owner == row.owner
+	}
+	return f.leaders[number] == row.owner || f.roots[number] == row.owner
+}
