@@ -1,0 +1,67 @@
+package client
+
+import (
+	"errors"
+
+	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Insufficient returns what was short, where a request was refused for lack of resources. A RESOURCE_EXHAUSTED without it means
+// that the server was too busy to look at the request.
+func Insufficient(err error) (*bursarv1.InsufficientResources, bool) {
+	return detail[*bursarv1.InsufficientResources](err)
+}
+
+// InvalidField returns the field that was wrong, where the server found it by its own rules.
+func InvalidField(err error) (*bursarv1.InvalidField, bool) {
+	return detail[*bursarv1.InvalidField](err)
+}
+
+// Violations returns the fields that were wrong, where the contract's rules found them.
+func Violations(err error) []*validate.Violation {
+	found, _ := detail[*validate.Violations](err)
+	return found.GetViolations()
+}
+
+// NotFound reports that there is no such allocation, host or rule.
+func NotFound(err error) bool { return is(err, connect.CodeNotFound) }
+
+// Precondition reports that the thing's state does not allow the call, such as a Confirm of a reservation that has expired.
+func Precondition(err error) bool { return is(err, connect.CodeFailedPrecondition) }
+
+// Invalid reports that the request is wrong in itself and will never be taken.
+func Invalid(err error) bool { return is(err, connect.CodeInvalidArgument) }
+
+// Denied reports that the caller may not do this.
+func Denied(err error) bool {
+	return is(err, connect.CodePermissionDenied) || is(err, connect.CodeUnauthenticated)
+}
+
+// Unavailable reports that nobody answered in time.
+func Unavailable(err error) bool {
+	return is(err, connect.CodeUnavailable) || is(err, connect.CodeDeadlineExceeded)
+}
+
+func is(err error, code connect.Code) bool { return err != nil && connect.CodeOf(err) == code }
+
+// detail returns the first detail of that type.
+func detail[M proto.Message](err error) (found M, ok bool) {
+	var connectErr *connect.Error
+	if !errors.As(err, &connectErr) {
+		return found, false
+	}
+	for _, d := range connectErr.Details() {
+		value, valueErr := d.Value()
+		if valueErr != nil {
+			continue // of a type that this version does not know
+		}
+		if m, isType := value.(M); isType {
+			return m, true
+		}
+	}
+	return found, false
+}

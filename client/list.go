@@ -1,0 +1,72 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// ListAllocations yields page after page of the allocations that the request asks for, until the last one or the first error.
+func (c *Client) ListAllocations(
+	ctx context.Context, req *bursarv1.AllocationServiceListRequest,
+) iter.Seq2[*bursarv1.AllocationServiceListResponse, error] {
+	return pages(req, func(req *bursarv1.AllocationServiceListRequest, token string) (*bursarv1.AllocationServiceListResponse, error) {
+		req.PageToken = token
+		return c.allocations.List(ctx, req)
+	})
+}
+
+// ListHosts yields page after page of the hosts that the request asks for, until the last one or the first error.
+func (c *Client) ListHosts(
+	ctx context.Context, req *bursarv1.HostServiceListRequest,
+) iter.Seq2[*bursarv1.HostServiceListResponse, error] {
+	return pages(req, func(req *bursarv1.HostServiceListRequest, token string) (*bursarv1.HostServiceListResponse, error) {
+		req.PageToken = token
+		return c.hosts.List(ctx, req)
+	})
+}
+
+// ListQuotas yields page after page of the quotas' accounts, until the last one or the first error. The first page has the
+// rules.
+func (c *Client) ListQuotas(
+	ctx context.Context, req *bursarv1.QuotaServiceListRequest,
+) iter.Seq2[*bursarv1.QuotaServiceListResponse, error] {
+	return pages(req, func(req *bursarv1.QuotaServiceListRequest, token string) (*bursarv1.QuotaServiceListResponse, error) {
+		req.PageToken = token
+		return c.quotas.List(ctx, req)
+	})
+}
+
+// pages asks for one page after the other with a copy of the request.
+func pages[Q any, R any, QP interface {
+	*Q
+	proto.Message
+	GetPageToken() string
+}, RP interface {
+	*R
+	GetNextPageToken() string
+}](
+	req QP, get func(req QP, token string) (RP, error),
+) iter.Seq2[RP, error] {
+	return func(yield func(RP, error) bool) {
+		next := QP(new(Q))
+		if req != nil {
+			next = proto.CloneOf(req)
+		}
+		token := next.GetPageToken()
+		for {
+			page, err := get(next, token)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			token = page.GetNextPageToken()
+			if !yield(page, nil) || token == "" {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package client
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/identity"
+)
+
+// Option changes how a Client works.
+type Option interface {
+	apply(*settings)
+}
+
+// settings are what the options change.
+type settings struct {
+	actor   string // the header's value; empty: none
+	retries RetryPolicy
+	timeout time.Duration
+	h2c     bool
+}
+
+// RetryPolicy says how a call that nobody answered is repeated. The n-th delay is drawn evenly from 0 to min(Longest, First × 2ⁿ):
+// full jitter, so that many clients of a server that comes back do not return in step.
+type RetryPolicy struct {
+	// First bounds the first delay. Default 50 ms. More loads a server less while it comes back, and makes callers wait longer.
+	First time.Duration
+	// Longest bounds every delay. Default 2 s.
+	Longest time.Duration
+	// Patience is how long a call goes on without an answer, from its first failure on; one that began to wait and then lost its
+	// server has it in full again. Default 15 s, which outlasts a restart or a change of leader. Negative: never repeat.
+	Patience time.Duration
+}
+
+const (
+	defaultFirst    = 50 * time.Millisecond
+	defaultLongest  = 2 * time.Second
+	defaultPatience = 15 * time.Second
+	// defaultTimeout bounds a unary call whose context has no deadline.
+	defaultTimeout = 30 * time.Second
+)
+
+func (p RetryPolicy) withDefaults() RetryPolicy {
+	if p.First <= 0 {
+		p.First = defaultFirst
+	}
+	if p.Longest <= 0 {
+		p.Longest = defaultLongest
+	}
+	if p.Patience == 0 {
+		p.Patience = defaultPatience
+	}
+	return p
+}
+
+type optionFunc func(*settings)
+
+func (f optionFunc) apply(s *settings) { f(s) }
+
+// WithRetries replaces the retry policy; fields that are zero keep their defaults.
+func WithRetries(policy RetryPolicy) Option {
+	return optionFunc(func(s *settings) { s.retries = policy.withDefaults() })
+}
+
+// WithoutRetries makes every call once.
+func WithoutRetries() Option { return WithRetries(RetryPolicy{Patience: -1}) }
+
+// WithTimeout bounds unary calls whose context has no deadline, retries included. Default 30 s. An Allocate that waits gets its
+// wait on top. Zero or less keeps the default.
+func WithTimeout(timeout time.Duration) Option {
+	return optionFunc(func(s *settings) {
+		if timeout > 0 {
+			s.timeout = timeout
+		}
+	})
+}
+
+// WithActor says who asks, in the header identity.Header. A server believes it only from a peer that may speak for others, such
+// as an agent; anybody else's is refused or ignored. Default: none, the server knows its caller by the connection.
+func WithActor(actor identity.Actor) Option {
+	return optionFunc(func(s *settings) { s.actor = actor.Encode() })
+}
+
+// WithH2C speaks HTTP/2 without TLS, so that many calls at once share one connection. Default: HTTP/1.1 with kept connections,
+// which is faster for one call at a time (measured on two cores over a Unix socket: 51-67 µs a call against 90-97).
+func WithH2C() Option {
+	return optionFunc(func(s *settings) { s.h2c = true })
+}

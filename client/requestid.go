@@ -1,0 +1,38 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// NewRequestID mints a request id: 128 random bits as 26 characters of a-z and 2-7.
+func NewRequestID() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random[:])
+	return strings.ToLower(text)
+}
+
+// allocations gives every Allocate a request id.
+type allocations struct {
+	bursarv1connect.AllocationServiceClient
+}
+
+// Allocate leaves the caller's message as it is: a message that is used again is another request.
+func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	if req.GetRequestId() == "" {
+		req = proto.CloneOf(req)
+		if req == nil {
+			req = &bursarv1.AllocateRequest{}
+		}
+		req.RequestId = NewRequestID()
+	}
+	return a.AllocationServiceClient.Allocate(ctx, req)
+}

@@ -1,0 +1,147 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// waitSlack is what a call that waits may take beyond its wait: the way there and back, and a commit.
+const waitSlack = 15 * time.Second
+
+// longestWait is what the contract allows a request to wait.
+const longestWait = 7 * 24 * time.Hour
+
+// caller is the interceptor of every call: it says who asks, gives it a deadline and repeats it.
+type caller struct {
+	settings settings
+}
+
+var _ connect.Interceptor = (*caller)(nil)
+
+// WrapUnary repeats the call by the policy.
+func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if c.settings.actor != "" {
+			req.Header().Set(identity.Header, c.settings.actor)
+		}
+		if _, bounded := ctx.Deadline(); !bounded {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, c.settings.timeout+waitOf(req.Any()))
+			defer cancel()
+		}
+		if c.settings.retries.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
+			return next(ctx, req)
+		}
+		return c.repeat(ctx, func() (connect.AnyResponse, error) { return next(ctx, req) })
+	}
+}
+
+// WrapStreamingClient says who asks. Streams are resumed by WatchAllocations and WatchCluster, which know from where.
+func (c *caller) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		conn := next(ctx, spec)
+		if c.settings.actor != "" {
+			conn.RequestHeader().Set(identity.Header, c.settings.actor)
+		}
+		return conn
+	}
+}
+
+// WrapStreamingHandler changes nothing: this is a client.
+func (c *caller) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// repeat makes the call until it is answered, the answer is worth nothing, or there is no time for another attempt. Then it
+// returns the last attempt's error, which says more than that time is over.
+func (c *caller) repeat(ctx context.Context, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
+	var last error
+	delays := newDelays(ctx, c.settings.retries)
+	res, err := backoff.RetryWithData(func() (connect.AnyResponse, error) {
+		began := time.Now()
+		res, err := call()
+		switch {
+		case err == nil:
+			return res, nil
+		case !retriable(err):
+			return nil, backoff.Permanent(err)
+		case time.Since(began) > c.settings.retries.Longest:
+			delays.Reset() // it was connected and waited: what failed now is new
+		}
+		last = err
+		return nil, err
+	}, backoff.WithContext(delays, ctx))
+	switch {
+	case err == nil || !errors.Is(err, ctx.Err()):
+		return res, err
+	case errors.Is(err, context.DeadlineExceeded) && last != nil:
+		return nil, last
+	case errors.Is(err, context.Canceled):
+		return nil, connect.NewError(connect.CodeCanceled, err)
+	}
+	return nil, err
+}
+
+// retriable reports whether another attempt may be answered.
+func retriable(err error) bool {
+	switch connect.CodeOf(err) { //nolint:exhaustive // only these can be
+	case connect.CodeUnavailable:
+		return true
+	case connect.CodeResourceExhausted:
+		// The server's queue is full. With the detail it is the answer to the request itself; not from the wire it is about the
+		// size of a message.
+		_, insufficient := Insufficient(err)
+		return !insufficient && connect.IsWireError(err)
+	case connect.CodeUnknown, connect.CodeInternal:
+		// The connection broke while the answer was being read.
+		return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	default:
+		return false
+	}
+}
+
+// waitOf returns how long the server may take because the request asks it to; of a wait that no server takes, enough to hear so.
+func waitOf(msg any) time.Duration {
+	req, isAllocate := msg.(*bursarv1.AllocateRequest)
+	if !isAllocate || req.GetAsync() || req.GetWait().AsDuration() <= 0 {
+		return 0
+	}
+	return min(req.GetWait().AsDuration(), longestWait) + waitSlack
+}
+
+// delays are those of a RetryPolicy, as long as the next attempt begins before the deadline.
+type delays struct {
+	backoff.BackOff
+
+	ctx context.Context //nolint:containedctx // lives as long as one call
+}
+
+func newDelays(ctx context.Context, policy RetryPolicy) *delays {
+	// The library draws from interval × (1 ± factor): with factor 1 from 0 to twice the interval.
+	return &delays{ctx: ctx, BackOff: backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(policy.First/2),
+		backoff.WithMaxInterval(policy.Longest/2),
+		backoff.WithMultiplier(2),
+		backoff.WithRandomizationFactor(1),
+		backoff.WithMaxElapsedTime(policy.Patience),
+	)}
+}
+
+// NextBackOff returns the next delay, or backoff.Stop.
+func (d *delays) NextBackOff() time.Duration {
+	delay := d.BackOff.NextBackOff()
+	if deadline, bounded := d.ctx.Deadline(); bounded && time.Now().Add(delay).After(deadline) {
+		return backoff.Stop
+	}
+	return delay
+}

@@ -1,0 +1,231 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+var errRefused = connect.NewError(connect.CodeUnavailable, errors.New("connection refused"))
+
+// attempts calls through the interceptor; each attempt gets its number from 1 on and the context.
+func attempts(
+	ctx context.Context, s settings, req connect.AnyRequest, try func(ctx context.Context, n int) error,
+) (made int, err error) {
+	call := (&caller{settings: s}).WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
+		made++
+		return nil, try(ctx, made)
+	})
+	_, err = call(ctx, req)
+	return made, err
+}
+
+func defaults() settings {
+	return settings{retries: RetryPolicy{}.withDefaults(), timeout: defaultTimeout}
+}
+
+func get() connect.AnyRequest { return connect.NewRequest(&bursarv1.AllocationServiceGetRequest{}) }
+
+func TestCallIsRepeatedUntilItIsAnswered(t *testing.T) {
+	for name, failure := range map[string]error{
+		"nobody listens":     errRefused,
+		"connection broke":   connect.NewError(connect.CodeUnknown, fmt.Errorf("read message: %w", io.ErrUnexpectedEOF)),
+		"the server's queue": wireError(connect.CodeResourceExhausted),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				made, err := attempts(t.Context(), defaults(), get(), func(_ context.Context, n int) error {
+					if n < 4 {
+						return failure
+					}
+					return nil
+				})
+				if err != nil || made != 4 {
+					t.Errorf("%d attempts, %v; want the fourth to be answered", made, err)
+				}
+			})
+		})
+	}
+}
+
+// wireError makes an error as one that a server sent.
+func wireError(code connect.Code) error {
+	return connect.NewWireError(code, errors.New("queue is full"))
+}
+
+func TestAnswerIsFinal(t *testing.T) {
+	short := connect.NewWireError(connect.CodeResourceExhausted, errors.New("insufficient"))
+	d, err := connect.NewErrorDetail(&bursarv1.InsufficientResources{Reason: "refused"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	short.AddDetail(d)
+	for name, answer := range map[string]error{
+		"insufficient":  short,
+		"invalid":       wireError(connect.CodeInvalidArgument),
+		"not found":     wireError(connect.CodeNotFound),
+		"precondition":  wireError(connect.CodeFailedPrecondition),
+		"denied":        wireError(connect.CodePermissionDenied),
+		"internal":      wireError(connect.CodeInternal),
+		"own too large": connect.NewError(connect.CodeResourceExhausted, errors.New("message too large")),
+	} {
+		made, err := attempts(t.Context(), defaults(), get(), func(context.Context, int) error { return answer })
+		if made != 1 || !errors.Is(err, answer) {
+			t.Errorf("%s: %d attempts, %v; want one", name, made, err)
+		}
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := defaults()
+		s.retries.Patience = 3 * time.Second
+		made, err := attempts(t.Context(), s, get(), func(context.Context, int) error { return errRefused })
+		if took := time.Since(began); !errors.Is(err, errRefused) || took > 3*time.Second || made < 3 {
+			t.Errorf("%d attempts in %v, %v; want several within 3s and the last one's error", made, took, err)
+		}
+	})
+}
+
+func TestRetriesStayWithinTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := attempts(ctx, defaults(), get(), func(context.Context, int) error { return errRefused })
+		if took := time.Since(began); !errors.Is(err, errRefused) || took > time.Second {
+			t.Errorf("took %v, %v; want to end within 1s with the last attempt's error", took, err)
+		}
+	})
+}
+
+func TestRetriesEndWhenTheCallerGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := attempts(ctx, defaults(), get(), func(_ context.Context, n int) error {
+			if n == 2 {
+				cancel()
+			}
+			return errRefused
+		})
+		if connect.CodeOf(err) != connect.CodeCanceled {
+			t.Errorf("%v: want CANCELED", err)
+		}
+	})
+}
+
+// A call that waited for longer than the patience and then lost its server is repeated nevertheless.
+func TestPatienceBeginsAnewAfterALongWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := defaults()
+		s.retries.Patience = time.Second
+		made, err := attempts(t.Context(), s, waiting(time.Minute), func(_ context.Context, n int) error {
+			if n == 1 {
+				time.Sleep(30 * time.Second)
+				return errRefused
+			}
+			return nil
+		})
+		if err != nil || made != 2 {
+			t.Errorf("%d attempts, %v; want the second to be answered", made, err)
+		}
+	})
+}
+
+func waiting(wait time.Duration) connect.AnyRequest {
+	return connect.NewRequest(&bursarv1.AllocateRequest{RequestId: "r1", Wait: durationpb.New(wait)})
+}
+
+func TestDeadlineLeavesRoomForTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for name, c := range map[string]struct {
+			ctx      context.Context
+			req      connect.AnyRequest
+			min, max time.Duration
+		}{
+			"no wait":       {t.Context(), waiting(0), defaultTimeout, defaultTimeout},
+			"waits":         {t.Context(), waiting(time.Hour), time.Hour + 10*time.Second, time.Hour + time.Minute},
+			"absurd wait":   {t.Context(), waiting(1<<63 - 1), time.Hour, 10 * 24 * time.Hour},
+			"negative wait": {t.Context(), waiting(-time.Hour), defaultTimeout, defaultTimeout},
+			"own deadline":  {own, waiting(time.Hour), time.Second, time.Second},
+		} {
+			_, err := attempts(c.ctx, defaults(), c.req, func(ctx context.Context, _ int) error {
+				deadline, _ := ctx.Deadline()
+				if left := time.Until(deadline); left < c.min || left > c.max {
+					t.Errorf("%s: %v left, want %v to %v", name, left, c.min, c.max)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestDelaysAreDrawnFromNothingToTheirBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := RetryPolicy{First: 100 * time.Millisecond, Longest: time.Second, Patience: time.Hour}
+		var sum time.Duration
+		const rounds = 2000
+		for range rounds {
+			delays := newDelays(t.Context(), policy)
+			bound := policy.First
+			for range 8 {
+				delay := delays.NextBackOff()
+				if delay < 0 || delay > bound+time.Millisecond {
+					t.Fatalf("delay %v is not within 0 to %v", delay, bound)
+				}
+				bound = min(2*bound, policy.Longest)
+			}
+			sum += newDelays(t.Context(), policy).NextBackOff()
+		}
+		if mean := sum / rounds; mean < 40*time.Millisecond || mean > 60*time.Millisecond {
+			t.Errorf("first delays are %v on average, want half of %v", mean, policy.First)
+		}
+	})
+}
+
+func TestHeartbeatIsNotRepeated(t *testing.T) {
+	made := 0
+	httpClient := clientFunc(func(*http.Request) (*http.Response, error) {
+		made++
+		return nil, errors.New("connection refused")
+	})
+	hosts := bursarv1connect.NewHostServiceClient(httpClient, "http://localhost", connect.WithInterceptors(&caller{settings: defaults()}))
+	if _, err := hosts.Sync(t.Context(), &bursarv1.SyncRequest{}); err == nil || made != 1 {
+		t.Errorf("%d attempts, %v; want one that fails", made, err)
+	}
+}
+
+type clientFunc func(*http.Request) (*http.Response, error)
+
+func (f clientFunc) Do(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestActorIsSaid(t *testing.T) {
+	s := defaults()
+	s.actor = identity.Actor{Name: "alice@host-1", Users: []string{"alice"}}.Encode()
+	req := get()
+	if _, err := attempts(t.Context(), s, req, func(context.Context, int) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	got, err := identity.Decode(req.Header().Get(identity.Header))
+	if err != nil || got.Name != "alice@host-1" {
+		t.Errorf("%+v, %v; want the actor in the header", got, err)
+	}
+}

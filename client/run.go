@@ -1,0 +1,268 @@
+//go:build unix
+
+package client
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// What Run tells the process about its allocation.
+const (
+	EnvAllocationID = "BURSAR_ALLOCATION_ID"
+	EnvMemoryBytes  = "BURSAR_MEMORY_BYTES" // entitled, in bytes
+	EnvCPUMillis    = "BURSAR_CPU_MILLIS"   // entitled, in thousandths of a core
+)
+
+// DefaultGrace is the time between SIGTERM and SIGKILL.
+const DefaultGrace = 10 * time.Second
+
+// Bounds of the calls that Run makes on its own account, whatever became of its context.
+const (
+	confirmTimeout = 30 * time.Second
+	releaseTimeout = 15 * time.Second
+	cancelTimeout  = 3 * time.Second
+)
+
+// RunOptions say what Run runs and whom it tells.
+type RunOptions struct {
+	// Request is what to allocate. It is never async. Without a request id it gets one.
+	Request *bursarv1.AllocateRequest
+	// Command has not been started. Its files and its SysProcAttr are the caller's; with Setpgid or Foreground in it, Run stops
+	// the whole process group. Run adds EnvAllocationID, EnvMemoryBytes and EnvCPUMillis to its environment.
+	Command *exec.Cmd
+	// Granted is called after the grant, before the start. May be nil.
+	Granted func(*bursarv1.Allocation)
+	// Started is called right after the start; from then on the caller may signal the process, and what it does with signals of
+	// its own is its business. May be nil.
+	Started func(*os.Process)
+	// Grace is the time between SIGTERM and SIGKILL where Run has to stop the process. Default DefaultGrace.
+	Grace time.Duration
+}
+
+// RunResult is what became of a Run.
+type RunResult struct {
+	// Allocation is as last heard of; nil where there was no grant.
+	Allocation *bursarv1.Allocation
+	// State is how the process ended; nil where it was never started.
+	State *os.ProcessState
+}
+
+// Phase is a step of Run.
+type Phase string
+
+// The phases, in their order.
+const (
+	PhaseAllocate Phase = "allocate"
+	PhaseStart    Phase = "start"
+	PhaseConfirm  Phase = "confirm"
+	PhaseRelease  Phase = "release"
+)
+
+// RunError says in which phase Run failed. In PhaseAllocate and PhaseStart nothing runs and nothing is held. In PhaseConfirm the
+// process was stopped and the reservation given back. In PhaseRelease the process ended by itself; its agent will notice.
+type RunError struct {
+	Phase Phase
+	Err   error
+}
+
+func (e *RunError) Error() string { return fmt.Sprintf("%s: %v", e.Phase, e.Err) }
+
+// Unwrap returns the cause.
+func (e *RunError) Unwrap() error { return e.Err }
+
+// Run takes one process of this host through a whole allocation: allocate, start, confirm, wait, release. The client must be one
+// of this host's agent. Nothing starts before the grant, and whatever happens after it, what was granted is given back, unless
+// Run's own process is killed: then the agent notices the end of the process.
+//
+// When ctx ends, a request that waits is canceled, and a process that runs is stopped: SIGTERM, and after the grace SIGKILL. A
+// process that exits by itself is no error, whatever its code. Errors are *RunError.
+func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
+	r := runner{client: c, opts: opts}
+	if r.opts.Grace <= 0 {
+		r.opts.Grace = DefaultGrace
+	}
+	if err := opts.Command.Err; err != nil { // not found, which is better known before somebody waits for it
+		return r.result, &RunError{PhaseStart, err}
+	}
+	if err := r.allocate(ctx); err != nil {
+		return r.result, &RunError{PhaseAllocate, err}
+	}
+	if opts.Granted != nil {
+		opts.Granted(r.result.Allocation)
+	}
+	if err := r.start(ctx); err != nil {
+		_ = r.release(ctx, "not started: "+err.Error()) // it expires by itself
+		return r.result, &RunError{PhaseStart, err}
+	}
+	if err := r.confirm(ctx); err != nil {
+		r.stop()
+		_ = r.release(ctx, "not confirmed: "+err.Error())
+		return r.result, &RunError{PhaseConfirm, err}
+	}
+	r.wait(ctx)
+	if err := r.release(ctx, ""); err != nil {
+		return r.result, &RunError{PhaseRelease, err}
+	}
+	return r.result, nil
+}
+
+// runner is one Run.
+type runner struct {
+	client *Client
+	opts   RunOptions
+	result RunResult
+	ended  chan error // of Command.Wait; nil until somebody waits
+}
+
+func (r *runner) allocate(ctx context.Context) error {
+	req := proto.CloneOf(r.opts.Request)
+	if req == nil {
+		req = &bursarv1.AllocateRequest{}
+	}
+	req.Async = false
+	if req.GetRequestId() == "" {
+		req.RequestId = NewRequestID()
+	}
+	res, err := r.client.allocations.Allocate(ctx, req)
+	if err == nil {
+		r.result.Allocation = res.GetAllocation()
+		return nil
+	}
+	if undecided(err) { // it may still wait, or have been granted
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+		defer cancel()
+		_, _ = r.client.allocations.Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: "caller gave up"})
+	}
+	return err
+}
+
+// undecided reports whether the error leaves open what the server did.
+func undecided(err error) bool {
+	switch connect.CodeOf(err) { //nolint:exhaustive // the others are answers
+	case connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *runner) start(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err //nolint:wrapcheck // is the caller's own
+	}
+	allocation := r.result.Allocation
+	r.opts.Command.Env = append(r.opts.Command.Environ(),
+		EnvAllocationID+"="+allocation.GetId(),
+		EnvMemoryBytes+"="+strconv.FormatInt(allocation.GetEntitled().GetMemoryBytes(), 10),
+		EnvCPUMillis+"="+strconv.FormatInt(allocation.GetEntitled().GetCpuMillis(), 10),
+	)
+	if err := r.opts.Command.Start(); err != nil {
+		return err //nolint:wrapcheck // names the command
+	}
+	if r.opts.Started != nil {
+		r.opts.Started(r.opts.Command.Process)
+	}
+	return nil
+}
+
+// confirm comes before anybody waits for the process: one that has ended is still there for the agent to look at, and its pid is
+// nobody else's.
+func (r *runner) confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	pid := r.opts.Command.Process.Pid
+	res, err := r.client.allocations.Confirm(ctx, &bursarv1.ConfirmRequest{
+		Id:      r.result.Allocation.GetId(),
+		Process: &bursarv1.Process{Pid: int32(pid)}, //nolint:gosec // a pid is below 2^22
+	})
+	if err == nil {
+		r.result.Allocation = res.GetAllocation()
+		return nil
+	}
+	if exited(pid) {
+		return nil // so quick that there was nothing left to confirm
+	}
+	return err
+}
+
+// wait returns when the process has ended.
+func (r *runner) wait(ctx context.Context) {
+	r.reap()
+	select {
+	case <-r.ended:
+		r.result.State = r.opts.Command.ProcessState
+	case <-ctx.Done():
+		r.stop()
+	}
+}
+
+// stop ends the process: SIGTERM, and after the grace SIGKILL.
+func (r *runner) stop() {
+	r.reap()
+	r.signal(syscall.SIGTERM)
+	grace := time.NewTimer(r.opts.Grace)
+	defer grace.Stop()
+	select {
+	case <-r.ended:
+	case <-grace.C:
+		r.signal(syscall.SIGKILL)
+		<-r.ended
+	}
+	r.result.State = r.opts.Command.ProcessState
+}
+
+func (r *runner) reap() {
+	if r.ended == nil {
+		r.ended = make(chan error, 1)
+		go func() { r.ended <- r.opts.Command.Wait() }()
+	}
+}
+
+// signal reaches the process, or its group where it has one of its own.
+func (r *runner) signal(sig syscall.Signal) {
+	process := r.opts.Command.Process
+	if attr := r.opts.Command.SysProcAttr; attr != nil && (attr.Setpgid && attr.Pgid == 0 || attr.Foreground || attr.Setsid) {
+		if syscall.Kill(-process.Pid, sig) == nil {
+			return
+		}
+	}
+	_ = process.Signal(sig) // it has ended, then
+}
+
+// release gives back what was granted, also when ctx is over.
+func (r *runner) release(ctx context.Context, reason string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	res, err := r.client.allocations.Release(ctx, &bursarv1.ReleaseRequest{
+		Id: r.result.Allocation.GetId(), Reason: reason, ExitStatus: ExitStatus(r.result.State),
+	})
+	if err != nil {
+		return err
+	}
+	if res.GetAllocation() != nil {
+		r.result.Allocation = res.GetAllocation()
+	}
+	return nil
+}
+
+// ExitStatus says in the API's words how a process ended; nil for nil.
+func ExitStatus(state *os.ProcessState) *bursarv1.ExitStatus {
+	if state == nil {
+		return nil
+	}
+	if status, isWait := state.Sys().(syscall.WaitStatus); isWait && status.Signaled() {
+		return &bursarv1.ExitStatus{Signal: int32(status.Signal())} //nolint:gosec // at most 64
+	}
+	return &bursarv1.ExitStatus{Code: proto.Int32(int32(state.ExitCode()))} //nolint:gosec // at most 255
+}

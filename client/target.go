@@ -1,0 +1,72 @@
+package client
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// target is where a server listens.
+type target struct {
+	// baseURL is what the generated clients are given.
+	baseURL string
+	// socket is the path of a Unix socket; empty for TCP.
+	socket string
+}
+
+// TargetError refuses the name of a server.
+type TargetError struct {
+	Target, Reason string
+}
+
+func (e *TargetError) Error() string {
+	return fmt.Sprintf("server %q: %s: want a socket such as /run/bursar/agent.sock, host:port, or http(s)://host:port", e.Target, e.Reason)
+}
+
+// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an address. The error is a
+// *TargetError.
+func parseTarget(text string) (target, error) {
+	if path, isSocket := socketPath(text); isSocket {
+		if path == "" {
+			return target{}, &TargetError{text, "no path"}
+		}
+		// The host in the URL is for the Host header alone.
+		return target{baseURL: "http://localhost", socket: path}, nil
+	}
+	address := text
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return target{}, &TargetError{text, "not an address"}
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return target{}, &TargetError{text, "unknown scheme " + u.Scheme}
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return target{}, &TargetError{text, "more than an address"}
+	}
+	// https has a port everybody knows; we do not listen on that of http.
+	if _, port, err := net.SplitHostPort(u.Host); u.Scheme == "http" && (err != nil || port == "") {
+		return target{}, &TargetError{text, "no port"}
+	}
+	if u.Hostname() == "" {
+		return target{}, &TargetError{text, "no host"}
+	}
+	return target{baseURL: strings.TrimSuffix(u.String(), "/")}, nil
+}
+
+func socketPath(text string) (path string, isSocket bool) {
+	if rest, found := strings.CutPrefix(text, "unix:"); found {
+		if strings.HasPrefix(rest, "//") { // unix:///run/x and unix://run/x, as others write it
+			rest = strings.TrimPrefix(rest, "//")
+		}
+		return rest, true
+	}
+	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {
+		return text, true
+	}
+	return "", false
+}

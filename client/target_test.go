@@ -1,0 +1,51 @@
+package client
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestTargetNamesASocketOrAnAddress(t *testing.T) {
+	for text, want := range map[string]target{
+		"/run/bursar/agent.sock":        {baseURL: "http://localhost", socket: "/run/bursar/agent.sock"},
+		"./agent.sock":                  {baseURL: "http://localhost", socket: "./agent.sock"},
+		"unix:/run/bursar/agent.sock":   {baseURL: "http://localhost", socket: "/run/bursar/agent.sock"},
+		"unix:///run/bursar/agent.sock": {baseURL: "http://localhost", socket: "/run/bursar/agent.sock"},
+		"unix:agent.sock":               {baseURL: "http://localhost", socket: "agent.sock"},
+		"127.0.0.1:7070":                {baseURL: "http://127.0.0.1:7070"},
+		"[::1]:7070":                    {baseURL: "http://[::1]:7070"},
+		"coordinator-1:7070":            {baseURL: "http://coordinator-1:7070"},
+		"http://127.0.0.1:7070/":        {baseURL: "http://127.0.0.1:7070"},
+		"https://bursar.example.com":    {baseURL: "https://bursar.example.com"},
+		"https://example.com/bursar/":   {baseURL: "https://example.com/bursar"},
+	} {
+		got, err := parseTarget(text)
+		if err != nil || got != want {
+			t.Errorf("parseTarget(%q) = %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+}
+
+func TestTargetRefusesWhatNamesNoServer(t *testing.T) {
+	for _, text := range []string{
+		"", "unix:", "localhost", ":7070", "ftp://example.com:21", "http://example.com", "http://a:1?x=y", "http://u@a:1", "a b:7070",
+		"http://127.0.0.1:port",
+	} {
+		got, err := parseTarget(text)
+		var targetErr *TargetError
+		if !errors.As(err, &targetErr) || targetErr.Target != text {
+			t.Errorf("parseTarget(%q) = %+v, %v; want a TargetError that quotes it", text, got, err)
+		}
+	}
+}
+
+func FuzzTarget(f *testing.F) {
+	f.Add("127.0.0.1:7070")
+	f.Add("unix:/run/bursar/agent.sock")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := parseTarget(text)
+		if (err == nil) == (got == target{}) {
+			t.Errorf("parseTarget(%q) = %+v, %v", text, got, err)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v4"
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// WatchAllocations yields transitions after a revision, and goes on where it was when the server or the connection comes back. It
+// ends when the context does, or with the error that it yields last: OUT_OF_RANGE means that the server no longer holds what
+// came after the revision, so List and watch from its revision; others are as for every call. Keep-alives, which have no
+// allocation, are yielded too.
+func (c *Client) WatchAllocations(
+	ctx context.Context, req *bursarv1.AllocationServiceWatchRequest,
+) iter.Seq2[*bursarv1.AllocationServiceWatchResponse, error] {
+	req = orEmpty(req)
+	return follow(ctx, c.settings.retries, req.GetAfterRevision(),
+		func(after uint64) (*connect.ServerStreamForClient[bursarv1.AllocationServiceWatchResponse], error) {
+			next := proto.CloneOf(req)
+			next.AfterRevision = after
+			return c.allocations.Watch(ctx, next)
+		})
+}
+
+// WatchCluster yields changes of allocations, hosts and rules after a revision, in the manner of WatchAllocations.
+func (c *Client) WatchCluster(
+	ctx context.Context, req *bursarv1.ClusterServiceWatchRequest,
+) iter.Seq2[*bursarv1.ClusterServiceWatchResponse, error] {
+	req = orEmpty(req)
+	return follow(ctx, c.settings.retries, req.GetAfterRevision(),
+		func(after uint64) (*connect.ServerStreamForClient[bursarv1.ClusterServiceWatchResponse], error) {
+			next := proto.CloneOf(req)
+			next.AfterRevision = after
+			return c.cluster.Watch(ctx, next)
+		})
+}
+
+func orEmpty[M any](msg *M) *M {
+	if msg == nil {
+		return new(M)
+	}
+	return msg
+}
+
+// follow reads one stream after the other.
+func follow[M any, R interface {
+	*M
+	GetRevision() uint64
+}](
+	ctx context.Context, policy RetryPolicy, after uint64, open func(after uint64) (*connect.ServerStreamForClient[M], error),
+) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		delays := newDelays(ctx, policy)
+		for {
+			stream, err := open(after)
+			if err == nil {
+				for stream.Receive() {
+					delays.Reset()
+					msg := R(stream.Msg())
+					after = max(after, msg.GetRevision())
+					if !yield(msg, nil) {
+						_ = stream.Close()
+						return
+					}
+				}
+				err = stream.Err()
+				_ = stream.Close()
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			// A stream that ends without an error is that of a server that shuts down.
+			if err == nil || (policy.Patience >= 0 && retriable(err)) {
+				if pause(ctx, delays) {
+					continue
+				}
+			}
+			if ctx.Err() == nil {
+				yield(nil, err)
+			}
+			return
+		}
+	}
+}
+
+// pause waits for the next attempt; false where there is none.
+func pause(ctx context.Context, delays *delays) bool {
+	delay := delays.NextBackOff()
+	if delay == backoff.Stop {
+		return false
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
