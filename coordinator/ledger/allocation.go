@@ -52,7 +52,7 @@ type Allocation struct {
 	Wishes      *Wishes // nil: no wishes
 	Priority    int32
 
-	Created, Reserved, Confirmed, Ended Instant
+	Created, Reserved, Confirmed, Ended Instant // Reserved is when it was last granted
 	// Expires is when a reservation or lease returns by itself; zero: never.
 	Expires Instant
 	// WaitDeadline is when the wait is, or would have been, over; a vetoed grant goes back to waiting until then.
@@ -64,6 +64,7 @@ type Allocation struct {
 
 	Async     bool // nobody hangs on the line: followed by Get or Watch
 	OverLimit bool // taken over from an agent although an account lacked the room
+	Forget    bool // ended for lack of a caller: its request id may be used again
 	Stopping  bool // its agent has been asked to end the engine
 	StopGrace time.Duration
 	// Reason says in words why it is in this state.

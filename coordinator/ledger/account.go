@@ -1,0 +1,214 @@
+package ledger
+
+import (
+	"math"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// unlimited is what an account may give of a dimension that it does not list: more than any request may ask.
+const unlimited = math.MaxInt64 / 4
+
+// account is one thing that limits. available = limit - protected - used - reserved - others, per dimension.
+type account struct {
+	name AccountName
+	key  string // of a quota: within its scope
+	rule *rule  // of a quota
+
+	limit     resource.Vector
+	protected resource.Vector
+	// most is limit less protected in memory, cpu and instances, or unlimited where the limit does not list it.
+	most [3]int64
+
+	used     resource.Vector // of active allocations
+	reserved resource.Vector // of reservations
+	others   resource.Vector // of others than us, in an external queue
+
+	refs  int   // live allocations that touch it, those that wait included
+	held  int   // those of them that count in it
+	queue queue // requests that wait behind it
+	// exceeded says that more may be used than the limit allows, because the limit shrank or engines were adopted.
+	exceeded bool
+	// holder is the request for which everything that comes free is kept, after it was passed over for too long.
+	holder *entry
+}
+
+// setLimit changes what the account may give.
+func (a *account) setLimit(limit, protected resource.Vector) {
+	a.limit, a.protected = limit, protected
+	for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
+		most, limited := limit.Get(dimension)
+		if !limited {
+			a.most[i] = unlimited
+			continue
+		}
+		kept, _ := protected.Get(dimension)
+		a.most[i] = max(0, most-kept)
+	}
+	a.exceeded = a.overLimit()
+}
+
+// available is what is left of the dimension; below zero where more is used than the limit allows.
+func (a *account) available(dimension string) int64 {
+	switch dimension {
+	case resource.Memory:
+		return a.most[0] - a.used.Memory() - a.reserved.Memory() - a.others.Memory()
+	case resource.CPU:
+		return a.most[1] - a.used.CPU() - a.reserved.CPU() - a.others.CPU()
+	case resource.Instances:
+		return a.most[2] - a.used.Instances() - a.reserved.Instances() - a.others.Instances()
+	}
+	return a.mostOf(dimension) - get(a.used, dimension) - get(a.reserved, dimension) - get(a.others, dimension)
+}
+
+// mostOf is what the account could give of the dimension if nothing were used. A host that does not list a custom
+// countable has none; a quota that does not list it does not limit it.
+func (a *account) mostOf(dimension string) int64 {
+	switch dimension {
+	case resource.Memory:
+		return a.most[0]
+	case resource.CPU:
+		return a.most[1]
+	case resource.Instances:
+		return a.most[2]
+	}
+	limit, limited := a.limit.Get(dimension)
+	if !limited {
+		if a.name.Kind == HostAccount {
+			return 0
+		}
+		return unlimited
+	}
+	return max(0, limit-get(a.protected, dimension))
+}
+
+func get(v resource.Vector, dimension string) int64 {
+	quantity, _ := v.Get(dimension)
+	return quantity
+}
+
+// fits reports whether every dimension that the request asks for is there.
+func (a *account) fits(request resource.Vector) bool {
+	if m := request.Memory(); m != 0 && m > a.most[0]-a.used.Memory()-a.reserved.Memory()-a.others.Memory() {
+		return false
+	}
+	if c := request.CPU(); c != 0 && c > a.most[1]-a.used.CPU()-a.reserved.CPU()-a.others.CPU() {
+		return false
+	}
+	if n := request.Instances(); n != 0 && n > a.most[2]-a.used.Instances()-a.reserved.Instances()-a.others.Instances() {
+		return false
+	}
+	for _, q := range request.Custom() {
+		if q.Value != 0 && q.Value > a.available(q.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// couldEverFit reports whether the request would fit if nothing were used, and if not, in which dimension.
+func (a *account) couldEverFit(request resource.Vector) (dimension string, ok bool) {
+	for dimension, asked := range request.All() {
+		if asked != 0 && asked > a.mostOf(dimension) {
+			return dimension, false
+		}
+	}
+	return "", true
+}
+
+// shortfalls appends what the account lacks for the request.
+func (a *account) shortfalls(list []Shortfall, request resource.Vector, note string) []Shortfall {
+	for dimension, asked := range request.All() {
+		available := a.available(dimension)
+		if asked == 0 || asked <= available {
+			continue
+		}
+		why := note
+		if asked > a.mostOf(dimension) {
+			why = NoteNever
+		}
+		list = append(list, a.shortfall(dimension, asked, available, why))
+	}
+	return list
+}
+
+func (a *account) shortfall(dimension string, asked, available int64, note string) Shortfall {
+	limit := a.mostOf(dimension)
+	if limit == unlimited {
+		limit = 0
+	}
+	return Shortfall{
+		Account: a.name, Dimension: dimension, Requested: asked, Available: max(0, available), Limit: limit, Note: note,
+	}
+}
+
+// touched reports whether the request asks the account for anything that it limits.
+func (a *account) touched(request resource.Vector) bool {
+	for dimension, asked := range request.All() {
+		if asked != 0 && a.mostOf(dimension) < unlimited {
+			return true
+		}
+	}
+	return false
+}
+
+// overLimit reports whether more is used than the limit allows.
+func (a *account) overLimit() bool {
+	for dimension := range a.limit.All() {
+		if a.available(dimension) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// balance is where an allocation in the given state counts.
+func (a *account) balance(s State) *resource.Vector {
+	if s == Active {
+		return &a.used
+	}
+	return &a.reserved
+}
+
+// canCount reports whether a resource that is not checked against the limit can be added without leaving the numbers.
+func (a *account) canCount(v resource.Vector) bool {
+	for dimension, quantity := range v.All() {
+		if quantity < 0 || quantity > unlimited-get(a.used, dimension)-get(a.reserved, dimension) {
+			return false
+		}
+	}
+	return true
+}
+
+// add counts a resource. What fits, or canCount let in, cannot overflow; a ledger that has lost count must not go on.
+func (a *account) add(s State, v resource.Vector) {
+	if err := a.balance(s).AddInPlace(v); err != nil {
+		panic("ledger: " + a.name.String() + ": " + err.Error())
+	}
+}
+
+// take gives back what add counted.
+func (a *account) take(s State, v resource.Vector) {
+	if err := a.balance(s).MinusInPlace(v); err != nil {
+		panic("ledger: " + a.name.String() + ": " + err.Error())
+	}
+	if a.exceeded {
+		a.exceeded = a.overLimit()
+	}
+}
+
+// info is the account for readers.
+func (a *account) info() AccountInfo {
+	info := AccountInfo{
+		Name: a.name, Limit: a.limit, Protected: a.protected,
+		Used: a.used.Clone(), Reserved: a.reserved.Clone(), Others: a.others.Clone(),
+		Allocations: a.held, Waiting: a.queue.waiting, OverLimit: a.overLimit(),
+	}
+	for dimension := range a.limit.All() {
+		info.Available = info.Available.With(dimension, max(0, a.available(dimension)))
+	}
+	if a.holder != nil {
+		info.HeldFor = a.holder.ID
+	}
+	return info
+}

@@ -1,0 +1,307 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// Allocate reserves, waits or refuses.
+//
+// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants), *InsufficientError.
+func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
+	l.begin(now)
+	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
+		return AllocateResult{}, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
+	}
+	if c.RequestID != "" {
+		if result, repeated, err := l.repeat(&c); repeated || err != nil {
+			return result, err
+		}
+	}
+	e, err := l.prepare(&c)
+	if err != nil {
+		return AllocateResult{}, err
+	}
+	h, blocked := l.decide(e)
+	if blocked == nil {
+		l.enter(e)
+		l.grant(e, h)
+		return AllocateResult{Allocation: e.Allocation}, nil
+	}
+	if never := l.never(e); never != nil || c.Wait <= 0 {
+		if never == nil {
+			never = l.insufficient(e, ReasonRefused)
+		}
+		l.discard(e)
+		return AllocateResult{}, never
+	}
+	l.enter(e)
+	e.WaitDeadline = l.now.Add(c.Wait)
+	if !c.Async {
+		e.callers = 1
+	}
+	l.wait(e, blocked, blocked.why())
+	return AllocateResult{Allocation: e.Allocation}, nil
+}
+
+// repeat answers a request that was made before.
+func (l *Ledger) repeat(c *AllocateCommand) (AllocateResult, bool, error) {
+	key := requestKey{c.Actor.Name, c.RequestID}
+	if e := l.requests[key]; e != nil {
+		if e.RequestHash != c.RequestHash {
+			return AllocateResult{}, true, &ConflictError{c.RequestID, e.ID}
+		}
+		if e.State == Waiting && !c.Async {
+			l.attach(e)
+		}
+		return AllocateResult{Allocation: e.Allocation}, true, nil
+	}
+	if r, known := l.remembered[key]; known {
+		if r.RequestHash != c.RequestHash {
+			return AllocateResult{}, true, &ConflictError{c.RequestID, r.ID}
+		}
+		return AllocateResult{Allocation: Allocation{ID: r.ID}, Ended: true}, true, nil
+	}
+	return AllocateResult{}, false, nil
+}
+
+// prepare checks a request and makes its entry, which is in no table yet.
+func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
+	if c.Priority != 0 && !c.Actor.Priority {
+		return nil, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("set priority %d", c.Priority)}
+	}
+	r := c.Resource
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("resource: %w", err)
+	}
+	if len(r.External) > 0 {
+		x := r.External[0]
+		return nil, &FieldError{"resource.external[0].kind", x.Kind, "a kind that a provider is configured for; none is"}
+	}
+	if !r.Has(resource.Instances) {
+		r.Vector = r.WithInstances(1) // an engine is one instance
+	}
+	v, err := l.rules.normalize(c.Labels, r.Vector)
+	if err != nil {
+		return nil, err
+	}
+	r.Vector = v
+
+	a := Allocation{
+		RequestID: c.RequestID, Caller: c.Actor.Name, RequestHash: c.RequestHash,
+		Labels: c.Labels, Requested: r, Entitled: r, Wishes: c.Wishes, Priority: c.Priority,
+		Created: l.now, ReservationTTL: c.ReservationTTL, Async: c.Async,
+	}
+	if a.ReservationTTL <= 0 {
+		a.ReservationTTL = l.cfg.ReservationTTL
+	}
+	if w := c.Wishes; w != nil && w.Host != "" {
+		h := l.hosts[w.Host]
+		if h == nil {
+			return nil, &NotFoundError{What: "host", ID: w.Host}
+		}
+		if !h.Labels.MatchesFilter(w.Required) || slices.Contains(w.Avoid, h.ID) {
+			return nil, &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
+		}
+		a.HostID = w.Host
+	}
+	e := l.blank()
+	e.Allocation = a
+	l.open(e)
+	return e, nil
+}
+
+// blank returns an entry to fill in.
+func (l *Ledger) blank() *entry {
+	n := len(l.spare)
+	if n == 0 {
+		e := &entry{}
+		e.timer.entry = e
+		return e
+	}
+	e := l.spare[n-1]
+	l.spare = l.spare[:n-1]
+	e.timer.entry = e
+	return e
+}
+
+// open finds the accounts that an entry touches.
+func (l *Ledger) open(e *entry) {
+	e.accounts = l.rules.accounts(e.accounts[:0], e.Labels, &l.scratch)
+	for _, quota := range e.accounts {
+		quota.refs++
+	}
+	e.share = l.shareOf(e)
+}
+
+// discard forgets an entry that is in no table.
+func (l *Ledger) discard(e *entry) {
+	for _, quota := range e.accounts {
+		quota.refs--
+		l.rules.tidy(quota)
+	}
+	l.dropShare(e.share)
+	*e = entry{accounts: e.accounts[:0]}
+	l.spare = append(l.spare, e)
+}
+
+// enter puts a new entry into the tables.
+func (l *Ledger) enter(e *entry) {
+	if e.ID == 0 {
+		e.ID = idAfter(l.lastID, l.now)
+	}
+	l.entries[e.ID] = e
+	l.states[e.State]++
+	if e.RequestID != "" {
+		l.requests[requestKey{e.Caller, e.RequestID}] = e
+	}
+	l.enroll(e)
+}
+
+// decide finds where a request can go now, or the queue of what blocks it: the first of its quotas that is short, then
+// the host it wants, then all hosts.
+func (l *Ledger) decide(e *entry) (*host, *queue) {
+	v := e.request()
+	for _, quota := range e.accounts {
+		if !quota.fits(v) || quota.heldFrom(e) {
+			return nil, &quota.queue
+		}
+	}
+	if e.HostID != "" {
+		h := l.hosts[e.HostID]
+		if !h.fits(v) || h.account.heldFrom(e) {
+			return nil, &h.account.queue
+		}
+		return h, nil
+	}
+	slot := l.placer.Choose(l.query(e))
+	if slot == NoSlot {
+		return nil, &l.anyHost
+	}
+	return l.slots[slot], nil
+}
+
+func (l *Ledger) query(e *entry) Query {
+	l.turn++
+	return Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn, NoHeld: true}
+}
+
+// heldFrom reports whether what the account has is kept for another request.
+func (a *account) heldFrom(e *entry) bool {
+	return a.holder != nil && a.holder != e && a.touched(e.request())
+}
+
+// grant reserves what the request asks for on the host and in every account.
+func (l *Ledger) grant(e *entry, h *host) {
+	l.states[e.State]--
+	e.State, e.Reason = Reserved, ""
+	l.states[Reserved]++
+	e.HostID, e.HostAddress = h.ID, h.Address
+	e.Reserved = l.now
+	e.Expires = l.now.Add(e.ReservationTTL)
+	e.GrantRevision = l.revision + 1
+	l.hold(e, h)
+	l.passOver(e)
+	l.touch(e)
+	l.retime(e)
+}
+
+// never refuses a request that could not be granted even if everything else ended: a quota's limit or every matching
+// host is smaller. Hosts are not judged while they are still coming back after a load.
+func (l *Ledger) never(e *entry) error {
+	v := e.request()
+	refusal := &InsufficientError{Reason: ReasonNever}
+	for _, quota := range e.accounts {
+		if _, ok := quota.couldEverFit(v); !ok {
+			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v, "")
+		}
+	}
+	if len(refusal.Shortfalls) == 0 && l.now >= l.settled {
+		if e.HostID != "" {
+			if h := l.hosts[e.HostID]; h.tooSmall(v) {
+				refusal.Shortfalls = h.account.shortfalls(refusal.Shortfalls, v, "")
+			}
+		} else if q := l.query(e); !l.placer.Possible(q) {
+			l.noHost(refusal, q)
+			if len(refusal.Shortfalls) == 0 { // not one host matches: there is no number to show
+				refusal.Filters = l.survey(q)
+			}
+			return refusal
+		}
+	}
+	if len(refusal.Shortfalls) == 0 {
+		return nil
+	}
+	return refusal
+}
+
+func (h *host) tooSmall(v resource.Vector) bool {
+	_, ok := h.account.couldEverFit(v)
+	return !ok
+}
+
+// insufficient describes everything that a request falls short of.
+func (l *Ledger) insufficient(e *entry, reason string) *InsufficientError {
+	refusal := &InsufficientError{Reason: reason}
+	v := e.request()
+	for _, quota := range e.accounts {
+		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e)
+	}
+	if e.HostID != "" {
+		h := l.hosts[e.HostID]
+		before := len(refusal.Shortfalls)
+		refusal.Shortfalls = h.shortfalls(refusal.Shortfalls, v)
+		if len(refusal.Shortfalls) == before {
+			refusal.Shortfalls = l.short(refusal.Shortfalls, &h.account, e)
+		}
+		return refusal
+	}
+	q := l.query(e)
+	if l.placer.Choose(q) == NoSlot {
+		l.noHost(refusal, q)
+	}
+	return refusal
+}
+
+// short appends what one account lacks, or that what it has is kept for another.
+func (l *Ledger) short(list []Shortfall, a *account, e *entry) []Shortfall {
+	before := len(list)
+	list = a.shortfalls(list, e.request(), "")
+	if len(list) == before && a.heldFrom(e) {
+		for dimension, asked := range e.request().All() {
+			if asked != 0 && a.mostOf(dimension) < unlimited {
+				list = append(list, a.shortfall(dimension, asked, 0, NoteHeld))
+			}
+		}
+	}
+	return list
+}
+
+// surveyed is how many hosts a refusal looks at one by one. A larger fleet is left to Explain.
+const surveyed = 1000
+
+// noHost describes that no host takes the request: the one that comes closest, and in a small fleet why each does not.
+func (l *Ledger) noHost(refusal *InsufficientError, q Query) {
+	if slot := l.placer.Closest(q); slot != NoSlot {
+		h := l.slots[slot]
+		refusal.Shortfalls = h.shortfalls(refusal.Shortfalls, q.Request)
+	}
+	if len(l.hosts) <= surveyed {
+		refusal.Filters = l.survey(q)
+	}
+}
+
+func (l *Ledger) survey(q Query) *HostFilters {
+	filters := l.placer.Survey(q)
+	return &filters
+}
+
+// why names what a queue waits for.
+func (q *queue) why() string {
+	if q.account == nil {
+		return "waits for a host"
+	}
+	return "waits for " + q.account.name.String()
+}

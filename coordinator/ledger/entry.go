@@ -1,0 +1,229 @@
+package ledger
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/resource"
+)
+
+// entry is a live allocation with its place in the books.
+type entry struct {
+	Allocation
+
+	accounts []*account // the quotas it touches, in the order of their scopes; its host is apart
+	share    *share
+	timer    timer
+
+	// While it holds something:
+	host      *host
+	hostIndex int   // in host.entries
+	promise   int64 // bytes of memory that it may still touch beyond what the last sample showed
+
+	// While it waits:
+	callers     int     // on the line
+	detached    Instant // since when there is none
+	class       *class  // nil while it has no caller
+	memberIndex int
+	holding     *account // what comes free there is kept for it
+	lookAgain   Instant  // when it may next ask for that
+}
+
+// present reports whether a grant would reach somebody.
+func (e *entry) present() bool { return e.Async || e.callers > 0 }
+
+// request is what it asks of hosts and quotas.
+func (e *entry) request() resource.Vector { return e.Entitled.Vector }
+
+// place is where an entry is in the order of ids.
+type place struct {
+	id    ID
+	entry *entry // nil: it ended
+}
+
+// enroll puts the entry in order. New ones have the highest id; one that an agent brings back may belong further down.
+func (l *Ledger) enroll(e *entry) {
+	if l.holes > 64 && l.holes > len(l.order)/2 {
+		l.order = slices.DeleteFunc(l.order, func(p place) bool { return p.entry == nil })
+		l.holes = 0
+	}
+	l.lastID = max(l.lastID, e.ID)
+	if n := len(l.order); n == 0 || l.order[n-1].id < e.ID {
+		l.order = append(l.order, place{e.ID, e})
+		return
+	}
+	at, found := l.placeOf(e.ID)
+	if found {
+		l.order[at].entry = e
+		l.holes--
+		return
+	}
+	l.order = slices.Insert(l.order, at, place{e.ID, e})
+}
+
+// placeOf finds an id in the order, or where it would be.
+func (l *Ledger) placeOf(id ID) (at int, found bool) {
+	at = sort.Search(len(l.order), func(i int) bool { return l.order[i].id >= id })
+	return at, at < len(l.order) && l.order[at].id == id
+}
+
+// hold counts the entry, which is reserved or active, in its accounts and on its host.
+func (l *Ledger) hold(e *entry, h *host) {
+	e.host, e.hostIndex = h, len(h.entries)
+	h.entries = append(h.entries, e)
+	e.promise = e.Entitled.Memory()
+	h.promised += e.promise
+	l.count(&h.account, e)
+	for _, quota := range e.accounts {
+		l.count(quota, e)
+	}
+	e.share.count(e.request(), 1, l.fleet)
+	if e.tracked() {
+		h.digest += digestOf(e.ID)
+	}
+	l.show(h)
+}
+
+func (l *Ledger) count(a *account, e *entry) {
+	a.add(e.State, e.request())
+	a.held++
+}
+
+// unhold gives back what hold counted. State is still the one it was counted in.
+func (l *Ledger) unhold(e *entry) {
+	h := e.host
+	last := h.entries[len(h.entries)-1]
+	h.entries[e.hostIndex], last.hostIndex = last, e.hostIndex
+	h.entries[len(h.entries)-1] = nil
+	h.entries = h.entries[:len(h.entries)-1]
+	h.promised -= e.promise
+	h.account.take(e.State, e.request())
+	h.account.held--
+	l.freed(&h.account)
+	for _, quota := range e.accounts {
+		quota.take(e.State, e.request())
+		quota.held--
+		l.freed(quota)
+	}
+	e.share.count(e.request(), -1, l.fleet)
+	if e.tracked() {
+		h.digest -= digestOf(e.ID)
+	}
+	h.left(e.ID, l.revision+1)
+	h.touched = l.revision + 1
+	e.host, e.promise = nil, 0
+	l.show(h)
+}
+
+// activate moves what the entry holds from reserved to used.
+func (l *Ledger) activate(e *entry) {
+	v := e.request()
+	e.host.account.take(Reserved, v)
+	e.host.account.add(Active, v)
+	for _, quota := range e.accounts {
+		quota.take(Reserved, v)
+		quota.add(Active, v)
+	}
+}
+
+// entitle changes what a holding entry counts as. What it lets go may let others in.
+func (l *Ledger) entitle(e *entry, r resource.Resource) {
+	h := e.host
+	before, after := e.request(), r.Vector
+	for _, a := range append([]*account{&h.account}, e.accounts...) {
+		a.take(e.State, before)
+		a.add(e.State, after)
+		l.freed(a)
+	}
+	e.share.count(before, -1, l.fleet)
+	e.share.count(after, 1, l.fleet)
+	e.Entitled = r
+	promise := max(0, e.promise+after.Memory()-before.Memory())
+	h.promised += promise - e.promise
+	e.promise = promise
+	l.show(h)
+}
+
+// end closes an entry for good and records why.
+func (l *Ledger) end(e *entry, s State, reason string) {
+	l.unwait(e)
+	if e.State.Holds() {
+		l.unhold(e)
+	}
+	e.Ended, e.Expires = l.now, 0
+	l.transition(e, s, reason)
+	l.states[s]--
+
+	l.timers.set(&e.timer, 0)
+	delete(l.entries, e.ID)
+	if at, found := l.placeOf(e.ID); found {
+		l.order[at].entry = nil
+		l.holes++
+	}
+	if e.RequestID != "" {
+		key := requestKey{e.Caller, e.RequestID}
+		if l.requests[key] == e {
+			delete(l.requests, key)
+		}
+		if !e.Forget {
+			r := Remembered{e.Caller, e.RequestID, e.RequestHash, e.ID, l.now}
+			l.remembered[key] = r
+			l.forget = append(l.forget, r)
+		}
+	}
+	for _, quota := range e.accounts {
+		quota.refs--
+		l.rules.tidy(quota)
+	}
+	l.dropShare(e.share)
+	*e = entry{accounts: e.accounts[:0]}
+	l.spare = append(l.spare, e)
+}
+
+// retime sets the entry's timer to what is due first.
+func (l *Ledger) retime(e *entry) {
+	due := Instant(0)
+	first := func(at Instant) {
+		if at != 0 && (due == 0 || at < due) {
+			due = at
+		}
+	}
+	if e.State == Waiting {
+		first(e.WaitDeadline)
+		if !e.present() {
+			first(e.detached.Add(l.cfg.CallerGrace))
+		}
+		if e.PassedSince != 0 && e.holding == nil && e.present() {
+			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.lookAgain))
+		}
+	} else {
+		first(e.Expires)
+	}
+	l.timers.set(&e.timer, due)
+}
+
+// entryDue does what the entry's timer was set for.
+func (l *Ledger) entryDue(e *entry) {
+	switch {
+	case e.State == Reserved:
+		l.end(e, Expired, "not confirmed within "+e.ReservationTTL.String())
+	case e.State == Active:
+		l.end(e, Expired, "lease not renewed within "+e.Lease.String())
+	case e.WaitDeadline <= l.now:
+		l.end(e, Expired, ReasonWaited)
+	case !e.present() && e.detached.Add(l.cfg.CallerGrace) <= l.now:
+		e.Forget = true
+		l.end(e, Canceled, "its caller did not come back within "+l.cfg.CallerGrace.String())
+	default:
+		l.starved(e)
+	}
+}
+
+// may checks that the actor may touch the entry.
+func (e *entry) may(actor identity.Actor, wanted string) error {
+	if e.Caller == actor.Name || actor.MayActAs(e.Labels.Value(userKey)) {
+		return nil
+	}
+	return &DeniedError{Actor: actor.Name, Wanted: wanted + " allocation " + e.ID.String() + " of user " + e.Labels.Value(userKey)}
+}

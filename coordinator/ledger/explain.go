@@ -1,0 +1,81 @@
+package ledger
+
+import (
+	"fmt"
+)
+
+// Explain says what a request would meet now. It changes nothing but the time.
+//
+// Errors: those of Allocate but for *InsufficientError, *ConflictError.
+func (l *Ledger) Explain(now Instant, c AllocateCommand) (Explanation, error) {
+	l.begin(now)
+	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
+		return Explanation{}, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
+	}
+	e, err := l.prepare(&c)
+	if err != nil {
+		return Explanation{}, err
+	}
+	x := l.explain(e)
+	l.discard(e)
+	return x, nil
+}
+
+// ExplainID says why an allocation waits, or that it has been decided.
+//
+// Errors: *NotFoundError.
+func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
+	l.begin(now)
+	e, err := l.lookup(id)
+	if err != nil {
+		return Explanation{}, err
+	}
+	a := e.Allocation
+	if e.State != Waiting {
+		x := Explanation{Verdict: Decided, Allocation: &a, HostID: e.HostID, Place: -1}
+		for _, quota := range e.accounts {
+			x.Accounts = append(x.Accounts, quota.info())
+		}
+		x.Accounts = append(x.Accounts, l.hostInfo(e.host).Account)
+		return x, nil
+	}
+	x := l.explain(e)
+	x.Allocation = &a
+	if e.class != nil && e.class.group != nil {
+		q := e.class.group.queue
+		x.Place = q.place(e)
+		if q.account != nil {
+			name := q.account.name
+			x.BlockedBy = &name
+		}
+	}
+	return x, nil
+}
+
+// explain looks at a request as Allocate would.
+func (l *Ledger) explain(e *entry) Explanation {
+	x := Explanation{Place: -1}
+	for _, quota := range e.accounts {
+		x.Accounts = append(x.Accounts, quota.info())
+	}
+	if h := l.hosts[e.HostID]; h != nil {
+		x.Accounts = append(x.Accounts, l.hostInfo(h).Account)
+	} else {
+		x.Filters = l.survey(l.query(e))
+	}
+	h, blocked := l.decide(e)
+	if blocked == nil {
+		x.Verdict, x.HostID = Fits, h.ID
+		return x
+	}
+	x.Verdict = Waits
+	refusal := l.insufficient(e, ReasonRefused)
+	if never, ok := l.never(e).(*InsufficientError); ok { //nolint:errorlint // never returns it as it is, or nil
+		x.Verdict, refusal = Never, never
+	}
+	x.Shortfalls = refusal.Shortfalls
+	if x.Filters == nil {
+		x.Filters = refusal.Filters
+	}
+	return x
+}

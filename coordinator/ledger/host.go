@@ -1,0 +1,243 @@
+package ledger
+
+import (
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// host is a machine with its account, its measurements and what is on it.
+type host struct {
+	HostRecord
+	account account
+	slot    Slot
+	state   HostState
+	timer   timer
+	entries []*entry // that hold something here
+
+	// Of its agent:
+	lastSync Instant // or the load, while it is returning
+	sequence uint64  // of the last Sync of this incarnation
+	needFull bool    // the next Sync must report everything
+	digest   uint64  // of the ids of its active allocations with a process
+	touched  uint64  // revision of the last change of any of its allocations
+	gone     departed
+
+	// Of its last sample:
+	sample   *Sample
+	sampleAt Instant
+	measured bool  // fresh, with known memory
+	live     int64 // bytes available beyond safety at the sample
+	promised int64 // bytes that its allocations may still touch beyond what the sample showed
+}
+
+// headroom is the memory that the machine can still promise, in bytes; below zero where it has promised too much.
+func (h *host) headroom() int64 { return h.live - h.promised }
+
+// open says whether new grants may go there, and if not, why.
+func (h *host) open() (note, why string) {
+	switch {
+	case h.state != Healthy:
+		return NoteHealth, h.state.String()
+	case h.Draining:
+		return NoteHealth, withReason("draining", h.Reason)
+	case h.Cordoned:
+		return NoteHealth, withReason("cordoned", h.Reason)
+	case !h.measured:
+		return NoteUnknown, "no fresh measurement of its memory"
+	case h.sample.Pressure:
+		return NotePressure, "under memory pressure"
+	}
+	return "", ""
+}
+
+func withReason(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
+}
+
+// fits reports whether the request can go there now: by health, by the books and by measurement.
+func (h *host) fits(request resource.Vector) bool {
+	if note, _ := h.open(); note != "" {
+		return false
+	}
+	if m := request.Memory(); m != 0 && m > h.headroom() {
+		return false
+	}
+	return h.account.fits(request)
+}
+
+// shortfalls appends why the request cannot go there.
+func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
+	before := len(list)
+	list = h.account.shortfalls(list, request, "")
+	note, _ := h.open()
+	if note != "" {
+		for dimension, asked := range request.All() {
+			if asked != 0 && len(list) == before {
+				list = append(list, h.account.shortfall(dimension, asked, 0, note))
+			}
+		}
+		return list
+	}
+	if m := request.Memory(); m != 0 && m > h.headroom() && m <= h.account.available(resource.Memory) {
+		list = append(list, h.account.shortfall(resource.Memory, m, h.headroom(), NoteMeasured))
+	}
+	return list
+}
+
+// free is what a request could get at most, in memory, cpu and instances.
+func (h *host) free() [3]int64 {
+	if note, _ := h.open(); note != "" {
+		return [3]int64{-1, -1, -1}
+	}
+	return [3]int64{
+		min(h.account.available(resource.Memory), h.headroom()),
+		h.account.available(resource.CPU),
+		h.account.available(resource.Instances),
+	}
+}
+
+// show tells the Placer how the host is now.
+func (l *Ledger) show(h *host) {
+	note, _ := h.open()
+	v := HostView{
+		ID: h.ID, Labels: h.Labels, Limit: h.most(),
+		Health: note != NoteHealth, Measured: note != NoteUnknown && note != NotePressure,
+		Held: h.account.holder != nil, LoadMillis: h.loadPerCore(),
+	}
+	memory, cpu, instances := h.account.available(resource.Memory), h.account.available(resource.CPU), h.account.available(resource.Instances)
+	v.Available = resource.Vector{}.WithMemory(max(0, min(memory, h.headroom()))).WithCPU(max(0, cpu)).WithInstances(max(0, instances))
+	v.Booked = resource.Vector{}.WithMemory(h.account.most[0] - memory).WithCPU(h.account.most[1] - cpu).WithInstances(h.account.most[2] - instances)
+	for _, q := range h.account.limit.Custom() {
+		free := max(0, h.account.available(q.Name))
+		v.Available = v.Available.With(q.Name, free)
+		v.Booked = v.Booked.With(q.Name, max(0, q.Value-free))
+	}
+	l.placer.Put(h.slot, v)
+}
+
+// most is what the host could give if nothing ran there.
+func (h *host) most() resource.Vector {
+	v := resource.Vector{}.WithMemory(h.account.most[0]).WithCPU(h.account.most[1]).WithInstances(h.account.most[2])
+	for _, q := range h.account.limit.Custom() {
+		v = v.With(q.Name, h.account.mostOf(q.Name))
+	}
+	return v
+}
+
+func (h *host) loadPerCore() int64 {
+	if h.sample == nil || h.sample.Load1Millis == nil || h.account.most[1] <= 0 || h.account.most[1] == unlimited {
+		return 0
+	}
+	return *h.sample.Load1Millis * 1000 / h.account.most[1]
+}
+
+// addHost enters a host into the tables.
+func (l *Ledger) addHost(r HostRecord) *host {
+	h := &host{HostRecord: r}
+	h.timer.host = h
+	h.account.name = AccountName{Kind: HostAccount, Labels: label.Set{{Key: "host", Value: r.ID}}}
+	h.account.queue.account, h.account.queue.host = &h.account, h
+	if n := len(l.freeSlots); n > 0 {
+		h.slot = l.freeSlots[n-1]
+		l.freeSlots = l.freeSlots[:n-1]
+		l.slots[h.slot] = h
+	} else {
+		h.slot = Slot(len(l.slots)) //nolint:gosec // two thousand million hosts are out of reach
+		l.slots = append(l.slots, h)
+	}
+	l.hosts[r.ID] = h
+	at, _ := l.hostPlace(r.ID)
+	l.hostOrder = slices.Insert(l.hostOrder, at, h)
+	l.size(h, r.Capacity, r.Protected)
+	return h
+}
+
+func (l *Ledger) hostPlace(id string) (int, bool) {
+	return slices.BinarySearchFunc(l.hostOrder, id, func(h *host, id string) int { return strings.Compare(h.ID, id) })
+}
+
+// size sets what the host may give, and with it the measure of all fair shares.
+func (l *Ledger) size(h *host, capacity, protected resource.Vector) {
+	l.fleet.memory -= known(h.account.most[0])
+	l.fleet.cpu -= known(h.account.most[1])
+	h.Capacity, h.Protected = capacity, protected
+	h.account.setLimit(capacity, protected)
+	l.fleet.memory += known(h.account.most[0])
+	l.fleet.cpu += known(h.account.most[1])
+	l.revalueAll()
+}
+
+func known(most int64) int64 {
+	if most == unlimited {
+		return 0
+	}
+	return most
+}
+
+// removeHost takes a host, on which nothing is left, out of the tables.
+func (l *Ledger) removeHost(h *host) {
+	l.timers.set(&h.timer, 0)
+	l.size(h, resource.Vector{}.WithMemory(0).WithCPU(0), resource.Vector{})
+	l.placer.Remove(h.slot)
+	l.slots[h.slot] = nil
+	l.freeSlots = append(l.freeSlots, h.slot)
+	delete(l.hosts, h.ID)
+	if at, found := l.hostPlace(h.ID); found {
+		l.hostOrder = slices.Delete(l.hostOrder, at, at+1)
+	}
+	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
+}
+
+// record gives the host a new revision and hands its durable part to the store.
+func (l *Ledger) record(h *host) {
+	l.revision++
+	h.Revision = l.revision
+	l.changes.Hosts = append(l.changes.Hosts, h.HostRecord)
+}
+
+// interval is the time between two reports of a host: longer for more hosts, so that all together stay below a rate.
+func (l *Ledger) interval() time.Duration {
+	return max(l.cfg.Interval, time.Duration(len(l.hosts))*time.Second/time.Duration(l.cfg.ReportsPerSecond))
+}
+
+// departed remembers the latest allocations that ended on a host, for its agent.
+type departed struct {
+	list []departure
+	// before is the revision up to which departures may have been dropped from the list.
+	before uint64
+}
+
+type departure struct {
+	id       ID
+	revision uint64
+}
+
+// departuresKept bounds the list between two reports; an agent that missed more is told all that lives instead.
+const departuresKept = 256
+
+func (h *host) left(id ID, revision uint64) {
+	if len(h.gone.list) >= departuresKept {
+		half := departuresKept / 2
+		h.gone.before = h.gone.list[half-1].revision
+		h.gone.list = append(h.gone.list[:0], h.gone.list[half:]...)
+	}
+	h.gone.list = append(h.gone.list, departure{id, revision})
+}
+
+// tracked reports whether the host's agent watches a process of the entry.
+func (e *entry) tracked() bool { return e.State == Active && e.Process.PID != 0 }
+
+// digestOf is an allocation's part of a host's digest: the FNV-1a hash of its id's text.
+func digestOf(id ID) uint64 {
+	f := fnv.New64a()
+	_, _ = f.Write([]byte(id.String())) // a hash never fails
+	return f.Sum64()
+}

@@ -1,0 +1,196 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// Register announces a host, new or known. Its next Sync must report everything.
+//
+// Errors: *StaleError (a later incarnation of its agent has registered), *FieldError.
+func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error) {
+	l.begin(now)
+	if err := c.Capacity.Validate(); err != nil {
+		return 0, &FieldError{"capacity", c.Capacity.String(), err.Error()}
+	}
+	if err := c.Protected.Validate(); err != nil {
+		return 0, &FieldError{"protected", c.Protected.String(), err.Error()}
+	}
+	h := l.hosts[c.HostID]
+	if h != nil && c.Incarnation < h.Incarnation {
+		return 0, &StaleError{h.ID, "incarnation", c.Incarnation, h.Incarnation}
+	}
+	if h == nil {
+		h = l.addHost(HostRecord{ID: c.HostID, Registered: l.now})
+	}
+	if c.Incarnation > h.Incarnation {
+		h.sequence = 0
+	}
+	h.Address, h.Labels, h.BootID, h.Incarnation, h.Version = c.Address, c.Labels, c.BootID, c.Incarnation, c.Version
+	h.Lost = false
+	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
+		l.size(h, c.Capacity, c.Protected)
+	}
+	if h.state != Healthy {
+		h.state = Healthy
+		h.measured = false // until its first sample
+	}
+	h.needFull = true
+	h.lastSync = l.now
+	l.watch(h)
+	l.record(h)
+	l.show(h)
+	l.freed(&h.account)
+	l.settle()
+	return l.interval(), nil
+}
+
+// restoreHost brings back a host from the store: returning, until its agent reports.
+func (l *Ledger) restoreHost(r HostRecord) {
+	h := l.addHost(r)
+	h.state = Returning
+	if r.Lost {
+		h.state = LostHost
+	}
+	h.needFull = true
+	h.lastSync = l.now
+	l.watch(h)
+}
+
+// watch sets the host's timer to when it becomes suspect, unmeasured or lost.
+func (l *Ledger) watch(h *host) {
+	patience := time.Duration(l.cfg.SuspectAfter) * l.interval()
+	switch h.state {
+	case Healthy, Returning:
+		due := h.lastSync.Add(patience)
+		if h.measured {
+			due = min(due, h.sampleAt.Add(patience))
+		}
+		l.timers.set(&h.timer, due)
+	case Suspect:
+		l.timers.set(&h.timer, h.lastSync.Add(max(l.cfg.LostAfter, patience)))
+	case LostHost:
+		l.timers.set(&h.timer, 0)
+	}
+}
+
+// hostDue does what the host's timer was set for.
+func (l *Ledger) hostDue(h *host) {
+	patience := time.Duration(l.cfg.SuspectAfter) * l.interval()
+	switch {
+	case h.state == Suspect:
+		l.lose(h)
+	case h.lastSync.Add(patience) <= l.now:
+		h.state = Suspect
+	case h.measured && h.sampleAt.Add(patience) <= l.now:
+		h.measured = false
+	}
+	l.watch(h)
+	l.show(h)
+}
+
+// lose gives up the allocations of a host that was silent for too long.
+func (l *Ledger) lose(h *host) {
+	h.state, h.Lost, h.measured = LostHost, true, false
+	l.endAll(h, "host "+h.ID+" stopped reporting")
+	l.record(h)
+}
+
+func (l *Ledger) endAll(h *host, reason string) {
+	for len(h.entries) > 0 {
+		l.end(h.entries[len(h.entries)-1], Lost, reason)
+	}
+}
+
+// Deregister removes a host. With live allocations it is refused unless forced; then they become lost. Requests that wait
+// for this very host are canceled.
+//
+// Errors: *NotFoundError, *StateError.
+func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
+	l.begin(now)
+	h, err := l.host(hostID)
+	if err != nil {
+		return err
+	}
+	if len(h.entries) > 0 && !force {
+		return &StateError{"host", hostID, "in use by live allocations", "none, or force"}
+	}
+	l.endAll(h, "host "+hostID+" was removed")
+	for _, p := range append([]place(nil), l.order...) {
+		if p.entry != nil && p.entry.State == Waiting && p.entry.HostID == hostID {
+			l.end(p.entry, Canceled, "host "+hostID+" was removed")
+		}
+	}
+	l.removeHost(h)
+	l.settle()
+	return nil
+}
+
+func (l *Ledger) host(id string) (*host, error) {
+	if h := l.hosts[id]; h != nil {
+		return h, nil
+	}
+	return nil, &NotFoundError{What: "host", ID: id}
+}
+
+// Cordon stops new grants on a host; what runs goes on. The error is a *NotFoundError.
+func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
+	return l.mute(now, hostID, reason, true, false)
+}
+
+// Drain cordons a host and tells its agent. The error is a *NotFoundError.
+func (l *Ledger) Drain(now Instant, hostID, reason string) (HostInfo, error) {
+	return l.mute(now, hostID, reason, true, true)
+}
+
+// Uncordon ends a cordon or a drain. The error is a *NotFoundError.
+func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
+	return l.mute(now, hostID, "", false, false)
+}
+
+func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining bool) (HostInfo, error) {
+	l.begin(now)
+	h, err := l.host(hostID)
+	if err != nil {
+		return HostInfo{}, err
+	}
+	h.Cordoned, h.Draining, h.Reason = cordoned, draining, reason
+	l.record(h)
+	l.show(h)
+	l.freed(&h.account)
+	l.settle()
+	return l.hostInfo(h), nil
+}
+
+// repromise sets what each allocation of the host may still touch beyond what the sample showed. Grants newer than the
+// agent had seen when it measured count in full.
+func (l *Ledger) repromise(h *host, seen uint64) {
+	h.promised = 0
+	for _, e := range h.entries {
+		e.promise = e.Entitled.Memory()
+		if e.GrantRevision <= seen {
+			e.promise = max(0, e.promise-e.Unreclaimable)
+		}
+		h.promised += e.promise
+	}
+}
+
+// measure takes over a sample.
+func (l *Ledger) measure(h *host, s *Sample, seen uint64) {
+	h.sample, h.sampleAt = s, l.now
+	h.measured = s.MemoryAvailable != nil
+	if h.measured {
+		h.live = *s.MemoryAvailable - s.MemorySafety
+		l.repromise(h, seen)
+	}
+}
+
+// resized takes over another capacity that an agent reports.
+func (l *Ledger) resized(h *host, capacity resource.Vector) {
+	if capacity.Equal(h.Capacity) || capacity.Validate() != nil {
+		return
+	}
+	l.size(h, capacity, h.Protected)
+	l.record(h)
+}

@@ -1,0 +1,273 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/label"
+)
+
+const userKey = label.User
+
+// Defaults of Config.
+const (
+	defaultReservationTTL   = 2 * time.Minute
+	defaultInterval         = 5 * time.Second
+	defaultReportsPerSecond = 200
+	defaultSuspectAfter     = 3
+	defaultLostAfter        = 5 * time.Minute
+	defaultStarvationAfter  = 30 * time.Second
+	defaultCallerGrace      = 10 * time.Second
+	defaultRequestRetention = 24 * time.Hour
+	defaultStopGrace        = 10 * time.Second
+)
+
+func (c Config) withDefaults() Config {
+	def := func(d *time.Duration, standard time.Duration) {
+		if *d <= 0 {
+			*d = standard
+		}
+	}
+	def(&c.ReservationTTL, defaultReservationTTL)
+	def(&c.Interval, defaultInterval)
+	def(&c.LostAfter, defaultLostAfter)
+	def(&c.StarvationAfter, defaultStarvationAfter)
+	def(&c.CallerGrace, defaultCallerGrace)
+	def(&c.RequestRetention, defaultRequestRetention)
+	def(&c.StopGrace, defaultStopGrace)
+	if c.ReportsPerSecond <= 0 {
+		c.ReportsPerSecond = defaultReportsPerSecond
+	}
+	if c.SuspectAfter <= 0 {
+		c.SuspectAfter = defaultSuspectAfter
+	}
+	return c
+}
+
+// Ledger is the state machine. See the package comment for how to use it.
+type Ledger struct {
+	cfg    Config
+	placer Placer
+
+	now      Instant // of the latest command; it never goes back
+	revision uint64
+	lastID   ID
+	timers   timers
+
+	entries map[ID]*entry // live
+	order   []place       // the same by id, with holes where entries ended
+	holes   int
+	states  [Lost + 1]int // live entries by state
+	spare   []*entry      // for reuse
+
+	requests   map[requestKey]*entry // live, by request id
+	remembered map[requestKey]Remembered
+	forget     []Remembered // by end time: when to forget what is remembered
+
+	hosts     map[string]*host
+	hostOrder []*host // by id
+	slots     []*host
+	freeSlots []Slot
+	fleet     fleet
+	// settled is when hosts had the time to come back after a load. Before, nothing is refused as never to fit.
+	settled Instant
+
+	rules  ruleset
+	shares map[string]*share
+
+	classes map[string]*class
+	anyHost queue    // requests that no host has room for
+	dirty   []*queue // queues whose account has more to give
+	skipped []skip   // classes set aside while looking further
+
+	changes Changes
+	turn    uint64 // of the Placer's queries
+	scratch []byte
+}
+
+// requestKey is a request id in its caller's scope.
+type requestKey struct{ caller, id string }
+
+// New returns an empty ledger.
+func New(cfg Config, placer Placer) *Ledger {
+	return &Ledger{
+		cfg:        cfg.withDefaults(),
+		placer:     placer,
+		entries:    make(map[ID]*entry),
+		requests:   make(map[requestKey]*entry),
+		remembered: make(map[requestKey]Remembered),
+		hosts:      make(map[string]*host),
+		shares:     make(map[string]*share),
+		classes:    make(map[string]*class),
+	}
+}
+
+// begin starts a command: time moves on, and what is due by then happens first.
+func (l *Ledger) begin(now Instant) {
+	l.now = max(l.now, now)
+	l.fire()
+	l.settle()
+}
+
+// Advance moves time on and does what is due.
+func (l *Ledger) Advance(now Instant) { l.begin(now) }
+
+// NextTimer returns when Advance has something to do.
+func (l *Ledger) NextTimer() (Instant, bool) {
+	due := Instant(0)
+	if t := l.timers.next(); t != nil {
+		due = t.due
+	}
+	if len(l.forget) > 0 {
+		if at := l.forget[0].Ended.Add(l.cfg.RequestRetention); due == 0 || at < due {
+			due = at
+		}
+	}
+	return due, due != 0
+}
+
+// fire does what is due.
+func (l *Ledger) fire() {
+	for {
+		t := l.timers.next()
+		if t == nil || t.due > l.now {
+			break
+		}
+		if t.entry != nil {
+			l.entryDue(t.entry)
+		} else {
+			l.hostDue(t.host)
+		}
+	}
+	l.forgetOld()
+}
+
+func (l *Ledger) forgetOld() {
+	n := 0
+	for n < len(l.forget) && l.forget[n].Ended.Add(l.cfg.RequestRetention) <= l.now {
+		r := l.forget[n]
+		key := requestKey{r.Caller, r.RequestID}
+		if l.remembered[key].ID == r.ID {
+			delete(l.remembered, key)
+		}
+		n++
+	}
+	l.forget = l.forget[n:]
+}
+
+// Changes returns what changed since it was last called, and begins anew.
+func (l *Ledger) Changes() Changes {
+	c := l.changes
+	c.Revision, c.LastID = l.revision, l.lastID
+	l.changes = Changes{}
+	return c
+}
+
+// Revision is the number of the latest transition.
+func (l *Ledger) Revision() uint64 { return l.revision }
+
+// Restore rebuilds the ledger from what was stored. It must be the first command. Liveness starts afresh: hosts count as
+// returning until they report, deadlines that are due get one interval's grace, and requests that waited wait for their callers.
+func (l *Ledger) Restore(now Instant, s Snapshot) error {
+	if l.revision != 0 || len(l.entries) != 0 {
+		return fmt.Errorf("ledger: restore: already in use at revision %d", l.revision)
+	}
+	l.now, l.revision, l.lastID = now, s.Revision, s.LastID
+	bySource := make(map[string][]Quota)
+	for _, q := range s.Quotas {
+		bySource[q.Source] = append(bySource[q.Source], q)
+	}
+	rules, err := newRuleset(bySource)
+	if err != nil {
+		return fmt.Errorf("ledger: restore: %w", err)
+	}
+	l.rules = rules
+	for _, r := range s.Hosts {
+		l.restoreHost(r)
+	}
+	if len(s.Hosts) > 0 {
+		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.interval())
+	}
+	slices.SortFunc(s.Allocations, func(a, b Allocation) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	for i := range s.Allocations {
+		if err := l.restoreEntry(&s.Allocations[i]); err != nil {
+			return fmt.Errorf("ledger: restore: %w", err)
+		}
+	}
+	for _, h := range l.hostOrder {
+		l.repromise(h, 0)
+		l.show(h)
+	}
+	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return int(a.Ended.Sub(b.Ended)) })
+	for _, r := range s.Remembered {
+		l.remembered[requestKey{r.Caller, r.RequestID}] = r
+		l.forget = append(l.forget, r)
+	}
+	l.settle()
+	return nil
+}
+
+func (l *Ledger) restoreEntry(a *Allocation) error {
+	if !a.State.Live() {
+		return fmt.Errorf("allocation %s: state %s: want a live one", a.ID, a.State)
+	}
+	if _, twice := l.entries[a.ID]; twice {
+		return fmt.Errorf("allocation %s: twice", a.ID)
+	}
+	e := l.blank()
+	e.Allocation = *a
+	l.open(e)
+	l.enter(e)
+	h := l.hosts[a.HostID]
+	if h == nil && (e.State.Holds() || a.HostID != "") {
+		return fmt.Errorf("allocation %s: no such host: %q", a.ID, a.HostID)
+	}
+	if e.State == Waiting {
+		e.detached = l.now
+		if e.present() {
+			_, blocked := l.decide(e) // no host is open before it reports
+			l.join(e, blocked)
+		}
+		l.retime(e)
+		return nil
+	}
+	if e.Expires != 0 {
+		e.Expires = max(e.Expires, l.now.Add(l.interval()))
+	}
+	l.hold(e, h)
+	l.retime(e)
+	return nil
+}
+
+// transition records that the entry is in a new state, or changed in a way that others must see.
+func (l *Ledger) transition(e *entry, s State, reason string) {
+	l.states[e.State]--
+	e.State, e.Reason = s, reason
+	l.states[s]++
+	l.touch(e)
+}
+
+// touch gives the entry a new revision and hands its new form to the store and the watchers.
+func (l *Ledger) touch(e *entry) {
+	l.revision++
+	e.Revision = l.revision
+	if e.State.Holds() && e.host != nil {
+		e.host.touched = l.revision
+	}
+	l.changes.Transitions = append(l.changes.Transitions, e.Allocation)
+}
+
+// lookup finds a live entry.
+func (l *Ledger) lookup(id ID) (*entry, error) {
+	e := l.entries[id]
+	if e == nil {
+		return nil, &NotFoundError{What: "allocation", ID: id.String()}
+	}
+	return e, nil
+}

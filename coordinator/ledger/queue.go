@@ -1,0 +1,235 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// Requests that wait are kept in three steps, so that looking for the next one costs what it must and no more.
+//
+// A class holds the requests that are alike: same labels, resource, priority and wishes. What blocks one of them blocks
+// all, so a class waits as a whole behind one account, and only its first member is ever tried. A group holds the
+// classes behind one account that share one fair share, by priority and arrival. A queue, one per account, holds its groups by
+// priority, fair share and arrival.
+
+// class is the requests that wait and are alike.
+type class struct {
+	key      string
+	priority int32
+	share    *share
+	request  resource.Vector
+	// members have a caller on the line, or need none; first come first. Those without a caller are in no class.
+	members heap[*entry]
+	group   *group // where it waits
+	index   int    // in the group's heap
+}
+
+func (c *class) first() *entry { return c.members.items[0] }
+
+// group is the classes behind one account that share one fair share.
+type group struct {
+	share   *share
+	queue   *queue
+	classes heap[*class]
+	index   int // in the queue's heap
+}
+
+func (g *group) first() *class { return g.classes.items[0] }
+
+// queue is the requests that wait behind one account, or for any host.
+type queue struct {
+	account *account // nil: for any host
+	host    *host    // where the account is a host's
+	groups  heap[*group]
+	byShare map[*share]*group
+	waiting int  // requests in all its classes
+	dirty   bool // its account has more to give
+	// least is no more than what any request here asks for, in memory, cpu and instances: where less is free, nobody
+	// need be tried.
+	least [3]int64
+}
+
+func classBefore(a, b *class) bool {
+	if a.priority != b.priority {
+		return a.priority > b.priority
+	}
+	return a.first().ID < b.first().ID
+}
+
+func groupBefore(a, b *group) bool {
+	x, y := a.first(), b.first()
+	if x.priority != y.priority {
+		return x.priority > y.priority
+	}
+	if a.share.value != b.share.value {
+		return a.share.value < b.share.value
+	}
+	return x.first().ID < y.first().ID
+}
+
+// newMembers, newClasses and newGroups are the three heaps.
+func newMembers() heap[*entry] {
+	return heap[*entry]{
+		before: func(a, b *entry) bool { return a.ID < b.ID },
+		moved:  func(e *entry, i int) { e.memberIndex = i },
+	}
+}
+
+func newClasses() heap[*class] {
+	return heap[*class]{before: classBefore, moved: func(c *class, i int) { c.index = i }}
+}
+
+func newGroups() heap[*group] {
+	return heap[*group]{before: groupBefore, moved: func(g *group, i int) { g.index = i }}
+}
+
+// put files a class, which has members and waits nowhere, behind the queue's account.
+func (q *queue) put(c *class) {
+	if q.byShare == nil {
+		q.byShare = make(map[*share]*group)
+		q.groups = newGroups()
+	}
+	g := q.byShare[c.share]
+	if g == nil {
+		g = &group{share: c.share, queue: q, classes: newClasses()}
+		q.byShare[c.share] = g
+	}
+	c.group = g
+	g.classes.push(c)
+	if len(g.classes.items) == 1 {
+		q.groups.push(g)
+		c.share.groups = append(c.share.groups, g)
+	} else {
+		q.groups.fix(g.index)
+	}
+	if q.waiting == 0 {
+		q.least = [3]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}
+	}
+	q.waiting += len(c.members.items)
+	q.least[0] = min(q.least[0], c.request.Memory())
+	q.least[1] = min(q.least[1], c.request.CPU())
+	q.least[2] = min(q.least[2], c.request.Instances())
+}
+
+// remove takes a class out of where it waits.
+func (c *class) remove() {
+	g := c.group
+	if g == nil {
+		return
+	}
+	q := g.queue
+	q.waiting -= len(c.members.items)
+	g.classes.remove(c.index)
+	c.group = nil
+	if len(g.classes.items) > 0 {
+		q.groups.fix(g.index)
+		return
+	}
+	q.groups.remove(g.index)
+	delete(q.byShare, g.share)
+	g.share.drop(g)
+}
+
+// join adds a request to its class.
+func (c *class) join(e *entry) {
+	e.class = c
+	c.members.push(e)
+	if c.group != nil {
+		c.group.queue.waiting++
+		c.fix()
+	}
+}
+
+// leave takes a request out of its class. A class that is empty waits nowhere.
+func (c *class) leave(e *entry) {
+	if len(c.members.items) == 1 {
+		c.remove()
+		c.members.remove(e.memberIndex)
+		e.class = nil
+		return
+	}
+	c.members.remove(e.memberIndex)
+	e.class = nil
+	if c.group != nil {
+		c.group.queue.waiting--
+		c.fix()
+	}
+}
+
+// fix restores the order above a class whose first member changed.
+func (c *class) fix() {
+	c.group.classes.fix(c.index)
+	c.group.queue.groups.fix(c.group.index)
+}
+
+// first is the request that comes first in the queue; nil where nobody waits.
+func (q *queue) first() *entry {
+	if q.waiting == 0 {
+		return nil
+	}
+	return q.groups.items[0].first().first()
+}
+
+// hopeless reports whether less is free than anybody here asks for.
+func (q *queue) hopeless(free [3]int64) bool {
+	return q.waiting == 0 || q.least[0] > free[0] || q.least[1] > free[1] || q.least[2] > free[2]
+}
+
+// place counts the requests before e in the order of the queue it waits in.
+func (q *queue) place(e *entry) int {
+	before := 0
+	mine := e.class
+	for _, g := range q.groups.items {
+		for _, c := range g.classes.items {
+			for _, other := range c.members.items {
+				if other != e && goesBefore(g, c, other, mine.group, mine, e) {
+					before++
+				}
+			}
+		}
+	}
+	return before
+}
+
+// goesBefore orders two requests of one queue by priority, fair share and arrival.
+func goesBefore(g *group, c *class, e *entry, h *group, d *class, f *entry) bool {
+	if c.priority != d.priority {
+		return c.priority > d.priority
+	}
+	if g != h && g.share.value != h.share.value {
+		return g.share.value < h.share.value
+	}
+	return e.ID < f.ID
+}
+
+// classKey appends what makes two requests alike.
+func classKey(buf []byte, a *Allocation) []byte {
+	buf = binary.AppendVarint(buf, int64(a.Priority))
+	buf = appendText(buf, a.HostID)
+	buf = binary.AppendUvarint(buf, uint64(len(a.Labels)))
+	for _, l := range a.Labels {
+		buf = appendText(appendText(buf, l.Key), l.Value)
+	}
+	for dimension, quantity := range a.Entitled.All() {
+		buf = binary.AppendVarint(appendText(buf, dimension), quantity)
+	}
+	if w := a.Wishes; w != nil {
+		buf = append(buf, 0)
+		for _, l := range w.Required {
+			buf = appendText(appendText(append(buf, 1), l.Key), l.Value)
+		}
+		for _, l := range w.Preferred {
+			buf = appendText(appendText(append(buf, 2), l.Key), l.Value)
+		}
+		for _, id := range w.Avoid {
+			buf = appendText(append(buf, 3), id)
+		}
+	}
+	return buf
+}
+
+func appendText(buf []byte, text string) []byte {
+	return append(binary.AppendUvarint(buf, uint64(len(text))), text...)
+}

@@ -1,0 +1,91 @@
+package ledger
+
+import "github.com/bursar/bursar/resource"
+
+// reconcile makes the books agree with a full report of a host's engines. What runs is adopted, over a limit if need be:
+// it uses the machine whether or not the books say so. What the agent no longer has is released, provided that it had
+// heard of it.
+func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64) {
+	running := make(map[ID]bool, len(engines))
+	for i := range engines {
+		running[engines[i].ID] = true
+		l.adopt(h, &engines[i])
+	}
+	for i := len(h.entries) - 1; i >= 0; i-- {
+		e := h.entries[i]
+		if e.tracked() && e.Revision <= seen && !running[e.ID] {
+			l.end(e, Released, "its agent no longer has it")
+		}
+	}
+}
+
+// adopt enters an engine that runs into the books as its agent describes it, unless it is there already.
+func (l *Ledger) adopt(h *host, r *EngineReport) {
+	if r.Grant == nil || r.Grant.Process.PID == 0 {
+		return
+	}
+	known := l.entries[r.ID]
+	switch {
+	case known == nil:
+	case known.State == Active && known.host == h:
+		return
+	default:
+		// Reserved or waiting here, or held elsewhere, while it really runs there: the books are from another time.
+		l.end(known, Lost, "its engine runs on host "+h.ID)
+	}
+	a := *r.Grant
+	a.ID, a.State = r.ID, Active
+	a.HostID, a.HostAddress = h.ID, h.Address
+	a.Measured, a.Unreclaimable = r.Measured, r.Unreclaimable
+	a.Ended, a.Expires, a.Exit = 0, 0, nil
+	a.Forget = false
+	a.GrantRevision = l.revision + 1
+	if a.Created == 0 {
+		a.Created = l.now
+	}
+	if a.Confirmed == 0 {
+		a.Confirmed = l.now
+	}
+	if a.Entitled.Validate() != nil || len(a.Entitled.External) > 0 {
+		a.Entitled = resource.Resource{Vector: a.Measured}
+	}
+	if key := (requestKey{a.Caller, a.RequestID}); l.requests[key] != nil {
+		a.RequestID = "" // taken by a newer request since
+	} else if l.remembered[key].ID == a.ID {
+		delete(l.remembered, key)
+	}
+	e := l.blank()
+	e.Allocation = a
+	l.open(e)
+	if !l.countable(e, h) {
+		l.discard(e)
+		return
+	}
+	e.OverLimit = !l.hasRoom(e, h)
+	l.enter(e)
+	l.hold(e, h)
+	for _, account := range append([]*account{&h.account}, e.accounts...) {
+		account.exceeded = account.overLimit()
+	}
+	e.Reason = "adopted from its agent's report"
+	l.touch(e)
+	l.retime(e)
+}
+
+func (l *Ledger) countable(e *entry, h *host) bool {
+	for _, a := range append([]*account{&h.account}, e.accounts...) {
+		if !a.canCount(e.request()) {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *Ledger) hasRoom(e *entry, h *host) bool {
+	for _, a := range append([]*account{&h.account}, e.accounts...) {
+		if !a.fits(e.request()) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// share is what a user, or an account whose rule sets a weight or a guarantee, has of everything. Among requests of one
+// priority the one whose share is smallest goes first (weighted dominant resource fairness).
+type share struct {
+	key        string
+	weight     int64
+	guaranteed resource.Vector
+
+	memory, cpu, instances int64 // entitled to all its reserved and active allocations
+	refs                   int   // live allocations of it
+
+	// value orders: the largest of its fractions of the fleet, by weight; those within their guarantee come before all others.
+	value  float64
+	groups []*group // where requests of it wait
+}
+
+// aboveGuarantee is added to the value of a share that has more than it is guaranteed, or is guaranteed nothing. A
+// fraction of the fleet is at most 1 by the books, and a weight at least 1.
+const aboveGuarantee = 1 << 20
+
+// fleet is what all hosts could give, the measure of a dominant share.
+type fleet struct {
+	memory, cpu int64
+}
+
+func (s *share) revalue(f fleet) {
+	s.value = 0
+	if f.memory > 0 {
+		s.value = float64(s.memory) / float64(f.memory)
+	}
+	if f.cpu > 0 {
+		s.value = max(s.value, float64(s.cpu)/float64(f.cpu))
+	}
+	s.value /= float64(s.weight)
+	if !s.withinGuarantee() {
+		s.value += aboveGuarantee
+	}
+}
+
+func (s *share) withinGuarantee() bool {
+	if s.guaranteed.IsUnset() {
+		return false
+	}
+	for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
+		if most, listed := s.guaranteed.Get(dimension); listed && [...]int64{s.memory, s.cpu, s.instances}[i] >= most {
+			return false
+		}
+	}
+	return true
+}
+
+// count adds to what the share has, or takes away with sign -1, and restores the order of the queues it waits in.
+func (s *share) count(v resource.Vector, sign int64, f fleet) {
+	s.memory += sign * v.Memory()
+	s.cpu += sign * v.CPU()
+	s.instances += sign * v.Instances()
+	if len(s.groups) == 0 {
+		return // valued when it begins to wait
+	}
+	s.revalue(f)
+	for _, g := range s.groups {
+		if g.index >= 0 {
+			g.queue.groups.fix(g.index)
+		}
+	}
+}
+
+// drop forgets a group in which nobody waits any more.
+func (s *share) drop(g *group) {
+	if i := slices.Index(s.groups, g); i >= 0 {
+		s.groups = slices.Delete(s.groups, i, i+1)
+	}
+}
+
+// shareOf finds or makes the share of a request: that of the first of its quota accounts whose rule sets a weight or a
+// guarantee, else its user's.
+func (l *Ledger) shareOf(e *entry) *share {
+	buf := l.scratch[:0]
+	var of *rule
+	for _, a := range e.accounts {
+		if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
+			of = a.rule
+			buf = append(append(buf, 'q'), a.key...)
+			break
+		}
+	}
+	if of == nil {
+		buf = append(append(buf, 'u'), e.Labels.Value(userKey)...)
+	}
+	l.scratch = buf
+	s := l.shares[string(buf)]
+	if s == nil {
+		s = &share{key: string(buf), weight: 1}
+		if of != nil {
+			s.weight, s.guaranteed = max(1, int64(of.Weight)), of.Guaranteed
+		}
+		l.shares[s.key] = s
+	}
+	s.refs++
+	return s
+}
+
+func (l *Ledger) dropShare(s *share) {
+	s.refs--
+	if s.refs == 0 {
+		delete(l.shares, s.key)
+	}
+}
+
+// revalueAll follows a change of the fleet: every fraction is another one now.
+func (l *Ledger) revalueAll() {
+	for _, s := range l.shares {
+		if len(s.groups) > 0 {
+			s.revalue(l.fleet)
+		}
+	}
+	for _, s := range l.shares {
+		for _, g := range s.groups {
+			g.queue.groups.rebuild()
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package ledger
+
+import "fmt"
+
+// Sync takes in what an agent reports and answers what it has to do.
+//
+// Errors: *StaleError, an older incarnation or sequence than one already accepted: nothing of it was taken in. An
+// unknown host, another boot or a missed load are no errors: the action is ActionResync.
+func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
+	l.begin(now)
+	h := l.hosts[c.HostID]
+	if h == nil || c.Incarnation > h.Incarnation || (c.Incarnation == h.Incarnation && c.BootID != h.BootID) || h.state == LostHost {
+		return SyncResult{Revision: c.Seen, Interval: l.interval(), Action: ActionResync}, nil
+	}
+	if c.Incarnation < h.Incarnation {
+		return SyncResult{}, &StaleError{h.ID, "incarnation", c.Incarnation, h.Incarnation}
+	}
+	if c.Sequence <= h.sequence {
+		return SyncResult{}, &StaleError{h.ID, "sequence", c.Sequence, h.sequence}
+	}
+	h.sequence = c.Sequence
+	h.lastSync = l.now
+	seen := c.Seen
+	if seen > l.revision { // of a ledger that was not stored, or of another store
+		seen = 0
+		h.needFull = true
+	}
+	result := SyncResult{Acknowledged: l.buryAll(h, c.Ended)}
+	l.report(h, c.Engines)
+	if c.Full {
+		l.reconcile(h, c.Engines, seen)
+		h.needFull = false
+	}
+	for _, v := range c.Vetoes {
+		l.veto(h, v)
+	}
+	if c.Capacity != nil {
+		l.resized(h, *c.Capacity)
+	}
+	if c.Sample != nil {
+		l.measure(h, c.Sample, seen)
+	}
+	h.state = Healthy
+	l.watch(h)
+	l.show(h)
+	l.freed(&h.account)
+	l.settle()
+
+	l.answer(h, &c, seen, &result)
+	return result, nil
+}
+
+// answer fills in what is new to the agent.
+func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult) {
+	result.Revision = l.revision
+	result.Interval = l.interval()
+	result.Complete = c.Full || seen < h.gone.before || seen == 0
+	for _, e := range h.entries {
+		if result.Complete || e.Revision > seen {
+			result.Grants = append(result.Grants, e.Allocation)
+		}
+		if e.Stopping {
+			result.Stops = append(result.Stops, StopOrder{e.ID, e.StopGrace, e.StopReason})
+		}
+	}
+	kept := h.gone.list[:0]
+	for _, d := range h.gone.list {
+		if d.revision > seen {
+			kept = append(kept, d)
+			result.Gone = append(result.Gone, d.id)
+		}
+	}
+	h.gone.list = kept
+	switch {
+	case h.needFull, !c.Full && h.touched <= seen && c.Digest != h.digest:
+		result.Action = ActionResync
+	case h.Draining:
+		result.Action = ActionDrain
+	}
+}
+
+// buryAll releases the engines that ended. Each is acknowledged, known or not.
+func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
+	acknowledged := make([]ID, 0, len(ended))
+	for _, end := range ended {
+		acknowledged = append(acknowledged, end.ID)
+		e := l.entries[end.ID]
+		if e == nil || e.host != h {
+			continue
+		}
+		e.Exit = end.Exit
+		l.end(e, Released, orElse(end.Reason, "its process ended"))
+	}
+	return acknowledged
+}
+
+// report takes over what engines were measured to use.
+func (l *Ledger) report(h *host, engines []EngineReport) {
+	for i := range engines {
+		r := &engines[i]
+		if e := l.entries[r.ID]; e != nil && e.host == h {
+			e.Measured, e.Unreclaimable = r.Measured, r.Unreclaimable
+		}
+	}
+}
+
+// veto takes a grant back for which the agent did not find the memory: it waits again in its old place, or is refused
+// where its wait is over.
+func (l *Ledger) veto(h *host, v Veto) {
+	e := l.entries[v.ID]
+	if e == nil || e.host != h || e.State != Reserved {
+		return
+	}
+	reason := fmt.Sprintf("%s: host %s found %d bytes of memory left", ReasonVetoed, h.ID, v.Headroom)
+	if e.WaitDeadline <= l.now {
+		l.end(e, Canceled, reason)
+		return
+	}
+	l.unhold(e)
+	if w := e.Wishes; w == nil || w.Host == "" {
+		e.HostID, e.HostAddress = "", ""
+	}
+	// What the agent saw is newer than its sample: until the next one, this is all there is.
+	h.live = min(h.live, v.Headroom+h.promised)
+	l.show(h)
+	blocked := &h.account.queue
+	if e.HostID == "" {
+		blocked = &l.anyHost
+	}
+	e.detached = l.now
+	l.wait(e, blocked, reason)
+}

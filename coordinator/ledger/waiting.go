@@ -1,0 +1,323 @@
+package ledger
+
+// triesPerStep bounds how many classes are tried after one command. It is reached only where so many different kinds
+// of requests wait behind one account; those further back are tried when something else comes free.
+const triesPerStep = 1024
+
+// skip is a class that was set aside while looking further, and where it waits.
+type skip struct {
+	class *class
+	queue *queue
+}
+
+// wait lets an entry, which is in the tables, wait behind what blocks it.
+func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
+	l.states[e.State]--
+	e.State, e.Reason = Waiting, reason
+	l.states[Waiting]++
+	e.Expires = 0
+	if e.present() {
+		l.join(e, blocked)
+	} else {
+		e.detached = l.now
+	}
+	l.touch(e)
+	l.retime(e)
+}
+
+// join adds a waiting entry to its class, which waits behind the given queue if it is new.
+func (l *Ledger) join(e *entry, blocked *queue) {
+	l.scratch = classKey(l.scratch[:0], &e.Allocation)
+	c := l.classes[string(l.scratch)]
+	if c == nil {
+		c = &class{key: string(l.scratch), priority: e.Priority, share: e.share, request: e.request(), members: newMembers()}
+		l.classes[c.key] = c
+	}
+	c.join(e)
+	if c.group == nil {
+		l.file(c, blocked)
+	}
+}
+
+// file puts a class behind a queue.
+func (l *Ledger) file(c *class, q *queue) {
+	c.share = c.first().share
+	if len(c.share.groups) == 0 {
+		c.share.revalue(l.fleet)
+	}
+	q.put(c)
+}
+
+// attach gives a waiting entry a caller again, and tries it at once: its turn may have come while nobody was there.
+func (l *Ledger) attach(e *entry) {
+	e.callers++
+	if e.class != nil {
+		return
+	}
+	h, blocked := l.decide(e)
+	if blocked == nil {
+		l.grant(e, h)
+		return
+	}
+	l.join(e, blocked)
+	l.retime(e)
+}
+
+// Detach says that a caller of a waiting request went away. The request keeps its place for a while, but is not granted
+// to nobody.
+func (l *Ledger) Detach(now Instant, id ID) {
+	l.begin(now)
+	e := l.entries[id]
+	if e == nil || e.State != Waiting || e.callers == 0 {
+		return
+	}
+	e.callers--
+	if e.present() {
+		return
+	}
+	e.detached = l.now
+	l.unfile(e)
+	l.letGo(e)
+	l.retime(e)
+	l.settle()
+}
+
+// unfile takes a waiting entry out of its class.
+func (l *Ledger) unfile(e *entry) {
+	c := e.class
+	if c == nil {
+		return
+	}
+	c.leave(e)
+	if len(c.members.items) == 0 {
+		delete(l.classes, c.key)
+	}
+}
+
+// unwait takes an entry out of everything that has to do with waiting.
+func (l *Ledger) unwait(e *entry) {
+	l.unfile(e)
+	l.letGo(e)
+	e.callers = 0
+}
+
+// letGo ends what is kept for an entry.
+func (l *Ledger) letGo(e *entry) {
+	a := e.holding
+	if a == nil {
+		return
+	}
+	a.holder, e.holding = nil, nil
+	l.freed(a)
+	if h := a.queue.host; h != nil {
+		l.show(h)
+	}
+}
+
+// freed notes that an account has more to give, or that what it has is no longer kept for somebody.
+func (l *Ledger) freed(a *account) {
+	if a.queue.waiting > 0 || a.holder != nil {
+		l.mark(&a.queue)
+	}
+	if h := a.queue.host; h != nil && l.anyHost.waiting > 0 && !l.anyHost.hopeless(h.free()) {
+		l.mark(&l.anyHost)
+	}
+}
+
+func (l *Ledger) mark(q *queue) {
+	if !q.dirty {
+		q.dirty = true
+		l.dirty = append(l.dirty, q)
+	}
+}
+
+// settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival.
+func (l *Ledger) settle() {
+	for tries := 0; len(l.dirty) > 0 && tries < triesPerStep; tries++ {
+		q := l.nextQueue()
+		if q == nil {
+			break
+		}
+		if q.account != nil && q.account.holder != nil {
+			l.tryHolder(q)
+			continue
+		}
+		l.try(q, q.groups.items[0].first())
+	}
+	for _, q := range l.dirty {
+		q.dirty = false
+	}
+	l.dirty = l.dirty[:0]
+	for _, s := range l.skipped {
+		if len(s.class.members.items) > 0 {
+			l.file(s.class, s.queue)
+		}
+	}
+	l.skipped = l.skipped[:0]
+}
+
+// nextQueue is the marked queue whose first request goes first. Those where nobody can be helped are unmarked.
+func (l *Ledger) nextQueue() *queue {
+	var best *queue
+	kept := l.dirty[:0]
+	for _, q := range l.dirty {
+		if q.idle() {
+			q.dirty = false
+			continue
+		}
+		kept = append(kept, q)
+		if best == nil || q.goesBefore(best) {
+			best = q
+		}
+	}
+	l.dirty = kept
+	return best
+}
+
+// idle reports whether nobody in the queue can be helped.
+func (q *queue) idle() bool {
+	switch {
+	case q.account != nil && q.account.holder != nil:
+		return false
+	case q.waiting == 0:
+		return true
+	case q.account == nil:
+		return false
+	default:
+		return q.hopeless(q.free())
+	}
+}
+
+// free is what a request behind the queue's account could get at most.
+func (q *queue) free() [3]int64 {
+	if q.host != nil {
+		return q.host.free()
+	}
+	a := q.account
+	return [3]int64{
+		a.most[0] - a.used.Memory() - a.reserved.Memory(),
+		a.most[1] - a.used.CPU() - a.reserved.CPU(),
+		a.most[2] - a.used.Instances() - a.reserved.Instances(),
+	}
+}
+
+// goesBefore orders queues by their first requests. One that is held goes first: nobody else can get what it has.
+func (q *queue) goesBefore(other *queue) bool {
+	mine, theirs := q.account != nil && q.account.holder != nil, other.account != nil && other.account.holder != nil
+	if mine || theirs {
+		return mine && !theirs
+	}
+	g, h := q.groups.items[0], other.groups.items[0]
+	return goesBefore(g, g.first(), g.first().first(), h, h.first(), h.first().first())
+}
+
+// try grants the first of a class, or moves the class to what blocks it now, or sets it aside.
+func (l *Ledger) try(q *queue, c *class) {
+	e := c.first()
+	h, blocked := l.decide(e)
+	switch {
+	case blocked == nil:
+		l.unwait(e)
+		l.grant(e, h)
+	case blocked == q:
+		c.remove()
+		l.skipped = append(l.skipped, skip{c, q})
+	default:
+		c.remove()
+		l.file(c, blocked)
+		l.refuse(c, blocked)
+	}
+}
+
+// refuse makes sure that a class which has just been found blocked there is not tried there again in this step.
+func (l *Ledger) refuse(c *class, blocked *queue) {
+	if blocked.dirty {
+		c.remove()
+		l.skipped = append(l.skipped, skip{c, blocked})
+	}
+}
+
+// tryHolder grants the request for which the account keeps what it has, if that is enough by now.
+func (l *Ledger) tryHolder(q *queue) {
+	e := q.account.holder
+	h, blocked := l.decide(e)
+	switch {
+	case blocked == nil:
+		l.unwait(e)
+		l.grant(e, h)
+	case blocked == q:
+		q.dirty = false
+		for i, other := range l.dirty {
+			if other == q {
+				l.dirty = append(l.dirty[:i], l.dirty[i+1:]...)
+				break
+			}
+		}
+	default: // something else blocks it too: others need not wait for that
+		e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
+		l.letGo(e)
+		l.retime(e)
+	}
+}
+
+// passOver notes which requests the grant of e went past: the first ones behind its accounts that came earlier and are no less urgent.
+func (l *Ledger) passOver(e *entry) {
+	for _, quota := range e.accounts {
+		if quota.queue.waiting > 0 {
+			l.passed(quota.queue.first(), e)
+		}
+	}
+	if e.host.account.queue.waiting > 0 {
+		l.passed(e.host.account.queue.first(), e)
+	}
+	for i := 0; i < len(l.skipped) && i < 8; i++ { // those set aside are the first of their queues
+		if c := l.skipped[i].class; len(c.members.items) > 0 {
+			l.passed(c.first(), e)
+		}
+	}
+}
+
+func (l *Ledger) passed(first, e *entry) {
+	if first.PassedSince != 0 || first.ID > e.ID || first.Priority < e.Priority {
+		return
+	}
+	first.PassedSince = l.now
+	l.retime(first)
+}
+
+// starved keeps for a request that was passed over too long what its account frees, where that one account is all it lacks.
+func (l *Ledger) starved(e *entry) {
+	e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
+	if a := l.soleBlocker(e); a != nil && a.holder == nil {
+		a.holder, e.holding = e, a
+		if h := a.queue.host; h != nil {
+			l.show(h)
+		}
+	}
+	l.retime(e)
+}
+
+// soleBlocker is the one account that the request lacks; nil where there are several, or no host in particular.
+func (l *Ledger) soleBlocker(e *entry) *account {
+	var sole *account
+	blockers := 0
+	for _, quota := range e.accounts {
+		if !quota.fits(e.request()) {
+			sole = quota
+			blockers++
+		}
+	}
+	if e.HostID != "" {
+		if h := l.hosts[e.HostID]; !h.fits(e.request()) {
+			sole = &h.account
+			blockers++
+		}
+	} else if l.placer.Choose(l.query(e)) == NoSlot {
+		blockers++
+		sole = nil
+	}
+	if blockers != 1 {
+		return nil
+	}
+	return sole
+}
