@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
+	"slices"
 )
 
 // limit is one cgroup's cap on memory (bytes) or CPU (thousandths of a core).
@@ -33,7 +35,7 @@ func (m *Meter) locate(s *scratch, controller string) (place, bool, error) {
 		controller = unified
 	}
 	paths, err := m.cgroupPaths(s, "self")
-	if err != nil {
+	if err != nil && !absent(err) { // A kernel without cgroups has no such file.
 		return place{}, false, err
 	}
 	name, found := paths[controller]
@@ -85,7 +87,8 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 		if err != nil {
 			return nil, err
 		}
-		if stat.limit > 0 {
+		visible, _ := lowest(math.MaxInt64, limits)
+		if stat.limit > 0 && stat.limit < visible {
 			limits = append(limits, capped(levels[len(levels)-1], "hierarchical_memory_limit", stat.limit))
 		}
 	}
@@ -168,6 +171,11 @@ func (s *scratch) quota(at place) (amount int64, isLimit bool, file string, err 
 	}
 	amount, isLimit, err = cpuShare(quota, period)
 	return amount, isLimit, file, err
+}
+
+// below returns the limits that are lower than the machine's own figure; the others change nothing.
+func below(machine int64, limits []limit) []limit {
+	return slices.DeleteFunc(limits, func(l limit) bool { return l.amount >= machine })
 }
 
 // lowest returns the least of the machine's figure and the limits', and what it is due to.

@@ -9,7 +9,8 @@ import (
 
 // ownCgroup is how an engine's own cgroup is measured.
 type ownCgroup struct {
-	// resolved: the places below have been looked for.
+	// name is the cgroup's; resolved: the places below have been looked for.
+	name     string
 	resolved bool
 	// memoryAt and cpuAt are where it is read; nil: the cgroup does not count that, the process tree has to.
 	memoryAt, cpuAt *place
@@ -26,6 +27,9 @@ var errNotInCgroup = errors.New("the engine is not in this cgroup")
 // left to the process tree, and said in usage.Err.
 func (m *Meter) measureCgroup(e *engine, name string, now time.Time, usage *Usage) {
 	own := &e.cgroup
+	if own.name != name {
+		*own = ownCgroup{name: name}
+	}
 	own.memory, own.cpu = false, false
 	if name == "" {
 		return

@@ -81,6 +81,7 @@ func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degr
 	if err == nil {
 		sample.SwapUsedBytes = &memory.swapUsed
 	}
+	limits = below(memory.total, limits)
 	available := memory.available
 	for _, limit := range limits {
 		usage, stat, err := s.readMemory(limit.at)
@@ -104,6 +105,7 @@ func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degrada
 	var err error
 	now.facts, err = m.facts.cpu(ctx)
 	degraded.note(SourceCPU, err)
+	limits = below(now.facts.millis(), limits)
 	if limitErr == nil {
 		now.cgroups, limitErr = m.cgroupsCPU(limits)
 	}

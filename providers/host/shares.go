@@ -27,7 +27,7 @@ type shares struct {
 	now   func() time.Time
 	// budget is the time left for walks. A walk is not broken off: what it takes too long is missing in the next passes.
 	budget time.Duration
-	begun bool
+	begun  bool
 	// exhausted: a family was denied its walk in this pass.
 	exhausted bool
 	// unsupported: the kernel (before 5.4) does not tell the kinds of memory apart in smaps_rollup.

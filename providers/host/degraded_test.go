@@ -1,0 +1,179 @@
+package host
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// TestOneBrokenSourceDegradesOneField breaks one source after the other of a machine on which all work.
+func TestOneBrokenSourceDegradesOneField(t *testing.T) {
+	const group = "sys/fs/cgroup/system.slice/agent.service/"
+	memory := []string{"MemoryAvailableBytes", "MemoryTotalBytes"}
+	cpu := []string{"CPUTotalMillis", "CPUUsedMillis"}
+	stalls := []string{"MemoryFullAvg10", "MemorySomeAvg10"}
+	for _, broken := range []struct {
+		file, data string
+		source     string
+		lost       []string
+	}{
+		{"proc/meminfo", "", SourceMemory, append([]string{"SwapUsedBytes"}, memory...)},
+		{"proc/meminfo", "MemTotal: many kB\n", SourceMemory, append([]string{"SwapUsedBytes"}, memory...)},
+		{"proc/meminfo", "MemTotal: 1 kB\nMemAvailable: 2 kB\n", SourceMemory, append([]string{"SwapUsedBytes"}, memory...)},
+		{group + "memory.max", "lots\n", SourceMemoryCgroup, memory},
+		{"sys/fs/cgroup/system.slice/memory.max", "", SourceMemoryCgroup, memory},
+		{group + "memory.current", "-1\n", SourceMemoryCgroup, memory},
+		{group + "memory.stat", "inactive_file 1\n", SourceMemoryCgroup, memory},
+		{group + "memory.stat", "inactive_file one\n", SourceMemoryCgroup, memory},
+		{"proc/stat", "", SourceCPU, cpu},
+		{"proc/stat", "cpu0 a b c d e f g\n", SourceCPU, cpu},
+		{group + "cpu.max", "100000\n", SourceCPUCgroup, cpu},
+		{group + "cpu.max", "100000 0\n", SourceCPUCgroup, cpu},
+		{group + "cpu.stat", "usage_sec 1\n", SourceCPUCgroup, cpu},
+		{group + "cpuset.cpus.effective", "3-1\n", SourceCPUCgroup, cpu},
+		{"proc/loadavg", "", SourceLoad, []string{"Load1Millis"}},
+		{"proc/loadavg", "NaN NaN NaN\n", SourceLoad, []string{"Load1Millis"}},
+		{"proc/pressure/memory", "some\n", SourcePressure, stalls},
+		{group + "memory.pressure", "full avg10=1.00 avg60=0 avg300=0 total=0\n", SourcePressure, stalls},
+		{"proc/pressure/cpu", "some avg10=-1 avg60=0 avg300=0 total=0\n", SourcePressure, []string{"CPUSomeAvg10"}},
+	} {
+		t.Run(broken.file+" "+strings.TrimSpace(broken.data), func(t *testing.T) {
+			machine := newMachine(t)
+			later, _ := machine.load("testdata/machines/v2.txtar")
+			machine.write(broken.file, broken.data)
+			delete(later, broken.file)
+			meter := machine.meter(Options{})
+			meter.Sample(t.Context())
+			machine.now = machine.now.Add(10 * time.Second)
+			for name, data := range later {
+				machine.write(name, data)
+			}
+			got := meter.Sample(t.Context())
+			if diff := cmp.Diff([]string{broken.source}, sortedKeys(got.Degraded)); diff != "" {
+				t.Errorf("degraded, -want +got:\n%s", diff)
+			}
+			slices.Sort(broken.lost)
+			if diff := cmp.Diff(broken.lost, unknown(got)); diff != "" {
+				t.Errorf("unknown fields, -want +got:\n%s", diff)
+			}
+			if got.Processes != 2 {
+				t.Errorf("%d processes, want 2", got.Processes)
+			}
+		})
+	}
+}
+
+// unknown names the fields that are nil.
+func unknown(s Sample) []string {
+	var names []string
+	for name, is := range map[string]bool{
+		"MemoryTotalBytes":     s.MemoryTotalBytes == nil,
+		"MemoryAvailableBytes": s.MemoryAvailableBytes == nil,
+		"SwapUsedBytes":        s.SwapUsedBytes == nil,
+		"CPUTotalMillis":       s.CPUTotalMillis == nil,
+		"CPUUsedMillis":        s.CPUUsedMillis == nil,
+		"Load1Millis":          s.Load1Millis == nil,
+		"MemorySomeAvg10":      s.MemorySomeAvg10 == nil,
+		"MemoryFullAvg10":      s.MemoryFullAvg10 == nil,
+		"CPUSomeAvg10":         s.CPUSomeAvg10 == nil,
+	} {
+		if is {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestNothingThereDegradesEverythingAndNeverFails(t *testing.T) {
+	meter := newMachine(t).meter(Options{})
+	if _, err := meter.Capacity(t.Context()); err == nil {
+		t.Error("a machine without /proc has a capacity")
+	}
+	got := meter.Sample(t.Context())
+	// Where /proc/loadavg cannot be read, the load is asked of the kernel directly.
+	want := []string{SourceCPU, SourceCPUCgroup, SourceMemory, SourceMemoryCgroup, SourcePressure, SourceProcesses}
+	if diff := cmp.Diff(want, sortedKeys(got.Degraded)); diff != "" {
+		t.Errorf("degraded, -want +got:\n%s", diff)
+	}
+	usage := meter.Engines(t.Context(), []Engine{{ID: "a", PID: 1, StartTime: 1}})
+	if usage[0].Err == nil || usage[0].ID != "a" {
+		t.Errorf("an engine was measured: %+v", usage[0])
+	}
+}
+
+func TestCapacityReportsLimitsItCannotRead(t *testing.T) {
+	machine := newMachine(t)
+	machine.load("testdata/machines/v2.txtar")
+	machine.write("sys/fs/cgroup/system.slice/memory.max", "broken\n")
+	capacity, err := machine.meter(Options{}).Capacity(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{SourceMemoryCgroup}, sortedKeys(capacity.Errors)); diff != "" {
+		t.Errorf("errors, -want +got:\n%s", diff)
+	}
+	if text := capacity.Errors[SourceMemoryCgroup]; !strings.Contains(text, "/system.slice memory.max") {
+		t.Errorf("the error does not name the limit: %s", text)
+	}
+}
+
+// TestBrokenSourcesHeal: what was unknown is known again as soon as it can be read.
+func TestBrokenSourcesHeal(t *testing.T) {
+	machine := newMachine(t)
+	machine.load("testdata/machines/v2.txtar")
+	machine.remove("proc/self/mountinfo")
+	meter := machine.meter(Options{})
+	if got := meter.Sample(t.Context()); got.MemoryTotalBytes != nil {
+		t.Fatal("memory is known without the cgroup mounts")
+	}
+	machine.load("testdata/machines/v2.txtar")
+	if got := meter.Sample(t.Context()); got.MemoryTotalBytes == nil || got.Degraded != nil {
+		t.Errorf("still degraded: %v", got.Degraded)
+	}
+}
+
+func TestConfiguredCgroupCountsInsteadOfTheAgentsOwn(t *testing.T) {
+	f := func(cgroup, wantSource string) {
+		t.Helper()
+		machine := newMachine(t)
+		machine.load("testdata/machines/v2.txtar")
+		capacity, err := machine.meter(Options{Cgroup: cgroup}).Capacity(context.Background())
+		if err != nil || capacity.Errors != nil {
+			t.Fatal(err, capacity.Errors)
+		}
+		if capacity.MemorySource != wantSource {
+			t.Errorf("%s: %s, want %s", cgroup, capacity.MemorySource, wantSource)
+		}
+	}
+	f("/", "host")
+	f("/system.slice", "cgroup /system.slice memory.max")
+
+	machine := newMachine(t)
+	machine.load("testdata/machines/v2.txtar")
+	capacity, err := machine.meter(Options{Cgroup: "/no.slice"}).Capacity(t.Context())
+	if err != nil || capacity.Errors[SourceMemoryCgroup] == "" {
+		t.Errorf("a configured cgroup that does not exist goes unnoticed: %v %v", err, capacity.Errors)
+	}
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, options := range map[string]Options{
+		"relative cgroup":     {Cgroup: "system.slice"},
+		"unclean cgroup":      {Cgroup: "/a/../b"},
+		"negative threshold":  {SomeAvg10: -1},
+		"negative hold":       {PressureHold: -time.Second},
+		"negative full avg10": {FullAvg10: -1},
+	} {
+		if _, err := NewMeter(options); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
