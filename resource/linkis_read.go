@@ -103,7 +103,7 @@ func (l *linkisReader) external(s shape, fields linkisFields) External {
 func (l *linkisReader) special(resources linkisFields) Vector {
 	var v Vector
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
-		if err := CheckCustomName(name); err != nil {
+		if err := checkCustomName(name); err != nil {
 			l.fail(err.Field, []byte(err.Value), err.Want)
 			return Vector{}
 		}
@@ -150,11 +150,12 @@ func (l *linkisReader) set(v Vector, dimension string, fields linkisFields, name
 		}
 		n = int64(float)
 	}
+	most := min(MaxQuantity/unit, unlimited-1)
 	switch {
 	case n == unlimited:
 		return v
-	case n < 0 || n > MaxQuantity/unit:
-		l.fail(name, text, fmt.Sprintf("a whole number from 0 to %d", MaxQuantity/unit))
+	case n < 0 || n > most:
+		l.fail(name, text, fmt.Sprintf("a whole number from 0 to %d", most))
 		return v
 	}
 	return v.With(dimension, n*unit)

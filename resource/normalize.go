@@ -15,9 +15,12 @@ type Normalization struct {
 	Maximum Vector
 }
 
-// Apply returns the request raised to the minimum, then up to the next minimum + k*increment. A request above the maximum is
-// refused with a *FieldError.
+// Apply returns the request raised to the minimum, then up to the next minimum + k*increment. A request above the maximum, or one
+// that Validate refuses, is refused with a *FieldError.
 func (n Normalization) Apply(request Vector) (Vector, error) {
+	if err := request.Validate(); err != nil {
+		return Vector{}, err
+	}
 	out := request.Clone()
 	for dimension, asked := range request.All() {
 		if most, limited := n.Maximum.Get(dimension); limited && asked > most {

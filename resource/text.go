@@ -159,7 +159,7 @@ func ParseQuantity(dimension, text string) (int64, error) {
 		return ParseCPU(text)
 	}
 	if dimension != Instances {
-		if err := CheckCustomName(dimension); err != nil {
+		if err := checkCustomName(dimension); err != nil {
 			return 0, err
 		}
 	}

@@ -8,12 +8,15 @@ import (
 
 // Limits of what is accepted from outside, those of the wire contract.
 const (
-	maxCustom   = 16
-	maxExternal = 8
-	maxName     = 63
-	maxKind     = 32
-	maxCluster  = 128
-	maxPath     = 512
+	// MaxCustom is the most custom dimensions of one vector.
+	MaxCustom = 16
+	// MaxExternal is the most external parts of one resource.
+	MaxExternal = 8
+
+	maxName    = 63
+	maxKind    = 32
+	maxCluster = 128
+	maxPath    = 512
 )
 
 // Validate reports the first thing about v that may not come in from outside, as a *FieldError: a quantity below zero or above
@@ -31,8 +34,8 @@ func (r Resource) Validate() error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	if len(r.External) > maxExternal {
-		return &FieldError{"external", fmt.Sprintf("%d parts", len(r.External)), fmt.Sprintf("at most %d", maxExternal)}
+	if len(r.External) > MaxExternal {
+		return tooMany("external", len(r.External), MaxExternal)
 	}
 	for i, e := range r.External {
 		at := "external[" + e.Address.String() + "]"
@@ -60,20 +63,31 @@ func (v Vector) check() *FieldError {
 			return &FieldError{dimension, strconv.FormatInt(quantity, 10), fmt.Sprintf("0 to %d", int64(MaxQuantity))}
 		}
 	}
-	if n := len(v.Custom()); n > maxCustom {
-		return &FieldError{"custom", fmt.Sprintf("%d dimensions", n), fmt.Sprintf("at most %d", maxCustom)}
+	if n := len(v.Custom()); n > MaxCustom {
+		return tooMany("custom", n, MaxCustom)
 	}
 	for _, q := range v.Custom() {
-		if err := CheckCustomName(q.Name); err != nil {
+		if err := checkCustomName(q.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckCustomName returns nil for a name that a custom countable may have: a letter, then up to 62 letters, digits and "_./-",
-// and not one of the fixed dimensions.
-func CheckCustomName(name string) *FieldError {
+func tooMany(field string, n, most int) *FieldError {
+	return &FieldError{field, strconv.Itoa(n), fmt.Sprintf("at most %d of them", most)}
+}
+
+// ValidateCustomName returns a *FieldError for a name that no custom countable may have. Names are a letter, then up to 62
+// letters, digits and "_./-", and none of the fixed dimensions.
+func ValidateCustomName(name string) error {
+	if err := checkCustomName(name); err != nil {
+		return err
+	}
+	return nil
+}
+
+func checkCustomName(name string) *FieldError {
 	const want = `a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`
 	switch name {
 	case Memory, CPU, Instances:

@@ -7,6 +7,9 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -73,12 +76,15 @@ func vector(m quantities, memory, cpu, instances bool) (resource.Vector, error) 
 	if instances {
 		v = v.WithInstances(m.GetInstances())
 	}
-	for name, quantity := range m.GetCustom() {
+	if n := len(m.GetCustom()); n > resource.MaxCustom { // before time goes into sorting them in
+		return resource.Vector{}, &resource.FieldError{Field: "custom", Value: strconv.Itoa(n), Want: "at most 16 of them"}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.GetCustom())) {
 		// Before With: it would take "memory" for the fixed dimension.
-		if err := resource.CheckCustomName(name); err != nil {
+		if err := resource.ValidateCustomName(name); err != nil {
 			return resource.Vector{}, err
 		}
-		v = v.With(name, quantity)
+		v = v.With(name, m.GetCustom()[name])
 	}
 	return v, nil
 }

@@ -1,0 +1,68 @@
+package resource_test
+
+import (
+	"fmt"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// An account's balance is changed in place; what a request asks for decides whether it fits.
+func Example() {
+	free := resource.Vector{}
+	host, _ := resource.ParseVector(map[string]string{"memory": "8GiB", "cpu": "4", "gpu": "1"})
+	request, _ := resource.ParseVector(map[string]string{"memory": "6GiB", "cpu": "500m", "gpu": "0"})
+
+	_ = free.AddInPlace(host)
+	for range 2 {
+		if request.FitsWithin(free, resource.Absent) {
+			_ = free.MinusInPlace(request)
+			fmt.Println("granted; left:", free)
+		} else {
+			fmt.Println("does not fit:", request)
+		}
+	}
+	// Output:
+	// granted; left: memory=2GiB,cpu=3500m,gpu=1
+	// does not fit: memory=6GiB,cpu=500m,gpu=0
+}
+
+// A dimension that is not listed is not there on a host, and not limited by a quota.
+func ExampleVector_FitsWithin() {
+	request := resource.Vector{}.WithMemory(1<<30).With("gpu", 1)
+	listed := resource.Vector{}.WithMemory(4 << 30)
+	fmt.Println(request.FitsWithin(listed, resource.Absent), request.FitsWithin(listed, resource.Unlimited))
+	// Output: false true
+}
+
+// Two vectors may be in no order at all.
+func ExampleVector_MoreThan() {
+	v := resource.Vector{}.WithMemory(1 << 30).WithCPU(5000)
+	w := resource.Vector{}.WithMemory(2 << 30).WithCPU(1000)
+	fmt.Println(v.MoreThan(w), v.LessThan(w), v.EqualTo(w))
+	// Output: false false false
+}
+
+// Requests are raised to the minimum and then to whole increments above it.
+func ExampleNormalization() {
+	rule := resource.Normalization{
+		Minimum:   resource.Vector{}.WithMemory(1 << 30),
+		Increment: resource.Vector{}.WithMemory(512 << 20),
+		Maximum:   resource.Vector{}.WithMemory(8 << 30),
+	}
+	for _, text := range []string{"100MiB", "1.2GiB", "9GiB"} {
+		request, _ := resource.ParseVector(map[string]string{"memory": text})
+		fmt.Println(rule.Apply(request))
+	}
+	// Output:
+	// memory=1GiB <nil>
+	// memory=1.5GiB <nil>
+	// none memory: "9GiB": want at most 8GiB
+}
+
+// The resource types of Linkis are views of one vector, with JSON forms of their own.
+func ExampleMarshalLinkis() {
+	driver := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}
+	text, _ := resource.MarshalLinkis(driver, resource.View(driver))
+	fmt.Println(resource.View(driver), string(text))
+	// Output: LoadInstance {"memory":4294967296,"cores":2,"instances":1,"instance":1}
+}

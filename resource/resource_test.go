@@ -1,0 +1,162 @@
+package resource
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func queue(path string) Address { return Address{Kind: "yarn", Cluster: "default", Path: path} }
+
+func TestPartsAreMatchedByAddress(t *testing.T) {
+	one := Vector{}.WithMemory(1)
+	a := NewResource(Vector{}, External{queue("root.b"), one}, External{queue("root.a"), one})
+	b := Resource{}.WithPart(queue("root.b"), one).WithPart(queue("root.c"), one)
+
+	sum := must(t, a.Add, b)
+	want := Resource{}.WithPart(queue("root.c"), one).WithPart(queue("root.a"), one).WithPart(queue("root.b"), Vector{}.WithMemory(2))
+	if !sum.Equal(want) {
+		t.Errorf("sum (-want +got):\n%s", cmp.Diff(want, sum))
+	}
+	if back := must(t, sum.Minus, b); !back.EqualTo(a) {
+		t.Errorf("%v - %v = %v", sum, b, back)
+	}
+	if _, err := a.Minus(b); !errors.Is(err, ErrUnderflow) || !strings.Contains(err.Error(), "root.c") {
+		t.Errorf("error %v does not name the queue that is short", err)
+	}
+	if v, found := sum.Part(queue("root.b")); !found || v.Memory() != 2 {
+		t.Errorf("Part = %v, %t", v, found)
+	}
+	if v, found := sum.Part(queue("root")); found || !v.IsUnset() {
+		t.Errorf("Part of a queue that is not there = %v, %t", v, found)
+	}
+	if replaced := sum.WithPart(queue("root.b"), one); !must(t, sum.Add, Resource{}).Equal(sum) || len(replaced.External) != 3 {
+		t.Errorf("WithPart changed its resource, or added a part: %v, %v", sum, replaced)
+	}
+}
+
+func TestZeroAndUnsetLookAtAllParts(t *testing.T) {
+	at := queue("root.a")
+	for _, test := range []struct {
+		r           Resource
+		zero, unset bool
+	}{
+		{Resource{}, true, true},
+		{Resource{}.WithPart(at, Vector{}), true, true},
+		{Resource{}.WithPart(at, Vector{}.WithCPU(0)), true, false},
+		{Resource{}.WithPart(at, Vector{}.WithCPU(1)), false, false},
+		{Resource{Vector: Vector{}.WithCPU(1)}, false, false},
+	} {
+		if test.r.IsZero() != test.zero || test.r.IsUnset() != test.unset {
+			t.Errorf("%v: IsZero %t, IsUnset %t", test.r, test.r.IsZero(), test.r.IsUnset())
+		}
+	}
+}
+
+func TestFitsHoldsForEveryPart(t *testing.T) {
+	request := Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(2000))
+	for _, test := range []struct {
+		available         Resource
+		absent, unlimited bool
+	}{
+		{Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(2000)), true, true},
+		{Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(1999)), false, false},
+		{Resource{Vector: Vector{}.WithMemory(0)}.WithPart(queue("root.a"), Vector{}.WithCPU(2000)), false, false},
+		{Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.b"), Vector{}.WithCPU(2000)), false, true},
+		{Resource{}, false, true},
+	} {
+		if got := request.Fits(test.available, Absent); got != test.absent {
+			t.Errorf("within %v on a host: %t", test.available, got)
+		}
+		if got := request.Fits(test.available, Unlimited); got != test.unlimited {
+			t.Errorf("within %v in a quota: %t", test.available, got)
+		}
+	}
+}
+
+func TestResourceAlgebraIsThatOfItsParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, s := resources().Draw(t, "r"), resources().Draw(t, "s")
+		sum, reverse := must(t, r.Add, s), must(t, s.Add, r)
+		if !sum.Equal(reverse) {
+			t.Fatalf("%v and %v", sum, reverse)
+		}
+		if back := must(t, sum.Minus, s); !back.EqualTo(r) {
+			t.Fatalf("%v + %v - %v = %v", r, s, s, back)
+		}
+		if !r.Fits(sum, Absent) || !sum.NotLessThan(r) || !r.NotMoreThan(sum) {
+			t.Fatalf("%v is not within %v", r, sum)
+		}
+		if sum.MoreThan(r) != !s.IsZero() || r.LessThan(sum) != !s.IsZero() {
+			t.Fatalf("%v and %v are out of order", sum, r)
+		}
+		if got, want := r.Fits(s, Absent), r.NotMoreThan(s); got != want {
+			t.Fatalf("%v within %v: %t", r, s, got)
+		}
+		if twice := must(t, r.Multiply, 2); !twice.EqualTo(must(t, r.Add, r)) || !must(t, twice.Divide, 2).Equal(r) {
+			t.Fatalf("%v * 2 = %v", r, twice)
+		}
+		if err := sum.Vector.Validate(); err == nil && len(sum.External) > 0 {
+			for i, e := range sum.External[1:] {
+				if sum.External[i].Compare(e.Address) >= 0 {
+					t.Fatalf("%v is out of order", sum)
+				}
+			}
+		}
+	})
+}
+
+func TestResourceFactorsLeaveOtherPartsAlone(t *testing.T) {
+	r := Resource{Vector: Vector{}.WithMemory(6)}.WithPart(queue("root.a"), Vector{}.WithCPU(6)).WithPart(queue("root.b"), Vector{}.WithCPU(6))
+	s := Resource{Vector: Vector{}.WithMemory(2)}.WithPart(queue("root.a"), Vector{}.WithCPU(3)).WithPart(queue("root.c"), Vector{}.WithCPU(3))
+	if got := must(t, r.MultiplyVector, s); got.String() != "memory=12B yarn:default:root.a,cpu=18m yarn:default:root.b,cpu=6m" {
+		t.Errorf("product is %v", got)
+	}
+	if got := must(t, r.DivideVector, s); got.String() != "memory=3B yarn:default:root.a,cpu=2m yarn:default:root.b,cpu=6m" {
+		t.Errorf("quotient is %v", got)
+	}
+}
+
+func TestValidateRefusesMalformedParts(t *testing.T) {
+	part := func(a Address) Resource { return Resource{}.WithPart(a, Vector{}.WithCPU(1)) }
+	many := Resource{}
+	for i := range MaxExternal + 1 {
+		many = many.WithPart(queue(string(rune('a'+i))), Vector{})
+	}
+	twice := External{queue("root.a"), Vector{}}
+	for _, test := range []struct {
+		name  string
+		r     Resource
+		field string
+	}{
+		{"a complete address", part(Address{"yarn", "c", "root.größe", "p"}), ""},
+		{"as many as there may be", Resource{External: many.External[:MaxExternal]}, ""},
+		{"the longest fields", part(Address{"k" + strings.Repeat("-", 31), strings.Repeat("ö", 128), strings.Repeat("ö", 512), strings.Repeat("ö", 128)}), ""},
+		{"a vector that is wrong", Resource{Vector: Vector{}.WithCPU(-1)}, CPU},
+		{"no kind", part(Address{Path: "a"}), "external[::a].kind"},
+		{"a kind in capitals", part(Address{Kind: "YARN", Path: "a"}), "external[YARN::a].kind"},
+		{"a kind with a space", part(Address{Kind: "y n", Path: "a"}), "external[y n::a].kind"},
+		{"no path", part(Address{Kind: "yarn", Cluster: "c"}), "external[yarn:c:].path"},
+		{"a quantity out of range", Resource{}.WithPart(queue("a"), Vector{}.WithMemory(-1)), "external[yarn:default:a].memory"},
+		{"a malformed name", Resource{}.WithPart(Address{"yarn", "", "a", "p"}, Vector{}.With("?", 1)), "external[yarn::a@p].custom"},
+		{"an address twice", NewResource(Vector{}, twice, twice), "external[yarn:default:root.a]"},
+		{"parts out of order", Resource{External: []External{{Address: queue("b")}, {Address: queue("a")}}}, "external[yarn:default:a]"},
+		{"too many parts", many, "external"},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkField(t, test.r.Validate(), test.field) })
+	}
+	for _, long := range []Address{
+		{"k" + strings.Repeat("k", 32), "", "a", ""},
+		{"yarn", strings.Repeat("c", 129), "a", ""},
+		{"yarn", "", strings.Repeat("p", 513), ""},
+		{"yarn", "", "a", strings.Repeat("p", 129)},
+	} {
+		var wrong *FieldError
+		if err := part(long).Validate(); !errors.As(err, &wrong) {
+			t.Errorf("%.20v…: %v", long, err)
+		}
+	}
+}
