@@ -59,10 +59,10 @@ func (l *Ledger) repeat(c *AllocateCommand) (AllocateResult, bool, error) {
 		return AllocateResult{Allocation: e.Allocation}, true, nil
 	}
 	if r, known := l.remembered[key]; known {
-		if r.RequestHash != c.RequestHash {
-			return AllocateResult{}, true, &ConflictError{c.RequestID, r.ID}
+		if r.hash != c.RequestHash {
+			return AllocateResult{}, true, &ConflictError{c.RequestID, r.id}
 		}
-		return AllocateResult{Allocation: Allocation{ID: r.ID}, Ended: true}, true, nil
+		return AllocateResult{Allocation: Allocation{ID: r.id}, Ended: true}, true, nil
 	}
 	return AllocateResult{}, false, nil
 }

@@ -167,9 +167,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 			delete(l.requests, key)
 		}
 		if !e.Forget {
-			r := Remembered{e.Caller, e.RequestID, e.RequestHash, e.ID, l.now}
-			l.remembered[key] = r
-			l.forget = append(l.forget, r)
+			l.remember(key, memory{e.RequestHash, e.ID}, l.now)
 		}
 	}
 	for _, quota := range e.accounts {

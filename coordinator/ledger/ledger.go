@@ -62,8 +62,8 @@ type Ledger struct {
 	spare   []*entry      // for reuse
 
 	requests   map[requestKey]*entry // live, by request id
-	remembered map[requestKey]Remembered
-	forget     []Remembered // by end time: when to forget what is remembered
+	remembered map[requestKey]memory
+	forget     []forgetting // by end time
 
 	hosts     map[string]*host
 	hostOrder []*host // by id
@@ -82,7 +82,8 @@ type Ledger struct {
 	skipped []skip   // classes set aside while looking further
 
 	changes Changes
-	turn    uint64 // of the Placer's queries
+	buffers [][]Allocation // for Changes, recycled
+	turn    uint64         // of the Placer's queries
 	scratch []byte
 }
 
@@ -96,7 +97,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		placer:     placer,
 		entries:    make(map[ID]*entry),
 		requests:   make(map[requestKey]*entry),
-		remembered: make(map[requestKey]Remembered),
+		remembered: make(map[requestKey]memory),
 		hosts:      make(map[string]*host),
 		shares:     make(map[string]*share),
 		classes:    make(map[string]*class),
@@ -120,7 +121,7 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 		due = t.due
 	}
 	if len(l.forget) > 0 {
-		if at := l.forget[0].Ended.Add(l.cfg.RequestRetention); due == 0 || at < due {
+		if at := l.forget[0].at; due == 0 || at < due {
 			due = at
 		}
 	}
@@ -145,15 +146,32 @@ func (l *Ledger) fire() {
 
 func (l *Ledger) forgetOld() {
 	n := 0
-	for n < len(l.forget) && l.forget[n].Ended.Add(l.cfg.RequestRetention) <= l.now {
-		r := l.forget[n]
-		key := requestKey{r.Caller, r.RequestID}
-		if l.remembered[key].ID == r.ID {
-			delete(l.remembered, key)
+	for n < len(l.forget) && l.forget[n].at <= l.now {
+		f := l.forget[n]
+		if l.remembered[f.key].id == f.id {
+			delete(l.remembered, f.key)
 		}
 		n++
 	}
 	l.forget = l.forget[n:]
+}
+
+// memory is what is kept of a request whose allocation has ended, to know it again.
+type memory struct {
+	hash uint64
+	id   ID
+}
+
+// forgetting is when a memory is dropped, unless its request id has another one by then.
+type forgetting struct {
+	key requestKey
+	id  ID
+	at  Instant
+}
+
+func (l *Ledger) remember(key requestKey, m memory, ended Instant) {
+	l.remembered[key] = m
+	l.forget = append(l.forget, forgetting{key, m.id, ended.Add(l.cfg.RequestRetention)})
 }
 
 // Changes returns what changed since it was last called, and begins anew.
@@ -161,8 +179,23 @@ func (l *Ledger) Changes() Changes {
 	c := l.changes
 	c.Revision, c.LastID = l.revision, l.lastID
 	l.changes = Changes{}
+	if n := len(l.buffers); n > 0 {
+		l.changes.Transitions = l.buffers[n-1]
+		l.buffers = l.buffers[:n-1]
+	}
 	return c
 }
+
+// Recycle takes back what Changes returned, once nobody reads it any more. It saves memory; leaving it out is fine.
+func (l *Ledger) Recycle(c Changes) {
+	if cap(c.Transitions) > 0 && cap(c.Transitions) <= recycled && len(l.buffers) < 4 {
+		clear(c.Transitions)
+		l.buffers = append(l.buffers, c.Transitions[:0])
+	}
+}
+
+// recycled bounds the buffers that are kept, in transitions; a batch is seldom larger.
+const recycled = 4096
 
 // Revision is the number of the latest transition.
 func (l *Ledger) Revision() uint64 { return l.revision }
@@ -206,8 +239,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return int(a.Ended.Sub(b.Ended)) })
 	for _, r := range s.Remembered {
-		l.remembered[requestKey{r.Caller, r.RequestID}] = r
-		l.forget = append(l.forget, r)
+		l.remember(requestKey{r.Caller, r.RequestID}, memory{r.RequestHash, r.ID}, r.Ended)
 	}
 	l.settle()
 	return nil

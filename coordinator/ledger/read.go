@@ -23,7 +23,7 @@ func (l *Ledger) ByRequest(caller, requestID string) (id ID, live, ok bool) {
 		return e.ID, true, true
 	}
 	r, ok := l.remembered[key]
-	return r.ID, false, ok
+	return r.id, false, ok
 }
 
 // Allocations yields the live allocations with ids above after, ascending. The pointer is valid during the call only.

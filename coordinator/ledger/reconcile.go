@@ -51,7 +51,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport) {
 	}
 	if key := (requestKey{a.Caller, a.RequestID}); l.requests[key] != nil {
 		a.RequestID = "" // taken by a newer request since
-	} else if l.remembered[key].ID == a.ID {
+	} else if l.remembered[key].id == a.ID {
 		delete(l.remembered, key)
 	}
 	e := l.blank()
