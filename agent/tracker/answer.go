@@ -1,0 +1,180 @@
+package tracker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// ErrLate is returned for the answer to a Sync when a later one was answered already. Nothing is lost with it.
+var ErrLate = errors.New("answer to an older sync")
+
+// EpochError refuses an answer from a coordinator whose leadership is over.
+type EpochError struct {
+	Got, Have uint64
+}
+
+func (e *EpochError) Error() string {
+	return fmt.Sprintf("answer of epoch %d is older than %d", e.Got, e.Have)
+}
+
+// Outcome is what the answer to a Sync means for the agent.
+type Outcome struct {
+	// Stops are the engines of this host that must be ended. They are repeated until that has happened.
+	Stops []*bursarv1.StopOrder
+	// Adopted are engines that the agent did not know: told by the coordinator, to be watched from now on.
+	Adopted []*bursarv1.Allocation
+	// Forgotten are engines that have ended for the ledger. Their processes, if any, run on.
+	Forgotten []*bursarv1.Allocation
+	// Vetoed are new grants that there is no memory for.
+	Vetoed []*bursarv1.Allocation
+	// Shutdown: another agent has this host. Nothing else of the answer was taken.
+	Shutdown bool
+}
+
+// Answer takes the answer to a Sync. The errors are ErrLate and *EpochError; the answer is then left aside.
+func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) (Outcome, error) {
+	switch {
+	case q.GetIncarnation() != t.host.Incarnation || q.GetSequence() <= t.answered:
+		return Outcome{}, ErrLate
+	case r.GetEpoch() < t.epoch:
+		return Outcome{}, &EpochError{Got: r.GetEpoch(), Have: t.epoch}
+	case r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_SHUTDOWN:
+		return Outcome{Shutdown: true}, nil
+	}
+	t.answered = q.GetSequence()
+	t.setInterval(r.GetInterval().AsDuration())
+	t.acknowledge(r.GetAcknowledged())
+	t.delivered(q)
+	newEpoch := r.GetEpoch() > t.epoch
+	t.enter(r.GetEpoch(), "")
+	if r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_RESYNC || newEpoch && !q.GetFull() {
+		// What else it says is not based on all that runs here, and must not make the agent give anything up.
+		t.Resync()
+		return Outcome{Stops: t.stops(r)}, nil
+	}
+	t.draining = r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_DRAIN
+	out := t.reconcile(now, q, r)
+	t.seen = max(t.seen, r.GetLedgerSequence())
+	t.settle(q)
+	if q.GetFull() {
+		t.full, t.lastFull = false, now
+		// To a Sync that had seen nothing, every grant is newer than its sample and counts in full. The next one puts that right.
+		t.urgent = t.urgent || q.GetLedgerSequence() == 0
+	}
+	return out, nil
+}
+
+// acknowledge drops the tombstones that have served.
+func (t *Tracker) acknowledge(ids []string) {
+	for _, id := range ids {
+		if e := t.entries[id]; e != nil && e.phase == ended {
+			delete(t.entries, id)
+			t.changed++
+		}
+	}
+}
+
+// delivered takes note of what the coordinator has heard, if nothing that may be different was sent since.
+func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
+	if q.GetSequence() != t.sequence {
+		return
+	}
+	for _, report := range q.GetEngines() {
+		if e := t.entries[report.GetAllocationId()]; e != nil {
+			e.pending = false
+		}
+	}
+	if q.GetCapacity() != nil && q.GetCapacity() == t.host.Capacity {
+		t.resized = false
+	}
+}
+
+// reconcile makes the entries agree with the ledger. What is newer than the answer stays as it is.
+func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) Outcome {
+	var out Outcome
+	// Of what lived before this incarnation began, the last word was spoken by the one before: the engine may have started.
+	vetted := !t.lastFull.IsZero()
+	for _, a := range r.GetGrants() {
+		if a.GetHostId() != t.host.ID {
+			continue
+		}
+		known := t.entries[a.GetId()]
+		wasTracked, wasVetoed := known != nil && known.tracked(), known != nil && known.phase == vetoed
+		verdict := t.take(now, a, r.GetEpoch(), vetted)
+		e := t.entries[a.GetId()]
+		switch {
+		case verdict == Vetoed && !wasVetoed:
+			out.Vetoed = append(out.Vetoed, a)
+		case verdict == Held && e.tracked() && !wasTracked:
+			out.Adopted = append(out.Adopted, e.grant)
+		}
+	}
+	for _, id := range r.GetGone() {
+		if e := t.entries[id]; e != nil && e.coveredBy(r) {
+			t.drop(e, &out)
+		}
+	}
+	if r.GetComplete() {
+		t.dropAbsent(q, r, &out)
+	}
+	out.Stops = t.stops(r)
+	return out
+}
+
+// coveredBy reports whether the answer knew all that the entry is based on.
+func (e *entry) coveredBy(r *bursarv1.SyncResponse) bool {
+	return (e.phase == held || e.phase == vetoed) &&
+		(e.epoch < r.GetEpoch() || e.grant.GetRevision() <= r.GetLedgerSequence())
+}
+
+// dropAbsent drops what a complete answer does not list. An engine known from an older epoch is dropped only if the ledger
+// heard of it in this very Sync: then it could have adopted it.
+func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, out *Outcome) {
+	listed := make(map[string]bool, len(r.GetGrants()))
+	for _, a := range r.GetGrants() {
+		listed[a.GetId()] = true
+	}
+	heard := make(map[string]bool, len(q.GetEngines()))
+	for _, report := range q.GetEngines() {
+		heard[report.GetAllocationId()] = q.GetFull()
+	}
+	for _, e := range t.inOrder() {
+		id := e.grant.GetId()
+		if listed[id] || !e.coveredBy(r) || e.tracked() && e.epoch < r.GetEpoch() && !heard[id] {
+			continue
+		}
+		t.drop(e, out)
+	}
+}
+
+// drop gives an entry up. What is told later of a revision that old is known to be stale by the ledger sequence.
+func (t *Tracker) drop(e *entry, out *Outcome) {
+	if e.tracked() {
+		out.Forgotten = append(out.Forgotten, e.grant)
+		t.changed++
+	}
+	delete(t.entries, e.grant.GetId())
+}
+
+// settle lets go of what was only kept until this answer: allocations that ended before it, and vetoes that it has heard.
+func (t *Tracker) settle(q *bursarv1.SyncRequest) {
+	for id, e := range t.entries {
+		past := e.epoch < t.epoch || e.grant.GetRevision() <= t.seen
+		heard := e.told != 0 && e.told <= q.GetSequence()
+		if past && (e.phase == forgotten || e.phase == vetoed && heard) {
+			delete(t.entries, id)
+		}
+	}
+}
+
+// stops are the orders for engines that are still here.
+func (t *Tracker) stops(r *bursarv1.SyncResponse) []*bursarv1.StopOrder {
+	return slices.DeleteFunc(slices.Clone(r.GetStops()), func(order *bursarv1.StopOrder) bool {
+		e := t.entries[order.GetAllocationId()]
+		return e == nil || !e.tracked()
+	})
+}

@@ -1,0 +1,134 @@
+package tracker
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Measurement is one look at the machine and its engines. Use is measured before the machine, so that memory an engine
+// takes in between counts twice rather than not at all.
+type Measurement struct {
+	Sample *bursarv1.HostSample
+	Usages []Usage
+}
+
+// Usage is what one engine used.
+type Usage struct {
+	ID string
+	// PID and StartTime say which process was measured: the allocation may have another by now.
+	PID       int32
+	StartTime uint64
+	// MemoryBytes is all memory held, UnreclaimableBytes the part that the kernel cannot take back.
+	MemoryBytes        int64
+	UnreclaimableBytes int64
+	// CPUMillis is the mean since the last sample.
+	CPUMillis int64
+	// Orphaned: the engine's process has ended, others that it started are left. Their memory is not free: they keep the
+	// engine's entitlement until they are gone, or it is released.
+	Orphaned bool
+	// Ended: the engine's process has ended and none is left. Exit and Reason say how, where that is known.
+	Ended  bool
+	Exit   *bursarv1.ExitStatus
+	Reason string
+}
+
+// cpuNoise is the change in an engine's CPU use, in thousandths of a core, that is not worth a report.
+const cpuNoise = 10
+
+// Measure takes a measurement and returns the engines that ended by it.
+func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
+	t.sample, t.sampled = m.Sample, now
+	var ends []*bursarv1.EngineEnd
+	for _, usage := range m.Usages {
+		e := t.entries[usage.ID]
+		if e == nil || !e.tracked() || !usage.of(e.grant.GetProcess()) {
+			continue
+		}
+		if usage.Ended {
+			reason := usage.Reason
+			if reason == "" {
+				reason = "process ended"
+			}
+			end := &bursarv1.EngineEnd{AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason}
+			t.end(e, end)
+			ends = append(ends, end)
+			continue
+		}
+		if e.usage == nil && e.reported == nil {
+			t.urgent = true // whoever looks wants to see what the new engine uses
+		}
+		e.usage = &usage
+	}
+	return ends
+}
+
+// of reports whether this is what was measured of the process.
+func (u *Usage) of(p *bursarv1.Process) bool {
+	return u.PID == p.GetPid() && u.StartTime == p.GetStartTime()
+}
+
+func (u *Usage) measured() *bursarv1.Resource {
+	return &bursarv1.Resource{MemoryBytes: &u.MemoryBytes, CpuMillis: &u.CPUMillis}
+}
+
+// differs reports whether the coordinator should hear of the change. All of memory counts, because the headroom that the
+// coordinator computes must be that of the sample it comes with.
+func (u *Usage) differs(reported *Usage) bool {
+	if reported == nil {
+		return true
+	}
+	cpu := u.CPUMillis - reported.CPUMillis
+	return u.MemoryBytes != reported.MemoryBytes || u.UnreclaimableBytes != reported.UnreclaimableBytes ||
+		cpu > cpuNoise || cpu < -cpuNoise || (u.CPUMillis == 0) != (reported.CPUMillis == 0)
+}
+
+// Headroom is the memory in bytes that the last sample leaves for new grants: available - safety - what was promised and is not
+// touched yet. Below zero, more was promised than there is. It is unknown before the first sample, and where the sample could
+// not tell.
+func (t *Tracker) Headroom() (bytes int64, known bool) { return t.headroomWithout(nil) }
+
+// headroomWithout leaves out the promise to one entry.
+func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
+	if t.sample == nil || t.sample.MemoryAvailableBytes == nil {
+		return 0, false
+	}
+	headroom := t.sample.GetMemoryAvailableBytes() - t.sample.GetMemorySafetyBytes()
+	for _, e := range t.entries {
+		if e.phase == held && e != except {
+			headroom -= e.promised()
+		}
+	}
+	return headroom, true
+}
+
+// promised is the memory that the allocation may still touch beyond what the sample showed: all of it where it is newer than
+// the sample or nothing of it was measured. Page cache is not touched memory, as the kernel takes it back for others.
+func (e *entry) promised() int64 {
+	promise := e.grant.GetEntitled().GetMemoryBytes()
+	if e.usage != nil {
+		promise -= e.usage.UnreclaimableBytes
+	}
+	return max(0, promise)
+}
+
+// lastWord checks a new grant against the newest sample, which the coordinator may not have seen when it granted, and
+// refuses it where the memory is not there. It reports whether the grant stands.
+func (t *Tracker) lastWord(now time.Time, e *entry) bool {
+	asked := e.grant.GetEntitled().GetMemoryBytes()
+	if asked == 0 {
+		return true
+	}
+	headroom, known := t.headroomWithout(e)
+	fresh := known && now.Sub(t.sampled) <= freshFor
+	if fresh && !t.sample.GetPressure() && asked <= headroom {
+		return true
+	}
+	e.phase, e.headroom, e.told = vetoed, 0, 0
+	if fresh {
+		e.headroom = max(0, headroom)
+	}
+	return false
+}

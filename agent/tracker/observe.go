@@ -1,0 +1,156 @@
+package tracker
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Verdict is what an allocation that reached the agent is to it.
+type Verdict uint8
+
+const (
+	// Passed: nothing to hold, because it does not count here, has ended, or is older than what is known.
+	Passed Verdict = iota
+	// Held: it counts on this host, as told.
+	Held
+	// Vetoed: it is a grant that there is no memory for. It counts as refused, and the next Sync says so.
+	Vetoed
+)
+
+// Observe takes an allocation from the answer of a call that was forwarded, such as Allocate or Confirm. Such an answer does
+// not say which epoch it is from: asOf is the Epoch when the call was sent, so that whatever a later epoch says prevails.
+func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Verdict {
+	if a.GetId() == "" || a.GetHostId() != t.host.ID {
+		return Passed
+	}
+	e := t.entries[a.GetId()]
+	switch a.GetState() { //nolint:exhaustive // the others are ends
+	case bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
+		if e == nil && asOf == t.epoch && a.GetRevision() <= t.seen {
+			return Passed // all that lived by then has come with a Sync: this one has ended
+		}
+		return t.take(now, a, asOf, true)
+	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_LOST:
+		// Not for good: it may be granted, or adopted, later.
+		if e == nil || e.before(a, asOf) {
+			t.forget(a, asOf)
+		}
+	default:
+		t.forget(a, asOf)
+	}
+	return Passed
+}
+
+// Knows reports whether the allocation is, or was a moment ago, one of this host.
+func (t *Tracker) Knows(id string) bool { return t.entries[id] != nil }
+
+// Released takes note that an allocation was given back, by a call that did not return it: the coordinator does not know it.
+func (t *Tracker) Released(id string) {
+	if e := t.entries[id]; e != nil && e.phase != ended {
+		t.forget(e.grant, e.epoch)
+	}
+}
+
+// take holds a grant that was told in an epoch, or, where it is vetted, may refuse it.
+func (t *Tracker) take(now time.Time, a *bursarv1.Allocation, epoch uint64, vetted bool) Verdict {
+	e := t.entries[a.GetId()]
+	switch {
+	case e == nil:
+		e = &entry{}
+	case e.phase == ended:
+		return Passed // the tombstone says what became of it
+	case !e.before(a, epoch):
+		return e.verdict()
+	}
+	isNew := e.phase != held
+	was := e.tracked()
+	process := e.grant.GetProcess()
+	if p := a.GetProcess(); p.GetPid() != 0 && p.GetPid() == process.GetPid() && p.GetStartTime() == 0 {
+		a = proto.CloneOf(a)
+		a.Process = process // as SetProcess completed it
+	}
+	*e = entry{phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending}
+	t.entries[a.GetId()] = e
+	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
+		e.usage = nil
+	}
+	if vetted && isNew && a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED && !t.lastWord(now, e) {
+		t.urgent = true
+		return Vetoed
+	}
+	t.endIfRebooted(now, e)
+	if was || e.tracked() || e.phase == ended {
+		t.changed++
+	}
+	return Held
+}
+
+// before reports whether the entry is older than what is told now. A reservation that became active is news whoever says so.
+func (e *entry) before(a *bursarv1.Allocation, epoch uint64) bool {
+	known := e.grant.GetState()
+	told := a.GetState()
+	const (
+		reserved = bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
+		active   = bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE
+	)
+	switch {
+	case e.phase == held && known == reserved && told == active:
+		return true
+	case e.phase == held && known == active && told == reserved:
+		return false // a life does not go back; a ledger that did hears of the engine with the next full Sync
+	}
+	return e.epoch < epoch || e.epoch == epoch && e.grant.GetRevision() < a.GetRevision()
+}
+
+func (e *entry) verdict() Verdict {
+	switch e.phase {
+	case held:
+		return Held
+	case vetoed:
+		return Vetoed
+	default:
+		return Passed
+	}
+}
+
+// forget remembers of an allocation only that it ended, until every answer that may still be under way is known to be newer.
+func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
+	e := t.entries[a.GetId()]
+	if e != nil && e.phase == ended {
+		return // the coordinator acknowledges the tombstone
+	}
+	if e != nil && e.tracked() {
+		t.changed++
+	}
+	if e != nil && !e.before(a, epoch) {
+		a, epoch = e.grant, e.epoch
+	}
+	t.entries[a.GetId()] = &entry{phase: forgotten, grant: a, epoch: epoch}
+}
+
+// end turns an engine into a tombstone.
+func (t *Tracker) end(e *entry, end *bursarv1.EngineEnd) {
+	e.phase, e.tombstone, e.usage, e.reported = ended, end, nil, nil
+	t.changed++
+	t.urgent = true
+}
+
+// endIfRebooted ends an engine whose process belongs to another boot.
+func (t *Tracker) endIfRebooted(now time.Time, e *entry) {
+	boot := e.grant.GetProcess().GetBootId()
+	if e.tracked() && boot != "" && boot != t.host.BootID {
+		t.end(e, &bursarv1.EngineEnd{AllocationId: e.grant.GetId(), EndTime: timestamppb.New(now), Reason: "host rebooted"})
+	}
+}
+
+// Veto returns the headroom in bytes for lack of which a grant was refused, until the coordinator has heard of it.
+func (t *Tracker) Veto(id string) (headroom int64, pending bool) {
+	if e := t.entries[id]; e != nil && e.phase == vetoed {
+		return e.headroom, true
+	}
+	return 0, false
+}

@@ -1,0 +1,99 @@
+package tracker
+
+import (
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// BuildRegister returns the announcement of the host.
+func (t *Tracker) BuildRegister() *bursarv1.RegisterRequest {
+	return &bursarv1.RegisterRequest{
+		HostId: t.host.ID, Address: t.host.Address, Labels: t.host.Labels,
+		Capacity: t.host.Capacity, Protected: t.host.Protected,
+		BootId: t.host.BootID, Incarnation: t.host.Incarnation, Version: t.host.Version, Epoch: t.epoch,
+	}
+}
+
+// Registered takes the answer to a registration. A Sync that reports everything must follow. The error is an *EpochError.
+func (t *Tracker) Registered(r *bursarv1.RegisterResponse) error {
+	if r.GetEpoch() < t.epoch {
+		return &EpochError{Got: r.GetEpoch(), Have: t.epoch}
+	}
+	t.enter(r.GetEpoch(), r.GetStoreId())
+	t.setInterval(r.GetInterval().AsDuration())
+	t.registered, t.resized = true, false
+	t.full, t.seen = true, 0
+	return nil
+}
+
+// enter takes note of a leadership. Revisions of an older one mean nothing in it.
+func (t *Tracker) enter(epoch uint64, storeID string) {
+	if epoch != t.epoch || storeID != "" && storeID != t.storeID {
+		t.changed++
+	}
+	if epoch != t.epoch {
+		t.seen = 0
+	}
+	t.epoch = epoch
+	if storeID != "" {
+		t.storeID = storeID
+	}
+}
+
+func (t *Tracker) setInterval(interval time.Duration) {
+	if interval > 0 {
+		t.interval = interval
+	}
+}
+
+// Resync makes the agent register again and report everything: the coordinator has said that it does not know the host.
+func (t *Tracker) Resync() { t.registered, t.full, t.seen = false, true, 0 }
+
+// BuildSync returns the next heartbeat. One that is never answered loses nothing: the next one says it again.
+func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
+	t.sequence++
+	t.urgent = false
+	if t.lastFull.IsZero() || now.Sub(t.lastFull) >= fullEvery {
+		t.full = true
+	}
+	r := &bursarv1.SyncRequest{
+		HostId: t.host.ID, Incarnation: t.host.Incarnation, Sequence: t.sequence, Epoch: t.epoch, BootId: t.host.BootID,
+		LedgerSequence: t.seen, Sample: t.sample, Full: t.full, Digest: t.digest(),
+	}
+	if t.resized {
+		r.Capacity = t.host.Capacity
+	}
+	for _, e := range t.inOrder() {
+		switch {
+		case e.tracked():
+			if report := t.report(e); report != nil {
+				r.Engines = append(r.Engines, report)
+			}
+		case e.phase == ended:
+			r.Ended = append(r.Ended, e.tombstone)
+		case e.phase == vetoed:
+			if e.told == 0 {
+				e.told = t.sequence
+			}
+			r.Vetoes = append(r.Vetoes, &bursarv1.Veto{AllocationId: e.grant.GetId(), HeadroomBytes: e.headroom})
+		}
+	}
+	return r
+}
+
+// report is the engine's part of the next Sync; nil where the coordinator knows all there is.
+func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
+	if !t.full && (e.usage == nil || !e.pending && !e.usage.differs(e.reported)) {
+		return nil
+	}
+	report := &bursarv1.EngineReport{AllocationId: e.grant.GetId()}
+	if e.usage != nil {
+		report.Measured, report.UnreclaimableBytes = e.usage.measured(), e.usage.UnreclaimableBytes
+		e.reported, e.pending = e.usage, true
+	}
+	if t.full {
+		report.Grant = e.grant
+	}
+	return report
+}

@@ -1,0 +1,233 @@
+package tracker
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+const (
+	// fullEvery is how often a Sync reports everything and asks for everything, so that no drift stays.
+	fullEvery = 10 * time.Minute
+	// freshFor is how long a sample can be the base of a last word.
+	freshFor = 30 * time.Second
+	// defaultInterval is the time between two Syncs where no coordinator has said.
+	defaultInterval = 5 * time.Second
+)
+
+// Host is what an agent announces of its machine.
+type Host struct {
+	ID      string
+	Address string
+	Labels  map[string]string
+	// Capacity is what may be given away at most, Protected the part of it that never is.
+	Capacity  *bursarv1.Resource
+	Protected *bursarv1.Resource
+	BootID    string
+	Version   string
+	// Incarnation must be higher at every start.
+	Incarnation uint64
+}
+
+// Tracker is the agent's knowledge of its allocations. See the package comment.
+type Tracker struct {
+	host    Host
+	entries map[string]*entry
+
+	epoch    uint64 // the highest seen
+	storeID  string
+	seen     uint64 // the ledger sequence of the last answer, within the epoch
+	sequence uint64 // of the last Sync that was built
+	answered uint64 // the highest sequence that was answered
+	interval time.Duration
+	lastFull time.Time
+
+	registered bool
+	full       bool // the next Sync reports everything
+	resized    bool // the capacity is not what the coordinator was told
+	urgent     bool
+	draining   bool
+
+	sample  *bursarv1.HostSample
+	sampled time.Time
+
+	// changed counts the changes of what a Snapshot shows; saved is its value at the last Snapshot.
+	changed, saved uint64
+}
+
+// phase is what an entry is to the agent.
+type phase uint8
+
+const (
+	held      phase = iota + 1 // reserved or active
+	vetoed                     // refused for lack of memory
+	ended                      // its process ended
+	forgotten                  // ended by the ledger
+)
+
+// entry is one allocation.
+type entry struct {
+	phase phase
+	grant *bursarv1.Allocation
+	epoch uint64 // in which the grant was learned
+
+	// Of an engine:
+	usage    *Usage // of the last sample; nil: none yet
+	reported *Usage // as the coordinator has it, for all that is known
+	pending  bool   // was sent in a Sync that is not answered
+
+	// Of a veto:
+	headroom int64  // bytes, when it was refused
+	told     uint64 // the first Sync that carried it; 0: none yet
+
+	tombstone *bursarv1.EngineEnd
+}
+
+// New returns a tracker that has not registered yet, with what an earlier incarnation knew. Of another boot no process is left:
+// its engines have ended.
+func New(now time.Time, host Host, saved Snapshot) *Tracker {
+	t := &Tracker{
+		host: host, entries: make(map[string]*entry), interval: defaultInterval,
+		epoch: saved.Epoch, storeID: saved.StoreID, changed: 1,
+	}
+	for _, grant := range saved.Engines {
+		e := &entry{phase: held, grant: grant, epoch: saved.Epoch}
+		t.entries[grant.GetId()] = e
+		t.endIfRebooted(now, e)
+	}
+	for _, end := range saved.Ended {
+		t.entries[end.GetAllocationId()] = &entry{
+			phase: ended, tombstone: end, grant: &bursarv1.Allocation{Id: end.GetAllocationId(), HostId: host.ID},
+		}
+	}
+	return t
+}
+
+// Epoch is the highest seen.
+func (t *Tracker) Epoch() uint64 { return t.epoch }
+
+// StoreID is the identity of the store behind the epoch; empty before the first registration.
+func (t *Tracker) StoreID() string { return t.storeID }
+
+// Interval is the time until the next Sync, as the coordinator wants it.
+func (t *Tracker) Interval() time.Duration { return t.interval }
+
+// NeedsRegister reports whether the host must be announced, for the first time or again, before the next Sync.
+func (t *Tracker) NeedsRegister() bool { return !t.registered }
+
+// Urgent reports whether there is something that the coordinator should hear at once.
+func (t *Tracker) Urgent() bool { return t.urgent || !t.registered || t.full }
+
+// Draining reports whether the coordinator wants no new engines here.
+func (t *Tracker) Draining() bool { return t.draining }
+
+// Host is what is announced.
+func (t *Tracker) Host() Host { return t.host }
+
+// SetCapacity replaces the host's capacity; a change is told with the next Sync.
+func (t *Tracker) SetCapacity(capacity *bursarv1.Resource) {
+	if proto.Equal(capacity, t.host.Capacity) {
+		return
+	}
+	t.host.Capacity = capacity
+	t.resized, t.urgent = true, true
+}
+
+// Get returns an allocation that is held: reserved, or active.
+func (t *Tracker) Get(id string) (*bursarv1.Allocation, bool) {
+	if e := t.entries[id]; e != nil && e.phase == held {
+		return e.grant, true
+	}
+	return nil, false
+}
+
+// All returns the allocations that are held, by id, with what was last measured of them.
+func (t *Tracker) All() []*bursarv1.Allocation {
+	var list []*bursarv1.Allocation
+	for _, e := range t.inOrder() {
+		if e.phase == held {
+			list = append(list, e.shown())
+		}
+	}
+	return list
+}
+
+// shown is the grant with the agent's own measurement, which is newer than the coordinator's.
+func (e *entry) shown() *bursarv1.Allocation {
+	if e.usage == nil {
+		return e.grant
+	}
+	a := proto.CloneOf(e.grant)
+	a.Measured, a.UnreclaimableBytes = e.usage.measured(), e.usage.UnreclaimableBytes
+	return a
+}
+
+// Engine is an active allocation with a process here.
+type Engine struct {
+	ID      string
+	Process *bursarv1.Process
+}
+
+// Engines returns what is to be measured, by id.
+func (t *Tracker) Engines() []Engine {
+	var list []Engine
+	for _, e := range t.inOrder() {
+		if e.tracked() {
+			list = append(list, Engine{ID: e.grant.GetId(), Process: e.grant.GetProcess()})
+		}
+	}
+	return list
+}
+
+// EngineOf returns the allocation whose engine is this process.
+func (t *Tracker) EngineOf(pid int32, startTime uint64) (id string, ok bool) {
+	for id, e := range t.entries {
+		if p := e.grant.GetProcess(); e.tracked() && p.GetPid() == pid && p.GetStartTime() == startTime {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// SetProcess completes what is known of an engine's process: a coordinator that was told of it by somebody else may not know
+// when it started. It does nothing where the allocation's pid is another.
+func (t *Tracker) SetProcess(id string, process *bursarv1.Process) {
+	e := t.entries[id]
+	if e == nil || !e.tracked() || e.grant.GetProcess().GetPid() != process.GetPid() {
+		return
+	}
+	e.grant = proto.CloneOf(e.grant)
+	e.grant.Process = process
+	t.changed++
+}
+
+// tracked reports whether the entry is an engine: one that is measured, reported and in the digest.
+func (e *entry) tracked() bool {
+	return e.phase == held && e.grant.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE && e.grant.GetProcess().GetPid() != 0
+}
+
+func (t *Tracker) inOrder() []*entry {
+	list := make([]*entry, 0, len(t.entries))
+	for _, id := range slices.Sorted(maps.Keys(t.entries)) {
+		list = append(list, t.entries[id])
+	}
+	return list
+}
+
+// digest is the sum of the FNV-1a hashes of the ids of all engines. It wraps.
+func (t *Tracker) digest() uint64 {
+	sum := uint64(0)
+	for id, e := range t.entries {
+		if e.tracked() {
+			hash := fnv.New64a()
+			_, _ = hash.Write([]byte(id)) // a hash never fails
+			sum += hash.Sum64()
+		}
+	}
+	return sum
+}
