@@ -109,7 +109,7 @@ func (v Vector) combine(w Vector, f func(dimension string, a, b int64) (int64, e
 		}
 		list = append(list, Quantity{Name: p.name, Value: quantity})
 	}
-	out.custom = newParts(list)
+	out.custom = list
 	return out, nil
 }
 
@@ -138,11 +138,11 @@ func (v Vector) only(w Vector) Vector {
 			list = append(list, Quantity{Name: p.name, Value: p.a})
 		}
 	}
-	v.custom = newParts(list)
+	v.custom = list
 	return v
 }
 
-// sumError names the dimension that made AddInPlace fail.
+// sumError names the dimension that made Sum.Add fail.
 func sumError(v, w Vector) error {
 	if _, err := v.Add(w); err != nil {
 		return err
@@ -150,7 +150,7 @@ func sumError(v, w Vector) error {
 	return ErrOverflow
 }
 
-// differenceError names the dimension that made MinusInPlace fail.
+// differenceError names the dimension that made Sum.Minus fail.
 func differenceError(v, w Vector) error {
 	if _, err := v.Minus(w); err != nil {
 		return err

@@ -15,14 +15,13 @@ func BenchmarkAccount(b *testing.B) {
 			request, limit = request.With("gpu"+strconv.Itoa(i), 1), limit.With("gpu"+strconv.Itoa(i), 8)
 		}
 		b.Run("custom="+strconv.Itoa(custom), func(b *testing.B) {
-			account := &struct{ available Vector }{}
-			if err := account.available.AddInPlace(limit); err != nil {
+			var used Sum
+			if err := used.Add(limit); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if !request.FitsWithin(account.available, Absent) || account.available.MinusInPlace(request) != nil ||
-					account.available.AddInPlace(request) != nil {
+				if !request.FitsWithin(limit, Absent) || used.Minus(request) != nil || used.Add(request) != nil {
 					b.Fatal("it no longer fits")
 				}
 			}

@@ -6,17 +6,17 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// An account's balance is changed in place; what a request asks for decides whether it fits.
+// An account's balance is a Sum; what a request asks for decides whether it fits.
 func Example() {
-	free := resource.Vector{}
+	var free resource.Sum
 	host, _ := resource.ParseVector(map[string]string{"memory": "8GiB", "cpu": "4", "gpu": "1"})
 	request, _ := resource.ParseVector(map[string]string{"memory": "6GiB", "cpu": "500m", "gpu": "0"})
 
-	_ = free.AddInPlace(host)
+	_ = free.Add(host)
 	for range 2 {
-		if request.FitsWithin(free, resource.Absent) {
-			_ = free.MinusInPlace(request)
-			fmt.Println("granted; left:", free)
+		if request.FitsWithin(free.Vector(), resource.Absent) {
+			_ = free.Minus(request)
+			fmt.Println("granted; left:", free.Vector())
 		} else {
 			fmt.Println("does not fit:", request)
 		}

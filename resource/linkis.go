@@ -106,7 +106,6 @@ func (t LinkisType) Complete(r Resource) Resource {
 
 // zeroed returns v with these fixed dimensions set; those that were unset are zero already.
 func (v Vector) zeroed(fixed uint8) Vector {
-	v = v.Clone()
 	v.set |= fixed
 	return v
 }

@@ -21,7 +21,7 @@ func (n Normalization) Apply(request Vector) (Vector, error) {
 	if err := request.Validate(); err != nil {
 		return Vector{}, err
 	}
-	out := request.Clone()
+	out := request
 	for dimension, asked := range request.All() {
 		if most, limited := n.Maximum.Get(dimension); limited && asked > most {
 			return Vector{}, &FieldError{dimension, formatQuantity(dimension, asked), "at most " + formatQuantity(dimension, most)}

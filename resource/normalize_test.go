@@ -89,11 +89,11 @@ func TestNormalizationLaws(t *testing.T) {
 
 // sumFits reports whether nothing that is rounded can leave the range.
 func sumFits(vectors ...Vector) bool {
-	var sum Vector
+	var sum Sum
 	for _, v := range vectors {
-		if sum.AddInPlace(v) != nil {
+		if sum.Add(v) != nil {
 			return false
 		}
 	}
-	return sum.Validate() == nil
+	return sum.Vector().Validate() == nil
 }

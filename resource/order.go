@@ -57,7 +57,7 @@ func (v Vector) FitsWithin(available Vector, missing Missing) bool {
 		return true
 	}
 	list, i := available.Custom(), 0
-	for _, q := range v.custom.list {
+	for _, q := range v.custom {
 		if q.Value == 0 {
 			continue
 		}

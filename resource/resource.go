@@ -76,16 +76,6 @@ func (r Resource) IsUnset() bool {
 	return r.Vector.IsUnset() && !slices.ContainsFunc(r.External, func(e External) bool { return !e.IsUnset() })
 }
 
-// Clone returns a copy that later changes in place of its vectors do not reach.
-func (r Resource) Clone() Resource {
-	r.Vector = r.Vector.Clone()
-	r.External = slices.Clone(r.External)
-	for i := range r.External {
-		r.External[i].Vector = r.External[i].Clone()
-	}
-	return r
-}
-
 // Equal reports whether both have the same parts with the same dimensions set to the same quantities.
 func (r Resource) Equal(s Resource) bool {
 	return r.Vector.Equal(s.Vector) && slices.EqualFunc(r.External, s.External, External.Equal)

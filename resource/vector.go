@@ -31,20 +31,14 @@ type Quantity struct {
 	Value int64
 }
 
-// Vector is the quantities of one place. The zero Vector has nothing set.
+// Vector is the quantities of one place. The zero Vector has nothing set. It is a value and never changes: assign and share it
+// freely. A running total is a Sum.
 //
-// A Vector is a value: assign and pass it freely. Only a vector that is changed by AddInPlace or MinusInPlace needs care: it
-// keeps its custom part in memory of its own, and a plain copy made of it before such a change may or may not see the change. Keep
-// such a vector in one place, and hand out Clone. (The other direction is safe: changing a plain copy in place never touches
-// the original.)
-//
-// Compare with Equal; the == operator does not compile.
+// Compare with Equal.
 type Vector struct {
-	_ [0]func()
-
 	memory, cpu, instances int64
 	set                    uint8
-	custom                 *parts
+	custom                 []Quantity // sorted by name, no name twice; never changed once it is here
 }
 
 // Memory returns bytes, 0 when unset.
@@ -66,7 +60,7 @@ func (v Vector) Get(dimension string) (quantity int64, set bool) {
 	case Instances:
 		return v.instances, v.set&setInstances != 0
 	}
-	for _, q := range v.Custom() {
+	for _, q := range v.custom {
 		if q.Name == dimension {
 			return q.Value, true
 		}
@@ -81,12 +75,7 @@ func (v Vector) Has(dimension string) bool {
 }
 
 // Custom returns the custom countables sorted by name. The slice is shared and must not be modified.
-func (v Vector) Custom() []Quantity {
-	if v.custom == nil {
-		return nil
-	}
-	return v.custom.list
-}
+func (v Vector) Custom() []Quantity { return v.custom }
 
 // All yields the dimensions that are set: memory, cpu, instances, then custom ones by name.
 func (v Vector) All() iter.Seq2[string, int64] {
@@ -100,7 +89,7 @@ func (v Vector) All() iter.Seq2[string, int64] {
 		if v.set&setInstances != 0 && !yield(Instances, v.instances) {
 			return
 		}
-		for _, q := range v.Custom() {
+		for _, q := range v.custom {
 			if !yield(q.Name, q.Value) {
 				return
 			}
@@ -113,7 +102,7 @@ func (v Vector) IsZero() bool {
 	if v.memory|v.cpu|v.instances != 0 {
 		return false
 	}
-	for _, q := range v.Custom() {
+	for _, q := range v.custom {
 		if q.Value != 0 {
 			return false
 		}
@@ -122,24 +111,24 @@ func (v Vector) IsZero() bool {
 }
 
 // IsUnset reports whether no dimension is set.
-func (v Vector) IsUnset() bool { return v.set == 0 && len(v.Custom()) == 0 }
+func (v Vector) IsUnset() bool { return v.set == 0 && len(v.custom) == 0 }
 
 // WithMemory returns the vector with memory set to that many bytes. Like the other With forms it takes the quantity as it
 // is; Validate tells whether it is in range.
 func (v Vector) WithMemory(bytes int64) Vector {
-	v.memory, v.set, v.custom = bytes, v.set|setMemory, v.custom.frozen()
+	v.memory, v.set = bytes, v.set|setMemory
 	return v
 }
 
 // WithCPU returns the vector with cpu set to that many thousandths of a core.
 func (v Vector) WithCPU(millis int64) Vector {
-	v.cpu, v.set, v.custom = millis, v.set|setCPU, v.custom.frozen()
+	v.cpu, v.set = millis, v.set|setCPU
 	return v
 }
 
 // WithInstances returns the vector with instances set.
 func (v Vector) WithInstances(n int64) Vector {
-	v.instances, v.set, v.custom = n, v.set|setInstances, v.custom.frozen()
+	v.instances, v.set = n, v.set|setInstances
 	return v
 }
 
@@ -153,7 +142,7 @@ func (v Vector) With(dimension string, quantity int64) Vector {
 	case Instances:
 		return v.WithInstances(quantity)
 	}
-	list := v.Custom()
+	list := v.custom
 	i, found := find(list, dimension)
 	list = slices.Clone(list)
 	if found {
@@ -161,13 +150,12 @@ func (v Vector) With(dimension string, quantity int64) Vector {
 	} else {
 		list = slices.Insert(list, i, Quantity{Name: strings.Clone(dimension), Value: quantity})
 	}
-	v.custom = newParts(list)
+	v.custom = list
 	return v
 }
 
 // Without returns the vector with the dimension unset.
 func (v Vector) Without(dimension string) Vector {
-	v.custom = v.custom.frozen()
 	switch dimension {
 	case Memory:
 		v.memory, v.set = 0, v.set&^setMemory
@@ -176,23 +164,17 @@ func (v Vector) Without(dimension string) Vector {
 	case Instances:
 		v.instances, v.set = 0, v.set&^setInstances
 	default:
-		if i, found := find(v.Custom(), dimension); found {
-			v.custom = newParts(slices.Delete(slices.Clone(v.custom.list), i, i+1))
+		if i, found := find(v.custom, dimension); found {
+			v.custom = slices.Delete(slices.Clone(v.custom), i, i+1)
 		}
 	}
-	return v
-}
-
-// Clone returns a copy that later changes in place of v do not reach. It allocates only where v has custom parts of its own.
-func (v Vector) Clone() Vector {
-	v.custom = v.custom.frozen()
 	return v
 }
 
 // Equal reports whether both have the same dimensions set, to the same quantities. See EqualTo for unset counting as zero.
 func (v Vector) Equal(w Vector) bool {
 	return v.set == w.set && v.memory == w.memory && v.cpu == w.cpu && v.instances == w.instances &&
-		slices.Equal(v.Custom(), w.Custom())
+		slices.Equal(v.custom, w.custom)
 }
 
 func find(list []Quantity, name string) (int, bool) {

@@ -20,8 +20,8 @@ type account struct {
 	// most is limit less protected in memory, cpu and instances, or unlimited where the limit does not list it.
 	most [3]int64
 
-	used     resource.Vector // of active allocations
-	reserved resource.Vector // of reservations
+	used     resource.Sum    // of active allocations
+	reserved resource.Sum    // of reservations
 	others   resource.Vector // of others than us, in an external queue
 
 	refs  int   // live allocations that touch it, those that wait included
@@ -58,7 +58,7 @@ func (a *account) available(dimension string) int64 {
 	case resource.Instances:
 		return a.most[2] - a.used.Instances() - a.reserved.Instances() - a.others.Instances()
 	}
-	return a.mostOf(dimension) - get(a.used, dimension) - get(a.reserved, dimension) - get(a.others, dimension)
+	return a.mostOf(dimension) - a.used.Get(dimension) - a.reserved.Get(dimension) - get(a.others, dimension)
 }
 
 // mostOf is what the account could give of the dimension if nothing were used. A host that does not list a custom
@@ -163,7 +163,7 @@ func (a *account) overLimit() bool {
 }
 
 // balance is where an allocation in the given state counts.
-func (a *account) balance(s State) *resource.Vector {
+func (a *account) balance(s State) *resource.Sum {
 	if s == Active {
 		return &a.used
 	}
@@ -173,7 +173,7 @@ func (a *account) balance(s State) *resource.Vector {
 // canCount reports whether a resource that is not checked against the limit can be added without leaving the numbers.
 func (a *account) canCount(v resource.Vector) bool {
 	for dimension, quantity := range v.All() {
-		if quantity < 0 || quantity > unlimited-get(a.used, dimension)-get(a.reserved, dimension) {
+		if quantity < 0 || quantity > unlimited-a.used.Get(dimension)-a.reserved.Get(dimension) {
 			return false
 		}
 	}
@@ -182,14 +182,14 @@ func (a *account) canCount(v resource.Vector) bool {
 
 // add counts a resource. What fits, or canCount let in, cannot overflow; a ledger that has lost count must not go on.
 func (a *account) add(s State, v resource.Vector) {
-	if err := a.balance(s).AddInPlace(v); err != nil {
+	if err := a.balance(s).Add(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
 	}
 }
 
 // take gives back what add counted.
 func (a *account) take(s State, v resource.Vector) {
-	if err := a.balance(s).MinusInPlace(v); err != nil {
+	if err := a.balance(s).Minus(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
 	}
 	if a.exceeded {
@@ -201,7 +201,7 @@ func (a *account) take(s State, v resource.Vector) {
 func (a *account) info() AccountInfo {
 	info := AccountInfo{
 		Name: a.name, Limit: a.limit, Protected: a.protected,
-		Used: a.used.Clone(), Reserved: a.reserved.Clone(), Others: a.others.Clone(),
+		Used: a.used.Vector(), Reserved: a.reserved.Vector(), Others: a.others,
 		Allocations: a.held, Waiting: a.queue.waiting, OverLimit: a.overLimit(),
 	}
 	for dimension := range a.limit.All() {

@@ -26,12 +26,12 @@ func (l *Ledger) Audit() []Violation {
 		l.auditEntry(id, e, sums, report)
 	}
 	for a, sum := range sums {
-		if !sum.used.EqualTo(a.used) || !sum.reserved.EqualTo(a.reserved) || sum.held != a.held {
+		if !sum.used.EqualTo(a.used.Vector()) || !sum.reserved.EqualTo(a.reserved.Vector()) || sum.held != a.held {
 			report(2, "%s: used %s reserved %s of %d allocations; its allocations are entitled to used %s reserved %s of %d",
-				a.name, a.used, a.reserved, a.held, sum.used, sum.reserved, sum.held)
+				a.name, a.used.Vector(), a.reserved.Vector(), a.held, sum.used, sum.reserved, sum.held)
 		}
 		if a.overLimit() && !a.exceeded {
-			report(1, "%s: over its limit %s with used %s reserved %s", a.name, a.limit, a.used, a.reserved)
+			report(1, "%s: over its limit %s with used %s reserved %s", a.name, a.limit, a.used.Vector(), a.reserved.Vector())
 		}
 	}
 	for _, h := range l.hostOrder {

@@ -1,0 +1,118 @@
+package resource
+
+import "slices"
+
+// Sum is a running total, such as what an account has given away. Unlike a Vector it changes: one owner keeps it in one place,
+// does not copy it after its first use, and hands out Vector. The zero Sum is nothing.
+type Sum struct {
+	memory, cpu, instances int64
+	set                    uint8
+	custom                 []Quantity // sorted by name; nobody else's
+}
+
+// Memory returns bytes.
+func (s *Sum) Memory() int64 { return s.memory }
+
+// CPU returns thousandths of a core.
+func (s *Sum) CPU() int64 { return s.cpu }
+
+// Instances returns a count.
+func (s *Sum) Instances() int64 { return s.instances }
+
+// Get returns the quantity of a dimension; 0 where nothing of it was added.
+func (s *Sum) Get(dimension string) int64 {
+	quantity, _ := s.view().Get(dimension)
+	return quantity
+}
+
+// Vector returns the total as it is now.
+func (s *Sum) Vector() Vector {
+	v := s.view()
+	v.custom = slices.Clone(s.custom)
+	return v
+}
+
+// view is the total as a vector that is only valid until the next change.
+func (s *Sum) view() Vector {
+	return Vector{memory: s.memory, cpu: s.cpu, instances: s.instances, set: s.set, custom: s.custom}
+}
+
+// Add adds v. On an error (ErrOverflow) the total is unchanged. It does not allocate once it has seen all custom names.
+func (s *Sum) Add(v Vector) error {
+	memory, cpu, instances := s.memory+v.memory, s.cpu+v.cpu, s.instances+v.instances
+	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canAdd(s.custom, v.custom) {
+		return sumError(s.view(), v)
+	}
+	i := 0
+	for _, q := range v.custom {
+		i = seek(s.custom, i, q.Name)
+		if i < len(s.custom) && s.custom[i].Name == q.Name {
+			s.custom[i].Value += q.Value
+		} else {
+			s.custom = slices.Insert(s.custom, i, q)
+		}
+	}
+	s.memory, s.cpu, s.instances = memory, cpu, instances
+	s.set |= v.set
+	return nil
+}
+
+// Minus takes v away. On an error (ErrUnderflow) the total is unchanged. Dimensions that were added stay set.
+func (s *Sum) Minus(v Vector) error {
+	memory, cpu, instances := s.memory-v.memory, s.cpu-v.cpu, s.instances-v.instances
+	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canTake(s.custom, v.custom) {
+		return differenceError(s.view(), v)
+	}
+	i := 0
+	for _, q := range v.custom {
+		i = seek(s.custom, i, q.Name)
+		if i < len(s.custom) && s.custom[i].Name == q.Name { // a name that is not there is zero in v
+			s.custom[i].Value -= q.Value
+		}
+	}
+	s.memory, s.cpu, s.instances = memory, cpu, instances
+	return nil
+}
+
+// canAdd reports whether no sum of equal names leaves the range.
+func canAdd(list, add []Quantity) bool {
+	i := 0
+	for _, q := range add {
+		i = seek(list, i, q.Name)
+		sum := q.Value
+		if i < len(list) && list[i].Name == q.Name {
+			sum += list[i].Value
+			if list[i].Value < 0 {
+				return false
+			}
+		}
+		if q.Value < 0 || sum < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// canTake reports whether every quantity of take is there.
+func canTake(list, take []Quantity) bool {
+	i := 0
+	for _, q := range take {
+		i = seek(list, i, q.Name)
+		have := int64(0)
+		if i < len(list) && list[i].Name == q.Name {
+			have = list[i].Value
+		}
+		if q.Value < 0 || have < q.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// seek returns the first index at or after i whose name is not before the given one.
+func seek(list []Quantity, i int, name string) int {
+	for i < len(list) && list[i].Name < name {
+		i++
+	}
+	return i
+}
