@@ -163,26 +163,23 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 	return l.hostInfo(h), nil
 }
 
-// repromise sets what each allocation of the host may still touch beyond what the sample showed. Grants newer than the
-// agent had seen when it measured count in full.
-func (l *Ledger) repromise(h *host, seen uint64) {
+// repromise sets what each allocation of the host may still touch beyond what its agent has measured of it. Of a grant
+// newer than the sample nothing was measured: it counts in full.
+func (l *Ledger) repromise(h *host) {
 	h.promised = 0
 	for _, e := range h.entries {
-		e.promise = e.Entitled.Memory()
-		if e.GrantRevision <= seen {
-			e.promise = max(0, e.promise-e.Unreclaimable)
-		}
+		e.promise = max(0, e.Entitled.Memory()-e.Unreclaimable)
 		h.promised += e.promise
 	}
 }
 
 // measure takes over a sample.
-func (l *Ledger) measure(h *host, s *Sample, seen uint64) {
+func (l *Ledger) measure(h *host, s *Sample) {
 	h.sample, h.sampleAt = s, l.now
 	h.measured = s.MemoryAvailable != nil
 	if h.measured {
 		h.live = *s.MemoryAvailable - s.MemorySafety
-		l.repromise(h, seen)
+		l.repromise(h)
 	}
 }
 

@@ -234,7 +234,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		}
 	}
 	for _, h := range l.hostOrder {
-		l.repromise(h, 0)
+		l.repromise(h)
 		l.show(h)
 	}
 	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return int(a.Ended.Sub(b.Ended)) })

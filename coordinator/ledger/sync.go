@@ -38,7 +38,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		l.resized(h, *c.Capacity)
 	}
 	if c.Sample != nil {
-		l.measure(h, c.Sample, seen)
+		l.measure(h, c.Sample)
 	}
 	h.state = Healthy
 	l.watch(h)
