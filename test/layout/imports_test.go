@@ -12,8 +12,9 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource"},
-		{"label", "identity"},
+		{"label", "identity", "yamlfile"},
 		{"proto"},
+		{"quotafile"},
 		{"providers"},
 		{"discovery"},
 		{"client"},

@@ -1,0 +1,17 @@
+// Package quotafile reads files of quota rules:
+//
+//	quotas:
+//	  - selector: {user: "*", creator: IDE}   # one account per user
+//	    limit: {memory: 64GiB, cpu: 16, instances: 10, gpu: 2}
+//	    guaranteed: {memory: 8GiB}
+//	    weight: 2
+//	    normalization:
+//	      minimum: {memory: 512MiB}
+//	      increment: {memory: 256MiB}
+//	      maximum: {memory: 32GiB}
+//
+// It checks what one file can tell: fields, quantities, labels, and that no selector occurs twice. Whether two rules of different
+// files tie is for whoever holds them all; with Locate that finds its way back to a line. A file is taken whole or not at all.
+//
+// The functions are pure.
+package quotafile

@@ -1,0 +1,195 @@
+// Package yamlfile reads YAML that people write, strictly, and says where it is wrong: file, line, column, field, what was there and
+// what would be right, with the lines around it and a caret. Unknown fields and fields that occur twice are errors. Numbers are
+// not guessed at: a Scalar keeps the text, and whoever knows what it means parses it.
+//
+// It knows nothing of what the files say. A Document may be used by several goroutines at once once it is decoded.
+package yamlfile
+
+import (
+	"errors"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// MaxBytes is the size above which a file is refused unread: it is not what somebody meant.
+const MaxBytes = 8 << 20
+
+// Document is one parsed file.
+type Document struct {
+	name string
+	data []byte
+	body ast.Node // nil where the file says nothing
+}
+
+// Parse reads a file's content. The error is an *Error.
+func Parse(name string, data []byte) (*Document, error) {
+	d := &Document{name: name, data: data}
+	if len(data) > MaxBytes {
+		return nil, &Error{File: name, Reason: "larger than 8 MiB"}
+	}
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, d.wrap(err, nil)
+	}
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil:
+		case d.body == nil:
+			d.body = doc.Body
+		default:
+			return nil, d.at(first(doc.Body), "", "a second document: want one")
+		}
+	}
+	return d, nil
+}
+
+// Decode puts the document into the struct that v points to, whose fields have yaml tags. An empty document leaves it as it is.
+// The error is an *Error.
+func (d *Document) Decode(v any) error {
+	if d.body == nil {
+		return nil
+	}
+	if err := yaml.NodeToValue(d.body, v, yaml.Strict()); err != nil {
+		return d.wrap(err, reflect.TypeOf(v))
+	}
+	return nil
+}
+
+// At returns an error about a field, such as "quotas[3].limit.memory" or "labels[user]". Where the document does not have that
+// field, it points to the innermost part of it that is there.
+func (d *Document) At(field, reason string) *Error {
+	for path := normalize(field); path != ""; path = parent(path) {
+		if node := d.find(path); node != nil {
+			return d.at(first(node), field, reason)
+		}
+	}
+	if d.body != nil {
+		return d.at(first(d.body), field, reason)
+	}
+	return &Error{File: d.name, Field: field, Reason: reason}
+}
+
+// find returns the node at a path in the form of normalize; nil where there is none.
+func (d *Document) find(path string) ast.Node {
+	if d.body == nil {
+		return nil
+	}
+	var found ast.Node
+	ast.Walk(visit(func(node ast.Node) bool {
+		if value, isValue := node.(*ast.MappingValueNode); isValue && found == nil && pathOf(value.Value) == path {
+			found = value.Value
+			if value.Value.Type() == ast.NullType { // there is nothing to point to but its key
+				found = value.Key
+			}
+		}
+		if sequence, isSequence := node.(*ast.SequenceNode); isSequence && found == nil {
+			for _, item := range sequence.Values {
+				if pathOf(item) == path {
+					found = item
+				}
+			}
+		}
+		return found == nil
+	}), d.body)
+	return found
+}
+
+// first returns where a node begins for a reader: a mapping at its first key.
+func first(node ast.Node) *token.Token {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return n.Values[0].Key.GetToken()
+		}
+	case *ast.MappingValueNode:
+		return n.Key.GetToken()
+	}
+	return node.GetToken()
+}
+
+// wrap makes an *Error of what the library says; about is the type that was decoded into, if any.
+func (d *Document) wrap(err error, about reflect.Type) *Error {
+	var own *Error
+	if errors.As(err, &own) { // from a Scalar
+		return d.at(own.token, own.Field, own.Reason)
+	}
+	var theirs yaml.Error
+	if !errors.As(err, &theirs) || theirs.GetToken() == nil {
+		return &Error{File: d.name, Reason: err.Error()}
+	}
+	e := d.at(theirs.GetToken(), d.fieldAt(theirs.GetToken()), theirs.GetMessage())
+	var unknown *yaml.UnknownFieldError
+	var unexpected *yaml.UnexpectedNodeTypeError
+	switch twice := alreadyDefined.FindStringSubmatch(e.Reason); {
+	case twice != nil:
+		e.Field, e.Reason = twice[1], "occurs twice, first in line "+twice[2]
+	case errors.As(err, &unknown):
+		e.Reason = "unknown field"
+		if known := fields(about, parent(normalize(e.Field))); len(known) > 0 {
+			e.Reason += ": want " + oneOf(known)
+		}
+	case errors.As(err, &unexpected):
+		e.Reason = "is " + kind(unexpected.Actual) + ": want " + kind(unexpected.Expected)
+	case bareStar.MatchString(e.line()):
+		e.Reason += `: a * has to be quoted, "*"`
+	}
+	return e
+}
+
+// kind says what a node is to somebody who does not know YAML's words.
+func kind(t ast.NodeType) string {
+	switch t { //nolint:exhaustive // all others are single values
+	case ast.MappingType, ast.MappingValueType:
+		return "a set of fields"
+	case ast.SequenceType:
+		return "a list"
+	case ast.NullType:
+		return "nothing"
+	default:
+		return "a single value"
+	}
+}
+
+// alreadyDefined is the library's message about a key that occurs twice, which has no type of its own while parsing.
+var alreadyDefined = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):`) //nolint:gochecknoglobals // a constant
+
+// bareStar finds a "*" that is meant as a value and that YAML takes for an alias.
+var bareStar = regexp.MustCompile(`[:,\[{-]\s*\*\s*([,}\]#]|$)`) //nolint:gochecknoglobals // a constant
+
+// fieldAt returns the field to which a token belongs.
+func (d *Document) fieldAt(at *token.Token) string {
+	if d.body == nil || at == nil {
+		return ""
+	}
+	field := ""
+	ast.Walk(visit(func(node ast.Node) bool {
+		if t := node.GetToken(); t != nil && t.Position != nil && at.Position != nil && t.Position.Offset == at.Position.Offset {
+			if path := pathOf(node); len(path) > len(field) {
+				field = path
+			}
+		}
+		return true
+	}), d.body)
+	return field
+}
+
+type visit func(ast.Node) bool
+
+// Visit goes on while the function says so.
+func (v visit) Visit(node ast.Node) ast.Visitor {
+	if v(node) {
+		return v
+	}
+	return nil
+}
+
+// pathOf returns a node's path without its "$." and without quotes.
+func pathOf(node ast.Node) string {
+	return normalize(strings.TrimPrefix(strings.TrimPrefix(node.GetPath(), "$"), "."))
+}

@@ -1,0 +1,191 @@
+package yamlfile_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/yamlfile"
+)
+
+type server struct {
+	Listen yamlfile.Scalar            `yaml:"listen"`
+	Labels map[string]yamlfile.Scalar `yaml:"labels"`
+	Stores []store                    `yaml:"stores"`
+}
+
+type store struct {
+	Path yamlfile.Scalar `yaml:"path"`
+	Keep yamlfile.Scalar `yaml:"keep"`
+}
+
+func decode(text string) (server, *yamlfile.Document, error) {
+	var s server
+	d, err := yamlfile.Parse("server.yaml", []byte(text))
+	if err == nil {
+		err = d.Decode(&s)
+	}
+	return s, d, err
+}
+
+func TestScalarKeepsTheTextAsWritten(t *testing.T) {
+	s, _, err := decode("listen: 0.50\nlabels:\n  a: yes\n  b: \"*\"\n  c: 0x10\n  d: 1_000\n  e: ''\n  f:\n  g: ~\n  h: &x 007\n  i: *x\n  j: |\n    two\n    lines\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{"listen": s.Listen.String()}
+	for key, value := range s.Labels {
+		if got[key] = value.String(); !value.IsSet() {
+			got[key] = "unset"
+		}
+	}
+	want := map[string]string{
+		"listen": "0.50", "a": "yes", "b": "*", "c": "0x10", "d": "1_000", "e": "", "f": "unset", "g": "unset", "h": "007", "i": "007",
+		"j": "two\nlines\n",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEmptyDocumentLeavesTheDefaults(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "---\n"} {
+		if s, _, err := decode(text); err != nil || s.Listen.IsSet() {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+}
+
+func TestErrorsPointToTheirPlace(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown field": {
+			"listen: a\nlisten_on: b\n",
+			"server.yaml:2:1: listen_on: unknown field: want listen, labels or stores\n" +
+				"    1 | listen: a\n" +
+				"    2 | listen_on: b\n" +
+				"      | ^\n",
+		},
+		"unknown field below": {
+			"stores:\n- path: /x\n- path: /y\n  kepp: 3\n",
+			"server.yaml:4:3: stores[1].kepp: unknown field: want path or keep\n" +
+				"    3 | - path: /y\n" +
+				"    4 |   kepp: 3\n" +
+				"      |   ^\n",
+		},
+		"field twice": {
+			"listen: a\nlisten: b\n",
+			"server.yaml:2:1: listen: occurs twice, first in line 1\n    1 | listen: a\n    2 | listen: b\n      | ^\n",
+		},
+		"list for a value": {
+			"listen: [a]\n",
+			"server.yaml:1:9: listen: is a list: want a single value\n    1 | listen: [a]\n      |         ^\n",
+		},
+		"value for a list": {
+			"stores: 3\n",
+			"server.yaml:1:9: stores: is a single value: want a list\n    1 | stores: 3\n      |         ^\n",
+		},
+		"bare star in a block": {
+			"labels:\n  user: *\n",
+			"server.yaml:2:9: undefined alias name: a * has to be quoted, \"*\"\n    1 | labels:\n    2 |   user: *\n      |         ^\n",
+		},
+		"bare star in braces": {
+			"labels: {user: *}\n",
+			"server.yaml:1:17: unexpected scalar value type: a * has to be quoted, \"*\"\n    1 | labels: {user: *}\n      |                 ^\n",
+		},
+		"second document": {
+			"listen: a\n---\nlisten: b\n",
+			"server.yaml:3:1: a second document: want one\n    2 | ---\n    3 | listen: b\n      | ^\n",
+		},
+		"tab": {
+			"labels:\n\tuser: a\n",
+			"server.yaml:2:1: found character '\t' that cannot start any token\n    1 | labels:\n    2 |  user: a\n      | ^\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := decode(c.text)
+			var e *yamlfile.Error
+			if !errors.As(err, &e) {
+				t.Fatalf("%v: want an *Error", err)
+			}
+			if diff := cmp.Diff(c.want, e.Error()+"\n"+e.Excerpt()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAtPointsToTheInnermostPartThatIsThere(t *testing.T) {
+	_, d, err := decode("listen: a\nlabels: {user: bob, 'a/b': c}\nstores:\n- path: /x\n- path: /y\n  keep:\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string][2]int{
+		"listen":          {1, 9},
+		"labels[user]":    {2, 16},
+		"labels.user":     {2, 16},
+		"labels[a/b]":     {2, 28},
+		"labels[zone]":    {2, 9},
+		"stores[1].path":  {5, 9},
+		"stores[1].keep":  {6, 3},
+		"stores[1]":       {5, 3},
+		"stores[0].keep":  {4, 3},
+		"stores[7].path":  {4, 1},
+		"nothing.of.this": {1, 1},
+	} {
+		e := d.At(field, "wrong")
+		if got := [2]int{e.Line, e.Column}; got != want || e.Field != field {
+			t.Errorf("%s is at %v, want %v\n%s", field, got, want, e.Excerpt())
+		}
+	}
+	empty, err := yamlfile.Parse("x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := empty.At("listen", "missing"); e.Error() != "x: listen: missing" || e.Excerpt() != "" {
+		t.Errorf("%v", e)
+	}
+}
+
+func TestHugeFileIsRefusedUnread(t *testing.T) {
+	if _, err := yamlfile.Parse("x", make([]byte, yamlfile.MaxBytes+1)); err == nil {
+		t.Error("want an error")
+	}
+}
+
+func TestScalarsAreReadWithinTheirBounds(t *testing.T) {
+	for text, want := range map[string]bool{"1": true, "10": true, "0": false, "11": false, "1.5": false, "x": false, "": false, "0x5": false} {
+		if _, wrong := yamlfile.NewScalar(text).Int(1, 10); (wrong == "") != want {
+			t.Errorf("Int %q: %q", text, wrong)
+		}
+	}
+	for text, want := range map[string]bool{"1s": true, "1m": true, "999ms": false, "2m": false, "5": false, "": false} {
+		if _, wrong := yamlfile.NewScalar(text).Duration(time.Second, time.Minute); (wrong == "") != want {
+			t.Errorf("Duration %q: %q", text, wrong)
+		}
+	}
+	for text, want := range map[string]bool{"true": true, "false": true, "yes": false, "": false} {
+		if b, wrong := yamlfile.NewScalar(text).Bool(); (wrong == "") != want || b != (text == "true") {
+			t.Errorf("Bool %q: %v, %q", text, b, wrong)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("listen: a\nlabels: {user: *}\n")
+	f.Add("stores:\n- path: &x /x\n- path: *x\n  kepp: |\n    a\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, d, err := decode(text)
+		var e *yamlfile.Error
+		if err != nil && (!errors.As(err, &e) || e.Reason == "") {
+			t.Errorf("%v: want an *Error with a reason", err)
+		}
+		if e != nil {
+			_ = e.Excerpt()
+		}
+		if d != nil {
+			_ = d.At("stores[0].path", "wrong").Excerpt()
+		}
+	})
+}

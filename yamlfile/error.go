@@ -1,0 +1,83 @@
+package yamlfile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// Error says what is wrong in a file, and where.
+type Error struct {
+	File string
+	// Line and Column count from 1; 0 where nothing can be pointed to.
+	Line, Column int
+	// Field is a path such as "quotas[3].limit.memory"; empty where the text is no YAML.
+	Field string
+	// Reason says what is wrong and what would be right.
+	Reason string
+
+	lines []string // the one before Line, where there is one, and Line
+	token *token.Token
+}
+
+// Error returns one line: "file:line:column: field: reason".
+func (e *Error) Error() string {
+	text := e.File
+	if e.Line > 0 {
+		text += fmt.Sprintf(":%d:%d", e.Line, e.Column)
+	}
+	if e.Field != "" {
+		text += ": " + e.Field
+	}
+	return text + ": " + e.Reason
+}
+
+// Excerpt returns the place in the file, as lines with their numbers and a caret below; empty where there is no place. Every line
+// ends with a newline.
+func (e *Error) Excerpt() string {
+	var b strings.Builder
+	for i, line := range e.lines {
+		fmt.Fprintf(&b, "%5d | %s\n", e.Line-len(e.lines)+1+i, printable(line))
+	}
+	if len(e.lines) > 0 {
+		fmt.Fprintf(&b, "%5s | %s^\n", "", strings.Repeat(" ", e.Column-1))
+	}
+	return b.String()
+}
+
+// Tabs and what a terminal would act on become one blank each, so that the caret stands where it should.
+func printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, line)
+}
+
+// line returns the line that is wrong.
+func (e *Error) line() string {
+	if len(e.lines) == 0 {
+		return ""
+	}
+	return e.lines[len(e.lines)-1]
+}
+
+// at returns an error that points to a token.
+func (d *Document) at(t *token.Token, field, reason string) *Error {
+	e := &Error{File: d.name, Field: field, Reason: reason}
+	if t == nil || t.Position == nil {
+		return e
+	}
+	all := strings.Split(string(d.data), "\n")
+	if t.Position.Line < 1 || t.Position.Line > len(all) {
+		return e
+	}
+	e.Line, e.Column = t.Position.Line, max(1, t.Position.Column)
+	e.lines = all[max(0, e.Line-2):e.Line]
+	for i, line := range e.lines {
+		e.lines[i] = strings.TrimSuffix(line, "\r")
+	}
+	return e
+}

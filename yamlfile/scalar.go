@@ -1,0 +1,75 @@
+package yamlfile
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Scalar is one value as it was written, without its quotes: 0.50 stays "0.50", yes stays "yes".
+type Scalar struct {
+	text string
+	set  bool
+}
+
+// UnmarshalYAML takes anything but a list or a map.
+func (s *Scalar) UnmarshalYAML(node ast.Node) error {
+	for {
+		anchor, isAnchor := node.(*ast.AnchorNode)
+		if !isAnchor {
+			break
+		}
+		node = anchor.Value
+	}
+	switch n := node.(type) {
+	case *ast.LiteralNode: // a block: | or >
+		*s = Scalar{n.Value.Value, true}
+		return nil
+	case ast.ScalarNode:
+		*s = Scalar{n.GetToken().Value, true}
+		return nil
+	}
+	return &Error{Field: pathOf(node), Reason: "is " + kind(node.Type()) + ": want a single value", token: node.GetToken()}
+}
+
+// NewScalar returns a scalar with this text, for what comes from elsewhere than a file.
+func NewScalar(text string) Scalar { return Scalar{text, true} }
+
+// IsSet reports whether there was a value: a field that is left out, or has nothing behind its colon, has none.
+func (s Scalar) IsSet() bool { return s.set }
+
+// String returns the text; empty where nothing is set.
+func (s Scalar) String() string { return s.text }
+
+// Int reads a whole number from least to most. The reason of a failure is returned as text, to be put behind a field.
+func (s Scalar) Int(least, most int64) (n int64, wrong string) {
+	n, err := strconv.ParseInt(s.text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, Want(s.text, "a whole number from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+	}
+	return n, ""
+}
+
+// Duration reads a duration such as 30s, from least to most.
+func (s Scalar) Duration(least, most time.Duration) (d time.Duration, wrong string) {
+	d, err := time.ParseDuration(s.text)
+	if err != nil || d < least || d > most {
+		return 0, Want(s.text, "a duration such as 500ms, 30s or 5m, from "+least.String()+" to "+most.String())
+	}
+	return d, ""
+}
+
+// Bool reads true or false.
+func (s Scalar) Bool() (b bool, wrong string) {
+	switch s.text {
+	case "true":
+		return true, ""
+	case "false":
+		return false, ""
+	}
+	return false, Want(s.text, "true or false")
+}
+
+// Want writes a reason: what was there, and what would be right.
+func Want(got, want string) string { return strconv.Quote(got) + ": want " + want }
