@@ -311,8 +311,8 @@ type Changes struct {
 	Transitions   []Allocation
 	Hosts         []HostRecord
 	HostsRemoved  []string
-	Quotas        []Quota  // of source "api"
-	QuotasRemoved []string // selectors in text form, of source "api"
+	Quotas        []Quota  // of every source but files
+	QuotasRemoved []string // selectors in text form, of every source but files
 }
 
 // Verdict is what would happen to a request now.

@@ -193,6 +193,7 @@ func (l *Ledger) removeHost(h *host) {
 	if at, found := l.hostPlace(h.ID); found {
 		l.hostOrder = slices.Delete(l.hostOrder, at, at+1)
 	}
+	l.revision++
 	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
 }
 

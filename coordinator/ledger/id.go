@@ -45,6 +45,11 @@ func idAfter(last ID, now Instant) ID {
 	return max(last+1, byTime)
 }
 
+// Created is the moment at or after which the id was given out, to the millisecond; zero for no id.
+func (id ID) Created() Instant {
+	return Instant(id>>idCounterBits) * Instant(time.Millisecond) //nolint:gosec // 42 bits of milliseconds fit
+}
+
 // The text of an id is 13 characters of Crockford's base 32, lower case, of the number put through a bijective mix:
 // consecutive allocations look nothing alike, so that a prefix of a few characters names one.
 const (

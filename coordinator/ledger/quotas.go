@@ -17,68 +17,137 @@ func (l *Ledger) SetQuotas(now Instant, source string, quotas []Quota) error {
 	if sources == nil {
 		sources = make(map[string][]Quota)
 	}
-	if len(quotas) > 0 {
-		sources[source] = slices.Clone(quotas)
-	} else {
-		delete(sources, source)
-	}
-	rules, err := newRuleset(sources)
-	if err != nil {
-		return err
-	}
-	if source == SourceAPI {
-		l.recordQuotas(l.rules.sources[SourceAPI], sources[SourceAPI])
-	}
-	l.refile(rules)
-	l.settle()
-	return nil
+	sources[source] = slices.Clone(quotas)
+	_, err := l.setSources(sources, false)
+	return err
 }
 
 // PutQuota adds a rule of source "api", or replaces the one with its selector. The error is a *FieldError.
 func (l *Ledger) PutQuota(now Instant, q Quota) error {
-	rest := l.otherQuotas(q.Selector)
-	return l.SetQuotas(now, SourceAPI, append(rest, q))
+	_, err := l.ApplyQuotas(now, QuotaSet{Quotas: []Quota{q}})
+	return err
 }
 
-// DeleteQuota removes the rule of source "api" with this selector.
+// DeleteQuota removes the rule with this selector.
 //
-// Errors: *NotFoundError, *StateError (the rule comes from elsewhere).
+// Errors: *NotFoundError, *StateError (the rule comes from a file).
 func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
-	for _, q := range l.Quotas() {
-		if !q.Selector.Equal(s) {
+	for source, quotas := range l.rules.sources {
+		i := slices.IndexFunc(quotas, func(q Quota) bool { return q.Selector.Equal(s) })
+		if i < 0 {
 			continue
 		}
-		if q.Source != SourceAPI {
-			return &StateError{"quota", s.String(), "from " + q.Source, "one that was set over the API; change it where it comes from"}
+		if !stored(source) {
+			return &StateError{"quota", s.String(), "from " + source, "one that was set over the API; change it where it comes from"}
 		}
-		return l.SetQuotas(now, SourceAPI, l.otherQuotas(s))
+		return l.SetQuotas(now, source, slices.Delete(slices.Clone(quotas), i, i+1))
 	}
 	return &NotFoundError{What: "quota", ID: s.String()}
 }
 
-// otherQuotas is the rules of source "api" but for one selector's.
-func (l *Ledger) otherQuotas(s label.Selector) []Quota {
-	return slices.DeleteFunc(slices.Clone(l.rules.sources[SourceAPI]), func(q Quota) bool { return q.Selector.Equal(s) })
+// QuotaSet is rules that are put together.
+type QuotaSet struct {
+	// Source is what the rules carry as theirs; empty is SourceAPI. One with SourceFilePrefix is refused.
+	Source string
+	// Quotas are added, or replace those with the same selectors, whichever source but a file these are from.
+	Quotas []Quota
+	// Prune removes the rules of this source that are not in the set.
+	Prune bool
+	// DryRun changes nothing.
+	DryRun bool
 }
 
-// recordQuotas hands the difference to the store.
-func (l *Ledger) recordQuotas(before, after []Quota) {
-	old := make(map[string]Quota, len(before))
-	for _, q := range before {
-		old[q.Selector.String()] = q
+// QuotaChanges is what became of the stored rules, by selector.
+type QuotaChanges struct {
+	Added, Changed, Deleted []Quota // as they are now, the deleted as they were
+	Unchanged               int     // of the set
+}
+
+// ApplyQuotas puts a set of rules in force, all or nothing.
+//
+// Errors: *FieldError, which names the rule.
+func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
+	l.begin(now)
+	source := orElse(set.Source, SourceAPI)
+	if !stored(source) {
+		return QuotaChanges{}, &FieldError{"source", source, `a name that does not begin with "file:": those rules belong to the files that are watched`}
 	}
-	for _, q := range after {
-		q.Source = SourceAPI
-		if was, known := old[q.Selector.String()]; !known || !was.equal(q) {
-			l.changes.Quotas = append(l.changes.Quotas, q)
-			l.revision++
+	taken := make(map[string]bool, len(set.Quotas))
+	for _, q := range set.Quotas {
+		text := q.Selector.String()
+		if taken[text] {
+			return QuotaChanges{}, &FieldError{"selector", text, "each selector once in a set"}
 		}
-		delete(old, q.Selector.String())
+		taken[text] = true
 	}
-	for _, text := range slices.Sorted(maps.Keys(old)) {
-		l.changes.QuotasRemoved = append(l.changes.QuotasRemoved, text)
+	sources := make(map[string][]Quota, len(l.rules.sources)+1)
+	for name, quotas := range l.rules.sources {
+		sources[name] = slices.DeleteFunc(slices.Clone(quotas), func(q Quota) bool {
+			return stored(name) && (taken[q.Selector.String()] || (set.Prune && name == source))
+		})
+	}
+	sources[source] = append(sources[source], set.Quotas...)
+	changes, err := l.setSources(sources, set.DryRun)
+	changes.Unchanged = len(set.Quotas) - len(changes.Added) - len(changes.Changed)
+	return changes, err
+}
+
+// setSources puts other rules in force. The lists become the ledger's.
+func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool) (QuotaChanges, error) {
+	maps.DeleteFunc(sources, func(_ string, quotas []Quota) bool { return len(quotas) == 0 })
+	rules, err := newRuleset(sources)
+	if err != nil {
+		return QuotaChanges{}, err
+	}
+	changes := difference(l.rules.sources, sources)
+	if dryRun {
+		return changes, nil
+	}
+	for _, list := range [][]Quota{changes.Added, changes.Changed} {
+		l.changes.Quotas = append(l.changes.Quotas, list...)
+		l.revision += uint64(len(list))
+	}
+	for _, q := range changes.Deleted {
+		l.changes.QuotasRemoved = append(l.changes.QuotasRemoved, q.Selector.String())
 		l.revision++
 	}
+	l.refile(rules)
+	l.settle()
+	return changes, nil
+}
+
+// difference is what is new, other or gone among the stored rules.
+func difference(before, after map[string][]Quota) QuotaChanges {
+	var changes QuotaChanges
+	old := storedBySelector(before)
+	now := storedBySelector(after)
+	for _, text := range slices.Sorted(maps.Keys(now)) {
+		was, known := old[text]
+		switch q := now[text]; {
+		case !known:
+			changes.Added = append(changes.Added, q)
+		case !was.equal(q):
+			changes.Changed = append(changes.Changed, q)
+		}
+		delete(old, text)
+	}
+	for _, text := range slices.Sorted(maps.Keys(old)) {
+		changes.Deleted = append(changes.Deleted, old[text])
+	}
+	return changes
+}
+
+func storedBySelector(sources map[string][]Quota) map[string]Quota {
+	rules := make(map[string]Quota)
+	for source, quotas := range sources {
+		if !stored(source) {
+			continue
+		}
+		for _, q := range quotas {
+			rules[q.Selector.String()] = q
+		}
+	}
+	return rules
 }
 
 func (q Quota) equal(r Quota) bool {

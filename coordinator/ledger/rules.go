@@ -4,13 +4,21 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
-// SourceAPI is the source of rules that came over the API. They are the only ones that the store keeps.
-const SourceAPI = "api"
+// Where rules come from. The store keeps all but those from files, which stay in their files.
+const (
+	// SourceAPI is the source of rules that came over the API without naming another.
+	SourceAPI = "api"
+	// SourceFilePrefix begins the source of rules that come from a file which the server watches.
+	SourceFilePrefix = "file:"
+)
+
+func stored(source string) bool { return !strings.HasPrefix(source, SourceFilePrefix) }
 
 // rule is a Quota in its scope.
 type rule struct {
