@@ -68,11 +68,15 @@ func (l *Ledger) placeOf(id ID) (at int, found bool) {
 	return at, at < len(l.order) && l.order[at].id == id
 }
 
+// untouched is the memory, in bytes, that the entry may still take beyond what was measured of it. Of a grant newer than
+// the last sample nothing was measured: it counts in full.
+func (e *entry) untouched() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
+
 // hold counts the entry, which is reserved or active, in its accounts and on its host.
 func (l *Ledger) hold(e *entry, h *host) {
 	e.host, e.hostIndex = h, len(h.entries)
 	h.entries = append(h.entries, e)
-	e.promise = e.Entitled.Memory()
+	e.promise = e.untouched()
 	h.promised += e.promise
 	l.count(&h.account, e)
 	for _, quota := range e.accounts {
@@ -139,9 +143,9 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	e.share.count(before, -1, l.fleet)
 	e.share.count(after, 1, l.fleet)
 	e.Entitled = r
-	promise := max(0, e.promise+after.Memory()-before.Memory())
-	h.promised += promise - e.promise
-	e.promise = promise
+	h.promised -= e.promise
+	e.promise = e.untouched()
+	h.promised += e.promise
 	l.show(h)
 }
 

@@ -163,12 +163,11 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 	return l.hostInfo(h), nil
 }
 
-// repromise sets what each allocation of the host may still touch beyond what its agent has measured of it. Of a grant
-// newer than the sample nothing was measured: it counts in full.
+// repromise adds up anew what the allocations of the host may still touch.
 func (l *Ledger) repromise(h *host) {
 	h.promised = 0
 	for _, e := range h.entries {
-		e.promise = max(0, e.Entitled.Memory()-e.Unreclaimable)
+		e.promise = e.untouched()
 		h.promised += e.promise
 	}
 }
