@@ -21,8 +21,7 @@ func NewSelector(labels map[string]string) (Selector, error) {
 // ParseSelector reads "user=alice,creator=*" in the form of Parse, and "*" alone as the selector without labels, which matches
 // everything. The empty text is refused: it is rather a mistake than a rule for all. The error is a *FieldError.
 func ParseSelector(text string) (Selector, error) {
-	text = strings.Trim(text, " ")
-	switch text {
+	switch strings.Trim(text, " ") {
 	case Any:
 		return Selector{}, nil
 	case "":

@@ -3,7 +3,6 @@ package label
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -76,14 +75,14 @@ func byKey(a, b Label) int { return cmp.Compare(a.Key, b.Key) }
 
 // check returns nil for a label that may come from outside.
 func (l Label) check() *FieldError {
-	if err := CheckKey(l.Key); err != nil {
+	if err := checkKey(l.Key); err != nil {
 		return err
 	}
 	return checkValue(l.Key, l.Value)
 }
 
-// CheckKey returns nil for a key that a label may have: a letter, then up to 62 letters, digits and "_./-".
-func CheckKey(key string) *FieldError {
+// checkKey returns nil for a key that a label may have: a letter, then up to 62 letters, digits and "_./-".
+func checkKey(key string) *FieldError {
 	wrong := &FieldError{field(key), key, `as key a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`}
 	if key == "" || len(key) > maxKey || !isLetter(key[0]) {
 		return wrong
@@ -134,17 +133,6 @@ func (s Set) Has(key string) bool {
 	return found
 }
 
-// All yields keys and values in order of the keys.
-func (s Set) All() iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for _, l := range s {
-			if !yield(l.Key, l.Value) {
-				return
-			}
-		}
-	}
-}
-
 // Map returns the labels as a new map, nil where there are none.
 func (s Set) Map() map[string]string {
 	if len(s) == 0 {
@@ -169,11 +157,6 @@ func (s Set) With(key, value string) Set {
 		return s
 	}
 	return slices.Insert(slices.Clip(s), i, Label{key, value})
-}
-
-// Without returns the set without the key.
-func (s Set) Without(key string) Set {
-	return slices.DeleteFunc(slices.Clone(s), func(l Label) bool { return l.Key == key })
 }
 
 // MatchesFilter reports whether every label of the filter is there with its value, or with any value where that is "*".

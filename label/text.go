@@ -1,6 +1,9 @@
 package label
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Parse reads "key=value,key=value", the form of the command line. In a value a backslash takes the next character as it is,
 // so that values may hold commas and spaces at their ends; spaces around keys and values are dropped otherwise. The empty text is
@@ -24,10 +27,13 @@ func Parse(text string) (Set, error) {
 		if err := l.check(); err != nil {
 			return nil, err
 		}
-		if set.Has(key) {
-			return nil, &FieldError{field(key), value, "each key once"}
+		set = append(set, l)
+	}
+	slices.SortFunc(set, byKey)
+	for i := 1; i < len(set); i++ {
+		if set[i].Key == set[i-1].Key {
+			return nil, &FieldError{field(set[i].Key), set[i].Value, "each key once"}
 		}
-		set = set.With(key, value)
 	}
 	return set, nil
 }

@@ -1,0 +1,135 @@
+package label
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Apply returns the labels that decide. The errors are *FieldError, for labels that contradict each other, are required and
+// missing, or came out malformed; and *ClaimError.
+//
+// Applying the rules to their own result changes nothing. The set itself is not checked, see FromMap. Labels with an empty value are
+// left out of the result.
+func (p *Preprocessor) Apply(set Set) (Set, error) {
+	if p == nil {
+		p = &Preprocessor{}
+	}
+	out, err := p.convertAll(set)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range p.defaults {
+		if out.Value(l.Key) == "" {
+			out = out.With(l.Key, l.Value)
+		}
+	}
+	for _, d := range p.derived {
+		value := p.convert(d.Key, d.derive(out))
+		if claimed := out.Value(d.Key); claimed != "" && claimed != value {
+			return nil, &ClaimError{Key: d.Key, Claimed: claimed, Derived: value}
+		}
+		if value == "" {
+			continue
+		}
+		if value == Any {
+			return nil, &FieldError{field(d.Key), value, "a value other than *, which stands for all of them"}
+		}
+		if err := checkValue(d.Key, value); err != nil {
+			return nil, err
+		}
+		out = out.With(d.Key, value)
+	}
+	for _, key := range p.required {
+		if out.Value(key) == "" {
+			return nil, &FieldError{field(key), "", "a value: this label is required"}
+		}
+	}
+	return out, nil
+}
+
+// convertAll applies the aliases and drops what is empty.
+func (p *Preprocessor) convertAll(set Set) (Set, error) {
+	if !slices.ContainsFunc(set, p.concerns) {
+		return set, nil
+	}
+	var out Set
+	for _, l := range set {
+		key, value := l.Key, l.Value
+		if to := p.keys[key]; to != "" {
+			key = to
+		}
+		value = p.convert(key, value)
+		switch other := out.Value(key); {
+		case value == "" || value == other:
+			continue
+		case value == Any:
+			return nil, &FieldError{field(l.Key), value, "a value other than *, which stands for all of them"}
+		case other != "":
+			return nil, &FieldError{field(l.Key), l.Value, "the same as another label that also stands for " + key + ", " + strconv.Quote(other)}
+		}
+		out = out.With(key, value)
+	}
+	return out, nil
+}
+
+// concerns reports whether the label cannot stay as it is.
+func (p *Preprocessor) concerns(l Label) bool {
+	return l.Value == "" || l.Value == Any || p.keys[l.Key] != "" || p.convert(l.Key, l.Value) != l.Value
+}
+
+// convert returns the value that is used here for this one.
+func (p *Preprocessor) convert(key, value string) string {
+	if to, found := p.values[key][value]; found {
+		return to
+	}
+	return value
+}
+
+// derive returns the value that the labels give, "" for none.
+func (d derivation) derive(set Set) string {
+	value, ok := "", false
+	switch {
+	case d.template != nil:
+		value, ok = d.template.expand(func(key string) string { return set.Value(key) })
+	case d.From != "":
+		value, ok = d.lookUp(set.Value(d.From))
+	}
+	if !ok {
+		return d.Default
+	}
+	return value
+}
+
+func (d derivation) lookUp(from string) (string, bool) {
+	if from == "" {
+		return "", false
+	}
+	if value, found := d.Values[from]; found {
+		return value, true
+	}
+	for _, p := range d.patterns {
+		if p.expression == nil {
+			if strings.HasPrefix(from, p.prefix) {
+				return p.value.expand(nil)
+			}
+			continue
+		}
+		if groups := p.expression.FindStringSubmatch(from); groups != nil {
+			return p.value.expand(func(name string) string { return groups[groupIndex(p.expression.SubexpIndex(name), name)] })
+		}
+	}
+	return "", false
+}
+
+// groupIndex returns the index of a group that is named by its number or, where that is not negative, by its name.
+func groupIndex(named int, name string) int {
+	if named >= 0 {
+		return named
+	}
+	index, err := strconv.Atoi(name)
+	if err != nil {
+		return 0 // cannot be: compilePattern has checked the names
+	}
+	return index
+}

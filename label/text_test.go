@@ -1,0 +1,130 @@
+package label
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestParse(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want Set
+	}{
+		{"", nil},
+		{"  ", nil},
+		{"user=alice", Of("user", "alice")},
+		{"user=alice,creator=IDE", Of("user", "alice", "creator", "IDE")},
+		{" user = alice , creator=IDE ", Of("user", "alice", "creator", "IDE")},
+		{"user=", Of("user", "")},
+		{"user= ", Of("user", "")},
+		{"user=*", Of("user", "*")},
+		{"expression=a=b", Of("expression", "a=b")},
+		{`list=a\,b`, Of("list", "a,b")},
+		{`path=C:\\tmp`, Of("path", `C:\tmp`)},
+		{`pad=\ x\ `, Of("pad", " x ")},
+		{`pad=\  `, Of("pad", " ")},
+		{"pad=x y", Of("pad", "x y")},
+		{`plain=\a\=`, Of("plain", "a=")},
+	} {
+		if got, err := Parse(test.text); err != nil || !got.Equal(test.want) {
+			t.Errorf("Parse(%q) = %v, %v; want %v", test.text, got, err, test.want)
+		}
+	}
+	for text, field := range map[string]string{
+		"user":                  "labels",
+		",":                     "labels",
+		"user=alice,":           "labels",
+		"user=alice,creator":    "labels",
+		"=alice":                "labels[]",
+		"u ser=alice":           "labels[u ser]",
+		"user=alice,user=alice": "labels[user]",
+		`user=alice\`:           "labels[user]",
+		"user=a\tb":             "labels[user]",
+		"user=\xff":             "labels[user]",
+	} {
+		_, err := Parse(text)
+		checkField(t, err, field)
+	}
+}
+
+func TestStringReadsBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s Set
+		for _, key := range []string{"a", "b/c", "d"} {
+			if rapid.Bool().Draw(t, key+" set") {
+				s = s.With(key, awkward().Draw(t, key))
+			}
+		}
+		if back := must(t, Parse, s.String()); !back.Equal(s) {
+			t.Fatalf("%q became %v", s.String(), back)
+		}
+		selector := newSelector(s)
+		if back := must(t, ParseSelector, selector.String()); !back.Equal(selector) {
+			t.Fatalf("%q became %v", selector.String(), back)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"user=alice,creator=IDE", `list=a\,b, pad=\ `, "user=*", "user", "=", ",", `a=\`, "größe=1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		set, err := Parse(text)
+		if err != nil {
+			checkRefusal(t, set, err)
+			return
+		}
+		if again, err := Parse(set.String()); err != nil || !again.Equal(set) {
+			t.Fatalf("%q is %v, which became %v, %v", text, set, again, err)
+		}
+		if same, err := FromMap(set.Map()); err != nil || !same.Equal(set) {
+			t.Fatalf("%q is %v, of which FromMap makes %v, %v", text, set, same, err)
+		}
+	})
+}
+
+func FuzzParseSelector(f *testing.F) {
+	for _, seed := range []string{"user=alice,creator=*", "*", "", " * ", "user=", "**"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		selector, err := ParseSelector(text)
+		if err != nil {
+			checkRefusal(t, selector.Labels(), err)
+			return
+		}
+		if again, err := ParseSelector(selector.String()); err != nil || !again.Equal(selector) {
+			t.Fatalf("%q is %v, which became %v, %v", text, selector, again, err)
+		}
+		if !selector.Matches(selector.Labels()) || !selector.Overlaps(selector) {
+			t.Fatalf("%v does not match itself", selector)
+		}
+	})
+}
+
+func FuzzFromMap(f *testing.F) {
+	f.Add("user", "alice", "creator", "IDE")
+	f.Add("user", "a\x00", "", "\xff")
+	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
+		labels := map[string]string{key1: value1, key2: value2}
+		set, err := FromMap(labels)
+		if err != nil {
+			checkRefusal(t, set, err)
+			return
+		}
+		if again, err := Parse(set.String()); err != nil || !again.Equal(set) || len(set) != len(labels) {
+			t.Fatalf("%v is %v, which became %v, %v", labels, set, again, err)
+		}
+	})
+}
+
+func checkRefusal(t *testing.T, set Set, err error) {
+	t.Helper()
+	var wrong *FieldError
+	if !errors.As(err, &wrong) || wrong.Want == "" || set != nil {
+		t.Fatalf("%v with %v", set, err)
+	}
+}
