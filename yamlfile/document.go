@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -50,10 +51,13 @@ func Parse(name string, data []byte) (*Document, error) {
 }
 
 // Decode puts the document into the struct that v points to, whose fields have yaml tags. An empty document leaves it as it is.
-// The error is an *Error.
+// What the library would round or guess at, 1.5 for an integer or 5 for a duration, is an error. The error is an *Error.
 func (d *Document) Decode(v any) error {
 	if d.body == nil {
 		return nil
+	}
+	if e := d.rounded(reflect.TypeOf(v)); e != nil {
+		return e
 	}
 	if err := yaml.NodeToValue(d.body, v, yaml.Strict()); err != nil {
 		return d.wrap(err, reflect.TypeOf(v))
@@ -75,29 +79,57 @@ func (d *Document) At(field, reason string) *Error {
 	return &Error{File: d.name, Field: field, Reason: reason}
 }
 
-// find returns the node at a path in the form of normalize; nil where there is none.
-func (d *Document) find(path string) ast.Node {
-	if d.body == nil {
-		return nil
+// rounded finds a value that the library would take for another one than was written.
+func (d *Document) rounded(into reflect.Type) *Error {
+	for node := range d.values {
+		scalar, isScalar := node.(ast.ScalarNode)
+		t := at(into, pathOf(node))
+		if !isScalar || t == nil || node.Type() == ast.NullType {
+			continue
+		}
+		text := scalar.GetToken().Value
+		if t == duration {
+			if _, err := time.ParseDuration(text); err != nil {
+				return d.at(scalar.GetToken(), pathOf(node), Want(text, "a duration with its unit, such as 500ms, 30s or 5m"))
+			}
+		} else if node.Type() == ast.FloatType && t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
+			return d.at(scalar.GetToken(), pathOf(node), Want(text, "a whole number"))
+		}
 	}
-	var found ast.Node
+	return nil
+}
+
+// find returns the value at a path in the form of normalize, or its key where there is nothing else to point to; nil where there
+// is none.
+func (d *Document) find(path string) ast.Node {
+	for node, key := range d.values {
+		if pathOf(node) == path {
+			if node.Type() == ast.NullType && key != nil {
+				return key
+			}
+			return node
+		}
+	}
+	return nil
+}
+
+// values yields the values of all fields, with their keys, and the items of all lists, with nil.
+func (d *Document) values(yield func(value, key ast.Node) bool) {
+	if d.body == nil {
+		return
+	}
+	more := true
 	ast.Walk(visit(func(node ast.Node) bool {
-		if value, isValue := node.(*ast.MappingValueNode); isValue && found == nil && pathOf(value.Value) == path {
-			found = value.Value
-			if value.Value.Type() == ast.NullType { // there is nothing to point to but its key
-				found = value.Key
+		switch n := node.(type) {
+		case *ast.MappingValueNode:
+			more = more && yield(n.Value, n.Key)
+		case *ast.SequenceNode:
+			for _, item := range n.Values {
+				more = more && yield(item, nil)
 			}
 		}
-		if sequence, isSequence := node.(*ast.SequenceNode); isSequence && found == nil {
-			for _, item := range sequence.Values {
-				if pathOf(item) == path {
-					found = item
-				}
-			}
-		}
-		return found == nil
+		return more
 	}), d.body)
-	return found
 }
 
 // first returns where a node begins for a reader: a mapping at its first key.

@@ -2,6 +2,7 @@ package yamlfile_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,6 +114,37 @@ func TestErrorsPointToTheirPlace(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestNothingIsRounded(t *testing.T) {
+	type limits struct {
+		Count    int           `yaml:"count"`
+		Interval time.Duration `yaml:"interval"`
+		Ratio    float64       `yaml:"ratio"`
+		Name     string        `yaml:"name"`
+	}
+	for text, want := range map[string]string{
+		"count: 1.5":                  `x:1:8: count: "1.5": want a whole number`,
+		"interval: 5":                 `x:1:11: interval: "5": want a duration with its unit, such as 500ms, 30s or 5m`,
+		"interval: 5s":                "",
+		"ratio: 1.5":                  "",
+		"ratio: 2":                    "",
+		"name: 7070":                  "",
+		"{count: 3}":                  "",
+		"interval: soon":              `x:1:11: interval: "soon": want a duration`,
+		"count: 1e30":                 "x:1:8: count: cannot unmarshal 1e30",
+		"count: yes":                  "x:1:8: count: cannot unmarshal",
+		"count: 99999999999999999999": "x:1:8: count: cannot unmarshal 99999999999999999999 into Go value of type int ( overflow )",
+	} {
+		var l limits
+		d, err := yamlfile.Parse("x", []byte(text))
+		if err == nil {
+			err = d.Decode(&l)
+		}
+		if (err == nil) != (want == "") || (err != nil && !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package yamlfile
 import (
 	"reflect"
 	"strings"
+	"time"
 )
 
 // normalize writes "labels[user].x" as "labels.user.x" and "a.'b.c'" as "a.b.c", and leaves "list[3]" as it is. Two fields that
@@ -39,10 +40,7 @@ func parent(path string) string {
 
 // fields returns the yaml names of the struct at a path of a type; none where there is no struct.
 func fields(t reflect.Type, path string) []string {
-	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' || r == '[' }) {
-		t = inner(t, step)
-	}
-	t = direct(t)
+	t = at(t, path)
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil
 	}
@@ -53,6 +51,17 @@ func fields(t reflect.Type, path string) []string {
 		}
 	}
 	return names
+}
+
+// duration is the type of durations, which are integers to the library.
+var duration = reflect.TypeFor[time.Duration]() //nolint:gochecknoglobals // a constant
+
+// at returns the type at a path of a type; nil where there is none.
+func at(t reflect.Type, path string) reflect.Type {
+	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' || r == '[' }) {
+		t = inner(t, step)
+	}
+	return direct(t)
 }
 
 // inner returns the type one step below.
