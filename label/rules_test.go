@@ -254,22 +254,6 @@ func TestApplyTwiceIsApplyOnce(t *testing.T) {
 	})
 }
 
-func TestConcurrentUseIsSafe(t *testing.T) {
-	p := must(t, Rules.Compile, rules(t, company))
-	done := make(chan error)
-	for range 4 {
-		go func() {
-			_, err := p.Apply(Of("proxyUser", "ops.bob"))
-			done <- err
-		}()
-	}
-	for range 4 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{"${user}-${creator}", "$$", "$", "${", "${}", "a${user}b$$c"} {
 		f.Add(seed)

@@ -23,6 +23,5 @@
 //
 // # Concurrency
 //
-// Values are immutable and may be shared between goroutines, except by the in-place forms, which need the vector for
-// themselves. See Vector on copying a vector that is changed in place.
+// Values are immutable and may be shared between goroutines, except a Sum, which has one owner.
 package resource

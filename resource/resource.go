@@ -7,8 +7,7 @@ import (
 
 // Resource is what an allocation, a host or a limit consists of: a vector here, and parts elsewhere.
 //
-// The methods of Vector that it promotes and does not define itself (With and its kin, the in-place forms, FitsWithin) concern the
-// vector here alone.
+// The methods of Vector that it does not define itself (Get, With and their kin, FitsWithin) concern the vector here alone.
 type Resource struct {
 	Vector
 	// External is sorted by address, no address twice, and must not be modified. NewResource and WithPart keep it so.

@@ -78,15 +78,8 @@ func tooMany(field string, n, most int) *FieldError {
 	return &FieldError{field, strconv.Itoa(n), fmt.Sprintf("at most %d of them", most)}
 }
 
-// ValidateCustomName returns a *FieldError for a name that no custom countable may have. Names are a letter, then up to 62
-// letters, digits and "_./-", and none of the fixed dimensions.
-func ValidateCustomName(name string) error {
-	if err := checkCustomName(name); err != nil {
-		return err
-	}
-	return nil
-}
-
+// checkCustomName returns nil for a name that a custom countable may have: a letter, then up to 62 letters, digits and "_./-", and
+// none of the fixed dimensions.
 func checkCustomName(name string) *FieldError {
 	const want = `a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`
 	switch name {

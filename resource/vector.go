@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strings"
 )
 
 // Names of the fixed dimensions. Every other name is a custom countable.
@@ -148,8 +147,28 @@ func (v Vector) With(dimension string, quantity int64) Vector {
 	if found {
 		list[i].Value = quantity
 	} else {
-		list = slices.Insert(list, i, Quantity{Name: strings.Clone(dimension), Value: quantity})
+		list = slices.Insert(list, i, Quantity{Name: dimension, Value: quantity})
 	}
+	v.custom = list
+	return v
+}
+
+// WithCustom returns the vector with these custom countables set. Unlike With it takes every name for a custom one; Validate
+// refuses those that may not be, "memory" among them.
+func (v Vector) WithCustom(quantities map[string]int64) Vector {
+	if len(quantities) == 0 {
+		return v
+	}
+	list := make([]Quantity, 0, len(v.Custom())+len(quantities))
+	for _, q := range v.Custom() {
+		if _, replaced := quantities[q.Name]; !replaced {
+			list = append(list, q)
+		}
+	}
+	for name, quantity := range quantities {
+		list = append(list, Quantity{Name: name, Value: quantity})
+	}
+	slices.SortFunc(list, func(a, b Quantity) int { return cmp.Compare(a.Name, b.Name) })
 	v.custom = list
 	return v
 }

@@ -135,9 +135,23 @@ func TestValidateRefusesWhatMayNotComeIn(t *testing.T) {
 
 func TestFixedNamesAreNoCustomNames(t *testing.T) {
 	for _, name := range []string{Memory, CPU, Instances} {
-		checkField(t, ValidateCustomName(name), "custom")
+		v := Vector{}.WithCustom(map[string]int64{name: 1})
+		if v.Memory()+v.CPU()+v.Instances() != 0 {
+			t.Errorf("a custom %s became the fixed dimension: %v", name, v)
+		}
+		checkField(t, v.Validate(), "custom")
 	}
-	checkField(t, ValidateCustomName("gpu"), "")
+}
+
+func TestWithCustomIsWithForEach(t *testing.T) {
+	v := Vector{}.WithMemory(1).With("gpu", 1).With("fpga", 2)
+	got := v.WithCustom(map[string]int64{"tpu": 3, "gpu": 4, "a": 5})
+	if want := v.With("tpu", 3).With("gpu", 4).With("a", 5); !got.Equal(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := v.WithCustom(nil); !got.Equal(v) {
+		t.Errorf("nothing more made %v of %v", got, v)
+	}
 }
 
 func make63(c byte) []byte { return slices.Repeat([]byte{c}, 63) }

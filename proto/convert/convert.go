@@ -7,9 +7,6 @@ package convert
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -31,19 +28,12 @@ func ResourceFromProto(m *bursarv1.Resource) (resource.Resource, error) {
 	if m == nil {
 		return resource.Resource{}, nil
 	}
-	here, err := vector(m, m.MemoryBytes != nil, m.CpuMillis != nil, m.Instances != nil)
-	if err != nil {
-		return resource.Resource{}, err
-	}
+	here := vector(m, m.MemoryBytes != nil, m.CpuMillis != nil, m.Instances != nil)
 	var external []resource.External
 	for _, e := range m.GetExternal() {
-		there, err := vector(e, e.MemoryBytes != nil, e.CpuMillis != nil, e.Instances != nil)
-		if err != nil {
-			return resource.Resource{}, err
-		}
 		external = append(external, resource.External{
 			Address: resource.Address{Kind: e.GetKind(), Cluster: e.GetCluster(), Path: e.GetPath(), Partition: e.GetPartition()},
-			Vector:  there,
+			Vector:  vector(e, e.MemoryBytes != nil, e.CpuMillis != nil, e.Instances != nil),
 		})
 	}
 	r := resource.NewResource(here, external...)
@@ -65,8 +55,8 @@ func VectorFromProto(m *bursarv1.Resource) (resource.Vector, error) {
 	return r.Vector, nil
 }
 
-func vector(m quantities, memory, cpu, instances bool) (resource.Vector, error) {
-	var v resource.Vector
+func vector(m quantities, memory, cpu, instances bool) resource.Vector {
+	v := resource.Vector{}.WithCustom(m.GetCustom())
 	if memory {
 		v = v.WithMemory(m.GetMemoryBytes())
 	}
@@ -76,17 +66,7 @@ func vector(m quantities, memory, cpu, instances bool) (resource.Vector, error) 
 	if instances {
 		v = v.WithInstances(m.GetInstances())
 	}
-	if n := len(m.GetCustom()); n > resource.MaxCustom { // before time goes into sorting them in
-		return resource.Vector{}, &resource.FieldError{Field: "custom", Value: strconv.Itoa(n), Want: "at most 16 of them"}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.GetCustom())) {
-		// Before With: it would take "memory" for the fixed dimension.
-		if err := resource.ValidateCustomName(name); err != nil {
-			return resource.Vector{}, err
-		}
-		v = v.With(name, m.GetCustom()[name])
-	}
-	return v, nil
+	return v
 }
 
 // ResourceToProto returns the message of a resource.
