@@ -47,6 +47,8 @@ func (h *host) open() (note, why string) {
 		return NoteHealth, withReason("draining", h.Reason)
 	case h.Cordoned:
 		return NoteHealth, withReason("cordoned", h.Reason)
+	case h.needFull:
+		return NoteUnknown, "its agent has not reported all its engines yet"
 	case !h.measured:
 		return NoteUnknown, "no fresh measurement of its memory"
 	case h.sample.Pressure:
