@@ -43,17 +43,17 @@ derived:
 required: [user, tenant]
 `
 
-func rules(t testing.TB, text string) Rules {
-	t.Helper()
+func companyRules(tb testing.TB) Rules {
+	tb.Helper()
 	var r Rules
-	if err := yaml.UnmarshalWithOptions([]byte(text), &r, yaml.Strict()); err != nil {
-		t.Fatal(err)
+	if err := yaml.UnmarshalWithOptions([]byte(company), &r, yaml.Strict()); err != nil {
+		tb.Fatal(err)
 	}
 	return r
 }
 
 func TestRules(t *testing.T) {
-	p := must(t, Rules.Compile, rules(t, company))
+	p := must(t, Rules.Compile, companyRules(t))
 	const rest = ",site=berlin"
 	for _, test := range []struct{ name, in, out string }{
 		{
@@ -119,7 +119,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestWhatIsDerivedCannotBeClaimed(t *testing.T) {
-	p := must(t, Rules.Compile, rules(t, company))
+	p := must(t, Rules.Compile, companyRules(t))
 	for text, want := range map[string]ClaimError{
 		"user=alice,tenant=batch":           {"tenant", "batch", "research"},
 		"user=alice,account=batch/alice":    {"account", "batch/alice", "research/alice"},
@@ -139,7 +139,7 @@ func TestWhatIsDerivedCannotBeClaimed(t *testing.T) {
 }
 
 func TestApplyRefuses(t *testing.T) {
-	p := must(t, Rules.Compile, rules(t, company))
+	p := must(t, Rules.Compile, companyRules(t))
 	wild := must(t, Rules.Compile, Rules{Derived: []Derivation{
 		{Key: "tenant", From: "user", Patterns: []Pattern{{Match: `a(.*)`, Value: "${1}"}}},
 		{Key: "both", Template: "${user}${zone}"},
@@ -225,7 +225,7 @@ func TestCompileNamesTheRuleThatIsWrong(t *testing.T) {
 }
 
 func TestApplyTwiceIsApplyOnce(t *testing.T) {
-	p := must(t, Rules.Compile, rules(t, company))
+	p := must(t, Rules.Compile, companyRules(t))
 	keys := []string{"user", "proxyUser", "engine", "engine_type", "engineType", "creator", "tenant", "zone"}
 	values := []string{"", "alice", "etl_1", "ops.bob", "spark", "spark3", "spark-3.3", "research", "others"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -283,7 +283,7 @@ func (t template) escaped() template {
 
 // BenchmarkApply measures a usual request under rules of every kind.
 func BenchmarkApply(b *testing.B) {
-	p, err := rules(b, company).Compile()
+	p, err := companyRules(b).Compile()
 	if err != nil {
 		b.Fatal(err)
 	}

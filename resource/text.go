@@ -3,7 +3,6 @@ package resource
 import (
 	"fmt"
 	"math/big"
-	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,8 +75,7 @@ func FormatMemory(bytes int64) string {
 // inUnit writes the size in this unit, "" where it is smaller or needs more than three decimals.
 func inUnit(bytes, unit int64) string {
 	whole, rest := bytes/unit, bytes%unit
-	high, low := bits.Mul64(uint64(rest), 1000)
-	thousandths, left := bits.Div64(high, low, uint64(unit)) // rest < unit, so this fits
+	thousandths, left := rest*1000/unit, rest*1000%unit // rest is below 2^50
 	switch {
 	case whole == 0 || left != 0:
 		return ""

@@ -148,13 +148,11 @@ func AddressToLabels(a resource.Address) map[string]string {
 
 // InvalidField returns the detail of INVALID_ARGUMENT for an error of this package, of resource or of label; false for others.
 func InvalidField(err error) (*bursarv1.InvalidField, bool) {
-	var quantity *resource.FieldError
-	if errors.As(err, &quantity) {
-		return &bursarv1.InvalidField{Field: quantity.Field, Value: quantity.Value, Want: quantity.Want}, true
+	if wrong, ok := errors.AsType[*resource.FieldError](err); ok {
+		return &bursarv1.InvalidField{Field: wrong.Field, Value: wrong.Value, Want: wrong.Want}, true
 	}
-	var labels *label.FieldError
-	if errors.As(err, &labels) {
-		return &bursarv1.InvalidField{Field: labels.Field, Value: labels.Value, Want: labels.Want}, true
+	if wrong, ok := errors.AsType[*label.FieldError](err); ok {
+		return &bursarv1.InvalidField{Field: wrong.Field, Value: wrong.Value, Want: wrong.Want}, true
 	}
 	return nil, false
 }
