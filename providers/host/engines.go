@@ -76,8 +76,8 @@ type engine struct {
 	members        []int32
 	ticks          uint64
 	ended, counted uint64
-	// baseline: an earlier pass has counted it.
-	baseline bool
+	// passes over the process table that it was part of, one after the other. The first is the base for what it uses.
+	passes int
 }
 
 // Engines measures the engines, in their order. Those that have a cgroup are measured by it; for all others together it
@@ -106,7 +106,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	if passed {
 		t.shares.begin(elapsed, m.now)
 	} else if !byTree {
-		t.forest.forget()
+		t.forest.forget(t.order)
 	}
 	first, deferred := t.deferred, false
 	for n := range listed {
@@ -201,11 +201,10 @@ func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
 
 // measureTree fills in what the cgroup did not tell from the processes that the pass found.
 func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
-	if !e.cgroup.cpu && e.baseline && elapsed > 0 {
+	if !e.cgroup.cpu && e.passes > 1 && elapsed > 0 {
 		seconds := float64(e.ticks) / ticksPerSecond
 		usage.CPUMillis = int64(seconds / elapsed.Seconds() * 1000)
 	}
-	e.baseline = true
 	if e.cgroup.memory {
 		return
 	}

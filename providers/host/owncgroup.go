@@ -34,17 +34,27 @@ func (m *Meter) measureCgroup(e *engine, name string, now time.Time, usage *Usag
 	if name == "" {
 		return
 	}
+	wasResolved := own.resolved
+	usage.Err = m.readOwnCgroup(e, now, usage)
+	if absent(usage.Err) && wasResolved {
+		// It was removed. That is as it should be when the engine has ended; looking again tells.
+		usage.Err = m.readOwnCgroup(e, now, usage)
+	}
+}
+
+func (m *Meter) readOwnCgroup(e *engine, now time.Time, usage *Usage) error {
+	own := &e.cgroup
 	if !own.resolved {
-		if err := m.resolve(e, name); err != nil {
-			usage.Err = fmt.Errorf("cgroup %s: %w", name, err)
-			return
+		if err := m.resolve(e); err != nil {
+			return fmt.Errorf("cgroup %s: %w", own.name, err)
 		}
 		own.resolved = true
 	}
-	usage.Err = errors.Join(m.cgroupMemory(own, usage), m.cgroupCPU(own, now, usage))
-	if usage.Err != nil {
-		own.resolved = false // It may have been removed, or made again: look again next time.
+	err := errors.Join(m.cgroupMemory(own, usage), m.cgroupCPU(own, now, usage))
+	if err != nil {
+		own.resolved = false // It may have been made again, or elsewhere.
 	}
+	return err
 }
 
 func (m *Meter) cgroupMemory(own *ownCgroup, usage *Usage) error {
@@ -85,7 +95,8 @@ func (m *Meter) cgroupCPU(own *ownCgroup, now time.Time, usage *Usage) error {
 
 // resolve finds where the engine's cgroup is read. As long as the root process lives it must be in that cgroup, or
 // below it: with version 1 each controller may have put it elsewhere, and a cgroup of the same name may be another's.
-func (m *Meter) resolve(e *engine, name string) error {
+func (m *Meter) resolve(e *engine) error {
+	name := e.cgroup.name
 	own, s := &e.cgroup, &m.tracker.scratch
 	own.memoryAt, own.cpuAt = nil, nil
 	if name == "/" {

@@ -13,8 +13,32 @@ type table struct {
 	index map[int32]int32
 	// unread has the processes that are there and could not be read, with the error.
 	unread map[int32]error
-	// newest is the latest start of all processes, in clock ticks after boot: what starts after this pass has that or more.
-	newest uint64
+	// newest is the latest start of all processes, in clock ticks after boot, and youngest are the processes with that start.
+	// They tell, without a clock, what has started since.
+	newest   uint64
+	youngest []int32
+}
+
+// add appends a row.
+func (t *table) add(got stat) {
+	t.index[got.pid] = int32(len(t.rows)) //nolint:gosec // there are fewer processes than pids
+	t.rows = append(t.rows, process{stat: got})
+	if got.start > t.newest {
+		t.newest, t.youngest = got.start, t.youngest[:0]
+	}
+	if got.start == t.newest {
+		t.youngest = append(t.youngest, got.pid)
+	}
+}
+
+// empty makes the table ready to be filled.
+func (t *table) empty() {
+	t.rows, t.newest, t.youngest = t.rows[:0], 0, t.youngest[:0]
+	if t.index == nil {
+		t.index, t.unread = map[int32]int32{}, map[int32]error{}
+	}
+	clear(t.index)
+	clear(t.unread)
 }
 
 // process is a row of the table.
@@ -52,12 +76,7 @@ func (t *table) same(pid int32, start uint64) *process {
 
 // read fills the table. Processes that come or go meanwhile may be in it or not.
 func (t *table) read(ctx context.Context, m *Meter, s *scratch) (err error) {
-	t.rows, t.newest = t.rows[:0], 0
-	clear(t.index)
-	clear(t.unread)
-	if t.index == nil {
-		t.index, t.unread = map[int32]int32{}, map[int32]error{}
-	}
+	t.empty()
 	if t.pids, err = pids(m.proc, t.pids[:0]); err != nil {
 		return err
 	}
@@ -73,9 +92,7 @@ func (t *table) read(ctx context.Context, m *Meter, s *scratch) (err error) {
 			t.unread[pid] = err
 			continue
 		}
-		t.index[pid] = int32(len(t.rows)) //nolint:gosec // there are fewer processes than pids
-		t.rows = append(t.rows, process{stat: got})
-		t.newest = max(t.newest, got.start)
+		t.add(got)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -30,9 +31,10 @@ type forest struct {
 	// engines are those of this pass, roots the same by pid.
 	engines []*engine
 	roots   map[int32]*engine
-	// newest is that of the last pass's table; taken is when that was, zero if there was none.
-	newest uint64
-	taken  time.Time
+	// newest and youngest are those of the last pass's table; taken is when that was, zero if there was none.
+	newest   uint64
+	youngest []int32
+	taken    time.Time
 }
 
 // pass reads the process table, gives each process to its engine and counts what CPU time each engine used since the last.
@@ -40,6 +42,12 @@ func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engi
 	if err := f.table.read(ctx, m, s); err != nil {
 		return err
 	}
+	f.divide(engines)
+	return nil
+}
+
+// divide does that with a table that has been read.
+func (f *forest) divide(engines []*engine) {
 	f.plant(engines)
 	for i := range f.table.rows {
 		if row := &f.table.rows[i]; f.owner(row) != nil {
@@ -48,14 +56,16 @@ func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engi
 	}
 	f.count()
 	f.remember()
-	return nil
 }
 
 // forget makes the next pass a first one.
-func (f *forest) forget() {
+func (f *forest) forget(engines []*engine) {
 	clear(f.members)
 	clear(f.leaders)
 	f.taken = time.Time{}
+	for _, e := range engines {
+		e.passes = 0
+	}
 }
 
 // plant makes the engines' root processes theirs.
@@ -67,6 +77,7 @@ func (f *forest) plant(engines []*engine) {
 	f.engines = engines
 	for _, e := range engines {
 		e.members, e.ticks, e.ended, e.counted = e.members[:0], 0, 0, 0
+		e.passes++
 		// One that ended long ago can still be listed beside one that has its pid now.
 		if other := f.roots[e.key.pid]; other == nil || other.key.start < e.key.start {
 			f.roots[e.key.pid] = e
@@ -118,8 +129,12 @@ func (f *forest) led(row *process, number int32) *engine {
 	if e := f.leaders[number]; e != nil && e.listed {
 		return e
 	}
-	// The root itself led, and was gone before the first pass.
-	if e := f.roots[number]; e != nil && row.start >= e.key.start {
+	return f.formerRoot(row, number)
+}
+
+// formerRoot returns the engine whose root was the leader, and was gone before the engine's first pass. Later ones remember it.
+func (f *forest) formerRoot(row *process, number int32) *engine {
+	if e := f.roots[number]; e != nil && e.passes == 1 && row.start >= e.key.start {
 		return e
 	}
 	return nil
@@ -144,7 +159,7 @@ func (f *forest) count() {
 		case known && was.start == row.start:
 			row.owner.ticks += grown(was.own, row.own)
 			row.owner.ended += grown(was.children, row.stat.children)
-		case row.start >= f.newest:
+		case row.start > f.newest || row.start == f.newest && !slices.Contains(f.youngest, row.pid):
 			// It started after the last pass: all it used is new.
 			row.owner.ticks += row.own
 			row.owner.ended += row.stat.children
@@ -210,7 +225,7 @@ func (f *forest) remember() {
 	}
 	f.members, f.spare = members, f.members
 	f.leaders, f.spareLeaders = leaders, f.leaders
-	f.newest = f.table.newest
+	f.newest, f.youngest = f.table.newest, append(f.youngest[:0], f.table.youngest...)
 }
 
 // leads reports whether the leader of that session or group is, or was, of the same engine as the process.
@@ -221,5 +236,5 @@ func (f *forest) leads(number int32, row *process) bool {
 	if leader := f.table.row(number); leader != nil {
 		return leader.owner == row.owner
 	}
-	return f.leaders[number] == row.owner || f.roots[number] == row.owner
+	return f.leaders[number] == row.owner || f.formerRoot(row, number) == row.owner
 }

@@ -1,0 +1,198 @@
+package host
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestEngines runs the scripts in testdata/engines. Their commands:
+//
+//	run       adds processes, or changes them, one on a line: PID PARENT and what differs from the default, of start (ticks
+//	          after boot; PID), session and group (1), own and children (ticks of CPU time; 0), anon, file and shared
+//	          (MiB; 0), state (S), threads (1), image (0: as if it could not be told), pss (MiB; absent)
+//	end       removes processes, by PID
+//	write     writes the named file; a line "---" begins the next, the first line of each of which is its name
+//	remove    removes files or directories, by name
+//	measure   after=SECONDS and ID=PID, ID=PID/START, ID=PID@CGROUP for each engine: prints what they use
+//	own       prints the own cgroup of each process
+func TestEngines(t *testing.T) {
+	datadriven.Walk(t, "testdata/engines", func(t *testing.T, path string) {
+		machine := newMachine(t)
+		machine.write("proc/self/mountinfo", "")
+		meter := machine.meter(Options{})
+		processes := map[int32]fakeProcess{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			machine.T = t
+			switch d.Cmd {
+			case "run":
+				for line := range strings.SplitSeq(strings.TrimSpace(d.Input), "\n") {
+					pid, _, _ := strings.Cut(line, " ")
+					process := processes[number32(t, pid)].changed(t, line)
+					processes[process.pid] = process
+					machine.run(process)
+				}
+			case "end":
+				for pid := range strings.FieldsSeq(d.Input) {
+					delete(processes, number32(t, pid))
+					machine.remove("proc/" + pid)
+				}
+			case "write":
+				for file := range strings.SplitSeq(d.Input, "---\n") {
+					name, data, _ := strings.Cut(file, "\n")
+					machine.write(name, data)
+				}
+			case "remove":
+				for name := range strings.FieldsSeq(d.Input) {
+					machine.remove(name)
+				}
+			case "own":
+				return own(machine, meter, d)
+			case "measure":
+				return measure(machine, meter, d)
+			default:
+				d.Fatalf(t, "unknown command %s", d.Cmd)
+			}
+			return ""
+		})
+	})
+}
+
+func measure(machine *machine, meter *Meter, d *datadriven.TestData) string {
+	var engines []Engine
+	for _, arg := range d.CmdArgs {
+		if arg.Key == "after" {
+			machine.now = machine.now.Add(time.Duration(number32(machine.T, arg.Vals[0])) * time.Second)
+			continue
+		}
+		root, cgroup, _ := strings.Cut(arg.Vals[0], "@")
+		pid, start, found := strings.Cut(root, "/")
+		if !found {
+			start = pid
+		}
+		engines = append(engines, Engine{
+			ID: arg.Key, PID: number32(machine.T, pid), StartTime: uint64(number32(machine.T, start)), Cgroup: cgroup,
+		})
+	}
+	var out strings.Builder
+	for _, usage := range meter.Engines(machine.Context(), engines) {
+		out.WriteString(usage.ID + ": ")
+		if usage.Alive {
+			out.WriteString("alive")
+		} else {
+			out.WriteString("ended")
+		}
+		fmt.Fprintf(&out, ", processes %d", usage.Processes)
+		if usage.MemoryBytes > 0 {
+			fmt.Fprintf(&out, ", memory %s, unreclaimable %s", size(&usage.MemoryBytes), size(&usage.UnreclaimableBytes))
+		}
+		fmt.Fprintf(&out, ", cpu %dm", usage.CPUMillis)
+		if usage.Err != nil {
+			fmt.Fprintf(&out, ", error: %v", usage.Err)
+		}
+		out.WriteByte('\n')
+	}
+	return strings.ReplaceAll(out.String(), machine.root, "")
+}
+
+func own(machine *machine, meter *Meter, d *datadriven.TestData) string {
+	var out strings.Builder
+	for _, arg := range d.CmdArgs {
+		cgroup, err := meter.OwnCgroup(number32(machine.T, arg.Key))
+		switch {
+		case err != nil:
+			fmt.Fprintf(&out, "%s: error: %v\n", arg.Key, err)
+		case cgroup == "":
+			fmt.Fprintf(&out, "%s: none of its own\n", arg.Key)
+		default:
+			fmt.Fprintf(&out, "%s: %s\n", arg.Key, cgroup)
+		}
+	}
+	return strings.ReplaceAll(out.String(), machine.root, "")
+}
+
+// fakeProcess is what a machine of the tests writes below proc/PID.
+type fakeProcess struct {
+	pid, parent, session, group int32
+	start, own, children        uint64
+	state                       string
+	threads                     int32
+	image                       uint64
+	// In KiB.
+	anon, file, shared int64
+	// pss is -1 for a process that cannot be looked into.
+	pss int64
+}
+
+// changed takes the settings of a script's line.
+func (p fakeProcess) changed(t *testing.T, line string) fakeProcess {
+	fields := strings.Fields(line)
+	pid := number32(t, fields[0])
+	if p.pid == 0 {
+		p = fakeProcess{pid: pid, start: uint64(pid), session: 1, group: 1, state: "S", threads: 1, pss: -1}
+	}
+	p.parent = number32(t, fields[1])
+	for _, setting := range fields[2:] {
+		name, value, _ := strings.Cut(setting, "=")
+		if name == "state" {
+			p.state = value
+			continue
+		}
+		amount := number32(t, value)
+		switch name {
+		case "start":
+			p.start = uint64(amount)
+		case "session":
+			p.session = amount
+		case "group":
+			p.group = amount
+		case "own":
+			p.own = uint64(amount)
+		case "children":
+			p.children = uint64(amount)
+		case "threads":
+			p.threads = amount
+		case "image":
+			p.image = uint64(amount)
+		case "anon":
+			p.anon = int64(amount) << 10
+		case "file":
+			p.file = int64(amount) << 10
+		case "shared":
+			p.shared = int64(amount) << 10
+		case "pss":
+			p.pss = int64(amount) << 10
+		default:
+			t.Fatalf("unknown setting %s", name)
+		}
+	}
+	return p
+}
+
+// run writes the process's files.
+func (m *machine) run(p fakeProcess) {
+	m.Helper()
+	directory := fmt.Sprintf("proc/%d/", p.pid)
+	m.write(directory+"stat", fmt.Sprintf(
+		"%d (engine (%d) x) %s %d %d %d 0 -1 4194304 0 0 0 0 %d 0 %d 0 20 0 %d 0 %d 0 0 18446744073709551615 %d 0 %d\n",
+		p.pid, p.pid, p.state, p.parent, p.group, p.session, p.own, p.children, p.threads, p.start, p.image, p.image))
+	m.write(directory+"status", fmt.Sprintf(
+		"Name:\tengine\nTgid:\t%d\nUid:\t1000\t1000\t1000\t1000\nVmRSS:\t%d kB\nRssAnon:\t%d kB\nRssFile:\t%d kB\nRssShmem:\t%d kB\n",
+		p.pid, p.anon+p.file+p.shared, p.anon, p.file, p.shared))
+	if p.pss >= 0 {
+		m.write(directory+"smaps_rollup", fmt.Sprintf("Pss: 0 kB\nPss_Anon: %d kB\nPss_File: 7 kB\nPss_Shmem: 0 kB\n", p.pss))
+	}
+}
+
+func number32(t *testing.T, text string) int32 {
+	t.Helper()
+	value, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(value)
+}
