@@ -1,0 +1,144 @@
+package placement
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// amounts are the fixed dimensions of a vector.
+type amounts struct{ memory, cpu, instances int64 }
+
+func amountsOf(v *resource.Vector) amounts { return amounts{v.Memory(), v.CPU(), v.Instances()} }
+
+func (a *amounts) room() room { return room{a.memory, a.cpu} }
+
+// aspect says what an amount is of.
+type aspect uint8
+
+const (
+	available aspect = iota // what the host has left
+	limit                   // what it is
+	booked                  // what the books have given away
+	aspects
+)
+
+// host is what the index keeps of a HostView. It fills two cache lines, and fetching them is much of what a change costs
+// in a large fleet.
+type host struct {
+	id      string
+	labels  label.Set
+	amounts [aspects]amounts
+	custom  *[aspects][]resource.Quantity // nil: none
+	grade   uint16                        // without gradeSpent
+	members [2]uint16                     // of directories by aspect; bit: its view with that number admits the host
+	state   state
+}
+
+// state is a set of what is true of a host.
+type state uint8
+
+const (
+	present  state = 1 << iota
+	healthy        // not suspect, lost, cordoned or draining
+	measured       // a fresh measurement without pressure
+	open     = present | healthy | measured
+)
+
+func (h *host) present() bool { return h.state&present != 0 }
+
+// open reports whether new grants may go there.
+func (h *host) open() bool { return h.state == open }
+
+func (h *host) held() bool { return h.grade&gradeHeld != 0 }
+
+// count is a custom countable of the host.
+func (h *host) count(of aspect, name string) int64 {
+	if h.custom == nil {
+		return 0
+	}
+	return amount(h.custom[of], name)
+}
+
+// amount is the quantity of that name, 0 where there is none.
+func amount(list []resource.Quantity, name string) int64 {
+	for i := range list { // lists are short
+		if list[i].Name == name {
+			return list[i].Value
+		}
+	}
+	return 0
+}
+
+// learn takes over a view. It reports whether labels or limits changed.
+func (h *host) learn(v *ledger.HostView, policy Policy) (reshaped bool) {
+	amounts := [aspects]amounts{available: amountsOf(&v.Available), limit: amountsOf(&v.Limit), booked: amountsOf(&v.Booked)}
+	reshaped = !h.present() || amounts[limit] != h.amounts[limit] || !sameLabels(h.labels, v.Labels)
+	h.amounts = amounts
+	if reshaped {
+		h.labels = v.Labels
+	}
+	if h.learnCustom(v) {
+		reshaped = true
+	}
+	h.state = present
+	if v.Health {
+		h.state |= healthy
+	}
+	if v.Measured {
+		h.state |= measured
+	}
+	h.grade = policy.grade(h, v.LoadMillis, v.Held)
+	return reshaped
+}
+
+// sameLabels is true at once for the same slice; sets are immutable.
+func sameLabels(a, b label.Set) bool {
+	return len(a) == len(b) && (unsafe.SliceData(a) == unsafe.SliceData(b) || a.Equal(b))
+}
+
+// learnCustom takes over the custom countables and reports whether a limit changed.
+func (h *host) learnCustom(v *ledger.HostView) (changed bool) {
+	custom := [aspects][]resource.Quantity{available: v.Available.Custom(), limit: v.Limit.Custom(), booked: v.Booked.Custom()}
+	if h.custom == nil {
+		if len(custom[available])+len(custom[limit])+len(custom[booked]) == 0 {
+			return false
+		}
+		h.custom = new([aspects][]resource.Quantity)
+	}
+	changed = !slices.Equal(h.custom[limit], custom[limit])
+	*h.custom = custom
+	return changed
+}
+
+// fleet is all hosts, by slot.
+type fleet struct {
+	hosts []host
+	slots map[string]ledger.Slot // by host id
+}
+
+// at makes room for a slot and returns its host.
+func (f *fleet) at(slot ledger.Slot) *host {
+	if n := int(slot) + 1; n > len(f.hosts) {
+		f.hosts = append(f.hosts, make([]host, n-len(f.hosts))...)
+	}
+	return &f.hosts[slot]
+}
+
+// name enters a host under its id, which no other host has.
+func (f *fleet) name(slot ledger.Slot, h *host, id string) {
+	if h.present() {
+		if h.id == id {
+			return
+		}
+		delete(f.slots, h.id)
+	}
+	h.id = id
+	f.slots[id] = slot
+}
+
+// size is the number of hosts.
+func (f *fleet) size() int { return len(f.slots) }

@@ -1,0 +1,119 @@
+package placement
+
+import "github.com/bursar/bursar/coordinator/ledger"
+
+// Index is the ledger's Placer. Make one with New.
+type Index struct {
+	policy Policy
+	fleet  fleet
+	free   *directory // by what hosts have left
+	limits *directory // by what they are
+	search search
+}
+
+// New returns an Index without hosts.
+func New(policy Policy) *Index {
+	x := &Index{policy: policy, fleet: fleet{slots: make(map[string]ledger.Slot)}}
+	x.free, x.limits = newDirectory(&x.fleet, available), newDirectory(&x.fleet, limit)
+	x.search.fleet = &x.fleet
+	return x
+}
+
+// Put adds the host in a slot, or replaces what is known of it. Of what the view points to only id and labels are kept.
+func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
+	known := len(x.fleet.hosts)
+	h := x.fleet.at(slot)
+	if len(x.fleet.hosts) > known {
+		x.free.grow()
+		x.limits.grow()
+	}
+	x.fleet.name(slot, h, view.ID)
+	if h.learn(&view, x.policy) {
+		x.free.reshape(slot, h)
+		x.limits.reshape(slot, h)
+		x.limits.put(slot, h)
+	}
+	x.free.put(slot, h)
+}
+
+// Remove forgets the host in a slot, if there is one.
+func (x *Index) Remove(slot ledger.Slot) {
+	if slot < 0 || int(slot) >= len(x.fleet.hosts) {
+		return
+	}
+	h := &x.fleet.hosts[slot]
+	if !h.present() {
+		return
+	}
+	x.free.remove(slot, h)
+	x.limits.remove(slot, h)
+	delete(x.fleet.slots, h.id)
+	*h = host{}
+}
+
+// Choose returns a host of the best score among those on which the request fits now, or NoSlot.
+func (x *Index) Choose(q ledger.Query) ledger.Slot {
+	x.search.begin(&q)
+	return x.free.choose(&x.search)
+}
+
+// Possible reports whether a host with the required labels, and not to be avoided, has limits as large as the request.
+// It does not ask whether the host is held or rejected.
+func (x *Index) Possible(q ledger.Query) bool {
+	x.search.begin(&q)
+	x.search.preferred, x.search.noHeld, x.search.rejected = nil, false, nil
+	return x.limits.choose(&x.search) != ledger.NoSlot
+}
+
+func (d *directory) choose(s *search) ledger.Slot {
+	slot := d.view(s).choose(s)
+	d.settle(s)
+	return slot
+}
+
+// Survey counts what each filter removes. It looks at every host. Held and rejected hosts count like others.
+func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
+	s := &x.search
+	s.begin(&q)
+	f := ledger.HostFilters{Total: x.fleet.size()}
+	for n := range x.fleet.hosts {
+		h := &x.fleet.hosts[n]
+		switch {
+		case !h.present():
+		case !h.labels.MatchesFilter(s.required) || s.avoids(ledger.Slot(n)): //nolint:gosec // it was a slot before
+			f.Labels++
+		case h.state&healthy == 0:
+			f.Health++
+		case h.state&measured == 0:
+			f.Measurement++
+		case !s.fitsBooks(h):
+			f.Books++
+		case !s.fits(h):
+			f.Headroom++
+		default:
+			f.Fit++
+		}
+	}
+	return f
+}
+
+// fits reports whether the whole request is available.
+func (s *search) fits(h *host) bool { return s.fit(&h.amounts[available]) && s.countsFit(h, available) }
+
+func (s *search) fit(a *amounts) bool {
+	return s.need.memory <= max(0, a.memory) && s.need.cpu <= max(0, a.cpu) && s.instances <= max(0, a.instances)
+}
+
+// fitsBooks reports whether the request fits by the books alone: within limit less booked.
+func (s *search) fitsBooks(h *host) bool {
+	most, used := &h.amounts[limit], &h.amounts[booked]
+	if !s.fit(&amounts{most.memory - used.memory, most.cpu - used.cpu, most.instances - used.instances}) {
+		return false
+	}
+	for i := range s.custom {
+		if q := &s.custom[i]; q.Value > max(0, h.count(limit, q.Name)-h.count(booked, q.Name)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,128 @@
+package placement
+
+import (
+	"math/bits"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// search is a query in the form that the index works with. There is one, used again and again.
+type search struct {
+	signature
+	fleet *fleet
+	of    aspect
+
+	need        room
+	row, column int // levels of need: lower ones cannot hold it
+	instances   int64
+	noHeld      bool
+	rejected    func(ledger.Slot) bool
+	draw        uint64 // a fraction of 2^64 that turns with the queries
+
+	avoiding bool
+	avoided  []uint64 // by slot: the last search that avoided it
+	number   uint64   // of this search
+
+	// partial is set where the view promises less than the signature asks: the rest is checked host by host.
+	partial     bool
+	wasted      int // hosts with room that were looked at for nothing, for want of a view
+	best        ledger.Slot
+	bestMatches int
+
+	cells []int // scratch
+	steps int   // bounds and hosts that were looked at, for the proof that they do not grow with the fleet
+}
+
+// turning is 2^64 divided by the golden ratio: its multiples fall far apart, so consecutive turns are spread over the
+// equals as evenly as any sequence can be that does not know their number.
+const turning = 0x9e3779b97f4a7c15
+
+// begin takes a query.
+func (s *search) begin(q *ledger.Query) {
+	s.need = room{q.Request.Memory(), q.Request.CPU()}
+	s.row, s.column = memoryLevel(s.need.memory), cpuLevel(s.need.cpu)
+	s.instances = q.Request.Instances()
+	s.noHeld, s.rejected, s.draw = q.NoHeld, q.Rejected, q.Turn*turning
+	s.avoiding = false
+	s.number++
+	s.steps = 0
+	s.signature = signature{custom: q.Request.Custom()}
+	if s.instances > 1 {
+		s.signature.instances = s.instances
+	}
+	if covers(nil, s.custom) {
+		s.custom = nil // all zero
+	}
+	if w := q.Wishes; w != nil {
+		s.required, s.preferred = w.Required, w.Preferred
+		s.avoid(w.Avoid)
+	}
+}
+
+// avoid marks the hosts of these ids.
+func (s *search) avoid(ids []string) {
+	for _, id := range ids {
+		if slot, known := s.fleet.slots[id]; known {
+			if n := len(s.fleet.hosts); n > len(s.avoided) {
+				s.avoided = append(s.avoided, make([]uint64, n-len(s.avoided))...)
+			}
+			s.avoided[slot] = s.number
+			s.avoiding = true
+		}
+	}
+}
+
+func (s *search) avoids(slot ledger.Slot) bool {
+	return s.avoiding && int(slot) < len(s.avoided) && s.avoided[slot] == s.number
+}
+
+// grades is a bit for each of the four kinds of grade (held or not, spent or not) that the search looks at, repeated to
+// fill a word of view.ranked.
+func (s *search) grades() uint64 {
+	const all = 0x1111111111111111
+	kinds := uint64(1)
+	if !s.noHeld {
+		kinds |= kinds << gradeHeld
+	}
+	if s.instances <= 0 {
+		kinds |= kinds << gradeSpent
+	}
+	return kinds * all
+}
+
+// accepts decides on a host that has the room and whose rank is right.
+func (s *search) accepts(slot ledger.Slot) bool {
+	if s.avoids(slot) {
+		return false
+	}
+	h := &s.fleet.hosts[slot]
+	if s.partial && !(h.labels.MatchesFilter(s.required) && s.countsFit(h, s.of)) {
+		s.wasted++
+		return false
+	}
+	if s.rejected != nil && s.rejected(slot) {
+		return false
+	}
+	if s.partial && len(s.preferred) > 0 {
+		return s.prefers(slot, s.matches(h))
+	}
+	return true
+}
+
+// prefers accepts a host with all preferred labels, and remembers the first one with the most.
+func (s *search) prefers(slot ledger.Slot, matches int) bool {
+	if matches > s.bestMatches {
+		s.best, s.bestMatches = slot, matches
+	}
+	if matches < len(s.preferred) {
+		s.wasted++
+		return false
+	}
+	return true
+}
+
+// position turns the search's draw into one of n positions.
+func (s *search) position(n int) int {
+	high, _ := bits.Mul64(s.draw, uint64(n)) //nolint:gosec // n counts hosts
+	return int(high)                         //nolint:gosec // below n
+}
