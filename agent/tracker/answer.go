@@ -62,8 +62,6 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	t.settle(q)
 	if q.GetFull() {
 		t.full, t.lastFull = false, now
-		// To a Sync that had seen nothing, every grant is newer than its sample and counts in full. The next one puts that right.
-		t.urgent = t.urgent || q.GetLedgerSequence() == 0
 	}
 	return out, nil
 }

@@ -65,6 +65,9 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 	return ends
 }
 
+// Sample is the machine as last measured; nil before the first time.
+func (t *Tracker) Sample() *bursarv1.HostSample { return t.sample }
+
 // of reports whether this is what was measured of the process.
 func (u *Usage) of(p *bursarv1.Process) bool {
 	return u.PID == p.GetPid() && u.StartTime == p.GetStartTime()

@@ -143,8 +143,12 @@ func (t *Tracker) end(e *entry, end *bursarv1.EngineEnd) {
 func (t *Tracker) endIfRebooted(now time.Time, e *entry) {
 	boot := e.grant.GetProcess().GetBootId()
 	if e.tracked() && boot != "" && boot != t.host.BootID {
-		t.end(e, &bursarv1.EngineEnd{AllocationId: e.grant.GetId(), EndTime: timestamppb.New(now), Reason: "host rebooted"})
+		t.end(e, rebooted(now, e.grant.GetId()))
 	}
+}
+
+func rebooted(now time.Time, id string) *bursarv1.EngineEnd {
+	return &bursarv1.EngineEnd{AllocationId: id, EndTime: timestamppb.New(now), Reason: "host rebooted"}
 }
 
 // Veto returns the headroom in bytes for lack of which a grant was refused, until the coordinator has heard of it.

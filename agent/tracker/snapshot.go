@@ -9,6 +9,8 @@ type Snapshot struct {
 	// Epoch is the highest seen, StoreID the identity of the store behind it.
 	Epoch   uint64
 	StoreID string
+	// BootID is the boot that the engines' processes belong to.
+	BootID string
 	// Engines are the full records of the active allocations with a process here.
 	Engines []*bursarv1.Allocation
 	// Ended are the tombstones that were not acknowledged.
@@ -21,7 +23,7 @@ func (t *Tracker) Unsaved() bool { return t.changed != t.saved }
 // Snapshot returns what to store, in the order of the ids.
 func (t *Tracker) Snapshot() Snapshot {
 	t.saved = t.changed
-	s := Snapshot{Epoch: t.epoch, StoreID: t.storeID}
+	s := Snapshot{Epoch: t.epoch, StoreID: t.storeID, BootID: t.host.BootID}
 	for _, e := range t.inOrder() {
 		switch {
 		case e.tracked():
@@ -32,6 +34,9 @@ func (t *Tracker) Snapshot() Snapshot {
 	}
 	return s
 }
+
+// NotSaved says that the last Snapshot could not be stored.
+func (t *Tracker) NotSaved() { t.saved-- }
 
 // Stats is the host's books as the agent knows them.
 type Stats struct {

@@ -98,7 +98,9 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	for _, grant := range saved.Engines {
 		e := &entry{phase: held, grant: grant, epoch: saved.Epoch}
 		t.entries[grant.GetId()] = e
-		t.endIfRebooted(now, e)
+		if saved.BootID != host.BootID {
+			t.end(e, rebooted(now, grant.GetId()))
+		}
 	}
 	for _, end := range saved.Ended {
 		t.entries[end.GetAllocationId()] = &entry{

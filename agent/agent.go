@@ -1,0 +1,276 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/statefile"
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// ErrReplaced ends Run: another agent has registered for this host after this one.
+var ErrReplaced = errors.New("another agent has taken over this host: stop one of them, or give each a hostId of its own")
+
+// Meter is how the agent looks at the machine; *host.Meter is one.
+type Meter interface {
+	Capacity(ctx context.Context) (host.Capacity, error)
+	Sample(ctx context.Context) host.Sample
+	Engines(ctx context.Context, engines []host.Engine) []host.Usage
+	BootID() (string, error)
+	Identify(pid int32) (host.Identity, error)
+	OwnCgroup(pid int32) (string, error)
+}
+
+// Deps are what an agent is given.
+type Deps struct {
+	// Allocations and Hosts are the coordinator. They need not retry: the agent does, and it knows better until when. Calls
+	// made for a caller carry that caller in identity.Header. Both are required.
+	Allocations bursarv1connect.AllocationServiceClient
+	Hosts       bursarv1connect.HostServiceClient
+	// Meter measures. Default: a host.Meter of this machine.
+	Meter Meter
+	// Logger is where the agent logs. Default: nowhere.
+	Logger *slog.Logger
+	// Metrics is where the agent's metrics go, and what /metrics shows. Default: a registry of its own.
+	Metrics *prometheus.Registry
+	// Version is reported to the coordinator.
+	Version string
+	// Proc is where the process table is, for Stop. Default /proc.
+	Proc string
+}
+
+// Agent is the agent of one host. Make it with New, then Run it once.
+type Agent struct {
+	settings settings
+	deps     Deps
+	log      *slog.Logger
+	peers    *peers
+	opener   *process.Opener
+	metrics  *metrics
+
+	measureDue, syncDue *alarm
+	// ready is closed when the coordinator has answered a Sync, with the socket served.
+	ready chan struct{}
+
+	bootID      string
+	incarnation uint64
+	dir         *statefile.Dir
+	saving      sync.Mutex // held while the state file is written
+	running     sync.WaitGroup
+	measuredAt  atomic.Int64 // when the machine was last measured, and a Sync last answered; Unix nanoseconds
+	syncedAt    atomic.Int64
+
+	mu       sync.Mutex
+	tracker  *tracker.Tracker           // guarded by mu
+	answered chan struct{}              // guarded by mu; closed and replaced when a Sync was answered
+	watched  map[string]*process.Handle // guarded by mu; by allocation
+	stops    map[string]*stopping       // guarded by mu; by allocation
+
+	// Of the measuring loop alone:
+	doubtful map[string]int // engines that seem to have ended, by how often in a row
+	orphaned map[string]bool
+}
+
+// New checks the configuration and returns an agent that does nothing yet. The errors are *ConfigError, and those of a
+// machine that does not know its own name.
+func New(config Config, deps Deps) (*Agent, error) {
+	s, err := config.settle()
+	if err != nil {
+		return nil, err
+	}
+	if deps.Allocations == nil || deps.Hosts == nil {
+		return nil, errors.New("agent: want clients of a coordinator")
+	}
+	if deps.Meter == nil {
+		meter, err := host.NewMeter(host.Options{Cgroup: s.Cgroup, SafetyBytes: s.safety})
+		if err != nil {
+			return nil, fmt.Errorf("agent: %w", err)
+		}
+		deps.Meter = meter
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	if deps.Metrics == nil {
+		deps.Metrics = prometheus.NewRegistry()
+	}
+	if deps.Proc == "" {
+		deps.Proc = "/proc"
+	}
+	now := time.Now()
+	a := &Agent{
+		settings: s, deps: deps,
+		log:        deps.Logger.With("host_id", s.HostID),
+		peers:      newPeers(s.HostID, uint32(os.Geteuid()), s.TrustedUsers), //nolint:gosec // a uid
+		opener:     process.NewOpener(deps.Meter),
+		measureDue: newAlarm(now), syncDue: newAlarm(now),
+		ready: make(chan struct{}), answered: make(chan struct{}),
+		watched:  make(map[string]*process.Handle),
+		stops:    make(map[string]*stopping),
+		doubtful: make(map[string]int), orphaned: make(map[string]bool),
+	}
+	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	return a, nil
+}
+
+// Ready is closed when the socket is served and the coordinator has answered the first Sync.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// HostID is the host's name, as configured or found.
+func (a *Agent) HostID() string { return a.settings.HostID }
+
+// Socket is the path of the Unix socket.
+func (a *Agent) Socket() string { return a.settings.Socket }
+
+// Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and every engine left running. An
+// error says why it could not start or go on: a state file of a newer version (*statefile.VersionError) or a
+// directory in use (*statefile.InUseError), a socket that somebody else serves (*SocketInUseError), ErrReplaced.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	server, err := a.listen()
+	if err != nil {
+		return err
+	}
+	// Before anything is answered: a grant cannot be judged without a sample, and engines that ended in the meantime are known.
+	a.measure(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.serve(ctx) })
+	group.Go(func() error { return a.measureLoop(ctx) })
+	group.Go(func() error { return a.syncLoop(ctx) })
+	err = group.Wait()
+	a.letGo()
+	a.running.Wait()
+	return err
+}
+
+// open reads what an earlier incarnation left and begins a new one.
+func (a *Agent) open(ctx context.Context) error {
+	bootID, err := a.deps.Meter.BootID()
+	if err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
+	capacity, err := a.deps.Meter.Capacity(ctx)
+	if err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
+	a.bootID = bootID
+	if a.dir, err = statefile.Open(a.settings.StateDir); err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
+	saved, err := a.load()
+	if err != nil {
+		return errors.Join(fmt.Errorf("agent: %w", err), a.dir.Close())
+	}
+	now := time.Now()
+	// By the clock where the state was lost, so that it still grows.
+	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli()))) //nolint:gosec // not negative
+	a.tracker = tracker.New(now, tracker.Host{
+		ID: a.settings.HostID, Address: a.settings.Address, Labels: a.settings.Labels,
+		Capacity:  a.settings.limits(capacity.MemoryBytes, capacity.CPUMillis),
+		Protected: convert.VectorToProto(a.settings.protected),
+		BootID:    bootID, Version: a.deps.Version, Incarnation: a.incarnation,
+	}, saved.Snapshot)
+	if err := a.save(); err != nil {
+		return errors.Join(fmt.Errorf("agent: %w", err), a.dir.Close())
+	}
+	a.log.Info("agent starts", "incarnation", a.incarnation, "epoch", saved.Epoch, "engines", len(saved.Engines),
+		"memory_from", capacity.MemorySource, "cpu_from", capacity.CPUSource)
+	a.watch()
+	return nil
+}
+
+// close leaves everything as the next incarnation wants to find it.
+func (a *Agent) close() error {
+	a.letGo()
+	return errors.Join(a.save(), a.dir.Close())
+}
+
+// load reads the state file. One that is damaged, or of another host and boot, is set aside.
+func (a *Agent) load() (statefile.State, error) {
+	saved, err := a.dir.Load()
+	var damaged *statefile.DamagedError
+	switch {
+	case errors.Is(err, statefile.ErrNone):
+		return statefile.State{}, nil
+	case errors.As(err, &damaged):
+		aside, asideErr := a.dir.SetAside(time.Now())
+		if asideErr != nil {
+			return statefile.State{}, errors.Join(err, asideErr)
+		}
+		a.log.Error("the state file is damaged and was set aside: engines are taken over from what the coordinator knows", "error", err, "aside", aside)
+		return statefile.State{}, nil
+	case err != nil:
+		return statefile.State{}, err
+	case saved.HostID == a.settings.HostID:
+		return saved, nil
+	case saved.BootID == a.bootID && len(saved.Engines) > 0:
+		return statefile.State{}, &ConfigError{
+			"hostId", a.settings.HostID,
+			fmt.Sprintf("%q, under which %d engines of this boot were confirmed (state file %s); or another stateDir", saved.HostID, len(saved.Engines), a.dir.File()),
+		}
+	}
+	aside, err := a.dir.SetAside(time.Now())
+	if err != nil {
+		return statefile.State{}, err
+	}
+	a.log.Warn("the state file is another host's and was set aside", "was", saved.HostID, "aside", aside)
+	return statefile.State{}, nil
+}
+
+// save stores the state if it has changed. Who waits for a save that is under way is covered by the next one, with all
+// others that wait.
+func (a *Agent) save() error {
+	a.saving.Lock()
+	defer a.saving.Unlock()
+	a.mu.Lock()
+	if !a.tracker.Unsaved() {
+		a.mu.Unlock()
+		return nil
+	}
+	snapshot := a.tracker.Snapshot()
+	a.mu.Unlock()
+	began := time.Now()
+	err := a.dir.Save(statefile.State{
+		HostID: a.settings.HostID, Incarnation: a.incarnation, SavedAt: began, Snapshot: snapshot,
+	})
+	a.metrics.saved(time.Since(began), err)
+	if err != nil {
+		a.mu.Lock()
+		a.tracker.NotSaved()
+		a.mu.Unlock()
+		a.log.Error("the state was not saved: after a restart the agent would rely on the coordinator", "error", err)
+	}
+	return err
+}
+
+// locked gives f the tracker. It must not block.
+func (a *Agent) locked(f func(t *tracker.Tracker)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f(a.tracker)
+}
+
+// Held returns the allocations of this host as the agent knows them, by id.
+func (a *Agent) held() (list []*bursarv1.Allocation) {
+	a.locked(func(t *tracker.Tracker) { list = t.All() })
+	return list
+}

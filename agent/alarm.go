@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// alarm is the moment at which a loop is due. One goroutine waits for it; any may bring it forward.
+type alarm struct {
+	moved chan struct{} // one element: the moment was brought forward
+
+	mu       sync.Mutex
+	at       time.Time // guarded by mu
+	earliest time.Time // guarded by mu; nobody can bring it further forward
+}
+
+func newAlarm(at time.Time) *alarm {
+	return &alarm{moved: make(chan struct{}, 1), at: at}
+}
+
+// set replaces the moment, and how far it can be brought forward.
+func (a *alarm) set(at, earliest time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at, a.earliest = at, earliest
+}
+
+// by makes the loop due no later than that.
+func (a *alarm) by(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at.Before(a.earliest) {
+		at = a.earliest
+	}
+	if !at.Before(a.at) {
+		return
+	}
+	a.at = at
+	select {
+	case a.moved <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns when the moment has come: true, or when ctx has ended: false.
+func (a *alarm) wait(ctx context.Context) bool {
+	for {
+		a.mu.Lock()
+		left := time.Until(a.at)
+		a.mu.Unlock()
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-a.moved:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// longestWait is the longest that the contract lets a request wait.
+const longestWait = 7 * 24 * time.Hour
+
+// Allocate asks for resources of this host in the caller's name, and has the last word on a grant.
+func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	a := s.agent
+	if id := request.GetHost().GetId(); id != "" && id != a.settings.HostID {
+		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings.HostID))
+	}
+	request = proto.CloneOf(request)
+	if request.Host == nil {
+		request.Host = &bursarv1.HostWishes{}
+	}
+	request.Host.Id = a.settings.HostID
+	minted := request.GetRequestId() == ""
+	if minted {
+		request.RequestId = "agent-" + rand.Text()
+	}
+	wait := min(max(0, request.GetWait().AsDuration()), longestWait)
+	if request.GetAsync() {
+		wait = 0
+	}
+	bounded, cancel := a.bounded(ctx, wait)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	allocation, err := a.allocate(bounded, request)
+	if err != nil {
+		if minted && bounded.Err() != nil {
+			a.abandon(ctx, request.GetRequestId())
+		}
+		if s.stopping.Err() != nil && ctx.Err() == nil {
+			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: ask again with the same request_id"))
+		}
+		return nil, err
+	}
+	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
+}
+
+// allocate asks until there is a grant that stands, or an answer that is none.
+func (a *Agent) allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
+	if err := a.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	refused := int64(-1) // the headroom for lack of which a grant was refused
+	for stale := 0; ; {
+		answer, err := relay(ctx, a, a.deps.Allocations.Allocate, request)
+		if err != nil {
+			return nil, err
+		}
+		allocation := answer.msg.GetAllocation()
+		if refused >= 0 && over(allocation.GetState()) {
+			return nil, a.vetoError(request, refused)
+		}
+		verdict, answered := a.judge(allocation, answer.asOf)
+		switch {
+		case allocation.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, verdict == tracker.Held:
+			return allocation, nil
+		case verdict == tracker.Vetoed:
+			a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(allocation.GetId()) })
+			a.log.Warn("a grant was refused: the memory is not there", "allocation_id", allocation.GetId(),
+				"memory_bytes", allocation.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused)
+			a.syncDue.by(time.Now())
+			if request.GetWait().AsDuration() <= 0 {
+				return nil, a.vetoError(request, refused)
+			}
+			if err := a.awaitVeto(ctx, allocation.GetId(), answered); err != nil {
+				return nil, err
+			}
+		case stale > 0 || allocation.GetHostId() != a.settings.HostID:
+			// It was asked for anew and is still granted: then what the agent believes to know is wrong.
+			a.locked((*tracker.Tracker).Resync)
+			a.syncDue.by(time.Now())
+			return allocation, nil
+		default: // a late answer: it has ended, or was refused, since
+			stale++
+		}
+	}
+}
+
+// judge puts an allocation before the tracker. The channel is closed by the next answer to a Sync.
+func (a *Agent) judge(allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
+	a.locked(func(t *tracker.Tracker) {
+		_, known := t.Veto(allocation.GetId())
+		verdict = t.Observe(time.Now(), allocation, asOf)
+		if verdict == tracker.Vetoed && !known {
+			a.metrics.vetoed.Inc()
+		}
+		answered = a.answered
+	})
+	return verdict, answered
+}
+
+// awaitReady waits until the coordinator knows this host.
+func (a *Agent) awaitReady(ctx context.Context) error {
+	select {
+	case <-a.ready:
+		return nil
+	case <-ctx.Done():
+		return connect.NewError(connect.CodeUnavailable, errors.New("no coordinator has taken this host's registration yet"))
+	}
+}
+
+// awaitVeto waits until the coordinator has heard of a veto, and has put the request back in its place or refused it.
+func (a *Agent) awaitVeto(ctx context.Context, id string, answered <-chan struct{}) error {
+	for {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory, and no coordinator answers: %w", ctx.Err()))
+		}
+		pending := false
+		a.locked(func(t *tracker.Tracker) {
+			_, pending = t.Veto(id)
+			answered = a.answered
+		})
+		if !pending {
+			return nil
+		}
+	}
+}
+
+// abandonTimeout bounds the cancellation of a request whose caller went away.
+const abandonTimeout = 3 * time.Second
+
+// abandon cancels a request that nobody can ask for again, because only the agent knew its id.
+func (a *Agent) abandon(ctx context.Context, requestID string) {
+	ctx = context.WithoutCancel(ctx)
+	a.running.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, abandonTimeout)
+		defer cancel()
+		request := &bursarv1.CancelRequest{RequestId: requestID, Reason: "its caller went away"}
+		if _, err := a.deps.Allocations.Cancel(a.inNameOf(ctx), request); err != nil {
+			a.log.Debug("an abandoned request was not canceled: it ends by itself", "request_id", requestID, "error", err)
+		}
+	})
+}
+
+// vetoError refuses a request in the words of the coordinator.
+func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) error {
+	var limit int64
+	a.locked(func(t *tracker.Tracker) { limit = t.Host().Capacity.GetMemoryBytes() })
+	short := &bursarv1.Shortfall{
+		Account: &bursarv1.AccountName{
+			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings.HostID},
+		},
+		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit, Note: "measured",
+	}
+	err := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
+		"insufficient resources (vetoed): host host=%s: memory: requested %d, available %d, limit %d (measured)",
+		a.settings.HostID, short.GetRequested(), short.GetAvailable(), short.GetLimit()))
+	return withDetail(err, &bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{short}, Reason: "vetoed"})
+}
+
+func withDetail(err *connect.Error, message proto.Message) error {
+	if detail, detailErr := connect.NewErrorDetail(message); detailErr == nil { // our own messages always marshal
+		err.AddDetail(detail)
+	}
+	return err
+}
+
+// over reports whether an allocation has ended.
+func over(state bursarv1.AllocationState) bool {
+	switch state {
+	case bursarv1.AllocationState_ALLOCATION_STATE_RELEASED, bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED,
+		bursarv1.AllocationState_ALLOCATION_STATE_CANCELED, bursarv1.AllocationState_ALLOCATION_STATE_LOST:
+		return true
+	default:
+		return false
+	}
+}

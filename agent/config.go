@@ -1,0 +1,232 @@
+package agent
+
+import (
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// Defaults of Config.
+const (
+	DefaultSocket    = "/run/bursar/agent.sock"
+	DefaultStateDir  = "/var/lib/bursar/agent"
+	DefaultTick      = 5 * time.Second
+	DefaultPatience  = 10 * time.Second
+	DefaultInstances = 1000
+)
+
+// Config is an agent's configuration. The zero value of a field is its default.
+type Config struct {
+	// HostID names the host in the whole cluster. Default: the machine's host name. It must stay the same as long as engines
+	// run.
+	HostID string `yaml:"hostId"`
+	// Address is where this host's engines can be reached, for clients; default: the machine's host name.
+	Address string `yaml:"address"`
+	// Labels are what requests can ask of a host.
+	Labels map[string]string `yaml:"labels"`
+	// Coordinators are their base URLs, such as http://10.0.0.1:7070. The agent itself is handed clients; whoever builds
+	// these reads it. Default: http://127.0.0.1:7070.
+	Coordinators []string `yaml:"coordinators"`
+
+	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made where it is missing.
+	Socket string `yaml:"socket"`
+	// SocketMode is its mode in octal. Default "0666": every user of the machine may call, as themselves.
+	SocketMode string `yaml:"socketMode"`
+	// SocketGroup is the group that owns it, by name or number. Default: the agent's own.
+	SocketGroup string `yaml:"socketGroup"`
+	// LoopbackListen serves the same on TCP, such as 127.0.0.1:7071. Default: not at all. TCP does not tell who calls, so that
+	// everybody on the machine could act as anyone: it needs LoopbackTrusted.
+	LoopbackListen string `yaml:"loopbackListen"`
+	// LoopbackTrusted says that whoever can connect to LoopbackListen may act as any user, as the actor "local@" and the host's
+	// id. Default false, which refuses LoopbackListen.
+	LoopbackTrusted bool `yaml:"loopbackTrusted"`
+	// TrustedUsers may act as any user and set priorities, by name or uid: the account of the EngineConnManager, for example. Root
+	// and the agent's own account always may.
+	TrustedUsers []string `yaml:"trustedUsers"`
+
+	// StateDir is where the agent keeps what it must know after a restart. Default /var/lib/bursar/agent.
+	StateDir string `yaml:"stateDir"`
+
+	// Capacity caps what the host gives away, by dimension: memory as 64GiB, cpu as 16 or 1500m, instances, and custom
+	// countables such as gpu, of which it has none unless they are listed. Memory and cpu are never more than what the machine and
+	// its cgroups allow. Default: that, and 1000 instances.
+	Capacity map[string]string `yaml:"capacity"`
+	// Protected is the part of the capacity that is never given away, in the same form. Default: nothing.
+	Protected map[string]string `yaml:"protected"`
+	// Safety is measured memory that is kept free for the machine itself. Default 128MiB; "0" keeps none. More is safer against
+	// what measurements do not see, and leaves less to engines.
+	Safety string `yaml:"safety"`
+	// Cgroup is the cgroup whose limits cap what engines can have, below the cgroup mount. Default: the agent's own. Set it
+	// where the agent's own has a limit that is not for engines.
+	Cgroup string `yaml:"cgroup"`
+
+	// Tick is the time between two measurements. Default 5 s. Shorter notices sooner and costs more; the end of an engine is
+	// noticed at once where the kernel has pidfds (5.3 and later).
+	Tick time.Duration `yaml:"tick"`
+	// Patience is how long a call that has no deadline of its own waits for a coordinator to answer at all, on top of the time
+	// that it asked to wait for resources. Default 10 s, enough for a change of leader.
+	Patience time.Duration `yaml:"patience"`
+}
+
+// ConfigError names the field of a configuration that cannot be used.
+type ConfigError struct {
+	Field, Value, Want string
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
+}
+
+// settings are a configuration that was found good.
+type settings struct {
+	Config
+
+	capacity   resource.Vector // cap; memory and cpu only where configured
+	protected  resource.Vector
+	safety     int64 // bytes; as host.Options takes it
+	socketMode fs.FileMode
+}
+
+// Validate returns the first thing that is wrong as a *ConfigError.
+func (c Config) Validate() error {
+	_, err := c.settle()
+	return err
+}
+
+// settle fills in the defaults and reads every field.
+func (c Config) settle() (settings, error) {
+	if c.HostID == "" || c.Address == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return settings{}, fmt.Errorf("host name: %w", err)
+		}
+		c.HostID, c.Address = orDefault(c.HostID, name), orDefault(c.Address, name)
+	}
+	c.Socket = orDefault(c.Socket, DefaultSocket)
+	c.SocketMode = orDefault(c.SocketMode, "0666")
+	c.StateDir = orDefault(c.StateDir, DefaultStateDir)
+	c.Safety = orDefault(c.Safety, "128MiB")
+	c.Tick = orDefault(c.Tick, DefaultTick)
+	c.Patience = orDefault(c.Patience, DefaultPatience)
+	if len(c.Coordinators) == 0 {
+		c.Coordinators = []string{"http://127.0.0.1:7070"}
+	}
+	s := settings{Config: c}
+	for _, check := range []func() error{s.checkNames, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes} {
+		if err := check(); err != nil {
+			return settings{}, err
+		}
+	}
+	return s, nil
+}
+
+func orDefault[T comparable](value, standard T) T {
+	var zero T
+	if value == zero {
+		return standard
+	}
+	return value
+}
+
+func (s *settings) checkNames() error {
+	// As the contract has it.
+	if !regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`).MatchString(s.HostID) {
+		return &ConfigError{"hostId", s.HostID, "a letter or digit, then up to 252 letters, digits, and . _ : -"}
+	}
+	if len(s.Address) > 512 {
+		return &ConfigError{"address", s.Address, "at most 512 bytes"}
+	}
+	if _, err := label.FromMap(s.Labels); err != nil {
+		return &ConfigError{"labels", fmt.Sprint(s.Labels), err.Error()}
+	}
+	return nil
+}
+
+func (s *settings) checkSocket() error {
+	// 107 bytes and a zero are what the kernel takes.
+	if !filepath.IsAbs(s.Socket) || len(s.Socket) > 107 {
+		return &ConfigError{"socket", s.Socket, "an absolute path of at most 107 bytes"}
+	}
+	if !filepath.IsAbs(s.StateDir) {
+		return &ConfigError{"stateDir", s.StateDir, "an absolute path"}
+	}
+	mode, err := strconv.ParseUint(s.SocketMode, 8, 32)
+	if err != nil || mode > 0o777 {
+		return &ConfigError{"socketMode", s.SocketMode, `an octal mode such as "0660"`}
+	}
+	s.socketMode = fs.FileMode(mode)
+	return nil
+}
+
+func (s *settings) checkLoopback() error {
+	if s.LoopbackListen == "" {
+		return nil
+	}
+	address, err := netip.ParseAddrPort(s.LoopbackListen)
+	if err != nil || !address.Addr().IsLoopback() {
+		return &ConfigError{"loopbackListen", s.LoopbackListen, "a loopback address with a port, such as 127.0.0.1:7071"}
+	}
+	if !s.LoopbackTrusted {
+		return &ConfigError{
+			"loopbackListen", s.LoopbackListen,
+			"loopbackTrusted: true beside it, because TCP does not tell who calls and lets everybody on this machine act as anyone; or nothing, and the socket",
+		}
+	}
+	return nil
+}
+
+func (s *settings) checkResources() error {
+	var err error
+	if s.capacity, err = resource.ParseVector(s.Capacity); err != nil {
+		return &ConfigError{"capacity", fmt.Sprint(s.Capacity), err.Error()}
+	}
+	if !s.capacity.Has(resource.Instances) {
+		s.capacity = s.capacity.WithInstances(DefaultInstances)
+	}
+	if s.protected, err = resource.ParseVector(s.Protected); err != nil {
+		return &ConfigError{"protected", fmt.Sprint(s.Protected), err.Error()}
+	}
+	if s.safety, err = resource.ParseMemory(s.Safety); err != nil {
+		return &ConfigError{"safety", s.Safety, err.Error()}
+	}
+	if s.safety == 0 {
+		s.safety = -1 // to host.Options zero means its default
+	}
+	return nil
+}
+
+func (s *settings) checkTimes() error {
+	if s.Tick < 100*time.Millisecond || s.Tick > time.Minute {
+		return &ConfigError{"tick", s.Tick.String(), "100ms to 1m"}
+	}
+	if s.Patience < 0 || s.Patience > time.Hour {
+		return &ConfigError{"patience", s.Patience.String(), "0 to 1h"}
+	}
+	return nil
+}
+
+// limits returns the host's capacity: what the machine has, capped by what is configured.
+func (s *settings) limits(memoryBytes, cpuMillis int64) *bursarv1.Resource {
+	capped := s.capacity
+	for _, measured := range []struct {
+		dimension string
+		has       int64
+	}{{resource.Memory, memoryBytes}, {resource.CPU, cpuMillis}} {
+		quantity := measured.has
+		if most, set := s.capacity.Get(measured.dimension); set {
+			quantity = min(quantity, most)
+		}
+		capped = capped.With(measured.dimension, quantity)
+	}
+	return convert.VectorToProto(capped)
+}

@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// maxConns is how many connections one user may have open; those of trusted callers are not counted. Over HTTP/1.1 each request
+// that waits has one.
+const maxConns = 256
+
+// SocketInUseError says that somebody serves on the path of the agent's socket.
+type SocketInUseError struct {
+	Path string
+}
+
+func (e *SocketInUseError) Error() string {
+	return fmt.Sprintf("socket %s: another agent serves it: stop that one, or give this one a socket of its own", e.Path)
+}
+
+// listenUnix serves on a path, in place of a socket that an agent left behind when it was killed.
+func listenUnix(path string, mode fs.FileMode, group string) (*net.UnixListener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // whoever may call must get there
+		return nil, fmt.Errorf("socket directory: %w", err)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, &SocketInUseError{Path: path}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := giveTo(path, mode, group); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// removeStale removes a socket on which nobody listens. Anything else on the path is an error.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("socket: %s is there already and is no socket (%s): want a path that is free", path, info.Mode())
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(context.Background(), "unix", path)
+	switch {
+	case err == nil:
+		return errors.Join(&SocketInUseError{Path: path}, conn.Close())
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a socket that was left behind: %w", err)
+		}
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	default: // it listens, but does not accept
+		return &SocketInUseError{Path: path}
+	}
+}
+
+// giveTo sets who may connect.
+func giveTo(path string, mode fs.FileMode, group string) error {
+	if group != "" {
+		number, err := strconv.Atoi(group)
+		if err != nil {
+			found, err := user.LookupGroup(group)
+			if err != nil {
+				return &ConfigError{"socketGroup", group, "a group of this machine"}
+			}
+			if number, err = strconv.Atoi(found.Gid); err != nil {
+				return &ConfigError{"socketGroup", group, "a group with a number"}
+			}
+		}
+		if err := os.Lchown(path, -1, number); err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	return nil
+}
+
+// peerListener accepts connections of which the kernel says whose they are.
+type peerListener struct {
+	net.Listener
+
+	peers *peers
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	open map[uint32]int // guarded by mu; connections by uid, of callers that are not trusted
+}
+
+// peerConn is a connection with its caller.
+type peerConn struct {
+	net.Conn
+
+	caller *caller
+	closed func()
+}
+
+// Accept returns the next connection. One whose caller cannot be known, or has too many, is closed and passed over.
+func (l *peerListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the server decides on it
+		}
+		unixConn, isUnix := conn.(*net.UnixConn)
+		if !isUnix {
+			return nil, errors.Join(errors.New("agent: a connection that is not a Unix socket's"), conn.Close())
+		}
+		uid, err := credentials(unixConn)
+		if err != nil {
+			l.log.Warn("a connection was refused", "error", err)
+			_ = conn.Close() // nothing was sent
+			continue
+		}
+		c := l.peers.caller(uid)
+		if !l.admit(c) {
+			l.log.Warn("a connection was refused: its user has too many", "user", c.actor.Name, "connections", maxConns)
+			_ = conn.Close() // nothing was sent
+			continue
+		}
+		return &peerConn{Conn: conn, caller: c, closed: sync.OnceFunc(func() { l.leave(c) })}, nil
+	}
+}
+
+func (l *peerListener) admit(c *caller) bool {
+	if c.trusted {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[c.uid] >= maxConns {
+		return false
+	}
+	l.open[c.uid]++
+	return true
+}
+
+func (l *peerListener) leave(c *caller) {
+	if c.trusted {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[c.uid]--; l.open[c.uid] == 0 {
+		delete(l.open, c.uid)
+	}
+}
+
+// Close closes the connection and counts it no more.
+func (c *peerConn) Close() error {
+	c.closed()
+	return c.Conn.Close() //nolint:wrapcheck // as the connection would say it
+}

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// Confirm checks that the engine's process is there and the caller's, completes what is known of it, passes the call on, and
+// answers once the agent would know of the engine after a restart.
+func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
+	a := s.agent
+	ctx, cancel := a.bounded(ctx, 0)
+	defer cancel()
+	if request.GetProcess().GetPid() != 0 {
+		completed, err := a.identify(callerOf(ctx), request)
+		if err != nil {
+			return nil, err
+		}
+		request = proto.CloneOf(request)
+		request.Process = completed
+	}
+	if err := a.mayConfirm(request.GetId()); err != nil {
+		return nil, err
+	}
+	if err := a.ownHost(ctx, request.GetId()); err != nil {
+		return nil, err
+	}
+	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, request)
+	if err != nil {
+		return nil, err
+	}
+	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.watch()
+	if err := a.save(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
+	}
+	a.measureIn(settleTime)
+	return answer.msg, nil
+}
+
+// identify checks the process that a Confirm names, and says which it is across reuse of its pid.
+func (a *Agent) identify(c *caller, request *bursarv1.ConfirmRequest) (*bursarv1.Process, error) {
+	claimed := request.GetProcess()
+	pid := claimed.GetPid()
+	if pid <= 1 || int(pid) == os.Getpid() {
+		return nil, invalid("process.pid", strconv.Itoa(int(pid)), "the pid of the engine, which is neither init nor the agent")
+	}
+	found, err := a.deps.Meter.Identify(pid)
+	switch {
+	case errors.Is(err, host.ErrNoProcess) || err == nil && found.Ended():
+		return nil, gone(pid, "a process of this host that runs")
+	case err != nil:
+		return nil, connect.NewError(connect.CodeInternal, err)
+	case claimed.GetStartTime() != 0 && claimed.GetStartTime() != found.StartTime:
+		return nil, gone(pid, fmt.Sprintf("the process that started at %d; the one of this pid started at %d", claimed.GetStartTime(), found.StartTime))
+	case claimed.GetBootId() != "" && claimed.GetBootId() != a.bootID:
+		return nil, gone(pid, "a process of this boot, "+a.bootID)
+	case c == nil || !c.trusted && found.UID != c.uid:
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", pid, found.UID))
+	}
+	other := ""
+	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(pid, found.StartTime) })
+	if other != "" && other != request.GetId() {
+		return nil, gone(pid, "a process that is not yet the engine of another allocation; it is that of "+other)
+	}
+	// Not what the caller claims: what is in the cgroup is counted as the engine's, and is killed with it.
+	cgroup, err := a.deps.Meter.OwnCgroup(pid)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
+		return nil, gone(pid, "a process of this host that runs")
+	case err != nil:
+		a.log.Warn("the engine's cgroup is not known: it is measured by its process tree", "allocation_id", request.GetId(), "error", err)
+		cgroup = ""
+	case claimed.GetCgroup() != "" && claimed.GetCgroup() != cgroup:
+		return nil, invalid("process.cgroup", claimed.GetCgroup(), fmt.Sprintf("the engine's own cgroup, %q, or nothing", cgroup))
+	}
+	return &bursarv1.Process{Pid: pid, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID}, nil
+}
+
+// gone refuses a process; the caller must stop what it started.
+func gone(pid int32, want string) error {
+	return withDetail(connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process.pid: %d: want %s", pid, want)),
+		&bursarv1.InvalidField{Field: "process.pid", Value: strconv.Itoa(int(pid)), Want: want})
+}
+
+// mayConfirm refuses what the agent has refused before.
+func (a *Agent) mayConfirm(id string) error {
+	headroom, vetoed := int64(0), false
+	a.locked(func(t *tracker.Tracker) { headroom, vetoed = t.Veto(id) })
+	if vetoed {
+		return connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("allocation %s: its grant was refused, as the host had %d bytes of memory left: want a grant that stands", id, headroom))
+	}
+	return nil
+}
+
+// ownHost refuses a call about another host's allocation. One that the coordinator does not know is left to the call itself.
+func (a *Agent) ownHost(ctx context.Context, id string) error {
+	known := false
+	a.locked(func(t *tracker.Tracker) { known = t.Knows(id) })
+	if known || id == "" {
+		return nil
+	}
+	answer, err := relay(ctx, a, a.deps.Allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id})
+	if err != nil {
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return nil
+		}
+		return err
+	}
+	if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings.HostID {
+		return connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("allocation %s is on host %s: ask that host's agent, or a coordinator; this is the agent of %s", id, on, a.settings.HostID))
+	}
+	return nil
+}
+
+// observe takes note of what a call has changed.
+func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
+	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
+}
+
+// Release gives back, and lets go of the engine.
+func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
+	a := s.agent
+	ctx, cancel := a.bounded(ctx, 0)
+	defer cancel()
+	if err := a.ownHost(ctx, request.GetId()); err != nil {
+		return nil, err
+	}
+	answer, err := relay(ctx, a, a.deps.Allocations.Release, request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.msg.GetAllocation() == nil {
+		a.locked(func(t *tracker.Tracker) { t.Released(request.GetId()) })
+	} else {
+		a.observe(answer.msg.GetAllocation(), answer.asOf)
+	}
+	_ = a.save() // a restart would find the process ended, and say so again
+	a.freed()
+	return answer.msg, nil
+}
+
+// freed looks at the machine and reports: whoever waits for what has come free is granted it by a sample that shows it.
+func (a *Agent) freed() {
+	a.watch()
+	a.measureIn(0)
+	a.syncDue.by(time.Now().Add(measureGap))
+}

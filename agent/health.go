@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"connectrpc.com/grpchealth"
+
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// lateness is how many turns of a loop may be missed before it counts as stuck.
+const lateness = 3
+
+// alive reports whether the measuring loop turns.
+func (a *Agent) alive() error {
+	return within("the machine was measured", a.measuredAt.Load(), a.settings.Tick)
+}
+
+// reachable reports whether requests can be answered: the loops turn, and a coordinator answers.
+func (a *Agent) reachable() error {
+	if err := a.alive(); err != nil {
+		return err
+	}
+	var interval time.Duration
+	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
+	return within("a coordinator answered", a.syncedAt.Load(), interval)
+}
+
+func within(what string, at int64, every time.Duration) error {
+	if at == 0 {
+		return fmt.Errorf("%s: not yet", what)
+	}
+	if ago := time.Since(time.Unix(0, at)); ago > lateness*every+syncTimeout {
+		return fmt.Errorf("%s %s ago: want every %s", what, ago.Round(time.Millisecond), every)
+	}
+	return nil
+}
+
+func (a *Agent) serveHealthz(w http.ResponseWriter, _ *http.Request) { report(w, a.alive()) }
+
+func (a *Agent) serveReadyz(w http.ResponseWriter, _ *http.Request) { report(w, a.reachable()) }
+
+func report(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n")) // whoever asked has gone
+}
+
+// checker answers the standard health service.
+type checker struct {
+	agent *Agent
+}
+
+// Check reports on the agent as a whole, for every service that it serves.
+func (c checker) Check(_ context.Context, request *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	switch request.Service {
+	case "", bursarv1connect.AllocationServiceName:
+	default:
+		return &grpchealth.CheckResponse{Status: grpchealth.StatusUnknown}, nil
+	}
+	if c.agent.reachable() != nil {
+		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+	}
+	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+}

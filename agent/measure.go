@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+)
+
+const (
+	// measureGap is the least time between two measurements, however much happens: a pass over the process table of a busy
+	// host takes some 10 ms.
+	measureGap = 250 * time.Millisecond
+	// settleTime lets an engine that has just started or ended become what is worth measuring: one that was confirmed gets
+	// to touch its first memory, and the launcher of one that ended gets to release it with its exit status.
+	settleTime = 500 * time.Millisecond
+)
+
+// measureLoop measures every tick, and sooner where something happened.
+func (a *Agent) measureLoop(ctx context.Context) error {
+	for {
+		now := time.Now()
+		a.measureDue.set(now.Add(a.settings.Tick), now.Add(measureGap))
+		if !a.measureDue.wait(ctx) {
+			return nil
+		}
+		a.measure(ctx)
+	}
+}
+
+// measureIn brings the next measurement forward.
+func (a *Agent) measureIn(d time.Duration) { a.measureDue.by(time.Now().Add(d)) }
+
+// measure looks at the machine and its engines once, and acts on what it finds.
+func (a *Agent) measure(ctx context.Context) {
+	began := time.Now()
+	a.watch()
+	var engines []tracker.Engine
+	a.locked(func(t *tracker.Tracker) { engines = t.Engines() })
+	list := make([]host.Engine, len(engines))
+	for i, e := range engines {
+		list[i] = host.Engine{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Cgroup: e.Process.GetCgroup()}
+	}
+	usages := a.deps.Meter.Engines(ctx, list)
+	sample := a.deps.Meter.Sample(ctx)
+	capacity, capacityErr := a.deps.Meter.Capacity(ctx)
+	if ctx.Err() != nil {
+		return // what was cut short says nothing
+	}
+	if capacityErr != nil {
+		a.log.Warn("the machine's capacity is not known: the last one stays", "error", capacityErr)
+	}
+	measurement := tracker.Measurement{Sample: sampleMessage(sample)}
+	for i := range usages {
+		measurement.Usages = append(measurement.Usages, a.usage(list[i], usages[i]))
+	}
+	var ends []*bursarv1.EngineEnd
+	a.locked(func(t *tracker.Tracker) {
+		if capacityErr == nil {
+			t.SetCapacity(a.settings.limits(capacity.MemoryBytes, capacity.CPUMillis))
+		}
+		ends = t.Measure(time.Now(), measurement)
+	})
+	a.metrics.measured(time.Since(began), sample.Degraded, len(ends))
+	a.measuredAt.Store(time.Now().UnixNano())
+	a.forgetDoubts(list)
+	for _, end := range ends {
+		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
+	}
+	a.afterChange()
+}
+
+// afterChange does what a change of the tracker may ask for: watch, tell, store.
+func (a *Agent) afterChange() {
+	a.watch()
+	urgent := false
+	a.locked(func(t *tracker.Tracker) { urgent = t.Urgent() })
+	if urgent {
+		a.syncDue.by(time.Now())
+	}
+	_ = a.save() // it has said so; the next change tries again
+}
+
+// usage puts what was measured of an engine into the tracker's words.
+func (a *Agent) usage(e host.Engine, u host.Usage) tracker.Usage {
+	usage := tracker.Usage{
+		ID: e.ID, PID: e.PID, StartTime: e.StartTime,
+		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, CPUMillis: u.CPUMillis,
+		Orphaned: !u.Alive && u.Processes > 0,
+	}
+	if !u.Alive && u.Processes == 0 {
+		usage.Ended = a.certain(e.ID, u.Err)
+	} else {
+		delete(a.doubtful, e.ID)
+	}
+	switch {
+	case usage.Ended:
+		usage.Exit, usage.Reason = a.exitStatus(e.ID), a.endReason(e.ID)
+	case u.Err != nil:
+		a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", u.Err)
+	case usage.Orphaned && !a.orphaned[e.ID]:
+		a.log.Warn("an engine's process has ended and left others behind: it keeps its allocation until they end, or it is released or stopped",
+			"allocation_id", e.ID, "processes", u.Processes)
+	}
+	if usage.Orphaned {
+		a.orphaned[e.ID] = true
+	}
+	return usage
+}
+
+// certain reports whether an engine of which nothing was found has ended: at once, or where something could not be read, when
+// it is so a second time.
+func (a *Agent) certain(id string, err error) bool {
+	a.doubtful[id]++
+	if err == nil || a.doubtful[id] > 1 {
+		return true
+	}
+	a.measureIn(measureGap)
+	return false
+}
+
+// forgetDoubts keeps only what is known of engines that are still measured.
+func (a *Agent) forgetDoubts(list []host.Engine) {
+	listed := make(map[string]bool, len(list))
+	for _, e := range list {
+		listed[e.ID] = true
+	}
+	for id := range a.doubtful {
+		if !listed[id] {
+			delete(a.doubtful, id)
+		}
+	}
+	for id := range a.orphaned {
+		if !listed[id] {
+			delete(a.orphaned, id)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id := range a.stops {
+		if !listed[id] {
+			delete(a.stops, id)
+		}
+	}
+}
+
+// watch takes hold of the processes of new engines, and lets go of those that are engines no more.
+func (a *Agent) watch() {
+	var engines []tracker.Engine
+	unwatched := make(map[string]*bursarv1.Process)
+	a.locked(func(t *tracker.Tracker) {
+		engines = t.Engines()
+		current := make(map[string]bool, len(engines))
+		for _, e := range engines {
+			current[e.ID] = true
+			if a.watched[e.ID] == nil {
+				unwatched[e.ID] = e.Process
+			}
+		}
+		for id, handle := range a.watched {
+			if !current[id] {
+				handle.Close()
+				delete(a.watched, id)
+			}
+		}
+	})
+	for id, p := range unwatched {
+		a.hold(id, p)
+	}
+}
+
+// hold watches one engine. Where that does not work, the next measurement finds out what there is to know.
+func (a *Agent) hold(id string, p *bursarv1.Process) {
+	if p.GetStartTime() == 0 {
+		p = a.complete(id, p)
+	}
+	handle, err := a.opener.Open(process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()})
+	if err != nil {
+		if !errors.Is(err, process.ErrEnded) {
+			a.log.Warn("an engine's end will only be noticed by measuring", "allocation_id", id, "error", err)
+		}
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.watched[id] != nil { // somebody was faster
+		handle.Close()
+		return
+	}
+	a.watched[id] = handle
+	a.running.Go(func() {
+		if handle.Wait(context.Background()) == nil { // or it was closed
+			a.measureIn(settleTime)
+		}
+	})
+}
+
+// complete finds out when a process started that somebody else told the coordinator of, by its pid alone.
+func (a *Agent) complete(id string, p *bursarv1.Process) *bursarv1.Process {
+	now, err := a.deps.Meter.Identify(p.GetPid())
+	if err != nil {
+		return p
+	}
+	completed := proto.CloneOf(p)
+	completed.StartTime, completed.BootId = now.StartTime, a.bootID
+	a.locked(func(t *tracker.Tracker) { t.SetProcess(id, completed) })
+	return completed
+}
+
+// letGo stops watching.
+func (a *Agent) letGo() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, handle := range a.watched {
+		handle.Close()
+		delete(a.watched, id)
+	}
+}
+
+// exitStatus says how an engine's process ended, where the kernel tells.
+func (a *Agent) exitStatus(id string) *bursarv1.ExitStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if handle := a.watched[id]; handle != nil {
+		return handle.ExitStatus()
+	}
+	return nil
+}
+
+func sampleMessage(s host.Sample) *bursarv1.HostSample {
+	return &bursarv1.HostSample{
+		SampleTime:       timestamppb.New(s.Time),
+		MemoryTotalBytes: s.MemoryTotalBytes, MemoryAvailableBytes: s.MemoryAvailableBytes, MemorySafetyBytes: &s.MemorySafetyBytes,
+		CpuTotalMillis: s.CPUTotalMillis, CpuUsedMillis: s.CPUUsedMillis, Load1Millis: s.Load1Millis,
+		MemorySomeAvg10: s.MemorySomeAvg10, MemoryFullAvg10: s.MemoryFullAvg10, CpuSomeAvg10: s.CPUSomeAvg10,
+		Pressure: s.Pressure, SwapUsedBytes: s.SwapUsedBytes,
+		Processes: int32(min(s.Processes, 1<<31-1)), //nolint:gosec // bounded
+		Degraded:  s.Degraded,
+	}
+}

@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// metrics are what an agent tells of itself. Those of the host and its books are read when somebody asks.
+type metrics struct {
+	agent *Agent
+
+	calls      *prometheus.HistogramVec // by procedure and code
+	syncs      *prometheus.HistogramVec // by outcome
+	saves      *prometheus.HistogramVec // by outcome
+	measures   prometheus.Histogram
+	vetoed     prometheus.Counter
+	ended      prometheus.Counter
+	degraded   *prometheus.GaugeVec // by source
+	degradedMu sync.Mutex
+}
+
+func newMetrics(a *Agent, registry *prometheus.Registry) (*metrics, error) {
+	seconds := []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+	histogram := func(name, help string) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Namespace: "bursar", Subsystem: "agent", Name: name, Help: help, Buckets: seconds}
+	}
+	m := &metrics{
+		agent:    a,
+		calls:    prometheus.NewHistogramVec(histogram("call_seconds", "Calls on the local API, with the time that a request waited."), []string{"procedure", "code"}),
+		syncs:    prometheus.NewHistogramVec(histogram("sync_seconds", "Heartbeats to the coordinator."), []string{"outcome"}),
+		saves:    prometheus.NewHistogramVec(histogram("state_write_seconds", "Writes of the state file."), []string{"outcome"}),
+		measures: prometheus.NewHistogram(histogram("measure_seconds", "One look at the machine and all engines.")),
+		vetoed: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "bursar", Subsystem: "agent", Name: "vetoes_total", Help: "Grants refused because the memory was not there.",
+		}),
+		ended: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "bursar", Subsystem: "agent", Name: "engines_ended_total", Help: "Engines that were found to have ended.",
+		}),
+		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "bursar", Subsystem: "agent", Name: "degraded", Help: "1 for each source of measurement that could not be read.",
+		}, []string{"source"}),
+	}
+	for _, collector := range []prometheus.Collector{m.calls, m.syncs, m.saves, m.measures, m.vetoed, m.ended, m.degraded, (*gauges)(a)} {
+		if err := registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func outcomeOf(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "ok"
+}
+
+func (m *metrics) saved(took time.Duration, err error) {
+	m.saves.WithLabelValues(outcomeOf(err)).Observe(took.Seconds())
+}
+
+func (m *metrics) synced(took time.Duration, err error) {
+	m.syncs.WithLabelValues(outcomeOf(err)).Observe(took.Seconds())
+}
+
+func (m *metrics) measured(took time.Duration, degraded map[string]string, ended int) {
+	m.measures.Observe(took.Seconds())
+	m.ended.Add(float64(ended))
+	m.degradedMu.Lock()
+	defer m.degradedMu.Unlock()
+	m.degraded.Reset()
+	for source := range degraded {
+		m.degraded.WithLabelValues(source).Set(1)
+	}
+}
+
+// interceptor measures the calls of the local API.
+func (m *metrics) interceptor() connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+			began := time.Now()
+			response, err := next(ctx, request)
+			code := "ok"
+			if err != nil {
+				code = connect.CodeOf(err).String()
+			}
+			_, procedure, _ := strings.Cut(strings.TrimPrefix(request.Spec().Procedure, "/"), "/")
+			m.calls.WithLabelValues(procedure, code).Observe(time.Since(began).Seconds())
+			return response, err
+		}
+	}
+}
+
+// gauges reads what is known of the host and its books when somebody asks. It describes nothing beforehand, because what
+// could not be measured is left out.
+type gauges Agent
+
+// Describe sends nothing.
+func (g *gauges) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends what is known now.
+func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
+	a := (*Agent)(g)
+	put := func(name, help string, value float64) {
+		desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent", name), help, nil, nil)
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.tracker == nil {
+		return // it does not run yet
+	}
+	putBooks(put, a.tracker)
+	putSample(put, a.tracker.Sample())
+	put("epoch", "The highest epoch seen.", float64(a.tracker.Epoch()))
+	put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", float64(a.syncedAt.Load())/1e9)
+}
+
+type putFunc func(name, help string, value float64)
+
+func putBooks(put putFunc, t *tracker.Tracker) {
+	books, host := t.Stats(), t.Host()
+	put("engines", "Engines with a process here.", float64(books.Engines))
+	put("engines_orphaned", "Engines whose process has ended and left others behind.", float64(books.Orphaned))
+	put("leases", "Active allocations without a process here.", float64(books.Leases))
+	put("reservations", "Reservations.", float64(books.Reserved))
+	put("tombstones", "Ended engines that the coordinator has not acknowledged.", float64(books.Tombstones))
+	put("vetoes", "Refused grants that the coordinator has not heard of.", float64(books.Vetoes))
+	put("booked_memory_bytes", "Memory that reserved and active allocations are entitled to.", float64(books.BookedMemory))
+	put("booked_cpu_millis", "CPU that reserved and active allocations are entitled to.", float64(books.BookedCPU))
+	put("engines_memory_bytes", "Memory that the engines were measured to hold.", float64(books.UsedMemory))
+	put("engines_unreclaimable_bytes", "Memory of the engines that the kernel cannot take back.", float64(books.UnreclaimableMemory))
+	put("engines_cpu_millis", "CPU that the engines were measured to use.", float64(books.UsedCPU))
+	put("capacity_memory_bytes", "Memory that may be given away at most.", float64(host.Capacity.GetMemoryBytes()))
+	put("capacity_cpu_millis", "CPU that may be given away at most.", float64(host.Capacity.GetCpuMillis()))
+	if headroom, known := t.Headroom(); known {
+		put("headroom_bytes", "Measured memory that is left for new grants.", float64(headroom))
+	}
+}
+
+func putSample(put putFunc, sample *bursarv1.HostSample) {
+	if sample == nil {
+		return
+	}
+	putKnown(put, "host_memory_bytes", "Memory of the machine, within its limits.", sample.MemoryTotalBytes)
+	putKnown(put, "host_memory_available_bytes", "Memory that could be used without swapping.", sample.MemoryAvailableBytes)
+	putKnown(put, "host_cpu_millis", "CPU of the machine, within its limits.", sample.CpuTotalMillis)
+	putKnown(put, "host_cpu_used_millis", "CPU that is used.", sample.CpuUsedMillis)
+	putKnown(put, "host_load1_millis", "Load average over one minute.", sample.Load1Millis)
+	putKnown(put, "host_swap_used_bytes", "Swap that is used.", sample.SwapUsedBytes)
+	putKnown(put, "host_memory_some_avg10", "Share of time that some tasks stalled for memory, in hundredths of a percent.", sample.MemorySomeAvg10)
+	pressure := 0.0
+	if sample.GetPressure() {
+		pressure = 1
+	}
+	put("host_pressure", "1 while the machine is under memory pressure and gets no new grants.", pressure)
+}
+
+func putKnown[T int32 | int64](put putFunc, name, help string, value *T) {
+	if value != nil {
+		put(name, help, float64(*value))
+	}
+}

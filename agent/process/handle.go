@@ -1,0 +1,210 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// ErrEnded says that the process has ended, or that its pid is another process's.
+var ErrEnded = errors.New("process has ended")
+
+// pollEvery is how often a process is looked at where there are no pidfds.
+const pollEvery = 200 * time.Millisecond
+
+// Ref says which process: within one boot, no two have the same.
+type Ref struct {
+	PID int32
+	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
+	StartTime uint64
+}
+
+// Identifier tells who has a pid now. host.ErrNoProcess: nobody.
+type Identifier interface {
+	Identify(pid int32) (host.Identity, error)
+}
+
+// Opener opens processes.
+type Opener struct {
+	// Identifier is asked.
+	Identifier Identifier
+	// pidfdOpen is unix.PidfdOpen, but for tests of older kernels.
+	pidfdOpen func(pid, flags int) (int, error)
+}
+
+// NewOpener returns an Opener for this machine.
+func NewOpener(identifier Identifier) *Opener {
+	return &Opener{Identifier: identifier, pidfdOpen: unix.PidfdOpen}
+}
+
+// Handle is one process.
+type Handle struct {
+	ref        Ref
+	identifier Identifier
+	closed     chan struct{}
+	closeOnce  sync.Once
+
+	// file is a pidfd; nil where the kernel has none.
+	file *os.File
+}
+
+// Open takes hold of a process. ErrEnded: it is not there any more.
+func (o *Opener) Open(ref Ref) (*Handle, error) {
+	if ref.PID <= 1 { // 0 and below would signal groups; 1 is never an engine
+		return nil, fmt.Errorf("process %d: want a pid above 1", ref.PID)
+	}
+	h := &Handle{ref: ref, identifier: o.Identifier, closed: make(chan struct{})}
+	fd, err := o.pidfdOpen(int(ref.PID), unix.PIDFD_NONBLOCK)
+	switch {
+	case err == nil:
+		h.file = os.NewFile(uintptr(fd), "pidfd") //nolint:gosec // a descriptor is not negative
+	case errors.Is(err, unix.ESRCH):
+		return nil, ErrEnded
+	case errors.Is(err, unix.EINVAL): // a thread of a process; or a kernel between 5.3 and 5.10, without the flag
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // an older kernel, or a seccomp filter
+	default:
+		return nil, fmt.Errorf("open process %d: %w", ref.PID, err)
+	}
+	// Only now: what the pid is found to be, the pidfd has been since.
+	if err := h.check(); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// check returns ErrEnded unless the pid is still this process's.
+func (h *Handle) check() error {
+	identity, err := h.identifier.Identify(h.ref.PID)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
+		return ErrEnded
+	case err != nil:
+		return fmt.Errorf("identify process %d: %w", h.ref.PID, err)
+	case identity.StartTime != h.ref.StartTime || identity.Ended():
+		return ErrEnded
+	}
+	return nil
+}
+
+// Ref says which process it is.
+func (h *Handle) Ref() Ref { return h.ref }
+
+// Wait returns nil when the process has ended, and an error when ctx has, or the handle was closed. One goroutine at a time may
+// wait.
+func (h *Handle) Wait(ctx context.Context) error {
+	if h.file == nil {
+		return h.poll(ctx)
+	}
+	conn, err := h.file.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("wait for process %d: %w", h.ref.PID, err)
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = h.file.SetReadDeadline(time.Unix(1, 0)) // the past ends the read
+		close(interrupted)
+	})
+	err = conn.Read(readable)
+	if !stop() {
+		<-interrupted
+		_ = h.file.SetReadDeadline(time.Time{}) // for the next Wait
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err() //nolint:wrapcheck // is the caller's own
+	default:
+		return fmt.Errorf("wait for process %d: %w", h.ref.PID, err)
+	}
+}
+
+// readable reports whether the process of a pidfd has ended.
+func readable(fd uintptr) bool {
+	events := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor is small
+	n, err := unix.Poll(events, 0)
+	return err == nil && n > 0
+}
+
+func (h *Handle) poll(ctx context.Context) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		if err := h.check(); errors.Is(err, ErrEnded) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // is the caller's own
+		case <-h.closed:
+			return os.ErrClosed
+		case <-ticker.C:
+		}
+	}
+}
+
+// Signal sends a signal to the process and to no other. ErrEnded: it is not there any more.
+func (h *Handle) Signal(signal syscall.Signal) error {
+	var err error
+	if h.file == nil {
+		if err := h.check(); err != nil {
+			return err
+		}
+		err = unix.Kill(int(h.ref.PID), signal)
+	} else {
+		err = h.control(func(fd uintptr) error { return unix.PidfdSendSignal(int(fd), signal, nil, 0) }) //nolint:gosec // a descriptor is small
+	}
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return ErrEnded
+	case err != nil:
+		return fmt.Errorf("signal process %d: %w", h.ref.PID, err)
+	}
+	return nil
+}
+
+func (h *Handle) control(f func(fd uintptr) error) error {
+	conn, err := h.file.SyscallConn()
+	if err != nil {
+		return err //nolint:wrapcheck // the callers say what it is about
+	}
+	var result error
+	if err := conn.Control(func(fd uintptr) { result = f(fd) }); err != nil {
+		return err //nolint:wrapcheck // the callers say what it is about
+	}
+	return result
+}
+
+// Close lets go of the process.
+func (h *Handle) Close() {
+	h.closeOnce.Do(func() {
+		close(h.closed)
+		if h.file != nil {
+			_ = h.file.Close() // it was only read
+		}
+	})
+}
+
+// ExitStatus says how a process ended that its parent has already waited for; nil where the kernel does not tell those who
+// are not its parent (before 6.15, or without pidfds).
+func (h *Handle) ExitStatus() *bursarv1.ExitStatus {
+	if h.file == nil {
+		return nil
+	}
+	var status *bursarv1.ExitStatus
+	_ = h.control(func(fd uintptr) error { // it is closed: nothing is known
+		status = exitStatus(fd)
+		return nil
+	})
+	return status
+}

@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+const (
+	// readPatience is how long a read waits for a coordinator before the agent answers from what it has.
+	readPatience = 2 * time.Second
+	// localToken begins the page tokens of lists that the agent made itself; the last id of the page follows.
+	localToken = "agent:"
+)
+
+// Get reads one allocation of this host: from a coordinator, or where none answers, a live one from what the agent holds.
+func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
+	a := s.agent
+	answer, err := relayRead(ctx, a, a.deps.Allocations.Get, request)
+	switch {
+	case err == nil:
+		if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings.HostID {
+			return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %s: want one of host %s", answer.msg.GetAllocation().GetId(), on, a.settings.HostID))
+		}
+		return answer.msg, nil
+	case connect.CodeOf(err) != connect.CodeUnavailable:
+		return nil, err
+	}
+	for _, allocation := range a.held() {
+		if request.GetId() != "" && allocation.GetId() == request.GetId() ||
+			request.GetId() == "" && request.GetRequestId() != "" && allocation.GetRequestId() == request.GetRequestId() && allocation.GetCaller() == callerOf(ctx).actor.Name {
+			return &bursarv1.AllocationServiceGetResponse{Allocation: allocation}, nil
+		}
+	}
+	return nil, err
+}
+
+// List reads this host's allocations page by page: from a coordinator, or where none answers, the live ones that the agent
+// holds.
+func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
+	a := s.agent
+	if id := request.GetHostId(); id != "" && id != a.settings.HostID {
+		return nil, invalid("host_id", id, a.settings.HostID+", or nothing: this is its agent")
+	}
+	after, local := strings.CutPrefix(request.GetPageToken(), localToken)
+	if local {
+		return a.listHeld(request, after), nil
+	}
+	forwarded := cloneList(request)
+	forwarded.HostId = a.settings.HostID
+	answer, err := relayRead(ctx, a, a.deps.Allocations.List, forwarded)
+	if err == nil {
+		return answer.msg, nil
+	}
+	// What has ended only a coordinator knows, and a list that it began it must go on with.
+	if connect.CodeOf(err) != connect.CodeUnavailable || request.GetEnded() || request.GetPageToken() != "" {
+		return nil, err
+	}
+	return a.listHeld(request, ""), nil
+}
+
+// relayRead passes a read on and does not insist.
+func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	return relay(ctx, a, call, request)
+}
+
+func cloneList(r *bursarv1.AllocationServiceListRequest) *bursarv1.AllocationServiceListRequest {
+	return &bursarv1.AllocationServiceListRequest{
+		PageSize: r.GetPageSize(), PageToken: r.GetPageToken(), Labels: r.GetLabels(), States: r.GetStates(),
+		HostId: r.GetHostId(), IdPrefix: r.GetIdPrefix(), Ended: r.GetEnded(), AllowStale: r.GetAllowStale(),
+	}
+}
+
+// listHeld is a page of what the agent holds, by id.
+func (a *Agent) listHeld(request *bursarv1.AllocationServiceListRequest, after string) *bursarv1.AllocationServiceListResponse {
+	size := int(cmp.Or(max(0, request.GetPageSize()), 100))
+	page := &bursarv1.AllocationServiceListResponse{}
+	for _, allocation := range a.held() {
+		if allocation.GetId() <= after || !listed(request, allocation) {
+			continue
+		}
+		if len(page.Allocations) == size {
+			page.NextPageToken = localToken + page.Allocations[size-1].GetId()
+			break
+		}
+		page.Allocations = append(page.Allocations, allocation)
+	}
+	return page
+}
+
+// listed reports whether an allocation is one that a list asks for.
+func listed(request *bursarv1.AllocationServiceListRequest, allocation *bursarv1.Allocation) bool {
+	if !strings.HasPrefix(allocation.GetId(), request.GetIdPrefix()) {
+		return false
+	}
+	if len(request.GetStates()) > 0 && !slices.Contains(request.GetStates(), allocation.GetState()) {
+		return false
+	}
+	for key, want := range request.GetLabels() {
+		if value, has := allocation.GetLabels()[key]; !has || want != "*" && value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// Watch streams this host's transitions, as long as the coordinator that it was begun with answers. A caller resumes from
+// the last revision.
+func (s *service) Watch(
+	ctx context.Context, request *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse],
+) error {
+	a := s.agent
+	if id := request.GetHostId(); id != "" && id != a.settings.HostID {
+		return invalid("host_id", id, a.settings.HostID+", or nothing: this is its agent")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	events, err := a.deps.Allocations.Watch(a.inNameOf(ctx), &bursarv1.AllocationServiceWatchRequest{
+		AfterRevision: request.GetAfterRevision(), Labels: request.GetLabels(), HostId: a.settings.HostID, Id: request.GetId(),
+	})
+	if err != nil {
+		return err //nolint:wrapcheck // it is passed on as it is
+	}
+	defer events.Close() //nolint:errcheck // what matters of the stream's end is in Err
+	for events.Receive() {
+		if err := stream.Send(events.Msg()); err != nil {
+			return err //nolint:wrapcheck // it is passed on as it is
+		}
+	}
+	switch err := events.Err(); {
+	case s.stopping.Err() != nil:
+		return connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: watch again from the last revision"))
+	case err != nil && passing(err):
+		return nobody(err)
+	default:
+		return err //nolint:wrapcheck // it is passed on as it is
+	}
+}

@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Delays between attempts to reach a coordinator for a caller: the first, and what they grow to. The longest is well below
+// the time after which a coordinator gives up a request whose caller is away (10 s).
+const (
+	relayRetryFirst = 50 * time.Millisecond
+	relayRetryLast  = time.Second
+)
+
+// relayed is the answer to a call that was passed on.
+type relayed[R any] struct {
+	msg *R
+	// asOf is the epoch that the agent knew of when it made the attempt that was answered.
+	asOf uint64
+}
+
+// relay passes a call on in its caller's name, and again as long as no coordinator answers and the deadline allows another
+// attempt: all calls of AllocationService may be repeated. ctx must have a deadline. Where nobody answers, the error is UNAVAILABLE.
+func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
+	ctx = a.inNameOf(ctx)
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(relayRetryFirst), backoff.WithMaxInterval(relayRetryLast),
+		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
+	)
+	for {
+		var answer relayed[R]
+		a.locked(func(t *tracker.Tracker) { answer.asOf = t.Epoch() })
+		began := time.Now()
+		response, err := call(ctx, request)
+		if err == nil {
+			answer.msg = response
+			return answer, nil
+		}
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled), !passing(err):
+			return answer, err //nolint:wrapcheck // it is passed on as it is
+		case ctx.Err() != nil:
+			return answer, nobody(err)
+		}
+		if time.Since(began) > relayRetryLast {
+			retry.Reset() // it was connected and waited: what failed now is new
+		}
+		delay := retry.NextBackOff()
+		if deadline, _ := ctx.Deadline(); time.Now().Add(delay).After(deadline) {
+			return answer, nobody(err)
+		}
+		if !sleep(ctx, delay) {
+			return answer, nobody(err)
+		}
+	}
+}
+
+// nobody says that no coordinator answered in the time that there was.
+func nobody(err error) error {
+	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator answers: %w", err))
+}
+
+// inNameOf adds the caller to what is sent.
+func (a *Agent) inNameOf(ctx context.Context) context.Context {
+	ctx, info := connect.NewClientContext(ctx)
+	if c := callerOf(ctx); c != nil {
+		info.RequestHeader().Set(identity.Header, c.header)
+	}
+	return ctx
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// passing reports whether the error says nothing about the request: nobody answered, the connection broke, or the
+// coordinator has too much to do to look at it.
+func passing(err error) bool {
+	wire := connect.IsWireError(err)
+	switch connect.CodeOf(err) { //nolint:exhaustive // only these can be
+	case connect.CodeUnavailable:
+		return true
+	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled, connect.CodeDeadlineExceeded:
+		return !wire // the client made it up, for want of a whole answer
+	case connect.CodeResourceExhausted:
+		return wire && !insufficient(err)
+	default:
+		return false
+	}
+}
+
+// insufficient reports whether a request was refused for lack of resources.
+func insufficient(err error) bool {
+	var connectErr *connect.Error
+	if !errors.As(err, &connectErr) {
+		return false
+	}
+	for _, detail := range connectErr.Details() {
+		if value, err := detail.Value(); err == nil {
+			if _, ok := value.(*bursarv1.InsufficientResources); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bounded gives a call that has no deadline one: the time it may wait for resources, and the configured patience for a
+// coordinator to answer at all.
+func (a *Agent) bounded(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, wait+a.settings.Patience)
+}
+
+// invalid refuses a request for one of its fields.
+func invalid(field, value, want string) error {
+	return withDetail(connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%s: %q: want %s", field, value, want)),
+		&bursarv1.InvalidField{Field: field, Value: value, Want: want})
+}

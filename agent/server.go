@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+const (
+	// maxMessage is the largest message that is read. Requests to an agent are some hundred bytes.
+	maxMessage = 1 << 20
+	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants; idleTimeout how long one may
+	// say nothing between requests.
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// writeTimeout bounds each write: a peer that does not read is let go.
+	writeTimeout = 30 * time.Second
+	// shutdownQuick is how long calls under way have to end when the agent does; shutdownLong how long until they are cut off.
+	shutdownQuick = time.Second
+	shutdownLong  = 5 * time.Second
+)
+
+// server is the local API: the Unix socket, and TCP on loopback where that is configured.
+type server struct {
+	agent     *Agent
+	listeners []net.Listener
+	handlers  sync.WaitGroup
+
+	// stopping ends first, and with it the calls that wait for resources; calls ends the others.
+	stopping, calls        context.Context //nolint:containedctx // live as long as the server
+	stopWaiting, stopCalls context.CancelFunc
+}
+
+// listen opens the listeners.
+func (a *Agent) listen() (*server, error) {
+	s := &server{agent: a}
+	s.stopping, s.stopWaiting = context.WithCancel(context.Background())
+	s.calls, s.stopCalls = context.WithCancel(context.Background())
+	socket, err := listenUnix(a.settings.Socket, a.settings.socketMode, a.settings.SocketGroup)
+	if err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, log: a.log, open: make(map[uint32]int)})
+	if a.settings.LoopbackListen != "" {
+		var config net.ListenConfig
+		loopback, err := config.Listen(s.calls, "tcp", a.settings.LoopbackListen)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("agent: %w", err), socket.Close())
+		}
+		a.log.Warn("whoever can connect on loopback may act as anyone", "address", loopback.Addr().String())
+		s.listeners = append(s.listeners, loopback)
+	}
+	return s, nil
+}
+
+// serve answers until ctx ends, then lets the calls under way end.
+func (s *server) serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i, listener := range s.listeners {
+		server := s.newServer(i == 0)
+		group.Go(func() error {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("agent: serve %s: %w", listener.Addr(), err)
+			}
+			return nil
+		})
+		group.Go(func() error {
+			<-ctx.Done()
+			s.stopWaiting()
+			quick := time.AfterFunc(shutdownQuick, s.stopCalls)
+			defer quick.Stop()
+			deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLong)
+			defer cancel()
+			if err := server.Shutdown(deadline); err != nil {
+				s.agent.log.Warn("calls were cut off", "error", err)
+				return server.Close() //nolint:wrapcheck // it is said
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	s.stopWaiting()
+	s.stopCalls()
+	s.handlers.Wait()
+	return err
+}
+
+// newServer returns the server of one listener. What shows the inside of the agent is on the socket only.
+func (s *server) newServer(socket bool) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // for gRPC clients
+	var handler http.Handler = s.mux(socket)
+	if !socket {
+		handler = http.NewCrossOriginProtection().Handler(handler) // a browser's pages are not whoever is trusted here
+	}
+	return &http.Server{
+		Handler:           s.guard(handler),
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
+		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 256},
+		BaseContext: func(net.Listener) context.Context { return s.calls },
+		ConnContext: s.connContext,
+		ErrorLog:    slog.NewLogLogger(s.agent.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// connContext says who is at the other end.
+func (s *server) connContext(ctx context.Context, conn net.Conn) context.Context {
+	if c, ok := conn.(*peerConn); ok {
+		return context.WithValue(ctx, callerKey{}, c.caller)
+	}
+	return context.WithValue(ctx, callerKey{}, s.agent.peers.loopback())
+}
+
+func (s *server) mux(socket bool) *http.ServeMux {
+	mux := http.NewServeMux()
+	options := connect.WithHandlerOptions(
+		connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(s.agent.metrics.interceptor()), connect.WithRecover(s.recovered),
+	)
+	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
+	mux.Handle(grpchealth.NewHandler(checker{s.agent}, connect.WithReadMaxBytes(maxMessage)))
+	reflector := grpcreflect.NewStaticReflector(bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName)
+	mux.Handle(grpcreflect.NewHandlerV1(reflector))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
+	if !socket {
+		return mux
+	}
+	mux.HandleFunc("GET /healthz", s.agent.serveHealthz)
+	mux.HandleFunc("GET /readyz", s.agent.serveReadyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.agent.deps.Metrics, promhttp.HandlerOpts{}))
+	for path, handler := range map[string]http.HandlerFunc{
+		"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/profile": pprof.Profile,
+		"/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,
+	} {
+		mux.HandleFunc(path, trustedOnly(handler))
+	}
+	return mux
+}
+
+// trustedOnly keeps the agent's memory from those who may not act as anyone.
+func trustedOnly(handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if c := callerOf(r.Context()); c == nil || !c.trusted {
+			http.Error(w, "for trusted callers only", http.StatusForbidden)
+			return
+		}
+		handler(w, r)
+	}
+}
+
+func (s *server) recovered(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
+	s.agent.log.Error("a call has failed in a way that should not be", "procedure", spec.Procedure, "cause", fmt.Sprint(cause))
+	return connect.NewError(connect.CodeInternal, errors.New("the agent failed to handle the call; its log says more"))
+}
+
+// guard bounds how long a request may take to arrive, and each part of an answer to leave; how long an answer takes to be
+// found is not bounded, as it may be that of a request that waits.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.handlers.Add(1)
+		defer s.handlers.Done()
+		control := http.NewResponseController(w)
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
+			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+		}
+		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control}, r)
+	})
+}

@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// service is AllocationService for this host: every call is passed on to a coordinator in the name of its caller.
+type service struct {
+	agent *Agent
+	// stopping ends when the agent is about to: whoever waits for a grant is sent away.
+	stopping context.Context //nolint:containedctx // lives as long as the server
+}
+
+var _ bursarv1connect.AllocationServiceHandler = (*service)(nil)
+
+// Cancel ends a request that waits or a reservation.
+func (s *service) Cancel(ctx context.Context, request *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
+	ctx, cancel := s.agent.bounded(ctx, 0)
+	defer cancel()
+	answer, err := relay(ctx, s.agent, s.agent.deps.Allocations.Cancel, request)
+	if err != nil {
+		return nil, err
+	}
+	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	return answer.msg, nil
+}
+
+// Renew extends a reservation or a lease.
+func (s *service) Renew(ctx context.Context, request *bursarv1.RenewRequest) (*bursarv1.RenewResponse, error) {
+	ctx, cancel := s.agent.bounded(ctx, 0)
+	defer cancel()
+	if err := s.agent.ownHost(ctx, request.GetId()); err != nil {
+		return nil, err
+	}
+	answer, err := relay(ctx, s.agent, s.agent.deps.Allocations.Renew, request)
+	if err != nil {
+		return nil, err
+	}
+	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	return answer.msg, nil
+}
+
+// Resize changes an entitlement.
+func (s *service) Resize(ctx context.Context, request *bursarv1.ResizeRequest) (*bursarv1.ResizeResponse, error) {
+	ctx, cancel := s.agent.bounded(ctx, 0)
+	defer cancel()
+	if err := s.agent.ownHost(ctx, request.GetId()); err != nil {
+		return nil, err
+	}
+	answer, err := relay(ctx, s.agent, s.agent.deps.Allocations.Resize, request)
+	if err != nil {
+		return nil, err
+	}
+	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	_ = s.agent.save() // the coordinator has the new size
+	return answer.msg, nil
+}
+
+// Stop asks for the end of an engine. The order comes with the next Sync, which is sent at once.
+func (s *service) Stop(ctx context.Context, request *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
+	ctx, cancel := s.agent.bounded(ctx, 0)
+	defer cancel()
+	if err := s.agent.ownHost(ctx, request.GetId()); err != nil {
+		return nil, err
+	}
+	answer, err := relay(ctx, s.agent, s.agent.deps.Allocations.Stop, request)
+	if err != nil {
+		return nil, err
+	}
+	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
+	s.agent.syncDue.by(time.Now())
+	return answer.msg, nil
+}
+
+// Explain says what a request would meet on this host, or why one waits.
+func (s *service) Explain(ctx context.Context, request *bursarv1.ExplainRequest) (*bursarv1.ExplainResponse, error) {
+	ctx, cancel := s.agent.bounded(ctx, 0)
+	defer cancel()
+	if request.GetRequest() != nil {
+		host := s.agent.settings.HostID
+		if id := request.GetRequest().GetHost().GetId(); id != "" && id != host {
+			return nil, invalid("request.host.id", id, host+", or nothing: this is its agent")
+		}
+		request = proto.CloneOf(request)
+		if request.Request.Host == nil {
+			request.Request.Host = &bursarv1.HostWishes{}
+		}
+		request.Request.Host.Id = host
+	}
+	answer, err := relay(ctx, s.agent, s.agent.deps.Allocations.Explain, request)
+	if err != nil {
+		return nil, err
+	}
+	return answer.msg, nil
+}

@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+const (
+	// syncTimeout bounds one call. A coordinator that takes longer is as good as away.
+	syncTimeout = 10 * time.Second
+	// syncGap gathers what becomes urgent within a moment into one Sync.
+	syncGap = 20 * time.Millisecond
+	// syncRetryFirst and syncRetryLast are the delays after failed calls: the first, and what they grow to. Engines that wait
+	// for a new leader to know their host wait that long at most; a thousand agents make some 500 calls a second then.
+	syncRetryFirst = 100 * time.Millisecond
+	syncRetryLast  = 2 * time.Second
+	// jitter is how far an interval varies, as a share of it, so that a fleet does not beat in time.
+	jitter = 0.1
+)
+
+// syncLoop keeps the coordinator and this agent in agreement.
+func (a *Agent) syncLoop(ctx context.Context) error {
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(syncRetryFirst), backoff.WithMaxInterval(syncRetryLast),
+		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
+	)
+	failures := 0
+	for a.syncDue.wait(ctx) {
+		outcome, err := a.sync(ctx)
+		if err == nil {
+			err = a.carryOut(ctx, outcome)
+		}
+		now := time.Now()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrReplaced):
+			a.log.Error("the agent stops", "error", err)
+			return err
+		case err != nil:
+			failures++
+			delay := retry.NextBackOff()
+			a.syncDue.set(now.Add(delay), now.Add(delay))
+			a.logFailure(err, failures, delay)
+			continue
+		}
+		if failures > 0 {
+			a.log.Info("the coordinator answers again", "failures", failures)
+		}
+		failures = 0
+		retry.Reset()
+		next := now.Add(a.interval())
+		if a.urgent() {
+			next = now
+		}
+		a.syncDue.set(later(next, now.Add(syncGap)), now.Add(syncGap))
+	}
+	return nil
+}
+
+// logFailure is loud about the first failure and every now and then, and quiet about the others.
+func (a *Agent) logFailure(err error, failures int, delay time.Duration) {
+	if failures == 1 || failures%30 == 0 {
+		a.log.Warn("the coordinator does not answer: engines go on, new requests wait", "error", err, "failures", failures, "retry_in", delay)
+		return
+	}
+	a.log.Debug("the coordinator does not answer", "error", err, "failures", failures, "retry_in", delay)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// interval is the time to the next Sync, varied.
+func (a *Agent) interval() time.Duration {
+	var interval time.Duration
+	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
+	return time.Duration(float64(interval) * (1 + jitter*(2*rand.Float64()-1)))
+}
+
+func (a *Agent) urgent() (urgent bool) {
+	a.locked(func(t *tracker.Tracker) { urgent = t.Urgent() })
+	return urgent
+}
+
+// sync registers where that is needed, and sends one heartbeat.
+func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if err := a.register(ctx); err != nil {
+		return tracker.Outcome{}, err
+	}
+	var request *bursarv1.SyncRequest
+	a.locked(func(t *tracker.Tracker) { request = t.BuildSync(time.Now()) })
+	began := time.Now()
+	response, err := a.deps.Hosts.Sync(ctx, request)
+	a.metrics.synced(time.Since(began), err)
+	switch connect.CodeOf(err) { //nolint:exhaustive // the others say nothing about this host
+	case connect.CodeNotFound, connect.CodeAborted:
+		// It does not know this host, or a later incarnation of its agent: Register tells which.
+		a.locked((*tracker.Tracker).Resync)
+	}
+	if err != nil {
+		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
+	}
+	var outcome tracker.Outcome
+	a.locked(func(t *tracker.Tracker) {
+		outcome, err = t.Answer(time.Now(), request, response)
+		close(a.answered)
+		a.answered = make(chan struct{})
+	})
+	if err != nil {
+		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
+	}
+	return outcome, nil
+}
+
+// register announces the host where the coordinator does not know it.
+func (a *Agent) register(ctx context.Context) error {
+	var request *bursarv1.RegisterRequest
+	a.locked(func(t *tracker.Tracker) {
+		if t.NeedsRegister() {
+			request = t.BuildRegister()
+		}
+	})
+	if request == nil {
+		return nil
+	}
+	response, err := a.deps.Hosts.Register(ctx, request)
+	if err != nil {
+		if connect.CodeOf(err) == connect.CodeAborted && connect.IsWireError(err) {
+			return fmt.Errorf("%w (%w)", ErrReplaced, err)
+		}
+		return fmt.Errorf("register: %w", err)
+	}
+	a.locked(func(t *tracker.Tracker) { err = t.Registered(response) })
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	a.log.Info("registered", "epoch", response.GetEpoch(), "store_id", response.GetStoreId(), "interval", response.GetInterval().AsDuration())
+	return nil
+}
+
+// carryOut does what the answer to a Sync asks for.
+func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
+	if outcome.Shutdown {
+		return ErrReplaced
+	}
+	for _, order := range outcome.Stops {
+		a.stop(ctx, order)
+	}
+	for _, grant := range outcome.Vetoed {
+		a.metrics.vetoed.Inc()
+		a.log.Warn("a grant was refused: the memory is not there", "allocation_id", grant.GetId(), "memory_bytes", grant.GetEntitled().GetMemoryBytes())
+	}
+	for _, engine := range outcome.Adopted {
+		a.log.Info("an engine was taken over from the coordinator", "allocation_id", engine.GetId(), "pid", engine.GetProcess().GetPid())
+	}
+	for _, engine := range outcome.Forgotten {
+		a.log.Info("an engine has no allocation any more; it is left alone", "allocation_id", engine.GetId(), "pid", engine.GetProcess().GetPid())
+	}
+	if len(outcome.Adopted)+len(outcome.Forgotten) > 0 {
+		a.measureIn(0)
+	}
+	a.watch()
+	_ = a.save() // it has said so; the next change tries again
+	a.syncedAt.Store(time.Now().UnixNano())
+	a.becomeReady()
+	return nil
+}
+
+// becomeReady is called by the sync loop alone.
+func (a *Agent) becomeReady() {
+	select {
+	case <-a.ready:
+	default:
+		a.locked(func(t *tracker.Tracker) {
+			if !t.NeedsRegister() {
+				close(a.ready)
+			}
+		})
+	}
+}
