@@ -12,12 +12,17 @@ import (
 //
 // Errors: *FieldError, which names the rule.
 func (l *Ledger) SetQuotas(now Instant, source string, quotas []Quota) error {
+	return l.SetSources(now, map[string][]Quota{source: quotas})
+}
+
+// SetSources does for several sources in one step what SetQuotas does for one.
+func (l *Ledger) SetSources(now Instant, sets map[string][]Quota) error {
 	l.begin(now)
-	sources := maps.Clone(l.rules.sources)
-	if sources == nil {
-		sources = make(map[string][]Quota)
+	sources := make(map[string][]Quota, len(l.rules.sources)+len(sets))
+	maps.Copy(sources, l.rules.sources)
+	for source, quotas := range sets {
+		sources[source] = slices.Clone(quotas)
 	}
-	sources[source] = slices.Clone(quotas)
 	_, err := l.setSources(sources, false)
 	return err
 }

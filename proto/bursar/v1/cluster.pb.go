@@ -89,8 +89,10 @@ type StatusResponse struct {
 	HostsReturning int64 `protobuf:"varint,15,opt,name=hosts_returning,json=hostsReturning,proto3" json:"hosts_returning,omitempty"`
 	QuotaRules     int64 `protobuf:"varint,16,opt,name=quota_rules,json=quotaRules,proto3" json:"quota_rules,omitempty"`
 	QuotaAccounts  int64 `protobuf:"varint,17,opt,name=quota_accounts,json=quotaAccounts,proto3" json:"quota_accounts,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What is wrong at the moment, in words, such as a quota file that cannot be used. Empty: nothing is known to be.
+	Warnings      []string `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -240,6 +242,13 @@ func (x *StatusResponse) GetQuotaAccounts() int64 {
 		return x.QuotaAccounts
 	}
 	return 0
+}
+
+func (x *StatusResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type AuditRequest struct {
@@ -595,7 +604,7 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\x17bursar/v1/cluster.proto\x12\tbursar.v1\x1a\x1abursar/v1/allocation.proto\x1a\x14bursar/v1/host.proto\x1a\x15bursar/v1/quota.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\rStatusRequest\x12\x1f\n" +
 	"\vallow_stale\x18\x01 \x01(\bR\n" +
-	"allowStale\"\xc2\x04\n" +
+	"allowStale\"\xde\x04\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x19\n" +
 	"\bstore_id\x18\x02 \x01(\tR\astoreId\x12\x14\n" +
@@ -617,7 +626,8 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\x0fhosts_returning\x18\x0f \x01(\x03R\x0ehostsReturning\x12\x1f\n" +
 	"\vquota_rules\x18\x10 \x01(\x03R\n" +
 	"quotaRules\x12%\n" +
-	"\x0equota_accounts\x18\x11 \x01(\x03R\rquotaAccounts\"\x0e\n" +
+	"\x0equota_accounts\x18\x11 \x01(\x03R\rquotaAccounts\x12\x1a\n" +
+	"\bwarnings\x18\x12 \x03(\tR\bwarnings\"\x0e\n" +
 	"\fAuditRequest\"\x9f\x01\n" +
 	"\rAuditResponse\x124\n" +
 	"\n" +

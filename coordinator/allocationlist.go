@@ -1,0 +1,221 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// Get reads one allocation, live or ended.
+func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
+	actor, err := actorOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := eitherID(req.GetId(), req.GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	var a ledger.Allocation
+	var live bool
+	err = s.writer.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+		if id == 0 {
+			id, _, _ = l.ByRequest(actor.Name, req.GetRequestId())
+		}
+		a, live = l.Get(id)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !live {
+		if a, err = s.find(ctx, id, actor.Name, req.GetRequestId()); err != nil {
+			return nil, err
+		}
+	}
+	return &bursarv1.AllocationServiceGetResponse{Allocation: allocationMessage(&a)}, nil
+}
+
+// find reads an ended allocation by its id, or where the ledger does not remember that, by its request id.
+func (s *allocationService) find(ctx context.Context, id ledger.ID, caller, requestID string) (ledger.Allocation, error) {
+	if id != 0 {
+		return s.ended(ctx, id)
+	}
+	a, err := s.store.GetByRequest(ctx, caller, requestID)
+	if errors.Is(err, store.ErrNotFound) {
+		return a, &ledger.NotFoundError{What: "request", ID: requestID}
+	}
+	return a, err
+}
+
+// allocationQuery is a List request, ready to be compared with.
+type allocationQuery struct {
+	labels   label.Set
+	states   []ledger.State
+	hostID   string
+	idPrefix string
+	live     bool // whether live ones are wanted at all
+	ended    bool
+}
+
+func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocationQuery, error) {
+	filter, err := convert.LabelsFromProto(req.GetLabels())
+	if err != nil {
+		return nil, err
+	}
+	q := &allocationQuery{
+		labels: filter, hostID: req.GetHostId(), idPrefix: strings.ToLower(req.GetIdPrefix()), ended: req.GetEnded(),
+		live: len(req.GetStates()) == 0,
+	}
+	for _, m := range req.GetStates() {
+		if m == bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED {
+			return nil, fieldError("states", m.String(), "states that an allocation can be in")
+		}
+		state := ledger.State(m)
+		q.states = append(q.states, state)
+		q.live = q.live || state.Live()
+		q.ended = q.ended || !state.Live() // who asks for an end wants the history
+	}
+	return q, nil
+}
+
+func (q *allocationQuery) fingerprint() uint64 {
+	var f fingerprint
+	f.labels(q.labels)
+	for _, state := range q.states {
+		f.number(int64(state))
+	}
+	f.text(q.hostID)
+	f.text(q.idPrefix)
+	if q.ended {
+		f.number(1)
+	}
+	return f.sum()
+}
+
+func (q *allocationQuery) matches(a *ledger.Allocation) bool {
+	if q.hostID != "" && a.HostID != q.hostID {
+		return false
+	}
+	if len(q.states) > 0 && !slices.Contains(q.states, a.State) {
+		return false
+	}
+	return a.Labels.MatchesFilter(q.labels) && (q.idPrefix == "" || strings.HasPrefix(a.ID.String(), q.idPrefix))
+}
+
+// history is the same query of the store.
+func (q *allocationQuery) history(size int, token string) (h store.HistoryQuery) {
+	h = store.HistoryQuery{Labels: q.labels, HostID: q.hostID, IDPrefix: q.idPrefix, PageSize: size, PageToken: token}
+	for _, state := range q.states {
+		if !state.Live() {
+			h.States = append(h.States, state)
+		}
+	}
+	return h
+}
+
+// endsWanted reports whether the history may hold anything that the query wants.
+func (q *allocationQuery) endsWanted() bool {
+	return q.ended && (len(q.states) == 0 || slices.ContainsFunc(q.states, func(s ledger.State) bool { return !s.Live() }))
+}
+
+// A place in the list is either behind a live allocation or somewhere in the history, which comes after.
+const (
+	placeLive    = 'l'
+	placeHistory = 'h'
+)
+
+// List reads a page: live allocations by id, then, if they are wanted, those that ended, the latest first.
+func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
+	q, err := newAllocationQuery(req)
+	if err != nil {
+		return nil, err
+	}
+	query := q.fingerprint()
+	place, err := pagePlace(query, req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	page := &allocationPage{query: q, want: pageSize(req.GetPageSize())}
+	if place == "" || place[0] == placeLive {
+		err = page.readLive(ctx, s.writer, place)
+	} else {
+		page.next = place
+		err = s.writer.do(ctx, page.notice)
+	}
+	if err == nil && len(page.next) > 0 && page.next[0] == placeHistory {
+		err = page.readHistory(ctx, s.store)
+	}
+	if err != nil {
+		return nil, err
+	}
+	res := &bursarv1.AllocationServiceListResponse{Revision: page.revision}
+	for i := range page.found {
+		res.Allocations = append(res.Allocations, allocationMessage(&page.found[i]))
+	}
+	if page.next != "" {
+		res.NextPageToken = pageToken(query, page.next)
+	}
+	return res, nil
+}
+
+// allocationPage is a page while it is read.
+type allocationPage struct {
+	query    *allocationQuery
+	want     int
+	found    []ledger.Allocation
+	next     string // place of the next page, or of what is to be read next
+	revision uint64
+}
+
+func (p *allocationPage) notice(l *ledger.Ledger, _ ledger.Instant) { p.revision = l.Revision() }
+
+func (p *allocationPage) readLive(ctx context.Context, w *writer, place string) error {
+	var after ledger.ID
+	if place != "" {
+		var err error
+		if after, err = parseID("page_token", place[1:]); err != nil {
+			return errPageToken
+		}
+	}
+	if !p.query.live {
+		p.next = string(placeHistory)
+		return w.do(ctx, p.notice)
+	}
+	s, err := scan(ctx, w, after, p.want, allocationsWhere(p.query.matches))
+	if err != nil {
+		return err
+	}
+	p.found, p.revision = s.found, s.revision
+	switch {
+	case s.more:
+		p.next = string(placeLive) + s.place.String()
+	case p.query.endsWanted():
+		p.next = string(placeHistory)
+	}
+	return nil
+}
+
+// readHistory fills the page up from what has ended.
+func (p *allocationPage) readHistory(ctx context.Context, s store.Store) error {
+	room := p.want - len(p.found)
+	if room <= 0 {
+		return nil // the next page begins there
+	}
+	ended, next, err := s.History(ctx, p.query.history(room, p.next[1:]))
+	if err != nil {
+		return err
+	}
+	p.found = append(p.found, ended...)
+	p.next = ""
+	if next != "" {
+		p.next = string(placeHistory) + next
+	}
+	return nil
+}

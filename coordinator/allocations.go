@@ -1,0 +1,337 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in allocationlist.go.
+type allocationService struct {
+	writer *writer
+	store  store.Store
+	labels *label.Preprocessor
+	watch  *watchers
+}
+
+// Allocate reserves, waits or refuses.
+func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	command, err := s.command(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.writer.ask(ctx, &command)
+	if err != nil {
+		return nil, err
+	}
+	if result.Ended {
+		return s.repeated(ctx, result.Allocation.ID)
+	}
+	return &bursarv1.AllocateResponse{Allocation: allocationMessage(&result.Allocation)}, nil
+}
+
+// repeated answers a request whose allocation has ended: with that allocation, or if it was never granted, as the
+// first time.
+func (s *allocationService) repeated(ctx context.Context, id ledger.ID) (*bursarv1.AllocateResponse, error) {
+	a, err := s.ended(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if a.Reserved == 0 {
+		if a.State == ledger.Expired {
+			return nil, &ledger.InsufficientError{Reason: ledger.ReasonWaited}
+		}
+		return nil, &EndedError{Allocation: a, Want: "a new request_id"}
+	}
+	return &bursarv1.AllocateResponse{Allocation: allocationMessage(&a)}, nil
+}
+
+// command is the ledger's form of a request.
+func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateRequest) (ledger.AllocateCommand, error) {
+	var c ledger.AllocateCommand
+	var err error
+	if c.Actor, err = actorOf(ctx); err != nil {
+		return c, err
+	}
+	given, err := convert.LabelsFromProto(req.GetLabels())
+	if err != nil {
+		return c, err
+	}
+	if c.Labels, err = s.labels.Apply(given); err != nil {
+		return c, err
+	}
+	if c.Resource, err = convert.ResourceFromProto(req.GetResource()); err != nil {
+		return c, within("resource.", err)
+	}
+	if c.Wishes, err = wishes(req.GetHost()); err != nil {
+		return c, err
+	}
+	c.RequestID = req.GetRequestId()
+	c.Wait, c.Async = duration(req.GetWait()), req.GetAsync()
+	c.ReservationTTL, c.Priority = duration(req.GetReservationTtl()), req.GetPriority()
+	if c.RequestID != "" {
+		c.RequestHash = requestHash(given, &c)
+	}
+	return c, nil
+}
+
+// duration is a message's; an unset one is zero.
+func duration(m *durationpb.Duration) time.Duration {
+	if m == nil {
+		return 0
+	}
+	return m.AsDuration()
+}
+
+func wishes(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
+	if m == nil || (m.GetId() == "" && len(m.GetRequiredLabels())+len(m.GetPreferredLabels())+len(m.GetAvoid()) == 0) {
+		return nil, nil //nolint:nilnil // no wishes are nil
+	}
+	w := &ledger.Wishes{Host: m.GetId(), Avoid: m.GetAvoid()}
+	var err error
+	if w.Required, err = convert.LabelsFromProto(m.GetRequiredLabels()); err != nil {
+		return nil, within("host.required_", err)
+	}
+	if w.Preferred, err = convert.LabelsFromProto(m.GetPreferredLabels()); err != nil {
+		return nil, within("host.preferred_", err)
+	}
+	return w, nil
+}
+
+// requestHash tells a repeat from another request under the same id: by the labels as they were sent, so that a change of
+// the label rules makes no difference, the resource, the priority and the wishes. A repeat may wait for less time.
+func requestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
+	var room [512]byte
+	f := fingerprint{buf: room[:0]}
+	f.labels(given)
+	for dimension, quantity := range c.Resource.All() {
+		f.text(dimension)
+		f.number(quantity)
+	}
+	for _, x := range c.Resource.External {
+		f.text(x.Address.String())
+		for dimension, quantity := range x.All() {
+			f.text(dimension)
+			f.number(quantity)
+		}
+	}
+	f.number(int64(c.Priority))
+	if w := c.Wishes; w != nil {
+		f.text(w.Host)
+		f.labels(w.Required)
+		f.labels(w.Preferred)
+		for _, id := range w.Avoid {
+			f.text(id)
+		}
+	}
+	return f.sum()
+}
+
+// Confirm says that the engine runs.
+func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
+	actor, id, err := s.target(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	c := ledger.ConfirmCommand{
+		Actor: actor, ID: id, Address: req.GetAddress(), ApplicationIDs: req.GetApplicationIds(), Lease: duration(req.GetLease()),
+	}
+	if p := req.GetProcess(); p != nil {
+		c.Process = processFrom(p)
+	}
+	if req.GetEntitled() != nil {
+		entitled, err := convert.ResourceFromProto(req.GetEntitled())
+		if err != nil {
+			return nil, within("entitled.", err)
+		}
+		c.Entitled = &entitled
+	}
+	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) })
+	if err != nil {
+		return nil, s.whatEnded(ctx, id, err, "a reserved one; stop the engine")
+	}
+	return &bursarv1.ConfirmResponse{Allocation: allocationMessage(&a)}, nil
+}
+
+func processFrom(p *bursarv1.Process) ledger.Process {
+	return ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
+}
+
+func exitFrom(e *bursarv1.ExitStatus) *ledger.ExitStatus {
+	if e == nil {
+		return nil
+	}
+	return &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal()}
+}
+
+// Release gives everything back.
+func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
+	actor, id, err := s.target(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	c := ledger.ReleaseCommand{Actor: actor, ID: id, Reason: req.GetReason(), Exit: exitFrom(req.GetExitStatus())}
+	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) })
+	m, err := s.orEnded(ctx, id, a, err)
+	return &bursarv1.ReleaseResponse{Allocation: m}, err
+}
+
+// Cancel ends a request that waits, or a reservation.
+func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
+	actor, err := actorOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := eitherID(req.GetId(), req.GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: req.GetReason()}
+	known, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (canceled, error) {
+		if c.ID == 0 { // what has ended is known by its own id
+			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
+		}
+		a, err := l.Cancel(now, c)
+		return canceled{a, c.ID}, err
+	})
+	m, err := s.orEnded(ctx, known.id, known.allocation, err)
+	return &bursarv1.CancelResponse{Allocation: m}, err
+}
+
+// canceled is what Cancel knows of its target, also where it is not live.
+type canceled struct {
+	allocation ledger.Allocation
+	id         ledger.ID
+}
+
+// Renew extends a reservation or a lease.
+func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewRequest) (*bursarv1.RenewResponse, error) {
+	actor, id, err := s.target(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: duration(req.GetTtl())}
+	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) })
+	if err != nil {
+		return nil, s.whatEnded(ctx, id, err, "a reservation or an engine with a lease")
+	}
+	return &bursarv1.RenewResponse{Allocation: allocationMessage(&a)}, nil
+}
+
+// Resize changes an entitlement.
+func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequest) (*bursarv1.ResizeResponse, error) {
+	actor, id, err := s.target(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	entitled, err := convert.ResourceFromProto(req.GetEntitled())
+	if err != nil {
+		return nil, within("entitled.", err)
+	}
+	c := ledger.ResizeCommand{Actor: actor, ID: id, Entitled: entitled}
+	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) })
+	if err != nil {
+		return nil, s.whatEnded(ctx, id, err, "a reserved or active one")
+	}
+	return &bursarv1.ResizeResponse{Allocation: allocationMessage(&a)}, nil
+}
+
+// Stop asks the host's agent to end the engine.
+func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
+	actor, id, err := s.target(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	c := ledger.StopCommand{Actor: actor, ID: id, Reason: req.GetReason()}
+	if req.GetGrace() != nil {
+		grace := duration(req.GetGrace())
+		c.Grace = &grace
+	}
+	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) })
+	if err != nil {
+		return nil, s.whatEnded(ctx, id, err, "an active one")
+	}
+	return &bursarv1.StopResponse{Allocation: allocationMessage(&a)}, nil
+}
+
+// target is who asks, and for which allocation.
+func (s *allocationService) target(ctx context.Context, text string) (actor identity.Actor, id ledger.ID, err error) {
+	if actor, err = actorOf(ctx); err != nil {
+		return actor, 0, err
+	}
+	id, err = parseID("id", text)
+	return actor, id, err
+}
+
+func parseID(field, text string) (ledger.ID, error) {
+	id, err := ledger.ParseID(text)
+	if err != nil {
+		return 0, fieldError(field, text, "an allocation's id: 13 characters of 0-9 and a-z without i, l, o, u")
+	}
+	return id, nil
+}
+
+// eitherID is the id of a request that names an allocation in one of two ways; zero where it is by request id.
+func eitherID(id, requestID string) (ledger.ID, error) {
+	switch {
+	case id != "" && requestID != "":
+		return 0, fieldError("request_id", requestID, "either id or request_id, not both")
+	case id == "" && requestID == "":
+		return 0, fieldError("id", "", "an id or a request_id")
+	case id == "":
+		return 0, nil
+	default:
+		return parseID("id", id)
+	}
+}
+
+// ended reads an allocation that is not live any more; *ledger.NotFoundError where there is none.
+func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+	a, err := s.store.Get(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return a, &ledger.NotFoundError{What: "allocation", ID: id.String()}
+	}
+	return a, err
+}
+
+// orEnded answers commands that are fine with an allocation which has ended, or is unknown.
+func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
+	if err == nil {
+		return allocationMessage(&a), nil
+	}
+	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
+		return nil, err
+	}
+	if id == 0 {
+		return nil, nil //nolint:nilnil // the contract: unset where the id is unknown
+	}
+	a, err = s.ended(ctx, id)
+	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
+		return nil, nil //nolint:nilnil // the contract: unset where the id is unknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	return allocationMessage(&a), nil
+}
+
+// whatEnded makes of "not live" what is known: that the allocation has ended, and how, or that there never was one.
+func (s *allocationService) whatEnded(ctx context.Context, id ledger.ID, err error, want string) error {
+	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
+		return err
+	}
+	a, lookup := s.ended(ctx, id)
+	if lookup != nil {
+		return lookup
+	}
+	return &EndedError{Allocation: a, Want: want}
+}

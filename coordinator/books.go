@@ -1,0 +1,123 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// bookCollector reads the metrics of what the books say, when somebody scrapes them. Accounts and hosts beyond a number
+// are left out, so that neither the scrape nor its reader is drowned by a wildcard rule: Get and List have them all.
+type bookCollector struct {
+	writer *writer
+	most   int
+
+	allocations, hosts, revision, queued, remembered *prometheus.Desc
+	account, accountWaiting                          *prometheus.Desc
+	host, hostEngines                                *prometheus.Desc
+}
+
+func newBookCollector(w *writer, most int) *bookCollector {
+	describe := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("bursar_"+name, help, labels, nil)
+	}
+	return &bookCollector{
+		writer: w, most: most,
+		allocations: describe("allocations", "Live allocations.", "state"),
+		hosts:       describe("hosts", "Hosts.", "state"),
+		revision:    describe("revision", "The ledger's revision."),
+		queued:      describe("queue_length", "Calls that wait for the loop."),
+		remembered:  describe("remembered_requests", "Request ids of ended allocations that are remembered."),
+		account: describe("account", "Quota accounts, the first by name: what each limits, has reserved, used and available, by dimension.",
+			"account", "dimension", "kind"),
+		accountWaiting: describe("account_waiting", "Requests that wait behind a quota account.", "account"),
+		host: describe("host", "Hosts, the first by id: limit, reserved and used by the books, available, and measured, by dimension.",
+			"host", "dimension", "kind"),
+		hostEngines: describe("host_engines", "Allocations that hold something on a host.", "host"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *bookCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.allocations, c.hosts, c.revision, c.queued, c.remembered, c.account, c.accountWaiting, c.host, c.hostEngines,
+	} {
+		out <- d
+	}
+}
+
+// scrapeTime is how long a scrape waits for the loop.
+const scrapeTime = 5 * time.Second
+
+// Collect implements prometheus.Collector.
+func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(c.queued, float64(len(c.writer.queue)))
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
+	defer cancel()
+	var counts ledger.Counts
+	var revision uint64
+	var accounts []ledger.AccountInfo
+	var hosts []ledger.HostInfo
+	if err := c.writer.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+		counts, revision = l.Counts(), l.Revision()
+		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
+			accounts = append(accounts, a)
+			return len(accounts) < c.most
+		})
+		l.Hosts("", func(h ledger.HostInfo) bool {
+			hosts = append(hosts, h)
+			return len(hosts) < c.most
+		})
+	}); err != nil {
+		return // not leading: there are no books
+	}
+	gauge(c.revision, float64(revision))
+	gauge(c.remembered, float64(counts.Remembered))
+	for state, n := range map[ledger.State]int{ledger.Waiting: counts.Waiting, ledger.Reserved: counts.Reserved, ledger.Active: counts.Active} {
+		gauge(c.allocations, float64(n), state.String())
+	}
+	for state, n := range map[ledger.HostState]int{
+		ledger.Healthy: counts.HostsHealthy, ledger.Suspect: counts.HostsSuspect,
+		ledger.LostHost: counts.HostsLost, ledger.Returning: counts.HostsReturning,
+	} {
+		gauge(c.hosts, float64(n), state.String())
+	}
+	for i := range accounts {
+		a := &accounts[i]
+		name := a.Name.Labels.String()
+		c.numbers(out, c.account, name, a)
+		gauge(c.accountWaiting, float64(a.Waiting), name)
+	}
+	for i := range hosts {
+		h := &hosts[i]
+		c.numbers(out, c.host, h.ID, &h.Account)
+		c.vector(out, c.host, h.ID, "measured", h.Engines)
+		gauge(c.hostEngines, float64(h.Account.Allocations), h.ID)
+		if h.Sample != nil && h.Sample.MemoryAvailable != nil {
+			gauge(c.host, float64(*h.Sample.MemoryAvailable), h.ID, resource.Memory, "measured_available")
+		}
+		if h.Headroom != nil {
+			gauge(c.host, float64(*h.Headroom), h.ID, resource.Memory, "headroom")
+		}
+	}
+}
+
+func (c *bookCollector) numbers(out chan<- prometheus.Metric, d *prometheus.Desc, name string, a *ledger.AccountInfo) {
+	c.vector(out, d, name, "limit", a.Limit)
+	c.vector(out, d, name, "reserved", a.Reserved)
+	c.vector(out, d, name, "used", a.Used)
+	c.vector(out, d, name, "available", a.Available)
+}
+
+func (c *bookCollector) vector(out chan<- prometheus.Metric, d *prometheus.Desc, name, kind string, v resource.Vector) {
+	for dimension, quantity := range v.All() {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(quantity), name, dimension, kind)
+	}
+}

@@ -1,0 +1,167 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// pending is a caller's side of a command: where its goroutine waits.
+type pending struct {
+	Call
+	done chan error // holds one, so that answering never blocks
+}
+
+func newPending() any {
+	p := &pending{done: make(chan error, 1)}
+	p.Done = func(err error) { p.done <- err }
+	return p
+}
+
+// do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. Where it returns an
+// error, f may have been run, or be run yet: its results must not be read.
+func (w *writer) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
+	p, _ := w.calls.Get().(*pending)
+	p.Do = f
+	if err := w.submit(p); err != nil {
+		p.Do = nil
+		w.calls.Put(p)
+		return err
+	}
+	answered, err := w.await(ctx, p.done)
+	if answered { // else the loop still has it
+		p.Do = nil
+		w.calls.Put(p)
+	}
+	return err
+}
+
+// await waits for an answer. answered is false where it did not come: the caller went away, or the loop has ended.
+func (w *writer) await(ctx context.Context, done <-chan error) (answered bool, err error) {
+	select {
+	case err := <-done:
+		return true, err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-w.done:
+	}
+	select { // the last answers come before the loop ends
+	case err := <-done:
+		return true, err
+	default:
+		return false, ErrStopping
+	}
+}
+
+// decide runs a command of the ledger that has a result.
+func decide[R any](ctx context.Context, w *writer, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
+	var result struct {
+		value R
+		err   error
+	}
+	if err := w.do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
+		var none R
+		return none, err
+	}
+	return result.value, result.err
+}
+
+// report sends a heartbeat through the loop.
+func (w *writer) report(ctx context.Context, r *Report) error {
+	done := make(chan error, 1)
+	r.Done = func(err error) { done <- err }
+	if err := w.submit(r); err != nil {
+		return err
+	}
+	if _, err := w.await(ctx, done); err != nil {
+		return err
+	}
+	return r.Err
+}
+
+// enrol sends an announcement of a host through the loop.
+func (w *writer) enrol(ctx context.Context, e *Enrolment) error {
+	done := make(chan error, 1)
+	e.Done = func(err error) { done <- err }
+	if err := w.submit(e); err != nil {
+		return err
+	}
+	if _, err := w.await(ctx, done); err != nil {
+		return err
+	}
+	return e.Err
+}
+
+// ask sends a request through the loop and stays on the line until it is decided, or its caller is about to lose patience.
+func (w *writer) ask(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
+	start := w.clock.now()
+	patience, stop := w.patience(ctx, command)
+	defer stop()
+	done := make(chan error, 1)
+	ask := &Ask{Command: *command, Done: func(err error) { done <- err }}
+	if err := w.submit(ask); err != nil {
+		return ledger.AllocateResult{}, err
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			return ledger.AllocateResult{}, err
+		}
+		w.observe(ask, start)
+		return ask.Result, ask.Err
+	case <-patience:
+		w.side.put(ask.Leave())
+		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}
+	case <-ctx.Done():
+		w.side.put(ask.Leave())
+		return ledger.AllocateResult{}, ctx.Err()
+	case <-w.done:
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			return ledger.AllocateResult{}, err
+		}
+		return ask.Result, ask.Err
+	default:
+		return ledger.AllocateResult{}, ErrStopping
+	}
+}
+
+// patience is what fires shortly before the caller's deadline, where that comes before the end of the wait: the answer
+// must still get there, and nothing may be granted to a caller who is about to hang up. A wait that ends about when the
+// deadline does is shortened, so that its end is the answer.
+func (w *writer) patience(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded || command.Wait <= 0 || command.Async {
+		return nil, func() {}
+	}
+	left := time.Until(deadline)
+	ample := left - min(left/10, 250*time.Millisecond)
+	switch {
+	case command.Wait <= ample:
+		return nil, func() {}
+	case command.Wait <= left+time.Second:
+		command.Wait = max(0, ample)
+		return nil, func() {}
+	}
+	timer := time.NewTimer(ample)
+	return timer.C, func() { timer.Stop() }
+}
+
+func (w *writer) observe(ask *Ask, start ledger.Instant) {
+	took := w.clock.now().Sub(start).Seconds()
+	_, short := errors.AsType[*ledger.InsufficientError](ask.Err)
+	switch {
+	case ask.waited:
+		w.meter.waited.Observe(took)
+	case ask.Err == nil && ask.Result.Allocation.State == ledger.Reserved:
+		w.meter.granted.Observe(took)
+	case short:
+		w.meter.short.Observe(took)
+	default:
+		w.meter.other.Observe(took)
+	}
+}

@@ -1,0 +1,61 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// clusterService serves bursar.v1.ClusterService. Watch stands in watch.go.
+type clusterService struct {
+	writer  *writer
+	watch   *watchers
+	version string
+	started ledger.Instant
+	leader  func() string   // the address that it is served at
+	warn    func() []string // what is wrong at the moment
+}
+
+// Status tells how the whole is doing.
+func (s *clusterService) Status(ctx context.Context, _ *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
+	v, err := s.writer.look(ctx)
+	if errors.Is(err, ErrNotLeading) {
+		return &bursarv1.StatusResponse{
+			Version: s.version, StartTime: timeMessage(s.started), Warnings: append(s.warn(), "this coordinator does not lead at the moment"),
+		}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := v.counts
+	return &bursarv1.StatusResponse{
+		Version: s.version, StoreId: v.meta.StoreID, Epoch: v.meta.Epoch, Revision: v.revision,
+		Leader: s.leader(), IsLeader: true,
+		StartTime: timeMessage(s.started), Uptime: durationMessage(v.now.Sub(s.started)),
+		Waiting: int64(c.Waiting), Reserved: int64(c.Reserved), Active: int64(c.Active),
+		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
+		HostsLost: int64(c.HostsLost), HostsReturning: int64(c.HostsReturning),
+		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
+		Warnings: s.warn(),
+	}, nil
+}
+
+// Audit recomputes every account.
+func (s *clusterService) Audit(ctx context.Context, _ *bursarv1.AuditRequest) (*bursarv1.AuditResponse, error) {
+	result, err := s.writer.audit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := result.counts
+	res := &bursarv1.AuditResponse{
+		Allocations: int64(c.Waiting + c.Reserved + c.Active),
+		Accounts:    int64(c.QuotaAccounts + c.HostsHealthy + c.HostsSuspect + c.HostsLost + c.HostsReturning),
+		Revision:    result.revision,
+	}
+	for _, v := range result.violations {
+		res.Violations = append(res.Violations, &bursarv1.Violation{Invariant: int32(v.Invariant), Message: v.Message}) //nolint:gosec // 1 to 9
+	}
+	return res, nil
+}

@@ -1,0 +1,188 @@
+package coordinator
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+)
+
+// Config says how a coordinator runs. The zero value of a field is its default.
+type Config struct {
+	// Listen is the address to serve on, HTTP/1.1 and HTTP/2 without TLS. Default 127.0.0.1:7070. Any other than a loopback
+	// address is refused unless Insecure is set.
+	Listen string `yaml:"listen"`
+	// Insecure serves whoever can connect, as anybody, in clear text.
+	Insecure bool `yaml:"insecure"`
+	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator.
+	DataDir string `yaml:"dataDir"`
+	// Placement is how a host is chosen for requests that name none: "spread" (default) or "binpack".
+	Placement string `yaml:"placement"`
+
+	// QuotaFiles are read at the start, where a wrong one is refused, and again whenever they change, where a wrong one
+	// changes nothing.
+	QuotaFiles []string `yaml:"quotaFiles"`
+	// QuotaPoll is how often they are looked at. Default 2 s.
+	QuotaPoll time.Duration `yaml:"quotaPoll"`
+	// Labels are the rules that every request's labels go through first.
+	Labels label.Rules `yaml:"labels"`
+
+	Times   Times   `yaml:"times"`
+	Limits  Limits  `yaml:"limits"`
+	History History `yaml:"history"`
+}
+
+// Times are the ledger's. See ledger.Config for what each does and costs.
+type Times struct {
+	ReservationTTL   time.Duration `yaml:"reservationTTL"`   // default 2 min
+	Interval         time.Duration `yaml:"interval"`         // between two reports of a host, default 5 s
+	ReportsPerSecond int           `yaml:"reportsPerSecond"` // of all hosts together, default 200
+	SuspectAfter     int           `yaml:"suspectAfter"`     // intervals, default 3
+	LostAfter        time.Duration `yaml:"lostAfter"`        // default 5 min
+	StarvationAfter  time.Duration `yaml:"starvationAfter"`  // default 30 s
+	CallerGrace      time.Duration `yaml:"callerGrace"`      // default 10 s
+	RequestRetention time.Duration `yaml:"requestRetention"` // default 24 h
+	StopGrace        time.Duration `yaml:"stopGrace"`        // default 10 s
+}
+
+func (t Times) ledger() ledger.Config {
+	return ledger.Config{
+		ReservationTTL: t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
+		SuspectAfter: t.SuspectAfter, LostAfter: t.LostAfter, StarvationAfter: t.StarvationAfter,
+		CallerGrace: t.CallerGrace, RequestRetention: t.RequestRetention, StopGrace: t.StopGrace,
+	}
+}
+
+// Limits bound what callers can make a coordinator hold.
+type Limits struct {
+	// Queue is how many commands may wait for the loop; what comes beyond is refused with RESOURCE_EXHAUSTED, to be sent
+	// again. Default 8192.
+	Queue int `yaml:"queue"`
+	// Batch is how many commands one commit may cover. More lift the rate where commits are slow, and make each of its
+	// callers wait for all. Default 1024.
+	Batch int `yaml:"batch"`
+	// CommitTimeout is how long a commit may take before its outcome counts as unknown and the coordinator leads anew.
+	// Default 10 s.
+	CommitTimeout time.Duration `yaml:"commitTimeout"`
+	// MessageBytes is the largest request. Default 1 MiB.
+	MessageBytes int `yaml:"messageBytes"`
+	// SyncBytes is the largest report of a host: an engine takes up to 1 KiB in a full one. Default 64 MiB.
+	SyncBytes int `yaml:"syncBytes"`
+	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls further behind is cut off.
+	// One takes about 1 KiB. Default 16384.
+	WatchEvents int `yaml:"watchEvents"`
+	// MetricAccounts is how many quota accounts, and how many hosts, get metrics of their own: those with the smallest names.
+	// Default 200.
+	MetricAccounts int `yaml:"metricAccounts"`
+	// Shutdown is how long calls under way may take to finish when the coordinator stops. Default 10 s.
+	Shutdown time.Duration `yaml:"shutdown"`
+}
+
+// History says how long what has ended can be looked up.
+type History struct {
+	// Retention is how long. Default 30 days; at least Times.RequestRetention, so that a repeated request finds its answer.
+	Retention time.Duration `yaml:"retention"`
+	// PruneEvery is how often a small step of what is older is deleted. Default 1 min.
+	PruneEvery time.Duration `yaml:"pruneEvery"`
+	// PruneStep is the size of a step, in allocations; steps follow each other while there is more. Default 500.
+	PruneStep int `yaml:"pruneStep"`
+}
+
+// ConfigError names the field of a configuration that cannot be used.
+type ConfigError struct {
+	Field, Value, Want string
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
+}
+
+// orDefault returns value, or where it is zero standard.
+func orDefault[T comparable](value, standard T) T {
+	var zero T
+	if value == zero {
+		return standard
+	}
+	return value
+}
+
+// WithDefaults returns the configuration with every default filled in, but for those of Times, which are the ledger's.
+func (c Config) WithDefaults() Config {
+	c.Listen = orDefault(c.Listen, "127.0.0.1:7070")
+	c.DataDir = orDefault(c.DataDir, "/var/lib/bursar/coordinator")
+	c.Placement = orDefault(c.Placement, "spread")
+	c.QuotaPoll = orDefault(c.QuotaPoll, 2*time.Second)
+	c.Times.RequestRetention = orDefault(c.Times.RequestRetention, 24*time.Hour)
+
+	c.Limits.Queue = orDefault(c.Limits.Queue, 8192)
+	c.Limits.Batch = orDefault(c.Limits.Batch, 1024)
+	c.Limits.CommitTimeout = orDefault(c.Limits.CommitTimeout, 10*time.Second)
+	c.Limits.MessageBytes = orDefault(c.Limits.MessageBytes, 1<<20)
+	c.Limits.SyncBytes = orDefault(c.Limits.SyncBytes, 64<<20)
+	c.Limits.WatchEvents = orDefault(c.Limits.WatchEvents, 16384)
+	c.Limits.MetricAccounts = orDefault(c.Limits.MetricAccounts, 200)
+	c.Limits.Shutdown = orDefault(c.Limits.Shutdown, 10*time.Second)
+
+	c.History.Retention = orDefault(c.History.Retention, 30*24*time.Hour)
+	c.History.PruneEvery = orDefault(c.History.PruneEvery, time.Minute)
+	c.History.PruneStep = orDefault(c.History.PruneStep, 500)
+	return c
+}
+
+// Validate reports the first field that cannot be used, as a *ConfigError, after the defaults were filled in.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
+	if err := checkListen(c.Listen, c.Insecure); err != nil {
+		return err
+	}
+	if c.Placement != "spread" && c.Placement != "binpack" {
+		return &ConfigError{"placement", c.Placement, `"spread" or "binpack"`}
+	}
+	for name, d := range map[string]time.Duration{
+		"quotaPoll": c.QuotaPoll, "limits.commitTimeout": c.Limits.CommitTimeout, "limits.shutdown": c.Limits.Shutdown,
+		"history.retention": c.History.Retention, "history.pruneEvery": c.History.PruneEvery,
+		"times.reservationTTL": c.Times.ReservationTTL, "times.interval": c.Times.Interval, "times.lostAfter": c.Times.LostAfter,
+		"times.starvationAfter": c.Times.StarvationAfter, "times.callerGrace": c.Times.CallerGrace,
+		"times.requestRetention": c.Times.RequestRetention, "times.stopGrace": c.Times.StopGrace,
+	} {
+		if d < 0 {
+			return &ConfigError{name, d.String(), "a positive duration"}
+		}
+	}
+	for name, n := range map[string]int{
+		"limits.queue": c.Limits.Queue, "limits.batch": c.Limits.Batch, "limits.messageBytes": c.Limits.MessageBytes,
+		"limits.syncBytes": c.Limits.SyncBytes, "limits.watchEvents": c.Limits.WatchEvents,
+		"limits.metricAccounts": c.Limits.MetricAccounts, "history.pruneStep": c.History.PruneStep,
+		"times.reportsPerSecond": c.Times.ReportsPerSecond, "times.suspectAfter": c.Times.SuspectAfter,
+	} {
+		if n < 0 {
+			return &ConfigError{name, fmt.Sprint(n), "a positive number"}
+		}
+	}
+	if c.History.Retention < c.Times.RequestRetention {
+		return &ConfigError{
+			"history.retention", c.History.Retention.String(),
+			fmt.Sprintf("at least times.requestRetention (%s)", c.Times.RequestRetention),
+		}
+	}
+	return nil
+}
+
+// checkListen refuses addresses that others than this machine can reach: nothing here would tell who they are.
+func checkListen(address string, insecure bool) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return &ConfigError{"listen", address, "HOST:PORT, such as 127.0.0.1:7070"}
+	}
+	ip, err := netip.ParseAddr(host)
+	if insecure || host == "localhost" || (err == nil && ip.IsLoopback()) {
+		return nil
+	}
+	return &ConfigError{
+		"listen", address,
+		"a loopback address such as 127.0.0.1:7070, or insecure: true to serve everybody who can connect, without TLS and identities",
+	}
+}

@@ -1,0 +1,193 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// What callers see as UNAVAILABLE: nothing is known of what they asked for, and asking again with the same request id is
+// right.
+var (
+	// ErrNotLeading answers what came while the coordinator was between two leaderships.
+	ErrNotLeading = errors.New("not leading at the moment: try again")
+	// ErrStopping answers what came while the coordinator was shutting down.
+	ErrStopping = errors.New("shutting down: try again")
+)
+
+// ErrBusy refuses a command because the queue is full. Nothing was done; asking again is right.
+var ErrBusy = errors.New("too many commands are waiting: try again")
+
+// CommitError answers the callers of a batch that is not known to be durable.
+type CommitError struct {
+	Err error // the store's
+}
+
+func (e *CommitError) Error() string {
+	return fmt.Sprintf("could not be made durable (%v): try again with the same request_id", e.Err)
+}
+
+// Unwrap returns the store's error.
+func (e *CommitError) Unwrap() error { return e.Err }
+
+// PanicError is a fault of the ledger. The leadership in which it happened is over.
+type PanicError struct {
+	Cause any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("a fault of the coordinator: %v", e.Cause) }
+
+// PatienceError ends a call whose own deadline comes before the end of the wait that it asked for.
+type PatienceError struct {
+	ID        ledger.ID
+	RequestID string
+}
+
+func (e *PatienceError) Error() string {
+	if e.RequestID == "" {
+		return fmt.Sprintf("%s: still waiting when the call's deadline came: want a deadline beyond the wait, or a request_id to ask again with", e.ID)
+	}
+	return fmt.Sprintf("%s: still waiting when the call's deadline came: ask again soon with the same request_id to keep its place", e.ID)
+}
+
+// EndedError refuses a command for an allocation that is over.
+type EndedError struct {
+	Allocation ledger.Allocation
+	Want       string
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("allocation %s is %s: want %s", e.Allocation.ID, describeEnd(&e.Allocation), e.Want)
+}
+
+// within puts the path of where it stands before the field that a resource's or a label's error names.
+func within(path string, err error) error {
+	if e, ok := errors.AsType[*resource.FieldError](err); ok {
+		return fieldError(path+e.Field, e.Value, e.Want)
+	}
+	if e, ok := errors.AsType[*label.FieldError](err); ok {
+		return fieldError(path+e.Field, e.Value, e.Want)
+	}
+	return err
+}
+
+// fieldError refuses a request for one field that the contract's own rules do not cover.
+func fieldError(field, value, want string) error {
+	return &ledger.FieldError{Field: field, Value: value, Want: want}
+}
+
+// rpcError is the one place where errors become what callers see: a canonical code, the error's words, and where a caller
+// may want to decide on it, a typed detail.
+func rpcError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var already *connect.Error
+	if errors.As(err, &already) {
+		return already
+	}
+	code, detail := classify(err)
+	answer := connect.NewError(code, err)
+	if detail == nil {
+		return answer
+	}
+	if d, err := connect.NewErrorDetail(detail); err == nil { // our own messages always marshal
+		answer.AddDetail(d)
+	}
+	return answer
+}
+
+func classify(err error) (connect.Code, proto.Message) {
+	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
+		return connect.CodeResourceExhausted, insufficientMessage(insufficient)
+	}
+	if ended, ok := errors.AsType[*EndedError](err); ok {
+		return connect.CodeFailedPrecondition, allocationMessage(&ended.Allocation)
+	}
+	if detail := invalidField(err); detail != nil {
+		return connect.CodeInvalidArgument, detail
+	}
+	if code := ledgerCode(err); code != 0 {
+		return code, nil
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return connect.CodeNotFound, nil
+	case errors.Is(err, ErrBusy):
+		return connect.CodeResourceExhausted, nil
+	case errors.Is(err, ErrNotLeading), errors.Is(err, ErrStopping), errors.Is(err, store.ErrClosed):
+		return connect.CodeUnavailable, nil
+	case errors.Is(err, errTooOld), errors.Is(err, errFellBehind), errors.Is(err, errAhead):
+		return connect.CodeOutOfRange, nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return connect.CodeDeadlineExceeded, nil
+	case errors.Is(err, context.Canceled):
+		return connect.CodeCanceled, nil
+	default:
+		return connect.CodeInternal, nil
+	}
+}
+
+// ledgerCode is the code of the errors that decide by type; 0 for others.
+func ledgerCode(err error) connect.Code {
+	if _, ok := errors.AsType[*ledger.NotFoundError](err); ok {
+		return connect.CodeNotFound
+	}
+	if _, ok := errors.AsType[*ledger.StateError](err); ok {
+		return connect.CodeFailedPrecondition
+	}
+	if _, ok := errors.AsType[*ledger.ConflictError](err); ok {
+		return connect.CodeAlreadyExists
+	}
+	if _, ok := errors.AsType[*ledger.DeniedError](err); ok {
+		return connect.CodePermissionDenied
+	}
+	if _, ok := errors.AsType[*ledger.StaleError](err); ok {
+		return connect.CodeAborted
+	}
+	if _, ok := errors.AsType[*CommitError](err); ok {
+		return connect.CodeUnavailable
+	}
+	if _, ok := errors.AsType[*PatienceError](err); ok {
+		return connect.CodeDeadlineExceeded
+	}
+	return 0
+}
+
+// invalidField is the detail of INVALID_ARGUMENT; nil where the error is another.
+func invalidField(err error) proto.Message {
+	if e, ok := errors.AsType[*ledger.FieldError](err); ok {
+		return &bursarv1.InvalidField{Field: e.Field, Value: e.Value, Want: e.Want}
+	}
+	if e, ok := errors.AsType[*label.ClaimError](err); ok {
+		want := "no such label: it is derived"
+		if e.Derived != "" {
+			want = fmt.Sprintf("%q, which is derived, or nothing", e.Derived)
+		}
+		return &bursarv1.InvalidField{Field: "labels[" + e.Key + "]", Value: e.Claimed, Want: want}
+	}
+	if errors.Is(err, store.ErrBadToken) || errors.Is(err, errPageToken) {
+		return &bursarv1.InvalidField{Field: "page_token", Want: "the next_page_token of an earlier answer, with the same filters"}
+	}
+	if detail, ok := convert.InvalidField(err); ok {
+		return detail
+	}
+	return nil
+}
+
+func insufficientMessage(e *ledger.InsufficientError) *bursarv1.InsufficientResources {
+	return &bursarv1.InsufficientResources{
+		Shortfalls: shortfallMessages(e.Shortfalls), Filters: filtersMessage(e.Filters), Reason: e.Reason,
+	}
+}

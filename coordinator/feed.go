@@ -1,0 +1,186 @@
+package coordinator
+
+import (
+	"errors"
+	"sort"
+	"sync"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// Why a watch ends, or does not begin. All are OUT_OF_RANGE: read again, then watch from what was read.
+var (
+	errTooOld     = errors.New("after_revision: changes since then are no longer held: List, then Watch from its revision")
+	errAhead      = errors.New("after_revision: beyond this ledger's revision: List, then Watch from its revision")
+	errFellBehind = errors.New("this watch fell too far behind and was cut off: List, then Watch from its revision")
+)
+
+// event is one change, as watchers see it. One of the pointers or names is set.
+type event struct {
+	revision uint64
+	// resume is what to watch after once this was seen: its revision, or the one before where others share it and follow.
+	resume      uint64
+	allocation  *ledger.Allocation
+	host        *ledger.HostRecord
+	quota       *ledger.Quota
+	quotaGone   string
+	hostRemoved string
+}
+
+// feed keeps the latest durable changes for those that watch. Writers never wait for readers: every reader has its own
+// place in one ring, and one whose place was overwritten is cut off.
+type feed struct {
+	mu sync.Mutex
+	// All below are guarded by mu. Events have serial numbers; ring[n % len] is number n, for first <= n < next.
+	ring        []event
+	first, next uint64
+	// floor is the revision that the ring goes back to: it has every change after it.
+	floor    uint64
+	revision uint64 // of the latest change
+	closed   error
+	readers  int
+	wake     chan struct{} // closed by the next change
+}
+
+func newFeed(size int) *feed {
+	return &feed{ring: make([]event, size), wake: make(chan struct{})}
+}
+
+// reset begins at a revision that was read from the store. If that is where the feed is, nothing was missed and readers
+// go on; else what happened in between is not known here, and they are cut off.
+func (f *feed) reset(revision uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.revision == revision {
+		return
+	}
+	f.next++
+	f.first = f.next
+	clear(f.ring)
+	f.floor, f.revision = revision, revision
+	f.wakeLocked()
+}
+
+// publish adds what a batch has changed.
+func (f *feed) publish(c *ledger.Changes) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	hosts := c.Hosts
+	for i := range c.Transitions {
+		t := &c.Transitions[i]
+		for len(hosts) > 0 && hosts[0].Revision < t.Revision {
+			f.addLocked(event{revision: hosts[0].Revision, host: &hosts[0]})
+			hosts = hosts[1:]
+		}
+		f.addLocked(event{revision: t.Revision, allocation: t})
+	}
+	for i := range hosts {
+		f.addLocked(event{revision: hosts[i].Revision, host: &hosts[i]})
+	}
+	for _, id := range c.HostsRemoved {
+		f.addLocked(event{revision: c.Revision, hostRemoved: id})
+	}
+	for i := range c.Quotas {
+		f.addLocked(event{revision: c.Revision, quota: &c.Quotas[i]})
+	}
+	for _, selector := range c.QuotasRemoved {
+		f.addLocked(event{revision: c.Revision, quotaGone: selector})
+	}
+	f.revision = c.Revision
+	f.wakeLocked()
+}
+
+func (f *feed) addLocked(e event) {
+	size := uint64(len(f.ring))
+	if f.next-f.first == size {
+		f.floor = f.ring[f.first%size].revision
+		f.first++
+	}
+	if f.next > f.first {
+		if last := &f.ring[(f.next-1)%size]; last.revision == e.revision {
+			last.resume = e.revision - 1
+		}
+	}
+	e.resume = e.revision
+	f.ring[f.next%size] = e
+	f.next++
+}
+
+func (f *feed) wakeLocked() {
+	if f.readers > 0 {
+		close(f.wake)
+		f.wake = make(chan struct{})
+	}
+}
+
+// close ends every watch with err.
+func (f *feed) close(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = err
+	f.wakeLocked()
+}
+
+// current is the revision of the latest durable change.
+func (f *feed) current() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.revision
+}
+
+// reader is one watcher's place in a feed. It belongs to one goroutine and must be left.
+type reader struct {
+	feed *feed
+	next uint64
+}
+
+// read begins to read after a revision; 0 is from now on. It returns the revision to tell the watcher first.
+func (f *feed) read(after uint64) (*reader, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed != nil:
+		return nil, 0, f.closed
+	case after == 0:
+		after = f.revision
+	case after < f.floor:
+		return nil, 0, errTooOld
+	case after > f.revision:
+		return nil, 0, errAhead
+	}
+	held := int(f.next - f.first) //nolint:gosec // at most the ring's size
+	size := uint64(len(f.ring))
+	skip := sort.Search(held, func(i int) bool {
+		return f.ring[(f.first+uint64(i))%size].revision > after //nolint:gosec // not negative
+	})
+	f.readers++
+	return &reader{feed: f, next: f.first + uint64(skip)}, after, nil //nolint:gosec // not negative
+}
+
+// poll appends the next changes to events, at most as many as fit without growing it. Where there are none it returns what
+// will be closed when there are. caughtUp is the revision up to which the reader has seen everything, once it has; else 0.
+func (r *reader) poll(events []event) (batch []event, wait <-chan struct{}, caughtUp uint64, err error) {
+	f := r.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.next < f.first {
+		return nil, nil, 0, errFellBehind
+	}
+	for ; r.next < f.next && len(events) < cap(events); r.next++ {
+		events = append(events, f.ring[r.next%uint64(len(f.ring))])
+	}
+	if r.next == f.next {
+		caughtUp = f.revision
+	}
+	if len(events) == 0 && f.closed != nil {
+		return nil, nil, 0, f.closed
+	}
+	return events, f.wake, caughtUp, nil
+}
+
+// leave gives up the place.
+func (r *reader) leave() {
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	r.feed.readers--
+}

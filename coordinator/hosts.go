@@ -1,0 +1,157 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// hostService serves bursar.v1.HostService. Register and Sync stand in reports.go.
+type hostService struct {
+	writer *writer
+}
+
+// Deregister removes a host.
+func (s *hostService) Deregister(ctx context.Context, req *bursarv1.DeregisterRequest) (*bursarv1.DeregisterResponse, error) {
+	if err := administers(ctx, "deregister hosts"); err != nil {
+		return nil, err
+	}
+	_, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+		return struct{}{}, l.Deregister(now, req.GetHostId(), req.GetForce())
+	})
+	return &bursarv1.DeregisterResponse{}, err
+}
+
+// administers refuses actors that may not change hosts and rules.
+func administers(ctx context.Context, what string) error {
+	actor, err := actorOf(ctx)
+	if err != nil {
+		return err
+	}
+	if !actor.Admin {
+		return &ledger.DeniedError{Actor: actor.Name, Wanted: what}
+	}
+	return nil
+}
+
+// Cordon stops new grants on a host.
+func (s *hostService) Cordon(ctx context.Context, req *bursarv1.CordonRequest) (*bursarv1.CordonResponse, error) {
+	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
+		return l.Cordon(now, req.GetHostId(), req.GetReason())
+	})
+	return &bursarv1.CordonResponse{Host: m}, err
+}
+
+// Uncordon ends a cordon or a drain.
+func (s *hostService) Uncordon(ctx context.Context, req *bursarv1.UncordonRequest) (*bursarv1.UncordonResponse, error) {
+	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
+		return l.Uncordon(now, req.GetHostId())
+	})
+	return &bursarv1.UncordonResponse{Host: m}, err
+}
+
+// Drain cordons a host and tells its agent. A deadline is refused rather than forgotten.
+func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*bursarv1.DrainResponse, error) {
+	if req.GetDeadline() != nil {
+		return nil, connect.NewError(connect.CodeUnimplemented,
+			fieldError("deadline", duration(req.GetDeadline()).String(), "none in this version: drain without one, and Stop what is left when it is time"))
+	}
+	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
+		return l.Drain(now, req.GetHostId(), req.GetReason())
+	})
+	return &bursarv1.DrainResponse{Host: m}, err
+}
+
+func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.Instant) (ledger.HostInfo, error)) (*bursarv1.Host, error) {
+	if err := administers(ctx, "change hosts"); err != nil {
+		return nil, err
+	}
+	h, err := decide(ctx, s.writer, f)
+	if err != nil {
+		return nil, err
+	}
+	return hostMessage(&h), nil
+}
+
+// Get reads one host.
+func (s *hostService) Get(ctx context.Context, req *bursarv1.HostServiceGetRequest) (*bursarv1.HostServiceGetResponse, error) {
+	h, err := decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+		if h, found := l.Host(req.GetId()); found {
+			return h, nil
+		}
+		return ledger.HostInfo{}, &ledger.NotFoundError{What: "host", ID: req.GetId()}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.HostServiceGetResponse{Host: hostMessage(&h)}, nil
+}
+
+// hostQuery is a List request, ready to be compared with.
+type hostQuery struct {
+	labels   label.Set
+	states   []ledger.HostState
+	idPrefix string
+}
+
+func newHostQuery(req *bursarv1.HostServiceListRequest) (*hostQuery, error) {
+	filter, err := convert.LabelsFromProto(req.GetLabels())
+	if err != nil {
+		return nil, err
+	}
+	q := &hostQuery{labels: filter, idPrefix: req.GetIdPrefix()}
+	for _, m := range req.GetStates() {
+		if m == bursarv1.HostState_HOST_STATE_UNSPECIFIED {
+			return nil, fieldError("states", m.String(), "states that a host can be in")
+		}
+		q.states = append(q.states, ledger.HostState(m)) //nolint:gosec // the contract allows defined states only
+	}
+	return q, nil
+}
+
+func (q *hostQuery) fingerprint() uint64 {
+	var f fingerprint
+	f.labels(q.labels)
+	for _, state := range q.states {
+		f.number(int64(state))
+	}
+	f.text(q.idPrefix)
+	return f.sum()
+}
+
+func (q *hostQuery) matches(h *ledger.HostInfo) bool {
+	return strings.HasPrefix(h.ID, q.idPrefix) && h.Labels.MatchesFilter(q.labels) &&
+		(len(q.states) == 0 || slices.Contains(q.states, h.State))
+}
+
+// List reads hosts page by page, by id.
+func (s *hostService) List(ctx context.Context, req *bursarv1.HostServiceListRequest) (*bursarv1.HostServiceListResponse, error) {
+	q, err := newHostQuery(req)
+	if err != nil {
+		return nil, err
+	}
+	query := q.fingerprint()
+	after, err := pagePlace(query, req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	page, err := scan(ctx, s.writer, after, pageSize(req.GetPageSize()), hostsWhere(q.matches))
+	if err != nil {
+		return nil, err
+	}
+	res := &bursarv1.HostServiceListResponse{Revision: page.revision}
+	for i := range page.found {
+		res.Hosts = append(res.Hosts, hostMessage(&page.found[i]))
+	}
+	if page.more {
+		res.NextPageToken = pageToken(query, page.place)
+	}
+	return res, nil
+}

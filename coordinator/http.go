@@ -1,0 +1,110 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+// guard bounds what a request may cost before anything has looked at it: the size of its body, and the time that the
+// body may take to come. (Headers and idle connections are bounded by http.Server.)
+type guard struct {
+	next   http.Handler
+	limits map[string]int64 // by path: larger bodies that are allowed
+	limit  int64
+	refuse *connect.ErrorWriter
+}
+
+// bodyTime is how long a body may take. One of 64 MiB needs no more than 17 Mbit/s.
+const bodyTime = 30 * time.Second
+
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	limit, larger := g.limits[r.URL.Path]
+	if !larger {
+		limit = g.limit
+	}
+	if r.ContentLength > limit {
+		// What is not read is not waited for: the connection ends with this answer.
+		w.Header().Set("Connection", "close")
+		_ = g.refuse.Write(w, r, rpcError(tooLarge(fmt.Sprint(r.ContentLength), limit))) // nobody is left to tell
+		return
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // in-process connections may not know deadlines
+		r.Body = &boundedBody{ReadCloser: r.Body, control: control, left: limit, limit: limit}
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+func tooLarge(size string, limit int64) error {
+	return fieldError("body", size+" bytes", fmt.Sprintf("at most %d bytes", limit))
+}
+
+// boundedBody is a request's body that ends with a typed error where it is too large. Once it has been read the connection
+// has no deadline any more: the answer may take as long as the request is willing to wait.
+type boundedBody struct {
+	io.ReadCloser
+
+	control     *http.ResponseController
+	left, limit int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, rpcError(tooLarge("more than "+fmt.Sprint(b.limit), b.limit))
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if b.left < 0 {
+		return n, rpcError(tooLarge("more than "+fmt.Sprint(b.limit), b.limit))
+	}
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{}) // in-process connections may not know deadlines
+	}
+	return n, err //nolint:wrapcheck // io.EOF must stay as it is
+}
+
+// patient gives every write of a stream or a long answer a deadline of its own: a reader who takes nothing for so long is
+// gone, whatever its connection looks like.
+func patient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w)}, r)
+	})
+}
+
+// writeTime is how long a write may take.
+const writeTime = 30 * time.Second
+
+type deadlineWriter struct {
+	http.ResponseWriter
+
+	control *http.ResponseController
+}
+
+func (w *deadlineWriter) Write(p []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // in-process connections may not know deadlines
+	n, err := w.ResponseWriter.Write(p)
+	if err == nil {
+		_ = w.control.SetWriteDeadline(time.Time{})
+	}
+	return n, err //nolint:wrapcheck // as it is
+}
+
+// Flush sends what was written.
+func (w *deadlineWriter) Flush() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime))
+	if w.control.Flush() == nil {
+		_ = w.control.SetWriteDeadline(time.Time{})
+	}
+}
+
+// Unwrap lets http.ResponseController through.
+func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

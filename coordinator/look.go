@@ -1,0 +1,68 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// view is the whole at one moment.
+type view struct {
+	meta     store.Meta
+	revision uint64
+	counts   ledger.Counts
+	now      ledger.Instant
+}
+
+// glance is the command that takes a view; it asks the core, where a Call has the ledger alone.
+type glance struct {
+	pending
+	view view
+}
+
+func (g *glance) apply(c *Core, now ledger.Instant) bool {
+	g.view = view{meta: c.meta, revision: c.ledger.Revision(), counts: c.ledger.Counts(), now: now}
+	return true
+}
+
+// look takes a view.
+func (w *writer) look(ctx context.Context) (view, error) {
+	g := &glance{}
+	g.done = make(chan error, 1)
+	g.Done = func(err error) { g.done <- err }
+	if err := w.submit(g); err != nil {
+		return view{}, err
+	}
+	if _, err := w.await(ctx, g.done); err != nil {
+		return view{}, err
+	}
+	return g.view, nil
+}
+
+// auditResult is what an audit found.
+type auditResult struct {
+	violations []ledger.Violation
+	revision   uint64
+	counts     ledger.Counts
+	took       time.Duration
+}
+
+// audit recomputes the books in the loop, which does nothing else meanwhile.
+func (w *writer) audit(ctx context.Context) (auditResult, error) {
+	result, err := decide(ctx, w, func(l *ledger.Ledger, _ ledger.Instant) (auditResult, error) {
+		start := w.clock.now()
+		violations := l.Audit()
+		return auditResult{violations, l.Revision(), l.Counts(), w.clock.now().Sub(start)}, nil
+	})
+	if err != nil {
+		return result, err
+	}
+	w.meter.audits.Inc()
+	w.meter.violations.Set(float64(len(result.violations)))
+	for _, v := range result.violations {
+		w.log.Error("the books are wrong", "invariant", v.Invariant, "violation", v.Message, "revision", result.revision)
+	}
+	return result, nil
+}

@@ -1,0 +1,73 @@
+package coordinator
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+
+	"github.com/bursar/bursar/label"
+)
+
+// errPageToken refuses a page token that no answer to this query has given.
+var errPageToken = errors.New("page_token: want the next_page_token of an earlier answer to the same query")
+
+// defaultPage is the size of a page where the request does not say.
+const defaultPage = 100
+
+// pageSize is how many a request wants.
+func pageSize(asked int32) int {
+	if asked <= 0 {
+		return defaultPage
+	}
+	return int(asked)
+}
+
+// A page token is a version, a fingerprint of the query it continues, and where to go on: text that is nobody's business
+// but the server's. The fingerprint keeps a token from silently continuing another query.
+const tokenVersion = 1
+
+func pageToken(query uint64, place string) string {
+	raw := make([]byte, 0, 9+len(place))
+	raw = append(raw, tokenVersion)
+	raw = binary.BigEndian.AppendUint64(raw, query)
+	raw = append(raw, place...)
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// pagePlace reads a token; the empty one is the place before the first.
+func pagePlace(query uint64, token string) (place string, err error) {
+	if token == "" {
+		return "", nil
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(raw) < 10 || raw[0] != tokenVersion || binary.BigEndian.Uint64(raw[1:]) != query {
+		return "", errPageToken
+	}
+	return string(raw[9:]), nil
+}
+
+// fingerprint tells queries apart.
+type fingerprint struct{ buf []byte }
+
+func (f *fingerprint) text(s string) {
+	f.buf = binary.AppendUvarint(f.buf, uint64(len(s)))
+	f.buf = append(f.buf, s...)
+}
+
+func (f *fingerprint) number(n int64) { f.buf = binary.AppendVarint(f.buf, n) }
+
+func (f *fingerprint) labels(set label.Set) {
+	f.number(int64(len(set)))
+	for _, l := range set {
+		f.text(l.Key)
+		f.text(l.Value)
+	}
+}
+
+// sum is the FNV-1a hash of all that was put in. It is the same on every machine and in every version.
+func (f *fingerprint) sum() uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(f.buf) // a hash never fails
+	return h.Sum64()
+}

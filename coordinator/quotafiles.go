@@ -1,0 +1,259 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/quotafile"
+)
+
+// quotaFiles keeps the rules of some files in force. One goroutine reads; warnings may be called from any.
+type quotaFiles struct {
+	files []*quotaFile
+	meter *meter
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	wrong map[string]string // guarded by mu: what is wrong with a file, by its path
+}
+
+// quotaFile is what was last read of one file.
+type quotaFile struct {
+	path   string
+	stamp  fileStamp
+	sum    [sha256.Size]byte
+	data   []byte
+	quotas []ledger.Quota
+	wrong  error // with the content that was read; nil: it is right by itself
+	// pending is set while that content is right by itself and not in force.
+	pending bool
+}
+
+// fileStamp is what tells without reading that a file may have changed.
+type fileStamp struct {
+	modified time.Time
+	size     int64
+}
+
+func newQuotaFiles(paths []string, m *meter, log *slog.Logger) *quotaFiles {
+	q := &quotaFiles{meter: m, log: log, wrong: make(map[string]string)}
+	for _, path := range paths {
+		q.files = append(q.files, &quotaFile{path: path})
+		m.wrongFiles.WithLabelValues(path).Set(0)
+	}
+	return q
+}
+
+func (f *quotaFile) source() string { return ledger.SourceFilePrefix + f.path }
+
+// maxQuotaFile is the size in bytes above which a file is refused unread.
+const maxQuotaFile = 8 << 20
+
+// settleTime is how old a file's last change must be for its time and size to vouch for its content.
+const settleTime = 2 * time.Second
+
+// read looks whether the file has other content than last time, and parses it if so. The error is what is wrong with the
+// file as it is, new or not.
+func (f *quotaFile) read() error {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	stamp := fileStamp{info.ModTime(), info.Size()}
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: want a regular file", f.path)
+	case stamp.size > maxQuotaFile:
+		return fmt.Errorf("%s: %d bytes: want at most %d", f.path, stamp.size, maxQuotaFile)
+	case stamp == f.stamp:
+		return f.wrong
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxQuotaFile))
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	f.stamp = fileStamp{}
+	if time.Since(stamp.modified) > settleTime {
+		f.stamp = stamp
+	}
+	if sum := sha256.Sum256(data); sum != f.sum {
+		f.sum, f.data = sum, data
+		f.wrong = f.parse()
+		f.pending = f.wrong == nil
+	}
+	return f.wrong
+}
+
+func (f *quotaFile) parse() error {
+	messages, err := quotafile.Parse(f.path, f.data)
+	if err != nil {
+		return err //nolint:wrapcheck // it names file and line
+	}
+	quotas, err := quotasFrom(messages)
+	if err != nil {
+		return f.locate(err)
+	}
+	f.quotas = quotas
+	return nil
+}
+
+// locate finds the line of a rule that was refused. An error that is not about one of the file's rules stays as it is.
+func (f *quotaFile) locate(err error) error {
+	if e, ok := errors.AsType[*ledger.FieldError](inQuotas(err, f.quotas)); ok {
+		return quotafile.Locate(f.path, f.data, e.Field, fmt.Sprintf("%q: want %s", e.Value, e.Want))
+	}
+	return fmt.Errorf("%s: %w", f.path, err)
+}
+
+// start reads all files for the first leadership. Every one must be right.
+func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
+	sets := make(map[string][]ledger.Quota)
+	for _, f := range q.files {
+		if err := f.read(); err != nil {
+			return nil, err
+		}
+		f.pending = false
+		sets[f.source()] = f.quotas
+	}
+	return sets, nil
+}
+
+// blame finds the file whose rule a leadership was refused for.
+func (q *quotaFiles) blame(err error) error {
+	for _, f := range q.files {
+		if _, ok := errors.AsType[*ledger.FieldError](err); ok && inQuotas(err, f.quotas) != err { //nolint:errorlint // the same one
+			return f.locate(err)
+		}
+	}
+	return err
+}
+
+// watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as they are.
+func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *writer) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			q.poll(ctx, w)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// poll looks at every file once. Those that changed are put in force together, so that a rule can move from one to another;
+// where that is refused, one by one, so that a wrong one does not hold up the others.
+func (q *quotaFiles) poll(ctx context.Context, w *writer) {
+	var fresh []*quotaFile
+	for _, f := range q.files {
+		switch err := f.read(); {
+		case err != nil:
+			q.fault(f, err)
+		case f.pending:
+			fresh = append(fresh, f)
+		default:
+			q.clear(f)
+		}
+	}
+	if len(fresh) == 0 || q.enforce(ctx, w, fresh...) == nil || len(fresh) == 1 {
+		return
+	}
+	for _, f := range fresh {
+		_ = q.enforce(ctx, w, f) // it has been reported
+	}
+}
+
+// enforce puts the rules of some files in force in one step.
+func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile) error {
+	sets := make(map[string][]ledger.Quota, len(files))
+	for _, f := range files {
+		sets[f.source()] = f.quotas
+	}
+	err := w.setFiles(ctx, sets)
+	refused, _ := errors.AsType[*ledger.FieldError](err)
+	switch {
+	case err == nil:
+		for _, f := range files {
+			f.pending = false
+			q.clear(f)
+			q.log.Info("the rules of a quota file are in force", "file", f.path, "rules", len(f.quotas))
+		}
+	case refused != nil && len(files) == 1:
+		q.fault(files[0], files[0].locate(err))
+	}
+	return err // others, such as not leading, pass by themselves: the next poll tries again
+}
+
+// fault notes what is wrong with a file, and says so once. A rule that others are in the way of is tried again at every
+// poll: they may go.
+func (q *quotaFiles) fault(f *quotaFile, err error) {
+	q.mu.Lock()
+	before := q.wrong[f.path]
+	q.wrong[f.path] = err.Error()
+	q.mu.Unlock()
+	if before != err.Error() {
+		q.meter.wrongFiles.WithLabelValues(f.path).Set(1)
+		q.log.Error("a quota file is wrong: the rules it had stay in force", "file", f.path, "error", err)
+	}
+}
+
+// clear notes that nothing is wrong with a file.
+func (q *quotaFiles) clear(f *quotaFile) {
+	q.mu.Lock()
+	delete(q.wrong, f.path)
+	q.mu.Unlock()
+	q.meter.wrongFiles.WithLabelValues(f.path).Set(0)
+}
+
+// warnings says what is wrong with the files now.
+func (q *quotaFiles) warnings() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var list []string
+	for path, text := range q.wrong {
+		list = append(list, fmt.Sprintf("quota file %s: %s", path, text))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// fileRules is the command that replaces the rules of files.
+type fileRules struct {
+	pending
+	sets map[string][]ledger.Quota
+	err  error
+}
+
+func (r *fileRules) apply(c *Core, now ledger.Instant) bool {
+	r.err = c.SetFiles(now, r.sets)
+	return true
+}
+
+// setFiles replaces the rules of files, by source.
+func (w *writer) setFiles(ctx context.Context, sets map[string][]ledger.Quota) error {
+	r := &fileRules{sets: sets}
+	r.done = make(chan error, 1)
+	r.Done = func(err error) { r.done <- err }
+	if err := w.submit(r); err != nil {
+		return err
+	}
+	if _, err := w.await(ctx, r.done); err != nil {
+		return err
+	}
+	return r.err
+}

@@ -1,0 +1,225 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// quotaService serves bursar.v1.QuotaService.
+type quotaService struct {
+	writer *writer
+}
+
+// Put adds a rule, or replaces the one with its selector.
+func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*bursarv1.PutResponse, error) {
+	if err := administers(ctx, "change quotas"); err != nil {
+		return nil, err
+	}
+	q, err := quotaFrom("quota.", req.GetQuota())
+	if err != nil {
+		return nil, err
+	}
+	q.Source = ledger.SourceAPI
+	_, err = decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+		return struct{}{}, l.PutQuota(now, q)
+	})
+	if err != nil {
+		return nil, inQuota(err, "quota.", q)
+	}
+	return &bursarv1.PutResponse{Quota: quotaMessage(&q)}, nil
+}
+
+// Apply puts a set of rules, all or none.
+func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*bursarv1.ApplyResponse, error) {
+	if err := administers(ctx, "change quotas"); err != nil {
+		return nil, err
+	}
+	quotas, err := quotasFrom(req.GetQuotas())
+	if err != nil {
+		return nil, err
+	}
+	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun()}
+	changes, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+		return l.ApplyQuotas(now, set)
+	})
+	if err != nil {
+		return nil, inQuotas(err, quotas)
+	}
+	return &bursarv1.ApplyResponse{
+		Added: quotaMessages(changes.Added), Changed: quotaMessages(changes.Changed), Deleted: quotaMessages(changes.Deleted),
+		Unchanged: int32(changes.Unchanged), //nolint:gosec // the contract bounds the set
+	}, nil
+}
+
+func quotasFrom(messages []*bursarv1.Quota) ([]ledger.Quota, error) {
+	quotas := make([]ledger.Quota, len(messages))
+	for i, m := range messages {
+		var err error
+		if quotas[i], err = quotaFrom(fmt.Sprintf("quotas[%d].", i), m); err != nil {
+			return nil, err
+		}
+	}
+	return quotas, nil
+}
+
+// quotaFrom reads a rule. path is where it stands, for errors.
+func quotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
+	q := ledger.Quota{Weight: m.GetWeight()}
+	var err error
+	if q.Selector, err = selectorFrom(path+"selector", m.GetSelector()); err != nil {
+		return q, err
+	}
+	if q.Limit, err = vectorFrom(path+"limit", m.GetLimit()); err != nil {
+		return q, err
+	}
+	if q.Guaranteed, err = vectorFrom(path+"guaranteed", m.GetGuaranteed()); err != nil {
+		return q, err
+	}
+	if m.GetNormalization() != nil {
+		n, err := convert.NormalizationFromProto(m.GetNormalization())
+		if err != nil {
+			return q, within(path, err)
+		}
+		q.Normalization = &n
+	}
+	return q, nil
+}
+
+// selectorFrom reads a selector. Its labels' errors are about "labels[KEY]"; here they are about "selector[KEY]".
+func selectorFrom(field string, labels map[string]string) (label.Selector, error) {
+	selector, err := label.NewSelector(labels)
+	if e, ok := errors.AsType[*label.FieldError](err); ok {
+		return selector, fieldError(field+strings.TrimPrefix(e.Field, "labels"), e.Value, e.Want)
+	}
+	return selector, err
+}
+
+// inQuotas finds out which rule of a set an error of the ledger is about, and says so by its place.
+func inQuotas(err error, quotas []ledger.Quota) error {
+	for i := len(quotas) - 1; i >= 0; i-- { // of two that are in each other's way the later one
+		if placed := inQuota(err, fmt.Sprintf("quotas[%d].", i), quotas[i]); placed != err { //nolint:errorlint // the same one
+			return placed
+		}
+	}
+	return err
+}
+
+// inQuota names the field of a rule that an error of the ledger is about, where it is about this one.
+func inQuota(err error, path string, q ledger.Quota) error {
+	e, ok := errors.AsType[*ledger.FieldError](err)
+	if !ok {
+		return err
+	}
+	text := q.Selector.String()
+	if e.Field == "selector" && e.Value == text {
+		return fieldError(path+"selector", text, e.Want)
+	}
+	if field, found := strings.CutPrefix(e.Field, text+": "); found {
+		return fieldError(path+field, e.Value, e.Want)
+	}
+	return err
+}
+
+// Delete removes a rule.
+func (s *quotaService) Delete(ctx context.Context, req *bursarv1.DeleteRequest) (*bursarv1.DeleteResponse, error) {
+	if err := administers(ctx, "change quotas"); err != nil {
+		return nil, err
+	}
+	selector, err := selectorFrom("selector", req.GetSelector())
+	if err != nil {
+		return nil, err
+	}
+	_, err = decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+		return struct{}{}, l.DeleteQuota(now, selector)
+	})
+	return &bursarv1.DeleteResponse{}, err
+}
+
+// ruleAccounts bounds how many accounts Get shows with a rule; List has them all.
+const ruleAccounts = 1000
+
+// Get reads one rule with its accounts.
+func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetRequest) (*bursarv1.QuotaServiceGetResponse, error) {
+	selector, err := selectorFrom("selector", req.GetSelector())
+	if err != nil {
+		return nil, err
+	}
+	var quota ledger.Quota
+	var accounts []ledger.AccountInfo
+	_, err = decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
+		rules := l.Quotas()
+		i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) })
+		if i < 0 {
+			return struct{}{}, &ledger.NotFoundError{What: "quota", ID: selector.String()}
+		}
+		quota = rules[i]
+		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
+			if rulesOver(rules, a.Name.Labels, selector) {
+				accounts = append(accounts, a)
+			}
+			return len(accounts) < ruleAccounts
+		})
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.QuotaServiceGetResponse{Quota: quotaMessage(&quota), Accounts: accountMessages(accounts)}, nil
+}
+
+// rulesOver reports whether the account with these labels is the selector's: it is in its scope, and no rule that is more
+// specific has it.
+func rulesOver(rules []ledger.Quota, labels label.Set, selector label.Selector) bool {
+	if !hasScope(selector, labels) || !selector.Matches(labels) {
+		return false
+	}
+	return !slices.ContainsFunc(rules, func(q ledger.Quota) bool {
+		return q.Selector.Exact() > selector.Exact() && hasScope(q.Selector, labels) && q.Selector.Matches(labels)
+	})
+}
+
+// hasScope reports whether the labels have exactly the selector's keys; both are sorted.
+func hasScope(selector label.Selector, labels label.Set) bool {
+	return slices.EqualFunc(selector.Labels(), labels, func(a, b label.Label) bool { return a.Key == b.Key })
+}
+
+// List reads rules and their accounts: all rules on the first page, and the accounts page by page.
+func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListRequest) (*bursarv1.QuotaServiceListResponse, error) {
+	filter, err := convert.LabelsFromProto(req.GetLabels())
+	if err != nil {
+		return nil, err
+	}
+	var f fingerprint
+	f.labels(filter)
+	query := f.sum()
+	after, err := pagePlace(query, req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	res := &bursarv1.QuotaServiceListResponse{}
+	if after == "" {
+		rules, err := decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) ([]ledger.Quota, error) { return l.Quotas(), nil })
+		if err != nil {
+			return nil, err
+		}
+		res.Quotas = quotaMessages(rules)
+	}
+	keep := func(a *ledger.AccountInfo) bool { return a.Name.Labels.MatchesFilter(filter) }
+	page, err := scan(ctx, s.writer, after, pageSize(req.GetPageSize()), quotaAccountsWhere(keep))
+	if err != nil {
+		return nil, err
+	}
+	res.Accounts, res.Revision = accountMessages(page.found), page.revision
+	if page.more {
+		res.NextPageToken = pageToken(query, page.place)
+	}
+	return res, nil
+}

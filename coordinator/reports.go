@@ -1,0 +1,195 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// Register announces an agent's host.
+func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
+	if err := administers(ctx, "register hosts"); err != nil {
+		return nil, err
+	}
+	e := &Enrolment{Epoch: req.GetEpoch(), Command: ledger.RegisterCommand{
+		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
+		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
+	}}
+	var err error
+	if e.Command.Labels, err = convert.LabelsFromProto(req.GetLabels()); err != nil {
+		return nil, err
+	}
+	if e.Command.Capacity, err = vectorFrom("capacity", req.GetCapacity()); err != nil {
+		return nil, err
+	}
+	if e.Command.Protected, err = vectorFrom("protected", req.GetProtected()); err != nil {
+		return nil, err
+	}
+	if err := s.writer.enrol(ctx, e); err != nil {
+		return nil, err
+	}
+	return &bursarv1.RegisterResponse{
+		Epoch: e.Answer.Epoch, StoreId: e.Answer.StoreID, Interval: durationMessage(e.Answer.Interval),
+	}, nil
+}
+
+func vectorFrom(field string, m *bursarv1.Resource) (resource.Vector, error) {
+	v, err := convert.VectorFromProto(m)
+	return v, within(field+".", err)
+}
+
+// Sync is the heartbeat.
+func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+	if err := administers(ctx, "report for hosts"); err != nil {
+		return nil, err
+	}
+	command, err := syncFrom(req)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Epoch: req.GetEpoch(), Command: command}
+	if err := s.writer.report(ctx, r); err != nil {
+		return nil, err
+	}
+	return syncMessage(r), nil
+}
+
+func syncMessage(r *Report) *bursarv1.SyncResponse {
+	m := &bursarv1.SyncResponse{
+		Epoch: r.LedEpoch, LedgerSequence: r.Result.Revision, Interval: durationMessage(r.Result.Interval),
+		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,
+		Acknowledged: idTexts(r.Result.Acknowledged), Gone: idTexts(r.Result.Gone),
+	}
+	for i := range r.Result.Grants {
+		m.Grants = append(m.Grants, allocationMessage(&r.Result.Grants[i]))
+	}
+	for _, stop := range r.Result.Stops {
+		m.Stops = append(m.Stops, &bursarv1.StopOrder{
+			AllocationId: stop.ID.String(), Grace: durationMessage(stop.Grace), Reason: stop.Reason,
+		})
+	}
+	return m
+}
+
+func idTexts(ids []ledger.ID) []string {
+	if len(ids) == 0 {
+		return nil
+	}
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
+	}
+	return texts
+}
+
+func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
+	c := ledger.SyncCommand{
+		HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), Sequence: req.GetSequence(), BootID: req.GetBootId(),
+		Seen: req.GetLedgerSequence(), Sample: sampleFrom(req.GetSample()), Full: req.GetFull(), Digest: req.GetDigest(),
+	}
+	if req.GetCapacity() != nil {
+		v, err := vectorFrom("capacity", req.GetCapacity())
+		if err != nil {
+			return c, err
+		}
+		c.Capacity = &v
+	}
+	c.Engines = make([]ledger.EngineReport, 0, len(req.GetEngines()))
+	for _, m := range req.GetEngines() {
+		engine, err := engineFrom(m)
+		if err != nil {
+			return c, err
+		}
+		c.Engines = append(c.Engines, engine)
+	}
+	for _, m := range req.GetEnded() {
+		id, err := parseID("ended.allocation_id", m.GetAllocationId())
+		if err != nil {
+			return c, err
+		}
+		c.Ended = append(c.Ended, ledger.EngineEnd{
+			ID: id, Time: instantFrom(m.GetEndTime()), Reason: m.GetReason(), Exit: exitFrom(m.GetExitStatus()),
+		})
+	}
+	for _, m := range req.GetVetoes() {
+		id, err := parseID("vetoes.allocation_id", m.GetAllocationId())
+		if err != nil {
+			return c, err
+		}
+		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes()})
+	}
+	return c, nil
+}
+
+func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
+	id, err := parseID("engines.allocation_id", m.GetAllocationId())
+	if err != nil {
+		return ledger.EngineReport{}, err
+	}
+	measured, err := vectorFrom("engines.measured", m.GetMeasured())
+	if err != nil {
+		return ledger.EngineReport{}, err
+	}
+	engine := ledger.EngineReport{ID: id, Measured: measured, Unreclaimable: m.GetUnreclaimableBytes()}
+	if m.GetGrant() != nil {
+		if engine.Grant, err = grantFrom(m.GetGrant()); err != nil {
+			return engine, err
+		}
+	}
+	return engine, nil
+}
+
+// grantFrom is an agent's record of a grant, from which the ledger can take over an engine that it does not know.
+func grantFrom(m *bursarv1.Allocation) (*ledger.Allocation, error) {
+	id, err := parseID("engines.grant.id", m.GetId())
+	if err != nil {
+		return nil, err
+	}
+	a := &ledger.Allocation{
+		ID: id, RequestID: m.GetRequestId(), Caller: m.GetCaller(), State: ledger.State(m.GetState()), //nolint:gosec // seven states
+		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
+		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
+		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: m.GetReason(),
+		Address: m.GetAddress(), ApplicationIDs: m.GetApplicationIds(), Revision: m.GetRevision(),
+	}
+	if p := m.GetProcess(); p != nil {
+		a.Process = processFrom(p)
+	}
+	if a.Labels, err = convert.LabelsFromProto(m.GetLabels()); err != nil {
+		return nil, within("engines.grant.", err)
+	}
+	if a.Requested, err = convert.ResourceFromProto(m.GetRequested()); err != nil {
+		return nil, within("engines.grant.requested.", err)
+	}
+	if a.Entitled, err = convert.ResourceFromProto(m.GetEntitled()); err != nil {
+		return nil, within("engines.grant.entitled.", err)
+	}
+	return a, nil
+}
+
+// instantFrom reads a time of the wire. What lies outside the years that an Instant can hold is as good as unset.
+func instantFrom(t *timestamppb.Timestamp) ledger.Instant {
+	const years292 = 1<<63 - 1
+	if t == nil || t.GetSeconds() <= 0 || t.GetSeconds() > years292/int64(time.Second)-1 {
+		return 0
+	}
+	return ledger.Instant(t.GetSeconds()*int64(time.Second) + int64(t.GetNanos()))
+}
+
+func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
+	if m == nil {
+		return nil
+	}
+	return &ledger.Sample{
+		Time: instantFrom(m.GetSampleTime()), MemoryTotal: m.MemoryTotalBytes, MemoryAvailable: m.MemoryAvailableBytes,
+		MemorySafety: m.GetMemorySafetyBytes(), CPUTotalMillis: m.CpuTotalMillis, CPUUsedMillis: m.CpuUsedMillis,
+		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
+		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: m.GetDegraded(),
+	}
+}

@@ -1,0 +1,213 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Dependencies are what a Server needs from whoever starts it.
+type Dependencies struct {
+	// Store keeps the rows. The Server closes it.
+	Store store.Store
+	// Logger takes what is worth telling. Nil: nothing is told.
+	Logger *slog.Logger
+	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of the process and the runtime.
+	Registry *prometheus.Registry
+	// Clock tells the time. Nil: SystemClock.
+	Clock Clock
+	// Version is what Status tells.
+	Version string
+}
+
+// Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own, once.
+type Server struct {
+	config   Config
+	log      *slog.Logger
+	store    store.Store
+	registry *prometheus.Registry
+	meter    *meter
+	feed     *feed
+	core     *Core
+	writer   *writer
+	files    *quotaFiles
+	clock    steady
+	handler  http.Handler
+
+	ready  chan struct{}  // closed when calls are taken
+	tasks  sync.WaitGroup // background goroutines
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	address string // guarded by mu: where it is served
+}
+
+// New makes a coordinator. It starts nothing. Errors: *ConfigError, and *label.FieldError of the label rules; the store
+// stays the caller's then, and else becomes the server's.
+func New(config Config, deps Dependencies) (*Server, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.WithDefaults()
+	labels, err := config.Labels.Compile()
+	if err != nil {
+		return nil, fmt.Errorf("labels: %w", err)
+	}
+	policy, err := placement.PolicyFromString(config.Placement)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says all
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.New(slog.DiscardHandler)
+	}
+	if deps.Clock == nil {
+		deps.Clock = SystemClock()
+	}
+	if deps.Registry == nil {
+		deps.Registry = prometheus.NewRegistry()
+		deps.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	s := &Server{
+		config: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
+		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
+		ready: make(chan struct{}),
+	}
+	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) })
+	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
+	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
+	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
+	s.handler = s.routes(labels, deps.Version)
+	return s, nil
+}
+
+// Handler serves the coordinator's calls, for an agent in the same process and for tests. Calls are answered UNAVAILABLE
+// until the server is ready and after it has stopped.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Ready is closed once the coordinator leads and serves.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Address is where it is served, as HOST:PORT; empty before Ready.
+func (s *Server) Address() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.address
+}
+
+// Run listens where the configuration says and serves until ctx ends, then shuts down in order. It returns nil after an
+// orderly end. An error before Ready is a refusal to start that says what is wrong: with the address, the store, a quota
+// file.
+func (s *Server) Run(ctx context.Context) error {
+	var config net.ListenConfig // keep-alives find connections whose other end is gone
+	listener, err := config.Listen(ctx, "tcp", s.config.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen: %w", err), s.store.Close())
+	}
+	return s.Serve(ctx, listener)
+}
+
+// Serve is Run with a listener, which it closes. Nothing is checked about who can reach it.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	if err := s.start(ctx); err != nil {
+		return errors.Join(err, listener.Close(), s.store.Close())
+	}
+	server := s.httpServer()
+	failed := make(chan error, 1)
+	s.tasks.Go(func() { failed <- server.Serve(listener) })
+	s.mu.Lock()
+	s.address = listener.Addr().String()
+	s.mu.Unlock()
+	s.log.Info("serving", "address", listener.Addr().String(), "insecure", s.config.Insecure)
+	close(s.ready)
+
+	var err error
+	select {
+	case <-ctx.Done():
+		s.log.Info("shutting down")
+	case err = <-failed:
+		err = fmt.Errorf("serve: %w", err)
+	}
+	return errors.Join(err, s.shutDown(server))
+}
+
+// start takes the lead and starts what runs in the background.
+func (s *Server) start(ctx context.Context) error {
+	sets, err := s.files.start()
+	if err != nil {
+		return err
+	}
+	if err := s.core.SetFiles(0, sets); err != nil {
+		return err
+	}
+	if err := s.writer.lead(ctx); err != nil {
+		return s.files.blame(err)
+	}
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.cancel = cancel
+	s.tasks.Go(s.writer.run)
+	s.tasks.Go(func() { prune(background, s.store, s.config.History, s.clock, s.meter, s.log) })
+	s.tasks.Go(func() { auditing(background, s.writer) })
+	if len(s.config.QuotaFiles) > 0 {
+		s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.writer) })
+	}
+	return nil
+}
+
+// httpServer bounds what connections may cost that do not behave.
+func (s *Server) httpServer() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           s.handler,
+		Protocols:         protocols,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		HTTP2: &http.HTTP2Config{
+			// Agents and gateways keep many calls waiting on one connection.
+			MaxConcurrentStreams: 4096,
+			// A connection that has been silent for so long is asked, and given up when it does not answer.
+			SendPingTimeout: 15 * time.Second,
+			PingTimeout:     15 * time.Second,
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// shutDown ends everything in order: nothing new is taken, what was applied becomes durable and is answered, those who
+// wait are told to come back, and the store is closed last.
+func (s *Server) shutDown(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Shutdown)
+	defer cancel()
+	s.writer.stop()
+	s.feed.close(ErrStopping)
+	s.cancel()
+	var errs []error
+	if err := server.Shutdown(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("calls did not end in time: %w", err), server.Close())
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return errors.Join(append(errs, errors.New("the store does not answer: what was not confirmed may be lost"))...)
+	}
+	return errors.Join(append(errs, s.store.Close())...)
+}

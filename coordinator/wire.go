@@ -1,0 +1,210 @@
+package coordinator
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// From the ledger's values to messages. The other direction stands with each service.
+
+// The ledger's states are numbered like the contract's.
+const (
+	_ = uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST) - uint(ledger.Lost)
+	_ = uint(ledger.Lost) - uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST)
+	_ = uint(bursarv1.HostState_HOST_STATE_RETURNING) - uint(ledger.Returning)
+	_ = uint(ledger.Returning) - uint(bursarv1.HostState_HOST_STATE_RETURNING)
+	_ = uint(bursarv1.AccountKind_ACCOUNT_KIND_QUEUE) - uint(ledger.QueueAccount)
+	_ = uint(ledger.QueueAccount) - uint(bursarv1.AccountKind_ACCOUNT_KIND_QUEUE)
+	_ = uint(bursarv1.SyncAction_SYNC_ACTION_SHUTDOWN) - uint(ledger.ActionShutdown)
+	_ = uint(ledger.ActionShutdown) - uint(bursarv1.SyncAction_SYNC_ACTION_SHUTDOWN)
+	_ = uint(bursarv1.ExplainResponse_VERDICT_DECIDED) - uint(ledger.Decided)
+	_ = uint(ledger.Decided) - uint(bursarv1.ExplainResponse_VERDICT_DECIDED)
+)
+
+// allocationFrame keeps a message and the times in it together, so that they take one piece of memory.
+type allocationFrame struct {
+	bursarv1.Allocation
+	times [5]timestamppb.Timestamp
+}
+
+func allocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
+	f := &allocationFrame{}
+	m := &f.Allocation
+	m.Id = a.ID.String()
+	m.RequestId = a.RequestID
+	m.State = bursarv1.AllocationState(a.State)
+	m.Labels = convert.LabelsToProto(a.Labels)
+	m.Requested = convert.ResourceToProto(a.Requested)
+	m.Entitled = convert.ResourceToProto(a.Entitled)
+	if !a.Measured.IsUnset() {
+		m.Measured = convert.VectorToProto(a.Measured)
+	}
+	m.HostId, m.HostAddress = a.HostID, a.HostAddress
+	expires := a.Expires
+	if a.State == ledger.Waiting {
+		expires = a.WaitDeadline
+	}
+	m.CreateTime = putTime(&f.times[0], a.Created)
+	m.ReserveTime = putTime(&f.times[1], a.Reserved)
+	m.ConfirmTime = putTime(&f.times[2], a.Confirmed)
+	m.EndTime = putTime(&f.times[3], a.Ended)
+	m.ExpireTime = putTime(&f.times[4], expires)
+	m.Reason = a.Reason
+	m.Revision = a.Revision
+	m.Caller = a.Caller
+	m.Priority = a.Priority
+	if a.Process != (ledger.Process{}) {
+		m.Process = &bursarv1.Process{
+			Pid: a.Process.PID, StartTime: a.Process.StartTime, Cgroup: a.Process.Cgroup, BootId: a.Process.BootID,
+		}
+	}
+	m.Address = a.Address
+	m.ApplicationIds = a.ApplicationIDs
+	m.OverLimit = a.OverLimit
+	m.Stopping = a.Stopping
+	if a.Exit != nil {
+		m.ExitStatus = &bursarv1.ExitStatus{Code: a.Exit.Code, Signal: a.Exit.Signal}
+	}
+	m.UnreclaimableBytes = a.Unreclaimable
+	return m
+}
+
+// putTime fills in a timestamp that is there already; nil for the zero Instant.
+func putTime(t *timestamppb.Timestamp, i ledger.Instant) *timestamppb.Timestamp {
+	if i == 0 {
+		return nil
+	}
+	t.Seconds = int64(i) / int64(time.Second)
+	t.Nanos = int32(int64(i) % int64(time.Second)) //nolint:gosec // less than a second
+	return t
+}
+
+func timeMessage(i ledger.Instant) *timestamppb.Timestamp {
+	return putTime(&timestamppb.Timestamp{}, i)
+}
+
+func durationMessage(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
+
+func vectorMessage(v resource.Vector) *bursarv1.Resource {
+	if v.IsUnset() {
+		return nil
+	}
+	return convert.VectorToProto(v)
+}
+
+func accountNameMessage(n ledger.AccountName) *bursarv1.AccountName {
+	return &bursarv1.AccountName{Kind: bursarv1.AccountKind(n.Kind), Labels: convert.LabelsToProto(n.Labels)}
+}
+
+func accountMessage(a *ledger.AccountInfo) *bursarv1.Account {
+	m := &bursarv1.Account{
+		Name:  accountNameMessage(a.Name),
+		Limit: vectorMessage(a.Limit), Protected: vectorMessage(a.Protected),
+		Used: vectorMessage(a.Used), Reserved: vectorMessage(a.Reserved),
+		UsedByOthers: vectorMessage(a.Others), Available: vectorMessage(a.Available),
+		Allocations: int64(a.Allocations), Waiting: int64(a.Waiting), OverLimit: a.OverLimit,
+	}
+	if a.HeldFor != 0 {
+		m.HeldFor = a.HeldFor.String()
+	}
+	return m
+}
+
+func accountMessages(list []ledger.AccountInfo) []*bursarv1.Account {
+	messages := make([]*bursarv1.Account, 0, len(list))
+	for i := range list {
+		messages = append(messages, accountMessage(&list[i]))
+	}
+	return messages
+}
+
+func shortfallMessages(list []ledger.Shortfall) []*bursarv1.Shortfall {
+	messages := make([]*bursarv1.Shortfall, 0, len(list))
+	for i := range list {
+		s := &list[i]
+		messages = append(messages, &bursarv1.Shortfall{
+			Account: accountNameMessage(s.Account), Dimension: s.Dimension,
+			Requested: s.Requested, Available: s.Available, Limit: s.Limit, Note: s.Note,
+		})
+	}
+	return messages
+}
+
+func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
+	if f == nil {
+		return nil
+	}
+	return &bursarv1.HostFilters{
+		Total: int64(f.Total), Labels: int64(f.Labels), Health: int64(f.Health), Measurement: int64(f.Measurement),
+		Books: int64(f.Books), Headroom: int64(f.Headroom), Fit: int64(f.Fit),
+	}
+}
+
+func hostMessage(h *ledger.HostInfo) *bursarv1.Host {
+	return &bursarv1.Host{
+		Id: h.ID, Address: h.Address, Labels: convert.LabelsToProto(h.Labels),
+		State: bursarv1.HostState(h.State), Cordoned: h.Cordoned, Draining: h.Draining,
+		Account: accountMessage(&h.Account), Sample: sampleMessage(h.Sample), HeadroomBytes: h.Headroom,
+		RegisterTime: timeMessage(h.Registered), LastSyncTime: timeMessage(h.LastSync),
+		Version: h.Version, Revision: h.Revision, UnavailableReason: h.Unavailable,
+		EnginesMeasured: vectorMessage(h.Engines),
+	}
+}
+
+// hostRecordMessage is a host as watchers see it: what is stored of it, without books and measurements, which change
+// without a transition.
+func hostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
+	m := &bursarv1.Host{
+		Id: r.ID, Address: r.Address, Labels: convert.LabelsToProto(r.Labels),
+		Cordoned: r.Cordoned, Draining: r.Draining,
+		Account: &bursarv1.Account{
+			Name:  &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": r.ID}},
+			Limit: vectorMessage(r.Capacity), Protected: vectorMessage(r.Protected),
+		},
+		RegisterTime: timeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.Reason,
+	}
+	if r.Lost {
+		m.State = bursarv1.HostState_HOST_STATE_LOST
+	}
+	return m
+}
+
+func sampleMessage(s *ledger.Sample) *bursarv1.HostSample {
+	if s == nil {
+		return nil
+	}
+	safety := s.MemorySafety
+	return &bursarv1.HostSample{
+		SampleTime:       timeMessage(s.Time),
+		MemoryTotalBytes: s.MemoryTotal, MemoryAvailableBytes: s.MemoryAvailable, MemorySafetyBytes: &safety,
+		CpuTotalMillis: s.CPUTotalMillis, CpuUsedMillis: s.CPUUsedMillis, Load1Millis: s.Load1Millis,
+		MemorySomeAvg10: s.MemorySome10, MemoryFullAvg10: s.MemoryFull10, CpuSomeAvg10: s.CPUSome10,
+		Pressure: s.Pressure, SwapUsedBytes: s.SwapUsed, Processes: s.Processes, Degraded: s.Degraded,
+	}
+}
+
+func quotaMessage(q *ledger.Quota) *bursarv1.Quota {
+	m := &bursarv1.Quota{
+		Selector: convert.LabelsToProto(q.Selector.Labels()),
+		Limit:    vectorMessage(q.Limit), Guaranteed: vectorMessage(q.Guaranteed), Weight: q.Weight, Source: q.Source,
+	}
+	if q.Normalization != nil {
+		m.Normalization = convert.NormalizationToProto(*q.Normalization)
+	}
+	return m
+}
+
+func quotaMessages(list []ledger.Quota) []*bursarv1.Quota {
+	messages := make([]*bursarv1.Quota, 0, len(list))
+	for i := range list {
+		messages = append(messages, quotaMessage(&list[i]))
+	}
+	return messages
+}
