@@ -15,13 +15,13 @@ import (
 
 // machine is a tree of proc and sys files in a directory of the test's own, and a clock.
 type machine struct {
-	*testing.T
+	testing.TB
 	root string
 	now  time.Time
 }
 
-func newMachine(t *testing.T) *machine {
-	return &machine{T: t, root: t.TempDir(), now: time.Unix(1_700_000_000, 0)}
+func newMachine(t testing.TB) *machine {
+	return &machine{TB: t, root: t.TempDir(), now: time.Unix(1_700_000_000, 0)}
 }
 
 // load writes the files of a fixture; those below "later/" are kept for the second sample. It returns what the fixture wants.

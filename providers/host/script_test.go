@@ -27,7 +27,7 @@ func TestEngines(t *testing.T) {
 		meter := machine.meter(Options{})
 		processes := map[int32]fakeProcess{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			machine.T = t
+			machine.TB = t
 			switch d.Cmd {
 			case "run":
 				for line := range strings.SplitSeq(strings.TrimSpace(d.Input), "\n") {
@@ -66,7 +66,7 @@ func measure(machine *machine, meter *Meter, d *datadriven.TestData) string {
 	var engines []Engine
 	for _, arg := range d.CmdArgs {
 		if arg.Key == "after" {
-			machine.now = machine.now.Add(time.Duration(number32(machine.T, arg.Vals[0])) * time.Second)
+			machine.now = machine.now.Add(time.Duration(number32(machine.TB, arg.Vals[0])) * time.Second)
 			continue
 		}
 		root, cgroup, _ := strings.Cut(arg.Vals[0], "@")
@@ -75,7 +75,7 @@ func measure(machine *machine, meter *Meter, d *datadriven.TestData) string {
 			start = pid
 		}
 		engines = append(engines, Engine{
-			ID: arg.Key, PID: number32(machine.T, pid), StartTime: uint64(number32(machine.T, start)), Cgroup: cgroup,
+			ID: arg.Key, PID: number32(machine.TB, pid), StartTime: uint64(number32(machine.TB, start)), Cgroup: cgroup,
 		})
 	}
 	var out strings.Builder
@@ -102,7 +102,7 @@ func measure(machine *machine, meter *Meter, d *datadriven.TestData) string {
 func own(machine *machine, meter *Meter, d *datadriven.TestData) string {
 	var out strings.Builder
 	for _, arg := range d.CmdArgs {
-		cgroup, err := meter.OwnCgroup(number32(machine.T, arg.Key))
+		cgroup, err := meter.OwnCgroup(number32(machine.TB, arg.Key))
 		switch {
 		case err != nil:
 			fmt.Fprintf(&out, "%s: error: %v\n", arg.Key, err)
@@ -188,7 +188,7 @@ func (m *machine) run(p fakeProcess) {
 	}
 }
 
-func number32(t *testing.T, text string) int32 {
+func number32(t testing.TB, text string) int32 {
 	t.Helper()
 	value, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {

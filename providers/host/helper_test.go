@@ -1,0 +1,276 @@
+package host
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tests with real processes start this test binary again as an engine, which does one thing after the other as it is told on its
+// standard input, and says when each is done. Nobody has to guess how long anything takes.
+
+// engineVariable in the environment makes the test binary an engine.
+const engineVariable = "BURSAR_TEST_ENGINE"
+
+// What the variable can be.
+const (
+	obedient = "obedient"
+	// leaderless: the first thread ends, another one does the work.
+	leaderless = "leaderless"
+	// idle: a child of an engine, which does nothing until its descriptor 3 is closed.
+	idle = "idle"
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(engineVariable) {
+	case obedient:
+		obey(os.Stdin, os.Stdout)
+	case leaderless:
+		go obeyWithoutLeader()
+		runtime.LockOSThread()
+		endThisThread()
+	case idle:
+		_, _ = io.Copy(io.Discard, os.NewFile(3, "life"))
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// init keeps the first goroutine on the first thread, so that it can end that one.
+func init() {
+	if os.Getenv(engineVariable) == leaderless {
+		runtime.LockOSThread()
+	}
+}
+
+func endThisThread() {
+	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
+func obeyWithoutLeader() {
+	self := strconv.Itoa(os.Getpid())
+	for {
+		data, err := os.ReadFile("/proc/self/task/" + self + "/stat")
+		if err != nil {
+			os.Exit(3)
+		}
+		if got, err := parseStat(data); err == nil && got.state == 'Z' {
+			obey(os.Stdin, os.Stdout)
+			os.Exit(0)
+		}
+		runtime.Gosched()
+	}
+}
+
+// obey does what the lines of in say, and answers each.
+func obey(in io.Reader, out io.Writer) {
+	var held [][]byte
+	children := map[int]*exec.Cmd{}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		answer, err := obeyOne(strings.Fields(lines.Text()), &held, children)
+		if err != nil {
+			answer = "error " + err.Error()
+		}
+		_, _ = fmt.Fprintln(out, answer)
+	}
+	runtime.KeepAlive(held)
+}
+
+func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string, error) {
+	switch words[0] {
+	case "hello":
+		return "hello", nil
+	case "touch": // MiB of anonymous memory
+		size, err := strconv.Atoi(words[1])
+		if err != nil {
+			return "", err
+		}
+		memory, err := unix.Mmap(-1, 0, size<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			return "", err
+		}
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i] = 1
+		}
+		*held = append(*held, memory)
+	case "cache": // a file: reads it all
+		file, err := os.Open(words[1])
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = file.Close() }()
+		if _, err := io.Copy(io.Discard, file); err != nil {
+			return "", err
+		}
+	case "write": // a file, MiB: writes it
+		size, err := strconv.Atoi(words[2])
+		if err != nil {
+			return "", err
+		}
+		return "done", writeFile(words[1], size)
+	case "map": // a file: maps it and reads each page
+		return "done", mapFile(words[1], held)
+	case "burn": // ticks of CPU time: works until it has used them
+		ticks, err := strconv.ParseUint(words[1], 10, 64)
+		if err != nil {
+			return "", err
+		}
+		return "done", burn(ticks)
+	case "fork", "fork-session":
+		child := exec.Command(os.Args[0]) //nolint:gosec // this binary
+		child.Env = append(os.Environ(), engineVariable+"="+idle)
+		child.ExtraFiles = []*os.File{os.NewFile(3, "life")}
+		child.SysProcAttr = &unix.SysProcAttr{Setsid: words[0] == "fork-session"}
+		if err := child.Start(); err != nil {
+			return "", err
+		}
+		children[child.Process.Pid] = child
+		return strconv.Itoa(child.Process.Pid), nil
+	case "kill", "kill-unreaped":
+		pid, err := strconv.Atoi(words[1])
+		if err != nil {
+			return "", err
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			return "", err
+		}
+		if words[0] == "kill" {
+			_ = children[pid].Wait() // It says that the child was killed.
+			return "done", nil
+		}
+		return "done", retried(func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
+	default:
+		return "", fmt.Errorf("unknown command %q", words)
+	}
+	return "done", nil
+}
+
+func writeFile(name string, size int) error {
+	file, err := os.Create(name) //nolint:gosec // the test's own
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 1<<20)
+	for range size {
+		if _, err := file.Write(block); err != nil {
+			_ = file.Close()
+			return err
+		}
+	}
+	if err := file.Sync(); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+func mapFile(name string, held *[][]byte) error {
+	file, err := os.Open(name) //nolint:gosec // the test's own
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	memory, err := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return err
+	}
+	*held = append(*held, memory)
+	return nil
+}
+
+func burn(ticks uint64) error {
+	for {
+		data, err := os.ReadFile("/proc/self/stat")
+		if err != nil {
+			return err
+		}
+		if got, err := parseStat(data); err != nil || got.own >= ticks {
+			return err
+		}
+	}
+}
+
+// realEngine is a started engine.
+type realEngine struct {
+	*testing.T
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Scanner
+}
+
+// startEngine starts this binary as an engine, in a process group of its own or not as attributes say. At the end of the test it and
+// all its children are gone.
+func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *realEngine {
+	t.Helper()
+	e := &realEngine{T: t, command: exec.Command(os.Args[0])} //nolint:gosec // this binary
+	e.command.Env = append(os.Environ(), engineVariable+"="+variant)
+	e.command.SysProcAttr = attributes
+	e.command.Stderr = os.Stderr
+	life, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.command.ExtraFiles = []*os.File{life}
+	if e.in, err = e.command.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.out = bufio.NewScanner(out)
+	if err := e.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = life.Close()
+	t.Cleanup(func() {
+		_ = hold.Close() // Ends the idle children.
+		e.kill()
+	})
+	e.tell("hello")
+	return e
+}
+
+// kill ends the engine's root with SIGKILL and waits for it. Again is fine.
+func (e *realEngine) kill() {
+	_ = e.command.Process.Kill()
+	_ = e.command.Wait()
+}
+
+// tell has the engine do something, and returns its answer.
+func (e *realEngine) tell(format string, arguments ...any) string {
+	e.Helper()
+	if _, err := fmt.Fprintf(e.in, format+"\n", arguments...); err != nil {
+		e.Fatal(err)
+	}
+	if !e.out.Scan() {
+		e.Fatalf("the engine ended: %v", e.out.Err())
+	}
+	if problem, bad := strings.CutPrefix(e.out.Text(), "error "); bad {
+		e.Fatal(problem)
+	}
+	return e.out.Text()
+}
+
+// identity is the engine's root.
+func (e *realEngine) identity(meter *Meter) Identity {
+	e.Helper()
+	identity, err := meter.Identify(int32(e.command.Process.Pid)) //nolint:gosec // a pid
+	if err != nil {
+		e.Fatal(err)
+	}
+	return identity
+}
