@@ -46,6 +46,8 @@ type RunOptions struct {
 	// Started is called right after the start; from then on the caller may signal the process, and what it does with signals of
 	// its own is its business. May be nil.
 	Started func(*os.Process)
+	// Ended is called when the process has ended, before the release; from then on its pid may be another's. May be nil.
+	Ended func(*os.ProcessState)
 	// Grace is the time between SIGTERM and SIGKILL where Run has to stop the process. Default DefaultGrace.
 	Grace time.Duration
 }
@@ -201,9 +203,16 @@ func (r *runner) wait(ctx context.Context) {
 	r.reap()
 	select {
 	case <-r.ended:
-		r.result.State = r.opts.Command.ProcessState
+		r.over()
 	case <-ctx.Done():
 		r.stop()
+	}
+}
+
+func (r *runner) over() {
+	r.result.State = r.opts.Command.ProcessState
+	if r.opts.Ended != nil {
+		r.opts.Ended(r.result.State)
 	}
 }
 
@@ -219,7 +228,7 @@ func (r *runner) stop() {
 		r.signal(syscall.SIGKILL)
 		<-r.ended
 	}
-	r.result.State = r.opts.Command.ProcessState
+	r.over()
 }
 
 func (r *runner) reap() {
