@@ -23,7 +23,7 @@ const (
 
 func BenchmarkEnginesByCgroup(b *testing.B) {
 	machine := newMachine(b)
-	machine.write("proc/self/mountinfo", "26 25 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+	machine.write("proc/self/mountinfo", "26 25 0:23 / /sys/fs/cgroup rw - cgroup2 none rw\n")
 	engines := fixtureEngines(machine)
 	var files []string
 	for i := range engines {
@@ -95,7 +95,7 @@ func BenchmarkEnginesByRealTree(b *testing.B) {
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			b.Fatal(err)
 		}
-		return int32(command.Process.Pid) //nolint:gosec // a pid
+		return int32(command.Process.Pid)
 	}
 	var engines []Engine
 	var files []string
@@ -140,6 +140,7 @@ func BenchmarkSample(b *testing.B) {
 }
 
 func benchmark(b *testing.B, meter *Meter, engines []Engine, files []string) {
+	b.Helper()
 	for _, usage := range meter.Engines(b.Context(), engines) {
 		if usage.Err != nil || !usage.Alive || usage.Processes == 0 {
 			b.Fatalf("%+v", usage)
@@ -152,7 +153,7 @@ func benchmark(b *testing.B, meter *Meter, engines []Engine, files []string) {
 		b.StopTimer()
 		started := time.Now()
 		for _, file := range files {
-			if _, err := os.ReadFile(file); err != nil && !absent(err) { //nolint:gosec // the benchmark's own
+			if _, err := os.ReadFile(file); err != nil && !absent(err) {
 				b.Fatal(err)
 			}
 		}
@@ -165,6 +166,7 @@ func benchmark(b *testing.B, meter *Meter, engines []Engine, files []string) {
 
 // reportPart reports how much of one core a call on every tick takes.
 func reportPart(b *testing.B) {
+	b.Helper()
 	b.ReportMetric(100*b.Elapsed().Seconds()/float64(b.N)/tick.Seconds(), "%core")
 }
 

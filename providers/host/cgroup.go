@@ -19,7 +19,7 @@ func number(data []byte) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w number %q", errMalformed, data)
 	}
-	return int64(min(value, math.MaxInt64)), nil //nolint:gosec // held at the range's end
+	return int64(min(value, math.MaxInt64)), nil
 }
 
 // readNumber reads such a file.
@@ -214,7 +214,7 @@ func parseCPUList(data []byte) (int64, error) {
 		if errLow != nil || errHigh != nil || high < low {
 			return 0, fmt.Errorf("%w list of processors %q", errMalformed, data)
 		}
-		count = add(count, int64(high-low+1)) //nolint:gosec // both have 20 bits
+		count = add(count, int64(high-low+1))
 	}
 	return count, nil
 }

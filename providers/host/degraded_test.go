@@ -39,7 +39,7 @@ func TestOneBrokenSourceDegradesOneField(t *testing.T) {
 		{group + "cpu.stat", "usage_sec 1\n", SourceCPUCgroup, cpu},
 		{group + "cpuset.cpus.effective", "3-1\n", SourceCPUCgroup, cpu},
 		{"proc/loadavg", "", SourceLoad, []string{"Load1Millis"}},
-		{"proc/loadavg", "NaN NaN NaN\n", SourceLoad, []string{"Load1Millis"}},
+		{"proc/loadavg", "NaN 0 0\n", SourceLoad, []string{"Load1Millis"}},
 		{"proc/pressure/memory", "some\n", SourcePressure, stalls},
 		{group + "memory.pressure", "full avg10=1.00 avg60=0 avg300=0 total=0\n", SourcePressure, stalls},
 		{"proc/pressure/cpu", "some avg10=-1 avg60=0 avg300=0 total=0\n", SourcePressure, []string{"CPUSomeAvg10"}},

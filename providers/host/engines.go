@@ -91,7 +91,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		if e == nil {
 			continue
 		}
-		m.measureCgroup(e, engines[i].Cgroup, now, &usages[i])
+		m.measureCgroup(e, engines[i].Cgroup, now, &usages[i]) //nolint:gosec // listed is as long as engines
 		byTree = byTree || !e.cgroup.memory || !e.cgroup.cpu
 	}
 	var passErr error

@@ -51,7 +51,7 @@ func (f facts) memory(ctx context.Context) (memoryFacts, error) {
 	err := f.guarded(ctx, "meminfo", func(ctx context.Context) error {
 		memory, err := mem.VirtualMemoryWithContext(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("gopsutil: %w", err)
 		}
 		// The pool of huge pages belongs to those who ask for huge pages; MemAvailable leaves it out, MemTotal does not.
 		total := memory.Total - min(memory.Total, memory.HugePagesTotal*memory.HugePageSize)
@@ -81,7 +81,7 @@ func (f facts) cpu(ctx context.Context) (cpuFacts, error) {
 		// Not cpu.Percent: it keeps its last sample in a variable that all its callers share.
 		times, err := cpu.TimesWithContext(ctx, true)
 		if err != nil {
-			return err
+			return fmt.Errorf("gopsutil: %w", err)
 		}
 		if len(times) == 0 {
 			return errNoFigures
@@ -103,7 +103,7 @@ func (f facts) load1(ctx context.Context) (int64, error) {
 	err := f.guarded(ctx, "loadavg", func(ctx context.Context) error {
 		average, err := load.AvgWithContext(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("gopsutil: %w", err)
 		}
 		if !(average.Load1 >= 0 && average.Load1 < 1e12) {
 			return errNoFigures

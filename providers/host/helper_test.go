@@ -45,14 +45,16 @@ func TestMain(m *testing.M) {
 }
 
 // init keeps the first goroutine on the first thread, so that it can end that one.
-func init() {
+func init() { //nolint:gochecknoinits // before any goroutine has moved, and only where the test plays an engine
 	if os.Getenv(engineVariable) == leaderless {
 		runtime.LockOSThread()
 	}
 }
 
 func endThisThread() {
-	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	if _, _, problem := unix.Syscall(unix.SYS_EXIT, 0, 0, 0); problem != 0 {
+		panic(problem)
+	}
 }
 
 func obeyWithoutLeader() {
@@ -126,7 +128,7 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 		}
 		return "done", burn(ticks)
 	case "fork", "fork-session":
-		child := exec.Command(os.Args[0]) //nolint:gosec // this binary
+		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), engineVariable+"="+idle)
 		child.ExtraFiles = []*os.File{os.NewFile(3, "life")}
 		child.SysProcAttr = &unix.SysProcAttr{Setsid: words[0] == "fork-session"}
@@ -155,7 +157,7 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 }
 
 func writeFile(name string, size int) error {
-	file, err := os.Create(name) //nolint:gosec // the test's own
+	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
@@ -174,7 +176,7 @@ func writeFile(name string, size int) error {
 }
 
 func mapFile(name string, held *[][]byte) error {
-	file, err := os.Open(name) //nolint:gosec // the test's own
+	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
@@ -215,7 +217,7 @@ type realEngine struct {
 // all its children are gone.
 func startEngine(t *testing.T, variant string, attributes *unix.SysProcAttr) *realEngine {
 	t.Helper()
-	e := &realEngine{T: t, command: exec.Command(os.Args[0])} //nolint:gosec // this binary
+	e := &realEngine{T: t, command: exec.Command(os.Args[0])}
 	e.command.Env = append(os.Environ(), engineVariable+"="+variant)
 	e.command.SysProcAttr = attributes
 	e.command.Stderr = os.Stderr
@@ -268,7 +270,7 @@ func (e *realEngine) tell(format string, arguments ...any) string {
 // identity is the engine's root.
 func (e *realEngine) identity(meter *Meter) Identity {
 	e.Helper()
-	identity, err := meter.Identify(int32(e.command.Process.Pid)) //nolint:gosec // a pid
+	identity, err := meter.Identify(int32(e.command.Process.Pid))
 	if err != nil {
 		e.Fatal(err)
 	}

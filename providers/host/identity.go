@@ -79,7 +79,7 @@ func parseOwner(data []byte) (uid uint32, pid int32, err error) {
 		if isUID {
 			uid, haveUID = uint32(value), true
 		} else {
-			pid, havePID = int32(value), true
+			pid, havePID = int32(value), true //nolint:gosec // checked above
 		}
 	}
 	if !haveUID || !havePID {
@@ -198,7 +198,7 @@ func subdirectories(directory string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(directory)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing cgroups: %w", err)
 	}
 	var names []string
 	for _, entry := range entries {

@@ -20,8 +20,9 @@ type machine struct {
 	now  time.Time
 }
 
-func newMachine(t testing.TB) *machine {
-	return &machine{TB: t, root: t.TempDir(), now: time.Unix(1_700_000_000, 0)}
+func newMachine(tb testing.TB) *machine {
+	tb.Helper()
+	return &machine{TB: tb, root: tb.TempDir(), now: time.Unix(1_700_000_000, 0)}
 }
 
 // load writes the files of a fixture; those below "later/" are kept for the second sample. It returns what the fixture wants.

@@ -165,7 +165,7 @@ func (h hierarchies) find(controller, name string) (place, error) {
 		case absent(err):
 			continue
 		case err != nil:
-			return place{}, err
+			return place{}, fmt.Errorf("cgroup %s: %w", name, err)
 		}
 		if !found || len(mount.root) < len(best.root) {
 			best, found = candidate, true

@@ -106,19 +106,19 @@ func (m *Meter) resolve(e *engine) error {
 	if err != nil {
 		return err
 	}
-	paths, err := m.rootCgroups(e)
+	paths, lives, err := m.rootCgroups(e)
 	if err != nil {
 		return err
 	}
 	main := known.memoryController()
-	if paths != nil {
+	if lives {
 		if _, inside := within(name, paths[main]); !inside {
 			return fmt.Errorf("%w but in %s", errNotInCgroup, paths[main])
 		}
 	}
 	at, err := known.find(main, name)
 	switch {
-	case absent(err) && paths == nil:
+	case absent(err) && !lives:
 		return nil // It went with its last process.
 	case err != nil:
 		return err
@@ -129,7 +129,7 @@ func (m *Meter) resolve(e *engine) error {
 		return err
 	}
 	for _, controller := range [...]string{unified, "cpuacct"} {
-		if paths != nil {
+		if lives {
 			if _, inside := within(name, paths[controller]); !inside {
 				continue
 			}
@@ -146,19 +146,19 @@ func (m *Meter) resolve(e *engine) error {
 	return nil
 }
 
-// rootCgroups returns the root process's cgroups; nil where it has ended.
-func (m *Meter) rootCgroups(e *engine) (cgroupPaths, error) {
+// rootCgroups returns the root process's cgroups; false where it has ended.
+func (m *Meter) rootCgroups(e *engine) (cgroupPaths, bool, error) {
 	s := &m.tracker.scratch
 	root, err := m.readStat(s, e.key.pid)
 	if errors.Is(err, ErrNoProcess) || err == nil && (root.start != e.key.start || root.ended()) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	paths, err := m.cgroupPaths(s, strconv.Itoa(int(e.key.pid)))
 	if absent(err) {
-		return nil, nil
+		return nil, false, nil
 	}
-	return paths, err
+	return paths, err == nil, err
 }

@@ -60,8 +60,8 @@ func TestParseStat(t *testing.T) {
 func TestParseMountinfo(t *testing.T) {
 	got, err := parseMountinfo([]byte(`
 24 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
-26 25 0:23 / /sys/fs/cgroup rw shared:4 master:1 - cgroup2 cgroup2 rw
-33 30 0:28 /docker/a\040b /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+26 25 0:23 / /sys/fs/cgroup rw shared:4 master:1 - cgroup2 none rw
+33 30 0:28 /docker/a\040b /sys/fs/cgroup/cpu,cpuacct rw - cgroup none rw,cpu,cpuacct
 34 30 0:29 / /mnt/tab\011and\134 rw - cgroup none rw,memory
 35 30 0:29 /a /over rw - cgroup none rw,pids
 36 30 0:29 /b /over rw - cgroup none rw,cpuset
@@ -87,7 +87,7 @@ func TestParseMountinfo(t *testing.T) {
 	f("garbage")
 	f("24 1 8:1 / / rw,relatime ext4 /dev/sda1 rw")
 	f("24 1 8:1 - cgroup2 x rw")
-	f("24 1 8:1 / / rw - cgroup cgroup")
+	f("24 1 8:1 / / rw - cgroup none")
 	f("24 1 8:1 a b rw - cgroup2 cgroup rw")
 }
 

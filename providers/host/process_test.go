@@ -104,7 +104,7 @@ func TestIdentify(t *testing.T) {
 	meter, _ := realMeter(t, Options{})
 	e := startEngine(t, obedient, nil)
 	self := e.identity(meter)
-	if self.UID != uint32(os.Getuid()) || self.Ended() || self.StartTime == 0 { //nolint:gosec // a user id
+	if self.UID != uint32(os.Getuid()) || self.Ended() || self.StartTime == 0 {
 		t.Errorf("%+v", self)
 	}
 	child := e.tell("fork")
@@ -263,7 +263,7 @@ func TestForkedProcessesShareTheirMemory(t *testing.T) {
 		}
 	}
 	ready()
-	root, err := meter.Identify(int32(shell.Process.Pid)) //nolint:gosec // a pid
+	root, err := meter.Identify(int32(shell.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}

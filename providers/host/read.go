@@ -22,7 +22,7 @@ func (s *scratch) read(path string) ([]byte, error) {
 	var fd int
 	err := retried(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		return err
+		return err //nolint:wrapcheck // below
 	})
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -39,7 +39,7 @@ func (s *scratch) read(path string) ([]byte, error) {
 		var n int
 		err := retried(func() (err error) {
 			n, err = unix.Read(fd, s.memory[length:])
-			return err
+			return err //nolint:wrapcheck // below
 		})
 		if err != nil {
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
@@ -67,9 +67,9 @@ func absent(err error) bool {
 
 // pids lists the process table's ids.
 func pids(proc string, to []int32) ([]int32, error) {
-	directory, err := os.Open(proc)
+	directory, err := os.Open(proc) //nolint:gosec // it comes from Options
 	if err != nil {
-		return to, err
+		return to, fmt.Errorf("listing processes: %w", err)
 	}
 	defer func() { _ = directory.Close() }()
 	names, err := directory.Readdirnames(-1)

@@ -22,11 +22,13 @@ import (
 //	own       prints the own cgroup of each process
 func TestEngines(t *testing.T) {
 	datadriven.Walk(t, "testdata/engines", func(t *testing.T, path string) {
+		t.Helper()
 		machine := newMachine(t)
 		machine.write("proc/self/mountinfo", "")
 		meter := machine.meter(Options{})
 		processes := map[int32]fakeProcess{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
 			machine.TB = t
 			switch d.Cmd {
 			case "run":
@@ -130,6 +132,7 @@ type fakeProcess struct {
 
 // changed takes the settings of a script's line.
 func (p fakeProcess) changed(t *testing.T, line string) fakeProcess {
+	t.Helper()
 	fields := strings.Fields(line)
 	pid := number32(t, fields[0])
 	if p.pid == 0 {
@@ -188,11 +191,11 @@ func (m *machine) run(p fakeProcess) {
 	}
 }
 
-func number32(t testing.TB, text string) int32 {
-	t.Helper()
+func number32(tb testing.TB, text string) int32 {
+	tb.Helper()
 	value, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return int32(value)
 }

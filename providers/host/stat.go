@@ -101,10 +101,16 @@ func parseStat(data []byte) (stat, error) {
 // removed. None of these says anything then.
 func statField(field []byte) (uint64, error) {
 	if field[0] == '-' {
-		_, err := strconv.ParseInt(string(field), 10, 64)
-		return 0, err
+		if _, err := strconv.ParseInt(string(field), 10, 64); err != nil {
+			return 0, fmt.Errorf("negative: %w", err)
+		}
+		return 0, nil
 	}
-	return strconv.ParseUint(string(field), 10, 64)
+	value, err := strconv.ParseUint(string(field), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("not negative: %w", err)
+	}
+	return value, nil
 }
 
 // fieldsNeeded is one above the last field that is read, 28.

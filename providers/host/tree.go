@@ -51,7 +51,7 @@ func (f *forest) divide(engines []*engine) {
 	f.plant(engines)
 	for i := range f.table.rows {
 		if row := &f.table.rows[i]; f.owner(row) != nil {
-			row.owner.members = append(row.owner.members, int32(i)) //nolint:gosec // as in the table's index
+			row.owner.members = append(row.owner.members, int32(i))
 		}
 	}
 	f.count()
@@ -158,11 +158,11 @@ func (f *forest) count() {
 		switch {
 		case known && was.start == row.start:
 			row.owner.ticks += grown(was.own, row.own)
-			row.owner.ended += grown(was.children, row.stat.children)
+			row.owner.ended += grown(was.children, row.children)
 		case row.start > f.newest || row.start == f.newest && !slices.Contains(f.youngest, row.pid):
 			// It started after the last pass: all it used is new.
 			row.owner.ticks += row.own
-			row.owner.ended += row.stat.children
+			row.owner.ended += row.children
 		}
 	}
 	for pid, was := range f.members {
@@ -211,7 +211,7 @@ func (f *forest) remember() {
 		}
 		now := member{
 			start: row.start, engine: row.owner, first: row.parent, parent: row.parent,
-			own: row.own, children: row.stat.children,
+			own: row.own, children: row.children,
 		}
 		if was, known := f.members[row.pid]; known && was.start == row.start {
 			now.first = was.first
