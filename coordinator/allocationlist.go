@@ -39,7 +39,7 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 			return nil, err
 		}
 	}
-	return &bursarv1.AllocationServiceGetResponse{Allocation: allocationMessage(&a)}, nil
+	return &bursarv1.AllocationServiceGetResponse{Allocation: AllocationMessage(&a)}, nil
 }
 
 // find reads an ended allocation by its id, or where the ledger does not remember that, by its request id.
@@ -157,7 +157,7 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 	}
 	res := &bursarv1.AllocationServiceListResponse{Revision: page.revision}
 	for i := range page.found {
-		res.Allocations = append(res.Allocations, allocationMessage(&page.found[i]))
+		res.Allocations = append(res.Allocations, AllocationMessage(&page.found[i]))
 	}
 	if page.next != "" {
 		res.NextPageToken = pageToken(query, page.next)

@@ -36,7 +36,7 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 	if result.Ended {
 		return s.repeated(ctx, result.Allocation.ID)
 	}
-	return &bursarv1.AllocateResponse{Allocation: allocationMessage(&result.Allocation)}, nil
+	return &bursarv1.AllocateResponse{Allocation: AllocationMessage(&result.Allocation)}, nil
 }
 
 // repeated answers a request whose allocation has ended: with that allocation, or if it was never granted, as the
@@ -52,7 +52,7 @@ func (s *allocationService) repeated(ctx context.Context, id ledger.ID) (*bursar
 		}
 		return nil, &EndedError{Allocation: a, Want: "a new request_id"}
 	}
-	return &bursarv1.AllocateResponse{Allocation: allocationMessage(&a)}, nil
+	return &bursarv1.AllocateResponse{Allocation: AllocationMessage(&a)}, nil
 }
 
 // command is the ledger's form of a request.
@@ -159,7 +159,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved one; stop the engine")
 	}
-	return &bursarv1.ConfirmResponse{Allocation: allocationMessage(&a)}, nil
+	return &bursarv1.ConfirmResponse{Allocation: AllocationMessage(&a)}, nil
 }
 
 func processFrom(p *bursarv1.Process) ledger.Process {
@@ -224,7 +224,7 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
-	return &bursarv1.RenewResponse{Allocation: allocationMessage(&a)}, nil
+	return &bursarv1.RenewResponse{Allocation: AllocationMessage(&a)}, nil
 }
 
 // Resize changes an entitlement.
@@ -242,7 +242,7 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved or active one")
 	}
-	return &bursarv1.ResizeResponse{Allocation: allocationMessage(&a)}, nil
+	return &bursarv1.ResizeResponse{Allocation: AllocationMessage(&a)}, nil
 }
 
 // Stop asks the host's agent to end the engine.
@@ -260,7 +260,7 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "an active one")
 	}
-	return &bursarv1.StopResponse{Allocation: allocationMessage(&a)}, nil
+	return &bursarv1.StopResponse{Allocation: AllocationMessage(&a)}, nil
 }
 
 // target is who asks, and for which allocation.
@@ -306,7 +306,7 @@ func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.All
 // orEnded answers commands that are fine with an allocation which has ended, or is unknown.
 func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
 	if err == nil {
-		return allocationMessage(&a), nil
+		return AllocationMessage(&a), nil
 	}
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
 		return nil, err
@@ -321,7 +321,7 @@ func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.
 	if err != nil {
 		return nil, err
 	}
-	return allocationMessage(&a), nil
+	return AllocationMessage(&a), nil
 }
 
 // whatEnded makes of "not live" what is known: that the allocation has ended, and how, or that there never was one.

@@ -113,7 +113,7 @@ func classify(err error) (connect.Code, proto.Message) {
 		return connect.CodeResourceExhausted, insufficientMessage(insufficient)
 	}
 	if ended, ok := errors.AsType[*EndedError](err); ok {
-		return connect.CodeFailedPrecondition, allocationMessage(&ended.Allocation)
+		return connect.CodeFailedPrecondition, AllocationMessage(&ended.Allocation)
 	}
 	if detail := invalidField(err); detail != nil {
 		return connect.CodeInvalidArgument, detail

@@ -59,7 +59,7 @@ func explanationMessage(x *ledger.Explanation) *bursarv1.ExplainResponse {
 		m.BlockedBy = accountNameMessage(*x.BlockedBy)
 	}
 	if x.Allocation != nil {
-		m.Allocation = allocationMessage(x.Allocation)
+		m.Allocation = AllocationMessage(x.Allocation)
 	}
 	return m
 }

@@ -17,6 +17,18 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 	if err := administers(ctx, "register hosts"); err != nil {
 		return nil, err
 	}
+	e, err := NewEnrolment(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.writer.enrol(ctx, e); err != nil {
+		return nil, err
+	}
+	return e.Message(), nil
+}
+
+// NewEnrolment reads an announcement. Done is the caller's to set.
+func NewEnrolment(req *bursarv1.RegisterRequest) (*Enrolment, error) {
 	e := &Enrolment{Epoch: req.GetEpoch(), Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
@@ -31,12 +43,14 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 	if e.Command.Protected, err = vectorFrom("protected", req.GetProtected()); err != nil {
 		return nil, err
 	}
-	if err := s.writer.enrol(ctx, e); err != nil {
-		return nil, err
-	}
+	return e, nil
+}
+
+// Message is the answer.
+func (e *Enrolment) Message() *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
 		Epoch: e.Answer.Epoch, StoreId: e.Answer.StoreID, Interval: durationMessage(e.Answer.Interval),
-	}, nil
+	}
 }
 
 func vectorFrom(field string, m *bursarv1.Resource) (resource.Vector, error) {
@@ -49,25 +63,34 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 	if err := administers(ctx, "report for hosts"); err != nil {
 		return nil, err
 	}
+	r, err := NewReport(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.writer.report(ctx, r); err != nil {
+		return nil, err
+	}
+	return r.Message(), nil
+}
+
+// NewReport reads a heartbeat. Done is the caller's to set.
+func NewReport(req *bursarv1.SyncRequest) (*Report, error) {
 	command, err := syncFrom(req)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Epoch: req.GetEpoch(), Command: command}
-	if err := s.writer.report(ctx, r); err != nil {
-		return nil, err
-	}
-	return syncMessage(r), nil
+	return &Report{Epoch: req.GetEpoch(), Command: command}, nil
 }
 
-func syncMessage(r *Report) *bursarv1.SyncResponse {
+// Message is the answer.
+func (r *Report) Message() *bursarv1.SyncResponse {
 	m := &bursarv1.SyncResponse{
 		Epoch: r.LedEpoch, LedgerSequence: r.Result.Revision, Interval: durationMessage(r.Result.Interval),
 		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,
 		Acknowledged: idTexts(r.Result.Acknowledged), Gone: idTexts(r.Result.Gone),
 	}
 	for i := range r.Result.Grants {
-		m.Grants = append(m.Grants, allocationMessage(&r.Result.Grants[i]))
+		m.Grants = append(m.Grants, AllocationMessage(&r.Result.Grants[i]))
 	}
 	for _, stop := range r.Result.Stops {
 		m.Stops = append(m.Stops, &bursarv1.StopOrder{

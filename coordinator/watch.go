@@ -90,7 +90,7 @@ func (s *allocationService) Watch(ctx context.Context, req *bursarv1.AllocationS
 		if e.allocation == nil || !keep(e.allocation) {
 			return nil
 		}
-		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: allocationMessage(e.allocation), Revision: e.resume})
+		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: AllocationMessage(e.allocation), Revision: e.resume})
 	})
 }
 
@@ -130,7 +130,7 @@ func changeMessage(e event) *bursarv1.ClusterServiceWatchResponse {
 	m := &bursarv1.ClusterServiceWatchResponse{Revision: e.resume}
 	switch {
 	case e.allocation != nil:
-		m.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: allocationMessage(e.allocation)}
+		m.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: AllocationMessage(e.allocation)}
 	case e.host != nil:
 		m.Change = &bursarv1.ClusterServiceWatchResponse_Host{Host: hostRecordMessage(e.host)}
 	case e.quota != nil:

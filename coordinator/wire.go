@@ -34,7 +34,8 @@ type allocationFrame struct {
 	times [5]timestamppb.Timestamp
 }
 
-func allocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
+// AllocationMessage is an allocation as the API shows it. The message shares what the allocation points to.
+func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	f := &allocationFrame{}
 	m := &f.Allocation
 	m.Id = a.ID.String()
