@@ -27,6 +27,8 @@ const (
 	leaderless = "leaderless"
 	// idle: a child of an engine, which does nothing until its descriptor 3 is closed.
 	idle = "idle"
+	// burning: a child that uses as many ticks of CPU time as its argument says.
+	burning = "burning"
 )
 
 func TestMain(m *testing.M) {
@@ -39,6 +41,10 @@ func TestMain(m *testing.M) {
 		endThisThread()
 	case idle:
 		_, _ = io.Copy(io.Discard, os.NewFile(3, "life"))
+	case burning:
+		if err := burn(os.Args[1]); err != nil {
+			panic(err)
+		}
 	default:
 		os.Exit(m.Run())
 	}
@@ -121,12 +127,12 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 		return "done", writeFile(words[1], size)
 	case "map": // a file: maps it and reads each page
 		return "done", mapFile(words[1], held)
-	case "burn": // ticks of CPU time: works until it has used them
-		ticks, err := strconv.ParseUint(words[1], 10, 64)
-		if err != nil {
-			return "", err
-		}
-		return "done", burn(ticks)
+	case "burn": // ticks of CPU time: uses them
+		return "done", burn(words[1])
+	case "burn-child": // ticks of CPU time: has a child use them, and waits for it
+		child := exec.Command(os.Args[0], words[1])
+		child.Env = append(os.Environ(), engineVariable+"="+burning)
+		return "done", child.Run()
 	case "fork", "fork-session":
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), engineVariable+"="+idle)
@@ -193,14 +199,26 @@ func mapFile(name string, held *[][]byte) error {
 	return nil
 }
 
-func burn(ticks uint64) error {
-	for {
+// burn uses that many ticks of CPU time.
+func burn(ticks string) error {
+	more, err := strconv.ParseUint(ticks, 10, 64)
+	if err != nil {
+		return err
+	}
+	for end := uint64(0); ; {
 		data, err := os.ReadFile("/proc/self/stat")
 		if err != nil {
 			return err
 		}
-		if got, err := parseStat(data); err != nil || got.own >= ticks {
+		got, err := parseStat(data)
+		if err != nil {
 			return err
+		}
+		if end == 0 {
+			end = got.own + more
+		}
+		if got.own >= end {
+			return nil
 		}
 	}
 }

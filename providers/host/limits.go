@@ -110,22 +110,25 @@ func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
 	if at.v1 {
 		files = []string{"cpuset.effective_cpus", "cpuset.cpus"} // The first one since Linux 3.17.
 	}
-	for _, file := range files {
-		data, err := s.optional(filepath.Join(at.directory(), file))
-		if err != nil {
-			return nil, err
+	// In version 2 the controller may be off here and on above: then the nearest ancestor's set counts.
+	for _, level := range at.ancestry() {
+		for _, file := range files {
+			data, err := s.optional(filepath.Join(level.directory(), file))
+			if err != nil {
+				return nil, err
+			}
+			if data == nil {
+				continue
+			}
+			processors, err := parseCPUList(data)
+			if err != nil {
+				return nil, fmt.Errorf("cgroup %s %s: %w", level.cgroup(), file, err)
+			}
+			if processors > 0 {
+				limits = append(limits, capped(level, file, processors*1000))
+			}
+			return limits, nil
 		}
-		if data == nil {
-			continue
-		}
-		processors, err := parseCPUList(data)
-		if err != nil {
-			return nil, fmt.Errorf("cgroup %s %s: %w", at.cgroup(), file, err)
-		}
-		if processors > 0 {
-			limits = append(limits, capped(at, file, processors*1000))
-		}
-		break
 	}
 	return limits, nil
 }
