@@ -197,6 +197,14 @@ func (a *account) take(s State, v resource.Vector) {
 	}
 }
 
+// change counts something else in place of what was counted. An account that was over its limit may stay there.
+func (a *account) change(from, to State, before, after resource.Vector) {
+	exceeded := a.exceeded
+	a.take(from, before)
+	a.add(to, after)
+	a.exceeded = exceeded && a.overLimit()
+}
+
 // info is the account for readers.
 func (a *account) info() AccountInfo {
 	info := AccountInfo{

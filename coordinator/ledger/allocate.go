@@ -74,7 +74,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	}
 	r := c.Resource
 	if err := r.Validate(); err != nil {
-		return nil, fmt.Errorf("resource: %w", err)
+		return nil, outOfRange("resource", err)
 	}
 	if len(r.External) > 0 {
 		x := r.External[0]

@@ -123,11 +123,9 @@ func (l *Ledger) unhold(e *entry) {
 // activate moves what the entry holds from reserved to used.
 func (l *Ledger) activate(e *entry) {
 	v := e.request()
-	e.host.account.take(Reserved, v)
-	e.host.account.add(Active, v)
+	e.host.account.change(Reserved, Active, v, v)
 	for _, quota := range e.accounts {
-		quota.take(Reserved, v)
-		quota.add(Active, v)
+		quota.change(Reserved, Active, v, v)
 	}
 }
 
@@ -135,17 +133,16 @@ func (l *Ledger) activate(e *entry) {
 func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	h := e.host
 	before, after := e.request(), r.Vector
-	for _, a := range append([]*account{&h.account}, e.accounts...) {
-		a.take(e.State, before)
-		a.add(e.State, after)
-		l.freed(a)
-	}
-	e.share.count(before, -1, l.fleet)
-	e.share.count(after, 1, l.fleet)
 	e.Entitled = r
 	h.promised -= e.promise
 	e.promise = e.untouched()
 	h.promised += e.promise
+	for _, a := range append([]*account{&h.account}, e.accounts...) {
+		a.change(e.State, e.State, before, after)
+		l.freed(a)
+	}
+	e.share.count(before, -1, l.fleet)
+	e.share.count(after, 1, l.fleet)
 	l.show(h)
 }
 

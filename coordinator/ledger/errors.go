@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
 )
 
 // Kind says what kind of thing an account limits.
@@ -104,6 +106,15 @@ type FieldError struct {
 
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
+}
+
+// outOfRange says what the check of a resource says, with the path of the field that holds it.
+func outOfRange(path string, err error) error {
+	wrong, ok := errors.AsType[*resource.FieldError](err)
+	if !ok {
+		return err
+	}
+	return &FieldError{path + "." + wrong.Field, wrong.Value, wrong.Want}
 }
 
 // NotFoundError says that there is no such thing.

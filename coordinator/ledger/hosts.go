@@ -12,10 +12,10 @@ import (
 func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error) {
 	l.begin(now)
 	if err := c.Capacity.Validate(); err != nil {
-		return 0, &FieldError{"capacity", c.Capacity.String(), err.Error()}
+		return 0, outOfRange("capacity", err)
 	}
 	if err := c.Protected.Validate(); err != nil {
-		return 0, &FieldError{"protected", c.Protected.String(), err.Error()}
+		return 0, outOfRange("protected", err)
 	}
 	h := l.hosts[c.HostID]
 	if h != nil && c.Incarnation < h.Incarnation {

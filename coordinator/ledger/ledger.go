@@ -234,8 +234,14 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		}
 	}
 	for _, h := range l.hostOrder {
+		h.account.exceeded = h.account.overLimit()
 		l.repromise(h)
 		l.show(h)
+	}
+	for _, scope := range l.rules.scopes {
+		for _, quota := range scope.accounts {
+			quota.exceeded = quota.overLimit()
+		}
 	}
 	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return int(a.Ended.Sub(b.Ended)) })
 	for _, r := range s.Remembered {

@@ -65,7 +65,7 @@ func confirmed(reserved resource.Resource, said *resource.Resource) (resource.Re
 		return reserved, nil
 	}
 	if err := said.Validate(); err != nil {
-		return reserved, fmt.Errorf("entitled: %w", err)
+		return reserved, outOfRange("entitled", err)
 	}
 	next := overlay(reserved, *said)
 	for dimension, quantity := range next.All() {
@@ -198,7 +198,7 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved or active"}
 	}
 	if err := c.Entitled.Validate(); err != nil {
-		return Allocation{}, fmt.Errorf("entitled: %w", err)
+		return Allocation{}, outOfRange("entitled", err)
 	}
 	if len(c.Entitled.External) > 0 {
 		return Allocation{}, &FieldError{"entitled.external[0].kind", c.Entitled.External[0].Kind, "a kind that a provider is configured for; none is"}

@@ -172,9 +172,11 @@ func (q *queue) first() *entry {
 	return q.groups.items[0].first().first()
 }
 
-// hopeless reports whether less is free than anybody here asks for.
+// hopeless reports whether less is free than anybody here asks for. Who asks for nothing of a dimension lacks nothing of it,
+// even where less than nothing is left.
 func (q *queue) hopeless(free [3]int64) bool {
-	return q.waiting == 0 || q.least[0] > free[0] || q.least[1] > free[1] || q.least[2] > free[2]
+	return q.waiting == 0 ||
+		q.least[0] > max(0, free[0]) || q.least[1] > max(0, free[1]) || q.least[2] > max(0, free[2])
 }
 
 // place counts the requests before e in the order of the queue it waits in.

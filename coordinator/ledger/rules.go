@@ -65,7 +65,7 @@ func newRuleset(sources map[string][]Quota) (ruleset, error) {
 			sources[source][i] = q
 			text := q.Selector.String()
 			if before, twice := taken[text]; twice {
-				return ruleset{}, &FieldError{"selector", text, "one rule for this selector; there is one from " + before + " already"}
+				return ruleset{}, &FieldError{"selector", text, "one rule for this selector; there is one from " + before + " and one from " + source}
 			}
 			taken[text] = source
 			if err := q.check(); err != nil {
@@ -104,7 +104,7 @@ func (q Quota) check() error {
 		v    resource.Vector
 	}{{"limit", q.Limit}, {"guaranteed", q.Guaranteed}} {
 		if err := part.v.Validate(); err != nil {
-			return &FieldError{q.Selector.String() + ": " + part.name, part.v.String(), err.Error()}
+			return outOfRange(q.Selector.String()+": "+part.name, err)
 		}
 	}
 	for dimension, guaranteed := range q.Guaranteed.All() {
@@ -117,7 +117,7 @@ func (q Quota) check() error {
 	}
 	if q.Normalization != nil {
 		if err := q.Normalization.Validate(); err != nil {
-			return &FieldError{q.Selector.String() + ": normalization", "", err.Error()}
+			return outOfRange(q.Selector.String()+": normalization", err)
 		}
 	}
 	return nil
@@ -140,7 +140,8 @@ func (s *scope) add(r *rule) {
 	s.masks[i].rules[string(exact.AppendKey(nil, r.Selector.Labels()))] = r
 }
 
-// ambiguous reports two rules that are equally specific and could match the same request.
+// ambiguous reports two rules that are equally specific and could match the same request, unless a third one that is more
+// specific than both takes all such requests.
 func (s *scope) ambiguous() error {
 	for i, a := range s.masks {
 		for _, b := range s.masks[i+1:] {
@@ -149,10 +150,10 @@ func (s *scope) ambiguous() error {
 			}
 			for _, x := range a.sorted() {
 				for _, y := range b.sorted() {
-					if x.Selector.Overlaps(y.Selector) {
+					if x.Selector.Overlaps(y.Selector) && !s.resolved(x, y) {
 						return &FieldError{
 							"selector", y.Selector.String(),
-							"no tie with " + x.Selector.String() + ": a request could match both and neither is more specific; add a rule with both values exact, or make one of them more specific",
+							"no tie with " + x.Selector.String() + ": a request could match both and neither is more specific; add a rule with the exact values of both, or make one of them more specific",
 						}
 					}
 				}
@@ -160,6 +161,17 @@ func (s *scope) ambiguous() error {
 		}
 	}
 	return nil
+}
+
+// resolved reports whether every request that matches both rules matches one that is more specific.
+func (s *scope) resolved(x, y *rule) bool {
+	both := slices.Clone(x.Selector.Labels())
+	for i, pair := range y.Selector.Labels() {
+		if pair.Value != label.Any {
+			both[i] = pair
+		}
+	}
+	return s.match(both, nil).Selector.Exact() > x.Selector.Exact() // x itself matches, if nothing else
 }
 
 func (m mask) sorted() []*rule {
@@ -241,7 +253,7 @@ func (rs *ruleset) normalize(labels label.Set, v resource.Vector) (resource.Vect
 		}
 		rounded, err := r.Normalization.Apply(v)
 		if err != nil {
-			return v, &FieldError{"resource", v.String(), fmt.Sprintf("what rule %s allows: %v", r.Selector, err)}
+			return v, fmt.Errorf("rule %s: %w", r.Selector, outOfRange("resource", err))
 		}
 		v = rounded
 	}

@@ -1,0 +1,165 @@
+package ledger_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// mirror is what a store would hold: the last row of everything that Changes told of, and nothing else. It shows that the
+// changes are complete: a ledger that is restored from them has the same books.
+type mirror struct {
+	retention time.Duration
+	rows      map[ledger.ID]ledger.Allocation // live and ended ones
+	hosts     map[string]ledger.HostRecord
+	quotas    map[string]ledger.Quota   // by selector
+	files     map[string][]ledger.Quota // by source; not stored, read anew at every start
+	revision  uint64
+	lastID    ledger.ID
+}
+
+func newMirror(retention time.Duration) *mirror {
+	return &mirror{
+		retention: retention,
+		rows:      make(map[ledger.ID]ledger.Allocation),
+		hosts:     make(map[string]ledger.HostRecord),
+		quotas:    make(map[string]ledger.Quota),
+		files:     make(map[string][]ledger.Quota),
+	}
+}
+
+// fold takes in a batch, as a store does.
+func (m *mirror) fold(c ledger.Changes) {
+	for i := range c.Transitions {
+		m.rows[c.Transitions[i].ID] = c.Transitions[i]
+	}
+	for i := range c.Hosts {
+		m.hosts[c.Hosts[i].ID] = c.Hosts[i]
+	}
+	for _, id := range c.HostsRemoved {
+		delete(m.hosts, id)
+	}
+	for _, q := range c.Quotas {
+		m.quotas[q.Selector.String()] = q
+	}
+	for _, selector := range c.QuotasRemoved {
+		delete(m.quotas, selector)
+	}
+	m.revision, m.lastID = c.Revision, c.LastID
+}
+
+// snapshot is what a store would load at a moment.
+func (m *mirror) snapshot(now ledger.Instant) ledger.Snapshot {
+	s := ledger.Snapshot{Revision: m.revision, LastID: m.lastID}
+	for _, id := range slices.Sorted(maps.Keys(m.rows)) {
+		a := m.rows[id]
+		if a.State.Live() {
+			a.Measured, a.Unreclaimable = resource.Vector{}, 0 // never stored
+			s.Allocations = append(s.Allocations, a)
+		} else if a.RequestID != "" && !a.Forget && a.Ended.Add(m.retention) > now {
+			s.Remembered = append(s.Remembered, ledger.Remembered{
+				Caller: a.Caller, RequestID: a.RequestID, RequestHash: a.RequestHash, ID: a.ID, Ended: a.Ended,
+			})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.hosts)) {
+		s.Hosts = append(s.Hosts, m.hosts[id])
+	}
+	for _, q := range m.quotas {
+		s.Quotas = append(s.Quotas, q)
+	}
+	for _, quotas := range m.files {
+		s.Quotas = append(s.Quotas, quotas...)
+	}
+	return s
+}
+
+// restore makes a ledger of what a store would load.
+func (m *mirror) restore(now ledger.Instant, config ledger.Config) (*ledger.Ledger, error) {
+	l := ledger.New(config, newPlainPlacer())
+	return l, l.Restore(now, m.snapshot(now))
+}
+
+// compare says where the books differ from those that would be restored, by what must survive a restart.
+func (m *mirror) compare(now ledger.Instant, config ledger.Config, l *ledger.Ledger) string {
+	restored, err := m.restore(now, config)
+	if err != nil {
+		return "restore: " + err.Error()
+	}
+	var report strings.Builder
+	if diff := cmp.Diff(booksOf(l), booksOf(restored)); diff != "" {
+		fmt.Fprintf(&report, "a restored ledger has other books (-this +restored):\n%s", diff)
+	}
+	for _, v := range restored.Audit() {
+		fmt.Fprintf(&report, "a restored ledger breaks invariant %d: %s\n", v.Invariant, v.Message)
+	}
+	for _, r := range m.snapshot(now).Remembered {
+		id, live, known := l.ByRequest(r.Caller, r.RequestID)
+		otherID, otherLive, otherKnown := restored.ByRequest(r.Caller, r.RequestID)
+		if id != otherID || live != otherLive || known != otherKnown {
+			fmt.Fprintf(&report, "request %s of %s is %v %t %t, restored %v %t %t\n",
+				r.RequestID, r.Caller, id, live, known, otherID, otherLive, otherKnown)
+		}
+	}
+	return report.String()
+}
+
+// books is what must be the same after a restart.
+type books struct {
+	Allocations []ledger.Allocation
+	Hosts       map[string]ledger.HostRecord
+	Accounts    map[string]balance
+	Quotas      []ledger.Quota
+}
+
+// balance is the numbers of an account that are summed up anew.
+type balance struct {
+	Limit, Protected, Used, Reserved resource.Vector
+	Allocations                      int
+	OverLimit                        bool
+}
+
+func booksOf(l *ledger.Ledger) books {
+	b := books{Hosts: make(map[string]ledger.HostRecord), Accounts: make(map[string]balance), Quotas: l.Quotas()}
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		row := *a
+		row.Measured, row.Unreclaimable = resource.Vector{}, 0 // reported anew
+		row.PassedSince = 0                                    // waiting begins anew
+		row.Expires = 0                                        // has a grace after a load
+		b.Allocations = append(b.Allocations, row)
+		return true
+	})
+	account := func(a ledger.AccountInfo) {
+		b.Accounts[a.Name.String()] = balance{
+			Limit: a.Limit, Protected: a.Protected, Used: nonZero(a.Used), Reserved: nonZero(a.Reserved),
+			Allocations: a.Allocations, OverLimit: a.OverLimit,
+		}
+	}
+	l.Hosts("", func(h ledger.HostInfo) bool {
+		b.Hosts[h.ID] = h.HostRecord
+		account(h.Account)
+		return true
+	})
+	l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
+		account(a)
+		return true
+	})
+	return b
+}
+
+// nonZero leaves out what is zero: a total keeps the dimensions that it once had.
+func nonZero(v resource.Vector) resource.Vector {
+	for dimension, quantity := range v.All() {
+		if quantity == 0 {
+			v = v.Without(dimension)
+		}
+	}
+	return v
+}

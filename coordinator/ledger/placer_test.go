@@ -1,0 +1,110 @@
+package ledger_test
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// plainPlacer looks at every host, each time. Of those that fit it takes the one with the most preferred labels, then with
+// the least memory and cpu given away, then the first by id: no turn and no load, so that a script tells where things go.
+type plainPlacer struct {
+	hosts map[ledger.Slot]ledger.HostView
+}
+
+func newPlainPlacer() *plainPlacer {
+	return &plainPlacer{hosts: make(map[ledger.Slot]ledger.HostView)}
+}
+
+func (p *plainPlacer) Put(slot ledger.Slot, v ledger.HostView) { p.hosts[slot] = v }
+
+func (p *plainPlacer) Remove(slot ledger.Slot) { delete(p.hosts, slot) }
+
+func (p *plainPlacer) Choose(q ledger.Query) ledger.Slot {
+	return p.best(q, func(slot ledger.Slot, v ledger.HostView) bool {
+		return v.Health && v.Measured && (!q.NoHeld || !v.Held) && q.Request.FitsWithin(v.Available, resource.Absent) &&
+			(q.Rejected == nil || !q.Rejected(slot))
+	})
+}
+
+func (p *plainPlacer) Closest(q ledger.Query) ledger.Slot {
+	return p.best(q, func(ledger.Slot, ledger.HostView) bool { return true })
+}
+
+func (p *plainPlacer) Possible(q ledger.Query) bool {
+	for _, v := range p.hosts {
+		if wished(q.Wishes, v) && q.Request.FitsWithin(v.Limit, resource.Absent) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
+	f := ledger.HostFilters{Total: len(p.hosts)}
+	for _, v := range p.hosts {
+		switch {
+		case !wished(q.Wishes, v):
+			f.Labels++
+		case !v.Health:
+			f.Health++
+		case !v.Measured:
+			f.Measurement++
+		case !q.Request.FitsWithin(left(v), resource.Absent):
+			f.Books++
+		case !q.Request.FitsWithin(v.Available, resource.Absent):
+			f.Headroom++
+		default:
+			f.Fit++
+		}
+	}
+	return f
+}
+
+// best is the best host that matches the wishes and the filter, or NoSlot.
+func (p *plainPlacer) best(q ledger.Query, filter func(ledger.Slot, ledger.HostView) bool) ledger.Slot {
+	best := ledger.NoSlot
+	for slot, v := range p.hosts {
+		if wished(q.Wishes, v) && filter(slot, v) && (best == ledger.NoSlot || compare(q, v, p.hosts[best]) < 0) {
+			best = slot
+		}
+	}
+	return best
+}
+
+func compare(q ledger.Query, v, w ledger.HostView) int {
+	return cmp.Or(
+		-cmp.Compare(preferred(q.Wishes, v), preferred(q.Wishes, w)),
+		cmp.Compare(v.Booked.Memory(), w.Booked.Memory()),
+		cmp.Compare(v.Booked.CPU(), w.Booked.CPU()),
+		cmp.Compare(v.ID, w.ID),
+	)
+}
+
+func wished(w *ledger.Wishes, v ledger.HostView) bool {
+	return w == nil || (v.Labels.MatchesFilter(w.Required) && !slices.Contains(w.Avoid, v.ID))
+}
+
+func preferred(w *ledger.Wishes, v ledger.HostView) int {
+	n := 0
+	if w != nil {
+		for _, l := range w.Preferred {
+			if v.Labels.Value(l.Key) == l.Value {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// left is what the books alone have to give.
+func left(v ledger.HostView) resource.Vector {
+	free := v.Limit
+	for dimension, most := range v.Limit.All() {
+		booked, _ := v.Booked.Get(dimension)
+		free = free.With(dimension, max(0, most-booked))
+	}
+	return free
+}

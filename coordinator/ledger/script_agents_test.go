@@ -1,0 +1,292 @@
+package ledger_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// scriptAgent is an agent as simple as one can be: it remembers what it was last told and reports it again.
+type scriptAgent struct {
+	register ledger.RegisterCommand
+	sequence uint64
+	seen     uint64         // revision of the last answer
+	sample   *ledger.Sample // the last one
+	engines  map[ledger.ID]ledger.Allocation
+	due      ledger.Instant // its next report
+	silent   bool
+}
+
+// host registers a host. With "available" its agent reports at once, in full.
+func (s *script) host(a *arguments) string {
+	id := a.word()
+	agent := s.agents[id]
+	if agent == nil {
+		agent = &scriptAgent{engines: make(map[ledger.ID]ledger.Allocation), register: ledger.RegisterCommand{Incarnation: 1, BootID: "boot1"}}
+	}
+	c := agent.register
+	c.HostID = id
+	c.Address = id + ":7000"
+	c.Incarnation = uint64(a.integer("incarnation", int64(c.Incarnation)))
+	if boot, set := a.option("boot"); set {
+		c.BootID = boot
+	}
+	if _, set := a.option("fresh"); set {
+		agent.seen = 0
+	}
+	c.Labels = a.labelsOf("labels")
+	c.Protected = a.vectorOf("protected")
+	sample := readSample(a)
+	if v := a.vector(); !v.IsUnset() {
+		c.Capacity = v
+	}
+	interval, err := s.ledger.Register(s.now, c)
+	if err != nil {
+		return problem(err)
+	}
+	if c.Incarnation > agent.register.Incarnation {
+		agent.sequence = 0
+	}
+	agent.register = c
+	agent.due = s.now.Add(interval)
+	s.agents[id] = agent
+	if sample == nil {
+		return fmt.Sprintf("reports every %s\n", interval)
+	}
+	agent.sample = sample
+	if _, err := agent.report(s, true); err != nil {
+		return problem(err)
+	}
+	return ""
+}
+
+// readSample takes what a host measured; nil where it measured nothing.
+func readSample(a *arguments) *ledger.Sample {
+	available, known := a.bytes("available")
+	pressure, unknown := a.flag("pressure"), a.flag("unknown")
+	if !known && !pressure && !unknown {
+		return nil
+	}
+	sample := &ledger.Sample{Pressure: pressure}
+	sample.MemorySafety, _ = a.bytes("safety")
+	if known {
+		sample.MemoryAvailable = &available
+	}
+	return sample
+}
+
+// sample lets a host's agent report another measurement, and nothing else.
+func (s *script) sample(a *arguments) string {
+	agent := s.agents[a.word()]
+	sample := readSample(a)
+	if sample.MemoryAvailable == nil && sample.Pressure {
+		sample.MemoryAvailable = agent.sample.MemoryAvailable
+	}
+	agent.sample = sample
+	_, err := agent.report(s, false)
+	return problem(err)
+}
+
+// silence keeps an agent from reporting.
+func (s *script) silence(a *arguments) string {
+	s.agents[a.word()].silent = true
+	return ""
+}
+
+// hear lets it report again, at once.
+func (s *script) hear(a *arguments) string {
+	agent := s.agents[a.word()]
+	agent.silent = false
+	agent.beat(s)
+	return ""
+}
+
+// report sends what the agent has: its last sample again and, in full, all of its engines.
+func (g *scriptAgent) report(s *script, full bool) (ledger.SyncResult, error) {
+	g.sequence++
+	c := ledger.SyncCommand{
+		HostID: g.register.HostID, Incarnation: g.register.Incarnation, BootID: g.register.BootID,
+		Sequence: g.sequence, Seen: g.seen, Sample: g.sample, Full: full, Digest: g.digest(),
+	}
+	if full {
+		for id := range g.engines {
+			grant := g.engines[id]
+			c.Engines = append(c.Engines, ledger.EngineReport{
+				ID: id, Measured: grant.Measured, Unreclaimable: grant.Unreclaimable, Grant: &grant,
+			})
+		}
+		slices.SortFunc(c.Engines, func(a, b ledger.EngineReport) int { return int(a.ID) - int(b.ID) })
+	}
+	result, err := s.ledger.Sync(s.now, c)
+	if err == nil {
+		g.hear(result)
+		g.due = s.now.Add(result.Interval)
+	}
+	return result, err
+}
+
+// beat is the regular report. Where it is told to, it registers and reports in full, all at once.
+func (g *scriptAgent) beat(s *script) {
+	result, err := g.report(s, false)
+	if err != nil || result.Action != ledger.ActionResync {
+		return
+	}
+	if _, err := s.ledger.Register(s.now, g.register); err == nil {
+		_, _ = g.report(s, true)
+	}
+}
+
+// hear takes in an answer.
+func (g *scriptAgent) hear(result ledger.SyncResult) {
+	g.seen = result.Revision
+	for _, id := range result.Gone {
+		delete(g.engines, id)
+	}
+}
+
+// digest is the sum of the hashes of the ids of all engines.
+func (g *scriptAgent) digest() uint64 {
+	sum := uint64(0)
+	for id := range g.engines {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(id.String()))
+		sum += h.Sum64()
+	}
+	return sum
+}
+
+// sync is one report, in every detail. What is not said is as the agent would have it. Its input lists what it reports:
+//
+//	engine a1 pid=100 memory=1GiB unreclaimable=512MiB      an engine and what it uses
+//	ended a1 exit=0 reason=…                                a tombstone
+//	veto a1 left=1GiB                                       a grant that the agent does not have the memory for
+func (s *script) sync(a *arguments) string {
+	id := a.word()
+	agent := s.agents[id]
+	if agent == nil {
+		agent = &scriptAgent{register: ledger.RegisterCommand{HostID: id, Incarnation: 1, BootID: "boot1"}}
+	}
+	c := ledger.SyncCommand{HostID: id, BootID: agent.register.BootID, Full: a.flag("full"), Digest: agent.digest()}
+	c.Sequence = uint64(a.integer("sequence", int64(agent.sequence)+1))
+	c.Incarnation = uint64(a.integer("incarnation", int64(agent.register.Incarnation)))
+	c.Seen = uint64(a.integer("seen", int64(agent.seen)))
+	c.Digest = uint64(a.integer("digest", int64(c.Digest)))
+	if boot, set := a.option("boot"); set {
+		c.BootID = boot
+	}
+	c.Sample = agent.sample
+	if sample := readSample(a); sample != nil {
+		c.Sample = sample
+	}
+	if a.flag("unmeasured") {
+		c.Sample = nil
+	}
+	if v := a.vector(); !v.IsUnset() {
+		c.Capacity = &v
+	}
+	a.lines(func(command string, line *arguments) {
+		id := s.idOf(line.word())
+		switch command {
+		case "engine":
+			c.Engines = append(c.Engines, s.engine(line, id, agent, c.Full))
+		case "ended":
+			c.Ended = append(c.Ended, ledger.EngineEnd{ID: id, Time: s.now, Reason: line.text("reason"), Exit: exit(line)})
+			delete(agent.engines, id)
+		case "veto":
+			headroom, _ := line.bytes("left")
+			c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: headroom})
+		default:
+			a.t.Fatalf("%s: want engine, ended or veto, not %s", a.pos, command)
+		}
+	})
+	result, err := s.ledger.Sync(s.now, c)
+	if err != nil {
+		return problem(err)
+	}
+	agent.sequence = c.Sequence
+	if !a.flag("unheard") { // the answer is lost on its way
+		agent.hear(result)
+	}
+	return s.trace("") + s.answer(result)
+}
+
+// engine is a report of one engine. In full it comes with the agent's record of the grant.
+func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full bool) ledger.EngineReport {
+	r := ledger.EngineReport{ID: id}
+	pid := int32(line.integer("pid", 100))
+	if v := line.vector(); !v.IsUnset() {
+		r.Measured = v
+	}
+	r.Unreclaimable, _ = line.bytes("unreclaimable")
+	if !full {
+		return r
+	}
+	grant := s.last[id]
+	grant.Process = ledger.Process{PID: pid, BootID: agent.register.BootID}
+	if v := line.vectorOf("entitled"); !v.IsUnset() {
+		grant.Entitled = resource.NewResource(v)
+	}
+	if labels := line.labelsOf("labels"); labels != nil {
+		grant.Labels = labels
+	}
+	agent.engines[id] = grant
+	r.Grant = &grant
+	return r
+}
+
+// answer describes what an agent is told.
+func (s *script) answer(r ledger.SyncResult) string {
+	var parts []string
+	if r.Action != ledger.ActionNone {
+		parts = append(parts, [...]string{"", "resync", "drain", "shut down"}[r.Action])
+	}
+	if r.Complete {
+		parts = append(parts, "these are all")
+	}
+	for i := range r.Grants {
+		parts = append(parts, fmt.Sprintf("%s is %s", s.name(r.Grants[i].ID), r.Grants[i].State))
+	}
+	for _, id := range r.Gone {
+		parts = append(parts, s.name(id)+" is gone")
+	}
+	for _, stop := range r.Stops {
+		parts = append(parts, fmt.Sprintf("stop %s with %s grace: %s", s.name(stop.ID), stop.Grace, stop.Reason))
+	}
+	for _, id := range r.Acknowledged {
+		parts = append(parts, fmt.Sprintf("the end of %s is acknowledged", s.name(id)))
+	}
+	slices.Sort(parts)
+	if len(parts) == 0 {
+		return "answer: nothing new\n"
+	}
+	return "answer: " + strings.Join(parts, "; ") + "\n"
+}
+
+func (s *script) deregister(a *arguments) string {
+	force := a.flag("force")
+	id := a.word()
+	err := s.ledger.Deregister(s.now, id, force)
+	if agent := s.agents[id]; err == nil && agent != nil {
+		agent.silent = true
+	}
+	return problem(err)
+}
+
+func (s *script) cordon(a *arguments) string {
+	_, err := s.ledger.Cordon(s.now, a.word(), a.text("reason"))
+	return problem(err)
+}
+
+func (s *script) drain(a *arguments) string {
+	_, err := s.ledger.Drain(s.now, a.word(), a.text("reason"))
+	return problem(err)
+}
+
+func (s *script) uncordon(a *arguments) string {
+	_, err := s.ledger.Uncordon(s.now, a.word())
+	return problem(err)
+}

@@ -1,0 +1,207 @@
+package ledger_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// id takes the short name of an allocation. Unknown ones are ids that nobody ever gave out.
+func (s *script) id(a *arguments) ledger.ID {
+	return s.idOf(a.word())
+}
+
+func (s *script) idOf(name string) ledger.ID {
+	if id, known := s.ids[name]; known {
+		return id
+	}
+	return ledger.ID(1)
+}
+
+func (s *script) ask(a *arguments) ledger.AllocateCommand {
+	c := ledger.AllocateCommand{Actor: s.actor(a)}
+	c.RequestID, _ = a.option("request")
+	c.RequestHash = a.body()
+	c.Wait = a.durationOf("wait")
+	c.ReservationTTL = a.durationOf("ttl")
+	c.Priority = int32(a.integer("priority", 0))
+	c.Async = a.flag("async")
+	c.Wishes = a.wishes()
+	c.Resource = resource.NewResource(a.vector())
+	if path, external := a.option("yarn"); external {
+		c.Resource = c.Resource.WithPart(resource.Address{Kind: "yarn", Path: path}, c.Resource.Vector)
+	}
+	c.Labels = a.labels()
+	return c
+}
+
+func (s *script) allocate(a *arguments) string {
+	before := s.ledger.Revision()
+	result, err := s.ledger.Allocate(s.now, s.ask(a))
+	switch {
+	case err != nil:
+		return problem(err)
+	case result.Ended:
+		return s.name(result.Allocation.ID) + " has ended\n"
+	case s.ledger.Revision() == before:
+		return fmt.Sprintf("%s is %s already\n", s.name(result.Allocation.ID), result.Allocation.State)
+	default:
+		return ""
+	}
+}
+
+func (s *script) confirm(a *arguments) string {
+	c := ledger.ConfirmCommand{
+		Actor: s.actor(a), ID: s.id(a), Address: a.text("address"), Lease: a.durationOf("lease"),
+		Process: ledger.Process{PID: int32(a.integer("pid", 0)), StartTime: uint64(a.integer("started", 0))},
+	}
+	c.HostID, _ = a.option("host")
+	c.ApplicationIDs, _ = a.values("applications")
+	if v := a.vector(); !v.IsUnset() {
+		entitled := resource.NewResource(v)
+		c.Entitled = &entitled
+	}
+	before := s.ledger.Revision()
+	result, err := s.ledger.Confirm(s.now, c)
+	if err != nil {
+		return problem(err)
+	}
+	if agent := s.agents[result.HostID]; agent != nil && c.Process.PID != 0 {
+		agent.engines[c.ID] = result
+	}
+	if s.ledger.Revision() == before {
+		return s.name(c.ID) + " is active already\n"
+	}
+	return ""
+}
+
+func (s *script) release(a *arguments) string {
+	c := ledger.ReleaseCommand{Actor: s.actor(a), ID: s.id(a), Reason: a.text("reason"), Exit: exit(a)}
+	c.HostID, _ = a.option("host")
+	result, err := s.ledger.Release(s.now, c)
+	if agent := s.agents[result.HostID]; err == nil && agent != nil {
+		delete(agent.engines, c.ID)
+	}
+	return problem(err)
+}
+
+func exit(a *arguments) *ledger.ExitStatus {
+	code := int32(a.integer("exit", -1))
+	if code < 0 {
+		return nil
+	}
+	return &ledger.ExitStatus{Code: &code}
+}
+
+func (s *script) cancel(a *arguments) string {
+	c := ledger.CancelCommand{Actor: s.actor(a), Reason: a.text("reason")}
+	if request, set := a.option("request"); set {
+		c.RequestID = request
+	} else {
+		c.ID = s.id(a)
+	}
+	_, err := s.ledger.Cancel(s.now, c)
+	return problem(err)
+}
+
+func (s *script) renew(a *arguments) string {
+	_, err := s.ledger.Renew(s.now, ledger.RenewCommand{Actor: s.actor(a), ID: s.id(a), TTL: a.durationOf("ttl")})
+	return problem(err)
+}
+
+func (s *script) resize(a *arguments) string {
+	_, err := s.ledger.Resize(s.now, ledger.ResizeCommand{Actor: s.actor(a), ID: s.id(a), Entitled: resource.NewResource(a.vector())})
+	return problem(err)
+}
+
+func (s *script) stop(a *arguments) string {
+	c := ledger.StopCommand{Actor: s.actor(a), ID: s.id(a), Reason: a.text("reason")}
+	if text, set := a.option("grace"); set {
+		grace := a.duration(text)
+		c.Grace = &grace
+	}
+	_, err := s.ledger.Stop(s.now, c)
+	return problem(err)
+}
+
+func (s *script) detach(a *arguments) string {
+	s.ledger.Detach(s.now, s.id(a))
+	return ""
+}
+
+// explain takes an allocation's name, or what allocate takes.
+func (s *script) explain(a *arguments) string {
+	var x ledger.Explanation
+	var err error
+	if len(a.list) > 0 && len(a.list[0].Vals) == 0 {
+		x, err = s.ledger.ExplainID(s.now, s.id(a))
+	} else {
+		x, err = s.ledger.Explain(s.now, s.ask(a))
+	}
+	if err != nil {
+		return problem(err)
+	}
+	var b strings.Builder
+	b.WriteString([...]string{"", "fits", "waits", "never fits", "decided"}[x.Verdict])
+	if x.Allocation != nil && x.Verdict == ledger.Decided {
+		fmt.Fprintf(&b, ": %s", x.Allocation.State)
+	}
+	if x.HostID != "" {
+		fmt.Fprintf(&b, " on %s", x.HostID)
+	}
+	if x.Place >= 0 {
+		fmt.Fprintf(&b, ", %d before it", x.Place)
+	}
+	if x.BlockedBy != nil {
+		fmt.Fprintf(&b, ", blocked by %s", x.BlockedBy)
+	}
+	b.WriteByte('\n')
+	b.WriteString(shortfalls(x.Shortfalls, x.Filters))
+	for i := range x.Accounts {
+		fmt.Fprintf(&b, "  touches %s: %s\n", x.Accounts[i].Name, s.numbers(&x.Accounts[i]))
+	}
+	return b.String()
+}
+
+// quota puts one rule, over the API.
+func (s *script) quota(a *arguments) string {
+	return problem(s.ledger.PutQuota(s.now, readQuota(a)))
+}
+
+// quotaSet replaces all rules of a source by those in its input.
+func (s *script) quotaSet(a *arguments) string {
+	source, _ := a.option("source")
+	var quotas []ledger.Quota
+	a.lines(func(command string, line *arguments) {
+		if command != "quota" {
+			a.t.Fatalf("%s: want quota, not %s", a.pos, command)
+		}
+		quotas = append(quotas, readQuota(line))
+	})
+	if err := s.ledger.SetQuotas(s.now, source, quotas); err != nil {
+		return problem(err)
+	}
+	if strings.HasPrefix(source, ledger.SourceFilePrefix) {
+		for i := range quotas {
+			quotas[i].Source = source
+		}
+		s.mirror.files[source] = quotas
+	}
+	return ""
+}
+
+func readQuota(a *arguments) ledger.Quota {
+	q := ledger.Quota{Limit: a.vector(), Guaranteed: a.vectorOf("guaranteed"), Weight: int32(a.integer("weight", 0))}
+	n := resource.Normalization{Minimum: a.vectorOf("minimum"), Increment: a.vectorOf("increment"), Maximum: a.vectorOf("maximum")}
+	if !n.Minimum.IsUnset() || !n.Increment.IsUnset() || !n.Maximum.IsUnset() {
+		q.Normalization = &n
+	}
+	q.Selector = a.selector()
+	return q
+}
+
+func (s *script) unquota(a *arguments) string {
+	return problem(s.ledger.DeleteQuota(s.now, a.selector()))
+}

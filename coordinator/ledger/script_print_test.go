@@ -1,0 +1,227 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// transition describes an allocation after a change, and what is new about it.
+func (s *script) transition(a *ledger.Allocation) string {
+	before, known := s.last[a.ID]
+	var b strings.Builder
+	b.WriteString(a.State.String())
+	switch a.State {
+	case ledger.Waiting:
+		fmt.Fprintf(&b, " until %s", since(a.WaitDeadline))
+	case ledger.Reserved, ledger.Active:
+		fmt.Fprintf(&b, " on %s", a.HostID)
+		if a.Expires != 0 {
+			fmt.Fprintf(&b, " until %s", since(a.Expires))
+		}
+	default:
+	}
+	if !known {
+		fmt.Fprintf(&b, " (%s)", a.Entitled)
+	} else if !a.Entitled.Equal(before.Entitled) {
+		fmt.Fprintf(&b, ", entitled to %s", a.Entitled)
+	}
+	if a.OverLimit && !before.OverLimit {
+		b.WriteString(", over the limit")
+	}
+	if a.Stopping && !before.Stopping {
+		fmt.Fprintf(&b, ", to be stopped: %s", a.StopReason)
+	}
+	if a.Exit != nil && a.Exit.Code != nil {
+		fmt.Fprintf(&b, ", exit code %d", *a.Exit.Code)
+	}
+	if a.Reason != "" {
+		fmt.Fprintf(&b, ": %s", a.Reason)
+	}
+	return b.String()
+}
+
+// hostChange describes what is new about a host.
+func (s *script) hostChange(h ledger.HostRecord) string {
+	before, known := s.mirror.hosts[h.ID]
+	switch {
+	case !known:
+		return "is new: " + h.Capacity.String()
+	case h.Lost && !before.Lost:
+		return "is lost"
+	case h.Draining && !before.Draining:
+		return "drains: " + h.Reason
+	case h.Cordoned && !before.Cordoned:
+		return "is cordoned: " + h.Reason
+	case !h.Cordoned && before.Cordoned:
+		return "is open again"
+	case !h.Capacity.Equal(before.Capacity):
+		return "has another capacity: " + h.Capacity.String()
+	default:
+		return "is registered again"
+	}
+}
+
+// problem describes an error: its kind, and what it says.
+func problem(err error) string {
+	var (
+		insufficient *ledger.InsufficientError
+		field        *ledger.FieldError
+		notFound     *ledger.NotFoundError
+		state        *ledger.StateError
+		conflict     *ledger.ConflictError
+		denied       *ledger.DeniedError
+		stale        *ledger.StaleError
+		outOfRange   *resource.FieldError
+	)
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &insufficient):
+		return insufficient.Reason + "\n" + shortfalls(insufficient.Shortfalls, insufficient.Filters)
+	case errors.As(err, &field), errors.As(err, &outOfRange):
+		return "bad field: " + err.Error() + "\n"
+	case errors.As(err, &notFound):
+		return "not found: " + err.Error() + "\n"
+	case errors.As(err, &state):
+		return "wrong state: " + err.Error() + "\n"
+	case errors.As(err, &conflict):
+		return "conflict: " + err.Error() + "\n"
+	case errors.As(err, &denied):
+		return "denied: " + err.Error() + "\n"
+	case errors.As(err, &stale):
+		return "stale: " + err.Error() + "\n"
+	default:
+		return "an error without a type: " + err.Error() + "\n"
+	}
+}
+
+func shortfalls(list []ledger.Shortfall, filters *ledger.HostFilters) string {
+	var b strings.Builder
+	for _, f := range list {
+		fmt.Fprintf(&b, "  %s: %s: asked for %s, has %s of %s", f.Account, f.Dimension,
+			amount(f.Dimension, f.Requested), amount(f.Dimension, f.Available), amount(f.Dimension, f.Limit))
+		if f.Note != "" {
+			fmt.Fprintf(&b, " (%s)", f.Note)
+		}
+		b.WriteByte('\n')
+	}
+	if filters != nil {
+		fmt.Fprintf(&b, "  %s\n", filters)
+	}
+	return b.String()
+}
+
+// amount writes a quantity in its dimension's usual form.
+func amount(dimension string, quantity int64) string {
+	switch dimension {
+	case resource.Memory:
+		return resource.FormatMemory(quantity)
+	case resource.CPU:
+		return resource.FormatCPU(quantity)
+	default:
+		return fmt.Sprint(quantity)
+	}
+}
+
+// numbers describes an account in every dimension that it limits.
+func (s *script) numbers(a *ledger.AccountInfo) string {
+	var parts []string
+	for dimension, limit := range a.Limit.All() {
+		used, _ := a.Used.Get(dimension)
+		reserved, _ := a.Reserved.Get(dimension)
+		part := fmt.Sprintf("%s %s used", dimension, amount(dimension, used))
+		if reserved != 0 {
+			part += ", " + amount(dimension, reserved) + " reserved"
+		}
+		part += " of " + amount(dimension, limit)
+		if kept, _ := a.Protected.Get(dimension); kept > 0 {
+			part += " less " + amount(dimension, kept)
+		}
+		parts = append(parts, part)
+	}
+	text := strings.Join(parts, "; ") + fmt.Sprintf("; %d hold, %d wait", a.Allocations, a.Waiting)
+	if a.OverLimit {
+		text += "; over its limit"
+	}
+	if a.HeldFor != 0 {
+		text += "; held for " + s.name(a.HeldFor)
+	}
+	return text
+}
+
+// accounts lists the quota accounts.
+func (s *script) accounts(*arguments) string {
+	var lines []string
+	s.ledger.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
+		lines = append(lines, fmt.Sprintf("%s: %s\n", a.Name, s.numbers(&a)))
+		return true
+	})
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// hosts lists the hosts with their accounts.
+func (s *script) hosts(*arguments) string {
+	var b strings.Builder
+	s.ledger.Hosts("", func(h ledger.HostInfo) bool {
+		fmt.Fprintf(&b, "%s %s: %s", h.ID, h.State, s.numbers(&h.Account))
+		if h.Headroom != nil {
+			fmt.Fprintf(&b, "; headroom %s", resource.FormatMemory(*h.Headroom))
+		}
+		if !h.Engines.IsUnset() {
+			fmt.Fprintf(&b, "; measured %s", h.Engines)
+		}
+		if h.Unavailable != "" {
+			fmt.Fprintf(&b, "; closed: %s", h.Unavailable)
+		}
+		b.WriteByte('\n')
+		return true
+	})
+	return b.String()
+}
+
+// allocations lists the live allocations.
+func (s *script) allocations(*arguments) string {
+	var b strings.Builder
+	s.ledger.Allocations(0, func(a *ledger.Allocation) bool {
+		fmt.Fprintf(&b, "%s %s", s.name(a.ID), a.State)
+		if a.HostID != "" {
+			fmt.Fprintf(&b, " on %s", a.HostID)
+		}
+		fmt.Fprintf(&b, " %s {%s}", a.Entitled, a.Labels)
+		if !a.Measured.IsUnset() {
+			fmt.Fprintf(&b, ", measured %s", a.Measured)
+		}
+		if a.OverLimit {
+			b.WriteString(", over the limit")
+		}
+		if a.Reason != "" {
+			fmt.Fprintf(&b, ": %s", a.Reason)
+		}
+		b.WriteByte('\n')
+		return true
+	})
+	return b.String()
+}
+
+// remembered says what is known of a request id.
+func (s *script) remembered(a *arguments) string {
+	caller, given := a.option("as")
+	if !given {
+		caller = "local"
+	}
+	id, live, known := s.ledger.ByRequest(caller, a.word())
+	switch {
+	case !known:
+		return "unknown\n"
+	case live:
+		return s.name(id) + " is live\n"
+	default:
+		return s.name(id) + " has ended\n"
+	}
+}
