@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func (c *cli) allocateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "allocate",
+		Short: "Reserve resources for an engine that you start yourself",
+		Long: `Allocate reserves resources and prints the allocation's id. Start the engine on the host that was chosen, then say so with
+"bursar confirm" there, or the reservation returns by itself. Without --host the best one is chosen.
+
+"bursar run" does all of this for a command on this machine.`,
+		Example: `  # reserve, start, confirm, and give back
+  id=$(bursar allocate --memory 4GiB --cpu 2 --label user=alice --label engineType=spark-3.3 --wait 30s)
+  spark-submit … & bursar confirm $id --pid $!
+  wait; bursar release $id
+
+  # only where there is a GPU, rather not on vm-7, and see what was decided
+  bursar allocate -m 16GiB --custom gpu=1 -l user=alice --require zone=a --avoid vm-7 -o json
+
+  # get in line and look again later
+  bursar allocate -m 4GiB -l user=alice --wait 1h --async`,
+		Args: cobra.NoArgs,
+	}
+	f := addRequestFlags(cmd)
+	addPlaceFlags(cmd, f)
+	async := cmd.Flags().Bool("async", false, "do not wait here: print the id of the request that waits")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		req, err := f.request()
+		if err != nil {
+			return err
+		}
+		if req.RequestId == "" {
+			req.RequestId = client.NewRequestID()
+		}
+		req.Async = *async
+		cl, err := c.either(cmd)
+		if err != nil {
+			return err
+		}
+		allocation, err := c.allocate(cmd.Context(), cl, req)
+		if err != nil {
+			return err
+		}
+		return c.print(&bursarv1.AllocateResponse{Allocation: allocation}, func() { c.printGrant(allocation) })
+	}
+	return cmd
+}
+
+// allocate waits where the request does, says so, and cancels when somebody interrupts it.
+func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
+	ctx, interrupts := catchInterrupts(ctx)
+	defer interrupts.stop()
+	stop := c.showWait(ctx, cl, req)
+	res, err := cl.Allocations().Allocate(ctx, req)
+	stop()
+	if err == nil {
+		return res.GetAllocation(), nil
+	}
+	if code, interrupted := interrupts.code(); interrupted {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortPatience)
+		defer cancel()
+		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: "interrupted"})
+		return nil, &exitError{code: code}
+	}
+	return nil, err //nolint:wrapcheck // is told by report
+}
+
+// printGrant prints the id for scripts, and for people what comes next.
+func (c *cli) printGrant(a *bursarv1.Allocation) {
+	c.printf("%s\n", a.GetId())
+	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
+		c.say("waits until %s; bursar explain %s says for what", timeText(a.GetExpireTime()), a.GetId())
+		return
+	}
+	c.say("%s %s on host %s until %s; next: bursar confirm %s --pid PID",
+		allocationState(a.GetState()), resourceText(a.GetEntitled()), a.GetHostId(), timeText(a.GetExpireTime()), a.GetId())
+}
+
+func (c *cli) cancelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "End a request that waits, or a reservation",
+		Long:  "Cancel ends a request that waits, or a reservation that is not confirmed. What runs is left alone: see stop and release.",
+		Example: `  bursar cancel 3f7k
+  bursar cancel my-request-id --reason "not needed any more"`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	reason := cmd.Flags().String("reason", "", "why, for the history")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+			res, err := cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{Id: id, Reason: *reason})
+			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+		})
+	}
+	return cmd
+}
+
+func (c *cli) renewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "renew ID",
+		Short: "Extend a reservation or a lease",
+		Long:  "Renew extends a reservation, or the lease of an engine that runs without a pid on its host.",
+		Example: `  bursar renew 3f7k
+  bursar renew 3f7k --ttl 10m`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	ttl := cmd.Flags().Duration("ttl", 0, "from now on (default: as long as it was given first)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+			req := &bursarv1.RenewRequest{Id: id}
+			if *ttl != 0 {
+				req.Ttl = durationpb.New(*ttl)
+			}
+			res, err := cl.Allocations().Renew(ctx, req)
+			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+		})
+	}
+	return cmd
+}
+
+// onAllocation does something to the allocation that a text names, and prints what became of it.
+func (c *cli) onAllocation(
+	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+) error {
+	cl, err := c.either(cmd)
+	if err != nil {
+		return err
+	}
+	return c.onAllocationAt(cmd.Context(), cl, text, do)
+}
+
+func (c *cli) onAllocationAt(
+	ctx context.Context, cl *client.Client, text string, do func(context.Context, *client.Client, string) (*bursarv1.Allocation, error),
+) error {
+	id, err := allocationID(ctx, cl, text)
+	if err != nil {
+		return err
+	}
+	allocation, err := do(ctx, cl, id)
+	if err != nil {
+		return err
+	}
+	if allocation == nil {
+		return &noSuchError{"allocation", text}
+	}
+	return c.print(allocation, func() {
+		c.printf("%s %s\n", allocation.GetId(), allocationLine(allocation))
+	})
+}

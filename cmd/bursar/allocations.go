@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+func (c *cli) allocationsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "allocations [ID]",
+		Short: "Who holds or waits for what, beside what is used",
+		Long: `Allocations shows who holds what: what each engine is entitled to, beside what its whole process tree really uses. With an id it
+shows all about one, live or ended. With --agent it asks the agent of this host, about this host.`,
+		Example: `  bursar allocations
+  bursar allocations --label user=alice --label 'engineType=*'
+  bursar allocations --state waiting
+  bursar allocations --ended --limit 20
+  bursar allocations 3f7k
+  bursar allocations -o json | jq -r '.allocations[].id'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	f := listFlags{labels: labelFlag{}}
+	flags := cmd.Flags()
+	flags.VarP(f.labels, "label", "l", "only with this label, * for any value; repeatable")
+	flags.StringVar(&f.host, "host", "", "only on this host")
+	flags.StringSliceVar(&f.states, "state", nil, "only in this state: waiting, reserved, active, …; repeatable")
+	flags.BoolVar(&f.ended, "ended", false, "also what has ended, newest first")
+	flags.IntVar(&f.limit, "limit", 0, "at most this many (default all that live; 100 with --ended)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cl, err := c.either(cmd)
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			id, err := allocationID(cmd.Context(), cl, args[0])
+			if err != nil {
+				return err
+			}
+			res, err := cl.Allocations().Get(cmd.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
+			if err != nil {
+				return err //nolint:wrapcheck // is told by report
+			}
+			return c.print(res.GetAllocation(), func() { c.printAllocation(res.GetAllocation()) })
+		}
+		all, err := f.list(cmd.Context(), cl)
+		if err != nil {
+			return err
+		}
+		return c.print(all, func() { c.printAllocations(all.GetAllocations()) })
+	}
+	return cmd
+}
+
+// listFlags choose allocations.
+type listFlags struct {
+	labels labelFlag
+	host   string
+	states []string
+	ended  bool
+	limit  int
+}
+
+// maxPage is the largest page that the contract allows.
+const maxPage = 1000
+
+func (f *listFlags) list(ctx context.Context, cl *client.Client) (*bursarv1.AllocationServiceListResponse, error) {
+	most := f.limit
+	if most == 0 && f.ended {
+		most = 100
+	}
+	if most < 0 {
+		return nil, usagef("--limit %d: want a number that is not negative", f.limit)
+	}
+	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage}
+	if most > 0 {
+		req.PageSize = int32(min(most, maxPage)) //nolint:gosec // at most maxPage
+	}
+	for _, name := range f.states {
+		state, known := bursarv1.AllocationState_value["ALLOCATION_STATE_"+strings.ToUpper(name)]
+		if !known || state == 0 {
+			return nil, usagef("--state %q: want %s", name, strings.Join(stateNames(), ", "))
+		}
+		req.States = append(req.States, bursarv1.AllocationState(state))
+	}
+	all := &bursarv1.AllocationServiceListResponse{}
+	for page, err := range cl.ListAllocations(ctx, req) {
+		if err != nil {
+			return nil, err //nolint:wrapcheck // is told by report
+		}
+		all.Allocations = append(all.Allocations, page.GetAllocations()...)
+		all.Revision = page.GetRevision()
+		if most > 0 && len(all.GetAllocations()) >= most {
+			all.Allocations = all.Allocations[:most]
+			break
+		}
+	}
+	return all, nil
+}
+
+// stateNames lists the states of allocations as they are typed.
+func stateNames() []string {
+	var names []string
+	for n := 1; n < len(bursarv1.AllocationState_name); n++ {
+		names = append(names, allocationState(bursarv1.AllocationState(n))) //nolint:gosec // a handful
+	}
+	return names
+}
+
+func (c *cli) printAllocations(allocations []*bursarv1.Allocation) {
+	if len(allocations) == 0 {
+		c.say("no allocations: `bursar run` or `bursar allocate` makes one")
+		return
+	}
+	header := []string{"ID", "STATE", "HOST", "MEMORY", "USED", "CPU", "USED", "OTHER", "AGE", "PID", "LABELS"}
+	if c.wide() {
+		header = append(header, "CALLER", "PRIORITY", "ENDS", "ADDRESS", "REQUEST ID")
+	}
+	header = append(header, "NOTE")
+	now := time.Now()
+	var rows [][]string
+	for _, a := range allocations {
+		entitled, measured := orEmpty(entitledOrRequested(a)), orEmpty(a.GetMeasured())
+		row := []string{
+			a.GetId(), allocationState(a.GetState()), a.GetHostId(),
+			optional(resource.Memory, entitled.MemoryBytes), optional(resource.Memory, measured.MemoryBytes),
+			optional(resource.CPU, entitled.CpuMillis), optional(resource.CPU, measured.CpuMillis),
+			otherText(entitled), since(a.GetCreateTime(), now), pid(a), labelsText(a.GetLabels()),
+		}
+		if c.wide() {
+			row = append(row, a.GetCaller(), count(int64(a.GetPriority())), ends(a, now), a.GetAddress(), a.GetRequestId())
+		}
+		rows = append(rows, append(row, allocationNote(a)))
+	}
+	c.table(header, rows)
+}
+
+func (c *cli) printAllocation(a *bursarv1.Allocation) {
+	now := time.Now()
+	c.facts(
+		"id", a.GetId(),
+		"state", allocationState(a.GetState()),
+		"reason", a.GetReason(),
+		"note", allocationNote(a),
+		"labels", labelsText(a.GetLabels()),
+		"requested", resourceText(a.GetRequested()),
+		"entitled", resourceText(a.GetEntitled()),
+		"uses", usedText(a.GetMeasured()),
+		"host", hostAndAddress(a),
+		"process", processText(a.GetProcess()),
+		"engine at", a.GetAddress(),
+		"applications", strings.Join(a.GetApplicationIds(), ", "),
+		"caller", a.GetCaller(),
+		"priority", count(int64(a.GetPriority())),
+		"request id", a.GetRequestId(),
+		"created", ago(a.GetCreateTime(), now),
+		"reserved", ago(a.GetReserveTime(), now),
+		"confirmed", ago(a.GetConfirmTime(), now),
+		"ends", ends(a, now),
+		"ended", ago(a.GetEndTime(), now),
+		"exit", exitText(a.GetExitStatus()),
+		"revision", fmt.Sprint(a.GetRevision()),
+	)
+}
+
+// allocationLine is an allocation in a few words.
+func allocationLine(a *bursarv1.Allocation) string {
+	text := allocationState(a.GetState())
+	if size := resourceText(entitledOrRequested(a)); size != "" {
+		text += " " + size
+	}
+	if a.GetHostId() != "" {
+		text += " on host " + a.GetHostId()
+	}
+	if a.GetReason() != "" {
+		text += " (" + a.GetReason() + ")"
+	}
+	return printable(text)
+}
+
+// entitledOrRequested is what an allocation counts as, or would.
+func entitledOrRequested(a *bursarv1.Allocation) *bursarv1.Resource {
+	if a.GetEntitled() != nil {
+		return a.GetEntitled()
+	}
+	return a.GetRequested()
+}
+
+// otherText writes what is not memory and cpu; one instance goes without saying.
+func otherText(r *bursarv1.Resource) string {
+	rest := &bursarv1.Resource{Custom: r.GetCustom(), External: r.GetExternal()}
+	if r.GetInstances() > 1 {
+		rest.Instances = r.Instances
+	}
+	return resourceText(rest)
+}
+
+// usedText writes a measurement for the eye.
+func usedText(r *bursarv1.Resource) string {
+	if r == nil {
+		return ""
+	}
+	var parts []string
+	if r.MemoryBytes != nil {
+		parts = append(parts, quantityText(resource.Memory, r.GetMemoryBytes())+" of memory")
+	}
+	if r.CpuMillis != nil {
+		parts = append(parts, quantityText(resource.CPU, r.GetCpuMillis())+" of cpu")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func pid(a *bursarv1.Allocation) string { return count(int64(a.GetProcess().GetPid())) }
+
+func processText(p *bursarv1.Process) string {
+	if p.GetPid() == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d", p.GetPid())
+	if p.GetCgroup() != "" {
+		text += " in " + p.GetCgroup()
+	}
+	return text
+}
+
+func hostAndAddress(a *bursarv1.Allocation) string {
+	if a.GetHostAddress() == "" {
+		return a.GetHostId()
+	}
+	return a.GetHostId() + " at " + a.GetHostAddress()
+}
+
+// ends says when an allocation returns by itself; empty where it does not.
+func ends(a *bursarv1.Allocation, now time.Time) string {
+	if a.GetEndTime() != nil || a.GetExpireTime() == nil {
+		return ""
+	}
+	return "in " + until(a.GetExpireTime(), now)
+}
+
+func allocationNote(a *bursarv1.Allocation) string {
+	var notes []string
+	if a.GetOverLimit() {
+		notes = append(notes, "over a limit")
+	}
+	if a.GetStopping() {
+		notes = append(notes, "stopping")
+	}
+	if a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE && a.GetReason() != "" {
+		notes = append(notes, a.GetReason())
+	}
+	if status := exitText(a.GetExitStatus()); status != "" {
+		notes = append(notes, status)
+	}
+	return strings.Join(notes, ", ")
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+)
+
+// streams are where an invocation reads and writes: data on out, everything else on err.
+type streams struct {
+	in, out, err *os.File
+}
+
+// cli is one invocation of the program.
+type cli struct {
+	streams
+
+	// Global flags.
+	addr, agent, output string
+
+	// begun is set when the command line has been understood; what fails before is its user's mistake.
+	begun bool
+	// clients are those made so far, to be closed; the last one is whom an error is about.
+	clients []*client.Client
+}
+
+// Groups of commands in the help text.
+const (
+	groupUse     = "use"
+	groupLook    = "look"
+	groupOperate = "operate"
+	groupServe   = "serve"
+)
+
+// execute runs one command line and returns the process's exit code.
+func execute(ctx context.Context, args []string, s streams) int {
+	c := &cli{streams: s}
+	root := c.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	for _, cl := range c.clients {
+		cl.Close()
+	}
+	c.report(err)
+	return exitCode(err)
+}
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bursar",
+		Short: "The resource manager for engine hosts",
+		Long: `Bursar decides which engine may start where, by labels, by quota and by what the hosts measure, and keeps the books.
+
+Try it on this machine:
+
+  bursar dev                                                        # in one terminal: everything in one process
+  bursar run --memory 256MiB --cpu 500m --label user=$USER -- CMD   # in another: starts CMD when there is room for it
+  bursar hosts; bursar allocations                                  # what is booked, beside what is used`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if err := checkOutput(c.output); err != nil {
+				return err
+			}
+			c.begun = true
+			return nil
+		},
+	}
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.AddGroup(
+		&cobra.Group{ID: groupUse, Title: "To run something:"},
+		&cobra.Group{ID: groupLook, Title: "To see what is going on:"},
+		&cobra.Group{ID: groupOperate, Title: "To set limits and look after hosts:"},
+		&cobra.Group{ID: groupServe, Title: "To serve:"},
+	)
+	flags := root.PersistentFlags()
+	flags.StringVar(&c.addr, "addr", "", "coordinator, HOST:PORT or http(s)://HOST:PORT (env BURSAR_ADDR, default "+defaultAddr+")")
+	flags.StringVar(&c.agent, "agent", "", "agent, path of its socket or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
+	flags.StringVarP(&c.output, "output", "o", "table", "table, wide or json")
+
+	for group, commands := range map[string][]*cobra.Command{
+		groupUse: {
+			c.runCommand(), c.allocateCommand(), c.confirmCommand(), c.releaseCommand(), c.cancelCommand(), c.renewCommand(),
+			c.resizeCommand(), c.stopCommand(), c.explainCommand(),
+		},
+		groupLook: {
+			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.watchCommand(), c.auditCommand(),
+		},
+		groupOperate: {c.quotaCommand(), c.hostCommand()},
+		groupServe:   {c.devCommand(), c.coordinatorCommand(), c.agentCommand()},
+	} {
+		for _, command := range commands {
+			command.GroupID = group
+			root.AddCommand(command)
+		}
+	}
+	root.AddCommand(c.versionCommand())
+	root.AddCommand(topics()...)
+	c.complete(root)
+	return root
+}
+
+// family makes a command that only holds others.
+func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
+	parent := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+			}
+			return cmd.Help()
+		},
+	}
+	parent.AddCommand(members...)
+	return parent
+}
+
+// printf writes data.
+func (c *cli) printf(format string, args ...any) {
+	fmt.Fprintf(c.out, format, args...)
+}

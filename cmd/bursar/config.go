@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/yamlfile"
+)
+
+// configuration is where a server's settings came from, so that what is wrong with them can be told at its place.
+type configuration struct {
+	doc *yamlfile.Document // nil: no file
+	// set are the fields that the environment or a flag has set, with what set them.
+	set map[string]string
+}
+
+// loadConfig reads a file into config, a pointer to a struct with yaml tags, and the environment over it. A field's variable is the
+// prefix and the field's path in capitals: BURSAR_COORDINATOR_LIMITS_QUEUE. The standard file may be missing.
+func loadConfig(file, standard, prefix string, config any) (*configuration, error) {
+	c := &configuration{set: make(map[string]string)}
+	data, err := os.ReadFile(firstSet(file, standard))
+	switch {
+	case file == "" && errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, configError(fmt.Errorf("read configuration: %w", err))
+	default:
+		if c.doc, err = yamlfile.Parse(firstSet(file, standard), data); err == nil {
+			err = c.doc.Decode(config)
+		}
+		if err != nil {
+			return nil, configError(err)
+		}
+	}
+	if err := c.environment(prefix, "", reflect.ValueOf(config).Elem()); err != nil {
+		return nil, configError(err)
+	}
+	return c, nil
+}
+
+// environment sets the fields of a struct that are a single value or a list of texts from their variables.
+func (c *configuration) environment(prefix, path string, into reflect.Value) error {
+	for i := range into.NumField() {
+		name, _, _ := strings.Cut(into.Type().Field(i).Tag.Get("yaml"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		field, variable := into.Field(i), prefix+"_"+capitals(name)
+		if field.Kind() == reflect.Struct {
+			if err := c.environment(variable, path+name+".", field); err != nil {
+				return err
+			}
+			continue
+		}
+		text, found := os.LookupEnv(variable)
+		if !found {
+			continue
+		}
+		if wrong := setField(field, text); wrong != "" {
+			return fmt.Errorf("%s: %q: want %s", variable, text, wrong)
+		}
+		c.set[path+name] = variable
+	}
+	return nil
+}
+
+// setField reads the text into a field; otherwise it returns what would be right.
+func setField(field reflect.Value, text string) (want string) {
+	switch field.Interface().(type) {
+	case time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return "a duration such as 500ms, 30s or 5m"
+		}
+		field.SetInt(int64(d))
+	case string:
+		field.SetString(text)
+	case bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return "true or false"
+		}
+		field.SetBool(b)
+	case int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return "a whole number"
+		}
+		field.SetInt(int64(n))
+	case []string:
+		field.Set(reflect.ValueOf(strings.Split(text, ",")))
+	default:
+		return "nothing: this is for the file alone"
+	}
+	return ""
+}
+
+// capitals writes "dataDir" as "DATA_DIR".
+func capitals(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && r >= 'A' && r <= 'Z' && (name[i-1] < 'A' || name[i-1] > 'Z') {
+			b.WriteByte('_')
+		}
+		b.WriteRune(r)
+	}
+	return strings.ToUpper(b.String())
+}
+
+// wrong tells a field that cannot be used at the place where it was set.
+func (c *configuration) wrong(field, reason string) error {
+	by, overridden := c.set[field]
+	switch {
+	case overridden:
+		return configError(fmt.Errorf("%s: %s", by, reason))
+	case c.doc != nil:
+		return configError(c.doc.At(field, reason))
+	default:
+		return configError(fmt.Errorf("%s: %s", field, reason))
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// confirmFlags say what the engine is.
+type confirmFlags struct {
+	pid          int32
+	cgroup       string
+	address      string
+	applications []string
+	lease        time.Duration
+	entitled     resource.Vector
+}
+
+func (c *cli) confirmCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "confirm ID",
+		Short: "Say that the engine of a reservation runs",
+		Long: `Confirm says that the engine of a reservation runs. With --pid it goes to the agent of this machine, which watches the process
+and gives everything back when it ends. An engine without a pid here says where it is by --address and lives by its lease, which
+"bursar renew" extends.
+
+With resources it keeps only those from now on and gives back the rest. Say what the engine is entitled to (a JVM's heap and
+overhead), not what it happens to use now. Code 66 or 1: the reservation is gone, and the engine must be stopped.`,
+		Example: `  bursar confirm 3f7k --pid 4711
+  bursar confirm 3f7k --pid 4711 --memory 3GiB              # give 1GiB of 4GiB back
+  bursar confirm 3f7k --address worker-9:8080 --lease 5m`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	var f confirmFlags
+	flags := cmd.Flags()
+	flags.Int32Var(&f.pid, "pid", 0, "the engine's process on this machine")
+	flags.StringVar(&f.cgroup, "cgroup", "", "the engine's own cgroup below the cgroup mount")
+	flags.StringVar(&f.address, "address", "", "where the engine can be reached")
+	flags.StringSliceVar(&f.applications, "application", nil, "id of its application in an external cluster; repeatable")
+	flags.DurationVar(&f.lease, "lease", 0, "without --pid: how long it lives without a renewal")
+	addResourceFlags(cmd, &f.entitled)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req, err := f.request()
+		if err != nil {
+			return err
+		}
+		cl, err := c.confirmServer(cmd, f.pid != 0)
+		if err != nil {
+			return err
+		}
+		return c.onAllocationAt(cmd.Context(), cl, args[0],
+			func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+				req.Id = id
+				res, err := cl.Allocations().Confirm(ctx, req)
+				return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+			})
+	}
+	return cmd
+}
+
+func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
+	switch {
+	case f.pid < 0:
+		return nil, usagef("--pid %d: want a process id", f.pid)
+	case f.pid == 0 && f.address == "" && len(f.applications) == 0:
+		return nil, usagef("nothing said about the engine: want --pid, --address or --application")
+	case f.pid != 0 && f.lease != 0:
+		return nil, usagef("--lease is for an engine without --pid")
+	}
+	req := &bursarv1.ConfirmRequest{Address: f.address, ApplicationIds: f.applications}
+	if f.pid != 0 {
+		req.Process = &bursarv1.Process{Pid: f.pid, Cgroup: f.cgroup}
+	}
+	if f.lease != 0 {
+		req.Lease = durationpb.New(f.lease)
+	}
+	if !f.entitled.IsUnset() {
+		req.Entitled = convert.VectorToProto(f.entitled)
+	}
+	return req, nil
+}
+
+// confirmServer is the agent for a process of this machine, unless the coordinator was named.
+func (c *cli) confirmServer(cmd *cobra.Command, process bool) (*client.Client, error) {
+	if process && !cmd.Flags().Changed("addr") {
+		return c.localAgent(longPatience)
+	}
+	return c.either(cmd)
+}

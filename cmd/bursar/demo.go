@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// demo shows the main job with real processes: an engine that takes all the cpu that is left, one that waits for it to end, and one
+// that does not want to wait.
+func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) error {
+	free := host.GetAccount().GetAvailable().GetCpuMillis()
+	if free < 100 {
+		c.printf("\nno demo: all the cpu of this host is booked, by what `bursar allocations` shows\n")
+		return nil
+	}
+	all, some := resource.FormatCPU(free), resource.FormatCPU(max(50, free/2))
+	c.printf("\nthe main job, with real processes:\n\n")
+	d := &demonstration{cli: c, client: cl, ctx: ctx}
+	defer d.running.Wait()
+
+	d.start("first", "--cpu", all, "--memory", "64MiB", "--", "sleep", "3")
+	if err := d.await("first", bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE); err != nil {
+		return err
+	}
+	d.start("second", "--cpu", some, "--memory", "64MiB", "--wait", "30s", "--", "sh", "-c", "echo runs with $BURSAR_CPU_MILLIS millicores")
+	if err := d.await("second", bursarv1.AllocationState_ALLOCATION_STATE_WAITING); err != nil {
+		return err
+	}
+	d.start("third", "--cpu", some, "--memory", "64MiB", "--", "true")
+	if err := d.await("third", bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED); err != nil {
+		return err
+	}
+	c.printf("\n$ bursar allocations --label user=demo\n")
+	list := listFlags{labels: labelFlag{"user": "demo"}}
+	now, err := list.list(ctx, cl)
+	if err != nil {
+		return err
+	}
+	c.printAllocations(now.GetAllocations())
+	c.printf("\n")
+	return nil
+}
+
+// demonstration runs commands of our own, each with its name in front of what it prints.
+type demonstration struct {
+	cli     *cli
+	client  *client.Client
+	ctx     context.Context //nolint:containedctx // lives as long as the demonstration
+	running sync.WaitGroup
+
+	mu    sync.Mutex // guards ended and what is printed
+	ended map[string]bool
+}
+
+// start runs `bursar run` for an engine.
+func (d *demonstration) start(name string, args ...string) {
+	labels := []string{"run", "--label", "user=demo", "--label", "engineType=" + name}
+	d.say("$ bursar " + strings.Join(append(append([]string{}, labels...), quoted(args)...), " "))
+	command := append(append([]string{"--agent", d.cli.agent}, labels...), args...)
+	d.running.Go(func() {
+		code, err := d.execute(name, command)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.ended == nil {
+			d.ended = make(map[string]bool)
+		}
+		d.ended[name] = true
+		switch {
+		case err != nil:
+			d.cli.printf("%7s | %v\n", name, err)
+		case d.ctx.Err() == nil:
+			d.cli.printf("%7s | ended with code %d\n", name, code)
+		}
+	})
+}
+
+// execute runs a command line of our own in this process.
+func (d *demonstration) execute(name string, args []string) (code int, err error) {
+	nothing, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, fmt.Errorf("open: %w", err)
+	}
+	defer nothing.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return 0, fmt.Errorf("pipe: %w", err)
+	}
+	var printing sync.WaitGroup
+	printing.Go(func() {
+		defer read.Close()
+		lines := bufio.NewScanner(read)
+		for lines.Scan() {
+			d.say(fmt.Sprintf("%7s | %s", name, lines.Text()))
+		}
+		_, _ = io.Copy(io.Discard, read) // a line that is too long
+	})
+	code = execute(d.ctx, args, streams{in: nothing, out: write, err: write})
+	err = write.Close()
+	printing.Wait()
+	return code, err //nolint:wrapcheck // cannot fail
+}
+
+// await returns when the engine's allocation is in that state, or when its command has ended.
+func (d *demonstration) await(name string, state bursarv1.AllocationState) error {
+	ctx, cancel := context.WithTimeout(d.ctx, 20*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if d.hasEnded(name) {
+			return nil
+		}
+		if state != bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED {
+			page, err := d.client.Allocations().List(ctx, &bursarv1.AllocationServiceListRequest{
+				Labels: map[string]string{"user": "demo", "engineType": name}, States: []bursarv1.AllocationState{state},
+			})
+			if err != nil {
+				return err //nolint:wrapcheck // is told by report
+			}
+			if len(page.GetAllocations()) > 0 {
+				return nil
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return errors.New("the demo's " + name + " engine takes too long")
+		}
+	}
+}
+
+func (d *demonstration) hasEnded(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ended[name]
+}
+
+func (d *demonstration) say(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cli.printf("%s\n", line)
+}
+
+// quoted writes arguments as a shell would have to read them.
+func quoted(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		if out[i] = arg; strings.ContainsAny(arg, " $") {
+			out[i] = "'" + arg + "'"
+		}
+	}
+	return out
+}

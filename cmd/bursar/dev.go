@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/coordinator"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// In one's own terminal one wants to see a change at once, and one host costs nothing to measure often.
+const (
+	devTick     = time.Second
+	devInterval = time.Second
+	devSuspect  = 10 // intervals: a laptop that is busy is not gone
+)
+
+// devFlags are those of dev.
+type devFlags struct {
+	listen, dataDir, socket string
+	quotas                  []string
+	demo                    bool
+}
+
+func (c *cli) devCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Everything in one process, to try it on this machine",
+		Long: `Dev runs a coordinator with an embedded store and an agent of this machine in one process, until it is interrupted. It measures this
+machine for real. What it knows is kept in --data-dir and found again at the next start.`,
+		Example: `  bursar dev
+  bursar dev --demo                                     # and show the main job with real processes
+  bursar dev --quotas examples/quotas.yaml
+  bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b --agent-socket /tmp/b/agent.sock`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var f devFlags
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:7070", "address of the coordinator")
+	flags.StringVar(&f.dataDir, "data-dir", "", "where everything is kept (default "+devDataDir()+")")
+	flags.StringVar(&f.socket, "agent-socket", "", "path of the agent's socket (default "+ownSocket()+")")
+	flags.StringArrayVar(&f.quotas, "quotas", nil, "file of quota rules to keep in force; repeatable")
+	flags.BoolVar(&f.demo, "demo", false, "show the main job first: one engine granted, one that waits for it, one refused")
+	logs := addLogFlags(cmd, "warn")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		log, err := logs.logger(c.err)
+		if err != nil {
+			return err
+		}
+		ctx, interrupts := catchInterrupts(cmd.Context())
+		defer interrupts.stop()
+		return serverError(c.dev(ctx, f, log))
+	}
+	return cmd
+}
+
+// devDataDir is a place of the user's own.
+func devDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/bursar/dev"
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
+		return filepath.Join(state, "bursar", "dev")
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "state", "bursar", "dev")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("bursar-%d", os.Geteuid()), "dev")
+}
+
+// dev runs both servers until ctx ends. The agent ends first, so that it can say what it saw last.
+func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
+	began := time.Now()
+	for dir, fallback := range map[*string]string{&f.dataDir: devDataDir(), &f.socket: ownSocket()} {
+		path, err := filepath.Abs(firstSet(*dir, fallback))
+		if err != nil {
+			return fmt.Errorf("current directory: %w", err)
+		}
+		*dir = path
+	}
+	if err := privateDir(filepath.Dir(f.socket)); err != nil {
+		return err
+	}
+	books, err := openCoordinator(ctx, coordinator.Config{
+		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas,
+		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
+	}, &configuration{set: map[string]string{"listen": "--listen"}}, log)
+	if err != nil {
+		return err
+	}
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return books.Run(serving) })
+	group.Go(func() error {
+		defer stopServing()
+		return c.devAgent(ctx, f, books, log, began)
+	})
+	return group.Wait() //nolint:wrapcheck // they say all
+}
+
+// devAgent runs the agent as soon as there is a coordinator, and tells the user when it is up.
+func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Server, log *slog.Logger, began time.Time) error {
+	select {
+	case <-books.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	target := "http://" + books.Address()
+	host, err := c.openAgent(agent.Config{
+		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
+	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir"}}, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer cancel()
+		return host.Run(ctx)
+	})
+	group.Go(func() error {
+		select {
+		case <-host.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		return c.devUp(ctx, f, target, host.HostID(), time.Since(began))
+	})
+	return group.Wait() //nolint:wrapcheck // they say all
+}
+
+// devUp says what is there and what to type next.
+func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took time.Duration) error {
+	c.addr, c.agent = target, f.socket
+	cl, err := c.coordinator()
+	if err != nil {
+		return err
+	}
+	res, err := cl.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: hostID})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // interrupted
+		}
+		return err //nolint:wrapcheck // is told by report
+	}
+	a := res.GetHost().GetAccount()
+	c.printf("bursar %s is up after %s\n", version, took.Round(time.Millisecond))
+	c.facts(
+		"  coordinator", target,
+		"  agent", f.socket,
+		"  data", f.dataDir,
+		"  host", fmt.Sprintf("%s gives away %s of memory and %s of cpu, measured free now: %s", hostID,
+			available(a, resource.Memory), available(a, resource.CPU), headroom(res.GetHost())),
+	)
+	if f.demo {
+		if err := c.demo(ctx, cl, res.GetHost()); err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // interrupted
+			}
+			return err
+		}
+	}
+	c.printf("\nin another terminal:\n")
+	if target != defaultAddr {
+		c.printf("  export BURSAR_ADDR=%s\n", target)
+	}
+	if f.socket != ownSocket() {
+		c.printf("  export BURSAR_AGENT=%s\n", f.socket)
+	}
+	c.printf(`  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
+  bursar hosts
+  bursar allocations
+  bursar explain --memory 256MiB --cpu 500m --label user=$USER
+`)
+	return nil
+}
+
+// available writes what an account gives away at most.
+func available(a *bursarv1.Account, dimension string) string {
+	_, most, _ := strings.Cut(booked(a, dimension), " / ")
+	return most
+}
+
+// privateDir makes the folder of the socket where it is missing, for its owner alone; one that is there stays as it is.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return configError(fmt.Errorf("make the socket's folder: %w", err))
+	}
+	if !ownedByUs(dir) && dir == filepath.Dir(ownSocket()) {
+		return configError(errors.New(dir + ": belongs to somebody else, or others may write to it: want --agent-socket in another place"))
+	}
+	return nil
+}

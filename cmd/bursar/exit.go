@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/yamlfile"
+)
+
+// Exit codes, those of sysexits.h where they have one. `bursar help exit-codes` lists them for the user.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 64
+	exitData        = 65
+	exitNoSuchThing = 66
+	exitUnavailable = 69
+	exitNoResources = 75
+	exitNotAllowed  = 77
+	exitConfig      = 78
+	// As the shell and env(1) do it.
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // and the signal's number
+)
+
+// exitError ends the program with a code; without an error, in silence.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// configError is a configuration that cannot be used.
+func configError(err error) error { return &exitError{exitConfig, err} }
+
+// exitCode is the one place where errors become exit codes.
+func exitCode(err error) int {
+	var (
+		exit    *exitError
+		usage   *usageError
+		target  *client.TargetError
+		file    *yamlfile.Error
+		missing *noSuchError
+		vague   *ambiguousError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &usage), errors.As(err, &target):
+		return exitUsage
+	case errors.As(err, &file), errors.As(err, &vague):
+		return exitData
+	case errors.As(err, &missing), errors.Is(err, fs.ErrNotExist) && !isCall(err):
+		return exitNoSuchThing
+	case isCall(err):
+		return callCode(connect.CodeOf(err))
+	default:
+		return exitFailed
+	}
+}
+
+// isCall reports whether the error is the answer to a call, or the lack of one.
+func isCall(err error) bool {
+	var call *connect.Error
+	return errors.As(err, &call)
+}
+
+func callCode(code connect.Code) int {
+	switch code {
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange, connect.CodeAlreadyExists:
+		return exitData
+	case connect.CodeNotFound:
+		return exitNoSuchThing
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded:
+		return exitUnavailable
+	case connect.CodeResourceExhausted:
+		return exitNoResources
+	case connect.CodePermissionDenied, connect.CodeUnauthenticated:
+		return exitNotAllowed
+	case connect.CodeCanceled, connect.CodeUnknown, connect.CodeFailedPrecondition, connect.CodeAborted, connect.CodeUnimplemented,
+		connect.CodeInternal, connect.CodeDataLoss:
+		return exitFailed
+	default:
+		return exitFailed
+	}
+}

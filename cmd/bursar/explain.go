@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+func (c *cli) explainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [ID | flags of allocate]",
+		Short: "Why a request waits, was refused, or what it would meet",
+		Long: `Explain says what a request would meet now, or why one waits: every account it touches with its numbers, which of them fall
+short and by how much, how many hosts each step of the search removed, and its place in the queue. It changes nothing.
+
+A request that no --host or label ties to a place is looked at for all hosts; with --agent, for the agent's host.`,
+		Example: `  bursar explain --memory 4GiB --cpu 2 --label user=alice --label creator=IDE    # a request that was not made
+  bursar explain 3f7k                                                            # one that waits, or has ended
+  bursar explain -m 16GiB --custom gpu=1 -l user=alice -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	f := addRequestFlags(cmd)
+	addPlaceFlags(cmd, f)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cl, err := c.either(cmd)
+		if err != nil {
+			return err
+		}
+		req, err := c.explainRequest(cmd.Context(), cl, f, args)
+		if err != nil {
+			return err
+		}
+		res, err := cl.Allocations().Explain(cmd.Context(), req)
+		if err != nil {
+			return err //nolint:wrapcheck // is told by report
+		}
+		return c.print(res, func() { c.printExplanation(res) })
+	}
+	return cmd
+}
+
+func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestFlags, args []string) (*bursarv1.ExplainRequest, error) {
+	if len(args) == 0 {
+		req, err := f.request()
+		if err != nil {
+			return nil, err
+		}
+		return &bursarv1.ExplainRequest{Request: req}, nil
+	}
+	if !f.resource.IsUnset() || len(f.labels) > 0 {
+		return nil, usagef("an id and the flags of a request: want one of them")
+	}
+	id, err := allocationID(ctx, cl, args[0])
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.ExplainRequest{Id: id}, nil
+}
+
+func (c *cli) printExplanation(res *bursarv1.ExplainResponse) {
+	c.printf("%s\n", verdictText(res))
+	if res.GetSummary() != "" {
+		c.printf("  %s\n", printable(res.GetSummary()))
+	}
+	if len(res.GetShortfalls()) > 0 {
+		c.printf("\nshort:\n")
+	}
+	for _, s := range res.GetShortfalls() {
+		c.printf("  %s\n", printable(shortfallText(s)))
+	}
+	if f := res.GetFilters(); f != nil {
+		c.printf("\n%s\n", filtersText(f))
+	}
+	if len(res.GetAccounts()) > 0 {
+		c.printf("\n")
+		c.table(accountHeader(), accountRows(res.GetAccounts()))
+	}
+}
+
+func verdictText(res *bursarv1.ExplainResponse) string {
+	switch res.GetVerdict() {
+	case bursarv1.ExplainResponse_VERDICT_FITS:
+		if res.GetHostId() == "" {
+			return "fits now"
+		}
+		return "fits now, on host " + res.GetHostId()
+	case bursarv1.ExplainResponse_VERDICT_WAITS:
+		return "does not fit now" + placeText(res)
+	case bursarv1.ExplainResponse_VERDICT_NEVER:
+		return "can never fit"
+	case bursarv1.ExplainResponse_VERDICT_DECIDED:
+		return "decided: " + allocationLine(res.GetAllocation())
+	case bursarv1.ExplainResponse_VERDICT_UNSPECIFIED:
+	}
+	return "no verdict"
+}
+
+// placeText says where in the queue a request stands: ": next behind host vm-1", ": 3 go before it behind quota user=alice".
+func placeText(res *bursarv1.ExplainResponse) string {
+	if res.GetBlockedBy() == nil {
+		return ""
+	}
+	behind := " behind " + accountText(res.GetBlockedBy())
+	switch n := res.GetPlace(); n {
+	case 0:
+		return ": next in line" + behind
+	case 1:
+		return ": 1 goes before it" + behind
+	default:
+		return fmt.Sprintf(": %d go before it%s", n, behind)
+	}
+}
+
+// accountHeader and accountRows show accounts, a row for each dimension.
+func accountHeader() []string {
+	return []string{"ACCOUNT", "DIMENSION", "LIMIT", "PROTECTED", "USED", "RESERVED", "OTHERS", "AVAILABLE", "WAITING", "NOTE"}
+}
+
+func accountRows(accounts []*bursarv1.Account) [][]string {
+	var rows [][]string
+	for _, a := range accounts {
+		first := true
+		for _, dimension := range dimensions(a.GetLimit(), a.GetUsed(), a.GetReserved()) {
+			row := []string{"", dimension}
+			for _, r := range []*bursarv1.Resource{a.GetLimit(), a.GetProtected(), a.GetUsed(), a.GetReserved(), a.GetUsedByOthers(), a.GetAvailable()} {
+				row = append(row, quantityOf(r, dimension))
+			}
+			row = append(row, "", "")
+			if first {
+				row[0], row[len(row)-2], row[len(row)-1] = accountText(a.GetName()), count(a.GetWaiting()), accountNote(a)
+				first = false
+			}
+			rows = append(rows, row)
+		}
+		if first {
+			rows = append(rows, []string{accountText(a.GetName()), "", "", "", "", "", "", "", count(a.GetWaiting()), accountNote(a)})
+		}
+	}
+	return rows
+}
+
+func accountNote(a *bursarv1.Account) string {
+	var notes []string
+	if a.GetOverLimit() {
+		notes = append(notes, "over its limit")
+	}
+	if a.GetHeldFor() != "" {
+		notes = append(notes, "held for "+a.GetHeldFor())
+	}
+	return strings.Join(notes, ", ")
+}
+
+// dimensions lists those that any of the resources has, in the usual order. Quantities below zero have dimensions too.
+func dimensions(resources ...*bursarv1.Resource) []string {
+	fixed, custom := map[string]bool{}, map[string]bool{}
+	for _, r := range resources {
+		r = orEmpty(r)
+		fixed[resource.Memory] = fixed[resource.Memory] || r.MemoryBytes != nil
+		fixed[resource.CPU] = fixed[resource.CPU] || r.CpuMillis != nil
+		fixed[resource.Instances] = fixed[resource.Instances] || r.Instances != nil
+		for name := range r.GetCustom() {
+			custom[name] = true
+		}
+	}
+	var names []string
+	for _, name := range []string{resource.Memory, resource.CPU, resource.Instances} {
+		if fixed[name] {
+			names = append(names, name)
+		}
+	}
+	return append(names, slices.Sorted(maps.Keys(custom))...)
+}
+
+// quantityOf writes one dimension of a resource; empty where it is unset. What is available may be below zero.
+func quantityOf(r *bursarv1.Resource, dimension string) string {
+	if r == nil {
+		return ""
+	}
+	switch dimension {
+	case resource.Memory:
+		return optional(dimension, r.MemoryBytes)
+	case resource.CPU:
+		return optional(dimension, r.CpuMillis)
+	case resource.Instances:
+		return optional(dimension, r.Instances)
+	}
+	if n, set := r.GetCustom()[dimension]; set {
+		return quantityText(dimension, n)
+	}
+	return ""
+}
+
+// count writes a number; empty for none.
+func count(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// quantityFlag sets one dimension of a vector from text such as 4GiB or 500m.
+type quantityFlag struct {
+	vector    *resource.Vector
+	dimension string
+}
+
+func (f quantityFlag) String() string {
+	if f.vector == nil {
+		return ""
+	}
+	return f.vector.Text()[f.dimension]
+}
+
+func (f quantityFlag) Set(text string) error {
+	n, err := resource.ParseQuantity(f.dimension, text)
+	if err != nil {
+		return err
+	}
+	*f.vector = f.vector.With(f.dimension, n)
+	return nil
+}
+
+func (f quantityFlag) Type() string {
+	switch f.dimension {
+	case resource.Memory:
+		return "size"
+	case resource.CPU:
+		return "cores"
+	}
+	return "number"
+}
+
+// countFlag sets custom countables from "gpu=1"; with any set, of every dimension.
+type countFlag struct {
+	vector *resource.Vector
+	any    bool
+}
+
+func (f countFlag) String() string { return "" }
+
+func (f countFlag) Type() string { return "name=number" }
+
+func (f countFlag) Set(text string) error {
+	for pair := range strings.SplitSeq(text, ",") {
+		name, value, found := strings.Cut(pair, "=")
+		if !found {
+			return fmt.Errorf("%q: want name=number, such as gpu=1", pair)
+		}
+		if fixed := name == resource.Memory || name == resource.CPU || name == resource.Instances; fixed && !f.any {
+			return fmt.Errorf("%q: want --%s %s", pair, name, value)
+		}
+		n, err := resource.ParseQuantity(name, value)
+		if err != nil {
+			return err
+		}
+		*f.vector = f.vector.With(name, n)
+	}
+	return nil
+}
+
+// labelFlag adds labels from "k=v".
+type labelFlag map[string]string
+
+func (f labelFlag) String() string { return "" }
+
+func (f labelFlag) Type() string { return "key=value" }
+
+func (f labelFlag) Set(text string) error {
+	set, err := label.Parse(text)
+	if err != nil {
+		return err
+	}
+	for _, l := range set {
+		if before, twice := f[l.Key]; twice && before != l.Value {
+			return fmt.Errorf("%s is %q and %q: want one value", l.Key, before, l.Value)
+		}
+		f[l.Key] = l.Value
+	}
+	return nil
+}
+
+// addResourceFlags adds the flags that make up a vector.
+func addResourceFlags(cmd *cobra.Command, v *resource.Vector) {
+	flags := cmd.Flags()
+	flags.VarP(quantityFlag{v, resource.Memory}, "memory", "m", "memory, such as 4GiB, 512MiB, 4G")
+	flags.VarP(quantityFlag{v, resource.CPU}, "cpu", "c", "cores such as 2 or 1.5, or thousandths such as 500m")
+	flags.Var(quantityFlag{v, resource.Instances}, "instances", "number of engines")
+	flags.Var(countFlag{vector: v}, "custom", "a countable thing of the hosts, such as gpu=1; repeatable")
+}
+
+// requestFlags are those of whoever asks for resources: run, allocate, explain.
+type requestFlags struct {
+	resource                 resource.Vector
+	labels, required, wanted labelFlag
+	avoid                    []string
+	host, requestID          string
+	wait, reservation        time.Duration
+	priority                 int32
+}
+
+func addRequestFlags(cmd *cobra.Command) *requestFlags {
+	f := &requestFlags{labels: labelFlag{}, required: labelFlag{}, wanted: labelFlag{}}
+	addResourceFlags(cmd, &f.resource)
+	flags := cmd.Flags()
+	flags.VarP(f.labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
+	flags.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait when it does not fit now, such as 30s")
+	flags.DurationVar(&f.reservation, "ttl", 0, "how long the reservation holds until it is confirmed (default 2m)")
+	flags.Int32Var(&f.priority, "priority", 0, "higher goes first; others than 0 need a caller who may set it")
+	flags.StringVar(&f.requestID, "request-id", "", "makes the request safe to repeat: the same id is the same allocation")
+	return f
+}
+
+// addPlaceFlags adds where an allocation may go, for requests that no agent takes for its own host.
+func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.host, "host", "", "on this host and no other")
+	flags.Var(f.required, "require", "only on hosts with this label; repeatable")
+	flags.Var(f.wanted, "prefer", "rather on hosts with this label; repeatable")
+	flags.StringSliceVar(&f.avoid, "avoid", nil, "not on this host; repeatable")
+}
+
+// request returns what the flags ask for.
+func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
+	if f.resource.IsUnset() {
+		return nil, usagef("nothing asked for: want at least one of --memory, --cpu, --instances and --custom")
+	}
+	if f.wait < 0 || f.reservation < 0 {
+		return nil, usagef("--wait and --ttl: want a duration that is not negative")
+	}
+	req := &bursarv1.AllocateRequest{
+		RequestId: f.requestID, Labels: maps.Clone(map[string]string(f.labels)), Resource: convert.VectorToProto(f.resource), Priority: f.priority,
+	}
+	if f.wait > 0 {
+		req.Wait = durationpb.New(f.wait)
+	}
+	if f.reservation > 0 {
+		req.ReservationTtl = durationpb.New(f.reservation)
+	}
+	if f.host != "" || len(f.required)+len(f.wanted)+len(f.avoid) > 0 {
+		req.Host = &bursarv1.HostWishes{
+			Id: f.host, RequiredLabels: f.required, PreferredLabels: f.wanted, Avoid: slices.Clone(f.avoid),
+		}
+	}
+	return req, nil
+}

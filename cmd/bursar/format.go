@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// quantityText writes a quantity for the eye: 4GiB, 500m, 3.
+func quantityText(dimension string, n int64) string {
+	sign := ""
+	if n < 0 {
+		sign, n = "-", -n
+	}
+	switch dimension {
+	case resource.Memory:
+		return sign + memoryText(n)
+	case resource.CPU:
+		return sign + resource.FormatCPU(n)
+	}
+	return sign + strconv.FormatInt(n, 10)
+}
+
+// memoryText is exact where that is short.
+func memoryText(bytes int64) string {
+	const short = len("1023.5MiB")
+	if exact := resource.FormatMemory(bytes); len(exact) <= short && !strings.HasSuffix(strings.TrimRight(exact, "B"), "K") {
+		return exact
+	}
+	return resource.ApproximateMemory(bytes)
+}
+
+// optional writes a quantity that may be unset.
+func optional(dimension string, n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return quantityText(dimension, *n)
+}
+
+// share writes "used / limit"; the limit is left out where there is none.
+func share(dimension string, used, limit *int64) string {
+	switch {
+	case used == nil && limit == nil:
+		return ""
+	case limit == nil:
+		return quantityText(dimension, *used)
+	}
+	n := int64(0)
+	if used != nil {
+		n = *used
+	}
+	return quantityText(dimension, n) + " / " + quantityText(dimension, *limit)
+}
+
+// plus adds quantities of which some may be unset.
+func plus(quantities ...*int64) *int64 {
+	var sum *int64
+	for _, n := range quantities {
+		if n != nil {
+			total := *n
+			if sum != nil {
+				total += *sum
+			}
+			sum = &total
+		}
+	}
+	return sum
+}
+
+// resourceText writes "memory=4GiB,cpu=2", without external parts' numbers being lost.
+func resourceText(r *bursarv1.Resource) string {
+	if r == nil {
+		return ""
+	}
+	value, err := convert.ResourceFromProto(r)
+	if err != nil {
+		return "invalid: " + err.Error()
+	}
+	if value.IsUnset() {
+		return ""
+	}
+	return value.String()
+}
+
+// labelsText writes "user=alice,creator=IDE".
+func labelsText(labels map[string]string) string {
+	set, err := label.FromMap(labels)
+	if err != nil {
+		return fmt.Sprint(labels)
+	}
+	return set.String()
+}
+
+// selectorText writes a selector as it is typed.
+func selectorText(selector map[string]string) string {
+	if len(selector) == 0 {
+		return label.Any
+	}
+	return labelsText(selector)
+}
+
+// accountText names what limits: "host vm-1", "quota user=alice".
+func accountText(name *bursarv1.AccountName) string {
+	switch name.GetKind() {
+	case bursarv1.AccountKind_ACCOUNT_KIND_HOST:
+		return "host " + name.GetLabels()["host"]
+	case bursarv1.AccountKind_ACCOUNT_KIND_QUOTA:
+		if len(name.GetLabels()) == 0 {
+			return "quota of everything"
+		}
+		return "quota " + labelsText(name.GetLabels())
+	case bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
+		return "queue " + name.GetLabels()["cluster"] + ":" + name.GetLabels()["path"]
+	case bursarv1.AccountKind_ACCOUNT_KIND_UNSPECIFIED:
+	}
+	return "account " + labelsText(name.GetLabels())
+}
+
+// allocationState is "active" for ALLOCATION_STATE_ACTIVE.
+func allocationState(s bursarv1.AllocationState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "ALLOCATION_STATE_"))
+}
+
+func hostState(h *bursarv1.Host) string {
+	state := strings.ToLower(strings.TrimPrefix(h.GetState().String(), "HOST_STATE_"))
+	switch {
+	case h.GetDraining():
+		state += ",draining"
+	case h.GetCordoned():
+		state += ",cordoned"
+	}
+	return state
+}
+
+// since writes how long ago something was: "5s", "3m", "2h5m", "4d".
+func since(t *timestamppb.Timestamp, now time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return durationText(now.Sub(t.AsTime()))
+}
+
+// until writes how long something is off; "now" when it is over.
+func until(t *timestamppb.Timestamp, now time.Time) string {
+	if t == nil {
+		return ""
+	}
+	if left := t.AsTime().Sub(now); left > 0 {
+		return durationText(left)
+	}
+	return "now"
+}
+
+func durationText(d time.Duration) string {
+	const day = 24 * time.Hour
+	d = max(0, d)
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d/time.Second)) + "s"
+	case d < 10*time.Minute:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < time.Hour:
+		return strconv.Itoa(int(d/time.Minute)) + "m"
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+	}
+}
+
+// timeText writes a time to the second in this machine's zone.
+func timeText(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Local().Format("2006-01-02 15:04:05")
+}
+
+func exitText(status *bursarv1.ExitStatus) string {
+	switch {
+	case status == nil:
+		return ""
+	case status.GetSignal() != 0:
+		return fmt.Sprintf("signal %d", status.GetSignal())
+	}
+	return fmt.Sprintf("code %d", status.GetCode())
+}
+
+// fieldPath writes the path of a field that the contract's rules refused.
+func fieldPath(path *validate.FieldPath) string {
+	var b strings.Builder
+	for _, element := range path.GetElements() {
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(element.GetFieldName())
+		switch element.WhichSubscript() { //nolint:exhaustive // maps here have text for keys
+		case validate.FieldPathElement_Index_case:
+			fmt.Fprintf(&b, "[%d]", element.GetIndex())
+		case validate.FieldPathElement_StringKey_case:
+			fmt.Fprintf(&b, "[%s]", element.GetStringKey())
+		}
+	}
+	return b.String()
+}
+
+// ago writes a time and how long ago that was.
+func ago(t *timestamppb.Timestamp, now time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return timeText(t) + " (" + since(t, now) + " ago)"
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+func (c *cli) hostsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hosts [ID]",
+		Short: "The hosts: what is booked beside what is used",
+		Long: `Hosts shows for every host what is booked of what it may give away, what its engines really use, and the memory it could
+still give by its last measurement (headroom). With an id it shows all about one host.`,
+		Example: `  bursar hosts
+  bursar hosts --label zone=a --state suspect -o wide
+  bursar hosts vm-1
+  bursar hosts -o json | jq -r '.hosts[] | select(.headroomBytes < "4294967296") | .id'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeHosts,
+	}
+	labels := labelFlag{}
+	var states []string
+	cmd.Flags().VarP(labels, "label", "l", "only hosts with this label; repeatable")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost or returning; repeatable")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cl, err := c.coordinator()
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			id, err := hostID(cmd.Context(), cl, args[0])
+			if err != nil {
+				return err
+			}
+			res, err := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id})
+			if err != nil {
+				return err //nolint:wrapcheck // is told by report
+			}
+			return c.print(res.GetHost(), func() { c.printHost(res.GetHost()) })
+		}
+		req := &bursarv1.HostServiceListRequest{Labels: labels, PageSize: 1000}
+		for _, name := range states {
+			state, known := bursarv1.HostState_value["HOST_STATE_"+strings.ToUpper(name)]
+			if !known {
+				return usagef("--state %q: want healthy, suspect, lost or returning", name)
+			}
+			req.States = append(req.States, bursarv1.HostState(state))
+		}
+		all := &bursarv1.HostServiceListResponse{}
+		for page, err := range cl.ListHosts(cmd.Context(), req) {
+			if err != nil {
+				return err //nolint:wrapcheck // is told by report
+			}
+			all.Hosts = append(all.Hosts, page.GetHosts()...)
+			all.Revision = page.GetRevision()
+		}
+		return c.print(all, func() { c.printHosts(all.GetHosts()) })
+	}
+	return cmd
+}
+
+func (c *cli) printHosts(hosts []*bursarv1.Host) {
+	if len(hosts) == 0 {
+		c.say("no hosts: `bursar agent` on a machine makes it one")
+		return
+	}
+	header := []string{"HOST", "STATE", "ENGINES", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CPU BOOKED", "USED", "OTHER BOOKED", "SEEN"}
+	if c.wide() {
+		header = append(header, "HOST MEMORY FREE", "HOST CPU USED", "LOAD", "LABELS", "ADDRESS", "VERSION")
+	}
+	header = append(header, "NOTE")
+	now := time.Now()
+	var rows [][]string
+	for _, h := range hosts {
+		a, used := h.GetAccount(), orEmpty(h.GetEnginesMeasured())
+		row := []string{
+			h.GetId(), hostState(h), fmt.Sprint(a.GetAllocations()), count(a.GetWaiting()),
+			booked(a, resource.Memory), optional(resource.Memory, used.MemoryBytes), headroom(h),
+			booked(a, resource.CPU), optional(resource.CPU, used.CpuMillis),
+			otherBooked(a), since(h.GetLastSyncTime(), now),
+		}
+		if c.wide() {
+			s := h.GetSample()
+			if s == nil {
+				s = &bursarv1.HostSample{}
+			}
+			row = append(row, share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes), share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
+				load(s), labelsText(h.GetLabels()), h.GetAddress(), h.GetVersion())
+		}
+		rows = append(rows, append(row, h.GetUnavailableReason()))
+	}
+	c.table(header, rows)
+}
+
+func (c *cli) printHost(h *bursarv1.Host) {
+	now := time.Now()
+	s := h.GetSample()
+	c.facts(
+		"id", h.GetId(),
+		"state", hostState(h),
+		"takes no engines", h.GetUnavailableReason(),
+		"address", h.GetAddress(),
+		"labels", labelsText(h.GetLabels()),
+		"agent", h.GetVersion(),
+		"registered", ago(h.GetRegisterTime(), now),
+		"last report", ago(h.GetLastSyncTime(), now),
+		"engines", fmt.Sprint(h.GetAccount().GetAllocations()),
+		"engines use", usedText(h.GetEnginesMeasured()),
+		"headroom", headroom(h),
+	)
+	if s != nil {
+		c.printf("\nmeasured %s\n", ago(s.GetSampleTime(), now))
+		c.facts(
+			"  memory free", share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes),
+			"  kept for the machine", optional(resource.Memory, s.MemorySafetyBytes),
+			"  cpu used", share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
+			"  load", load(s),
+			"  memory stalls", percent(s.MemorySomeAvg10, s.MemoryFullAvg10),
+			"  swap used", optional(resource.Memory, s.SwapUsedBytes),
+			"  processes", fmt.Sprint(s.GetProcesses()),
+		)
+		for _, source := range slices.Sorted(maps.Keys(s.GetDegraded())) {
+			c.facts("  not measured: "+source, s.GetDegraded()[source])
+		}
+	}
+	c.printf("\n")
+	c.table(accountHeader(), accountRows([]*bursarv1.Account{h.GetAccount()}))
+}
+
+// booked writes what is used and reserved of what may be given away.
+func booked(a *bursarv1.Account, dimension string) string {
+	pick := func(r *bursarv1.Resource) *int64 {
+		if dimension == resource.Memory {
+			return r.MemoryBytes
+		}
+		return r.CpuMillis
+	}
+	if a == nil {
+		return ""
+	}
+	limit := pick(orEmpty(a.GetLimit()))
+	if limit != nil {
+		most := *limit
+		if protected := pick(orEmpty(a.GetProtected())); protected != nil {
+			most -= *protected
+		}
+		limit = &most
+	}
+	return share(dimension, plus(pick(orEmpty(a.GetUsed())), pick(orEmpty(a.GetReserved()))), limit)
+}
+
+// otherBooked writes what is booked of the countable things: "gpu 1 / 4".
+func otherBooked(a *bursarv1.Account) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(a.GetLimit().GetCustom())) {
+		parts = append(parts, fmt.Sprintf("%s %d / %d", name,
+			a.GetUsed().GetCustom()[name]+a.GetReserved().GetCustom()[name], a.GetLimit().GetCustom()[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func orEmpty(r *bursarv1.Resource) *bursarv1.Resource {
+	if r == nil {
+		return &bursarv1.Resource{}
+	}
+	return r
+}
+
+func headroom(h *bursarv1.Host) string { return optional(resource.Memory, h.HeadroomBytes) }
+
+func load(s *bursarv1.HostSample) string {
+	if s == nil || s.Load1Millis == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%02d", *s.Load1Millis/1000, *s.Load1Millis%1000/10)
+}
+
+// percent writes hundredths of a percent: "some 0.53 %, all 0.10 %".
+func percent(some, full *int32) string {
+	if some == nil || full == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%02d %% of the time some, %d.%02d %% all", *some/100, *some%100, *full/100, *full%100)
+}

@@ -1,0 +1,18 @@
+// Command bursar is the resource manager for engine hosts in one binary: the coordinator that keeps the books, the agent that
+// stands on every host, both in one process for trying it out (dev), and the commands of users and operators.
+//
+// Each command has a file of its own name. What they share: cli.go has one invocation, exit.go maps every error to an exit code
+// and to what stands on stderr, output.go and format.go print, target.go finds the server, resolve.go completes short ids.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+// version is set by the linker.
+var version = "devel" //nolint:gochecknoglobals // the only way a linker can set it
+
+func main() {
+	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Forms of output.
+const (
+	outputTable = "table"
+	outputWide  = "wide"
+	outputJSON  = "json"
+)
+
+func checkOutput(output string) error {
+	switch output {
+	case outputTable, outputWide, outputJSON:
+		return nil
+	}
+	return usagef("--output %q: want table, wide or json", output)
+}
+
+func (c *cli) wide() bool { return c.output == outputWide }
+
+// print writes the message as JSON where that is asked for, and else whatever table writes.
+func (c *cli) print(msg proto.Message, table func()) error {
+	if c.output != outputJSON {
+		table()
+		return nil
+	}
+	text, err := jsonText(msg)
+	if err != nil {
+		return err
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, text, "", "  "); err != nil {
+		return fmt.Errorf("indent: %w", err)
+	}
+	_, err = fmt.Fprintln(c.out, indented.String())
+	return err //nolint:wrapcheck // names the file
+}
+
+// printLine writes the message as JSON in one line.
+func (c *cli) printLine(msg proto.Message) error {
+	text, err := jsonText(msg)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "%s\n", text)
+	return err //nolint:wrapcheck // names the file
+}
+
+// jsonText is the API's JSON without the blanks that protojson varies on purpose.
+func jsonText(msg proto.Message) ([]byte, error) {
+	text, err := protojson.Marshal(msg)
+	if err != nil {
+		return nil, fmt.Errorf("marshal: %w", err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, fmt.Errorf("compact: %w", err)
+	}
+	return compact.Bytes(), nil
+}
+
+// table prints rows below a header, without borders; columns that are empty in every row are left out.
+func (c *cli) table(header []string, rows [][]string) {
+	used := make([]bool, len(header))
+	for _, row := range rows {
+		for i, cell := range row {
+			used[i] = used[i] || cell != ""
+		}
+	}
+	pick := func(cells []string) table.Row {
+		var row table.Row
+		for i, cell := range cells {
+			if used[i] {
+				row = append(row, printable(cell))
+			}
+		}
+		return row
+	}
+	w := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	w.SetStyle(style)
+	w.AppendHeader(pick(header))
+	for _, row := range rows {
+		w.AppendRow(pick(row))
+	}
+	for line := range strings.Lines(w.Render()) {
+		fmt.Fprintln(c.out, strings.TrimRight(line, " \n"))
+	}
+}
+
+// facts prints names and values, one to a line; those without a value are left out.
+func (c *cli) facts(namesAndValues ...string) {
+	width := 0
+	for i := 0; i < len(namesAndValues); i += 2 {
+		if namesAndValues[i+1] != "" {
+			width = max(width, len(namesAndValues[i]))
+		}
+	}
+	for i := 0; i < len(namesAndValues); i += 2 {
+		if value := namesAndValues[i+1]; value != "" {
+			fmt.Fprintf(c.out, "%-*s  %s\n", width, namesAndValues[i], printable(value))
+		}
+	}
+}
+
+// printable keeps text of others from moving the cursor or breaking a line.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return '?'
+		}
+		return r
+	}, text)
+}

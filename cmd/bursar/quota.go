@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/quotafile"
+	"github.com/bursar/bursar/resource"
+)
+
+func (c *cli) quotaCommand() *cobra.Command {
+	return family("quota", "Set, apply and delete limits",
+		`Quotas limit what engines may have together, by their labels. A rule's selector has label keys with exact values or *: 'user=alice'
+is one account, 'user=*,creator=IDE' one for each user, '*' alone one for everything. Of the rules with the same keys the most
+specific one counts, and a request has to fit into its account of every set of keys.`,
+		c.quotaSetCommand(), c.quotaApplyCommand(), c.quotaDeleteCommand())
+}
+
+func (c *cli) quotaSetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set SELECTOR",
+		Short: "Add a rule, or replace the one with the same selector",
+		Long:  "Set adds a rule, or replaces the one with the same selector as a whole: what is not named is not limited any more.",
+		Example: `  bursar quota set user=alice --memory 64GiB --cpu 16
+  bursar quota set 'user=*,creator=IDE' --memory 8GiB --instances 5 --weight 2
+  bursar quota set creator=schedule --memory 96GiB --guaranteed memory=16GiB,cpu=8
+  bursar quota set '*' --instances 500`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeSelectors,
+	}
+	var limit, guaranteed resource.Vector
+	addResourceFlags(cmd, &limit)
+	cmd.Flags().Var(countFlag{&guaranteed, true}, "guaranteed", "below this its requests go before others': memory=8GiB,cpu=4")
+	weight := cmd.Flags().Int32("weight", 0, "share beside others when requests wait (default 1)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		selector, err := selectorArg(args[0])
+		if err != nil {
+			return err
+		}
+		if limit.IsUnset() && guaranteed.IsUnset() && *weight == 0 {
+			return usagef("a rule that says nothing: want at least one of --memory, --cpu, --instances, --custom, --guaranteed and --weight")
+		}
+		q := &bursarv1.Quota{Selector: selector, Limit: convert.VectorToProto(limit), Weight: *weight}
+		if !guaranteed.IsUnset() {
+			q.Guaranteed = convert.VectorToProto(guaranteed)
+		}
+		cl, err := c.coordinator()
+		if err != nil {
+			return err
+		}
+		res, err := cl.Quotas().Put(cmd.Context(), &bursarv1.PutRequest{Quota: q})
+		if err != nil {
+			return err //nolint:wrapcheck // is told by report
+		}
+		return c.print(res.GetQuota(), func() { c.printf("%s\n", quotaLine(res.GetQuota())) })
+	}
+	return cmd
+}
+
+func (c *cli) quotaDeleteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete SELECTOR",
+		Short: "Remove a rule",
+		Long: `Delete removes the rule with this selector. What its accounts held is from then on limited by the next most specific rule, or not
+at all. A rule from a file that the coordinator watches is removed from that file instead.`,
+		Example: `  bursar quota delete user=alice
+  bursar quota delete 'user=*,creator=IDE'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeSelectors,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			selector, err := selectorArg(args[0])
+			if err != nil {
+				return err
+			}
+			cl, err := c.coordinator()
+			if err != nil {
+				return err
+			}
+			res, err := cl.Quotas().Delete(cmd.Context(), &bursarv1.DeleteRequest{Selector: selector})
+			if err != nil {
+				return err //nolint:wrapcheck // is told by report
+			}
+			return c.print(res, func() { c.printf("%s deleted\n", selectorText(selector)) })
+		},
+	}
+}
+
+func (c *cli) quotaApplyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Put the rules of a file in force, all of them or none",
+		Long: `Apply puts the rules of a YAML file in force in one step. When one of them is wrong nothing changes, and the message says where: file,
+line, column, field and reason. Rules that are not in the file stay, unless --prune removes those that came from it before.`,
+		Example: `  bursar quota apply -f examples/quotas.yaml
+  bursar quota apply -f quotas.yaml --dry-run       # check it, and say what would change
+  bursar quota apply -f quotas.yaml --prune         # the file is all there is of its rules
+  generate-quotas | bursar quota apply -f - --source generated`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	file := cmd.Flags().StringP("file", "f", "", "the file; - is standard input")
+	source := cmd.Flags().String("source", "", "name of the set, by which --prune knows its rules again (default: the file's name)")
+	prune := cmd.Flags().Bool("prune", false, "remove the rules of this source that are not in the file")
+	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
+	_ = cmd.MarkFlagRequired("file")
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		name, data, err := c.readFile(*file)
+		if err != nil {
+			return err
+		}
+		quotas, err := quotafile.Parse(name, data)
+		if err != nil {
+			return err //nolint:wrapcheck // says where
+		}
+		cl, err := c.coordinator()
+		if err != nil {
+			return err
+		}
+		res, err := cl.Quotas().Apply(cmd.Context(), &bursarv1.ApplyRequest{
+			Quotas: quotas, Source: firstSet(*source, filepath.Base(name)), Prune: *prune, DryRun: *dryRun,
+		})
+		if err != nil {
+			return inFile(err, name, data)
+		}
+		return c.print(res, func() { c.printApplied(res, *dryRun) })
+	}
+	return cmd
+}
+
+// readFile reads a file, or standard input where that is called "-".
+func (c *cli) readFile(file string) (name string, data []byte, err error) {
+	if file == "-" {
+		data, err = io.ReadAll(c.in)
+		name = "stdin"
+	} else {
+		data, err = os.ReadFile(file) //nolint:gosec // the user's own choice
+		name = file
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("read rules: %w", err)
+	}
+	return name, data, nil
+}
+
+// inFile finds the line of what the coordinator refused.
+func inFile(err error, name string, data []byte) error {
+	if field, ok := client.InvalidField(err); ok {
+		return quotafile.Locate(name, data, field.GetField(), fmt.Sprintf("%q: want %s", field.GetValue(), field.GetWant()))
+	}
+	if violations := client.Violations(err); len(violations) > 0 {
+		return quotafile.Locate(name, data, fieldPath(violations[0].GetField()), violations[0].GetMessage())
+	}
+	return err
+}
+
+func (c *cli) printApplied(res *bursarv1.ApplyResponse, dryRun bool) {
+	for _, change := range []struct {
+		word   string
+		quotas []*bursarv1.Quota
+	}{{"added", res.GetAdded()}, {"changed", res.GetChanged()}, {"deleted", res.GetDeleted()}} {
+		for _, q := range change.quotas {
+			c.printf("%-8s %s\n", change.word, quotaLine(q))
+		}
+	}
+	note := ""
+	if dryRun {
+		note = "; nothing was changed (--dry-run)"
+	}
+	c.printf("%d added, %d changed, %d deleted, %d unchanged%s\n",
+		len(res.GetAdded()), len(res.GetChanged()), len(res.GetDeleted()), res.GetUnchanged(), note)
+}
+
+// quotaLine is a rule in one line.
+func quotaLine(q *bursarv1.Quota) string {
+	parts := []string{selectorText(q.GetSelector())}
+	if limit := resourceText(q.GetLimit()); limit != "" {
+		parts = append(parts, "limit "+limit)
+	}
+	if guaranteed := resourceText(q.GetGuaranteed()); guaranteed != "" {
+		parts = append(parts, "guaranteed "+guaranteed)
+	}
+	if q.GetWeight() > 1 {
+		parts = append(parts, fmt.Sprintf("weight %d", q.GetWeight()))
+	}
+	if rounding := normalizationText(q.GetNormalization()); rounding != "" {
+		parts = append(parts, rounding)
+	}
+	return strings.Join(parts, "  ")
+}
+
+func selectorArg(text string) (map[string]string, error) {
+	selector, err := label.ParseSelector(text)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return selector.Labels().Map(), nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func (c *cli) quotasCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "quotas",
+		Short: "The limits, and how much of them is taken",
+		Long: `Quotas shows the rules, and the accounts they make: one for each user, creator, engine type or other combination of labels that
+holds or waits for something, with what it has and could still get.`,
+		Example: `  bursar quotas
+  bursar quotas --label user=alice
+  bursar quotas -o json | jq '.accounts[] | select(.overLimit)'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	labels := labelFlag{}
+	cmd.Flags().VarP(labels, "label", "l", "only accounts with this label, * for any value; repeatable")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cl, err := c.coordinator()
+		if err != nil {
+			return err
+		}
+		all := &bursarv1.QuotaServiceListResponse{}
+		for page, err := range cl.ListQuotas(cmd.Context(), &bursarv1.QuotaServiceListRequest{Labels: labels, PageSize: maxPage}) {
+			if err != nil {
+				return err //nolint:wrapcheck // is told by report
+			}
+			all.Quotas = append(all.Quotas, page.GetQuotas()...)
+			all.Accounts = append(all.Accounts, page.GetAccounts()...)
+			all.Revision = page.GetRevision()
+		}
+		return c.print(all, func() { c.printQuotas(all) })
+	}
+	return cmd
+}
+
+func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
+	if len(all.GetQuotas()) == 0 {
+		c.say("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
+		return
+	}
+	var rows [][]string
+	for _, q := range all.GetQuotas() {
+		rows = append(rows, []string{
+			selectorText(q.GetSelector()), resourceText(q.GetLimit()), resourceText(q.GetGuaranteed()), count(int64(q.GetWeight())),
+			normalizationText(q.GetNormalization()), q.GetSource(),
+		})
+	}
+	c.table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "ROUNDING", "SOURCE"}, rows)
+	if len(all.GetAccounts()) > 0 {
+		c.printf("\n")
+		c.table(accountHeader(), accountRows(all.GetAccounts()))
+	}
+}
+
+// normalizationText writes "at least memory=1GiB, in steps of memory=512MiB, at most memory=32GiB".
+func normalizationText(n *bursarv1.Normalization) string {
+	text := ""
+	for _, part := range []struct {
+		name string
+		r    *bursarv1.Resource
+	}{{"at least", n.GetMinimum()}, {"steps of", n.GetIncrement()}, {"at most", n.GetMaximum()}} {
+		if size := resourceText(part.r); size != "" {
+			if text != "" {
+				text += "; "
+			}
+			text += fmt.Sprintf("%s %s", part.name, size)
+		}
+	}
+	return text
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+func (c *cli) releaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release ID…",
+		Short: "Give everything back",
+		Long: `Release gives back what an allocation holds. Doing it twice is fine. The engine itself is not touched: end it first, or use
+"bursar stop".`,
+		Example: `  bursar release 3f7k
+  bursar release 3f7k 9ab2 --reason "session closed"`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.completeAllocations,
+	}
+	reason := cmd.Flags().String("reason", "", "why, for the history")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		code := exitOK
+		for _, text := range args { // each for itself: one that is unknown does not keep the others
+			err := c.onAllocation(cmd, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+				res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
+				return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+			})
+			if err != nil {
+				c.report(err)
+				code = exitCode(err)
+			}
+		}
+		if code != exitOK {
+			return &exitError{code: code}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (c *cli) resizeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resize ID",
+		Short: "Change what an allocation is entitled to",
+		Long:  "Resize changes what an allocation is entitled to. Dimensions that are not named stay. More is checked like a new request.",
+		Example: `  bursar resize 3f7k --memory 6GiB
+  bursar resize 3f7k --cpu 1 --memory 2GiB`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	var entitled resource.Vector
+	addResourceFlags(cmd, &entitled)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if entitled.IsUnset() {
+			return usagef("no new size: want at least one of --memory, --cpu, --instances and --custom")
+		}
+		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: convert.VectorToProto(entitled)})
+			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+		})
+	}
+	return cmd
+}
+
+func (c *cli) stopCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stop ID",
+		Short: "Ask the host's agent to end an engine",
+		Long:  "Stop asks the agent of the engine's host to end it: SIGTERM, and after the grace SIGKILL. Everything returns when it has ended.",
+		Example: `  bursar stop 3f7k
+  bursar stop 3f7k --grace 1m --reason "host maintenance"`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	grace := cmd.Flags().Duration("grace", 10*time.Second, "between SIGTERM and SIGKILL")
+	reason := cmd.Flags().String("reason", "", "why, for the history")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
+			res, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Grace: durationpb.New(*grace), Reason: *reason})
+			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+		})
+	}
+	return cmd
+}

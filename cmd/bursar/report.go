@@ -1,0 +1,189 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/yamlfile"
+)
+
+// report tells on stderr what went wrong: one line, then what helps.
+func (c *cli) report(err error) {
+	var exit *exitError
+	if err == nil || errors.As(err, &exit) && exit.err == nil {
+		return
+	}
+	var usage *usageError
+	if errors.As(err, &usage) || !c.begun {
+		c.say("bursar: %v", err)
+		return
+	}
+	c.say("bursar: %s", c.message(err))
+	if insufficient, ok := client.Insufficient(err); ok {
+		for _, line := range shortfallLines(insufficient) {
+			c.say("  %s", line)
+		}
+		c.say("hint: %s", shortfallHint(insufficient))
+	}
+	for _, v := range client.Violations(err) {
+		c.say("  %s: %s", fieldPath(v.GetField()), v.GetMessage())
+	}
+	var file *yamlfile.Error
+	if errors.As(err, &file) {
+		fmt.Fprint(c.err, file.Excerpt())
+	}
+	if client.Unavailable(err) {
+		c.say("hint: `bursar dev` starts everything on this machine; --addr or BURSAR_ADDR says where a coordinator is, --agent or " +
+			"BURSAR_AGENT where an agent is")
+	}
+}
+
+func (c *cli) say(format string, args ...any) {
+	fmt.Fprintf(c.err, format+"\n", args...)
+}
+
+// message returns an error in one line.
+func (c *cli) message(err error) string {
+	var call *connect.Error
+	if !errors.As(err, &call) {
+		return oneLine(err.Error())
+	}
+	prefix := ""
+	var run *client.RunError
+	if errors.As(err, &run) && run.Phase != client.PhaseAllocate {
+		prefix = string(run.Phase) + ": "
+	}
+	switch {
+	case client.Unavailable(err) && !connect.IsWireError(err):
+		return prefix + c.nobodyAnswers(call)
+	case client.Unavailable(err):
+		return prefix + c.server() + ": " + oneLine(call.Message())
+	}
+	if insufficient, ok := client.Insufficient(err); ok {
+		return prefix + refusal(insufficient)
+	}
+	if field, ok := client.InvalidField(err); ok {
+		return prefix + fmt.Sprintf("%s: %q: want %s", field.GetField(), field.GetValue(), field.GetWant())
+	}
+	if len(client.Violations(err)) > 0 {
+		return prefix + "the request is not valid"
+	}
+	return prefix + oneLine(call.Message())
+}
+
+// nobodyAnswers says whom we tried, and the system's reason.
+func (c *cli) nobodyAnswers(err *connect.Error) string {
+	reason := "no answer in time"
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		reason = errno.Error()
+	case err.Code() == connect.CodeUnavailable:
+		reason = oneLine(err.Message())
+	}
+	return fmt.Sprintf("nobody answers at %s: %s", c.server(), reason)
+}
+
+// server names whom the last call went to.
+func (c *cli) server() string {
+	if len(c.clients) == 0 {
+		return "the server"
+	}
+	return c.clients[len(c.clients)-1].Target()
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// refusal says why there was no grant.
+func refusal(in *bursarv1.InsufficientResources) string {
+	switch in.GetReason() {
+	case "waited":
+		return "not enough resources, and the wait is over"
+	case "vetoed":
+		return "not enough resources: the host measures less than it had reported"
+	case "never":
+		return "this can never fit"
+	}
+	return "not enough resources"
+}
+
+// shortfallLines says which account is short, of what, and by how much.
+func shortfallLines(in *bursarv1.InsufficientResources) []string {
+	lines := make([]string, 0, len(in.GetShortfalls())+1)
+	for _, s := range in.GetShortfalls() {
+		lines = append(lines, shortfallText(s))
+	}
+	if f := in.GetFilters(); f != nil {
+		lines = append(lines, filtersText(f))
+	}
+	return lines
+}
+
+func shortfallText(s *bursarv1.Shortfall) string {
+	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
+	text := accountText(s.GetAccount())
+	if s.GetDimension() != "" {
+		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", s.GetDimension(),
+			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
+	}
+	if note := noteText(s.GetNote()); note != "" {
+		text += " (" + note + ")"
+	}
+	return text
+}
+
+// noteText says in words why an account is short where its numbers alone do not tell.
+func noteText(note string) string {
+	switch note {
+	case "measured":
+		return "by what the machine measures"
+	case "held":
+		return "kept for a request that waits longer"
+	case "unknown":
+		return "no fresh measurement"
+	case "pressure":
+		return "under memory pressure"
+	case "health":
+		return "takes no new engines now"
+	case "never":
+		return "above the limit, it can never fit"
+	}
+	return note
+}
+
+func shortfallHint(in *bursarv1.InsufficientResources) string {
+	for _, s := range in.GetShortfalls() {
+		if s.GetNote() == "never" {
+			return "ask for less, or have the limit raised; `bursar explain` with the same flags shows every account"
+		}
+	}
+	if in.GetReason() == "waited" {
+		return "a longer --wait, or `bursar allocations` to see who holds what"
+	}
+	return "--wait 30s waits until it is there; `bursar explain` with the same flags shows every account"
+}
+
+func filtersText(f *bursarv1.HostFilters) string {
+	if f.GetTotal() == 0 {
+		return "there is no host yet"
+	}
+	text := fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())
+	for _, step := range []struct {
+		n    int64
+		what string
+	}{
+		{f.GetLabels(), "by labels"}, {f.GetHealth(), "not healthy"}, {f.GetMeasurement(), "without a fresh measurement"},
+		{f.GetBooks(), "fully booked"}, {f.GetHeadroom(), "short of measured memory"},
+	} {
+		if step.n > 0 {
+			text += fmt.Sprintf(", %d %s", step.n, step.what)
+		}
+	}
+	return text
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// noSuchError says that an id, or the beginning of one, names nothing.
+type noSuchError struct {
+	what, id string
+}
+
+func (e *noSuchError) Error() string { return fmt.Sprintf("no such %s: %q", e.what, e.id) }
+
+// ambiguousError says that the beginning of an id names several things.
+type ambiguousError struct {
+	what, prefix string
+	candidates   []string
+	more         bool
+}
+
+func (e *ambiguousError) Error() string {
+	list := strings.Join(e.candidates, ", ")
+	if e.more {
+		list += ", …"
+	}
+	return fmt.Sprintf("%q is the beginning of several %ss: %s", e.prefix, e.what, list)
+}
+
+const (
+	// idLength is the length of an allocation's id; shorter is the beginning of one.
+	idLength = 13
+	// maxCandidates are named where a prefix is not unique.
+	maxCandidates = 8
+)
+
+// allocationID completes the beginning of an allocation's id, live or ended, or finds it by its request id. A whole id is taken as
+// it is.
+func allocationID(ctx context.Context, cl *client.Client, text string) (string, error) {
+	if text == "" {
+		return "", usagef("an id that is empty")
+	}
+	if len(text) == idLength {
+		return text, nil
+	}
+	if len(text) < idLength {
+		for _, ended := range []bool{false, true} {
+			page, err := cl.Allocations().List(ctx, &bursarv1.AllocationServiceListRequest{
+				IdPrefix: text, PageSize: maxCandidates + 1, Ended: ended,
+			})
+			if err != nil {
+				return "", err //nolint:wrapcheck // is told by report
+			}
+			var ids []string
+			for _, a := range page.GetAllocations() {
+				ids = append(ids, a.GetId())
+			}
+			if id, err := unique("allocation", text, ids); id != "" || err != nil {
+				return id, err
+			}
+		}
+	}
+	found, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: text})
+	switch {
+	case client.NotFound(err) || client.Invalid(err):
+		return "", &noSuchError{"allocation", text}
+	case err != nil:
+		return "", err //nolint:wrapcheck // is told by report
+	}
+	return found.GetAllocation().GetId(), nil
+}
+
+// hostID completes the beginning of a host's id.
+func hostID(ctx context.Context, cl *client.Client, text string) (string, error) {
+	if text == "" {
+		return "", usagef("an id that is empty")
+	}
+	page, err := cl.Hosts().List(ctx, &bursarv1.HostServiceListRequest{IdPrefix: text, PageSize: maxCandidates + 1})
+	if err != nil {
+		return "", err //nolint:wrapcheck // is told by report
+	}
+	var ids []string
+	for _, h := range page.GetHosts() {
+		ids = append(ids, h.GetId())
+	}
+	id, err := unique("host", text, ids)
+	if id == "" && err == nil {
+		err = &noSuchError{"host", text}
+	}
+	return id, err
+}
+
+// unique returns the only id, or the one that is the text itself; none where there is none.
+func unique(what, text string, ids []string) (string, error) {
+	for _, id := range ids {
+		if id == text {
+			return id, nil
+		}
+	}
+	switch {
+	case len(ids) == 0:
+		return "", nil
+	case len(ids) == 1:
+		return ids[0], nil
+	}
+	return "", &ambiguousError{what, text, ids[:min(len(ids), maxCandidates)], len(ids) > maxCandidates}
+}
+
+// completeAllocations offers ids of live allocations to the shell.
+func (c *cli) completeAllocations(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cl, err := c.either(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	page, err := cl.Allocations().List(cmd.Context(), &bursarv1.AllocationServiceListRequest{IdPrefix: prefix})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var found []cobra.Completion
+	for _, a := range page.GetAllocations() {
+		found = append(found, cobra.CompletionWithDesc(a.GetId(), allocationState(a.GetState())+" "+labelsText(a.GetLabels())))
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeOneAllocation offers ids for the first argument alone.
+func (c *cli) completeOneAllocation(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.completeAllocations(cmd, args, prefix)
+}
+
+// completeHosts offers ids of hosts to the shell.
+func (c *cli) completeHosts(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.offerHosts(cmd, args, prefix)
+}
+
+func (c *cli) offerHosts(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	cl, err := c.coordinator()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	page, err := cl.Hosts().List(cmd.Context(), &bursarv1.HostServiceListRequest{IdPrefix: prefix})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var found []cobra.Completion
+	for _, h := range page.GetHosts() {
+		found = append(found, cobra.CompletionWithDesc(h.GetId(), hostState(h)))
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSelectors offers the selectors of quota rules to the shell.
+func (c *cli) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	cl, err := c.coordinator()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	page, err := cl.Quotas().List(cmd.Context(), &bursarv1.QuotaServiceListRequest{PageSize: 1})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var found []cobra.Completion
+	for _, q := range page.GetQuotas() {
+		found = append(found, cobra.CompletionWithDesc(selectorText(q.GetSelector()), resourceText(q.GetLimit())))
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// complete adds what the shell can offer for flags, to every command that has them.
+func (c *cli) complete(cmd *cobra.Command) {
+	for flag, offer := range map[string]cobra.CompletionFunc{
+		"host":  c.offerHosts,
+		"avoid": c.offerHosts,
+		"label": cobra.FixedCompletions([]cobra.Completion{"user=", "creator=", "engineType=", "tenant=", "cluster=", "queue="},
+			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
+		"state": cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp),
+	} {
+		if cmd.Flags().Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails where there is no such flag
+		}
+	}
+	if cmd.HasParent() {
+		for _, child := range cmd.Commands() {
+			c.complete(child)
+		}
+		return
+	}
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]cobra.Completion{outputTable, outputWide, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
+	for _, child := range cmd.Commands() {
+		c.complete(child)
+	}
+}

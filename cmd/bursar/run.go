@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func (c *cli) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
+		Short: "Start a command when there is room for it, and give everything back when it ends",
+		Long: `Run asks this machine's agent for resources, starts the command when they are granted, confirms its process, and gives everything
+back when it ends, however it ends. While it waits it says where it stands and why. It passes signals on and ends with the
+command's own exit code (128+n when signal n ended it).
+
+The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES and BURSAR_CPU_MILLIS.`,
+		Example: `  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
+  bursar run -m 4GiB -c 2 -l user=alice -l engineType=spark-3.3 --wait 30s -- spark-submit job.py
+  bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	f := addRequestFlags(cmd)
+	grace := cmd.Flags().Duration("grace", client.DefaultGrace, "between SIGTERM and SIGKILL, where the command has to be stopped")
+	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req, err := f.request()
+		if err != nil {
+			return err
+		}
+		patience := shortPatience
+		if f.wait > 0 {
+			patience = longPatience
+		}
+		cl, err := c.localAgent(patience)
+		if err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), cl, req, args, *grace)
+	}
+	return cmd
+}
+
+func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args []string, grace time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if req.RequestId == "" {
+		req.RequestId = client.NewRequestID()
+	}
+	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
+	command.Stdin, command.Stdout, command.Stderr = c.in, c.out, c.err
+	// One that reads from the terminal stays in our process group: in another it would be in the background and could not.
+	group := !term.IsTerminal(int(c.in.Fd()))
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
+
+	relay := newRelay(group, cancel)
+	stopShowing := c.showWait(ctx, cl, req)
+	result, err := cl.Run(ctx, client.RunOptions{
+		Request: req, Command: command, Grace: grace,
+		Granted: func(*bursarv1.Allocation) { stopShowing() },
+		Started: relay.to,
+		Ended:   func(*os.ProcessState) { relay.stop() },
+	})
+	stopShowing()
+	relay.stop()
+	if sig, interrupted := relay.interrupted(); interrupted {
+		return &exitError{code: exitSignal + int(sig)}
+	}
+	return c.runEnd(result, err)
+}
+
+// runEnd returns what the program ends with.
+func (c *cli) runEnd(result client.RunResult, err error) error {
+	var failed *client.RunError
+	if !errors.As(err, &failed) {
+		return ended(result.State)
+	}
+	switch failed.Phase {
+	case client.PhaseStart:
+		switch {
+		case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+			return &exitError{exitNotFound, err}
+		case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC):
+			return &exitError{exitNotExecutable, err}
+		}
+	case client.PhaseConfirm:
+		c.say("bursar: stopped the command, which may not run without its allocation")
+		if client.NotFound(err) || client.Precondition(err) { // the reservation did not hold until here
+			return &exitError{exitNoResources, err}
+		}
+	case client.PhaseRelease:
+		c.say("bursar: %s; the agent will notice that the command has ended", c.message(err))
+		return ended(result.State)
+	case client.PhaseAllocate:
+	}
+	return err
+}
+
+// ended returns the command's own exit code, as an error without a text.
+func ended(state *os.ProcessState) error {
+	status := client.ExitStatus(state)
+	switch {
+	case status.GetSignal() != 0:
+		return &exitError{code: exitSignal + int(status.GetSignal())}
+	case status.GetCode() != 0:
+		return &exitError{code: int(status.GetCode())}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/agent/statefile"
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/sqlite"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/yamlfile"
+)
+
+// The files that are read where none is named.
+const (
+	coordinatorFile = "/etc/bursar/coordinator.yaml"
+	agentFile       = "/etc/bursar/agent.yaml"
+)
+
+func (c *cli) coordinatorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "coordinator",
+		Short: "Keep the books: serve agents, gateways and operators",
+		Long: `Coordinator keeps the books and decides. It serves Connect, gRPC and JSON over HTTP on one port, with /metrics, /healthz and
+/readyz, until it gets SIGTERM or SIGINT. Without --config it reads ` + coordinatorFile + ` where there is one; every field has a default.`,
+		Example: `  bursar coordinator
+  bursar coordinator --config /etc/bursar/coordinator.yaml
+  bursar coordinator --data-dir /srv/bursar --quotas /etc/bursar/quotas.yaml
+  BURSAR_COORDINATOR_LISTEN=127.0.0.1:7080 bursar coordinator`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	file := addConfigFlag(cmd, coordinatorFile)
+	logs := addLogFlags(cmd, "info")
+	listen := cmd.Flags().String("listen", "", "address to serve on (default 127.0.0.1:7070)")
+	dataDir := cmd.Flags().String("data-dir", "", "where the store keeps its file (default /var/lib/bursar/coordinator)")
+	quotas := cmd.Flags().StringArray("quotas", nil, "file of quota rules to keep in force; repeatable")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		log, err := logs.logger(c.err)
+		if err != nil {
+			return err
+		}
+		var config coordinator.Config
+		loaded, err := loadConfig(*file, coordinatorFile, "BURSAR_COORDINATOR", &config)
+		if err != nil {
+			return err
+		}
+		loaded.flag(cmd, "listen", "listen", &config.Listen, *listen)
+		loaded.flag(cmd, "data-dir", "dataDir", &config.DataDir, *dataDir)
+		if cmd.Flags().Changed("quotas") {
+			config.QuotaFiles = *quotas
+		}
+		ctx, interrupts := catchInterrupts(cmd.Context())
+		defer interrupts.stop()
+		server, err := openCoordinator(ctx, config, loaded, log)
+		if err != nil {
+			return err
+		}
+		return serverError(server.Run(ctx))
+	}
+	return cmd
+}
+
+func (c *cli) agentCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Make this machine a host: measure it, track its engines, serve launchers",
+		Long: `Agent makes this machine a host. It measures what the machine really has, answers on a Unix socket to whoever starts engines here,
+and tells the coordinator, until it gets SIGTERM or SIGINT. Engines go on without it, and it finds them again. Without --config it
+reads ` + agentFile + ` where there is one; every field has a default.`,
+		Example: `  bursar agent
+  bursar agent --config /etc/bursar/agent.yaml
+  bursar agent --coordinator http://127.0.0.1:7070 --socket /run/bursar/agent.sock
+  BURSAR_AGENT_HOST_ID=vm-1 bursar agent`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	file := addConfigFlag(cmd, agentFile)
+	logs := addLogFlags(cmd, "info")
+	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
+	stateDir := cmd.Flags().String("state-dir", "", "where it keeps what it must know after a restart (default "+agent.DefaultStateDir+")")
+	coordinatorURL := cmd.Flags().String("coordinator", "", "the coordinator (default "+defaultAddr+")")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		log, err := logs.logger(c.err)
+		if err != nil {
+			return err
+		}
+		var config agent.Config
+		loaded, err := loadConfig(*file, agentFile, "BURSAR_AGENT", &config)
+		if err != nil {
+			return err
+		}
+		loaded.flag(cmd, "socket", "socket", &config.Socket, *socket)
+		loaded.flag(cmd, "state-dir", "stateDir", &config.StateDir, *stateDir)
+		if *coordinatorURL != "" {
+			config.Coordinators = []string{*coordinatorURL}
+		}
+		if len(config.Coordinators) > 1 {
+			return loaded.wrong("coordinators", fmt.Sprintf("%d of them: want one", len(config.Coordinators)))
+		}
+		server, err := c.openAgent(config, loaded, log)
+		if err != nil {
+			return err
+		}
+		ctx, interrupts := catchInterrupts(cmd.Context())
+		defer interrupts.stop()
+		return serverError(server.Run(ctx))
+	}
+	return cmd
+}
+
+// flag puts a flag's value over what the file and the environment said.
+func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *string, value string) {
+	if cmd.Flags().Changed(flag) {
+		*into = value
+		c.set[field] = "--" + flag
+	}
+}
+
+// openCoordinator makes a coordinator with the embedded store.
+func openCoordinator(
+	ctx context.Context, config coordinator.Config, loaded *configuration, log *slog.Logger,
+) (*coordinator.Server, error) {
+	if err := config.Validate(); err != nil {
+		return nil, loaded.explain(err)
+	}
+	opened, err := sqlite.Open(ctx, filepath.Join(config.WithDefaults().DataDir, "bursar.db"), sqlite.Options{Log: log})
+	if err != nil {
+		return nil, serverError(err)
+	}
+	server, err := coordinator.New(config, coordinator.Dependencies{Store: opened, Logger: log, Version: version})
+	if err != nil {
+		return nil, errors.Join(loaded.explain(err), opened.Close())
+	}
+	return server, nil
+}
+
+// openAgent makes an agent of this machine.
+func (c *cli) openAgent(config agent.Config, loaded *configuration, log *slog.Logger) (*agent.Agent, error) {
+	target := defaultAddr
+	if len(config.Coordinators) > 0 {
+		target = config.Coordinators[0]
+	}
+	// The agent knows better than a client how long to try again.
+	upstream, err := client.New(target, client.WithoutRetries())
+	if err != nil {
+		return nil, loaded.wrong("coordinators", err.Error())
+	}
+	c.clients = append(c.clients, upstream)
+	server, err := agent.New(config, agent.Deps{
+		Allocations: upstream.Allocations(), Hosts: upstream.Hosts(), Logger: log, Version: version,
+	})
+	if err != nil {
+		return nil, loaded.explain(err)
+	}
+	return server, nil
+}
+
+// explain tells an error of a configuration at the place where it was set.
+func (c *configuration) explain(err error) error {
+	var ofCoordinator *coordinator.ConfigError
+	var ofAgent *agent.ConfigError
+	var ofLabels *label.FieldError
+	switch {
+	case errors.As(err, &ofCoordinator):
+		return c.wrong(ofCoordinator.Field, yamlfile.Want(ofCoordinator.Value, ofCoordinator.Want))
+	case errors.As(err, &ofAgent):
+		return c.wrong(ofAgent.Field, yamlfile.Want(ofAgent.Value, ofAgent.Want))
+	case errors.As(err, &ofLabels):
+		return c.wrong("labels."+ofLabels.Field, yamlfile.Want(ofLabels.Value, ofLabels.Want))
+	}
+	return err
+}
+
+// serverError tells what can only be mended by hand from what may be gone at the next start: a service that fails with the code for
+// a bad configuration is not started again and again.
+func serverError(err error) error {
+	var refused *store.RefusedError
+	var file *yamlfile.Error
+	var newer *statefile.VersionError
+	var ofAgent *agent.ConfigError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused) && refused.Reason != store.InUse,
+		errors.As(err, &file), errors.As(err, &newer), errors.As(err, &ofAgent):
+		return configError(err)
+	}
+	return err
+}
+
+func addConfigFlag(cmd *cobra.Command, standard string) *string {
+	file := cmd.Flags().String("config", "", "configuration in YAML (default "+standard+" where there is one)")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
+	return file
+}
+
+// logFlags say how much a server tells, and how.
+type logFlags struct{ level, format string }
+
+func addLogFlags(cmd *cobra.Command, level string) *logFlags {
+	f := &logFlags{}
+	cmd.Flags().StringVar(&f.level, "log-level", level, "debug, info, warn or error")
+	cmd.Flags().StringVar(&f.format, "log-format", "", "text or json (default: text on a terminal, json elsewhere)")
+	return f
+}
+
+func (f *logFlags) logger(out *os.File) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.level)); err != nil {
+		return nil, usagef("--log-level %q: want debug, info, warn or error", f.level)
+	}
+	format := f.format
+	if format == "" {
+		format = "json"
+		if term.IsTerminal(int(out.Fd())) {
+			format = "text"
+		}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(out, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	}
+	return nil, usagef("--log-format %q: want text or json", f.format)
+}

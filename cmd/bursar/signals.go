@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// interrupts end a context when somebody interrupts the program, and remember by which signal.
+type interrupts struct {
+	mu     sync.Mutex
+	caught os.Signal
+	stop   func()
+}
+
+// catchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop they end the program again.
+func catchInterrupts(ctx context.Context) (context.Context, *interrupts) {
+	ctx, cancel := context.WithCancel(ctx)
+	i := &interrupts{}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case caught := <-signals:
+			i.mu.Lock()
+			i.caught = caught
+			i.mu.Unlock()
+			signal.Stop(signals) // a second one ends the program
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	i.stop = func() {
+		signal.Stop(signals)
+		cancel()
+		<-done
+	}
+	return ctx, i
+}
+
+// code returns the exit code of a program that was interrupted.
+func (i *interrupts) code() (code int, interrupted bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	number, ok := i.caught.(syscall.Signal)
+	return exitSignal + int(number), ok
+}
+
+// relay passes the signals that this program gets on to the process that it runs. Until there is one, those that end a program
+// cancel.
+type relay struct {
+	cancel context.CancelFunc
+	// group: the process has a process group of its own, and nobody but us signals it. Else it shares ours and the terminal, which
+	// gives its signals (^C, ^\, ^Z, a new size) to every process of the group.
+	group bool
+
+	signals chan os.Signal
+	started chan *os.Process
+	// stop ends the relay and may be called again. It must come before the process's pid may be somebody else's.
+	stop func()
+
+	mu     sync.Mutex
+	caught syscall.Signal // while nothing ran; 0: none
+}
+
+func newRelay(group bool, cancel context.CancelFunc) *relay {
+	r := &relay{
+		cancel: cancel, group: group,
+		signals: make(chan os.Signal, 16), started: make(chan *os.Process, 1),
+	}
+	done := make(chan struct{})
+	r.stop = sync.OnceFunc(func() {
+		signal.Stop(r.signals)
+		close(r.signals)
+		<-done
+	})
+	signal.Notify(r.signals,
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	go func() {
+		defer close(done)
+		r.run()
+	}()
+	return r
+}
+
+// to names the process.
+func (r *relay) to(process *os.Process) { r.started <- process }
+
+// interrupted returns the signal that came while nothing ran.
+func (r *relay) interrupted() (sig syscall.Signal, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.caught, r.caught != 0
+}
+
+func (r *relay) run() {
+	var process *os.Process
+	for got := range r.signals {
+		sig, _ := got.(syscall.Signal)
+		if process == nil {
+			select {
+			case process = <-r.started:
+			default:
+			}
+		}
+		if process != nil {
+			r.pass(process, sig)
+			continue
+		}
+		switch sig {
+		case syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH: // there is nobody whom they could concern
+		default:
+			r.mu.Lock()
+			r.caught = sig
+			r.mu.Unlock()
+			r.cancel()
+		}
+	}
+}
+
+func (r *relay) pass(process *os.Process, sig syscall.Signal) {
+	switch {
+	case r.group:
+		_ = syscall.Kill(-process.Pid, sig) // it has ended, then
+	case sig == syscall.SIGINT, sig == syscall.SIGQUIT, sig == syscall.SIGWINCH:
+		// From the terminal, which has given it to the process too: twice would be two interrupts.
+	default:
+		_ = process.Signal(sig)
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+)
+
+const (
+	defaultAddr = "http://127.0.0.1:7070"
+	// systemSocket is that of the agent that serves the whole machine.
+	systemSocket = "/run/bursar/agent.sock"
+)
+
+// How long a command goes on when nobody answers: one that waits anyway outlasts a restart.
+const (
+	shortPatience = 2 * time.Second
+	longPatience  = 15 * time.Second
+)
+
+// coordinator returns a client of the coordinator.
+func (c *cli) coordinator() (*client.Client, error) {
+	return c.connect(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), shortPatience)
+}
+
+// localAgent returns a client of this machine's agent.
+func (c *cli) localAgent(patience time.Duration) (*client.Client, error) {
+	return c.connect(c.agentTarget(), patience)
+}
+
+// either returns a client of the agent where --agent was given, and of the coordinator else. Both serve allocations.
+func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
+	if cmd.Flags().Changed("agent") && !cmd.Flags().Changed("addr") {
+		return c.localAgent(shortPatience)
+	}
+	return c.coordinator()
+}
+
+func (c *cli) connect(target string, patience time.Duration) (*client.Client, error) {
+	cl, err := client.New(target, client.WithRetries(client.RetryPolicy{Patience: patience}))
+	if err != nil {
+		return nil, err
+	}
+	c.clients = append(c.clients, cl)
+	return cl, nil
+}
+
+// agentTarget is what was said, or else the first of the usual sockets on which somebody listens: that of this user's `bursar dev`,
+// then the machine's.
+func (c *cli) agentTarget() string {
+	if said := firstSet(c.agent, os.Getenv("BURSAR_AGENT")); said != "" {
+		return said
+	}
+	if own := ownSocket(); ownedByUs(filepath.Dir(own)) && listens(own) {
+		return own
+	}
+	return systemSocket
+}
+
+// ownSocket is where `bursar dev` puts its agent's socket: the machine's place for root, else a folder of the user's own.
+func ownSocket() string {
+	if os.Geteuid() == 0 {
+		return systemSocket
+	}
+	if runtime := os.Getenv("XDG_RUNTIME_DIR"); runtime != "" {
+		return filepath.Join(runtime, "bursar", "agent.sock")
+	}
+	return filepath.Join(os.TempDir(), "bursar-"+strconv.Itoa(os.Geteuid()), "agent.sock")
+}
+
+// ownedByUs reports whether nobody else could have put something into a folder. The one for temporary files is everybody's, so
+// another user could have made ours first.
+func ownedByUs(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&0o022 == 0
+}
+
+func listens(socket string) bool {
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+func firstSet(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}

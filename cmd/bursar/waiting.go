@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// waitUnseen is how long a request may wait before its user is told, and how often that is brought up to date.
+const waitUnseen = time.Second
+
+// showWait tells on stderr, while a request waits, where it stands and why. On a terminal it keeps one line up to date, elsewhere it
+// writes one whenever something changed. The returned function ends it and may be called again.
+func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
+	if req.GetWait().AsDuration() <= 0 || req.GetAsync() {
+		return func() {}
+	}
+	// One that does not try again: what it shows is about now.
+	quick, err := client.New(cl.Target(), client.WithoutRetries(), client.WithTimeout(2*time.Second))
+	if err != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w := &waitLine{cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), live: term.IsTerminal(int(c.err.Fd()))}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.follow(ctx)
+	}()
+	return sync.OnceFunc(func() {
+		cancel()
+		<-done
+		quick.Close()
+		w.end()
+	})
+}
+
+// waitLine is what stderr shows of one request that waits.
+type waitLine struct {
+	cli       *cli
+	client    *client.Client
+	requestID string
+	began     time.Time
+	// live: stderr is a terminal, and the line is written over.
+	live  bool
+	shown string // without what is left of the wait
+}
+
+func (w *waitLine) follow(ctx context.Context) {
+	ticker := time.NewTicker(waitUnseen)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		text, left := w.look(ctx)
+		switch {
+		case ctx.Err() != nil || text == "":
+		case w.live:
+			fmt.Fprintf(w.cli.err, "\r\033[K%s%s", w.fit(text, left), left)
+			w.shown = text
+		case text != w.shown:
+			w.cli.say("%s%s", text, left)
+			w.shown = text
+		}
+	}
+}
+
+// look returns where the request stands, and how long it may still wait; nothing where it does not wait.
+func (w *waitLine) look(ctx context.Context) (text, left string) {
+	found, err := w.client.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{RequestId: w.requestID})
+	if client.Unavailable(err) {
+		return w.cli.message(err) + "; trying again", ""
+	}
+	a := found.GetAllocation()
+	if err != nil || a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
+		return "", ""
+	}
+	res, err := w.client.Allocations().Explain(ctx, &bursarv1.ExplainRequest{Id: a.GetId()})
+	if err != nil {
+		return "", ""
+	}
+	text = "waiting" + placeText(res)
+	for i, s := range res.GetShortfalls() {
+		separator := ", "
+		if i == 0 {
+			separator = ": "
+		}
+		text += separator + lackText(s, res.GetBlockedBy())
+	}
+	return printable(text), "; " + until(a.GetExpireTime(), time.Now()) + " left"
+}
+
+// lackText says what is short without repeating the account that is already named.
+func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
+	text := ""
+	if account := accountText(s.GetAccount()); named == nil || account != accountText(named) {
+		text = account + " "
+	}
+	text += fmt.Sprintf("lacks %s of %s", quantityText(s.GetDimension(), s.GetRequested()-s.GetAvailable()), s.GetDimension())
+	if note := noteText(s.GetNote()); note != "" {
+		text += " (" + note + ")"
+	}
+	return text
+}
+
+// fit shortens the text so that it stays on one line of the terminal.
+func (w *waitLine) fit(text, rest string) string {
+	width, _, err := term.GetSize(int(w.cli.err.Fd()))
+	runes := []rune(text)
+	room := width - len(rest) - 1
+	if err != nil || room < 1 || len(runes) <= room {
+		return text
+	}
+	return string(runes[:room-1]) + "…"
+}
+
+// end removes the line, or says how long it took.
+func (w *waitLine) end() {
+	if w.shown == "" {
+		return
+	}
+	if w.live {
+		fmt.Fprint(w.cli.err, "\r\033[K")
+	}
+	w.cli.say("waited %s", durationText(time.Since(w.began)))
+}

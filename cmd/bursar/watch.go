@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func (c *cli) watchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch [ID]",
+		Short: "Follow every change as it happens",
+		Long: `Watch prints every change as it happens, until it is interrupted: of allocations, hosts and rules, or with an id, --label, --host
+or --agent of those allocations alone. It goes on where it was when the coordinator restarts. With -o json each line is one
+message; --after continues from the revision of one.`,
+		Example: `  bursar watch
+  bursar watch --label user=alice
+  bursar watch 3f7k
+  bursar watch --after 4711 -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeOneAllocation,
+	}
+	labels := labelFlag{}
+	cmd.Flags().VarP(labels, "label", "l", "only allocations with this label, * for any value; repeatable")
+	host := cmd.Flags().String("host", "", "only allocations on this host")
+	after := cmd.Flags().Uint64("after", 0, "changes after this revision (default: from now on)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, interrupts := catchInterrupts(cmd.Context())
+		defer interrupts.stop()
+		cl, err := c.either(cmd)
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
+			for msg, err := range cl.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
+				if err != nil {
+					return err //nolint:wrapcheck // is told by report
+				}
+				if err := c.printChange(msg); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		req := &bursarv1.AllocationServiceWatchRequest{AfterRevision: *after, Labels: labels, HostId: *host}
+		if len(args) == 1 {
+			if req.Id, err = allocationID(ctx, cl, args[0]); err != nil {
+				return err
+			}
+		}
+		for msg, err := range cl.WatchAllocations(ctx, req) {
+			if err != nil {
+				return err //nolint:wrapcheck // is told by report
+			}
+			change := &bursarv1.ClusterServiceWatchResponse{Revision: msg.GetRevision()}
+			if msg.GetAllocation() != nil {
+				change.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: msg.GetAllocation()}
+			}
+			if err := c.printChange(change); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// printChange prints one change in one line; keep-alives are not printed.
+func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse) error {
+	if msg.GetChange() == nil {
+		return nil
+	}
+	if c.output == outputJSON {
+		return c.printLine(msg)
+	}
+	when, what := changeText(msg)
+	_, err := fmt.Fprintf(c.out, "%s  %d  %s\n", when.Local().Format("15:04:05"), msg.GetRevision(), printable(what))
+	return err //nolint:wrapcheck // names the file
+}
+
+func changeText(msg *bursarv1.ClusterServiceWatchResponse) (when time.Time, what string) {
+	when = time.Now()
+	switch change := msg.GetChange().(type) {
+	case *bursarv1.ClusterServiceWatchResponse_Allocation:
+		a := change.Allocation
+		text := fmt.Sprintf("%s  %s", a.GetId(), allocationLine(a))
+		if status := exitText(a.GetExitStatus()); status != "" {
+			text += "  " + status
+		}
+		return transitionTime(a, when), text + "  " + labelsText(a.GetLabels())
+	case *bursarv1.ClusterServiceWatchResponse_Host:
+		h := change.Host
+		text := fmt.Sprintf("host %s  %s", h.GetId(), hostState(h))
+		if h.GetUnavailableReason() != "" {
+			text += " (" + h.GetUnavailableReason() + ")"
+		}
+		return when, text
+	case *bursarv1.ClusterServiceWatchResponse_Quota:
+		q := change.Quota
+		return when, fmt.Sprintf("quota %s  %s  from %s", selectorText(q.GetSelector()), resourceText(q.GetLimit()), q.GetSource())
+	case *bursarv1.ClusterServiceWatchResponse_QuotaDeleted:
+		return when, fmt.Sprintf("quota %s  deleted", change.QuotaDeleted)
+	case *bursarv1.ClusterServiceWatchResponse_HostDeleted:
+		return when, fmt.Sprintf("host %s  removed", change.HostDeleted)
+	}
+	return when, strings.TrimSpace(msg.String())
+}
+
+// transitionTime is when the allocation came into its state, as far as it says.
+func transitionTime(a *bursarv1.Allocation, otherwise time.Time) time.Time {
+	for _, t := range []*timestamppb.Timestamp{a.GetEndTime(), a.GetConfirmTime(), a.GetReserveTime(), a.GetCreateTime()} {
+		if t != nil {
+			return t.AsTime()
+		}
+	}
+	return otherwise
+}
