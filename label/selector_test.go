@@ -41,6 +41,11 @@ func TestSelectorSaysItsParts(t *testing.T) {
 	if s.String() != "creator=IDE,user=*" || s.Exact() != 1 || s.Scope().Key() != "creator,user" || !s.Labels().Equal(Of("creator", "IDE", "user", "*")) {
 		t.Errorf("%v, %d exact, scope %q, labels %v", s, s.Exact(), s.Scope().Key(), s.Labels())
 	}
+	for text, exact := range map[string]int{"*": 0, "user=*": 0, "user=": 1, "user=alice,creator=IDE": 2, "user=*,creator=*,queue=a": 1} {
+		if got := must(t, ParseSelector, text).Exact(); got != exact {
+			t.Errorf("%s has %d exact values, not %d", text, got, exact)
+		}
+	}
 	all := must(t, NewSelector, map[string]string(nil))
 	if all.String() != "*" || all.Exact() != 0 || all.Scope().Key() != "" || !all.Equal(Selector{}) {
 		t.Errorf("the selector without labels is %v", all)

@@ -67,6 +67,13 @@ func TestMinusGoesWithNotMoreThan(t *testing.T) {
 	})
 }
 
+func TestMinusKeepsTheDimensionsOfItsLeftSide(t *testing.T) {
+	v, w := Vector{}.WithMemory(2).With("gpu", 2), Vector{}.WithMemory(1).WithCPU(0).With("fpga", 0).With("gpu", 1).With("tpu", 0)
+	if got, want := must(t, v.Minus, w), (Vector{}.WithMemory(1).With("gpu", 1)); !got.Equal(want) {
+		t.Errorf("%v - %v = %v, want %v", v, w, got, want)
+	}
+}
+
 func TestMultiplyIsRepeatedAdd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v, n := vectors().Draw(t, "v"), rapid.Int64Range(0, 20).Draw(t, "n")
@@ -179,6 +186,9 @@ func TestArithmeticNeverLeavesItsRange(t *testing.T) {
 					t.Errorf("%v, %v; want none, %v", got, err, test.want)
 				}
 			})
+		}
+		if got := must(t, full.Multiply, 1); !got.Equal(full) {
+			t.Errorf("full * 1 = %v", got)
 		}
 		if got := must(t, full.Minus, full); !got.Equal(Vector{}.With(dimension, 0)) {
 			t.Errorf("full - full = %v", got)

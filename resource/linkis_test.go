@@ -140,6 +140,7 @@ func TestLinkisRefusesWhatMakesNoSense(t *testing.T) {
 		{LinkisMemory, `{"memory":9007199254740992}`, "memory"},
 		{LinkisMemory, `{"memory":1e300}`, "memory"},
 		{LinkisCPU, `{"cores":9007199254741}`, "cores"},
+		{LinkisCPU, `{"cores":2147483648}`, "cores"},
 		{LinkisInstance, `{"cores":1,"instances":2}`, "cores"},
 		{LinkisLoadInstance, `{"instances":1,"instance":2}`, "instance"},
 		{LinkisYarn, `{"queueName":1}`, "queueName"},

@@ -116,6 +116,13 @@ func TestFitsWithinLooksAtWhatIsAskedFor(t *testing.T) {
 			}
 		})
 	}
+	zeros, overdrawn := Vector{}.WithMemory(0).WithCPU(0).WithInstances(0).With("gpu", 0), Vector{}
+	for dimension := range zeros.All() {
+		overdrawn = overdrawn.With(dimension, -1)
+	}
+	if !zeros.FitsWithin(overdrawn, Absent) || !zeros.FitsWithin(overdrawn, Unlimited) {
+		t.Error("zeros fit everywhere")
+	}
 	if !(Vector{}).FitsWithin(Vector{}, Absent) {
 		t.Error("nothing fits everywhere")
 	}

@@ -56,6 +56,25 @@ func TestZeroAndUnsetLookAtAllParts(t *testing.T) {
 	}
 }
 
+func TestEqualLooksAtAllParts(t *testing.T) {
+	a := Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(1))
+	for name, b := range map[string]Resource{
+		"here":           {Vector: Vector{}.WithMemory(2), External: a.External},
+		"there":          a.WithPart(queue("root.a"), Vector{}.WithCPU(2)),
+		"set, to zero":   a.WithPart(queue("root.a"), Vector{}.WithCPU(1).WithMemory(0)),
+		"a part more":    a.WithPart(queue("root.b"), Vector{}),
+		"the address":    Resource{Vector: a.Vector}.WithPart(queue("root.b"), Vector{}.WithCPU(1)),
+		"no parts there": {Vector: a.Vector},
+	} {
+		if a.Equal(b) || b.Equal(a) {
+			t.Errorf("%v and %v differ in %s", a, b, name)
+		}
+	}
+	if !a.Equal(Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(1))) {
+		t.Error("equal parts are not equal")
+	}
+}
+
 func TestFitsHoldsForEveryPart(t *testing.T) {
 	request := Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(2000))
 	for _, test := range []struct {
@@ -92,6 +111,9 @@ func TestResourceAlgebraIsThatOfItsParts(t *testing.T) {
 		}
 		if sum.MoreThan(r) != !s.IsZero() || r.LessThan(sum) != !s.IsZero() {
 			t.Fatalf("%v and %v are out of order", sum, r)
+		}
+		if r.EqualTo(sum) != s.IsZero() || r.EqualTo(s) != (r.NotLessThan(s) && r.NotMoreThan(s)) {
+			t.Fatalf("%v equal to %v: %t, to %v: %t", r, sum, r.EqualTo(sum), s, r.EqualTo(s))
 		}
 		if got, want := r.Fits(s, Absent), r.NotMoreThan(s); got != want {
 			t.Fatalf("%v within %v: %t", r, s, got)
@@ -138,6 +160,8 @@ func TestValidateRefusesMalformedParts(t *testing.T) {
 		{"a vector that is wrong", Resource{Vector: Vector{}.WithCPU(-1)}, CPU},
 		{"no kind", part(Address{Path: "a"}), "external[::a].kind"},
 		{"a kind in capitals", part(Address{Kind: "YARN", Path: "a"}), "external[YARN::a].kind"},
+		{"a kind that begins with a digit", part(Address{Kind: "1n", Path: "a"}), "external[1n::a].kind"},
+		{"a kind that begins with a brace", part(Address{Kind: "{n", Path: "a"}), "external[{n::a].kind"},
 		{"a kind with a space", part(Address{Kind: "y n", Path: "a"}), "external[y n::a].kind"},
 		{"no path", part(Address{Kind: "yarn", Cluster: "c"}), "external[yarn:c:].path"},
 		{"a quantity out of range", Resource{}.WithPart(queue("a"), Vector{}.WithMemory(-1)), "external[yarn:default:a].memory"},

@@ -3,6 +3,7 @@ package resource
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -80,6 +81,7 @@ func TestSumErrorsLeaveItAlone(t *testing.T) {
 		want error
 	}{
 		{"a custom overflow", func(v *Sum) error { return v.Add(Vector{}.WithMemory(1).With("fpga", 1).With("gpu", 1)) }, ErrOverflow},
+		{"a custom overflow of a name alone", func(v *Sum) error { return v.Add(Vector{}.With("gpu", 1)) }, ErrOverflow},
 		{"a fixed overflow", func(v *Sum) error { return v.Add(Vector{}.WithMemory(math.MaxInt64).With("tpu", 1)) }, ErrOverflow},
 		{"a negative operand", func(v *Sum) error { return v.Add(Vector{}.WithCPU(-1)) }, ErrOverflow},
 		{"a negative custom operand", func(v *Sum) error { return v.Add(Vector{}.With("tpu", -1)) }, ErrOverflow},
@@ -99,6 +101,17 @@ func TestSumErrorsLeaveItAlone(t *testing.T) {
 				t.Errorf("became %v", v.Vector())
 			}
 		})
+	}
+}
+
+func TestSumErrorsNameTheDimension(t *testing.T) {
+	var v Sum
+	succeed(t, v.Add(Vector{}.With("gpu", math.MaxInt64)))
+	if err := v.Add(Vector{}.With("gpu", 1)); !strings.Contains(err.Error(), "gpu") {
+		t.Errorf("overflow: %v", err)
+	}
+	if err := v.Minus(Vector{}.With("tpu", 1)); !strings.Contains(err.Error(), "tpu") {
+		t.Errorf("underflow: %v", err)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestFormatMemory(t *testing.T) {
 
 func TestApproximateMemory(t *testing.T) {
 	for want, bytes := range map[string]int64{
-		"0B": 0, "1023B": 1023, "1KiB": 1025, "117.7MiB": 123456789, "4GiB": 4 << 30, "1.5GiB": 3 << 29, "8PiB": MaxQuantity, "-1B": -1,
+		"0B": 0, "1023B": 1023, "1KiB": 1024, "117.7MiB": 123456789, "4GiB": 4 << 30, "1.5GiB": 3 << 29, "8PiB": MaxQuantity, "-1B": -1,
 	} {
 		if got := ApproximateMemory(bytes); got != want {
 			t.Errorf("ApproximateMemory(%d) = %q, want %q", bytes, got, want)

@@ -103,9 +103,9 @@ func TestEqualIsEqualityOfModels(t *testing.T) {
 }
 
 func TestValidateRefusesWhatMayNotComeIn(t *testing.T) {
-	tooMany := Vector{}
+	var enough, tooMany Vector
 	for i := range MaxCustom + 1 {
-		tooMany = tooMany.With(string(rune('a'+i)), 1)
+		enough, tooMany = tooMany, tooMany.With(string(rune('a'+i)), 1)
 	}
 	for _, test := range []struct {
 		name  string
@@ -115,7 +115,8 @@ func TestValidateRefusesWhatMayNotComeIn(t *testing.T) {
 		{"nothing set", Vector{}, ""},
 		{"the largest quantities", Vector{}.WithMemory(MaxQuantity).WithCPU(MaxQuantity).WithInstances(MaxQuantity).With("gpu", MaxQuantity), ""},
 		{"a longest name", Vector{}.With("a"+string(make63('b'))[1:], 1), ""},
-		{"all characters of a name", Vector{}.With("aZ0_./-", 1), ""},
+		{"all characters of a name", Vector{}.With("azAZ09_./-", 1).With("z", 1).With("A", 1).With("Z", 1), ""},
+		{"as many names as there may be", enough, ""},
 		{"negative memory", Vector{}.WithMemory(-1), Memory},
 		{"negative cpu", Vector{}.WithCPU(-1), CPU},
 		{"negative instances", Vector{}.WithInstances(-1), Instances},
