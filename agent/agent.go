@@ -146,7 +146,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	server, err := a.listen()
+	server, err := a.listen(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	now := time.Now()
 	// By the clock where the state was lost, so that it still grows.
-	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli()))) //nolint:gosec // not negative
+	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))
 	a.tracker = tracker.New(now, tracker.Host{
 		ID: a.settings.HostID, Address: a.settings.Address, Labels: a.settings.Labels,
 		Capacity:  a.settings.limits(capacity.MemoryBytes, capacity.CPUMillis),
@@ -194,7 +194,7 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.log.Info("agent starts", "incarnation", a.incarnation, "epoch", saved.Epoch, "engines", len(saved.Engines),
 		"memory_from", capacity.MemorySource, "cpu_from", capacity.CPUSource)
-	a.watch()
+	a.watch(ctx)
 	return nil
 }
 

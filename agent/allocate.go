@@ -38,7 +38,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	}
 	bounded, cancel := a.bounded(ctx, wait)
 	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
+	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
 	allocation, err := a.allocate(bounded, request)
 	if err != nil {
 		if minted && bounded.Err() != nil {

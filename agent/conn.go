@@ -30,11 +30,11 @@ func (e *SocketInUseError) Error() string {
 }
 
 // listenUnix serves on a path, in place of a socket that an agent left behind when it was killed.
-func listenUnix(path string, mode fs.FileMode, group string) (*net.UnixListener, error) {
+func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // whoever may call must get there
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
-	if err := removeStale(path); err != nil {
+	if err := removeStale(ctx, path); err != nil {
 		return nil, err
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -51,7 +51,7 @@ func listenUnix(path string, mode fs.FileMode, group string) (*net.UnixListener,
 }
 
 // removeStale removes a socket on which nobody listens. Anything else on the path is an error.
-func removeStale(path string) error {
+func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -63,7 +63,7 @@ func removeStale(path string) error {
 		return fmt.Errorf("socket: %s is there already and is no socket (%s): want a path that is free", path, info.Mode())
 	}
 	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(context.Background(), "unix", path)
+	conn, err := dialer.DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
 		return errors.Join(&SocketInUseError{Path: path}, conn.Close())
@@ -82,15 +82,9 @@ func removeStale(path string) error {
 // giveTo sets who may connect.
 func giveTo(path string, mode fs.FileMode, group string) error {
 	if group != "" {
-		number, err := strconv.Atoi(group)
+		number, err := groupNumber(group)
 		if err != nil {
-			found, err := user.LookupGroup(group)
-			if err != nil {
-				return &ConfigError{"socketGroup", group, "a group of this machine"}
-			}
-			if number, err = strconv.Atoi(found.Gid); err != nil {
-				return &ConfigError{"socketGroup", group, "a group with a number"}
-			}
+			return err
 		}
 		if err := os.Lchown(path, -1, number); err != nil {
 			return fmt.Errorf("socket: %w", err)
@@ -100,6 +94,21 @@ func giveTo(path string, mode fs.FileMode, group string) error {
 		return fmt.Errorf("socket: %w", err)
 	}
 	return nil
+}
+
+func groupNumber(group string) (int, error) {
+	if number, err := strconv.Atoi(group); err == nil {
+		return number, nil
+	}
+	found, err := user.LookupGroup(group)
+	if err != nil {
+		return 0, &ConfigError{"socketGroup", group, "a group of this machine"}
+	}
+	number, err := strconv.Atoi(found.Gid)
+	if err != nil {
+		return 0, &ConfigError{"socketGroup", group, "a group with a number"}
+	}
+	return number, nil
 }
 
 // peerListener accepts connections of which the kernel says whose they are.

@@ -41,7 +41,7 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		return nil, err
 	}
 	a.observe(answer.msg.GetAllocation(), answer.asOf)
-	a.watch()
+	a.watch(ctx)
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
 	}
@@ -149,13 +149,13 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 		a.observe(answer.msg.GetAllocation(), answer.asOf)
 	}
 	_ = a.save() // a restart would find the process ended, and say so again
-	a.freed()
+	a.freed(ctx)
 	return answer.msg, nil
 }
 
 // freed looks at the machine and reports: whoever waits for what has come free is granted it by a sample that shows it.
-func (a *Agent) freed() {
-	a.watch()
+func (a *Agent) freed(ctx context.Context) {
+	a.watch(ctx)
 	a.measureIn(0)
 	a.syncDue.by(time.Now().Add(measureGap))
 }

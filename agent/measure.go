@@ -41,7 +41,7 @@ func (a *Agent) measureIn(d time.Duration) { a.measureDue.by(time.Now().Add(d)) 
 // measure looks at the machine and its engines once, and acts on what it finds.
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
-	a.watch()
+	a.watch(ctx)
 	var engines []tracker.Engine
 	a.locked(func(t *tracker.Tracker) { engines = t.Engines() })
 	list := make([]host.Engine, len(engines))
@@ -74,12 +74,12 @@ func (a *Agent) measure(ctx context.Context) {
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
 	}
-	a.afterChange()
+	a.afterChange(ctx)
 }
 
 // afterChange does what a change of the tracker may ask for: watch, tell, store.
-func (a *Agent) afterChange() {
-	a.watch()
+func (a *Agent) afterChange(ctx context.Context) {
+	a.watch(ctx)
 	urgent := false
 	a.locked(func(t *tracker.Tracker) { urgent = t.Urgent() })
 	if urgent {
@@ -152,7 +152,7 @@ func (a *Agent) forgetDoubts(list []host.Engine) {
 }
 
 // watch takes hold of the processes of new engines, and lets go of those that are engines no more.
-func (a *Agent) watch() {
+func (a *Agent) watch(ctx context.Context) {
 	var engines []tracker.Engine
 	unwatched := make(map[string]*bursarv1.Process)
 	a.locked(func(t *tracker.Tracker) {
@@ -172,12 +172,12 @@ func (a *Agent) watch() {
 		}
 	})
 	for id, p := range unwatched {
-		a.hold(id, p)
+		a.hold(ctx, id, p)
 	}
 }
 
 // hold watches one engine. Where that does not work, the next measurement finds out what there is to know.
-func (a *Agent) hold(id string, p *bursarv1.Process) {
+func (a *Agent) hold(ctx context.Context, id string, p *bursarv1.Process) {
 	if p.GetStartTime() == 0 {
 		p = a.complete(id, p)
 	}
@@ -195,8 +195,9 @@ func (a *Agent) hold(id string, p *bursarv1.Process) {
 		return
 	}
 	a.watched[id] = handle
+	ctx = context.WithoutCancel(ctx) // until it is closed
 	a.running.Go(func() {
-		if handle.Wait(context.Background()) == nil { // or it was closed
+		if handle.Wait(ctx) == nil {
 			a.measureIn(settleTime)
 		}
 	})

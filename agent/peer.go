@@ -66,7 +66,7 @@ func credentials(conn *net.UnixConn) (uid uint32, err error) {
 	var credentials *unix.Ucred
 	var peerErr error
 	if err := raw.Control(func(fd uintptr) {
-		credentials, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) //nolint:gosec // a descriptor is small
+		credentials, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
 		return 0, fmt.Errorf("peer credentials: %w", err)
 	}

@@ -125,17 +125,17 @@ func (s *service) Watch(
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
+	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
 	events, err := a.deps.Allocations.Watch(a.inNameOf(ctx), &bursarv1.AllocationServiceWatchRequest{
 		AfterRevision: request.GetAfterRevision(), Labels: request.GetLabels(), HostId: a.settings.HostID, Id: request.GetId(),
 	})
 	if err != nil {
-		return err //nolint:wrapcheck // it is passed on as it is
+		return err
 	}
-	defer events.Close() //nolint:errcheck // what matters of the stream's end is in Err
+	defer events.Close()
 	for events.Receive() {
 		if err := stream.Send(events.Msg()); err != nil {
-			return err //nolint:wrapcheck // it is passed on as it is
+			return err
 		}
 	}
 	switch err := events.Err(); {
@@ -144,6 +144,6 @@ func (s *service) Watch(
 	case err != nil && passing(err):
 		return nobody(err)
 	default:
-		return err //nolint:wrapcheck // it is passed on as it is
+		return err
 	}
 }

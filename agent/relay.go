@@ -47,7 +47,7 @@ func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *
 		}
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled), !passing(err):
-			return answer, err //nolint:wrapcheck // it is passed on as it is
+			return answer, err
 		case ctx.Err() != nil:
 			return answer, nobody(err)
 		}
@@ -93,7 +93,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // coordinator has too much to do to look at it.
 func passing(err error) bool {
 	wire := connect.IsWireError(err)
-	switch connect.CodeOf(err) { //nolint:exhaustive // only these can be
+	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
 		return true
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled, connect.CodeDeadlineExceeded:

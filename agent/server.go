@@ -47,18 +47,18 @@ type server struct {
 }
 
 // listen opens the listeners.
-func (a *Agent) listen() (*server, error) {
+func (a *Agent) listen(ctx context.Context) (*server, error) {
 	s := &server{agent: a}
-	s.stopping, s.stopWaiting = context.WithCancel(context.Background())
-	s.calls, s.stopCalls = context.WithCancel(context.Background())
-	socket, err := listenUnix(a.settings.Socket, a.settings.socketMode, a.settings.SocketGroup)
+	s.stopping, s.stopWaiting = context.WithCancel(context.WithoutCancel(ctx))
+	s.calls, s.stopCalls = context.WithCancel(context.WithoutCancel(ctx))
+	socket, err := listenUnix(ctx, a.settings.Socket, a.settings.socketMode, a.settings.SocketGroup)
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, log: a.log, open: make(map[uint32]int)})
 	if a.settings.LoopbackListen != "" {
 		var config net.ListenConfig
-		loopback, err := config.Listen(s.calls, "tcp", a.settings.LoopbackListen)
+		loopback, err := config.Listen(ctx, "tcp", a.settings.LoopbackListen)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("agent: %w", err), socket.Close())
 		}
@@ -88,7 +88,7 @@ func (s *server) serve(ctx context.Context) error {
 			defer cancel()
 			if err := server.Shutdown(deadline); err != nil {
 				s.agent.log.Warn("calls were cut off", "error", err)
-				return server.Close() //nolint:wrapcheck // it is said
+				return server.Close()
 			}
 			return nil
 		})

@@ -42,7 +42,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // whatever it is about, the agent ends
 		case errors.Is(err, ErrReplaced):
 			a.log.Error("the agent stops", "error", err)
 			return err
@@ -174,7 +174,7 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 	if len(outcome.Adopted)+len(outcome.Forgotten) > 0 {
 		a.measureIn(0)
 	}
-	a.watch()
+	a.watch(ctx)
 	_ = a.save() // it has said so; the next change tries again
 	a.syncedAt.Store(time.Now().UnixNano())
 	a.becomeReady()

@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -31,5 +30,5 @@ func exitStatus(pidfd uintptr) *bursarv1.ExitStatus {
 	if status.Signaled() {
 		return &bursarv1.ExitStatus{Signal: int32(status.Signal())} //nolint:gosec // at most 64
 	}
-	return &bursarv1.ExitStatus{Code: proto.Int32(int32(status.ExitStatus()))} //nolint:gosec // at most 255
+	return &bursarv1.ExitStatus{Code: new(int32(status.ExitStatus()))} //nolint:gosec // at most 255
 }

@@ -66,7 +66,7 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 	fd, err := o.pidfdOpen(int(ref.PID), unix.PIDFD_NONBLOCK)
 	switch {
 	case err == nil:
-		h.file = os.NewFile(uintptr(fd), "pidfd") //nolint:gosec // a descriptor is not negative
+		h.file = os.NewFile(uintptr(fd), "pidfd")
 	case errors.Is(err, unix.ESRCH):
 		return nil, ErrEnded
 	case errors.Is(err, unix.EINVAL): // a thread of a process; or a kernel between 5.3 and 5.10, without the flag
@@ -123,7 +123,7 @@ func (h *Handle) Wait(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return ctx.Err() //nolint:wrapcheck // is the caller's own
+		return ctx.Err()
 	default:
 		return fmt.Errorf("wait for process %d: %w", h.ref.PID, err)
 	}
@@ -145,7 +145,7 @@ func (h *Handle) poll(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // is the caller's own
+			return ctx.Err()
 		case <-h.closed:
 			return os.ErrClosed
 		case <-ticker.C:
@@ -162,7 +162,7 @@ func (h *Handle) Signal(signal syscall.Signal) error {
 		}
 		err = unix.Kill(int(h.ref.PID), signal)
 	} else {
-		err = h.control(func(fd uintptr) error { return unix.PidfdSendSignal(int(fd), signal, nil, 0) }) //nolint:gosec // a descriptor is small
+		err = h.control(func(fd uintptr) error { return unix.PidfdSendSignal(int(fd), signal, nil, 0) })
 	}
 	switch {
 	case errors.Is(err, unix.ESRCH):

@@ -24,7 +24,7 @@ func (o *Opener) Stop(ctx context.Context, proc string, e Engine, grace time.Dur
 	defer cancel()
 	err := s.terminate(deadline)
 	if ctx.Err() != nil {
-		return ctx.Err() //nolint:wrapcheck // is the caller's own
+		return ctx.Err()
 	}
 	if err == nil {
 		return nil

@@ -41,11 +41,11 @@ func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the configured directory
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor is small
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		err = errors.Join(err, lock.Close())
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, &InUseError{Dir: path}
@@ -75,7 +75,7 @@ func (d *Dir) Load() (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("read state: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close()
 	content, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err != nil {
 		return State{}, fmt.Errorf("read state: %w", err)
@@ -108,7 +108,7 @@ func (d *Dir) Save(s State) error {
 }
 
 func write(path string, content []byte) (err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a path of this package
 	if err != nil {
 		return err //nolint:wrapcheck // names operation and path
 	}

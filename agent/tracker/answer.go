@@ -94,12 +94,14 @@ func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 // reconcile makes the entries agree with the ledger. What is newer than the answer stays as it is.
 func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) Outcome {
 	var out Outcome
+	listed := make(map[string]bool, len(r.GetGrants()))
 	// Of what lived before this incarnation began, the last word was spoken by the one before: the engine may have started.
 	vetted := !t.lastFull.IsZero()
 	for _, a := range r.GetGrants() {
 		if a.GetHostId() != t.host.ID {
 			continue
 		}
+		listed[a.GetId()] = true
 		known := t.entries[a.GetId()]
 		wasTracked, wasVetoed := known != nil && known.tracked(), known != nil && known.phase == vetoed
 		verdict := t.take(now, a, r.GetEpoch(), vetted)
@@ -112,12 +114,13 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 		}
 	}
 	for _, id := range r.GetGone() {
-		if e := t.entries[id]; e != nil && e.coveredBy(r) {
+		// What is listed too was granted again, or adopted, after it was gone.
+		if e := t.entries[id]; e != nil && !listed[id] && e.coveredBy(r) {
 			t.drop(e, &out)
 		}
 	}
 	if r.GetComplete() {
-		t.dropAbsent(q, r, &out)
+		t.dropAbsent(q, r, listed, &out)
 	}
 	out.Stops = t.stops(r)
 	return out
@@ -129,20 +132,16 @@ func (e *entry) coveredBy(r *bursarv1.SyncResponse) bool {
 		(e.epoch < r.GetEpoch() || e.grant.GetRevision() <= r.GetLedgerSequence())
 }
 
-// dropAbsent drops what a complete answer does not list. An engine known from an older epoch is dropped only if the ledger
-// heard of it in this very Sync: then it could have adopted it.
-func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, out *Outcome) {
-	listed := make(map[string]bool, len(r.GetGrants()))
-	for _, a := range r.GetGrants() {
-		listed[a.GetId()] = true
-	}
+// dropAbsent drops what a complete answer does not list. An engine only if the ledger heard of it in this very Sync, and so
+// could have adopted it.
+func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, listed map[string]bool, out *Outcome) {
 	heard := make(map[string]bool, len(q.GetEngines()))
 	for _, report := range q.GetEngines() {
 		heard[report.GetAllocationId()] = q.GetFull()
 	}
 	for _, e := range t.inOrder() {
 		id := e.grant.GetId()
-		if listed[id] || !e.coveredBy(r) || e.tracked() && e.epoch < r.GetEpoch() && !heard[id] {
+		if listed[id] || !e.coveredBy(r) || e.tracked() && !heard[id] {
 			continue
 		}
 		t.drop(e, out)

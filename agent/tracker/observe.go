@@ -13,11 +13,11 @@ import (
 type Verdict uint8
 
 const (
-	// Passed: nothing to hold, because it does not count here, has ended, or is older than what is known.
+	// Passed means that there is nothing to hold, because it does not count here, has ended, or is older than what is known.
 	Passed Verdict = iota
-	// Held: it counts on this host, as told.
+	// Held means that it counts on this host, as told.
 	Held
-	// Vetoed: it is a grant that there is no memory for. It counts as refused, and the next Sync says so.
+	// Vetoed means that it is a grant that there is no memory for. It counts as refused, and the next Sync says so.
 	Vetoed
 )
 
@@ -28,7 +28,7 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 		return Passed
 	}
 	e := t.entries[a.GetId()]
-	switch a.GetState() { //nolint:exhaustive // the others are ends
+	switch a.GetState() {
 	case bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
 		if e == nil && asOf == t.epoch && a.GetRevision() <= t.seen {
 			return Passed // all that lived by then has come with a Sync: this one has ended

@@ -96,7 +96,7 @@ func New(now time.Time, host Host, saved Snapshot) *Tracker {
 		epoch: saved.Epoch, storeID: saved.StoreID, changed: 1,
 	}
 	for _, grant := range saved.Engines {
-		e := &entry{phase: held, grant: grant, epoch: saved.Epoch}
+		e := &entry{phase: held, grant: grant} // of no epoch: whatever a coordinator says of it is newer
 		t.entries[grant.GetId()] = e
 		if saved.BootID != host.BootID {
 			t.end(e, rebooted(now, grant.GetId()))

@@ -1,0 +1,166 @@
+package tracker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+
+	"github.com/bursar/bursar/agent/tracker"
+)
+
+func TestFirstSyncReportsEverythingAndTakesOverWhatTheLedgerHas(t *testing.T) {
+	k := tracker.New(start, host(1), tracker.Snapshot{})
+	if !k.NeedsRegister() {
+		t.Fatal("a new tracker has registered")
+	}
+	register(t, k, 5)
+	q := k.BuildSync(start)
+	if !q.GetFull() || q.GetLedgerSequence() != 0 || q.GetEpoch() != 5 || q.GetSequence() != 1 {
+		t.Errorf("first sync: %v", q)
+	}
+	outcome := answer(t, k, q, &bursarv1.SyncResponse{
+		Epoch: 5, LedgerSequence: 10, Complete: true,
+		Grants: []*bursarv1.Allocation{grant("a", reserved, 3, 100), engine("b", 4, 100, 42)},
+	})
+	same(t, "held", []string{"a", "b"}, held(k))
+	same(t, "adopted", []*bursarv1.Allocation{engine("b", 4, 100, 42)}, outcome.Adopted)
+	same(t, "to measure", []tracker.Engine{{ID: "b", Process: engine("b", 4, 100, 42).Process}}, k.Engines())
+	if q := k.BuildSync(start); q.GetFull() || q.GetLedgerSequence() != 10 || q.GetDigest() == 0 {
+		t.Errorf("second sync: %v", q)
+	}
+}
+
+func TestAnswersOfOlderEpochsAreRefused(t *testing.T) {
+	k := registered(t, grant("a", reserved, 3, 100))
+	_, err := k.Answer(start, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 4, LedgerSequence: 99, Gone: []string{"a"}, Complete: true})
+	var stale *tracker.EpochError
+	if !errors.As(err, &stale) || stale.Got != 4 || stale.Have != 5 {
+		t.Errorf("answer of epoch 4 after 5: %v", err)
+	}
+	if err := k.Registered(&bursarv1.RegisterResponse{Epoch: 4}); !errors.As(err, &stale) {
+		t.Errorf("registration with epoch 4 after 5: %v", err)
+	}
+	same(t, "held", []string{"a"}, held(k))
+}
+
+func TestLateAndRepeatedAnswersAreLeftAside(t *testing.T) {
+	k := registered(t)
+	first, second := k.BuildSync(start), k.BuildSync(start)
+	old := &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11, Grants: []*bursarv1.Allocation{grant("a", reserved, 11, 100)}}
+	answer(t, k, second, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12, Gone: []string{"a"}})
+	for range 2 {
+		if _, err := k.Answer(start, first, old); !errors.Is(err, tracker.ErrLate) {
+			t.Errorf("late answer: %v", err)
+		}
+	}
+	same(t, "held", []string{}, held(k))
+	if got := k.BuildSync(start).GetLedgerSequence(); got != 12 {
+		t.Errorf("ledger sequence %d, want 12", got)
+	}
+}
+
+func TestNewerEpochMakesTheAgentBeginAnew(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	// A Sync that is not full cannot be the ground on which a new leader says what is gone.
+	outcome := answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 6, LedgerSequence: 2, Complete: true, Gone: []string{"a"}})
+	same(t, "outcome", tracker.Outcome{}, outcome)
+	same(t, "held", []string{"a"}, held(k))
+	if !k.NeedsRegister() || k.Epoch() != 6 {
+		t.Fatalf("needs register: %v, epoch %d", k.NeedsRegister(), k.Epoch())
+	}
+	register(t, k, 6)
+	q := k.BuildSync(start)
+	if !q.GetFull() || len(q.GetEngines()) != 1 || q.GetEngines()[0].GetGrant() == nil {
+		t.Fatalf("sync after a change of leader: %v", q)
+	}
+	// Its revisions are those of a restored backup: lower, and yet newer.
+	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 6, LedgerSequence: 2, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 2, 50, 42)}})
+	a, _ := k.Get("a")
+	same(t, "grant", engine("a", 2, 50, 42), a)
+}
+
+func TestResyncGivesNothingUp(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42), grant("b", reserved, 4, 100))
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 20, Action: resync, Complete: true, Gone: []string{"a"}})
+	same(t, "held", []string{"a", "b"}, held(k))
+	if q := k.BuildSync(start); !q.GetFull() || q.GetLedgerSequence() != 0 || !k.NeedsRegister() {
+		t.Errorf("after a resync: %v", q)
+	}
+}
+
+func TestCompleteAnswerDropsWhatItDoesNotList(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(k *tracker.Tracker) // after the request was built
+		want   []string
+	}{
+		"known to the ledger": {func(*tracker.Tracker) {}, []string{"a"}}, // which has not heard that it runs
+		"granted after the answer": {func(k *tracker.Tracker) {
+			k.Observe(start, grant("new", reserved, 21, 100), 5)
+		}, []string{"a", "new"}},
+		"confirmed after the answer": {func(k *tracker.Tracker) {
+			k.Observe(start, engine("b", 22, 100, 43), 5)
+		}, []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := registered(t, engine("a", 3, 100, 42), grant("b", reserved, 4, 100))
+			q := k.BuildSync(start)
+			test.change(k)
+			answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 20, Complete: true})
+			same(t, "held", test.want, held(k))
+		})
+	}
+}
+
+func TestRestartedAgentKeepsAnEngineUntilTheLedgerHasHeardOfIt(t *testing.T) {
+	saved := tracker.Snapshot{Epoch: 5, StoreID: "store-1", BootID: "boot-1", Engines: []*bursarv1.Allocation{engine("a", 300, 100, 42)}}
+	k := tracker.New(start, host(2), saved)
+	register(t, k, 6)
+	q := k.BuildSync(start)
+	k.Observe(start, engine("b", 301, 100, 43), 5) // an answer of the leader before, under way until now
+	outcome := answer(t, k, q, &bursarv1.SyncResponse{Epoch: 6, LedgerSequence: 400, Complete: true})
+	same(t, "held", []string{"b"}, held(k)) // of b the ledger could not know that it runs
+	same(t, "forgotten", []*bursarv1.Allocation{engine("a", 300, 100, 42)}, outcome.Forgotten)
+}
+
+func TestGoneForgetsUnlessItIsNewsSince(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42), grant("b", reserved, 4, 100))
+	q := k.BuildSync(start)
+	k.Observe(start, grant("b", reserved, 25, 80), 5) // granted anew
+	outcome := answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 20, Gone: []string{"a", "b", "unknown"}})
+	same(t, "held", []string{"b"}, held(k))
+	same(t, "forgotten", []*bursarv1.Allocation{engine("a", 3, 100, 42)}, outcome.Forgotten)
+}
+
+func TestStopsAreForEnginesThatAreHere(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42), grant("b", reserved, 4, 100))
+	order := &bursarv1.StopOrder{AllocationId: "a", Reason: "enough"}
+	for range 2 { // it is repeated until the engine has ended
+		outcome := answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
+			Epoch: 5, LedgerSequence: 10, Stops: []*bursarv1.StopOrder{{AllocationId: "b"}, order, {AllocationId: "unknown"}},
+		})
+		same(t, "stops", []*bursarv1.StopOrder{order}, outcome.Stops)
+	}
+}
+
+func TestDrainAndShutdown(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10, Action: drain})
+	if !k.Draining() {
+		t.Error("not draining")
+	}
+	outcome := answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, Action: shutdown, Complete: true})
+	same(t, "outcome", tracker.Outcome{Shutdown: true}, outcome)
+	same(t, "held", []string{"a"}, held(k))
+}
+
+func TestEverythingIsReportedAnewNowAndThen(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	if q := k.BuildSync(start.Add(9 * time.Minute)); q.GetFull() {
+		t.Error("full after 9 minutes")
+	}
+	if q := k.BuildSync(start.Add(10 * time.Minute)); !q.GetFull() || q.GetLedgerSequence() != 10 {
+		t.Errorf("after 10 minutes: %v", q)
+	}
+}

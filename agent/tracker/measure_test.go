@@ -1,0 +1,248 @@
+package tracker_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// The tests on headroom are in MiB: 100 of what is available are always kept safe.
+
+func TestHeadroomCountsWhatIsPromisedAndNotTouched(t *testing.T) {
+	k := registered(t, engine("slow", 3, 400, 42), engine("cache", 4, 200, 43), grant("new", reserved, 5, 50), grant("lease", active, 6, 30))
+	for _, step := range []struct {
+		name      string
+		available int64
+		usages    []tracker.Usage
+		want      int64
+	}{
+		{"nothing measured: all promises in full", 1000, nil, 1000 - 100 - 400 - 200 - 50 - 30},
+		{"started, nothing touched", 1000, []tracker.Usage{uses("slow", 42, 0, 0), uses("cache", 43, 0, 0)}, 1000 - 100 - 400 - 200 - 50 - 30},
+		// What an engine touches moves from promised to not available: the headroom stays the same.
+		{"half touched", 800, []tracker.Usage{uses("slow", 42, 200, 200), uses("cache", 43, 0, 0)}, 800 - 100 - 200 - 200 - 50 - 30},
+		{"all touched", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 0, 0)}, 600 - 100 - 0 - 200 - 50 - 30},
+		// Page cache is still available, and the promise to whoever filled it is still open.
+		{"cache filled", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 300, 10)}, 600 - 100 - 0 - 190 - 50 - 30},
+		// More than it is entitled to: that is gone from what is available, and gives no credit.
+		{"overused", 500, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 500 - 100 - 0 - 190 - 50 - 30},
+		{"promised too much", 300, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 300 - 100 - 0 - 190 - 50 - 30},
+	} {
+		k.Measure(start, tracker.Measurement{Sample: free(step.available), Usages: step.usages})
+		if got, known := k.Headroom(); !known || got != step.want*mib {
+			t.Errorf("%s: headroom %d MiB (known %v), want %d", step.name, got/mib, known, step.want)
+		}
+	}
+}
+
+func TestHeadroomIsUnknownWithoutMeasurement(t *testing.T) {
+	k := tracker.New(start, host(1), tracker.Snapshot{})
+	if _, known := k.Headroom(); known {
+		t.Error("known before the first sample")
+	}
+	k.Measure(start, tracker.Measurement{Sample: &bursarv1.HostSample{}})
+	if _, known := k.Headroom(); known {
+		t.Error("known from a sample without memory")
+	}
+}
+
+func TestLastWord(t *testing.T) {
+	pressed := free(1000)
+	pressed.Pressure = true
+	for name, test := range map[string]struct {
+		sample  *bursarv1.HostSample
+		after   time.Duration // from the sample to the grant
+		memory  int64
+		verdict tracker.Verdict
+		told    int64 // MiB in the veto
+	}{
+		"fits just":              {free(500), 0, 300, tracker.Held, 0},
+		"short by a little":      {free(499), 0, 300, tracker.Vetoed, 299},
+		"promised too much":      {free(150), 0, 300, tracker.Vetoed, 0},
+		"no memory asked":        {free(0), 0, 0, tracker.Held, 0},
+		"unknown":                {&bursarv1.HostSample{}, 0, 1, tracker.Vetoed, 0},
+		"stale":                  {free(1000), time.Minute, 1, tracker.Vetoed, 0},
+		"not yet stale":          {free(1000), 20 * time.Second, 1, tracker.Held, 0},
+		"pressure":               {pressed, 0, 1, tracker.Vetoed, 800},
+		"no memory, in pressure": {pressed, 0, 0, tracker.Held, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := registered(t, grant("other", reserved, 3, 100))
+			k.Measure(start, tracker.Measurement{Sample: test.sample})
+			k.BuildSync(start)
+			now := start.Add(test.after)
+			if got := k.Observe(now, grant("a", reserved, 11, test.memory), 5); got != test.verdict {
+				t.Fatalf("verdict %d, want %d", got, test.verdict)
+			}
+			if k.Urgent() != (test.verdict == tracker.Vetoed) {
+				t.Error("a veto must be told at once")
+			}
+			headroom, vetoed := k.Veto("a")
+			if vetoed != (test.verdict == tracker.Vetoed) || headroom != test.told*mib {
+				t.Errorf("veto %v with %d MiB, want %d", vetoed, headroom/mib, test.told)
+			}
+		})
+	}
+}
+
+func TestVetoIsToldUntilItWasHeard(t *testing.T) {
+	k := registered(t)
+	k.Measure(start, tracker.Measurement{Sample: free(200)})
+	k.Observe(start, grant("a", reserved, 11, 300), 5)
+	same(t, "held", []string{}, held(k))
+	want := []*bursarv1.Veto{{AllocationId: "a", HeadroomBytes: 100 * mib}}
+	same(t, "first", want, k.BuildSync(start).GetVetoes()) // its answer is lost
+	q := k.BuildSync(start)
+	same(t, "second", want, q.GetVetoes())
+	// The answer was made before the grant: it says nothing about the veto.
+	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10})
+	if got := k.Observe(start, grant("a", reserved, 11, 300), 5); got != tracker.Vetoed {
+		t.Errorf("the same grant again: verdict %d", got)
+	}
+	q = k.BuildSync(start)
+	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12, Gone: []string{"a"}})
+	same(t, "after it was heard", []*bursarv1.Veto(nil), k.BuildSync(start).GetVetoes())
+	// Late, or granted anew: only one of the two is news.
+	if got := k.Observe(start, grant("a", reserved, 11, 300), 5); got != tracker.Passed {
+		t.Errorf("the old grant, late: verdict %d", got)
+	}
+	k.Measure(start, tracker.Measurement{Sample: free(1000)})
+	if got := k.Observe(start, grant("a", reserved, 14, 300), 5); got != tracker.Held {
+		t.Errorf("granted anew: verdict %d", got)
+	}
+}
+
+func TestGrantsOfTheIncarnationBeforeAreNotJudgedAgain(t *testing.T) {
+	// Its engine may have started and touched its memory before it is confirmed.
+	k := tracker.New(start, host(2), tracker.Snapshot{})
+	k.Measure(start, tracker.Measurement{Sample: free(150)})
+	register(t, k, 5)
+	outcome := answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
+		Epoch: 5, LedgerSequence: 10, Complete: true, Grants: []*bursarv1.Allocation{grant("a", reserved, 3, 300)},
+	})
+	same(t, "held", []string{"a"}, held(k))
+	same(t, "vetoed", []*bursarv1.Allocation(nil), outcome.Vetoed)
+	// One that is made later, by a coordinator that was asked directly, is.
+	outcome = answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
+		Epoch: 5, LedgerSequence: 12, Grants: []*bursarv1.Allocation{grant("b", reserved, 12, 10)},
+	})
+	same(t, "vetoed later", []*bursarv1.Allocation{grant("b", reserved, 12, 10)}, outcome.Vetoed)
+}
+
+func TestEngineEndsOnce(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	exit := &bursarv1.ExitStatus{Signal: 9}
+	ended := tracker.Usage{ID: "a", PID: 42, StartTime: 7, Ended: true, Exit: exit}
+	k.BuildSync(start)
+	if ends := k.Measure(start, tracker.Measurement{Sample: free(900), Usages: []tracker.Usage{ended}}); len(ends) != 1 || !k.Urgent() {
+		t.Fatalf("ends: %v, urgent: %v", ends, k.Urgent())
+	}
+	if ends := k.Measure(start, tracker.Measurement{Sample: free(900), Usages: []tracker.Usage{ended}}); len(ends) != 0 {
+		t.Errorf("ended twice: %v", ends)
+	}
+	same(t, "held", []string{}, held(k))
+	q := k.BuildSync(start)
+	if len(q.GetEnded()) != 1 || q.GetDigest() != 0 {
+		t.Fatalf("sync: %v", q)
+	}
+	same(t, "exit status", exit, q.GetEnded()[0].GetExitStatus())
+	// The answer to an earlier Sync, and one that lists it as it was, do not bring it back.
+	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 12, 100, 42)}})
+	same(t, "held", []string{}, held(k))
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 13, Acknowledged: []string{"a"}, Gone: []string{"a"}})
+	if q := k.BuildSync(start); len(q.GetEnded()) != 0 || k.Knows("a") {
+		t.Errorf("after the acknowledgement: %v", q)
+	}
+}
+
+func TestMeasurementOfAnotherProcessSaysNothing(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	stale := []tracker.Usage{
+		{ID: "a", PID: 41, StartTime: 7, Ended: true}, {ID: "a", PID: 42, StartTime: 8, Ended: true}, {ID: "unknown", Ended: true},
+	}
+	if ends := k.Measure(start, tracker.Measurement{Sample: free(900), Usages: stale}); len(ends) != 0 {
+		t.Errorf("ended: %v", ends)
+	}
+	same(t, "held", []string{"a"}, held(k))
+}
+
+func TestOrphansKeepTheEntitlement(t *testing.T) {
+	k := registered(t, engine("a", 3, 400, 42))
+	left := uses("a", 42, 150, 150)
+	left.Orphaned = true
+	k.Measure(start, tracker.Measurement{Sample: free(700), Usages: []tracker.Usage{left}})
+	if got, _ := k.Headroom(); got != (700-100-250)*mib {
+		t.Errorf("headroom %d MiB, want 350", got/mib)
+	}
+	if s := k.Stats(); s.Orphaned != 1 || s.Engines != 1 || s.BookedMemory != 400*mib || s.UsedMemory != 150*mib {
+		t.Errorf("stats: %+v", s)
+	}
+}
+
+func TestReportsCarryWhatChanged(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42), engine("b", 4, 100, 43))
+	measure := func(a, b int64) {
+		k.Measure(start, tracker.Measurement{Sample: free(900), Usages: []tracker.Usage{uses("a", 42, a, a), uses("b", 43, b, b)}})
+	}
+	reports := func(q *bursarv1.SyncRequest) map[string]int64 {
+		got := map[string]int64{}
+		for _, r := range q.GetEngines() {
+			got[r.GetAllocationId()] = r.GetUnreclaimableBytes() / mib
+		}
+		return got
+	}
+	answered := &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10}
+	measure(10, 20)
+	if !k.Urgent() {
+		t.Error("the first measurement of an engine must be told at once")
+	}
+	q := k.BuildSync(start)
+	same(t, "first", map[string]int64{"a": 10, "b": 20}, reports(q))
+	answer(t, k, q, answered)
+	same(t, "nothing new", map[string]int64{}, reports(k.BuildSync(start)))
+	measure(11, 20)
+	same(t, "one changed", map[string]int64{"a": 11}, reports(k.BuildSync(start))) // its answer is lost: it may have been heard
+	measure(10, 20)
+	same(t, "changed back", map[string]int64{"a": 10}, reports(k.BuildSync(start)))
+	q = k.BuildSync(start)
+	same(t, "repeated", map[string]int64{"a": 10}, reports(q))
+	answer(t, k, q, answered)
+	same(t, "heard", map[string]int64{}, reports(k.BuildSync(start)))
+}
+
+func TestSmallChangesOfCPUAreNotNews(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	reported := func(cpu int64) bool {
+		u := uses("a", 42, 10, 10)
+		u.CPUMillis = cpu
+		k.Measure(start, tracker.Measurement{Sample: free(900), Usages: []tracker.Usage{u}})
+		q := k.BuildSync(start)
+		answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10})
+		return len(q.GetEngines()) == 1
+	}
+	var got []bool
+	for _, cpu := range []int64{500, 509, 491, 511, 5, 0, 0} {
+		got = append(got, reported(cpu))
+	}
+	same(t, "reported", []bool{true, false, false, true, true, true, false}, got)
+}
+
+func TestCapacityIsToldUntilItWasHeard(t *testing.T) {
+	k := registered(t)
+	k.SetCapacity(&bursarv1.Resource{MemoryBytes: proto.Int64(1000 * mib)})
+	if k.BuildSync(start).GetCapacity() != nil {
+		t.Error("the same capacity was told")
+	}
+	k.SetCapacity(&bursarv1.Resource{MemoryBytes: proto.Int64(500 * mib)})
+	if !k.Urgent() || k.BuildSync(start).GetCapacity().GetMemoryBytes() != 500*mib {
+		t.Error("another capacity was not told")
+	}
+	q := k.BuildSync(start)
+	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10})
+	if q.GetCapacity() == nil || k.BuildSync(start).GetCapacity() != nil {
+		t.Error("want it told until it was answered")
+	}
+}

@@ -1,0 +1,133 @@
+package tracker_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func TestObserve(t *testing.T) {
+	for name, test := range map[string]struct {
+		told    *bursarv1.Allocation
+		asOf    uint64
+		verdict tracker.Verdict
+		held    []string
+	}{
+		"a grant":                        {grant("new", reserved, 11, 100), 5, tracker.Held, []string{"a", "new"}},
+		"an engine":                      {engine("new", 11, 100, 50), 5, tracker.Held, []string{"a", "new"}},
+		"the same again":                 {engine("a", 3, 100, 42), 5, tracker.Held, []string{"a"}},
+		"its own past":                   {grant("a", reserved, 2, 100), 5, tracker.Held, []string{"a"}},
+		"a grant from before the answer": {grant("new", reserved, 9, 100), 5, tracker.Passed, []string{"a"}},
+		"a grant of the leader before":   {grant("new", reserved, 9, 100), 4, tracker.Held, []string{"a", "new"}},
+		"a request that waits":           {grant("new", waiting, 11, 100), 5, tracker.Passed, []string{"a"}},
+		"a release":                      {grant("a", released, 11, 100), 5, tracker.Passed, []string{}},
+		"a release by the leader before": {grant("a", released, 1, 100), 4, tracker.Passed, []string{}},
+		"a wait from before the grant":   {grant("a", waiting, 2, 100), 5, tracker.Passed, []string{"a"}},
+		"nothing":                        {nil, 5, tracker.Passed, []string{"a"}},
+		"another host's": {&bursarv1.Allocation{Id: "x", HostId: "h2", State: reserved, Revision: 11}, 5, tracker.Passed, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := registered(t, engine("a", 3, 100, 42))
+			for range 2 {
+				if got := k.Observe(start, test.told, test.asOf); got != test.verdict {
+					t.Errorf("verdict %d, want %d", got, test.verdict)
+				}
+			}
+			same(t, "held", test.held, held(k))
+		})
+	}
+}
+
+func TestReleaseIsNotUndoneByAnAnswerFromBefore(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	q := k.BuildSync(start)
+	k.Observe(start, grant("a", released, 12, 100), 5)
+	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11, Grants: []*bursarv1.Allocation{engine("a", 11, 90, 42)}})
+	same(t, "held", []string{}, held(k))
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 13, Gone: []string{"a"}})
+	k.Observe(start, engine("a", 11, 90, 42), 5) // the answer to a Confirm, very late
+	same(t, "held", []string{}, held(k))
+	if k.Knows("a") {
+		t.Error("an allocation that ended long ago is still remembered")
+	}
+}
+
+func TestReleaseOfWhatTheCoordinatorDoesNotKnow(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42))
+	k.Released("a")
+	k.Released("unknown")
+	same(t, "held", []string{}, held(k))
+	same(t, "engines", []tracker.Engine(nil), k.Engines())
+}
+
+func TestConfirmOfANewLeaderIsTakenAlthoughItsEpochIsNotKnownYet(t *testing.T) {
+	k := registered(t, grant("a", reserved, 3, 100))
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 6, Action: resync})
+	register(t, k, 6)
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 6, LedgerSequence: 10, Complete: true, Grants: []*bursarv1.Allocation{grant("a", reserved, 3, 100)}})
+	k.Observe(start, engine("a", 12, 100, 42), 5) // sent before anybody knew of epoch 6
+	same(t, "engines", 1, len(k.Engines()))
+}
+
+func TestProcessThatWasCompletedStaysComplete(t *testing.T) {
+	told := engine("a", 3, 100, 42)
+	told.Process = &bursarv1.Process{Pid: 42}
+	k := registered(t, told)
+	k.SetProcess("a", &bursarv1.Process{Pid: 42, StartTime: 7, BootId: "boot-1"})
+	k.SetProcess("a", &bursarv1.Process{Pid: 43, StartTime: 8}) // somebody else's
+	resized := proto.CloneOf(told)
+	resized.Revision, resized.Entitled.MemoryBytes = 12, proto.Int64(50*mib)
+	k.Observe(start, resized, 5)
+	a, _ := k.Get("a")
+	same(t, "grant", engine("a", 12, 50, 42), a)
+	if id, ok := k.EngineOf(42, 7); !ok || id != "a" {
+		t.Errorf("the engine of process 42: %q, %v", id, ok)
+	}
+}
+
+func TestSnapshotHasEnginesAndTombstonesOnly(t *testing.T) {
+	k := registered(t, engine("a", 3, 100, 42), grant("b", reserved, 4, 100), engine("c", 5, 100, 43), grant("lease", active, 6, 10))
+	k.Measure(start, tracker.Measurement{Sample: free(900), Usages: []tracker.Usage{{ID: "c", PID: 43, StartTime: 7, Ended: true}}})
+	if !k.Unsaved() {
+		t.Fatal("nothing to save after an engine ended")
+	}
+	s := k.Snapshot()
+	if k.Unsaved() {
+		t.Error("unsaved right after a snapshot")
+	}
+	same(t, "engines", []*bursarv1.Allocation{engine("a", 3, 100, 42)}, s.Engines)
+	if len(s.Ended) != 1 || s.Ended[0].GetAllocationId() != "c" || s.Ended[0].GetReason() != "process ended" || s.Epoch != 5 || s.StoreID != "store-1" {
+		t.Errorf("snapshot: %+v", s)
+	}
+	k.NotSaved()
+	if !k.Unsaved() {
+		t.Error("saved although that failed")
+	}
+
+	same(t, "restored", []string{"a"}, held(tracker.New(start, host(2), s)))
+	again := tracker.New(start, host(2), s)
+	same(t, "tombstones", 1, len(again.BuildSync(start).GetEnded()))
+}
+
+func TestAnotherBootEndsEveryEngine(t *testing.T) {
+	s := registered(t, engine("a", 3, 100, 42)).Snapshot()
+	rebooted := host(2)
+	rebooted.BootID = "boot-2"
+	k := tracker.New(start, rebooted, s)
+	same(t, "held", []string{}, held(k))
+	q := k.BuildSync(start)
+	if len(q.GetEnded()) != 1 || q.GetEnded()[0].GetReason() != "host rebooted" {
+		t.Errorf("sync after a reboot: %v", q)
+	}
+	register(t, k, 5)
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
+		Epoch: 5, LedgerSequence: 10, Complete: true, Acknowledged: []string{"a"},
+		Grants: []*bursarv1.Allocation{engine("b", 5, 100, 44)}, // confirmed before the state was saved
+	})
+	if q := k.BuildSync(start); len(q.GetEnded()) != 1 || q.GetEnded()[0].GetAllocationId() != "b" {
+		t.Errorf("an engine of the boot before, told by the coordinator: %v", q)
+	}
+}
