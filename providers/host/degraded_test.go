@@ -177,3 +177,41 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestTheMountThatShowsMostCounts: of two mounts of one hierarchy the one with more ancestors has more limits to see.
+func TestTheMountThatShowsMostCounts(t *testing.T) {
+	machine := newMachine(t)
+	machine.load("testdata/machines/v2.txtar")
+	narrow := "26 25 0:23 /system.slice/agent.service /narrow rw - cgroup2 none rw\n"
+	wide := "27 25 0:23 / /sys/fs/cgroup rw - cgroup2 none rw\n"
+	machine.write("narrow/memory.max", "max\n")
+	machine.write("sys/fs/cgroup/system.slice/memory.max", "1048576\n")
+	for _, mounts := range []string{narrow + wide, wide + narrow} {
+		machine.write("proc/self/mountinfo", mounts)
+		capacity, err := machine.meter(Options{}).Capacity(t.Context())
+		if err != nil || capacity.MemoryBytes != 1<<20 {
+			t.Errorf("%d bytes from %s, %v", capacity.MemoryBytes, capacity.MemorySource, err)
+		}
+	}
+}
+
+func TestProcessorsThatComeOrGoMakeOneSampleUnknown(t *testing.T) {
+	machine := newMachine(t)
+	machine.load("testdata/machines/bare.txtar")
+	meter := machine.meter(Options{})
+	f := func(when, stat string, want string) {
+		t.Helper()
+		machine.now = machine.now.Add(time.Second)
+		machine.write("proc/stat", stat)
+		s := meter.Sample(t.Context())
+		if got := known(s.CPUUsedMillis); got != want || s.Degraded != nil {
+			t.Errorf("%s: %s millis used, want %s; %v", when, got, want, s.Degraded)
+		}
+	}
+	f("first", "cpu 0 0 0 0 0 0 0\ncpu0 100 0 0 100 0 0 0\n", "?")
+	f("one busy half of the time", "cpu 0 0 0 0 0 0 0\ncpu0 150 0 0 150 0 0 0\n", "500")
+	f("another one came", "cpu 0 0 0 0 0 0 0\ncpu0 200 0 0 200 0 0 0\ncpu1 900 0 0 9000 0 0 0\n", "?")
+	f("both at rest", "cpu 0 0 0 0 0 0 0\ncpu0 200 0 0 300 0 0 0\ncpu1 900 0 0 9100 0 0 0\n", "0")
+	f("no time has passed", "cpu 0 0 0 0 0 0 0\ncpu0 200 0 0 300 0 0 0\ncpu1 900 0 0 9100 0 0 0\n", "?")
+	f("idle time steps back", "cpu 0 0 0 0 0 0 0\ncpu0 300 0 0 290 0 0 0\ncpu1 1000 0 0 9095 0 0 0\n", "2000")
+}

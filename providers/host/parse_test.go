@@ -204,3 +204,20 @@ func TestParseOwner(t *testing.T) {
 		}
 	}
 }
+
+func TestWithin(t *testing.T) {
+	f := func(root, name, want string, ok bool) {
+		t.Helper()
+		if got, found := within(root, name); got != want || found != ok {
+			t.Errorf("%s below %s: %q, %v", name, root, got, found)
+		}
+	}
+	f("/", "/", "/", true)
+	f("/", "/a/b", "/a/b", true)
+	f("/a", "/a", "/", true)
+	f("/a", "/a/b", "/b", true)
+	f("/a", "/ab", "", false)
+	f("/a/b", "/a", "", false)
+	f("/..", "/", "", false)   // the mount begins outside of our namespace
+	f("/", "/../x", "", false) // the process is outside of it
+}
