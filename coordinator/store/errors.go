@@ -21,6 +21,8 @@ var (
 	ErrFull = errors.New("no space left for the store")
 	// ErrReadOnly says that the store cannot be written to.
 	ErrReadOnly = errors.New("the store is read-only")
+	// ErrDamaged says that the store's own structure is broken.
+	ErrDamaged = errors.New("the store is damaged")
 	// ErrIO says that reading or writing failed below the store.
 	ErrIO = errors.New("input or output error under the store")
 )

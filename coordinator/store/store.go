@@ -42,8 +42,8 @@ type Store interface {
 	// Commit of this Store whose outcome was reported unknown, so that Load tells what became of it.
 	Lead(ctx context.Context, atLeast uint64) (Meta, error)
 
-	// Load reads all that a ledger is rebuilt from: live allocations in the order of their ids, hosts, the rules of source
-	// "api", and the request ids of allocations that ended at or after rememberSince. ErrDeposed: epoch is not the stored one.
+	// Load reads all that a ledger is rebuilt from: live allocations, hosts, rules, and the request ids of allocations that ended
+	// at or after rememberSince. ErrDeposed: epoch is not the stored one.
 	Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error)
 
 	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of several transitions of an id the

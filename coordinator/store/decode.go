@@ -1,0 +1,215 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// DecodeAllocation reads what AppendAllocation wrote. forget is the row's column. The error is a *RowError.
+func DecodeAllocation(id ledger.ID, forget bool, payload []byte) (ledger.Allocation, error) {
+	record := &storev1.AllocationRecord{}
+	err := unmarshal(payload, record)
+	if err == nil {
+		var a ledger.Allocation
+		if a, err = allocation(id, record); err == nil {
+			a.Forget = forget
+			return a, nil
+		}
+	}
+	return ledger.Allocation{}, &RowError{AllocationTable, id.String(), err}
+}
+
+func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocation, error) {
+	m := record.GetAllocation()
+	if m == nil {
+		return ledger.Allocation{}, errors.New("allocation: want it to be set")
+	}
+	if text := id.String(); m.GetId() != text {
+		return ledger.Allocation{}, fmt.Errorf("id: %q: want that of the row", m.GetId())
+	}
+	if bursarv1.AllocationState_name[int32(m.GetState())] == "" || m.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED {
+		return ledger.Allocation{}, fmt.Errorf("state: %d: want one that this version knows", m.GetState())
+	}
+	if err := known(m); err != nil {
+		return ledger.Allocation{}, err
+	}
+	var r reader
+	a := ledger.Allocation{
+		ID: id, RequestID: m.GetRequestId(), Caller: m.GetCaller(), RequestHash: record.GetRequestHash(),
+		State:  ledger.State(m.GetState()), //nolint:gosec // checked above to be small
+		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
+		Labels:  r.labels("labels", m.GetLabels()),
+		Created: r.instant("create_time", m.CreateTime), Reserved: r.instant("reserve_time", m.ReserveTime),
+		Confirmed: r.instant("confirm_time", m.ConfirmTime), Ended: r.instant("end_time", m.EndTime),
+		Expires:        r.instant("expire_time", m.ExpireTime),
+		WaitDeadline:   r.instant("wait_deadline", record.WaitDeadline),
+		PassedSince:    r.instant("passed_since", record.PassedSince),
+		ReservationTTL: r.duration("reservation_ttl", record.ReservationTtl),
+		Lease:          r.duration("lease", record.Lease),
+		StopGrace:      r.duration("stop_grace", record.StopGrace),
+		Async:          record.GetAsync(), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(),
+		Reason: m.GetReason(), StopReason: record.GetStopReason(),
+		Address: m.GetAddress(), ApplicationIDs: m.GetApplicationIds(),
+		Revision: m.GetRevision(), GrantRevision: record.GetGrantRevision(),
+	}
+	var err error
+	if a.Requested, err = convert.ResourceFromProto(m.Requested); err != nil {
+		r.fail("requested", err)
+	}
+	if a.Entitled, err = convert.ResourceFromProto(m.Entitled); err != nil {
+		r.fail("entitled", err)
+	}
+	if p := m.GetProcess(); p != nil {
+		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
+	}
+	if e := m.GetExitStatus(); e != nil {
+		a.Exit = &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal()}
+	}
+	if w := record.GetWishes(); w != nil {
+		a.Wishes = &ledger.Wishes{
+			Host: w.GetId(), Required: r.labels("wishes.required_labels", w.GetRequiredLabels()),
+			Preferred: r.labels("wishes.preferred_labels", w.GetPreferredLabels()), Avoid: w.GetAvoid(),
+		}
+	}
+	return a, r.err
+}
+
+// DecodeHost reads what EncodeHost wrote. The error is a *RowError.
+func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
+	m := &storev1.HostRecord{}
+	err := unmarshal(payload, m)
+	if err == nil && m.GetId() != id {
+		err = fmt.Errorf("id: %q: want that of the row", m.GetId())
+	}
+	if err != nil {
+		return ledger.HostRecord{}, &RowError{HostTable, id, err}
+	}
+	var r reader
+	h := ledger.HostRecord{
+		ID: id, Address: m.GetAddress(), Labels: r.labels("labels", m.GetLabels()),
+		Cordoned: m.GetCordoned(), Draining: m.GetDraining(), Lost: m.GetLost(), Reason: m.GetReason(),
+		Registered:  r.instant("register_time", m.RegisterTime),
+		Incarnation: m.GetIncarnation(), BootID: m.GetBootId(), Version: m.GetVersion(), Revision: m.GetRevision(),
+	}
+	if h.Capacity, err = convert.VectorFromProto(m.Capacity); err != nil {
+		r.fail("capacity", err)
+	}
+	if h.Protected, err = convert.VectorFromProto(m.Protected); err != nil {
+		r.fail("protected", err)
+	}
+	if r.err != nil {
+		return ledger.HostRecord{}, &RowError{HostTable, id, r.err}
+	}
+	return h, nil
+}
+
+// DecodeQuota reads what EncodeQuota wrote. selector is the row's key, a selector's text. The error is a *RowError.
+func DecodeQuota(selector string, payload []byte) (ledger.Quota, error) {
+	record := &storev1.QuotaRecord{}
+	err := unmarshal(payload, record)
+	var q ledger.Quota
+	if err == nil {
+		q, err = quota(record.GetQuota())
+	}
+	if err == nil && q.Selector.String() != selector {
+		err = fmt.Errorf("selector: %q: want that of the row", q.Selector)
+	}
+	if err != nil {
+		return ledger.Quota{}, &RowError{QuotaTable, selector, err}
+	}
+	return q, nil
+}
+
+func quota(m *bursarv1.Quota) (ledger.Quota, error) {
+	if m == nil {
+		return ledger.Quota{}, errors.New("quota: want it to be set")
+	}
+	q := ledger.Quota{Weight: m.GetWeight(), Source: m.GetSource()}
+	var err error
+	if q.Selector, err = label.NewSelector(m.GetSelector()); err != nil {
+		return q, fmt.Errorf("selector: %w", err)
+	}
+	if q.Limit, err = convert.VectorFromProto(m.GetLimit()); err != nil {
+		return q, fmt.Errorf("limit: %w", err)
+	}
+	if q.Guaranteed, err = convert.VectorFromProto(m.GetGuaranteed()); err != nil {
+		return q, fmt.Errorf("guaranteed: %w", err)
+	}
+	if m.GetNormalization() != nil {
+		n, err := convert.NormalizationFromProto(m.GetNormalization())
+		if err != nil {
+			return q, fmt.Errorf("normalization: %w", err)
+		}
+		q.Normalization = &n
+	}
+	return q, nil
+}
+
+// unmarshal reads a payload that this version understands in full: with what it does not know it would be written back short.
+func unmarshal(payload []byte, m proto.Message) error {
+	if err := proto.Unmarshal(payload, m); err != nil {
+		return fmt.Errorf("not a %s: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	return known(m)
+}
+
+// known refuses fields that this version does not know.
+func known(m protoreflect.ProtoMessage) error {
+	if unknown := m.ProtoReflect().GetUnknown(); len(unknown) > 0 {
+		return fmt.Errorf("%d bytes in fields that this version does not know", len(unknown))
+	}
+	return nil
+}
+
+// reader reads fields and keeps the first error.
+type reader struct{ err error }
+
+func (r *reader) fail(field string, err error) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: %w", field, err)
+	}
+}
+
+func (r *reader) labels(field string, m map[string]string) label.Set {
+	set, err := convert.LabelsFromProto(m)
+	if err != nil {
+		r.fail(field, err)
+	}
+	return set
+}
+
+// instant reads what timestamp wrote, and nothing else: an Instant reaches from 1677 to 2262.
+func (r *reader) instant(field string, m *timestamppb.Timestamp) ledger.Instant {
+	if m == nil {
+		return 0
+	}
+	i := ledger.Instant(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos()))                     // may wrap; then it does not come back
+	if back := i.Time(); back.Unix() != m.GetSeconds() || int32(back.Nanosecond()) != m.GetNanos() { //nolint:gosec // below 1e9
+		r.fail(field, fmt.Errorf("%d s and %d ns: want a time from 1678 to 2261", m.GetSeconds(), m.GetNanos()))
+	}
+	return i
+}
+
+// duration reads what the encoder's duration wrote.
+func (r *reader) duration(field string, m *durationpb.Duration) time.Duration {
+	if m == nil {
+		return 0
+	}
+	d := time.Duration(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos()))         // as above
+	if int64(d/time.Second) != m.GetSeconds() || int32(d%time.Second) != m.GetNanos() { //nolint:gosec // below 1e9
+		r.fail(field, fmt.Errorf("%d s and %d ns: want at most 292 years", m.GetSeconds(), m.GetNanos()))
+	}
+	return d
+}

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// The tables, as a RowError names them.
+const (
+	AllocationTable = "allocation"
+	HostTable       = "host"
+	QuotaTable      = "quota"
+)
+
+// AppendAllocation appends the payload of an allocation's row: all of it but what was measured, and Forget, which is a
+// column. What DecodeAllocation would refuse is refused here, so that no row is written that cannot be loaded. The error is
+// a *RowError.
+func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
+	if a.State < ledger.Waiting || a.State > ledger.Lost {
+		return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("state %d: want one of the known", a.State)}
+	}
+	for _, r := range []*resource.Resource{&a.Requested, &a.Entitled} {
+		if err := r.Validate(); err != nil {
+			return nil, &RowError{AllocationTable, a.ID.String(), err}
+		}
+	}
+	payload, err := proto.MarshalOptions{}.MarshalAppend(payload, allocationRecord(a))
+	if err != nil {
+		return nil, &RowError{AllocationTable, a.ID.String(), err}
+	}
+	return payload, nil
+}
+
+func allocationRecord(a *ledger.Allocation) *storev1.AllocationRecord {
+	record := &storev1.AllocationRecord{
+		Allocation: &bursarv1.Allocation{
+			Id: a.ID.String(), RequestId: a.RequestID, Caller: a.Caller,
+			State:     bursarv1.AllocationState(a.State), // the numbers are the same, a test holds it
+			Labels:    convert.LabelsToProto(a.Labels),
+			Requested: convert.ResourceToProto(a.Requested), Entitled: convert.ResourceToProto(a.Entitled),
+			HostId: a.HostID, HostAddress: a.HostAddress, Priority: a.Priority,
+			CreateTime: timestamp(a.Created), ReserveTime: timestamp(a.Reserved), ConfirmTime: timestamp(a.Confirmed),
+			EndTime: timestamp(a.Ended), ExpireTime: timestamp(a.Expires),
+			Reason: a.Reason, Revision: a.Revision, OverLimit: a.OverLimit, Stopping: a.Stopping,
+			Address: a.Address, ApplicationIds: a.ApplicationIDs,
+		},
+		RequestHash:    a.RequestHash,
+		ReservationTtl: duration(a.ReservationTTL), Lease: duration(a.Lease), StopGrace: duration(a.StopGrace),
+		WaitDeadline: timestamp(a.WaitDeadline), PassedSince: timestamp(a.PassedSince),
+		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
+	}
+	if p := a.Process; p != (ledger.Process{}) {
+		record.Allocation.Process = &bursarv1.Process{Pid: p.PID, StartTime: p.StartTime, Cgroup: p.Cgroup, BootId: p.BootID}
+	}
+	if e := a.Exit; e != nil {
+		record.Allocation.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal}
+	}
+	if w := a.Wishes; w != nil {
+		record.Wishes = &bursarv1.HostWishes{
+			Id: w.Host, RequiredLabels: convert.LabelsToProto(w.Required), PreferredLabels: convert.LabelsToProto(w.Preferred),
+			Avoid: w.Avoid,
+		}
+	}
+	return record
+}
+
+// EncodeHost returns the payload of a host's row. The error is a *RowError.
+func EncodeHost(h *ledger.HostRecord) ([]byte, error) {
+	err := errors.Join(h.Capacity.Validate(), h.Protected.Validate())
+	if err != nil {
+		return nil, &RowError{HostTable, h.ID, err}
+	}
+	payload, err := proto.Marshal(&storev1.HostRecord{
+		Id: h.ID, Address: h.Address, Labels: convert.LabelsToProto(h.Labels),
+		Capacity: convert.VectorToProto(h.Capacity), Protected: convert.VectorToProto(h.Protected),
+		Cordoned: h.Cordoned, Draining: h.Draining, Lost: h.Lost, Reason: h.Reason, RegisterTime: timestamp(h.Registered),
+		Incarnation: h.Incarnation, BootId: h.BootID, Version: h.Version, Revision: h.Revision,
+	})
+	if err != nil {
+		return nil, &RowError{HostTable, h.ID, err}
+	}
+	return payload, nil
+}
+
+// EncodeQuota returns the payload of a rule's row. The error is a *RowError.
+func EncodeQuota(q *ledger.Quota) ([]byte, error) {
+	quota := &bursarv1.Quota{
+		Selector: convert.LabelsToProto(q.Selector.Labels()), Limit: convert.VectorToProto(q.Limit),
+		Guaranteed: convert.VectorToProto(q.Guaranteed), Weight: q.Weight, Source: q.Source,
+	}
+	err := errors.Join(q.Limit.Validate(), q.Guaranteed.Validate())
+	if n := q.Normalization; n != nil {
+		err = errors.Join(err, n.Validate())
+		quota.Normalization = &bursarv1.Normalization{
+			Minimum: convert.VectorToProto(n.Minimum), Increment: convert.VectorToProto(n.Increment),
+			Maximum: convert.VectorToProto(n.Maximum),
+		}
+	}
+	if err != nil {
+		return nil, &RowError{QuotaTable, q.Selector.String(), err}
+	}
+	payload, err := proto.Marshal(&storev1.QuotaRecord{Quota: quota})
+	if err != nil {
+		return nil, &RowError{QuotaTable, q.Selector.String(), err}
+	}
+	return payload, nil
+}
+
+// timestamp returns nil for "not yet" and "never".
+func timestamp(i ledger.Instant) *timestamppb.Timestamp {
+	if i == 0 {
+		return nil
+	}
+	return timestamppb.New(i.Time())
+}
+
+// duration returns nil for none.
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// Size is the number of allocations of a page.
+func (q *HistoryQuery) Size() int {
+	if q.PageSize <= 0 {
+		return DefaultPage
+	}
+	return min(q.PageSize, MaxPage)
+}
+
+// MatchesRow reports whether the columns of a row match, so that its payload is worth decoding.
+func (q *HistoryQuery) MatchesRow(id ledger.ID, state ledger.State, hostID string) bool {
+	return (q.HostID == "" || q.HostID == hostID) &&
+		(len(q.States) == 0 || slices.Contains(q.States, state)) &&
+		(q.IDPrefix == "" || strings.HasPrefix(id.String(), q.IDPrefix))
+}
+
+// Matches reports whether an allocation that has ended matches in full.
+func (q *HistoryQuery) Matches(a *ledger.Allocation) bool {
+	return q.MatchesRow(a.ID, a.State, a.HostID) && a.Labels.MatchesFilter(q.Labels)
+}
+
+// Position is a place in the history, which is in the order of ends and, among equals, of ids.
+type Position struct {
+	Ended ledger.Instant
+	ID    ledger.ID
+}
+
+// positionLength is the bytes of a position in a token.
+const positionLength = 16
+
+// Token is the page token for what comes after the position.
+func (p Position) Token() string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, positionLength), uint64(p.Ended)) //nolint:gosec // comes back as it was
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(b, uint64(p.ID)))
+}
+
+// ParseToken reads what Token wrote. The error is ErrBadToken.
+func ParseToken(token string) (Position, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(b) != positionLength {
+		return Position{}, ErrBadToken
+	}
+	return Position{
+		Ended: ledger.Instant(binary.BigEndian.Uint64(b)), //nolint:gosec // comes back as it was
+		ID:    ledger.ID(binary.BigEndian.Uint64(b[8:])),
+	}, nil
+}
+
+// EndOf is when an allocation ended, as its row is ordered in the history; zero where it is live. An end without a time,
+// which a ledger does not make, is the earliest.
+func EndOf(a *ledger.Allocation) ledger.Instant {
+	if a.State.Live() {
+		return 0
+	}
+	return max(a.Ended, 1)
+}

@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// code returns SQLite's primary result code; 0 where the error is not SQLite's.
+func code(err error) int {
+	var failed *sqlite.Error
+	if errors.As(err, &failed) {
+		return failed.Code() & 0xff
+	}
+	return 0
+}
+
+// classify gives an error of SQLite's the type that callers of a store decide on.
+func classify(err error) error {
+	switch code(err) {
+	case lib.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	case lib.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+	case lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN:
+		return fmt.Errorf("%w: %w", store.ErrIO, err)
+	case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
+	}
+	return err
+}
+
+// certain reports whether a COMMIT that failed so has surely not happened: the frame that makes the transaction count was not
+// written, or not in full. After any other failure it may have reached the disk and be found there by the next process.
+func certain(err error) bool {
+	switch code(err) {
+	case lib.SQLITE_FULL, lib.SQLITE_BUSY, lib.SQLITE_READONLY:
+		return true
+	}
+	return false
+}
+
+// refusal makes an error of opening say what to do about it. Those that say so already stay as they are.
+func refusal(path string, err error) error {
+	var refused *store.RefusedError
+	switch {
+	case err == nil || errors.As(err, &refused):
+		return err
+	case errors.Is(err, fs.ErrPermission) || code(err) == lib.SQLITE_PERM || code(err) == lib.SQLITE_AUTH:
+		return &store.RefusedError{
+			Where: path, Reason: store.Denied, Found: err.Error(),
+			Want: "a directory and a file that this user may read and write", Err: err,
+		}
+	case errors.Is(err, syscall.EROFS) || code(err) == lib.SQLITE_READONLY:
+		return &store.RefusedError{
+			Where: path, Reason: store.Denied, Found: err.Error(), Want: "a file system that can be written to", Err: classify(err),
+		}
+	case code(err) == lib.SQLITE_CORRUPT || code(err) == lib.SQLITE_NOTADB:
+		return damaged(path, err.Error(), classify(err))
+	case code(err) == lib.SQLITE_BUSY:
+		return &store.RefusedError{
+			Where: path, Reason: store.InUse, Found: "another program holds a lock on it", Want: "that program to end", Err: err,
+		}
+	}
+	return fmt.Errorf("store %s: %w", path, classify(err))
+}

@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// What a file of ours says of itself: "Brsr". The migrations set it.
+const applicationID = 0x42727372
+
+// magic is how every SQLite file begins.
+const magic = "SQLite format 3\x00"
+
+// prepareFile makes the file where there is none, and looks at the beginning of one that is there.
+func prepareFile(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return create(path)
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return foreign(path, "it is a "+kind(info.Mode()))
+	}
+	return checkMagic(path, info.Size())
+}
+
+func create(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "directory"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	default:
+		return "special file"
+	}
+}
+
+// checkMagic reads the first bytes. No connection to the file is open yet in this process, whose locks closing it would drop.
+func checkMagic(path string, size int64) error {
+	if size == 0 {
+		return nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	begin := make([]byte, len(magic))
+	n, err := io.ReadFull(file, begin)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if !bytes.Equal(begin[:n], []byte(magic)) {
+		return foreign(path, fmt.Sprintf("it is no SQLite file: it begins with %q", begin[:n]))
+	}
+	return nil
+}
+
+// inspect looks at a file through a connection that cannot change it.
+func inspect(ctx context.Context, db *sql.DB, path string, checkTime time.Duration, log *slog.Logger) error {
+	var application, version, tables int64
+	for _, q := range []struct {
+		query string
+		to    *int64
+	}{
+		{"PRAGMA application_id", &application},
+		{"PRAGMA user_version", &version},
+		{"SELECT count(*) FROM sqlite_schema", &tables},
+	} {
+		if err := db.QueryRowContext(ctx, q.query).Scan(q.to); err != nil {
+			return err
+		}
+	}
+	latest, err := latestSchema()
+	switch {
+	case err != nil:
+		return err
+	case application == 0 && tables == 0:
+		return nil // new, or its first migration did not get through
+	case application != applicationID:
+		return foreign(path, fmt.Sprintf("it is an SQLite file of another application (id %#x, %d tables and indexes)", application, tables))
+	case version > latest:
+		return &store.RefusedError{
+			Where: path, Reason: store.Newer, Found: fmt.Sprintf("its schema is version %d", version),
+			Want: fmt.Sprintf("a version of bursar that knows it (this one knows up to %d)", latest),
+		}
+	}
+	if checkTime < 0 {
+		return nil
+	}
+	return check(ctx, db, path, checkTime, log)
+}
+
+// check searches for damage, for a limited time.
+func check(ctx context.Context, db *sql.DB, path string, limit time.Duration, log *slog.Logger) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var finding string
+	err := db.QueryRowContext(limited, "PRAGMA quick_check(1)").Scan(&finding)
+	switch {
+	case err == nil && finding != "ok":
+		return damaged(path, finding, nil)
+	case err == nil:
+		return nil
+	case limited.Err() != nil && ctx.Err() == nil:
+		log.Info("the store is too large to be checked whole at the start", "path", path, "limit", limit)
+		return nil
+	default:
+		return err
+	}
+}
+
+func foreign(path, found string) error {
+	return &store.RefusedError{
+		Where: path, Reason: store.Foreign, Found: found, Want: "a file that bursar made, or a path where there is none yet",
+	}
+}
+
+func damaged(path, found string, err error) error {
+	return &store.RefusedError{
+		Where: path, Reason: store.Damaged, Found: found,
+		Want: "a backup in its place, or no file: then the books begin anew, and agents report the engines that run", Err: err,
+	}
+}

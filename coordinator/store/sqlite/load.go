@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+const (
+	countLiveSQL      = `SELECT count(*) FROM allocation WHERE ended = 0`
+	loadLiveSQL       = `SELECT id, forget, payload FROM allocation WHERE ended = 0 ORDER BY id`
+	loadHostsSQL      = `SELECT id, payload FROM host ORDER BY id`
+	loadQuotasSQL     = `SELECT selector, payload FROM quota ORDER BY selector`
+	loadRememberedSQL = `SELECT caller, request_id, request_hash, id, ended FROM allocation
+ WHERE ended >= ? AND ended > 0 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
+)
+
+// Load implements store.Store.
+func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return ledger.Snapshot{}, store.ErrClosed
+	}
+	snapshot, err := s.load(ctx, epoch, ledger.At(rememberSince))
+	if err != nil {
+		return ledger.Snapshot{}, fmt.Errorf("store: loading: %w", classify(err))
+	}
+	return snapshot, nil
+}
+
+// load reads everything in one transaction, so that it is the state after one batch.
+func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant) (snapshot ledger.Snapshot, err error) {
+	tx, err := s.reading.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return snapshot, err
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	meta, err := readMeta(ctx, tx)
+	if err != nil {
+		return snapshot, err
+	}
+	if meta.Epoch != epoch {
+		return snapshot, &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
+	}
+	snapshot.Revision, snapshot.LastID = meta.Sequence, meta.LastID
+	if snapshot.Hosts, err = loadKeyed(ctx, tx, loadHostsSQL, store.DecodeHost); err != nil {
+		return snapshot, err
+	}
+	if snapshot.Quotas, err = loadKeyed(ctx, tx, loadQuotasSQL, store.DecodeQuota); err != nil {
+		return snapshot, err
+	}
+	if snapshot.Remembered, err = loadRemembered(ctx, tx, since); err != nil {
+		return snapshot, err
+	}
+	snapshot.Allocations, err = loadLive(ctx, tx)
+	return snapshot, err
+}
+
+func loadKeyed[T any](ctx context.Context, q querier, query string, decode func(string, []byte) (T, error)) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		var key string
+		var payload sql.RawBytes
+		if err := rows.Scan(&key, &payload); err != nil {
+			return nil, err
+		}
+		value, err := decode(key, payload)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, value)
+	}
+	return list, rows.Err()
+}
+
+func loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]ledger.Remembered, error) {
+	rows, err := q.QueryContext(ctx, loadRememberedSQL, int64(since))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []ledger.Remembered
+	for rows.Next() {
+		var r ledger.Remembered
+		var hash, id, ended int64
+		if err := rows.Scan(&r.Caller, &r.RequestID, &hash, &id, &ended); err != nil {
+			return nil, err
+		}
+		r.RequestHash, r.ID, r.Ended = uint64(hash), ledger.ID(id), ledger.Instant(ended)
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// chunk is rows on their way from the goroutine that reads them to those that decode them.
+type chunk struct {
+	into     []ledger.Allocation // as long as the others
+	ids      []ledger.ID
+	forget   []bool
+	ends     []int // of each payload in payloads
+	payloads []byte
+}
+
+const chunkRows = 256
+
+// loadLive reads and decodes at the same time: a coordinator's start consists of this.
+func loadLive(ctx context.Context, q querier) ([]ledger.Allocation, error) {
+	var count int
+	if err := q.QueryRowContext(ctx, countLiveSQL).Scan(&count); err != nil || count == 0 {
+		return nil, err
+	}
+	all := make([]ledger.Allocation, count)
+	work, ctx := errgroup.WithContext(ctx)
+	chunks := make(chan *chunk, runtime.GOMAXPROCS(0))
+	work.Go(func() error {
+		defer close(chunks)
+		return readLive(ctx, q, all, chunks)
+	})
+	for range runtime.GOMAXPROCS(0) {
+		work.Go(func() error {
+			for c := range chunks {
+				if err := c.decode(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return all, work.Wait()
+}
+
+// readLive cuts the live rows into chunks, each of which is to be decoded into its part of all.
+func readLive(ctx context.Context, q querier, all []ledger.Allocation, chunks chan<- *chunk) error {
+	rows, err := q.QueryContext(ctx, loadLiveSQL)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for len(all) > 0 {
+		n := min(len(all), chunkRows)
+		c := &chunk{into: all[:n]}
+		all = all[n:]
+		if err := c.read(rows); err != nil {
+			return err
+		}
+		select {
+		case chunks <- c:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// read fills the chunk. There are rows for all of it: they were counted in the same transaction.
+func (c *chunk) read(rows *sql.Rows) error {
+	c.ids, c.forget, c.ends = make([]ledger.ID, len(c.into)), make([]bool, len(c.into)), make([]int, len(c.into))
+	for i := range c.into {
+		if !rows.Next() {
+			return errors.Join(errors.New("fewer live allocations than were counted"), rows.Err())
+		}
+		var id, forget int64
+		var payload sql.RawBytes
+		if err := rows.Scan(&id, &forget, &payload); err != nil {
+			return err
+		}
+		if c.payloads == nil {
+			c.payloads = make([]byte, 0, len(payload)*len(c.into)*5/4)
+		}
+		c.payloads = append(c.payloads, payload...)
+		c.ids[i], c.forget[i], c.ends[i] = ledger.ID(id), forget != 0, len(c.payloads)
+	}
+	return nil
+}
+
+func (c *chunk) decode() error {
+	begin := 0
+	for i := range c.into {
+		var err error
+		if c.into[i], err = store.DecodeAllocation(c.ids[i], c.forget[i], c.payloads[begin:c.ends[i]]); err != nil {
+			return err
+		}
+		begin = c.ends[i]
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// Options of Open. The zero value of a field is its default.
+type Options struct {
+	// CheckTime bounds the search for damage when the file is opened; a file that takes longer is opened unchecked. A check
+	// reads the whole file, some 400 MB a second from memory. Default 200 ms, negative for none.
+	CheckTime time.Duration
+	// Log is told what an operator should know. Default: nobody.
+	Log *slog.Logger
+}
+
+// Readers is how many reads may run at the same time; more wait for each other.
+const readers = 4
+
+// busyTimeout is how long a write waits for another program that writes the file, such as a backup tool.
+const busyTimeout = 2 * time.Second
+
+// cacheKiB is the memory in which the writer keeps pages. 100,000 live allocations with their indexes take about 60 MiB.
+const cacheKiB = 64 << 10
+
+// Open opens the store in a file, and makes it where there is none. The directory is made too, for the owner alone.
+// What cannot be used is refused with a *store.RefusedError and left as it is.
+func Open(ctx context.Context, path string, options Options) (*Store, error) {
+	if options.CheckTime == 0 {
+		options.CheckTime = 200 * time.Millisecond
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	path, err := place(path)
+	if err != nil {
+		return nil, err
+	}
+	held, err := acquire(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{path: path, lock: held, log: options.Log}
+	if err := s.open(ctx, options); err != nil {
+		return nil, errors.Join(refusal(path, err), s.release())
+	}
+	s.start()
+	return s, nil
+}
+
+// place makes the directory and returns the file's path without symbolic links, so that one file has one lock.
+func place(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("store %s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", refusal(path, err)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", refusal(path, err)
+		}
+		return filepath.Join(dir, filepath.Base(path)), nil
+	}
+	if err != nil {
+		return "", refusal(path, err)
+	}
+	return real, nil
+}
+
+// open inspects the file and makes its connections. Where it fails, release closes what it made.
+func (s *Store) open(ctx context.Context, options Options) error {
+	if err := prepareFile(s.path); err != nil {
+		return err
+	}
+	look := pool(s.path, "mode=ro", 1)
+	defer look.Close()
+	if err := inspect(ctx, look, s.path, options.CheckTime, s.log); err != nil {
+		return err
+	}
+	// Nobody else may read it: rows hold labels, addresses and the reasons that people gave.
+	if err := os.Chmod(s.path, 0o600); err != nil {
+		return err
+	}
+	s.writing = pool(s.path, "mode=rw&_txlock=immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(ON)",
+		"wal_autocheckpoint(0)", "cache_size(-"+strconv.Itoa(cacheKiB)+")", busy(busyTimeout))
+	s.reading = pool(s.path, "mode=rw", readers, "query_only(ON)", "synchronous(FULL)", busy(busyTimeout))
+	s.checkpoints = pool(s.path, "mode=rw", 1, "synchronous(FULL)", "fullfsync(ON)", busy(0))
+	if err := migrate(ctx, s.writing); err != nil {
+		return err
+	}
+	s.writer = &writer{pool: s.writing}
+	if err := s.writer.connect(ctx); err != nil {
+		return err
+	}
+	return s.identify(ctx)
+}
+
+// identify gives a new store its identity.
+func (s *Store) identify(ctx context.Context) error {
+	id := strings.ToLower(rand.Text())
+	const once = `INSERT INTO meta (one, store_id, epoch, sequence, last_id) SELECT 1, ?, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM meta)`
+	if _, err := s.writer.conn.ExecContext(ctx, once, id); err != nil {
+		return err
+	}
+	meta, err := readMeta(ctx, s.writer.conn)
+	s.writer.epoch, s.writer.over = meta.Epoch, true
+	return err
+}
+
+func busy(d time.Duration) string { return fmt.Sprintf("busy_timeout(%d)", d.Milliseconds()) }
+
+// pool returns connections to the file, made on demand, at most so many.
+func pool(path, query string, most int, pragmas ...string) *sql.DB {
+	for _, pragma := range pragmas {
+		query += "&_pragma=" + url.QueryEscape(pragma)
+	}
+	file := url.URL{Scheme: "file", Path: path, RawQuery: query}
+	db, err := sql.Open("sqlite", file.String())
+	if err != nil {
+		panic("sqlite: " + err.Error()) // only for an unknown driver
+	}
+	db.SetMaxOpenConns(most)
+	db.SetMaxIdleConns(most)
+	return db
+}

@@ -1,0 +1,103 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+const (
+	getSQL = `SELECT id, forget, payload FROM allocation WHERE id = ?`
+	// The last condition is that of the index.
+	getByRequestSQL = `SELECT id, forget, payload FROM allocation WHERE request_id = ? AND caller = ? AND forget = 0 AND request_id <> ''
+ ORDER BY id DESC LIMIT 1`
+	historySQL = `SELECT id, ended, state, host_id, forget, payload FROM allocation WHERE ended > 0 AND (ended, id) < (?, ?)
+ ORDER BY ended DESC, id DESC LIMIT ?`
+)
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+	return s.get(ctx, getSQL, int64(id))
+}
+
+// GetByRequest implements store.Store.
+func (s *Store) GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error) {
+	return s.get(ctx, getByRequestSQL, requestID, caller)
+}
+
+func (s *Store) get(ctx context.Context, query string, args ...any) (ledger.Allocation, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return ledger.Allocation{}, store.ErrClosed
+	}
+	var id, forget int64
+	var payload []byte
+	err := s.reading.QueryRowContext(ctx, query, args...).Scan(&id, &forget, &payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ledger.Allocation{}, store.ErrNotFound
+	}
+	if err != nil {
+		return ledger.Allocation{}, fmt.Errorf("store: reading an allocation: %w", classify(err))
+	}
+	return store.DecodeAllocation(ledger.ID(id), forget != 0, payload)
+}
+
+// scanned is how many rows a call of History looks at. Decoding them all takes some 30 ms.
+const scanned = 5000
+
+// History implements store.Store.
+func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []ledger.Allocation, next string, err error) {
+	after := store.Position{Ended: math.MaxInt64}
+	if query.PageToken != "" {
+		if after, err = store.ParseToken(query.PageToken); err != nil {
+			return nil, "", err
+		}
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, "", store.ErrClosed
+	}
+	page, next, err = s.history(ctx, &query, after)
+	if err != nil {
+		return nil, "", fmt.Errorf("store: reading the history: %w", classify(err))
+	}
+	return page, next, nil
+}
+
+func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store.Position) (page []ledger.Allocation, next string, err error) {
+	rows, err := s.reading.QueryContext(ctx, historySQL, int64(at.Ended), int64(at.ID), scanned+1)
+	if err != nil {
+		return nil, "", err
+	}
+	defer rows.Close()
+	for looked := 0; rows.Next(); looked++ {
+		if looked == scanned || len(page) == query.Size() {
+			return page, at.Token(), nil
+		}
+		var id, ended, state, forget int64
+		var hostID string
+		var payload sql.RawBytes
+		if err := rows.Scan(&id, &ended, &state, &hostID, &forget, &payload); err != nil {
+			return nil, "", err
+		}
+		at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(id)}
+		if !query.MatchesRow(at.ID, ledger.State(state), hostID) {
+			continue
+		}
+		a, err := store.DecodeAllocation(at.ID, forget != 0, payload)
+		if err != nil {
+			return nil, "", err
+		}
+		if query.Matches(&a) {
+			page = append(page, a)
+		}
+	}
+	return page, "", rows.Err()
+}

@@ -1,0 +1,184 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"sync"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Store is a store in a file. See the package comment.
+type Store struct {
+	path string
+	lock *os.File
+	log  *slog.Logger
+
+	writing, reading, checkpoints *sql.DB
+
+	writer *writer
+	tasks  chan *task     // for the goroutine that writes
+	filled chan struct{}  // holds one signal: the log is worth carrying over
+	ending sync.WaitGroup // of both goroutines
+
+	mu     sync.RWMutex // held for reading by every call
+	closed bool         // guarded by mu
+}
+
+var _ store.Store = (*Store)(nil)
+
+// task is something for the goroutine that writes.
+type task struct {
+	run  func(*writer) error
+	done chan error // takes one
+}
+
+// start starts the goroutines. Close waits for them.
+func (s *Store) start() {
+	s.tasks = make(chan *task)
+	s.filled = make(chan struct{}, 1)
+	s.ending.Go(func() {
+		defer close(s.filled)
+		for t := range s.tasks {
+			t.done <- t.run(s.writer)
+			s.signal()
+		}
+	})
+	s.ending.Go(s.carryOver)
+}
+
+// do has the goroutine that writes run a task. settled is false where ctx ended first: the task has begun, and ends later.
+func (s *Store) do(ctx context.Context, run func(*writer) error) (settled bool, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return true, store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return true, err
+	}
+	t := &task{run, make(chan error, 1)}
+	select {
+	case s.tasks <- t:
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+	select {
+	case err := <-t.done:
+		return true, err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-t.done: // at the same moment
+		return true, err
+	default:
+		return false, ctx.Err()
+	}
+}
+
+// Lead implements store.Store.
+func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
+	var meta store.Meta
+	_, err := s.do(ctx, func(w *writer) error {
+		var err error
+		led, err := w.lead(atLeast)
+		meta = led
+		return err
+	})
+	if err != nil {
+		return store.Meta{}, fmt.Errorf("store: taking the lead: %w", classify(err))
+	}
+	return meta, nil
+}
+
+// lead raises the epoch in a transaction of its own. The one that is led is another even where the outcome is not known.
+func (w *writer) lead(atLeast uint64) (store.Meta, error) {
+	w.end()
+	var meta store.Meta
+	err := w.transaction(func(ctx context.Context) error {
+		var err error
+		if meta, err = readMeta(ctx, w.conn); err != nil {
+			return err
+		}
+		if meta.Epoch >= math.MaxInt64 || atLeast > math.MaxInt64 {
+			return fmt.Errorf("epoch %d, at least %d: want less than 2^63", meta.Epoch, atLeast)
+		}
+		meta.Epoch = max(meta.Epoch+1, atLeast)
+		_, err = w.setEpoch.ExecContext(ctx, int64(meta.Epoch))
+		return err
+	})
+	if err == nil {
+		w.begin(meta.Epoch)
+	}
+	return meta, err
+}
+
+// Meta implements store.Store.
+func (s *Store) Meta(ctx context.Context) (store.Meta, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return store.Meta{}, store.ErrClosed
+	}
+	meta, err := readMeta(ctx, s.reading)
+	if err != nil {
+		return meta, fmt.Errorf("store: %w", classify(err))
+	}
+	return meta, nil
+}
+
+// querier is a connection, a transaction or a pool.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// readMeta reads the row of meta.
+func readMeta(ctx context.Context, q querier) (store.Meta, error) {
+	var meta store.Meta
+	var epoch, sequence, lastID int64
+	const query = `SELECT store_id, epoch, sequence, last_id, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
+	err := q.QueryRowContext(ctx, query).Scan(&meta.StoreID, &epoch, &sequence, &lastID, &meta.Schema)
+	if err != nil {
+		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
+	}
+	meta.Epoch, meta.Sequence, meta.LastID = uint64(epoch), uint64(sequence), ledger.ID(lastID)
+	return meta, nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.mu.Lock() // waits for calls under way
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	close(s.tasks)
+	s.ending.Wait()
+	return s.release()
+}
+
+// release closes what open made. The connection that is closed last carries the log over into the file and removes it.
+func (s *Store) release() error {
+	var err error
+	if s.writer != nil {
+		err = s.writer.disconnect()
+	}
+	for _, db := range []*sql.DB{s.reading, s.checkpoints, s.writing} {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}
+	if err = errors.Join(err, s.lock.Close()); err != nil {
+		return fmt.Errorf("store: closing %s: %w", s.path, classify(err))
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// writer is the connection that writes. Only the goroutine that runs tasks uses it, except for its leadership.
+type writer struct {
+	pool *sql.DB
+	conn *sql.Conn // nil after a transaction that failed, until the next one
+
+	beginTx, commitTx, rollbackTx                  *sql.Stmt
+	fence, setEpoch                                *sql.Stmt
+	putAllocation, endAllocation, refileAllocation *sql.Stmt
+	putHost, removeHost, putQuota, removeQuota     *sql.Stmt
+	prune                                          *sql.Stmt
+
+	// written counts the pages that commits since the last carry-over may have put into the log.
+	written int
+
+	mu    sync.Mutex
+	epoch uint64 // guarded by mu; of the last Lead
+	over  bool   // guarded by mu; an error has ended it, or it was another process's
+}
+
+// The statements that change an allocation's row differ in the indexes that they touch, because SQLite writes every index of
+// which a column is set, changed or not, and pages are what a commit costs. The first leaves all indexes alone and the
+// second that of request ids; where they change no row, the third is right.
+const (
+	insertAllocation = `INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, host_id = excluded.host_id,
+ request_hash = excluded.request_hash, forget = excluded.forget, payload = excluded.payload`
+	sameRequest = ` WHERE allocation.caller = excluded.caller AND allocation.request_id = excluded.request_id`
+
+	putAllocationSQL = insertAllocation + sameRequest + ` AND allocation.ended = excluded.ended`
+	endAllocationSQL = insertAllocation + `, ended = excluded.ended` + sameRequest
+	refileSQL        = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
+
+	// The fence: no row is changed where the epoch is another.
+	fenceSQL = `UPDATE meta SET sequence = ?, last_id = ? WHERE one = 1 AND epoch = ?`
+
+	pruneSQL = `DELETE FROM allocation WHERE id IN (SELECT id FROM allocation WHERE ended > 0 AND ended < ? ORDER BY ended, id LIMIT ?)`
+)
+
+// connect makes the connection and prepares its statements.
+func (w *writer) connect(ctx context.Context) error {
+	conn, err := w.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	w.conn = conn
+	for _, s := range []struct {
+		to    **sql.Stmt
+		query string
+	}{
+		{&w.beginTx, `BEGIN IMMEDIATE`},
+		{&w.commitTx, `COMMIT`},
+		{&w.rollbackTx, `ROLLBACK`},
+		{&w.fence, fenceSQL},
+		{&w.setEpoch, `UPDATE meta SET epoch = ? WHERE one = 1`},
+		{&w.putAllocation, putAllocationSQL},
+		{&w.endAllocation, endAllocationSQL},
+		{&w.refileAllocation, refileSQL},
+		{&w.putHost, `INSERT INTO host (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`},
+		{&w.removeHost, `DELETE FROM host WHERE id = ?`},
+		{&w.putQuota, `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`},
+		{&w.removeQuota, `DELETE FROM quota WHERE selector = ?`},
+		{&w.prune, pruneSQL},
+	} {
+		if *s.to, err = conn.PrepareContext(ctx, s.query); err != nil {
+			return errors.Join(err, w.disconnect())
+		}
+	}
+	return nil
+}
+
+// disconnect closes the connection; what it had begun is rolled back.
+func (w *writer) disconnect() error {
+	if w.conn == nil {
+		return nil
+	}
+	conn := w.conn
+	w.conn = nil
+	err := conn.Raw(func(any) error { return driver.ErrBadConn }) // do not put it back into the pool
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
+}
+
+// errCommit is a COMMIT that failed.
+type errCommit struct{ err error }
+
+func (e *errCommit) Error() string { return e.err.Error() }
+func (e *errCommit) Unwrap() error { return e.err }
+
+// transaction runs changes and commits them. Once begun it is not interrupted: a call that takes too long is given up by
+// the one who waits for it, not by SQLite. After an error the connection is made anew, so that nothing of it stays.
+func (w *writer) transaction(changes func(context.Context) error) error {
+	ctx := context.Background()
+	if w.conn == nil {
+		if err := w.connect(ctx); err != nil {
+			return err
+		}
+	}
+	err := w.attempt(ctx, changes)
+	if err == nil || errors.Is(err, store.ErrDeposed) {
+		return err
+	}
+	return errors.Join(err, w.disconnect())
+}
+
+func (w *writer) attempt(ctx context.Context, changes func(context.Context) error) error {
+	if _, err := w.beginTx.ExecContext(ctx); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if err := changes(ctx); err != nil {
+		if _, back := w.rollbackTx.ExecContext(ctx); back != nil && errors.Is(err, store.ErrDeposed) {
+			return fmt.Errorf("rollback: %w", back)
+		}
+		return err
+	}
+	if _, err := w.commitTx.ExecContext(ctx); err != nil {
+		return &errCommit{err}
+	}
+	return nil
+}
+
+// begin makes an epoch the one that may write.
+func (w *writer) begin(epoch uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.epoch, w.over = epoch, false
+}
+
+// end ends the epoch, whichever it is.
+func (w *writer) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+}
+
+// endEpoch ends an epoch, if it is still that one.
+func (w *writer) endEpoch(epoch uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.epoch == epoch {
+		w.over = true
+	}
+}
+
+// check returns an ErrDeposed where an epoch may not write.
+func (w *writer) check(epoch uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if epoch != w.epoch || w.over {
+		return &store.DeposedError{Epoch: epoch, Stored: w.epoch}
+	}
+	return nil
+}

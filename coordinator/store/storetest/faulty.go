@@ -1,0 +1,227 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Fault is what becomes of a commit.
+type Fault uint8
+
+// The faults.
+const (
+	// None lets the commit through.
+	None Fault = iota
+	// FailBefore makes it fail without having happened, and say so.
+	FailBefore
+	// FailAfter lets it happen, and makes it say that the outcome is unknown.
+	FailAfter
+	// Vanish makes it not happen, and say that the outcome is unknown.
+	Vanish
+	// HangBefore makes it wait for Release, then happen if its epoch still may. Where its context ends first the outcome is
+	// unknown; it has not happened.
+	HangBefore
+	// HangAfter lets it happen, and its answer wait for Release. Where its context ends first the outcome is unknown.
+	HangAfter
+	// Cut makes it vanish, and every later call fail until Mend.
+	Cut
+)
+
+// ErrFault is what a call fails with because it was told to.
+var ErrFault = errors.New("a fault that the test asked for")
+
+// Faulty is a store whose commits fail by script. Its methods may be called concurrently.
+type Faulty struct {
+	store.Store
+
+	mu      sync.Mutex // guards all below
+	script  []Fault
+	ended   uint64 // the last epoch that a fault has ended
+	cut     bool
+	release chan struct{} // closed by Release
+	hanging chan struct{} // gets a value for every commit that begins to hang
+}
+
+// NewFaulty returns a store that behaves like the other one until it is told otherwise.
+func NewFaulty(s store.Store) *Faulty {
+	return &Faulty{Store: s, release: make(chan struct{}), hanging: make(chan struct{}, 64)}
+}
+
+// Next says what becomes of the commits to come, one after the other; then they are let through again.
+func (f *Faulty) Next(faults ...Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.script = append(f.script, faults...)
+}
+
+// Pending is the number of faults that no commit has met yet.
+func (f *Faulty) Pending() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.script)
+}
+
+// Hanging returns a channel that gets a value whenever a commit begins to hang.
+func (f *Faulty) Hanging() <-chan struct{} { return f.hanging }
+
+// Release lets the commits go on that hang now.
+func (f *Faulty) Release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.release)
+	f.release = make(chan struct{})
+}
+
+// Cut makes every call fail until Mend.
+func (f *Faulty) Cut() { f.setCut(true) }
+
+// Mend ends a Cut.
+func (f *Faulty) Mend() { f.setCut(false) }
+
+func (f *Faulty) setCut(cut bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cut = cut
+}
+
+// reachable returns an error while the store is cut off.
+func (f *Faulty) reachable() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cut {
+		return fmt.Errorf("%w: %w: the store is cut off", store.ErrIO, ErrFault)
+	}
+	return nil
+}
+
+// Commit implements store.Store.
+func (f *Faulty) Commit(ctx context.Context, batch store.Batch) error {
+	err := f.commit(ctx, batch)
+	if err != nil {
+		f.mu.Lock()
+		f.ended = max(f.ended, batch.Epoch)
+		f.mu.Unlock()
+	}
+	return err
+}
+
+func (f *Faulty) commit(ctx context.Context, batch store.Batch) error {
+	fault, release, err := f.next(batch.Epoch)
+	if err != nil {
+		return err
+	}
+	switch fault {
+	case None:
+		err = f.Store.Commit(ctx, batch)
+	case FailBefore:
+		err = ErrFault
+	case FailAfter:
+		if err = f.Store.Commit(ctx, batch); err == nil {
+			err = unknown(ErrFault)
+		}
+	case Vanish, Cut:
+		err = unknown(ErrFault)
+	case HangBefore:
+		if err = f.hang(ctx, release); err == nil {
+			err = f.Store.Commit(ctx, batch)
+		}
+	case HangAfter:
+		if err = f.Store.Commit(ctx, batch); err == nil {
+			err = f.hang(ctx, release)
+		}
+	}
+	return err
+}
+
+// next takes the next fault from the script, and the channel that ends it where it is one that hangs.
+func (f *Faulty) next(epoch uint64) (Fault, <-chan struct{}, error) {
+	if err := f.reachable(); err != nil {
+		return None, nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if epoch != 0 && epoch == f.ended {
+		return None, nil, &store.DeposedError{Epoch: epoch, Stored: epoch}
+	}
+	if len(f.script) == 0 {
+		return None, nil, nil
+	}
+	fault := f.script[0]
+	f.script = f.script[1:]
+	f.cut = f.cut || fault == Cut
+	return fault, f.release, nil
+}
+
+func (f *Faulty) hang(ctx context.Context, release <-chan struct{}) error {
+	f.hanging <- struct{}{}
+	select {
+	case <-release:
+		return nil
+	case <-ctx.Done():
+		return unknown(ctx.Err())
+	}
+}
+
+func unknown(err error) error { return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err) }
+
+// Lead implements store.Store.
+func (f *Faulty) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
+	if err := f.reachable(); err != nil {
+		return store.Meta{}, err
+	}
+	return f.Store.Lead(ctx, atLeast)
+}
+
+// Load implements store.Store.
+func (f *Faulty) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error) {
+	if err := f.reachable(); err != nil {
+		return ledger.Snapshot{}, err
+	}
+	return f.Store.Load(ctx, epoch, rememberSince)
+}
+
+// Get implements store.Store.
+func (f *Faulty) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+	if err := f.reachable(); err != nil {
+		return ledger.Allocation{}, err
+	}
+	return f.Store.Get(ctx, id)
+}
+
+// GetByRequest implements store.Store.
+func (f *Faulty) GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error) {
+	if err := f.reachable(); err != nil {
+		return ledger.Allocation{}, err
+	}
+	return f.Store.GetByRequest(ctx, caller, requestID)
+}
+
+// History implements store.Store.
+func (f *Faulty) History(ctx context.Context, query store.HistoryQuery) (page []ledger.Allocation, next string, err error) {
+	if err := f.reachable(); err != nil {
+		return nil, "", err
+	}
+	return f.Store.History(ctx, query)
+}
+
+// Prune implements store.Store.
+func (f *Faulty) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
+	if err := f.reachable(); err != nil {
+		return 0, err
+	}
+	return f.Store.Prune(ctx, endedBefore, limit)
+}
+
+// Meta implements store.Store.
+func (f *Faulty) Meta(ctx context.Context) (store.Meta, error) {
+	if err := f.reachable(); err != nil {
+		return store.Meta{}, err
+	}
+	return f.Store.Meta(ctx)
+}

@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// The generators draw from few values where rows should meet (ids, hosts, requests) and from all that is valid elsewhere.
+var (
+	states  = []ledger.State{ledger.Waiting, ledger.Reserved, ledger.Active, ledger.Released, ledger.Expired, ledger.Canceled, ledger.Lost}
+	ids     = []ledger.ID{1, 2, 3, 4, 5, 6, 7, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1}
+	callers = []string{"alice@h1", "bob@h1", ""}
+	hostIDs = []string{"h1", "h2", "h3.example.org"}
+	ends    = []ledger.Instant{1, 1000, 1001, 1_000_000_000, 1 << 62}
+)
+
+// text draws valid UTF-8, mostly short.
+func text(t *rapid.T, name string) string { return rapid.StringN(0, 8, 40).Draw(t, name) }
+
+func instant(t *rapid.T, name string) ledger.Instant {
+	return ledger.Instant(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, name))
+}
+
+func duration(t *rapid.T, name string) time.Duration {
+	return time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, name))
+}
+
+// Labels draws a set of labels.
+func Labels(t *rapid.T, name string) label.Set {
+	set, err := label.FromMap(rapid.MapOfN(
+		rapid.StringMatching(`[a-zA-Z][a-zA-Z0-9_./-]{0,5}`), rapid.StringMatching(`[ -~äö€]{0,6}`), 0, 3).Draw(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func vector(t *rapid.T, name string) resource.Vector {
+	quantity := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, resource.MaxQuantity))
+	var v resource.Vector
+	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances, "gpu", "fpga"} {
+		if rapid.Bool().Draw(t, name+" has "+dimension) {
+			v = v.With(dimension, quantity.Draw(t, name+" "+dimension))
+		}
+	}
+	return v
+}
+
+// Resource draws a resource with up to two external parts.
+func Resource(t *rapid.T, name string) resource.Resource {
+	r := resource.Resource{Vector: vector(t, name)}
+	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"root.a", "root.b"}), 0, 2, rapid.ID).Draw(t, name+" paths") {
+		r = r.WithPart(resource.Address{Kind: "yarn", Path: path, Partition: "p"}, vector(t, name+" "+path))
+	}
+	return r
+}
+
+// Allocation draws an allocation with this id, in any state and with anything that a ledger lets through.
+func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
+	a := ledger.Allocation{
+		ID: id, RequestID: rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "request"),
+		Caller: rapid.SampledFrom(callers).Draw(t, "caller"), RequestHash: rapid.Uint64().Draw(t, "hash"),
+		State: rapid.SampledFrom(states).Draw(t, "state"), Labels: Labels(t, "labels"),
+		Requested: Resource(t, "requested"), Entitled: Resource(t, "entitled"),
+		HostID: rapid.SampledFrom(append(hostIDs, "")).Draw(t, "host"), HostAddress: text(t, "address"),
+		Priority: rapid.Int32().Draw(t, "priority"),
+		Created:  instant(t, "created"), Reserved: instant(t, "reserved"), Confirmed: instant(t, "confirmed"),
+		Expires: instant(t, "expires"), WaitDeadline: instant(t, "deadline"), PassedSince: instant(t, "passed"),
+		ReservationTTL: duration(t, "ttl"), Lease: duration(t, "lease"), StopGrace: duration(t, "grace"),
+		Async: rapid.Bool().Draw(t, "async"), OverLimit: rapid.Bool().Draw(t, "over limit"), Forget: rapid.Bool().Draw(t, "forget"),
+		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), StopReason: text(t, "stop reason"),
+		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
+		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"),
+		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
+	}
+	if !a.State.Live() {
+		a.Ended = rapid.SampledFrom(ends).Draw(t, "ended")
+	}
+	if rapid.Bool().Draw(t, "has process") {
+		a.Process = ledger.Process{
+			PID: rapid.Int32().Draw(t, "pid"), StartTime: rapid.Uint64().Draw(t, "start"), Cgroup: text(t, "cgroup"), BootID: text(t, "boot"),
+		}
+	}
+	if rapid.Bool().Draw(t, "has exit") {
+		a.Exit = &ledger.ExitStatus{Signal: rapid.Int32().Draw(t, "signal")}
+		if rapid.Bool().Draw(t, "has code") {
+			a.Exit.Code = new(rapid.Int32().Draw(t, "code"))
+		}
+	}
+	if rapid.Bool().Draw(t, "has wishes") {
+		a.Wishes = &ledger.Wishes{
+			Host: text(t, "wished host"), Required: Labels(t, "required"), Preferred: Labels(t, "preferred"),
+			Avoid: rapid.SliceOfN(rapid.SampledFrom(hostIDs), 0, 2).Draw(t, "avoid"),
+		}
+	}
+	return a
+}
+
+// Host draws a host.
+func Host(t *rapid.T) ledger.HostRecord {
+	return ledger.HostRecord{
+		ID: rapid.SampledFrom(hostIDs).Draw(t, "host id"), Address: text(t, "host address"), Labels: Labels(t, "host labels"),
+		Capacity: vector(t, "capacity"), Protected: vector(t, "protected"), Cordoned: rapid.Bool().Draw(t, "cordoned"),
+		Draining: rapid.Bool().Draw(t, "draining"), Lost: rapid.Bool().Draw(t, "lost"), Reason: text(t, "host reason"),
+		Registered: instant(t, "registered"), Incarnation: rapid.Uint64().Draw(t, "incarnation"), BootID: text(t, "host boot"),
+		Version: text(t, "version"), Revision: rapid.Uint64().Draw(t, "host revision"),
+	}
+}
+
+// selectors are those of the rules that Quota draws.
+var selectors = []string{"*", "user=alice", "user=*", "creator=IDE,user=*"}
+
+// Quota draws a rule.
+func Quota(t *rapid.T) ledger.Quota {
+	selector, err := label.ParseSelector(rapid.SampledFrom(selectors).Draw(t, "selector"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := ledger.Quota{
+		Selector: selector, Limit: vector(t, "limit"), Guaranteed: vector(t, "guaranteed"),
+		Weight: rapid.Int32().Draw(t, "weight"), Source: rapid.SampledFrom([]string{"api", "ldap"}).Draw(t, "source"),
+	}
+	if rapid.Bool().Draw(t, "has normalization") {
+		q.Normalization = &resource.Normalization{Increment: vector(t, "increment"), Maximum: vector(t, "maximum")}
+	}
+	return q
+}
+
+// Changes draws the changes of one batch, which may touch a row several times.
+func Changes(t *rapid.T) ledger.Changes {
+	c := ledger.Changes{Revision: rapid.Uint64().Draw(t, "batch revision"), LastID: ledger.ID(rapid.Uint64().Draw(t, "last id"))}
+	for range rapid.IntRange(0, 6).Draw(t, "transitions") {
+		c.Transitions = append(c.Transitions, Allocation(t, rapid.SampledFrom(ids).Draw(t, "id")))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "hosts") {
+		c.Hosts = append(c.Hosts, Host(t))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "quotas") {
+		c.Quotas = append(c.Quotas, Quota(t))
+	}
+	c.HostsRemoved = rapid.SliceOfN(rapid.SampledFrom(hostIDs), 0, 2).Draw(t, "hosts removed")
+	c.QuotasRemoved = rapid.SliceOfN(rapid.SampledFrom(selectors), 0, 2).Draw(t, "quotas removed")
+	return c
+}
+
+// typical is an allocation as most are, of a few hundred bytes.
+func typical(id ledger.ID, state ledger.State, revision uint64) ledger.Allocation {
+	at := ledger.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)).Add(time.Duration(id) * time.Millisecond)
+	r := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}
+	a := ledger.Allocation{
+		ID: id, RequestID: strings.ToLower(id.String()), Caller: "alice@host-0123", RequestHash: uint64(id), State: state,
+		Labels: label.Of("creator", "IDE", "engineType", "spark-3.3", "user", "alice"), Requested: r, Entitled: r,
+		HostID: "host-0123.example.org", HostAddress: "10.1.2.3:7071", Created: at, Reserved: at, WaitDeadline: at,
+		ReservationTTL: 2 * time.Minute, Revision: revision, GrantRevision: revision,
+	}
+	if !state.Live() {
+		a.Ended = at.Add(time.Hour)
+	}
+	return a
+}

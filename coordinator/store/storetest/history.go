@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/label"
+)
+
+// walk reads all pages and returns the ids, and how many pages there were.
+func walk(t *testing.T, s store.Store, query store.HistoryQuery) (found []ledger.ID, pages int) {
+	t.Helper()
+	for {
+		page, next, err := s.History(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) > query.Size() {
+			t.Fatalf("%d in a page of %d", len(page), query.Size())
+		}
+		for i := range page {
+			found = append(found, page[i].ID)
+		}
+		pages++
+		if next == "" {
+			return found, pages
+		}
+		query.PageToken = next
+	}
+}
+
+// past commits n ended allocations, of which every third ended at the same time as the one before, and n live ones.
+func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation {
+	t.Helper()
+	var c ledger.Changes
+	var list []ledger.Allocation
+	ends := []ledger.State{ledger.Released, ledger.Expired, ledger.Canceled, ledger.Lost}
+	for i := range n {
+		a := typical(ledger.ID(i+1), ends[i%len(ends)], uint64(i))
+		a.Ended = ledger.Instant(1000 + i - i%3)
+		a.HostID = fmt.Sprintf("h%d", i%5)
+		a.Labels = label.Of("user", fmt.Sprintf("u%d", i%7))
+		if i%2 == 0 {
+			a.Labels = a.Labels.With("creator", "IDE")
+		}
+		list = append(list, a)
+		c.Transitions = append(c.Transitions, a, typical(ledger.ID(i+n+1), ledger.Active, uint64(i)))
+	}
+	c.Revision = 1
+	commit(t, s, epoch, c)
+	slices.SortStableFunc(list, func(a, b ledger.Allocation) int {
+		return compare(store.Position{Ended: b.Ended, ID: b.ID}, store.Position{Ended: a.Ended, ID: a.ID})
+	})
+	return list
+}
+
+func testHistory(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	list := past(t, s, epoch, 250)
+	prefix := list[17].ID.String()[:2]
+	for _, query := range []store.HistoryQuery{
+		{},
+		{PageSize: 1},
+		{PageSize: 250},
+		{PageSize: 249},
+		{HostID: "h2", PageSize: 10},
+		{HostID: "nowhere"},
+		{States: []ledger.State{ledger.Lost, ledger.Expired}, PageSize: 50},
+		{Labels: label.Of("user", "u3")},
+		{Labels: label.Of("user", "*", "creator", "*"), PageSize: 7},
+		{Labels: label.Of("creator", "IDE"), HostID: "h0", States: []ledger.State{ledger.Released}},
+		{IDPrefix: prefix},
+		{IDPrefix: list[3].ID.String()},
+		{PageSize: 1 << 20},
+	} {
+		var want []ledger.ID
+		for i := range list {
+			a := &list[i]
+			if (query.HostID == "" || query.HostID == a.HostID) && (query.States == nil || slices.Contains(query.States, a.State)) &&
+				a.Labels.MatchesFilter(query.Labels) && a.ID.String()[:len(query.IDPrefix)] == query.IDPrefix {
+				want = append(want, a.ID)
+			}
+		}
+		got, pages := walk(t, s, query)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", query, diff)
+		}
+		if most := len(want)/query.Size() + 1; pages > most {
+			t.Errorf("%+v: %d pages for %d", query, pages, len(want))
+		}
+	}
+}
+
+// testSparseHistory searches a long history for one allocation at its far end, and for one that is not there.
+func testSparseHistory(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	list := past(t, s, epoch, 12_000)
+	oldest := list[len(list)-1].ID
+	got, _ := walk(t, s, store.HistoryQuery{IDPrefix: oldest.String()})
+	if diff := cmp.Diff([]ledger.ID{oldest}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got, _ := walk(t, s, store.HistoryQuery{Labels: label.Of("user", "nobody")}); len(got) != 0 {
+		t.Errorf("found %v", got)
+	}
+}
+
+func testBadToken(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	past(t, s, epoch, 3)
+	for _, token := range []string{"x", "????", "AAAA", "AAAAAAAAAAAAAAAAAAAAAA==", "AAAAAAAAAAAAAAAAAAAAAB", "AAAAAAAAAAAAAAAAAAAAAAAA"} {
+		_, _, err := s.History(t.Context(), store.HistoryQuery{PageToken: token})
+		wantError(t, err, store.ErrBadToken)
+	}
+}
+
+func testPrune(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	list := past(t, s, epoch, 30) // end between 1000 and 1027
+	before := ledger.Instant(1012)
+	for _, step := range []struct{ limit, want int }{{5, 5}, {0, 0}, {5, 5}, {5, 2}, {5, 0}} {
+		if got, err := s.Prune(t.Context(), before.Time(), step.limit); err != nil || got != step.want {
+			t.Fatalf("prune at most %d: %d, %v; want %d", step.limit, got, err, step.want)
+		}
+	}
+	var want []ledger.ID
+	for i := range list {
+		if list[i].Ended >= before {
+			want = append(want, list[i].ID)
+		}
+	}
+	got, _ := walk(t, s, store.HistoryQuery{})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	snapshot, err := s.Load(t.Context(), epoch, time.Time{})
+	if err != nil || len(snapshot.Allocations) != 30 || len(snapshot.Remembered) != len(want) {
+		t.Errorf("%d live, %d remembered, %v; want 30 and %d", len(snapshot.Allocations), len(snapshot.Remembered), err, len(want))
+	}
+}

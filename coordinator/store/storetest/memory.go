@@ -1,0 +1,305 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Memory is a place where stores keep their rows in memory, encoded as they would be elsewhere. Open opens a store there, more than
+// one if need be; what one has committed the next one finds, until the process ends.
+type Memory struct {
+	mu          sync.Mutex // guards all below
+	meta        store.Meta
+	allocations map[ledger.ID]memoryRow
+	hosts       map[string][]byte
+	quotas      map[string][]byte
+}
+
+// memoryRow is an allocation's row: its payload and the columns beside it.
+type memoryRow struct {
+	id        ledger.ID
+	ended     ledger.Instant // zero: live
+	caller    string
+	requestID string
+	forget    bool
+	payload   []byte
+}
+
+func (r *memoryRow) decode() (ledger.Allocation, error) {
+	return store.DecodeAllocation(r.id, r.forget, r.payload)
+}
+
+// NewMemory returns a place without rows. The id is its stores' identity.
+func NewMemory(id string) *Memory {
+	return &Memory{
+		meta: store.Meta{StoreID: id, Schema: 1}, allocations: make(map[ledger.ID]memoryRow),
+		hosts: make(map[string][]byte), quotas: make(map[string][]byte),
+	}
+}
+
+// Open opens a store. It may be called concurrently.
+func (m *Memory) Open() store.Store { return &memoryStore{Memory: m} }
+
+// memoryStore is one opened store.
+type memoryStore struct {
+	*Memory
+
+	led    uint64 // the epoch of its last Lead; guarded by Memory.mu, like the others
+	over   bool   // an error has ended it
+	closed bool
+}
+
+func (s *memoryStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return store.Meta{}, err
+	}
+	if s.meta.Epoch >= math.MaxInt64 || atLeast > math.MaxInt64 {
+		return store.Meta{}, fmt.Errorf("epoch %d, at least %d: want less than 2^63", s.meta.Epoch, atLeast)
+	}
+	s.meta.Epoch = max(s.meta.Epoch+1, atLeast)
+	s.led, s.over = s.meta.Epoch, false
+	return s.meta, nil
+}
+
+func (s *memoryStore) usable(ctx context.Context) error {
+	if s.closed {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return ledger.Snapshot{}, err
+	}
+	if epoch != s.meta.Epoch {
+		return ledger.Snapshot{}, &store.DeposedError{Epoch: epoch, Stored: s.meta.Epoch}
+	}
+	snapshot := ledger.Snapshot{Revision: s.meta.Sequence, LastID: s.meta.LastID}
+	for _, row := range s.allocations {
+		a, err := row.decode()
+		switch {
+		case err != nil:
+			return ledger.Snapshot{}, err
+		case row.ended == 0:
+			snapshot.Allocations = append(snapshot.Allocations, a)
+		case row.ended >= ledger.At(rememberSince) && row.requestID != "" && !row.forget:
+			snapshot.Remembered = append(snapshot.Remembered, ledger.Remembered{
+				Caller: row.caller, RequestID: row.requestID, RequestHash: a.RequestHash, ID: row.id, Ended: row.ended,
+			})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.hosts)) {
+		h, err := store.DecodeHost(id, s.hosts[id])
+		if err != nil {
+			return ledger.Snapshot{}, err
+		}
+		snapshot.Hosts = append(snapshot.Hosts, h)
+	}
+	for _, selector := range slices.Sorted(maps.Keys(s.quotas)) {
+		q, err := store.DecodeQuota(selector, s.quotas[selector])
+		if err != nil {
+			return ledger.Snapshot{}, err
+		}
+		snapshot.Quotas = append(snapshot.Quotas, q)
+	}
+	slices.SortFunc(snapshot.Allocations, func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(snapshot.Remembered, func(a, b ledger.Remembered) int {
+		return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.ID, b.ID))
+	})
+	return snapshot, nil
+}
+
+func (s *memoryStore) Commit(ctx context.Context, batch store.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.commit(ctx, &batch)
+	if err != nil && batch.Epoch == s.led {
+		s.over = true
+	}
+	return err
+}
+
+func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if batch.Epoch != s.meta.Epoch || batch.Epoch != s.led || s.over {
+		return &store.DeposedError{Epoch: batch.Epoch, Stored: s.meta.Epoch}
+	}
+	if batch.Empty() {
+		return nil
+	}
+	// Everything that can fail comes before anything that changes.
+	rows := make([]memoryRow, len(batch.Transitions))
+	for i := range batch.Transitions {
+		a := &batch.Transitions[i]
+		payload, err := store.AppendAllocation(nil, a)
+		if err != nil {
+			return err
+		}
+		rows[i] = memoryRow{a.ID, store.EndOf(a), a.Caller, a.RequestID, a.Forget, payload}
+	}
+	hosts := make(map[string][]byte, len(batch.Hosts))
+	for i := range batch.Hosts {
+		payload, err := store.EncodeHost(&batch.Hosts[i])
+		if err != nil {
+			return err
+		}
+		hosts[batch.Hosts[i].ID] = payload
+	}
+	quotas := make(map[string][]byte, len(batch.Quotas))
+	for i := range batch.Quotas {
+		payload, err := store.EncodeQuota(&batch.Quotas[i])
+		if err != nil {
+			return err
+		}
+		quotas[batch.Quotas[i].Selector.String()] = payload
+	}
+	for _, row := range rows {
+		s.allocations[row.id] = row
+	}
+	for _, id := range batch.HostsRemoved {
+		delete(s.hosts, id)
+	}
+	maps.Copy(s.hosts, hosts)
+	for _, selector := range batch.QuotasRemoved {
+		delete(s.quotas, selector)
+	}
+	maps.Copy(s.quotas, quotas)
+	s.meta.Sequence, s.meta.LastID = batch.Revision, batch.LastID
+	return nil
+}
+
+func (s *memoryStore) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return ledger.Allocation{}, err
+	}
+	row, found := s.allocations[id]
+	if !found {
+		return ledger.Allocation{}, store.ErrNotFound
+	}
+	return row.decode()
+}
+
+func (s *memoryStore) GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return ledger.Allocation{}, err
+	}
+	var latest *memoryRow
+	for _, row := range s.allocations {
+		if requestID == "" || row.requestID != requestID || row.caller != caller || row.forget {
+			continue
+		}
+		if latest == nil || int64(row.id) > int64(latest.id) {
+			latest = &row
+		}
+	}
+	if latest == nil {
+		return ledger.Allocation{}, store.ErrNotFound
+	}
+	return latest.decode()
+}
+
+func (s *memoryStore) History(ctx context.Context, query store.HistoryQuery) (page []ledger.Allocation, next string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, "", err
+	}
+	after := store.Position{Ended: math.MaxInt64}
+	if query.PageToken != "" {
+		if after, err = store.ParseToken(query.PageToken); err != nil {
+			return nil, "", err
+		}
+	}
+	rows := s.ended()
+	slices.Reverse(rows)
+	for _, row := range rows {
+		at := store.Position{Ended: row.ended, ID: row.id}
+		if compare(at, after) >= 0 {
+			continue
+		}
+		if len(page) == query.Size() {
+			return page, after.Token(), nil
+		}
+		after = at
+		a, err := row.decode()
+		if err != nil {
+			return nil, "", err
+		}
+		if query.Matches(&a) {
+			page = append(page, a)
+		}
+	}
+	return page, "", nil
+}
+
+// ended returns the rows of the history, the oldest first.
+func (m *Memory) ended() []memoryRow {
+	var rows []memoryRow
+	for _, row := range m.allocations {
+		if row.ended != 0 {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b memoryRow) int {
+		return compare(store.Position{Ended: a.ended, ID: a.id}, store.Position{Ended: b.ended, ID: b.id})
+	})
+	return rows
+}
+
+// compare orders positions as the tables do, whose numbers have a sign.
+func compare(a, b store.Position) int {
+	return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(int64(a.ID), int64(b.ID)))
+}
+
+func (s *memoryStore) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	pruned := 0
+	for _, row := range s.ended() {
+		if pruned == limit || row.ended >= ledger.At(endedBefore) {
+			break
+		}
+		delete(s.allocations, row.id)
+		pruned++
+	}
+	return pruned, nil
+}
+
+func (s *memoryStore) Meta(ctx context.Context) (store.Meta, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return store.Meta{}, err
+	}
+	return s.meta, nil
+}
+
+func (s *memoryStore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}

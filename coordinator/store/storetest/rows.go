@@ -1,0 +1,271 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+func testCanceled(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: transitions(typical(1, ledger.Active, 1))})
+	wantError(t, err, context.Canceled)
+	if errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("%v: it has not begun", err)
+	}
+	wantLoad(t, s, lead(t, s, 0).Epoch, newModel(), 0)
+}
+
+func testLastTransition(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	m := newModel()
+	c := transitions(
+		typical(2, ledger.Waiting, 1), typical(1, ledger.Waiting, 2), typical(2, ledger.Reserved, 3), typical(1, ledger.Canceled, 4),
+		typical(2, ledger.Active, 5))
+	c.Hosts = []ledger.HostRecord{{ID: "h", Revision: 1}, {ID: "h", Revision: 2}}
+	commit(t, s, epoch, c)
+	m.commit(c)
+	wantLoad(t, s, epoch, m, 0)
+}
+
+func testAdopted(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	m := newModel()
+	adopted := typical(1, ledger.Active, 3)
+	adopted.RequestID = "" // taken by a newer request since
+	for _, a := range []ledger.Allocation{typical(1, ledger.Active, 1), typical(1, ledger.Lost, 2), adopted} {
+		commit(t, s, epoch, transitions(a))
+		m.commit(transitions(a))
+		wantLoad(t, s, epoch, m, 0)
+	}
+	_, err := s.GetByRequest(t.Context(), adopted.Caller, typical(1, ledger.Active, 1).RequestID)
+	wantError(t, err, store.ErrNotFound)
+	if page, _, err := s.History(t.Context(), store.HistoryQuery{}); err != nil || len(page) != 0 {
+		t.Errorf("history: %v, %v", page, err)
+	}
+}
+
+func testRemovedAndPut(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	h, g := ledger.HostRecord{ID: "h"}, ledger.HostRecord{ID: "g"}
+	m := newModel()
+	for _, c := range []ledger.Changes{
+		{Revision: 1, Hosts: []ledger.HostRecord{h, g}},
+		{Revision: 2, Hosts: []ledger.HostRecord{h}, HostsRemoved: []string{"h", "g", "never there"}},
+		{Revision: 3, HostsRemoved: []string{"h"}},
+	} {
+		commit(t, s, epoch, c)
+		m.commit(c)
+		wantLoad(t, s, epoch, m, 0)
+	}
+}
+
+func testRemember(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	kept, forgotten, nameless := typical(1, ledger.Released, 1), typical(2, ledger.Canceled, 2), typical(3, ledger.Expired, 3)
+	forgotten.Forget, nameless.RequestID = true, ""
+	m := newModel()
+	c := transitions(kept, forgotten, nameless, typical(4, ledger.Active, 4))
+	commit(t, s, epoch, c)
+	m.commit(c)
+	for _, since := range []ledger.Instant{0, kept.Ended, kept.Ended + 1} {
+		wantLoad(t, s, epoch, m, since)
+	}
+	if n := len(m.snapshot(kept.Ended).Remembered); n != 1 {
+		t.Fatalf("the test is wrong: it remembers %d", n)
+	}
+	for id, a := range m.allocations {
+		got, err := s.Get(t.Context(), id)
+		if diff := cmp.Diff(a, got, Equal()); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	_, err := s.Get(t.Context(), 5)
+	wantError(t, err, store.ErrNotFound)
+}
+
+func testByRequest(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	a, b, other, forgotten := typical(1, ledger.Released, 1), typical(2, ledger.Active, 2), typical(3, ledger.Active, 3), typical(4, ledger.Canceled, 4)
+	for _, p := range []*ledger.Allocation{&a, &b, &other, &forgotten} {
+		p.RequestID = "r"
+	}
+	other.Caller, forgotten.Forget = "bob", true
+	commit(t, s, epoch, transitions(a, b, other, forgotten))
+	for caller, want := range map[string]ledger.ID{a.Caller: b.ID, "bob": other.ID} {
+		if got, err := s.GetByRequest(t.Context(), caller, "r"); err != nil || got.ID != want {
+			t.Errorf("request of %q: %s, %v; want %s", caller, got.ID, err, want)
+		}
+	}
+	for _, request := range []string{"", "R", "r "} {
+		_, err := s.GetByRequest(t.Context(), a.Caller, request)
+		wantError(t, err, store.ErrNotFound)
+	}
+}
+
+func testLargeBatch(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	const n = 20_000
+	m := newModel()
+	var c ledger.Changes
+	for i := range ledger.ID(n) {
+		c.Transitions = append(c.Transitions, typical(i+1, ledger.Active, uint64(i)))
+	}
+	c.Revision, c.LastID = n, n
+	commit(t, s, epoch, c)
+	m.commit(c)
+	wantLoad(t, s, epoch, m, 0)
+}
+
+// testReaders reads while batches are committed, each of which moves a pair of allocations to its revision.
+func testReaders(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	const batches = 200
+	write := func(revision uint64) {
+		commit(t, s, epoch, transitions(typical(1, ledger.Active, revision), typical(2, ledger.Active, revision),
+			typical(100+ledger.ID(revision), ledger.Released, revision)))
+	}
+	write(1)
+	done := make(chan struct{})
+	var reading sync.WaitGroup
+	for _, read := range []func(last uint64) (uint64, error){
+		func(uint64) (uint64, error) {
+			snapshot, err := s.Load(t.Context(), epoch, time.Time{})
+			for _, a := range snapshot.Allocations {
+				if a.Revision != snapshot.Revision {
+					return 0, fmt.Errorf("allocation %d at revision %d in a snapshot of %d", a.ID, a.Revision, snapshot.Revision)
+				}
+			}
+			return snapshot.Revision, err
+		},
+		func(uint64) (uint64, error) {
+			a, err := s.Get(t.Context(), 1)
+			return a.Revision, err
+		},
+		func(uint64) (uint64, error) {
+			page, _, err := s.History(t.Context(), store.HistoryQuery{PageSize: 1})
+			if len(page) != 1 {
+				return 0, fmt.Errorf("%d allocations in the history, %w", len(page), err)
+			}
+			return page[0].Revision, err
+		},
+		func(last uint64) (uint64, error) {
+			meta, err := s.Meta(t.Context())
+			return meta.Sequence, err
+		},
+	} {
+		reading.Go(func() {
+			for last := uint64(0); ; {
+				revision, err := read(last)
+				if err != nil || revision < last {
+					t.Errorf("read revision %d after %d: %v", revision, last, err)
+					return
+				}
+				last = revision
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for revision := uint64(2); revision <= batches; revision++ {
+		write(revision)
+	}
+	close(done)
+	reading.Wait()
+}
+
+// testModel compares a store with the model, after every step of any sequence of them.
+func testModel(t *testing.T, fresh func(t *testing.T) Opener) {
+	rapid.Check(t, func(rt *rapid.T) {
+		open := fresh(t)
+		s := open(t)
+		defer func() { _ = s.Close() }()
+		m := newModel()
+		epoch := lead(t, s, 0).Epoch
+		rt.Repeat(map[string]func(*rapid.T){
+			"commit": func(rt *rapid.T) {
+				c := Changes(rt)
+				if err := s.Commit(rt.Context(), store.Batch{Epoch: epoch, Changes: c}); err != nil {
+					rt.Fatalf("commit: %v", err)
+				}
+				m.commit(c)
+			},
+			"commit of a deposed leader": func(rt *rapid.T) {
+				if err := s.Commit(rt.Context(), store.Batch{Epoch: epoch - 1, Changes: Changes(rt)}); !errors.Is(err, store.ErrDeposed) {
+					rt.Fatalf("got %v", err)
+				}
+			},
+			"commit that fails": func(rt *rapid.T) {
+				c := Changes(rt)
+				c.Transitions = append(c.Transitions, ledger.Allocation{ID: 1})
+				if err := s.Commit(rt.Context(), store.Batch{Epoch: epoch, Changes: c}); err == nil {
+					rt.Fatal("committed")
+				}
+				epoch = lead(t, s, 0).Epoch
+			},
+			"prune": func(rt *rapid.T) {
+				before, limit := rapid.SampledFrom(ends).Draw(rt, "before"), rapid.IntRange(0, 4).Draw(rt, "limit")
+				want := m.prune(before, limit)
+				if got, err := s.Prune(rt.Context(), before.Time(), limit); err != nil || got != want {
+					rt.Fatalf("pruned %d, %v; want %d", got, err, want)
+				}
+			},
+			"reopen": func(rt *rapid.T) {
+				if err := s.Close(); err != nil {
+					rt.Fatal(err)
+				}
+				s = open(t)
+				epoch = lead(t, s, rapid.Uint64Range(0, epoch+3).Draw(rt, "at least")).Epoch
+			},
+			"": func(rt *rapid.T) { compareAll(rt, s, epoch, m) },
+		})
+	})
+}
+
+// compareAll compares everything that can be read.
+func compareAll(t *rapid.T, s store.Store, epoch uint64, m *model) {
+	wantLoad(t, s, epoch, m, rapid.SampledFrom(ends).Draw(t, "since"))
+	for _, id := range ids {
+		got, err := s.Get(t.Context(), id)
+		if want, found := m.allocations[id]; found != (err == nil) || found && !cmp.Equal(want, got, Equal()) {
+			t.Fatalf("get %s: %v (-want +got):\n%s", id, err, cmp.Diff(want, got, Equal()))
+		}
+	}
+	for _, caller := range callers {
+		for _, request := range []string{"", "r1", "r2"} {
+			got, err := s.GetByRequest(t.Context(), caller, request)
+			if want, found := m.byRequest(caller, request); found != (err == nil) || found && !cmp.Equal(want, got, Equal()) {
+				t.Fatalf("get request %q of %q: %v (-want +got):\n%s", request, caller, err, cmp.Diff(want, got, Equal()))
+			}
+		}
+	}
+	query := store.HistoryQuery{PageSize: rapid.IntRange(0, 3).Draw(t, "page size")}
+	var all []ledger.Allocation
+	for range len(ids) + 1 {
+		page, next, err := s.History(t.Context(), query)
+		if err != nil {
+			t.Fatalf("history: %v", err)
+		}
+		all = append(all, page...)
+		if query.PageToken = next; next == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff(m.history(), all, Equal()); diff != "" {
+		t.Fatalf("history (-want +got):\n%s", diff)
+	}
+}

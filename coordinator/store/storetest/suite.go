@@ -1,0 +1,270 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Opener opens a store at one place. When the one before has been closed it finds what that one left.
+type Opener func(t *testing.T) store.Store
+
+// Run tests everything that a store must do. fresh makes a new place without rows, and returns what opens stores there;
+// the suite closes them.
+func Run(t *testing.T, fresh func(t *testing.T) Opener) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Opener)
+	}{
+		{"a new store is empty and has an identity that stays", testNew},
+		{"leadership raises the epoch for good", testLead},
+		{"an older epoch changes and reads nothing", testFence},
+		{"nothing is committed before the first leadership", testNobodyLeads},
+		{"the leader of another process is deposed by the next", testReopenedEpoch},
+		{"a batch with a row that cannot be written changes nothing", testAtomic},
+		{"a commit that fails ends its epoch", testFailureEndsEpoch},
+		{"a context that has ended changes nothing", testCanceled},
+		{"an empty batch checks the epoch", testEmptyBatch},
+		{"of several transitions the last is the row", testLastTransition},
+		{"what was lost and is adopted again is live", testAdopted},
+		{"what is removed and put in one batch is there", testRemovedAndPut},
+		{"a request id is remembered until it may be forgotten", testRemember},
+		{"the latest allocation of a request id is found", testByRequest},
+		{"history comes newest first, page by page, filtered", testHistory},
+		{"history gives up a page after a bounded search", testSparseHistory},
+		{"a token of others is refused", testBadToken},
+		{"prune takes the oldest, in steps", testPrune},
+		{"a batch may be large", testLargeBatch},
+		{"readers see whole batches and never wait", testReaders},
+		{"a closed store says so", testClosed},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, fresh(t)) })
+	}
+	t.Run("what was committed is what is loaded", func(t *testing.T) { testModel(t, fresh) })
+}
+
+// opened opens a store for the length of the test.
+func opened(t *testing.T, open Opener) store.Store {
+	t.Helper()
+	s := open(t)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// leading opens a store and takes the lead.
+func leading(t *testing.T, open Opener) (s store.Store, epoch uint64) {
+	t.Helper()
+	s = opened(t, open)
+	return s, lead(t, s, 0).Epoch
+}
+
+func lead(t *testing.T, s store.Store, atLeast uint64) store.Meta {
+	t.Helper()
+	meta, err := s.Lead(t.Context(), atLeast)
+	if err != nil {
+		t.Fatalf("lead: %v", err)
+	}
+	return meta
+}
+
+func commit(t *testing.T, s store.Store, epoch uint64, c ledger.Changes) {
+	t.Helper()
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+}
+
+// transitions makes the changes of a batch.
+func transitions(list ...ledger.Allocation) ledger.Changes {
+	var c ledger.Changes
+	for _, a := range list {
+		c.Revision, c.LastID = max(c.Revision, a.Revision), max(c.LastID, a.ID)
+	}
+	c.Transitions = list
+	return c
+}
+
+// tester is what a test and a step of a property have in common.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatalf(format string, args ...any)
+}
+
+// wantLoad compares what is loaded with the model.
+func wantLoad(t tester, s store.Store, epoch uint64, m *model, since ledger.Instant) {
+	t.Helper()
+	got, err := s.Load(t.Context(), epoch, since.Time())
+	if err != nil {
+		t.Fatalf("load: %v", err)
+	}
+	if diff := cmp.Diff(sorted(m.snapshot(since)), sorted(got), Equal()); diff != "" {
+		t.Fatalf("loaded (-want +got):\n%s", diff)
+	}
+}
+
+func wantError(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got error %v, want %v", err, want)
+	}
+}
+
+func testNew(t *testing.T, open Opener) {
+	s := open(t)
+	meta := lead(t, s, 0)
+	if meta.StoreID == "" || meta.Schema == 0 || meta.Epoch != 1 || meta.Sequence != 0 || meta.LastID != 0 {
+		t.Errorf("a new store: %+v", meta)
+	}
+	wantLoad(t, s, meta.Epoch, newModel(), 0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := opened(t, open).Meta(t.Context())
+	if err != nil || again != meta {
+		t.Errorf("reopened: %+v, %v; want %+v", again, err, meta)
+	}
+}
+
+func testLead(t *testing.T, open Opener) {
+	s := open(t)
+	for _, step := range []struct{ atLeast, want uint64 }{{0, 1}, {0, 2}, {2, 3}, {10, 10}, {10, 11}, {1 << 40, 1 << 40}, {3, 1<<40 + 1}} {
+		if got := lead(t, s, step.atLeast).Epoch; got != step.want {
+			t.Fatalf("lead at least %d: epoch %d, want %d", step.atLeast, got, step.want)
+		}
+	}
+	if _, err := s.Lead(t.Context(), 1<<64-1); err == nil {
+		t.Error("an epoch that no number can follow was taken")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, open)
+	if got := lead(t, s, 0).Epoch; got != 1<<40+2 {
+		t.Errorf("reopened: epoch %d", got)
+	}
+}
+
+func testFence(t *testing.T, open Opener) {
+	s, old := leading(t, open)
+	m := newModel()
+	c := transitions(typical(1, ledger.Active, 1))
+	commit(t, s, old, c)
+	m.commit(c)
+	epoch := lead(t, s, 0).Epoch
+
+	for _, stale := range []uint64{0, old, epoch + 1} {
+		for _, c := range []ledger.Changes{
+			transitions(typical(2, ledger.Active, 2)),
+			{Revision: 2, Hosts: []ledger.HostRecord{{ID: "h"}}},
+			{Revision: 2, HostsRemoved: []string{"h"}},
+			{},
+		} {
+			wantError(t, s.Commit(t.Context(), store.Batch{Epoch: stale, Changes: c}), store.ErrDeposed)
+		}
+		_, err := s.Load(t.Context(), stale, time.Time{})
+		wantError(t, err, store.ErrDeposed)
+	}
+	wantLoad(t, s, epoch, m, 0)
+	commit(t, s, epoch, transitions(typical(2, ledger.Active, 2))) // the one who leads is not harmed
+}
+
+func testNobodyLeads(t *testing.T, open Opener) {
+	s := opened(t, open)
+	for epoch := range uint64(2) {
+		for _, c := range []ledger.Changes{{}, transitions(typical(1, ledger.Active, 1))} {
+			wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}), store.ErrDeposed)
+		}
+	}
+}
+
+func testReopenedEpoch(t *testing.T, open Opener) {
+	s := open(t)
+	epoch := lead(t, s, 0).Epoch
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, open)
+	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(typical(1, ledger.Active, 1))}), store.ErrDeposed)
+}
+
+func testAtomic(t *testing.T, open Opener) {
+	unwritable := typical(3, ledger.State(99), 3)
+	s, epoch := leading(t, open)
+	m := newModel()
+	c := transitions(typical(1, ledger.Active, 1))
+	c.Hosts = []ledger.HostRecord{{ID: "h1", Version: "1"}}
+	commit(t, s, epoch, c)
+	m.commit(c)
+
+	c = transitions(typical(1, ledger.Released, 2), typical(2, ledger.Active, 3), unwritable, typical(4, ledger.Active, 4))
+	c.HostsRemoved = []string{"h1"}
+	err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c})
+	var row *store.RowError
+	if !errors.As(err, &row) || row.Table != store.AllocationTable || row.Key != unwritable.ID.String() {
+		t.Fatalf("got %v, want the row that cannot be written", err)
+	}
+	if errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("%v: the outcome is known", err)
+	}
+	wantLoad(t, s, lead(t, s, 0).Epoch, m, 0)
+}
+
+func testFailureEndsEpoch(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(typical(1, 0, 1))}); err == nil {
+		t.Fatal("committed a row without a state")
+	}
+	for _, c := range []ledger.Changes{transitions(typical(2, ledger.Active, 2)), {}} {
+		wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}), store.ErrDeposed)
+	}
+	epoch = lead(t, s, 0).Epoch
+	commit(t, s, epoch, transitions(typical(3, ledger.Active, 3)))
+	// Failing in an epoch that is over does not end the one that is not.
+	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch - 1, Changes: transitions(typical(4, ledger.Active, 4))}), store.ErrDeposed)
+	commit(t, s, epoch, ledger.Changes{})
+}
+
+func testEmptyBatch(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	commit(t, s, epoch, transitions(typical(1, ledger.Active, 7)))
+	commit(t, s, epoch, ledger.Changes{Revision: 7, LastID: 1})
+	meta, err := s.Meta(t.Context())
+	if err != nil || meta.Sequence != 7 || meta.Epoch != epoch {
+		t.Errorf("%+v, %v", meta, err)
+	}
+}
+
+func testClosed(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Lead(t.Context(), 0)
+	wantError(t, err, store.ErrClosed)
+	_, err = s.Load(t.Context(), epoch, time.Time{})
+	wantError(t, err, store.ErrClosed)
+	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch}), store.ErrClosed)
+	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(typical(1, ledger.Active, 1))}), store.ErrClosed)
+	_, err = s.Get(t.Context(), 1)
+	wantError(t, err, store.ErrClosed)
+	_, err = s.GetByRequest(t.Context(), "c", "r")
+	wantError(t, err, store.ErrClosed)
+	_, _, err = s.History(t.Context(), store.HistoryQuery{})
+	wantError(t, err, store.ErrClosed)
+	_, err = s.Prune(t.Context(), time.Time{}, 1)
+	wantError(t, err, store.ErrClosed)
+	_, err = s.Meta(t.Context())
+	wantError(t, err, store.ErrClosed)
+}
