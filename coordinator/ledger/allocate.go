@@ -38,7 +38,6 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		return AllocateResult{}, never
 	}
 	l.enter(e)
-	e.WaitDeadline = l.now.Add(c.Wait)
 	if !c.Async {
 		e.callers = 1
 	}
@@ -97,6 +96,9 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if a.ReservationTTL <= 0 {
 		a.ReservationTTL = l.cfg.ReservationTTL
 	}
+	if c.Wait > 0 { // one that is granted at once too: its host's agent may veto that
+		a.WaitDeadline = l.now.Add(c.Wait)
+	}
 	if w := c.Wishes; w != nil && w.Host != "" {
 		h := l.hosts[w.Host]
 		if h == nil {
@@ -150,7 +152,7 @@ func (l *Ledger) discard(e *entry) {
 // enter puts a new entry into the tables.
 func (l *Ledger) enter(e *entry) {
 	if e.ID == 0 {
-		e.ID = idAfter(l.lastID, l.now)
+		e.ID = l.nextID()
 	}
 	l.entries[e.ID] = e
 	l.states[e.State]++
@@ -158,6 +160,15 @@ func (l *Ledger) enter(e *entry) {
 		l.requests[requestKey{e.Caller, e.RequestID}] = e
 	}
 	l.enroll(e)
+}
+
+// nextID gives out an id. One that an agent has brought back may be ahead of the clock.
+func (l *Ledger) nextID() ID {
+	l.lastID = idAfter(l.lastID, l.now)
+	for l.entries[l.lastID] != nil {
+		l.lastID++
+	}
+	return l.lastID
 }
 
 // decide finds where a request can go now, or the queue of what blocks it: the first of its quotas that is short, then

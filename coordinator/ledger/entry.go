@@ -48,7 +48,9 @@ func (l *Ledger) enroll(e *entry) {
 		l.order = slices.DeleteFunc(l.order, func(p place) bool { return p.entry == nil })
 		l.holes = 0
 	}
-	l.lastID = max(l.lastID, e.ID)
+	if e.ID.Created() <= l.now { // else an agent's, from a coordinator whose clock was ahead: time must not follow it
+		l.lastID = max(l.lastID, e.ID)
+	}
 	if n := len(l.order); n == 0 || l.order[n-1].id < e.ID {
 		l.order = append(l.order, place{e.ID, e})
 		return

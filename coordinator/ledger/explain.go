@@ -52,8 +52,11 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 	return x, nil
 }
 
-// explain looks at a request as Allocate would.
+// explain looks at a request as Allocate would now. Placement goes on as if nobody had asked.
 func (l *Ledger) explain(e *entry) Explanation {
+	turn := l.turn
+	defer func() { l.turn = turn }()
+	h, blocked := l.decide(e)
 	x := Explanation{Place: -1}
 	for _, quota := range e.accounts {
 		x.Accounts = append(x.Accounts, quota.info())
@@ -63,7 +66,6 @@ func (l *Ledger) explain(e *entry) Explanation {
 	} else {
 		x.Filters = l.survey(l.query(e))
 	}
-	h, blocked := l.decide(e)
 	if blocked == nil {
 		x.Verdict, x.HostID = Fits, h.ID
 		return x

@@ -79,14 +79,16 @@ func (h *host) fits(request resource.Vector) bool {
 func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	before := len(list)
 	list = h.account.shortfalls(list, request, "")
-	note, _ := h.open()
-	if note != "" {
+	if note, _ := h.open(); note != "" {
+		if len(list) > before {
+			return list
+		}
 		for dimension, asked := range request.All() {
-			if asked != 0 && len(list) == before {
-				list = append(list, h.account.shortfall(dimension, asked, 0, note))
+			if asked != 0 {
+				return append(list, h.account.shortfall(dimension, asked, 0, note))
 			}
 		}
-		return list
+		return append(list, h.account.shortfall(resource.Instances, 0, 0, note)) // it asks for nothing, and gets nothing
 	}
 	if m := request.Memory(); m != 0 && m > h.headroom() && m <= h.account.available(resource.Memory) {
 		list = append(list, h.account.shortfall(resource.Memory, m, h.headroom(), NoteMeasured))

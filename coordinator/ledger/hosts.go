@@ -82,7 +82,7 @@ func (l *Ledger) hostDue(h *host) {
 	case h.state == Suspect:
 		l.lose(h)
 	case h.lastSync.Add(patience) <= l.now:
-		h.state = Suspect
+		h.state, h.measured = Suspect, false
 	case h.measured && h.sampleAt.Add(patience) <= l.now:
 		h.measured = false
 	}

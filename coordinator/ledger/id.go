@@ -78,10 +78,11 @@ func ParseID(text string) (ID, error) {
 	}
 	var n uint64
 	for i := range idLength {
-		digit := strings.IndexByte(idAlphabet, text[i]|0x20)
-		if text[i] >= '0' && text[i] <= '9' {
-			digit = int(text[i] - '0')
+		c := text[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
 		}
+		digit := strings.IndexByte(idAlphabet, c)
 		if digit < 0 || (i == 0 && digit > 15) {
 			return 0, fmt.Errorf("%q: %w", text, ErrBadID)
 		}

@@ -64,6 +64,7 @@ type Ledger struct {
 	requests   map[requestKey]*entry // live, by request id
 	remembered map[requestKey]memory
 	forget     []forgetting // by end time
+	revived    map[ID]int   // how many of the entries in forget are void, because the engine turned out to run on
 
 	hosts     map[string]*host
 	hostOrder []*host // by id
@@ -98,6 +99,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		entries:    make(map[ID]*entry),
 		requests:   make(map[requestKey]*entry),
 		remembered: make(map[requestKey]memory),
+		revived:    make(map[ID]int),
 		hosts:      make(map[string]*host),
 		shares:     make(map[string]*share),
 		classes:    make(map[string]*class),
@@ -148,7 +150,12 @@ func (l *Ledger) forgetOld() {
 	n := 0
 	for n < len(l.forget) && l.forget[n].at <= l.now {
 		f := l.forget[n]
-		if l.remembered[f.key].id == f.id {
+		switch {
+		case l.revived[f.id] > 1:
+			l.revived[f.id]--
+		case l.revived[f.id] == 1:
+			delete(l.revived, f.id)
+		case l.remembered[f.key].id == f.id:
 			delete(l.remembered, f.key)
 		}
 		n++

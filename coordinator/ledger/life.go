@@ -35,6 +35,13 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if c.Lease > 0 && c.Process.PID != 0 {
 		return Allocation{}, &FieldError{"lease", c.Lease.String(), "none for an engine with a pid: it lives as long as its process"}
 	}
+	l.start(e, entitled, &c)
+	l.settle()
+	return l.reread(c.ID), nil
+}
+
+// start makes a reservation active.
+func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) {
 	l.entitle(e, entitled)
 	l.activate(e)
 	l.states[e.State]--
@@ -51,8 +58,6 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	}
 	l.touch(e)
 	l.retime(e)
-	l.settle()
-	return l.reread(c.ID), nil
 }
 
 func sameProcess(a, b Process) bool {

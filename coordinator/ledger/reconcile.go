@@ -5,11 +5,11 @@ import "github.com/bursar/bursar/resource"
 // reconcile makes the books agree with a full report of a host's engines. What runs is adopted, over a limit if need be:
 // it uses the machine whether or not the books say so. What the agent no longer has is released, provided that it had
 // heard of it.
-func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64) {
+func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled bool) {
 	running := make(map[ID]bool, len(engines))
 	for i := range engines {
 		running[engines[i].ID] = true
-		l.adopt(h, &engines[i])
+		l.adopt(h, &engines[i], sampled)
 	}
 	for i := len(h.entries) - 1; i >= 0; i-- {
 		e := h.entries[i]
@@ -20,8 +20,8 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64) {
 }
 
 // adopt enters an engine that runs into the books as its agent describes it, unless it is there already.
-func (l *Ledger) adopt(h *host, r *EngineReport) {
-	if r.Grant == nil || r.Grant.Process.PID == 0 {
+func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
+	if r.Grant == nil || r.Grant.Process.PID == 0 || r.ID == 0 {
 		return
 	}
 	known := l.entries[r.ID]
@@ -29,23 +29,35 @@ func (l *Ledger) adopt(h *host, r *EngineReport) {
 	case known == nil:
 	case known.State == Active && known.host == h:
 		return
+	case known.State == Reserved && known.host == h: // started; its confirmation is still on its way
+		entitled, err := confirmed(known.Entitled, &r.Grant.Entitled)
+		if err != nil {
+			entitled = known.Entitled
+		}
+		l.start(known, entitled, &ConfirmCommand{
+			Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: r.Grant.ApplicationIDs,
+		})
+		return
 	default:
-		// Reserved or waiting here, or held elsewhere, while it really runs there: the books are from another time.
+		// Waiting, or held elsewhere, while it really runs here: the books are from another time.
 		l.end(known, Lost, "its engine runs on host "+h.ID)
 	}
 	a := *r.Grant
 	a.ID, a.State = r.ID, Active
 	a.HostID, a.HostAddress = h.ID, h.Address
-	a.Measured, a.Unreclaimable = r.Measured, r.Unreclaimable
+	a.Measured, a.Unreclaimable = r.Measured, 0
+	if sampled {
+		a.Unreclaimable = r.Unreclaimable
+	}
 	a.Ended, a.Expires, a.Exit = 0, 0, nil
 	a.Forget = false
 	a.GrantRevision = l.revision + 1
-	if a.Created == 0 {
-		a.Created = l.now
+	for _, at := range []*Instant{&a.Created, &a.Confirmed} { // by an agent's record, which must not be ahead of time
+		if *at == 0 || *at > l.now {
+			*at = l.now
+		}
 	}
-	if a.Confirmed == 0 {
-		a.Confirmed = l.now
-	}
+	a.Reserved = min(a.Reserved, l.now)
 	if a.Entitled.Validate() != nil || len(a.Entitled.External) > 0 {
 		a.Entitled = resource.Resource{Vector: a.Measured}
 	}
@@ -53,6 +65,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport) {
 		a.RequestID = "" // taken by a newer request since
 	} else if l.remembered[key].id == a.ID {
 		delete(l.remembered, key)
+		l.revived[a.ID]++
 	}
 	e := l.blank()
 	e.Allocation = a

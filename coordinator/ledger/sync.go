@@ -26,9 +26,10 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		h.needFull = true
 	}
 	result := SyncResult{Acknowledged: l.buryAll(h, c.Ended)}
-	l.report(h, c.Engines)
+	sampled := c.Sample != nil && c.Sample.MemoryAvailable != nil
+	l.report(h, c.Engines, sampled)
 	if c.Full {
-		l.reconcile(h, c.Engines, seen)
+		l.reconcile(h, c.Engines, seen, sampled)
 		h.needFull = false
 	}
 	for _, v := range c.Vetoes {
@@ -65,8 +66,11 @@ func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult
 	}
 	kept := h.gone.list[:0]
 	for _, d := range h.gone.list {
-		if d.revision > seen {
-			kept = append(kept, d)
+		if d.revision <= seen {
+			continue
+		}
+		kept = append(kept, d)
+		if e := l.entries[d.id]; e == nil || e.host != h { // else it has come back since
 			result.Gone = append(result.Gone, d.id)
 		}
 	}
@@ -94,12 +98,18 @@ func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
 	return acknowledged
 }
 
-// report takes over what engines were measured to use.
-func (l *Ledger) report(h *host, engines []EngineReport) {
+// report takes over what engines were measured to use. What they have touched counts together with a sample of the
+// machine that shows it as no longer available, not without one.
+func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 	for i := range engines {
 		r := &engines[i]
-		if e := l.entries[r.ID]; e != nil && e.host == h {
-			e.Measured, e.Unreclaimable = r.Measured, r.Unreclaimable
+		e := l.entries[r.ID]
+		if e == nil || e.host != h {
+			continue
+		}
+		e.Measured = r.Measured
+		if sampled {
+			e.Unreclaimable = r.Unreclaimable
 		}
 	}
 }
@@ -111,8 +121,11 @@ func (l *Ledger) veto(h *host, v Veto) {
 	if e == nil || e.host != h || e.State != Reserved {
 		return
 	}
+	// What the agent saw is newer than its sample: until the next one, this is all there is.
+	h.live = min(h.live, v.Headroom+h.promised-e.promise)
 	reason := fmt.Sprintf("%s: host %s found %d bytes of memory left", ReasonVetoed, h.ID, v.Headroom)
 	if e.WaitDeadline <= l.now {
+		e.Forget = true // as every refusal
 		l.end(e, Canceled, reason)
 		return
 	}
@@ -120,13 +133,10 @@ func (l *Ledger) veto(h *host, v Veto) {
 	if w := e.Wishes; w == nil || w.Host == "" {
 		e.HostID, e.HostAddress = "", ""
 	}
-	// What the agent saw is newer than its sample: until the next one, this is all there is.
-	h.live = min(h.live, v.Headroom+h.promised)
-	l.show(h)
 	blocked := &h.account.queue
 	if e.HostID == "" {
 		blocked = &l.anyHost
 	}
-	e.detached = l.now
 	l.wait(e, blocked, reason)
+	l.mark(blocked) // another host may have room
 }

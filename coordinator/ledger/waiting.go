@@ -1,8 +1,8 @@
 package ledger
 
-// triesPerStep bounds how many classes are tried after one command. It is reached only where so many different kinds
-// of requests wait behind one account; those further back are tried when something else comes free.
-const triesPerStep = 1024
+// missesPerStep bounds how many classes are tried in vain after one command. It is reached only where so many different
+// kinds of requests wait behind one account; those further back are tried when something else comes free.
+const missesPerStep = 1024
 
 // skip is a class that was set aside while looking further, and where it waits.
 type skip struct {
@@ -56,6 +56,7 @@ func (l *Ledger) attach(e *entry) {
 	}
 	h, blocked := l.decide(e)
 	if blocked == nil {
+		l.unwait(e)
 		l.grant(e, h)
 		return
 	}
@@ -133,16 +134,20 @@ func (l *Ledger) mark(q *queue) {
 
 // settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival.
 func (l *Ledger) settle() {
-	for tries := 0; len(l.dirty) > 0 && tries < triesPerStep; tries++ {
+	for misses := 0; len(l.dirty) > 0 && misses < missesPerStep; {
 		q := l.nextQueue()
 		if q == nil {
 			break
 		}
+		var granted bool
 		if q.account != nil && q.account.holder != nil {
-			l.tryHolder(q)
-			continue
+			granted = l.tryHolder(q)
+		} else {
+			granted = l.try(q, q.groups.items[0].first())
 		}
-		l.try(q, q.groups.items[0].first())
+		if !granted {
+			misses++
+		}
 	}
 	for _, q := range l.dirty {
 		q.dirty = false
@@ -212,13 +217,14 @@ func (q *queue) goesBefore(other *queue) bool {
 }
 
 // try grants the first of a class, or moves the class to what blocks it now, or sets it aside.
-func (l *Ledger) try(q *queue, c *class) {
+func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	e := c.first()
 	h, blocked := l.decide(e)
 	switch {
 	case blocked == nil:
 		l.unwait(e)
 		l.grant(e, h)
+		return true
 	case blocked == q:
 		c.remove()
 		l.skipped = append(l.skipped, skip{c, q})
@@ -227,6 +233,7 @@ func (l *Ledger) try(q *queue, c *class) {
 		l.file(c, blocked)
 		l.refuse(c, blocked)
 	}
+	return false
 }
 
 // refuse makes sure that a class which has just been found blocked there is not tried there again in this step.
@@ -238,13 +245,14 @@ func (l *Ledger) refuse(c *class, blocked *queue) {
 }
 
 // tryHolder grants the request for which the account keeps what it has, if that is enough by now.
-func (l *Ledger) tryHolder(q *queue) {
+func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	e := q.account.holder
 	h, blocked := l.decide(e)
 	switch {
 	case blocked == nil:
 		l.unwait(e)
 		l.grant(e, h)
+		return true
 	case blocked == q:
 		q.dirty = false
 		for i, other := range l.dirty {
@@ -258,6 +266,7 @@ func (l *Ledger) tryHolder(q *queue) {
 		l.letGo(e)
 		l.retime(e)
 	}
+	return false
 }
 
 // passOver notes which requests the grant of e went past: the first ones behind its accounts that came earlier and are no less urgent.
