@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"testing"
 
@@ -121,6 +122,42 @@ func TestNobodyThereIsUnavailable(t *testing.T) {
 	_, err = c.Allocations().Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: "a"})
 	if !client.Unavailable(err) {
 		t.Errorf("%v: want unavailable", err)
+	}
+}
+
+// A server that is killed closes its connections, which the kernel tells the other end as a reset where something was unread.
+func TestServerThatDiesUnderACallIsUnavailable(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan struct{})
+	go func() {
+		defer close(accepted)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	}()
+	defer func() {
+		_ = listener.Close()
+		<-accepted
+	}()
+	for range 20 { // it may be noticed while sending or while waiting
+		c, err := client.New(listener.Addr().String(), client.WithoutRetries())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Allocations().Allocate(t.Context(), &bursarv1.AllocateRequest{})
+		if connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("%v: want UNAVAILABLE", err)
+		}
+		c.Close()
 	}
 }
 

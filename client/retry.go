@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"syscall"
 	"time"
 
@@ -39,10 +40,14 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			ctx, cancel = context.WithTimeout(ctx, c.settings.timeout+waitOf(req.Any()))
 			defer cancel()
 		}
-		if c.settings.retries.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
-			return next(ctx, req)
+		call := func() (connect.AnyResponse, error) {
+			res, err := next(ctx, req)
+			return res, brokenIsUnavailable(ctx, err)
 		}
-		return c.repeat(ctx, func() (connect.AnyResponse, error) { return next(ctx, req) })
+		if c.settings.retries.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
+			return call()
+		}
+		return c.repeat(ctx, call)
 	}
 }
 
@@ -102,12 +107,24 @@ func retriable(err error) bool {
 		// size of a message.
 		_, insufficient := Insufficient(err)
 		return !insufficient && connect.IsWireError(err)
-	case connect.CodeUnknown, connect.CodeInternal:
-		// The connection broke while the answer was being read.
-		return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	default:
 		return false
 	}
+}
+
+// brokenIsUnavailable gives an error the code UNAVAILABLE where the connection broke under the call. The library tells that as
+// CANCELED, UNKNOWN or INTERNAL, by where in the call it was noticed, as if we had gone away and not the server.
+func brokenIsUnavailable(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || connect.IsWireError(err) {
+		return err
+	}
+	broken := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	var call *connect.Error
+	if !broken || !errors.As(err, &call) || call.Code() == connect.CodeUnavailable {
+		return err
+	}
+	return connect.NewError(connect.CodeUnavailable, call.Unwrap())
 }
 
 // waitOf returns how long the server may take because the request asks it to; of a wait that no server takes, enough to hear so.

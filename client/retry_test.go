@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,9 +41,11 @@ func get() connect.AnyRequest { return connect.NewRequest(&bursarv1.AllocationSe
 
 func TestCallIsRepeatedUntilItIsAnswered(t *testing.T) {
 	for name, failure := range map[string]error{
-		"nobody listens":     errRefused,
-		"connection broke":   connect.NewError(connect.CodeUnknown, fmt.Errorf("read message: %w", io.ErrUnexpectedEOF)),
-		"the server's queue": wireError(connect.CodeResourceExhausted),
+		"nobody listens":      errRefused,
+		"broke while reading": connect.NewError(connect.CodeUnknown, fmt.Errorf("read message: %w", io.ErrUnexpectedEOF)),
+		"broke while waiting": connect.NewError(connect.CodeCanceled, fmt.Errorf("read unix: %w", syscall.ECONNRESET)),
+		"broke while sending": connect.NewError(connect.CodeCanceled, fmt.Errorf("write unix: %w", syscall.EPIPE)),
+		"the server's queue":  wireError(connect.CodeResourceExhausted),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,6 +82,7 @@ func TestAnswerIsFinal(t *testing.T) {
 		"precondition":  wireError(connect.CodeFailedPrecondition),
 		"denied":        wireError(connect.CodePermissionDenied),
 		"internal":      wireError(connect.CodeInternal),
+		"canceled":      wireError(connect.CodeCanceled),
 		"own too large": connect.NewError(connect.CodeResourceExhausted, errors.New("message too large")),
 	} {
 		made, err := attempts(t.Context(), defaults(), get(), func(context.Context, int) error { return answer })

@@ -44,7 +44,9 @@ func TestRunTakesAProcessThroughItsAllocation(t *testing.T) {
 		Request: request(), Command: command,
 		Granted: func(a *bursarv1.Allocation) { story = append(story, "granted "+a.GetId()) },
 		Started: func(p *os.Process) { story = append(story, fmt.Sprint("started ", p.Pid == command.Process.Pid)) },
-		Ended:   func(s *os.ProcessState) { story = append(story, fmt.Sprint("ended ", s.ExitCode(), len(fake.calls.all()))) },
+		Ended: func(s *os.ProcessState) {
+			story = append(story, fmt.Sprint("ended ", s.ExitCode(), len(fake.calls.all())))
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func follow[M any, R interface {
 						return
 					}
 				}
-				err = stream.Err()
+				err = brokenIsUnavailable(ctx, stream.Err())
 				_ = stream.Close()
 			}
 			if ctx.Err() != nil {
