@@ -102,47 +102,45 @@ func (f *Faulty) reachable() error {
 
 // Commit implements store.Store.
 func (f *Faulty) Commit(ctx context.Context, batch store.Batch) error {
-	err := f.commit(ctx, batch)
-	if err != nil {
-		f.mu.Lock()
-		f.ended = max(f.ended, batch.Epoch)
-		f.mu.Unlock()
-	}
-	return err
-}
-
-func (f *Faulty) commit(ctx context.Context, batch store.Batch) error {
 	fault, release, err := f.next(batch.Epoch)
 	if err != nil {
 		return err
 	}
 	switch fault {
-	case None:
-		err = f.Store.Commit(ctx, batch)
 	case FailBefore:
-		err = ErrFault
+		err = f.end(batch.Epoch, ErrFault)
 	case FailAfter:
 		if err = f.Store.Commit(ctx, batch); err == nil {
-			err = unknown(ErrFault)
+			err = f.end(batch.Epoch, unknown(ErrFault))
 		}
 	case Vanish, Cut:
-		err = unknown(ErrFault)
+		err = f.end(batch.Epoch, unknown(ErrFault))
 	case HangBefore:
-		if err = f.hang(ctx, release); err == nil {
+		if err = f.hang(ctx, batch.Epoch, release); err == nil {
 			err = f.Store.Commit(ctx, batch)
 		}
 	case HangAfter:
 		if err = f.Store.Commit(ctx, batch); err == nil {
-			err = f.hang(ctx, release)
+			err = f.hang(ctx, batch.Epoch, release)
 		}
+	case None:
+		err = f.Store.Commit(ctx, batch)
 	}
+	return err
+}
+
+// end ends an epoch and returns the error that did it: the store below has not seen one.
+func (f *Faulty) end(epoch uint64, err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = max(f.ended, epoch)
 	return err
 }
 
 // next takes the next fault from the script, and the channel that ends it where it is one that hangs.
 func (f *Faulty) next(epoch uint64) (Fault, <-chan struct{}, error) {
 	if err := f.reachable(); err != nil {
-		return None, nil, err
+		return None, nil, f.end(epoch, err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,13 +156,13 @@ func (f *Faulty) next(epoch uint64) (Fault, <-chan struct{}, error) {
 	return fault, f.release, nil
 }
 
-func (f *Faulty) hang(ctx context.Context, release <-chan struct{}) error {
+func (f *Faulty) hang(ctx context.Context, epoch uint64, release <-chan struct{}) error {
 	f.hanging <- struct{}{}
 	select {
 	case <-release:
 		return nil
 	case <-ctx.Done():
-		return unknown(ctx.Err())
+		return f.end(epoch, unknown(ctx.Err()))
 	}
 }
 

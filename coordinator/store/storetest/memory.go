@@ -54,7 +54,7 @@ type memoryStore struct {
 	*Memory
 
 	led    uint64 // the epoch of its last Lead; guarded by Memory.mu, like the others
-	over   bool   // an error has ended it
+	leads  bool   // no error has ended it
 	closed bool
 }
 
@@ -68,7 +68,7 @@ func (s *memoryStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, err
 		return store.Meta{}, fmt.Errorf("epoch %d, at least %d: want less than 2^63", s.meta.Epoch, atLeast)
 	}
 	s.meta.Epoch = max(s.meta.Epoch+1, atLeast)
-	s.led, s.over = s.meta.Epoch, false
+	s.led, s.leads = s.meta.Epoch, true
 	return s.meta, nil
 }
 
@@ -102,25 +102,21 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 			})
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.hosts)) {
-		h, err := store.DecodeHost(id, s.hosts[id])
+	for id, payload := range s.hosts {
+		h, err := store.DecodeHost(id, payload)
 		if err != nil {
 			return ledger.Snapshot{}, err
 		}
 		snapshot.Hosts = append(snapshot.Hosts, h)
 	}
-	for _, selector := range slices.Sorted(maps.Keys(s.quotas)) {
-		q, err := store.DecodeQuota(selector, s.quotas[selector])
+	for selector, payload := range s.quotas {
+		q, err := store.DecodeQuota(selector, payload)
 		if err != nil {
 			return ledger.Snapshot{}, err
 		}
 		snapshot.Quotas = append(snapshot.Quotas, q)
 	}
-	slices.SortFunc(snapshot.Allocations, func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(snapshot.Remembered, func(a, b ledger.Remembered) int {
-		return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(a.ID, b.ID))
-	})
-	return snapshot, nil
+	return sorted(snapshot), nil // the same for the same rows, so that simulations repeat themselves
 }
 
 func (s *memoryStore) Commit(ctx context.Context, batch store.Batch) error {
@@ -128,7 +124,7 @@ func (s *memoryStore) Commit(ctx context.Context, batch store.Batch) error {
 	defer s.mu.Unlock()
 	err := s.commit(ctx, &batch)
 	if err != nil && batch.Epoch == s.led {
-		s.over = true
+		s.leads = false
 	}
 	return err
 }
@@ -137,7 +133,7 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if batch.Epoch != s.meta.Epoch || batch.Epoch != s.led || s.over {
+	if batch.Epoch != s.meta.Epoch || batch.Epoch != s.led || !s.leads {
 		return &store.DeposedError{Epoch: batch.Epoch, Stored: s.meta.Epoch}
 	}
 	if batch.Empty() {

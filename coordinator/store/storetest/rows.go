@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -87,7 +86,7 @@ func testRemember(t *testing.T, open Opener) {
 	}
 	for id, a := range m.allocations {
 		got, err := s.Get(t.Context(), id)
-		if diff := cmp.Diff(a, got, Equal()); err != nil || diff != "" {
+		if diff := difference(a, got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	}
@@ -241,15 +240,15 @@ func compareAll(t *rapid.T, s store.Store, epoch uint64, m *model) {
 	wantLoad(t, s, epoch, m, rapid.SampledFrom(ends).Draw(t, "since"))
 	for _, id := range ids {
 		got, err := s.Get(t.Context(), id)
-		if want, found := m.allocations[id]; found != (err == nil) || found && !cmp.Equal(want, got, Equal()) {
-			t.Fatalf("get %s: %v (-want +got):\n%s", id, err, cmp.Diff(want, got, Equal()))
+		if want, found := m.allocations[id]; found != (err == nil) || found && difference(want, got) != "" {
+			t.Fatalf("get %s: %v (-want +got):\n%s", id, err, difference(want, got))
 		}
 	}
 	for _, caller := range callers {
 		for _, request := range []string{"", "r1", "r2"} {
 			got, err := s.GetByRequest(t.Context(), caller, request)
-			if want, found := m.byRequest(caller, request); found != (err == nil) || found && !cmp.Equal(want, got, Equal()) {
-				t.Fatalf("get request %q of %q: %v (-want +got):\n%s", request, caller, err, cmp.Diff(want, got, Equal()))
+			if want, found := m.byRequest(caller, request); found != (err == nil) || found && difference(want, got) != "" {
+				t.Fatalf("get request %q of %q: %v (-want +got):\n%s", request, caller, err, difference(want, got))
 			}
 		}
 	}
@@ -265,7 +264,7 @@ func compareAll(t *rapid.T, s store.Store, epoch uint64, m *model) {
 			break
 		}
 	}
-	if diff := cmp.Diff(m.history(), all, Equal()); diff != "" {
+	if diff := difference(m.history(), all); diff != "" {
 		t.Fatalf("history (-want +got):\n%s", diff)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -109,7 +107,7 @@ func wantLoad(t tester, s store.Store, epoch uint64, m *model, since ledger.Inst
 	if err != nil {
 		t.Fatalf("load: %v", err)
 	}
-	if diff := cmp.Diff(sorted(m.snapshot(since)), sorted(got), Equal()); diff != "" {
+	if diff := difference(m.snapshot(since), sorted(got)); diff != "" {
 		t.Fatalf("loaded (-want +got):\n%s", diff)
 	}
 }
