@@ -302,7 +302,8 @@ type Snapshot struct {
 	Remembered  []Remembered
 }
 
-// Changes is what a batch of commands changed, in order.
+// Changes is what a batch of commands changed, in order. No host and no rule is both among those that changed and among
+// those that were removed: what happened to it last counts.
 type Changes struct {
 	// Revision after the batch.
 	Revision uint64

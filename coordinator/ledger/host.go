@@ -198,6 +198,7 @@ func (l *Ledger) removeHost(h *host) {
 		l.hostOrder = slices.Delete(l.hostOrder, at, at+1)
 	}
 	l.revision++
+	l.changes.Hosts = slices.DeleteFunc(l.changes.Hosts, func(r HostRecord) bool { return r.ID == h.ID })
 	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
 }
 
@@ -205,6 +206,7 @@ func (l *Ledger) removeHost(h *host) {
 func (l *Ledger) record(h *host) {
 	l.revision++
 	h.Revision = l.revision
+	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == h.ID })
 	l.changes.Hosts = append(l.changes.Hosts, h.HostRecord)
 }
 

@@ -108,17 +108,25 @@ func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool) (QuotaChang
 	if dryRun {
 		return changes, nil
 	}
-	for _, list := range [][]Quota{changes.Added, changes.Changed} {
-		l.changes.Quotas = append(l.changes.Quotas, list...)
-		l.revision += uint64(len(list))
-	}
-	for _, q := range changes.Deleted {
-		l.changes.QuotasRemoved = append(l.changes.QuotasRemoved, q.Selector.String())
-		l.revision++
-	}
+	l.recordQuotas(changes)
 	l.refile(rules)
 	l.settle()
 	return changes, nil
+}
+
+// recordQuotas hands what became of the stored rules to the store. What a batch removes and puts back it has only put.
+func (l *Ledger) recordQuotas(changes QuotaChanges) {
+	for _, q := range slices.Concat(changes.Added, changes.Changed) {
+		text := q.Selector.String()
+		l.changes.QuotasRemoved = slices.DeleteFunc(l.changes.QuotasRemoved, func(removed string) bool { return removed == text })
+		l.changes.Quotas = append(l.changes.Quotas, q)
+		l.revision++
+	}
+	for _, q := range changes.Deleted {
+		l.changes.Quotas = slices.DeleteFunc(l.changes.Quotas, func(put Quota) bool { return put.Selector.Equal(q.Selector) })
+		l.changes.QuotasRemoved = append(l.changes.QuotasRemoved, q.Selector.String())
+		l.revision++
+	}
 }
 
 // difference is what is new, other or gone among the stored rules.

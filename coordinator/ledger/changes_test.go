@@ -1,0 +1,106 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// A batch holds what several commands changed. What it says of a host or a rule must not depend on whether the store writes
+// rows or removes them first.
+func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
+	register := func(l *ledger.Ledger) error {
+		_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(8)})
+		return err
+	}
+	deregister := func(l *ledger.Ledger) error { return l.Deregister(start, "h1", false) }
+	rule := selector(t, "user=alice")
+	put := func(l *ledger.Ledger) error {
+		return l.PutQuota(start, ledger.Quota{Selector: rule, Limit: resource.Vector{}.WithMemory(8)})
+	}
+	remove := func(l *ledger.Ledger) error { return l.DeleteQuota(start, rule) }
+
+	for _, test := range []struct {
+		name          string
+		before, batch []func(*ledger.Ledger) error
+		there         bool
+	}{
+		{"a host comes and goes", nil, []func(*ledger.Ledger) error{register, deregister}, false},
+		{"a host goes and comes", []func(*ledger.Ledger) error{register}, []func(*ledger.Ledger) error{deregister, register}, true},
+		{"a host goes, comes and goes", []func(*ledger.Ledger) error{register}, []func(*ledger.Ledger) error{deregister, register, deregister}, false},
+		{"a rule comes and goes", nil, []func(*ledger.Ledger) error{put, remove}, false},
+		{"a rule goes and comes", []func(*ledger.Ledger) error{put}, []func(*ledger.Ledger) error{remove, put}, true},
+		{"a rule goes, comes and goes", []func(*ledger.Ledger) error{put}, []func(*ledger.Ledger) error{remove, put, remove}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := ledger.New(ledger.Config{}, newPlainPlacer())
+			for _, do := range test.before {
+				must(t, do(l))
+			}
+			l.Changes()
+			for _, do := range test.batch {
+				must(t, do(l))
+			}
+			c := l.Changes()
+			var rows []string
+			for _, h := range c.Hosts {
+				rows = append(rows, h.ID)
+			}
+			for _, q := range c.Quotas {
+				rows = append(rows, q.Selector.String())
+			}
+			removed := append(slices.Clone(c.HostsRemoved), c.QuotasRemoved...)
+			if test.there && (len(rows) == 0 || len(removed) > 0) || !test.there && (len(rows) > 0 || len(removed) == 0) {
+				t.Errorf("rows %v, removed %v; in the end it is there: %t", rows, removed, test.there)
+			}
+		})
+	}
+}
+
+// However many wait: what comes free is given to all it is enough for, in the same step.
+func TestOneStepServesAllWhomItCan(t *testing.T) {
+	const waiting = 3000
+	l := ledger.New(ledger.Config{}, newPlainPlacer())
+	available := int64(1 << 40)
+	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(available)})
+	must(t, err)
+	_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
+	must(t, err)
+	everything := ledger.Quota{Limit: resource.Vector{}.WithMemory(1)}
+	must(t, l.PutQuota(start, everything))
+	for i := range waiting + 1 {
+		_, err := l.Allocate(start, ledger.AllocateCommand{
+			Actor: identity.Local(), Labels: label.Of("user", fmt.Sprint(i%7)), Resource: resource.NewResource(resource.Vector{}.WithMemory(1)),
+			Wait: time.Hour, Async: true,
+		})
+		must(t, err)
+	}
+	if c := l.Counts(); c.Waiting != waiting {
+		t.Fatalf("%d wait; want %d", c.Waiting, waiting)
+	}
+	everything.Limit = resource.Vector{}.WithMemory(waiting)
+	must(t, l.PutQuota(start, everything))
+	if c := l.Counts(); c.Waiting != 1 || c.Reserved != waiting {
+		t.Errorf("%d wait, %d are granted; want 1 and %d", c.Waiting, c.Reserved, waiting)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func selector(t *testing.T, text string) label.Selector {
+	t.Helper()
+	s, err := label.ParseSelector(text)
+	must(t, err)
+	return s
+}
