@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -98,8 +99,11 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	if c.ledger != nil {
 		return errors.New("coordinator: lead: leads already")
 	}
-	for _, quotas := range c.files {
-		snapshot.Quotas = append(snapshot.Quotas, quotas...)
+	for source, quotas := range c.files {
+		for _, q := range quotas {
+			q.Source = source
+			snapshot.Quotas = append(snapshot.Quotas, q)
+		}
 	}
 	c.now = max(c.now, now, lastInstant(snapshot))
 	books := ledger.New(c.config, c.newPlacer())
@@ -203,14 +207,7 @@ func (c *Core) Drop(err error) {
 	for _, command := range open {
 		command.answer(err)
 	}
-	for _, ask := range line {
-		for ask != nil {
-			next := ask.next
-			ask.next, ask.on = nil, false
-			ask.answer(err)
-			ask = next
-		}
-	}
+	clearLine(line, func(_ ledger.ID, ask *Ask) { ask.answer(err) })
 }
 
 // HangUp answers everybody who waits on the line with err. What they wait for keeps its place for as long as that of a
@@ -218,12 +215,19 @@ func (c *Core) Drop(err error) {
 func (c *Core) HangUp(now ledger.Instant, err error) {
 	line := c.line
 	c.line = make(map[ledger.ID]*Ask)
-	for id, ask := range line {
-		for ask != nil {
+	clearLine(line, func(id ledger.ID, ask *Ask) {
+		c.ledger.Detach(max(c.now, now), id)
+		ask.answer(err)
+	})
+}
+
+// clearLine takes every ask off a line, in the order of their allocations: the same commands have the same answers.
+func clearLine(line map[ledger.ID]*Ask, each func(ledger.ID, *Ask)) {
+	for _, id := range slices.Sorted(maps.Keys(line)) {
+		for ask := line[id]; ask != nil; {
 			next := ask.next
 			ask.next, ask.on = nil, false
-			c.ledger.Detach(max(c.now, now), id)
-			ask.answer(err)
+			each(id, ask)
 			ask = next
 		}
 	}
