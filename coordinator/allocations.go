@@ -196,19 +196,19 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 		return nil, err
 	}
 	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: req.GetReason()}
-	known, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (canceled, error) {
+	known, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
 		if c.ID == 0 { // what has ended is known by its own id
 			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
 		}
 		a, err := l.Cancel(now, c)
-		return canceled{a, c.ID}, err
+		return cancelResult{a, c.ID}, err
 	})
 	m, err := s.orEnded(ctx, known.id, known.allocation, err)
 	return &bursarv1.CancelResponse{Allocation: m}, err
 }
 
-// canceled is what Cancel knows of its target, also where it is not live.
-type canceled struct {
+// cancelResult is what Cancel knows of its target, also where it is not live.
+type cancelResult struct {
 	allocation ledger.Allocation
 	id         ledger.ID
 }

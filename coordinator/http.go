@@ -10,17 +10,27 @@ import (
 	"connectrpc.com/connect"
 )
 
+// patience is how long a coordinator waits for the other end of a connection.
+type patience struct {
+	header time.Duration // for a request's headers to come
+	body   time.Duration // for its body; one of 64 MiB in 30 s takes 17 Mbit/s
+	write  time.Duration // for a piece of a stream or of a long answer to be taken
+	idle   time.Duration // for the next request
+}
+
+func defaultPatience() patience {
+	return patience{header: 10 * time.Second, body: 30 * time.Second, write: 30 * time.Second, idle: 2 * time.Minute}
+}
+
 // guard bounds what a request may cost before anything has looked at it: the size of its body, and the time that the
-// body may take to come. (Headers and idle connections are bounded by http.Server.)
+// body may take to come.
 type guard struct {
 	next   http.Handler
+	time   *patience
 	limits map[string]int64 // by path: larger bodies that are allowed
 	limit  int64
 	refuse *connect.ErrorWriter
 }
-
-// bodyTime is how long a body may take. One of 64 MiB needs no more than 17 Mbit/s.
-const bodyTime = 30 * time.Second
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	limit, larger := g.limits[r.URL.Path]
@@ -35,7 +45,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // in-process connections may not know deadlines
+		_ = control.SetReadDeadline(time.Now().Add(g.time.body)) // in-process connections may not know deadlines
 		r.Body = &boundedBody{ReadCloser: r.Body, control: control, left: limit, limit: limit}
 	}
 	g.next.ServeHTTP(w, r)
@@ -74,23 +84,21 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 
 // patient gives every write of a stream or a long answer a deadline of its own: a reader who takes nothing for so long is
 // gone, whatever its connection looks like.
-func patient(next http.Handler) http.Handler {
+func (p *patience) patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w)}, r)
+		next.ServeHTTP(&deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), time: p}, r)
 	})
 }
-
-// writeTime is how long a write may take.
-const writeTime = 30 * time.Second
 
 type deadlineWriter struct {
 	http.ResponseWriter
 
 	control *http.ResponseController
+	time    *patience
 }
 
 func (w *deadlineWriter) Write(p []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // in-process connections may not know deadlines
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.time.write)) // in-process connections may not know deadlines
 	n, err := w.ResponseWriter.Write(p)
 	if err == nil {
 		_ = w.control.SetWriteDeadline(time.Time{})
@@ -100,7 +108,7 @@ func (w *deadlineWriter) Write(p []byte) (int, error) {
 
 // Flush sends what was written.
 func (w *deadlineWriter) Flush() {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.time.write))
 	if w.control.Flush() == nil {
 		_ = w.control.SetWriteDeadline(time.Time{})
 	}

@@ -44,6 +44,7 @@ type Server struct {
 	writer   *writer
 	files    *quotaFiles
 	clock    steady
+	time     patience
 	handler  http.Handler
 
 	ready  chan struct{}  // closed when calls are taken
@@ -82,7 +83,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s := &Server{
 		config: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
 		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
-		ready: make(chan struct{}),
+		time: defaultPatience(), ready: make(chan struct{}),
 	}
 	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) })
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
@@ -173,8 +174,8 @@ func (s *Server) httpServer() *http.Server {
 	return &http.Server{
 		Handler:           s.handler,
 		Protocols:         protocols,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		ReadHeaderTimeout: s.time.header,
+		IdleTimeout:       s.time.idle,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
 			// Agents and gateways keep many calls waiting on one connection.

@@ -108,7 +108,11 @@ func (w *writer) lead(ctx context.Context) error {
 	if o.err != nil {
 		return o.err
 	}
-	return w.take(o)
+	if err := w.take(o); err != nil {
+		return err
+	}
+	w.taking.Store(true)
+	return nil
 }
 
 // load takes the lead in the store and reads what is there.
@@ -155,7 +159,6 @@ func (w *writer) submit(command Command) error {
 // run applies and commits until stop. The goroutine that it starts has ended when it returns.
 func (w *writer) run() {
 	defer close(w.done)
-	w.taking.Store(true)
 	ctx, cancel := context.WithCancel(context.Background())
 	var storing sync.WaitGroup
 	storing.Go(func() { w.talk(ctx) })

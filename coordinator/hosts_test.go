@@ -1,0 +1,105 @@
+package coordinator
+
+import (
+	"fmt"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func TestHostsAreListedAndLookedAfter(t *testing.T) {
+	f := start(t, Config{}, nil)
+	ctx := t.Context()
+	var all, west []string
+	for i := range 12 {
+		id, zone := fmt.Sprintf("h%02d", i), "east"
+		if i%3 == 0 {
+			zone = "west"
+			west = append(west, id)
+		}
+		f.host(id, gib, "zone", zone)
+		all = append(all, id)
+	}
+	list := func(req *bursarv1.HostServiceListRequest) []string {
+		t.Helper()
+		var ids []string
+		for {
+			res, err := f.hosts.List(ctx, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range res.GetHosts() {
+				ids = append(ids, h.GetId())
+			}
+			if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
+				return ids
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		req  *bursarv1.HostServiceListRequest
+		want []string
+	}{
+		"all":       {&bursarv1.HostServiceListRequest{PageSize: 5}, all},
+		"by label":  {&bursarv1.HostServiceListRequest{PageSize: 1, Labels: map[string]string{"zone": "west"}}, west},
+		"by prefix": {&bursarv1.HostServiceListRequest{IdPrefix: "h1"}, all[10:]},
+		"suspect":   {&bursarv1.HostServiceListRequest{States: []bursarv1.HostState{bursarv1.HostState_HOST_STATE_SUSPECT}}, nil},
+	} {
+		if diff := cmp.Diff(c.want, list(c.req)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+
+	c, err := f.hosts.Cordon(ctx, &bursarv1.CordonRequest{HostId: "h00", Reason: "disk"})
+	if err != nil || !c.GetHost().GetCordoned() || c.GetHost().GetUnavailableReason() == "" {
+		t.Errorf("cordoned: %v, %v", c, err)
+	}
+	req := request("", mib)
+	req.Host = &bursarv1.HostWishes{Id: "h00"}
+	if _, err := f.allocations.Allocate(ctx, req); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("on a cordoned host: %v", err)
+	}
+	if d, err := f.hosts.Drain(ctx, &bursarv1.DrainRequest{HostId: "h00"}); err != nil || !d.GetHost().GetDraining() {
+		t.Errorf("drained: %v, %v", d, err)
+	}
+	if res := f.sync("h00", f.status().GetEpoch(), 2, gib); res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_DRAIN {
+		t.Errorf("its agent was told %v", res.GetAction())
+	}
+	if u, err := f.hosts.Uncordon(ctx, &bursarv1.UncordonRequest{HostId: "h00"}); err != nil || u.GetHost().GetCordoned() || u.GetHost().GetDraining() {
+		t.Errorf("uncordoned: %v, %v", u, err)
+	}
+	f.allocate(req)
+	if _, err := f.hosts.Deregister(ctx, &bursarv1.DeregisterRequest{HostId: "h00"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("removed with something on it: %v", err)
+	}
+	if _, err := f.hosts.Deregister(ctx, &bursarv1.DeregisterRequest{HostId: "h00", Force: true}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.hosts.Get(ctx, &bursarv1.HostServiceGetRequest{Id: "h00"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("it is still there: %v", err)
+	}
+	f.audited()
+}
+
+func TestASyncHandsOverWhatWasGranted(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	a := f.allocate(request("r", mib))
+	epoch := f.status().GetEpoch()
+	res := f.sync("h1", epoch, 2, gib)
+	if len(res.GetGrants()) != 1 || res.GetGrants()[0].GetId() != a.GetId() || res.GetEpoch() != epoch || res.GetInterval() == nil {
+		t.Errorf("got %v", res)
+	}
+	if _, err := f.hosts.Sync(t.Context(), &bursarv1.SyncRequest{HostId: "h1", Incarnation: 1, Sequence: 2, Epoch: epoch, BootId: "boot"}); connect.CodeOf(err) != connect.CodeAborted {
+		t.Errorf("an old sequence number: %v", err)
+	}
+	if res := f.sync("h1", 0, 3, gib); res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
+		t.Errorf("an old epoch: %v", res)
+	}
+	if res := f.sync("never-registered", epoch, 1, gib); res != nil && res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
+		t.Errorf("an unknown host: %v", res)
+	}
+}

@@ -1,0 +1,297 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// follow watches allocations and returns a function that reads the next message that is no keep-alive.
+func (f *fixture) follow(req *bursarv1.AllocationServiceWatchRequest) (first uint64, next func() *bursarv1.AllocationServiceWatchResponse, end func() error) {
+	f.tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := f.allocations.Watch(ctx, req)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	f.tb.Cleanup(func() {
+		cancel()
+		_ = stream.Close()
+	})
+	if !stream.Receive() || stream.Msg().GetAllocation() != nil {
+		f.tb.Fatalf("the first message: %v, %v", stream.Msg(), stream.Err())
+	}
+	first = stream.Msg().GetRevision()
+	next = func() *bursarv1.AllocationServiceWatchResponse {
+		f.tb.Helper()
+		for stream.Receive() {
+			if stream.Msg().GetAllocation() != nil {
+				return stream.Msg()
+			}
+		}
+		f.tb.Fatalf("the watch ended: %v", stream.Err())
+		return nil
+	}
+	end = func() error {
+		for stream.Receive() {
+		}
+		return stream.Err()
+	}
+	return first, next, end
+}
+
+func TestWatchFromNowOnAndAgainFromWhereItWas(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	f.allocate(request("before", mib))
+	first, next, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{})
+	if first != f.status().GetRevision() {
+		t.Errorf("begins at %d, the ledger is at %d", first, f.status().GetRevision())
+	}
+	a := f.allocate(request("a", mib))
+	seen := next()
+	if seen.GetAllocation().GetId() != a.GetId() || seen.GetAllocation().GetState() != reserved || seen.GetRevision() != a.GetRevision() {
+		t.Errorf("got %v", seen)
+	}
+	f.release(a.GetId())
+	b := f.allocate(request("b", mib))
+
+	_, again, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: seen.GetRevision()})
+	if m := again(); m.GetAllocation().GetId() != a.GetId() || m.GetAllocation().GetState() != released {
+		t.Errorf("got %v", m)
+	}
+	if m := again(); m.GetAllocation().GetId() != b.GetId() {
+		t.Errorf("got %v", m)
+	}
+	_, only, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: first, Id: b.GetId()})
+	if m := only(); m.GetAllocation().GetId() != b.GetId() {
+		t.Errorf("got %v", m)
+	}
+	_, mine, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: first, Labels: map[string]string{"user": "bob"}})
+	req := request("c", mib)
+	req.Labels["user"] = "bob"
+	c := f.allocate(req)
+	if m := mine(); m.GetAllocation().GetId() != c.GetId() {
+		t.Errorf("got %v", m)
+	}
+}
+
+func TestARevisionThatIsNoLongerHeldIsRefused(t *testing.T) {
+	f := start(t, Config{Limits: Limits{WatchEvents: 4}}, nil)
+	f.host("h1", gib)
+	first := f.status().GetRevision()
+	for range 10 {
+		f.allocate(request("", mib))
+	}
+	stream, err := f.allocations.Watch(t.Context(), &bursarv1.AllocationServiceWatchRequest{AfterRevision: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	if stream.Receive() || connect.CodeOf(stream.Err()) != connect.CodeOutOfRange {
+		t.Errorf("got %v, %v", stream.Msg(), stream.Err())
+	}
+}
+
+func TestAClusterWatchTellsEverything(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h0", gib)
+	stream, err := f.cluster.Watch(t.Context(), &bursarv1.ClusterServiceWatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	if !stream.Receive() {
+		t.Fatal(stream.Err())
+	}
+	f.host("h1", gib)
+	f.put(userQuota("alice", 100))
+	f.allocate(request("", mib))
+	if _, err := f.quotas.Delete(t.Context(), &bursarv1.DeleteRequest{Selector: map[string]string{"user": "alice"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.hosts.Deregister(t.Context(), &bursarv1.DeregisterRequest{HostId: "h0", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for len(kinds) < 5 && stream.Receive() {
+		switch c := stream.Msg().GetChange().(type) {
+		case *bursarv1.ClusterServiceWatchResponse_Host:
+			kinds = append(kinds, "host "+c.Host.GetId())
+		case *bursarv1.ClusterServiceWatchResponse_Quota:
+			kinds = append(kinds, "quota "+c.Quota.GetSelector()["user"])
+		case *bursarv1.ClusterServiceWatchResponse_Allocation:
+			kinds = append(kinds, "allocation "+c.Allocation.GetState().String())
+		case *bursarv1.ClusterServiceWatchResponse_QuotaDeleted:
+			kinds = append(kinds, "no quota "+c.QuotaDeleted)
+		case *bursarv1.ClusterServiceWatchResponse_HostDeleted:
+			kinds = append(kinds, "no host "+c.HostDeleted)
+		}
+	}
+	kinds = slices.Compact(kinds) // a host may change more than once
+	want := []string{"host h1", "quota alice", "allocation ALLOCATION_STATE_RESERVED", "no quota user=alice"}
+	if len(kinds) < len(want) || !cmp.Equal(want, kinds[:len(want)]) {
+		t.Errorf("got %q, %v", kinds, stream.Err())
+	}
+}
+
+// TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all changes after where it began
+// and misses none, or is told that it cannot.
+func TestAFeedIsWhatWasPublished(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "size")
+		f := newFeed(size)
+		base := rapid.Uint64Range(0, 3).Draw(t, "base")
+		f.reset(base)
+		type change struct {
+			revision uint64
+			name     string
+		}
+		var all []change
+		revision := base
+		for range rapid.IntRange(0, 6).Draw(t, "batches") {
+			var c ledger.Changes
+			for range rapid.IntRange(0, 4).Draw(t, "rows") {
+				revision++
+				if rapid.Bool().Draw(t, "host") {
+					c.Hosts = append(c.Hosts, ledger.HostRecord{Revision: revision})
+				} else {
+					c.Transitions = append(c.Transitions, ledger.Allocation{Revision: revision})
+				}
+				all = append(all, change{revision, "row"})
+			}
+			if rapid.Bool().Draw(t, "rules") {
+				revision += 2 // the ledger counts every rule, the feed shows them all with the last
+				c.QuotasRemoved = []string{"a", "b"}
+				all = append(all, change{revision, "a"}, change{revision, "b"})
+			}
+			c.Revision = revision
+			if c.Revision > f.revision {
+				f.publish(&c)
+			}
+		}
+		after := rapid.Uint64Range(0, revision+2).Draw(t, "after")
+		r, begins, err := f.read(after)
+		if after == 0 {
+			after = revision
+		}
+		var want []change
+		for _, c := range all {
+			if c.revision > after {
+				want = append(want, c)
+			}
+		}
+		switch {
+		case after > revision:
+			if !errors.Is(err, errAhead) {
+				t.Fatalf("after %d of %d: %v", after, revision, err)
+			}
+			return
+		case len(want) > size || after < base:
+			if !errors.Is(err, errTooOld) {
+				t.Fatalf("%d changes after %d, in a ring of %d: %v", len(want), after, size, err)
+			}
+			return
+		case errors.Is(err, errTooOld):
+			// Of changes that share a revision the ring may hold a part: none of them is enough.
+			if len(want) <= size-2 {
+				t.Fatalf("%d changes after %d, in a ring of %d: %v", len(want), after, size, err)
+			}
+			return
+		case err != nil || begins != after:
+			t.Fatalf("begins at %d, not %d: %v", begins, after, err)
+		}
+		defer r.leave()
+		var got []change
+		var resume uint64
+		for {
+			batch, _, caughtUp, err := r.poll(make([]event, 0, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range batch {
+				name := "row"
+				if e.quotaGone != "" {
+					name = e.quotaGone
+				}
+				got = append(got, change{e.revision, name})
+				resume = e.resume
+			}
+			if len(batch) == 0 {
+				if caughtUp != revision {
+					t.Fatalf("caught up with %d of %d", caughtUp, revision)
+				}
+				break
+			}
+		}
+		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
+			t.Fatal(diff)
+		}
+		if len(got) > 0 && resume != got[len(got)-1].revision {
+			t.Fatalf("resumes after %d, has seen %d", resume, got[len(got)-1].revision)
+		}
+	})
+}
+
+func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
+	f := newFeed(4)
+	publish := func(revision uint64) {
+		f.publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{{Revision: revision}}})
+	}
+	publish(1)
+	r, _, err := f.read(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.leave()
+	for revision := range uint64(4) {
+		publish(2 + revision)
+	}
+	if _, _, _, err := r.poll(make([]event, 0, 1)); err != nil {
+		t.Fatalf("four behind in a ring of four: %v", err)
+	}
+	publish(10)
+	if _, _, _, err := r.poll(make([]event, 0, 1)); err != nil {
+		t.Fatalf("still in the ring: %v", err)
+	}
+	publish(20)
+	publish(21)
+	if _, _, _, err := r.poll(make([]event, 0, 1)); !errors.Is(err, errFellBehind) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
+	f := newFeed(4)
+	f.reset(5)
+	r, _, err := f.read(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.leave()
+	f.reset(5)
+	if _, _, _, err := r.poll(nil); err != nil {
+		t.Errorf("nothing was missed, and yet: %v", err)
+	}
+	f.reset(6) // a batch had become durable without having been published
+	if _, _, _, err := r.poll(nil); !errors.Is(err, errFellBehind) {
+		t.Errorf("something was missed: %v", err)
+	}
+	if _, _, err := f.read(5); !errors.Is(err, errTooOld) {
+		t.Errorf("got %v", err)
+	}
+	if again, _, err := f.read(6); err != nil {
+		t.Error(err)
+	} else {
+		again.leave()
+	}
+}

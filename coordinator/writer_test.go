@@ -1,0 +1,542 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+func newMemoryStore(testing.TB) store.Store { return storetest.NewMemory("test").Open() }
+
+// wallClock is a clock that can be set, over the time of a synctest bubble.
+type wallClock struct {
+	start time.Time
+	shift time.Duration
+}
+
+func (c *wallClock) Now() time.Time         { return time.Now().Add(c.shift) }
+func (c *wallClock) Elapsed() time.Duration { return time.Since(c.start) }
+
+// desk is a writer that runs, without sockets.
+type desk struct {
+	*writer
+	t testing.TB
+}
+
+// runWriter starts a writer. Its limits may be changed before it runs. It is stopped by close.
+func runWriter(t testing.TB, s store.Store, change func(*Config)) *desk {
+	t.Helper()
+	config := Config{}
+	if change != nil {
+		change(&config)
+	}
+	config = config.WithDefaults()
+	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
+	clock := newSteady(&wallClock{start: time.Now()})
+	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	if err := w.lead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go w.run()
+	return &desk{writer: w, t: t}
+}
+
+func (d *desk) close() {
+	d.stop()
+	<-d.done
+}
+
+// host adds a host with so much memory, which never fails to report.
+func (d *desk) host(memory int64) {
+	d.t.Helper()
+	_, err := decide(d.t.Context(), d.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+		capacity := resource.Vector{}.WithMemory(memory).WithCPU(1 << 30).WithInstances(1 << 30)
+		_, err := l.Register(now, ledger.RegisterCommand{HostID: "h", Capacity: capacity, Incarnation: 1})
+		return struct{}{}, err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.report(memory, 1)
+}
+
+func (d *desk) report(memory int64, sequence uint64) {
+	d.t.Helper()
+	_, err := decide(d.t.Context(), d.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.SyncResult, error) {
+		return l.Sync(now, ledger.SyncCommand{
+			HostID: "h", Incarnation: 1, Sequence: sequence, Full: true, Seen: l.Revision(), Sample: &ledger.Sample{MemoryAvailable: &memory},
+		})
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) allocate(ctx context.Context, id string, memory int64, wait time.Duration) (ledger.Allocation, error) {
+	result, err := d.ask(ctx, &ledger.AllocateCommand{
+		Actor: identity.Local(), RequestID: id, Labels: label.Of("user", "alice"), Wait: wait,
+		Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
+	})
+	return result.Allocation, err
+}
+
+func (d *desk) counts() ledger.Counts {
+	d.t.Helper()
+	v, err := d.look(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return v.counts
+}
+
+// lost are what a caller may hear whose command was in a batch that is not known to be durable, or came just after.
+func lost(err error) bool {
+	_, commit := errors.AsType[*CommitError](err)
+	return commit || errors.Is(err, ErrNotLeading)
+}
+
+func TestAfterAFailedCommitTheStoreDecides(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault    storetest.Fault
+		happened bool // the batch that the callers were not told of is in the store
+	}{
+		"refused":                      {storetest.FailBefore, false},
+		"unknown, and it had happened": {storetest.FailAfter, true},
+		"unknown, and it had not":      {storetest.Vanish, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				faulty := storetest.NewFaulty(newMemoryStore(t))
+				d := runWriter(t, faulty, func(c *Config) { c.Times.Interval = time.Hour })
+				defer d.close()
+				d.host(100)
+				if _, err := d.allocate(t.Context(), "known", 40, 0); err != nil {
+					t.Fatal(err)
+				}
+				before, err := d.look(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				faulty.Next(c.fault)
+				if _, err := d.allocate(t.Context(), "lost", 40, 0); !lost(err) {
+					t.Fatalf("got %v", err)
+				}
+				time.Sleep(time.Second)
+				after, err := d.look(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if after.meta.Epoch <= before.meta.Epoch {
+					t.Errorf("epoch %d after %d: want a new one", after.meta.Epoch, before.meta.Epoch)
+				}
+				want := 1
+				if c.happened {
+					want = 2
+				}
+				if after.counts.Reserved != want {
+					t.Errorf("%d reserved: want %d", after.counts.Reserved, want)
+				}
+				d.report(100, 2)
+				a, err := d.allocate(t.Context(), "lost", 40, 0)
+				if err != nil || a.State != ledger.Reserved {
+					t.Errorf("the same request again: %v, %v", a.State, err)
+				}
+				if n := d.counts().Reserved; n != 2 {
+					t.Errorf("%d reserved: want 2", n)
+				}
+			})
+		})
+	}
+}
+
+func TestACommitThatHangsIsGivenUp(t *testing.T) {
+	for name, fault := range map[string]storetest.Fault{"before": storetest.HangBefore, "after": storetest.HangAfter} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				faulty := storetest.NewFaulty(newMemoryStore(t))
+				d := runWriter(t, faulty, func(c *Config) { c.Times.Interval = time.Hour })
+				defer d.close()
+				d.host(100)
+				faulty.Next(fault)
+				start := time.Now()
+				if _, err := d.allocate(t.Context(), "a", 40, 0); !lost(err) {
+					t.Fatalf("got %v", err)
+				}
+				if took := time.Since(start); took > 15*time.Second {
+					t.Errorf("answered after %s", took)
+				}
+				time.Sleep(time.Minute)
+				if v, err := d.look(t.Context()); err != nil || v.meta.Epoch < 2 {
+					t.Errorf("does not lead again: %+v, %v", v, err)
+				}
+			})
+		})
+	}
+}
+
+// stuckStore has commits that return when told to, whatever becomes of their context: a disk that hangs.
+type stuckStore struct {
+	store.Store
+
+	stick chan struct{} // nil: commits go through
+}
+
+func (s *stuckStore) Commit(ctx context.Context, b store.Batch) error {
+	if s.stick != nil {
+		<-s.stick
+	}
+	return s.Store.Commit(context.WithoutCancel(ctx), b)
+}
+
+func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := &stuckStore{Store: newMemoryStore(t)}
+		d := runWriter(t, stuck, func(c *Config) { c.Times.Interval = time.Hour })
+		defer d.close()
+		d.host(100)
+		stuck.stick = make(chan struct{})
+		start := time.Now()
+		if _, err := d.allocate(t.Context(), "a", 40, 0); !lost(err) {
+			t.Fatalf("got %v", err)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("answered after %s", took)
+		}
+		if _, err := d.allocate(t.Context(), "b", 40, 0); !errors.Is(err, ErrNotLeading) {
+			t.Errorf("while it hangs: got %v", err)
+		}
+		if err := d.alive(t.Context()); err != nil {
+			t.Errorf("the loop does not turn: %v", err)
+		}
+		if err := d.probe(t.Context()); err == nil {
+			t.Error("it says that it is ready")
+		}
+		close(stuck.stick) // and now it says that it has happened
+		time.Sleep(time.Second)
+		if n := d.counts().Reserved; n != 1 {
+			t.Errorf("%d reserved: want what the store has", n)
+		}
+	})
+}
+
+func TestACutOffStoreIsTriedUntilItIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := storetest.NewFaulty(newMemoryStore(t))
+		d := runWriter(t, faulty, func(c *Config) { c.Times.Interval = time.Hour })
+		defer d.close()
+		d.host(100)
+		if _, err := d.allocate(t.Context(), "known", 40, 0); err != nil {
+			t.Fatal(err)
+		}
+		faulty.Cut()
+		if _, err := d.allocate(t.Context(), "a", 40, 0); !lost(err) {
+			t.Fatalf("got %v", err)
+		}
+		time.Sleep(time.Hour)
+		if _, err := d.allocate(t.Context(), "b", 40, 0); !errors.Is(err, ErrNotLeading) {
+			t.Errorf("while the store is away: got %v", err)
+		}
+		faulty.Mend()
+		time.Sleep(10 * time.Second)
+		if n := d.counts().Reserved; n != 1 {
+			t.Errorf("%d reserved: want 1", n)
+		}
+	})
+}
+
+func TestAPanicOfTheLedgerCostsOneLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := runWriter(t, newMemoryStore(t), func(c *Config) { c.Times.Interval = time.Hour })
+		defer d.close()
+		d.host(100)
+		if _, err := d.allocate(t.Context(), "known", 40, 0); err != nil {
+			t.Fatal(err)
+		}
+		err := d.do(t.Context(), func(*ledger.Ledger, ledger.Instant) { panic("lost count") })
+		if _, ok := errors.AsType[*PanicError](err); !ok {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Second)
+		if v, err := d.look(t.Context()); err != nil || v.meta.Epoch != 2 || v.counts.Reserved != 1 {
+			t.Errorf("got %+v, %v", v, err)
+		}
+	})
+}
+
+func TestAnAgentsLaterEpochIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := runWriter(t, newMemoryStore(t), nil)
+		defer d.close()
+		r := &Report{Epoch: 41, Command: ledger.SyncCommand{HostID: "h"}}
+		if err := d.writer.report(t.Context(), r); !errors.Is(err, ErrNotLeading) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Second)
+		if v, err := d.look(t.Context()); err != nil || v.meta.Epoch <= 41 {
+			t.Errorf("got %+v, %v", v, err)
+		}
+	})
+}
+
+func TestAFullQueueRefusesAndLosesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := storetest.NewFaulty(newMemoryStore(t))
+		d := runWriter(t, faulty, func(c *Config) {
+			c.Times.Interval = time.Hour
+			c.Limits.Queue, c.Limits.Batch = 4, 2
+		})
+		defer d.close()
+		d.host(100)
+		faulty.Next(storetest.HangBefore)
+		answers := make(chan error, 20)
+		for i := range cap(answers) {
+			go func() {
+				_, err := d.allocate(t.Context(), fmt.Sprint("r", i), 1, 0)
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		// One is being committed, two are applied, four wait in the queue.
+		if refused := len(answers); refused != cap(answers)-7 {
+			t.Errorf("%d were refused: want all but 7", refused)
+		}
+		faulty.Release()
+		granted := 0
+		for range cap(answers) {
+			switch err := <-answers; {
+			case err == nil:
+				granted++
+			case !errors.Is(err, ErrBusy):
+				t.Errorf("got %v", err)
+			}
+		}
+		if granted != 7 || d.counts().Reserved != 7 {
+			t.Errorf("%d granted, %d reserved: want 7", granted, d.counts().Reserved)
+		}
+	})
+}
+
+func TestACallerWhoGoesAwayKeepsItsPlaceForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := runWriter(t, newMemoryStore(t), func(c *Config) { c.Times.Interval = time.Hour })
+		defer d.close()
+		d.host(100)
+		if _, err := d.allocate(t.Context(), "holder", 100, 0); err != nil {
+			t.Fatal(err)
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		answer := make(chan error, 1)
+		go func() {
+			_, err := d.allocate(ctx, "w", 100, time.Hour)
+			answer <- err
+		}()
+		synctest.Wait()
+		hangUp()
+		if err := <-answer; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(9 * time.Second)
+		if n := d.counts().Waiting; n != 1 {
+			t.Errorf("%d waiting after 9 s without a caller: want 1", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := d.counts().Waiting; n != 0 {
+			t.Errorf("%d waiting after 11 s without a caller: want 0", n)
+		}
+	})
+}
+
+func TestADeadlineBeforeTheEndOfTheWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		wait, deadline time.Duration
+		want           func(error) bool
+	}{
+		"far before: keeps its place": {time.Hour, 10 * time.Second, func(err error) bool {
+			_, ok := errors.AsType[*PatienceError](err)
+			return ok
+		}},
+		"together: the wait is over": {10 * time.Second, 10 * time.Second, func(err error) bool {
+			e, ok := errors.AsType[*ledger.InsufficientError](err)
+			return ok && e.Reason == ledger.ReasonWaited
+		}},
+		"long after: the wait is over": {10 * time.Second, time.Hour, func(err error) bool {
+			e, ok := errors.AsType[*ledger.InsufficientError](err)
+			return ok && e.Reason == ledger.ReasonWaited
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := runWriter(t, newMemoryStore(t), func(c *Config) { c.Times.Interval = time.Hour })
+				defer d.close()
+				d.host(100)
+				if _, err := d.allocate(t.Context(), "holder", 100, 0); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
+				defer cancel()
+				start := time.Now()
+				_, err := d.allocate(ctx, "w", 100, c.wait)
+				if !c.want(err) || ctx.Err() != nil {
+					t.Errorf("got %v after %s, the call's own end: %v", err, time.Since(start), ctx.Err())
+				}
+			})
+		})
+	}
+}
+
+func TestAClockThatIsSetChangesNothing(t *testing.T) {
+	for _, jump := range []time.Duration{100 * 24 * time.Hour, -100 * 24 * time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wall := &wallClock{start: time.Now()}
+				config := Config{Times: Times{Interval: time.Hour}}.WithDefaults()
+				core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
+				w := newWriter(core, newMemoryStore(t), newSteady(wall), &config, newFeed(16), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+				if err := w.lead(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				go w.run()
+				d := &desk{writer: w, t: t}
+				defer d.close()
+				d.host(100)
+				a, err := d.allocate(t.Context(), "a", 40, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wall.shift = jump
+				time.Sleep(119 * time.Second)
+				if n := d.counts().Reserved; n != 1 {
+					t.Errorf("%d reserved before its 2 min were over: want 1", n)
+				}
+				b, err := d.allocate(t.Context(), "b", 40, 0)
+				if err != nil || b.Created.Sub(a.Created) != 119*time.Second {
+					t.Errorf("%s after the first, %v: want 119 s", b.Created.Sub(a.Created), err)
+				}
+				time.Sleep(2 * time.Second)
+				if n := d.counts().Reserved; n != 1 {
+					t.Errorf("%d reserved after 121 s: want the second alone", n)
+				}
+			})
+		})
+	}
+}
+
+func TestStopAnswersEverybodyAndLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := storetest.NewMemory("test")
+		faulty := storetest.NewFaulty(memory.Open())
+		d := runWriter(t, faulty, func(c *Config) { c.Times.Interval = time.Hour })
+		d.host(100)
+		if _, err := d.allocate(t.Context(), "holder", 90, 0); err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan error, 2)
+		go func() {
+			_, err := d.allocate(t.Context(), "waits", 90, time.Hour)
+			answers <- err
+		}()
+		synctest.Wait()
+		faulty.Next(storetest.HangBefore)
+		go func() {
+			_, err := d.allocate(t.Context(), "flies", 5, 0)
+			answers <- err
+		}()
+		synctest.Wait()
+		d.stop()
+		synctest.Wait()
+		if err := <-answers; !errors.Is(err, ErrStopping) {
+			t.Errorf("who waits: got %v", err)
+		}
+		if _, err := d.allocate(t.Context(), "late", 5, 0); !errors.Is(err, ErrNotLeading) && !errors.Is(err, ErrStopping) {
+			t.Errorf("who comes late: got %v", err)
+		}
+		faulty.Release()
+		if err := <-answers; err != nil {
+			t.Errorf("who was being committed: got %v", err)
+		}
+		<-d.done
+		again := runWriter(t, memory.Open(), nil)
+		defer again.close()
+		if c := again.counts(); c.Reserved != 2 || c.Waiting != 1 {
+			t.Errorf("after the restart %+v: want 2 reserved, 1 waiting", c)
+		}
+	})
+}
+
+// TestNoAcknowledgedGrantIsEverLost lets commits fail in all ways at random under callers who repeat what they were not
+// answered, and compares in the end what they know with what the store has.
+func TestNoAcknowledgedGrantIsEverLost(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		faults := rapid.SliceOfN(rapid.SampledFrom([]storetest.Fault{
+			storetest.None, storetest.None, storetest.FailBefore, storetest.FailAfter, storetest.Vanish, storetest.HangAfter, storetest.HangBefore,
+		}), 1, 30).Draw(rt, "faults")
+		callers := rapid.IntRange(1, 8).Draw(rt, "callers")
+		synctest.Test(t, func(t *testing.T) {
+			memory := storetest.NewMemory("test")
+			faulty := storetest.NewFaulty(memory.Open())
+			d := runWriter(t, faulty, func(c *Config) {
+				c.Times.Interval, c.Times.ReservationTTL, c.Times.LostAfter = time.Hour, 1000*time.Hour, 1000*time.Hour
+				c.Limits.CommitTimeout = time.Second
+			})
+			d.host(1 << 40)
+			faulty.Next(faults...)
+			type grant struct {
+				request string
+				id      ledger.ID
+			}
+			grants := make(chan grant, 1000)
+			ended := make(chan struct{})
+			for c := range callers {
+				go func() {
+					defer func() { ended <- struct{}{} }()
+					for i := range 5 {
+						request := fmt.Sprintf("%d-%d", c, i)
+						for {
+							a, err := d.allocate(context.Background(), request, 1, 0)
+							if err == nil {
+								grants <- grant{request, a.ID}
+								break
+							}
+							if _, short := errors.AsType[*ledger.InsufficientError](err); short {
+								break // the host has to report first, after a new load
+							}
+							time.Sleep(100 * time.Millisecond)
+						}
+					}
+				}()
+			}
+			for range callers {
+				<-ended
+			}
+			d.close()
+			close(grants)
+			again := runWriter(t, memory.Open(), nil)
+			defer again.close()
+			for g := range grants {
+				var a ledger.Allocation
+				var live bool
+				if err := again.do(t.Context(), func(l *ledger.Ledger, _ ledger.Instant) { a, live = l.Get(g.id) }); err != nil {
+					rt.Fatal(err)
+				}
+				if !live || a.RequestID != g.request {
+					rt.Errorf("%s was acknowledged as %s: got %+v, live %v", g.request, g.id, a, live)
+				}
+			}
+		})
+	})
+}
