@@ -1,0 +1,238 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// safety is the memory that every host keeps free for itself.
+const safety = 256 * mib
+
+// agent is an agent's process: the production tracker, with the calls that the real agent makes around it.
+type agent struct {
+	machine *machine
+	t       *tracker.Tracker // nil while it is down
+	run     int              // of the process; answers for an earlier run are lost
+	syncing bool
+	lastTry time.Time
+}
+
+// agentDisk is what an agent's process leaves behind.
+type agentDisk struct {
+	saved       tracker.Snapshot
+	incarnation uint64
+}
+
+func (a *agent) up() bool { return a.t != nil }
+
+// boot starts the process.
+func (a *agent) boot() {
+	m := a.machine
+	a.run++
+	m.disk.incarnation++
+	a.t = tracker.New(m.w.now, tracker.Host{
+		ID: m.id, Address: m.id + ":0", Labels: map[string]string{"zone": m.zone()},
+		Capacity: m.capacity(), BootID: m.bootID, Incarnation: m.disk.incarnation,
+	}, m.disk.saved)
+	a.syncing = false
+	a.measure(a.run)
+	a.pump(a.run)
+}
+
+// crash kills the process; its engines go on. Its machine starts it again.
+func (a *agent) crash() {
+	if !a.up() {
+		return
+	}
+	a.machine.w.tell("%s: agent is killed", a.machine.id)
+	a.t = nil
+	a.run++
+}
+
+func (a *agent) crashAndRestart() {
+	if !a.up() {
+		return
+	}
+	a.crash()
+	run := a.run
+	a.machine.w.after(a.machine.w.between(100*time.Millisecond, 15*time.Second), "", func() {
+		if a.run == run {
+			a.machine.w.tell("%s: agent starts", a.machine.id)
+			a.boot()
+		}
+	})
+}
+
+// save makes durable what must be known after a crash.
+func (a *agent) save() {
+	if a.t.Unsaved() {
+		a.machine.disk.saved = a.t.Snapshot()
+	}
+}
+
+// measure looks at the machine every second.
+func (a *agent) measure(run int) {
+	if a.run != run {
+		return
+	}
+	m := a.machine
+	var usages []tracker.Usage
+	for _, e := range a.t.Engines() {
+		usages = append(usages, m.usage(e))
+	}
+	available := m.total - m.used()
+	total, reserve := m.total, safety
+	a.t.Measure(m.w.now, tracker.Measurement{
+		Sample: &bursarv1.HostSample{
+			MemoryTotalBytes: &total, MemoryAvailableBytes: &available, MemorySafetyBytes: &reserve,
+			Pressure: available < safety/2,
+		},
+		Usages: usages,
+	})
+	a.save()
+	m.w.after(time.Second, "", func() { a.measure(run) })
+}
+
+// usage measures one engine.
+func (m *machine) usage(e tracker.Engine) tracker.Usage {
+	u := tracker.Usage{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime()}
+	p := m.processes[e.Process.GetPid()]
+	if p == nil || p.start != e.Process.GetStartTime() || e.Process.GetBootId() != m.bootID {
+		u.Ended = true
+		return u
+	}
+	u.MemoryBytes, u.UnreclaimableBytes, u.CPUMillis = p.touched+p.cache, p.touched, 100
+	return u
+}
+
+// pump sends what is due: an announcement, or a heartbeat.
+func (a *agent) pump(run int) {
+	if a.run != run {
+		return
+	}
+	w := a.machine.w
+	w.after(100*time.Millisecond, "", func() { a.pump(run) })
+	due := w.now.Sub(a.lastTry) >= a.t.Interval() || (a.t.Urgent() && w.now.Sub(a.lastTry) >= 200*time.Millisecond)
+	if a.syncing || !due {
+		return
+	}
+	a.syncing, a.lastTry = true, w.now
+	if a.t.NeedsRegister() {
+		a.register(run)
+	} else {
+		a.sync(run)
+	}
+}
+
+func (a *agent) register(run int) {
+	q := a.t.BuildRegister()
+	a.machine.link.call(0, func(reply func(any)) func() {
+		a.machine.w.coord.register(q, reply)
+		return nil
+	}, func(answer any) {
+		if a.run != run {
+			return
+		}
+		a.syncing = false
+		if r, ok := answer.(*bursarv1.RegisterResponse); ok {
+			if err := a.t.Registered(r); err != nil {
+				a.machine.w.tell("%s: %v", a.machine.id, err)
+			}
+			a.save()
+		}
+	})
+}
+
+func (a *agent) sync(run int) {
+	w := a.machine.w
+	q := a.t.BuildSync(w.now)
+	a.machine.link.call(0, func(reply func(any)) func() {
+		w.coord.sync(q, reply)
+		return nil
+	}, func(answer any) {
+		if a.run != run {
+			return
+		}
+		a.syncing = false
+		r, ok := answer.(*bursarv1.SyncResponse)
+		if !ok {
+			return
+		}
+		epoch := a.t.Epoch()
+		out, err := a.t.Answer(w.now, q, r)
+		if a.t.Epoch() < epoch {
+			w.fail(6, "%s went from epoch %d back to %d", a.machine.id, epoch, a.t.Epoch())
+		}
+		if err == nil && r.GetEpoch() < epoch {
+			w.fail(6, "%s took an answer of epoch %d in epoch %d", a.machine.id, r.GetEpoch(), epoch)
+		}
+		for _, order := range out.Stops {
+			a.stop(order)
+		}
+		a.save()
+	})
+}
+
+func (a *agent) stop(order *bursarv1.StopOrder) {
+	if g, held := a.t.Get(order.GetAllocationId()); held {
+		m := a.machine
+		p := m.processes[g.GetProcess().GetPid()]
+		if p != nil && p.start == g.GetProcess().GetStartTime() && g.GetProcess().GetBootId() == m.bootID {
+			m.exit(p.pid, "is stopped")
+		}
+	}
+}
+
+// errUnavailable is what a caller gets when nothing is known of its call.
+var errUnavailable = errors.New("unavailable")
+
+// errVetoed is what a caller gets when the agent did not find the memory.
+var errVetoed = errors.New("vetoed")
+
+// allocate forwards a launcher's request and has the last word on the grant.
+func (a *agent) allocate(command ledger.AllocateCommand, done func(*bursarv1.Allocation, error)) {
+	a.forward(command.Wait, func(reply func(any)) func() {
+		return a.machine.w.coord.allocate(command, reply)
+	}, func(g *bursarv1.Allocation, verdict tracker.Verdict, err error) {
+		granted := g.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
+		if err == nil && granted && verdict != tracker.Held { // vetoed, or over before the answer came
+			a.machine.w.tell("%s: agent does not hold %s", a.machine.id, g.GetId())
+			err = errVetoed
+		}
+		done(g, err)
+	})
+}
+
+// command forwards a command on one allocation.
+func (a *agent) command(f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error), done func(*bursarv1.Allocation, error)) {
+	a.forward(0, func(reply func(any)) func() {
+		a.machine.w.coord.on(reply, f)
+		return nil
+	}, func(g *bursarv1.Allocation, _ tracker.Verdict, err error) { done(g, err) })
+}
+
+// forward passes a call on to the coordinator and takes note of the answer before the caller gets it.
+func (a *agent) forward(patience time.Duration, serve func(reply func(any)) func(), done func(*bursarv1.Allocation, tracker.Verdict, error)) {
+	if !a.up() {
+		done(nil, tracker.Passed, errUnavailable)
+		return
+	}
+	run, asOf := a.run, a.t.Epoch()
+	a.machine.link.call(patience, serve, func(answer any) {
+		r, ok := answer.(answerTo)
+		switch {
+		case a.run != run, !ok, r.broken != nil:
+			done(nil, tracker.Passed, errUnavailable)
+		case r.err != nil:
+			done(nil, tracker.Passed, r.err)
+		default:
+			verdict := a.t.Observe(a.machine.w.now, r.allocation, asOf)
+			a.save()
+			done(r.allocation, verdict, nil)
+		}
+	})
+}

@@ -1,0 +1,289 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// launcher starts engines, one after the other. It stands on a machine and asks the agent there, or, as a gateway, asks the
+// coordinator and goes wherever it is told to.
+type launcher struct {
+	w        *World
+	name     string
+	machine  *machine // nil: a gateway
+	link     *link    // of a gateway
+	requests int
+}
+
+// attempt is one request of a launcher and what becomes of it.
+type attempt struct {
+	l        *launcher
+	command  ledger.AllocateCommand
+	deadline time.Time // of the request
+	id       string
+	host     *machine
+	expires  time.Time // of the reservation
+	boot     int       // of the host when the process was started
+	process  *process
+	entitled int64
+}
+
+func (w *World) launchLoad() {
+	for _, m := range w.hosts {
+		for i := range 2 {
+			l := &launcher{w: w, name: fmt.Sprintf("%s-ecm%d", m.id, i+1), machine: m}
+			l.next()
+		}
+	}
+	for i := range 2 {
+		name := fmt.Sprintf("gateway%d", i+1)
+		l := &launcher{w: w, name: name, link: &link{w: w, name: name}}
+		l.next()
+	}
+}
+
+// next makes another request after a while.
+func (l *launcher) next() {
+	l.w.after(l.w.between(0, 4*time.Second), "", func() {
+		if l.w.calm {
+			return
+		}
+		a := l.draw()
+		l.w.tell("%s asks: %s %s for %s, wait %s", l.name, a.command.RequestID, a.command.Resource, a.command.Labels, a.command.Wait)
+		a.ask()
+	})
+}
+
+// draw makes up a request.
+func (l *launcher) draw() *attempt {
+	w := l.w
+	l.requests++
+	memory := (1 + w.rng.Int64N(64)) * 64 * mib
+	if w.chance(10) {
+		memory = (1 + w.rng.Int64N(24)) * gib
+	}
+	v := resource.Vector{}.WithMemory(memory).WithCPU(w.rng.Int64N(9) * 250)
+	switch w.rng.IntN(8) {
+	case 0:
+		v = v.WithInstances(0)
+	case 1:
+		v = v.WithCPU(0).WithInstances(0)
+	case 2:
+		v = v.WithMemory(0)
+	}
+	if w.chance(6) {
+		v = v.With("gpu", 1)
+	}
+	a := &attempt{l: l, command: ledger.AllocateCommand{
+		Actor:     identity.Actor{Name: l.name, Anyone: true, Priority: true},
+		RequestID: fmt.Sprintf("%s-%d", l.name, l.requests), RequestHash: uint64(l.requests),
+		Labels:   label.Of("user", fmt.Sprintf("u%d", 1+w.rng.IntN(3)), "creator", []string{"IDE", "shell"}[w.rng.IntN(2)]),
+		Resource: resource.Resource{Vector: v},
+		Wait:     time.Duration(w.rng.IntN(3)) * w.between(0, 10*time.Second),
+		Priority: int32(w.rng.IntN(2)), //nolint:gosec // 0 or 1
+	}}
+	switch {
+	case l.machine != nil:
+		a.command.Wishes = &ledger.Wishes{Host: l.machine.id}
+	case w.chance(2):
+		a.command.Wishes = &ledger.Wishes{Required: label.Of("zone", []string{"a", "b"}[w.rng.IntN(2)])}
+	}
+	a.deadline = w.now.Add(a.command.Wait + w.between(0, 10*time.Second))
+	return a
+}
+
+// ask makes the request, again and again under the same id while nothing is known of it.
+func (a *attempt) ask() {
+	w, l := a.l.w, a.l
+	done := func(g *bursarv1.Allocation, err error) { a.answered(g, err) }
+	if l.machine != nil {
+		l.machine.agent.allocate(a.command, done)
+		return
+	}
+	l.link.call(a.command.Wait, func(reply func(any)) func() {
+		return w.coord.allocate(a.command, reply)
+	}, func(answer any) {
+		r, ok := answer.(answerTo)
+		switch {
+		case !ok, r.broken != nil:
+			done(nil, errUnavailable)
+		default:
+			done(r.allocation, r.err)
+		}
+	})
+}
+
+func (a *attempt) answered(g *bursarv1.Allocation, err error) {
+	w := a.l.w
+	switch {
+	case errors.Is(err, errUnavailable), errors.Is(err, errVetoed):
+		if w.now.After(a.deadline) {
+			w.tell("%s gives up on %s", a.l.name, a.command.RequestID)
+			a.cancel()
+			a.l.next()
+			return
+		}
+		w.after(w.between(50*time.Millisecond, time.Second), "", a.ask)
+		return
+	case err != nil:
+		w.tell("%s: %s is refused: %v", a.l.name, a.command.RequestID, err)
+		a.l.next()
+		return
+	}
+	if g.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+		w.tell("%s: %s has become %s", a.l.name, a.command.RequestID, g.GetState())
+		a.l.next()
+		return
+	}
+	a.id, a.host = g.GetId(), w.machine(g.GetHostId())
+	a.expires = g.GetExpireTime().AsTime()
+	a.entitled = g.GetEntitled().GetMemoryBytes()
+	w.book.grant(a, g)
+	w.tell("%s: %s is granted as %s on %s", a.l.name, a.command.RequestID, a.id, a.host.id)
+	if w.chance(10) {
+		w.tell("%s forgets about %s", a.l.name, a.id)
+		a.l.next()
+		return
+	}
+	w.after(w.between(0, 2*time.Second), "", a.launch)
+}
+
+// cancel says that a request is not wanted any more, once, whether or not that arrives.
+func (a *attempt) cancel() {
+	if a.l.machine == nil || a.l.w.chance(2) {
+		return
+	}
+	a.l.machine.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Cancel(now, ledger.CancelCommand{Actor: a.command.Actor, RequestID: a.command.RequestID})
+	}, func(*bursarv1.Allocation, error) {})
+}
+
+// launch starts the process, if the reservation still holds.
+func (a *attempt) launch() {
+	w := a.l.w
+	if !w.now.Before(a.expires) {
+		a.l.next()
+		return
+	}
+	if w.chance(4) {
+		a.entitled -= a.entitled / 4
+	}
+	w.book.offer(a)
+	a.boot = a.host.boots
+	a.process = a.host.spawn(a.id, a.entitled)
+	if !w.chance(6) {
+		a.process.dies = w.now.Add(w.between(time.Second, 40*time.Second))
+	}
+	a.confirm()
+}
+
+// confirm repeats until it is answered or the reservation is over; then the process must go.
+func (a *attempt) confirm() {
+	w := a.l.w
+	p := a.process
+	entitled := resource.Resource{Vector: resource.Vector{}.WithMemory(a.entitled)}
+	command := ledger.ConfirmCommand{
+		Actor: a.command.Actor, HostID: a.host.id, Entitled: &entitled,
+		Process: ledger.Process{PID: p.pid, StartTime: p.start, BootID: a.host.bootID},
+	}
+	command.ID, _ = ledger.ParseID(a.id)
+	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Confirm(now, command)
+	}, func(_ *bursarv1.Allocation, err error) {
+		switch {
+		case a.gone():
+			a.l.next()
+		case err == nil:
+			w.tell("%s: %s is confirmed", a.l.name, a.id)
+			w.book.confirm(a)
+			a.running()
+		case errors.Is(err, errUnavailable) && w.now.Before(a.expires):
+			w.after(200*time.Millisecond, "", a.confirm)
+		default:
+			w.tell("%s: %s cannot be confirmed: %v", a.l.name, a.id, err)
+			a.host.exit(p.pid, "is killed by its launcher")
+			a.l.next()
+		}
+	})
+}
+
+// gone reports whether the process is not there any more.
+func (a *attempt) gone() bool {
+	return a.host.boots != a.boot || a.host.processes[a.process.pid] != a.process
+}
+
+// running goes on with something else, or waits for the engine's end to give back.
+func (a *attempt) running() {
+	w := a.l.w
+	switch w.rng.IntN(6) {
+	case 0, 1:
+		a.attend()
+		return
+	case 2:
+		w.after(w.between(0, 10*time.Second), "", a.resize)
+	case 3:
+		w.after(w.between(0, 10*time.Second), "", a.stopIt)
+	}
+	a.l.next()
+}
+
+// attend waits for the end of the process and releases, as a launcher does.
+func (a *attempt) attend() {
+	if !a.gone() {
+		a.l.w.after(100*time.Millisecond, "", a.attend)
+		return
+	}
+	a.give(0)
+}
+
+func (a *attempt) give(times int) {
+	id, _ := ledger.ParseID(a.id)
+	a.l.w.book.end(a.id)
+	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Release(now, ledger.ReleaseCommand{Actor: a.command.Actor, ID: id, HostID: a.host.id})
+	}, func(_ *bursarv1.Allocation, err error) {
+		if errors.Is(err, errUnavailable) && times < 20 {
+			a.l.w.after(500*time.Millisecond, "", func() { a.give(times + 1) })
+			return
+		}
+		a.l.next()
+	})
+}
+
+// resize asks for more, or gives back a part.
+func (a *attempt) resize() {
+	id, _ := ledger.ParseID(a.id)
+	memory := a.entitled + (a.l.w.rng.Int64N(9)-2)*64*mib
+	if a.gone() || memory < a.process.most {
+		return // an engine gives back only what it will not use
+	}
+	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Resize(now, ledger.ResizeCommand{
+			Actor: a.command.Actor, ID: id, Entitled: resource.Resource{Vector: resource.Vector{}.WithMemory(memory)},
+		})
+	}, func(*bursarv1.Allocation, error) {})
+}
+
+// stopIt orders the engine to be ended.
+func (a *attempt) stopIt() {
+	id, _ := ledger.ParseID(a.id)
+	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Stop(now, ledger.StopCommand{Actor: a.command.Actor, ID: id})
+	}, func(*bursarv1.Allocation, error) {})
+}
+
+func (w *World) machine(id string) *machine {
+	for _, m := range w.hosts {
+		if m.id == id {
+			return m
+		}
+	}
+	panic("sim: no host " + id)
+}

@@ -1,0 +1,165 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+const (
+	mib = int64(1) << 20
+	gib = int64(1) << 30
+)
+
+// machine is a host: its memory, its processes, and the agent beside them.
+type machine struct {
+	w      *World
+	id     string
+	total  int64 // bytes
+	cores  int64 // thousandths
+	base   int64 // used by the system
+	offer  int64 // what it lets the coordinator give away
+	gpus   int64
+	bootID string
+	boots  int
+
+	processes map[int32]*process
+	nextPID   int32
+	ticks     uint64
+
+	link  *link
+	agent *agent
+	disk  agentDisk
+}
+
+// process is an engine's process tree on a machine.
+type process struct {
+	pid      int32
+	start    uint64
+	touched  int64 // anonymous memory in use
+	most     int64 // it will touch in the end
+	cache    int64 // page cache that it filled
+	children int
+	dies     time.Time // by itself; zero: when it is told to
+	id       string    // its allocation, for the story
+}
+
+func newMachine(w *World, i int) *machine {
+	m := &machine{
+		w: w, id: fmt.Sprintf("h%d", i+1),
+		total: (4 + w.rng.Int64N(28)) * gib, cores: (2 + w.rng.Int64N(14)) * 1000,
+		base: 256 * mib, processes: make(map[int32]*process), nextPID: 100,
+	}
+	m.offer, m.gpus = m.total-m.base, w.rng.Int64N(3)
+	m.link = &link{w: w, name: m.id}
+	m.agent = &agent{machine: m}
+	return m
+}
+
+// zone is the host's label.
+func (m *machine) zone() string { return []string{"a", "b"}[len(m.id+m.id[1:])%2] }
+
+// boot starts the machine, and its agent with it.
+func (m *machine) boot() {
+	m.boots++
+	m.bootID = fmt.Sprintf("%s-boot-%d", m.id, m.boots)
+	m.processes = make(map[int32]*process)
+	m.agent.boot()
+	m.touchMemory(m.boots)
+}
+
+// touchMemory lets the processes of this boot take more memory from time to time, or end.
+func (m *machine) touchMemory(boot int) {
+	m.w.after(m.w.between(200*time.Millisecond, time.Second), "", func() {
+		if m.boots != boot {
+			return
+		}
+		for _, pid := range m.pids() {
+			p := m.processes[pid]
+			p.touched = min(p.most, p.touched+m.w.rng.Int64N(p.most/4+1))
+			if m.w.chance(4) {
+				p.cache = min(p.cache+m.w.rng.Int64N(gib), 2*gib)
+			}
+			if !p.dies.IsZero() && !m.w.now.Before(p.dies) {
+				m.exit(pid, "ends by itself")
+			}
+		}
+		m.checkMemory()
+		m.touchMemory(boot)
+	})
+}
+
+// used is memory that the kernel cannot take back.
+func (m *machine) used() int64 {
+	used := m.base
+	for _, p := range m.processes {
+		used += p.touched
+	}
+	return used
+}
+
+// checkMemory holds what all of this is for: as long as engines stay within what they are entitled to, a machine never
+// runs out of memory.
+func (m *machine) checkMemory() {
+	if used := m.used(); used > m.total {
+		m.w.fail(9, "host %s uses %d MiB of %d MiB", m.id, used/mib, m.total/mib)
+	}
+}
+
+// pids are the processes in a fixed order.
+func (m *machine) pids() []int32 {
+	list := make([]int32, 0, len(m.processes))
+	for pid := int32(100); pid < m.nextPID; pid++ {
+		if m.processes[pid] != nil {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// spawn starts a process that will touch so much memory.
+func (m *machine) spawn(id string, most int64) *process {
+	m.ticks++
+	p := &process{pid: m.nextPID, start: m.ticks, most: most, touched: min(most, 8*mib), id: id}
+	m.nextPID++
+	m.processes[p.pid] = p
+	m.w.tell("%s: process %d of %s starts, up to %d MiB", m.id, p.pid, id, most/mib)
+	return p
+}
+
+// exit ends a process, if it is still there.
+func (m *machine) exit(pid int32, how string) {
+	p := m.processes[pid]
+	if p == nil {
+		return
+	}
+	delete(m.processes, pid)
+	m.w.tell("%s: process %d of %s %s", m.id, pid, p.id, how)
+}
+
+// resize lets the machine offer another amount of memory, as an operator or a cgroup's limit would.
+func (m *machine) resize() {
+	m.offer = m.total - m.base - m.w.rng.Int64N(4)*gib/2
+	m.w.tell("%s: offers %d MiB", m.id, m.offer/mib)
+	if m.agent.up() {
+		m.agent.t.SetCapacity(m.capacity())
+	}
+}
+
+// capacity is what the agent announces.
+func (m *machine) capacity() *bursarv1.Resource {
+	memory, cores, instances := m.offer, m.cores, int64(64)
+	r := &bursarv1.Resource{MemoryBytes: &memory, CpuMillis: &cores, Instances: &instances}
+	if m.gpus > 0 {
+		r.Custom = map[string]int64{"gpu": m.gpus}
+	}
+	return r
+}
+
+// reboot takes the machine down and up again.
+func (m *machine) reboot() {
+	m.w.tell("%s: reboots", m.id)
+	m.agent.crash()
+	m.boot()
+}

@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// start is when every simulated world begins.
+var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Config sizes a World.
+type Config struct {
+	Seed uint64
+	// Hosts is how many machines there are.
+	Hosts int
+	// Busy is how long faults and load go on; Quiet how long the world then has to come to rest.
+	Busy, Quiet time.Duration
+	// Story keeps every line of what happened; without it only the last ones are kept.
+	Story bool
+}
+
+// World is one simulation. It is not safe for concurrent use: everything happens in Run.
+type World struct {
+	cfg    Config
+	rng    *rand.Rand
+	now    time.Time
+	events events
+	order  uint64 // of scheduling, so that events of one time keep theirs
+	steps  int
+
+	files map[string][]ledger.Quota // the rules
+	calm  bool                      // faults have stopped
+	// commitFaults is how many commits there are for one that fails; 0: none does.
+	commitFaults int
+	coord        *coord
+	hosts        []*machine
+	book         *book
+
+	audited uint64 // the revision of the last audit
+	story   []string
+	fault   error // the first violation
+}
+
+// NewWorld draws a world from its seed.
+func NewWorld(cfg Config) *World {
+	w := &World{
+		cfg: cfg,
+		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6275727361720a)), //nolint:gosec // a simulation must repeat itself
+		now: start, files: make(map[string][]ledger.Quota),
+	}
+	w.book = newBook(w)
+	w.coord = newCoordinator(w)
+	for i := range cfg.Hosts {
+		w.hosts = append(w.hosts, newMachine(w, i))
+	}
+	return w
+}
+
+// Run plays the world to its end and returns the first violation.
+func (w *World) Run() error {
+	w.files["file:rules"] = w.drawRules()
+	w.coord.boot()
+	for _, m := range w.hosts {
+		m.boot()
+	}
+	w.launchLoad()
+	w.launchFaults()
+	w.after(w.cfg.Busy, "faults stop", w.settleDown)
+	end := w.now.Add(w.cfg.Busy + w.cfg.Quiet)
+	for w.fault == nil && len(w.events) > 0 && !w.events[0].at.After(end) {
+		e, _ := heap.Pop(&w.events).(*event)
+		w.now = e.at
+		w.steps++
+		if e.what != "" {
+			w.tell("%s", e.what)
+		}
+		e.do()
+		w.checkStep()
+	}
+	if w.fault == nil {
+		w.checkEnd()
+	}
+	return w.fault
+}
+
+// instant is the time as the ledger counts it.
+func (w *World) instant() ledger.Instant { return ledger.At(w.now) }
+
+// after schedules something.
+func (w *World) after(d time.Duration, what string, do func()) {
+	w.order++
+	heap.Push(&w.events, &event{at: w.now.Add(d), order: w.order, what: what, do: do})
+}
+
+// between draws a duration.
+func (w *World) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
+}
+
+// chance draws whether something that happens once in n times does.
+func (w *World) chance(n int) bool { return w.rng.IntN(n) == 0 }
+
+// tell adds a line to the story.
+func (w *World) tell(format string, args ...any) {
+	const kept = 400
+	line := fmt.Sprintf("%12s  ", w.now.Sub(start)) + fmt.Sprintf(format, args...)
+	w.story = append(w.story, line)
+	if !w.cfg.Story && len(w.story) > 2*kept {
+		w.story = append(w.story[:0], w.story[kept:]...)
+	}
+}
+
+// fail records a violation.
+func (w *World) fail(invariant int, format string, args ...any) {
+	if w.fault == nil {
+		w.fault = fmt.Errorf("invariant %d at %s, step %d: %s", invariant, w.now.Sub(start), w.steps, fmt.Sprintf(format, args...))
+		w.tell("VIOLATION %v", w.fault)
+	}
+}
+
+// Story is what happened, line by line; the last lines only where Config.Story is not set.
+func (w *World) Story() []string { return w.story }
+
+// Steps is how many events have been played.
+func (w *World) Steps() int { return w.steps }
+
+// Granted is how many allocations were granted and told to their callers.
+func (w *World) Granted() int { return len(w.book.granted) }
+
+// event is something that happens at a time.
+type event struct {
+	at    time.Time
+	order uint64
+	what  string
+	do    func()
+}
+
+// events is a heap by time, then by order of scheduling.
+type events []*event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	if e[i].at.Equal(e[j].at) {
+		return e[i].order < e[j].order
+	}
+	return e[i].at.Before(e[j].at)
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { ev, _ := x.(*event); *e = append(*e, ev) }
+func (e *events) Pop() any {
+	old := *e
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*e = old[:len(old)-1]
+	return last
+}
