@@ -145,7 +145,7 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 		if err != nil {
 			return c, err
 		}
-		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes()})
+		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision()})
 	}
 	return c, nil
 }

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -93,7 +91,7 @@ func TestVetoIsToldUntilItWasHeard(t *testing.T) {
 	k.Measure(start, tracker.Measurement{Sample: free(200)})
 	k.Observe(start, grant("a", reserved, 11, 300), 5)
 	same(t, "held", []string{}, held(k))
-	want := []*bursarv1.Veto{{AllocationId: "a", HeadroomBytes: 100 * mib}}
+	want := []*bursarv1.Veto{{AllocationId: "a", HeadroomBytes: 100 * mib, Revision: 11}}
 	same(t, "first", want, k.BuildSync(start).GetVetoes()) // its answer is lost
 	q := k.BuildSync(start)
 	same(t, "second", want, q.GetVetoes())
@@ -232,11 +230,11 @@ func TestSmallChangesOfCPUAreNotNews(t *testing.T) {
 
 func TestCapacityIsToldUntilItWasHeard(t *testing.T) {
 	k := registered(t)
-	k.SetCapacity(&bursarv1.Resource{MemoryBytes: proto.Int64(1000 * mib)})
+	k.SetCapacity(&bursarv1.Resource{MemoryBytes: new(1000 * mib)})
 	if k.BuildSync(start).GetCapacity() != nil {
 		t.Error("the same capacity was told")
 	}
-	k.SetCapacity(&bursarv1.Resource{MemoryBytes: proto.Int64(500 * mib)})
+	k.SetCapacity(&bursarv1.Resource{MemoryBytes: new(500 * mib)})
 	if !k.Urgent() || k.BuildSync(start).GetCapacity().GetMemoryBytes() != 500*mib {
 		t.Error("another capacity was not told")
 	}

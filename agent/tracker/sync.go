@@ -76,7 +76,7 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 			if e.told == 0 {
 				e.told = t.sequence
 			}
-			r.Vetoes = append(r.Vetoes, &bursarv1.Veto{AllocationId: e.grant.GetId(), HeadroomBytes: e.headroom})
+			r.Vetoes = append(r.Vetoes, &bursarv1.Veto{AllocationId: e.grant.GetId(), HeadroomBytes: e.headroom, Revision: e.grant.GetRevision()})
 		}
 	}
 	return r

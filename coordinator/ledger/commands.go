@@ -153,6 +153,8 @@ type EngineEnd struct {
 type Veto struct {
 	ID       ID
 	Headroom int64 // bytes it had left
+	// Revision is the allocation's as the agent was told. A later grant is another one.
+	Revision uint64
 }
 
 // SyncCommand is one heartbeat.

@@ -198,7 +198,12 @@ func (s *script) sync(a *arguments) string {
 			delete(agent.engines, id)
 		case "veto":
 			headroom, _ := line.bytes("left")
-			c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: headroom})
+			allocation, _ := s.ledger.Get(id)
+			revision := allocation.Revision
+			if line.flag("stale") { // of the grant before this one
+				revision--
+			}
+			c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: headroom, Revision: revision})
 		default:
 			a.t.Fatalf("%s: want engine, ended or veto, not %s", a.pos, command)
 		}

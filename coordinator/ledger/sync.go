@@ -118,8 +118,8 @@ func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 // where its wait is over.
 func (l *Ledger) veto(h *host, v Veto) {
 	e := l.entries[v.ID]
-	if e == nil || e.host != h || e.State != Reserved {
-		return
+	if e == nil || e.host != h || e.State != Reserved || v.Revision < e.GrantRevision {
+		return // over, or about an earlier grant of it
 	}
 	// What the agent saw is newer than its sample: until the next one, this is all there is.
 	h.live = min(h.live, v.Headroom+h.promised-e.promise)

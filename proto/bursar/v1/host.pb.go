@@ -930,6 +930,8 @@ type Veto struct {
 	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
 	// What it had left. Bytes.
 	HeadroomBytes int64 `protobuf:"varint,2,opt,name=headroom_bytes,json=headroomBytes,proto3" json:"headroom_bytes,omitempty"`
+	// The revision of the allocation when it was told: a later grant of it is another one.
+	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -974,6 +976,13 @@ func (x *Veto) GetAllocationId() string {
 func (x *Veto) GetHeadroomBytes() int64 {
 	if x != nil {
 		return x.HeadroomBytes
+	}
+	return 0
+}
+
+func (x *Veto) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
 	}
 	return 0
 }
@@ -1880,10 +1889,11 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"R\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"n\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12%\n" +
-	"\x0eheadroom_bytes\x18\x02 \x01(\x03R\rheadroomBytes\"\xe2\x02\n" +
+	"\x0eheadroom_bytes\x18\x02 \x01(\x03R\rheadroomBytes\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"\xe2\x02\n" +
 	"\fSyncResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12'\n" +
 	"\x0fledger_sequence\x18\x02 \x01(\x04R\x0eledgerSequence\x12-\n" +
