@@ -77,7 +77,7 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 		if m == bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED {
 			return nil, fieldError("states", m.String(), "states that an allocation can be in")
 		}
-		state := ledger.State(m)
+		state := ledger.State(m) //nolint:gosec // the contract allows defined states only
 		q.states = append(q.states, state)
 		q.live = q.live || state.Live()
 		q.ended = q.ended || !state.Live() // who asks for an end wants the history

@@ -282,7 +282,7 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 		for _, size := range []int32{0, 1, 7, 1000} {
 			req.PageSize, req.PageToken = size, ""
 			var got []string
-			for pages := 0; pages < 100; pages++ {
+			for range 100 {
 				res, err := f.allocations.List(t.Context(), req)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)

@@ -16,7 +16,6 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/validate"
 
-	"github.com/bursar/bursar/coordinator/store"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
@@ -65,6 +64,7 @@ func benchRequest(i int) *bursarv1.AllocateRequest {
 
 // load calls from so many clients, each with one call at a time, and reports rate and latency.
 func load(b *testing.B, url string, clients int, call func(client bursarv1connect.AllocationServiceClient, i int) error) {
+	b.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
 	defer transport.CloseIdleConnections()
 	client := bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: transport}, url)
@@ -118,15 +118,15 @@ func allocateOnly(client bursarv1connect.AllocationServiceClient, i int) error {
 
 // BenchmarkAllocate is the main call over HTTP, durable in SQLite and in memory, beside an echo.
 func BenchmarkAllocate(b *testing.B) {
-	stores := map[string]func(*testing.B) store.Store{
-		"memory": func(b *testing.B) store.Store { return newMemoryStore(b) },
-		"sqlite": func(b *testing.B) store.Store { return openSQLite(b, filepath.Join(b.TempDir(), "ledger.db")) },
-	}
 	for _, clients := range []int{1, 64} {
 		var answer *bursarv1.AllocateResponse
 		for _, kind := range []string{"memory", "sqlite"} {
 			b.Run(fmt.Sprintf("%s/%d", kind, clients), func(b *testing.B) {
-				f := start(b, Config{}, stores[kind](b))
+				kept := newMemoryStore()
+				if kind == "sqlite" {
+					kept = openSQLite(b, filepath.Join(b.TempDir(), "ledger.db"))
+				}
+				f := start(b, Config{}, kept)
 				f.host("host-1", 1<<50)
 				answer = &bursarv1.AllocateResponse{Allocation: f.allocate(benchRequest(0))}
 				load(b, f.url, clients, allocateOnly)

@@ -114,9 +114,10 @@ func (r *rig) answered(want ...string) {
 	r.answers = nil
 }
 
-// host adds a host with so much memory.
-func (r *rig) host(memory int64) {
+// host adds a host with 100 bytes of memory.
+func (r *rig) host() {
 	r.t.Helper()
+	const memory = 100
 	r.do(func(l *ledger.Ledger, now ledger.Instant) {
 		capacity := resource.Vector{}.WithMemory(memory).WithCPU(1 << 30).WithInstances(1 << 30)
 		if _, err := l.Register(now, ledger.RegisterCommand{HostID: "h", Capacity: capacity, Incarnation: 1}); err != nil {
@@ -137,8 +138,8 @@ func (r *rig) heartbeat(l *ledger.Ledger, now ledger.Instant, memory int64, sequ
 }
 
 func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	r.ask("a", 60, 0)
 	r.ask("b", 60, 0) // a refusal has seen a's grant: it must not be told before that is durable either
 	first := r.core.Take()
@@ -155,7 +156,7 @@ func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
 }
 
 func TestABatchThatChangesNothingStillAsksTheStore(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
+	r := newRig(t, newMemoryStore())
 	r.ask("a", 60, 0) // refused: there is no host
 	batch := r.core.Take()
 	if batch == nil || !batch.Empty() || batch.Epoch != r.core.Meta().Epoch {
@@ -171,8 +172,8 @@ func TestABatchThatChangesNothingStillAsksTheStore(t *testing.T) {
 }
 
 func TestAWaitIsAnsweredWithTheBatchThatEndsIt(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	holder := r.ask("a", 100, 0)
 	r.commit()
 	r.answered("a reserved")
@@ -198,8 +199,8 @@ func TestAWaitIsAnsweredWithTheBatchThatEndsIt(t *testing.T) {
 }
 
 func TestTheEndOfAWaitSaysWhatIsShort(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	r.ask("a", 70, 0)
 	b := r.ask("b", 50, time.Second)
 	r.now = r.now.Add(time.Second)
@@ -217,8 +218,8 @@ func TestTheEndOfAWaitSaysWhatIsShort(t *testing.T) {
 }
 
 func TestACallerWhoLeavesKeepsItsPlaceAndGetsNothing(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	holder := r.ask("a", 100, 0)
 	b := r.ask("b", 100, time.Minute)
 	r.commit()
@@ -237,8 +238,8 @@ func TestACallerWhoLeavesKeepsItsPlaceAndGetsNothing(t *testing.T) {
 }
 
 func TestTwoCallersOfOneRequestAreBothAnswered(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	holder := r.ask("a", 100, 0)
 	first := r.ask("b", 100, time.Minute)
 	second := r.ask("b", 100, time.Minute)
@@ -259,8 +260,8 @@ func TestTwoCallersOfOneRequestAreBothAnswered(t *testing.T) {
 func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 	for _, granted := range []bool{true, false} {
 		t.Run(fmt.Sprint("granted=", granted), func(t *testing.T) {
-			r := newRig(t, newMemoryStore(t))
-			r.host(100)
+			r := newRig(t, newMemoryStore())
+			r.host()
 			command := ledger.AllocateCommand{
 				Actor: identity.Local(), Labels: label.Of("user", "alice"), Wait: time.Minute,
 				Resource: resource.NewResource(resource.Vector{}.WithMemory(100)),
@@ -280,8 +281,8 @@ func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 }
 
 func TestALeaveThatOvertakesItsAskUndoesIt(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	ask := &Ask{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "a", Resource: resource.NewResource(resource.Vector{}.WithMemory(1)),
 	}, Done: func(error) {}}
@@ -296,8 +297,8 @@ func TestALeaveThatOvertakesItsAskUndoesIt(t *testing.T) {
 }
 
 func TestDropAnswersEverybodyAndTheStoreDecidesWhatHolds(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	r.ask("durable", 10, 0)
 	r.commit()
 	r.ask("waiting", 200-101, time.Minute)
@@ -327,7 +328,7 @@ func TestDropAnswersEverybodyAndTheStoreDecidesWhatHolds(t *testing.T) {
 }
 
 func TestAPanicOfTheLedgerIsTheCommandsAnswer(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
+	r := newRig(t, newMemoryStore())
 	var answer error
 	err := r.core.Do(r.now, &Call{Do: func(*ledger.Ledger, ledger.Instant) { panic("lost count") }, Done: func(err error) { answer = err }})
 	fault, ok := errors.AsType[*PanicError](err)
@@ -337,9 +338,9 @@ func TestAPanicOfTheLedgerIsTheCommandsAnswer(t *testing.T) {
 }
 
 func TestTimeNeverGoesBack(t *testing.T) {
-	s := newMemoryStore(t)
+	s := newMemoryStore()
 	r := newRig(t, s)
-	r.host(100)
+	r.host()
 	r.now = r.now.Add(time.Hour)
 	r.do(func(l *ledger.Ledger, now ledger.Instant) { r.heartbeat(l, now, 100, 2) })
 	late := r.ask("late", 10, 0)
@@ -363,7 +364,7 @@ func TestTimeNeverGoesBack(t *testing.T) {
 }
 
 func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
+	r := newRig(t, newMemoryStore())
 	epoch := r.core.Meta().Epoch
 	report := func(seen uint64) *Report {
 		report := &Report{Epoch: seen, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99}, Done: func(error) {}}
@@ -372,7 +373,7 @@ func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
 		}
 		return report
 	}
-	r.host(100)
+	r.host()
 	if old := report(epoch - 1); old.Err != nil || old.Result.Action != ledger.ActionResync || old.LedEpoch != epoch {
 		t.Errorf("an agent of an older epoch: %+v, %v", old.Result, old.Err)
 	}
@@ -391,8 +392,8 @@ func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
 }
 
 func TestRulesOfFilesOutliveALeadership(t *testing.T) {
-	r := newRig(t, newMemoryStore(t))
-	r.host(100)
+	r := newRig(t, newMemoryStore())
+	r.host()
 	selector, err := label.ParseSelector("user=alice")
 	if err != nil {
 		t.Fatal(err)

@@ -93,8 +93,7 @@ func rpcError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var already *connect.Error
-	if errors.As(err, &already) {
+	if already, ok := errors.AsType[*connect.Error](err); ok {
 		return already
 	}
 	code, detail := classify(err)

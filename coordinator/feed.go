@@ -121,13 +121,6 @@ func (f *feed) close(err error) {
 	f.wakeLocked()
 }
 
-// current is the revision of the latest durable change.
-func (f *feed) current() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.revision
-}
-
 // reader is one watcher's place in a feed. It belongs to one goroutine and must be left.
 type reader struct {
 	feed *feed

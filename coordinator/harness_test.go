@@ -22,7 +22,7 @@ const (
 	gib = int64(1) << 30
 )
 
-func quantity(n int64) *int64 { return &n }
+func quantity(n int64) *int64 { return new(n) }
 
 func memory(bytes int64) *bursarv1.Resource { return &bursarv1.Resource{MemoryBytes: &bytes} }
 

@@ -101,7 +101,7 @@ func (f *quotaFile) read() error {
 func (f *quotaFile) parse() error {
 	messages, err := quotafile.Parse(f.path, f.data)
 	if err != nil {
-		return err //nolint:wrapcheck // it names file and line
+		return err
 	}
 	quotas, err := quotasFrom(messages)
 	if err != nil {

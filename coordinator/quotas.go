@@ -104,8 +104,8 @@ func selectorFrom(field string, labels map[string]string) (label.Selector, error
 
 // inQuotas finds out which rule of a set an error of the ledger is about, and says so by its place.
 func inQuotas(err error, quotas []ledger.Quota) error {
-	for i := len(quotas) - 1; i >= 0; i-- { // of two that are in each other's way the later one
-		if placed := inQuota(err, fmt.Sprintf("quotas[%d].", i), quotas[i]); placed != err { //nolint:errorlint // the same one
+	for i, q := range slices.Backward(quotas) { // of two that are in each other's way the later one
+		if placed := inQuota(err, fmt.Sprintf("quotas[%d].", i), q); placed != err { //nolint:errorlint // the same one
 			return placed
 		}
 	}

@@ -204,7 +204,7 @@ func TestAWrongQuotaFileRefusesTheStart(t *testing.T) {
 	} {
 		writeFile(t, one, c.one)
 		writeFile(t, two, c.two)
-		s, err := New(Config{Listen: "127.0.0.1:0", QuotaFiles: []string{one, two}}, Dependencies{Store: newMemoryStore(t)})
+		s, err := New(Config{Listen: "127.0.0.1:0", QuotaFiles: []string{one, two}}, Dependencies{Store: newMemoryStore()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	policy, err := placement.PolicyFromString(config.Placement)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says all
+		return nil, err
 	}
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
@@ -140,7 +140,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case err = <-failed:
 		err = fmt.Errorf("serve: %w", err)
 	}
-	return errors.Join(err, s.shutDown(server))
+	return errors.Join(err, s.shutDown(server)) //nolint:contextcheck // the caller's has ended: that is why
 }
 
 // start takes the lead and starts what runs in the background.

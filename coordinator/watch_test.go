@@ -16,7 +16,7 @@ import (
 )
 
 // follow watches allocations and returns a function that reads the next message that is no keep-alive.
-func (f *fixture) follow(req *bursarv1.AllocationServiceWatchRequest) (first uint64, next func() *bursarv1.AllocationServiceWatchResponse, end func() error) {
+func (f *fixture) follow(req *bursarv1.AllocationServiceWatchRequest) (first uint64, next func() *bursarv1.AllocationServiceWatchResponse) {
 	f.tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := f.allocations.Watch(ctx, req)
@@ -41,19 +41,14 @@ func (f *fixture) follow(req *bursarv1.AllocationServiceWatchRequest) (first uin
 		f.tb.Fatalf("the watch ended: %v", stream.Err())
 		return nil
 	}
-	end = func() error {
-		for stream.Receive() {
-		}
-		return stream.Err()
-	}
-	return first, next, end
+	return first, next
 }
 
 func TestWatchFromNowOnAndAgainFromWhereItWas(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)
 	f.allocate(request("before", mib))
-	first, next, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{})
+	first, next := f.follow(&bursarv1.AllocationServiceWatchRequest{})
 	if first != f.status().GetRevision() {
 		t.Errorf("begins at %d, the ledger is at %d", first, f.status().GetRevision())
 	}
@@ -65,18 +60,18 @@ func TestWatchFromNowOnAndAgainFromWhereItWas(t *testing.T) {
 	f.release(a.GetId())
 	b := f.allocate(request("b", mib))
 
-	_, again, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: seen.GetRevision()})
+	_, again := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: seen.GetRevision()})
 	if m := again(); m.GetAllocation().GetId() != a.GetId() || m.GetAllocation().GetState() != released {
 		t.Errorf("got %v", m)
 	}
 	if m := again(); m.GetAllocation().GetId() != b.GetId() {
 		t.Errorf("got %v", m)
 	}
-	_, only, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: first, Id: b.GetId()})
+	_, only := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: first, Id: b.GetId()})
 	if m := only(); m.GetAllocation().GetId() != b.GetId() {
 		t.Errorf("got %v", m)
 	}
-	_, mine, _ := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: first, Labels: map[string]string{"user": "bob"}})
+	_, mine := f.follow(&bursarv1.AllocationServiceWatchRequest{AfterRevision: first, Labels: map[string]string{"user": "bob"}})
 	req := request("c", mib)
 	req.Labels["user"] = "bob"
 	c := f.allocate(req)

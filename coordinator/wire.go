@@ -83,7 +83,7 @@ func putTime(t *timestamppb.Timestamp, i ledger.Instant) *timestamppb.Timestamp 
 		return nil
 	}
 	t.Seconds = int64(i) / int64(time.Second)
-	t.Nanos = int32(int64(i) % int64(time.Second)) //nolint:gosec // less than a second
+	t.Nanos = int32(int64(i) % int64(time.Second))
 	return t
 }
 

@@ -319,8 +319,7 @@ func (w *writer) abandon(err error) {
 }
 
 func (w *writer) panicked(err error) {
-	var fault *PanicError
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*PanicError](err); ok {
 		w.log.Error("the ledger panicked: leading anew", "cause", fault.Cause, "stack", string(fault.Stack))
 	}
 	w.abandon(ErrNotLeading)

@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-func newMemoryStore(testing.TB) store.Store { return storetest.NewMemory("test").Open() }
+func newMemoryStore() store.Store { return storetest.NewMemory("test").Open() }
 
 // wallClock is a clock that can be set, over the time of a synctest bubble.
 type wallClock struct {
@@ -39,8 +39,8 @@ type desk struct {
 }
 
 // runWriter starts a writer. Its limits may be changed before it runs. It is stopped by close.
-func runWriter(t testing.TB, s store.Store, change func(*Config)) *desk {
-	t.Helper()
+func runWriter(tb testing.TB, s store.Store, change func(*Config)) *desk {
+	tb.Helper()
 	config := Config{}
 	if change != nil {
 		change(&config)
@@ -49,11 +49,11 @@ func runWriter(t testing.TB, s store.Store, change func(*Config)) *desk {
 	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
 	clock := newSteady(&wallClock{start: time.Now()})
 	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	if err := w.lead(t.Context()); err != nil {
-		t.Fatal(err)
+	if err := w.lead(tb.Context()); err != nil {
+		tb.Fatal(err)
 	}
 	go w.run()
-	return &desk{writer: w, t: t}
+	return &desk{writer: w, t: tb}
 }
 
 func (d *desk) close() {
@@ -121,7 +121,7 @@ func TestAfterAFailedCommitTheStoreDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				faulty := storetest.NewFaulty(newMemoryStore(t))
+				faulty := storetest.NewFaulty(newMemoryStore())
 				d := runWriter(t, faulty, func(c *Config) { c.Times.Interval = time.Hour })
 				defer d.close()
 				d.host(100)
@@ -168,7 +168,7 @@ func TestACommitThatHangsIsGivenUp(t *testing.T) {
 	for name, fault := range map[string]storetest.Fault{"before": storetest.HangBefore, "after": storetest.HangAfter} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				faulty := storetest.NewFaulty(newMemoryStore(t))
+				faulty := storetest.NewFaulty(newMemoryStore())
 				d := runWriter(t, faulty, func(c *Config) { c.Times.Interval = time.Hour })
 				defer d.close()
 				d.host(100)
@@ -205,7 +205,7 @@ func (s *stuckStore) Commit(ctx context.Context, b store.Batch) error {
 
 func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stuck := &stuckStore{Store: newMemoryStore(t)}
+		stuck := &stuckStore{Store: newMemoryStore()}
 		d := runWriter(t, stuck, func(c *Config) { c.Times.Interval = time.Hour })
 		defer d.close()
 		d.host(100)
@@ -236,7 +236,7 @@ func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
 
 func TestACutOffStoreIsTriedUntilItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faulty := storetest.NewFaulty(newMemoryStore(t))
+		faulty := storetest.NewFaulty(newMemoryStore())
 		d := runWriter(t, faulty, func(c *Config) { c.Times.Interval = time.Hour })
 		defer d.close()
 		d.host(100)
@@ -261,7 +261,7 @@ func TestACutOffStoreIsTriedUntilItIsBack(t *testing.T) {
 
 func TestAPanicOfTheLedgerCostsOneLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := runWriter(t, newMemoryStore(t), func(c *Config) { c.Times.Interval = time.Hour })
+		d := runWriter(t, newMemoryStore(), func(c *Config) { c.Times.Interval = time.Hour })
 		defer d.close()
 		d.host(100)
 		if _, err := d.allocate(t.Context(), "known", 40, 0); err != nil {
@@ -280,7 +280,7 @@ func TestAPanicOfTheLedgerCostsOneLeadership(t *testing.T) {
 
 func TestAnAgentsLaterEpochIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := runWriter(t, newMemoryStore(t), nil)
+		d := runWriter(t, newMemoryStore(), nil)
 		defer d.close()
 		r := &Report{Epoch: 41, Command: ledger.SyncCommand{HostID: "h"}}
 		if err := d.writer.report(t.Context(), r); !errors.Is(err, ErrNotLeading) {
@@ -295,7 +295,7 @@ func TestAnAgentsLaterEpochIsTakenOver(t *testing.T) {
 
 func TestAFullQueueRefusesAndLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faulty := storetest.NewFaulty(newMemoryStore(t))
+		faulty := storetest.NewFaulty(newMemoryStore())
 		d := runWriter(t, faulty, func(c *Config) {
 			c.Times.Interval = time.Hour
 			c.Limits.Queue, c.Limits.Batch = 4, 2
@@ -333,7 +333,7 @@ func TestAFullQueueRefusesAndLosesNobody(t *testing.T) {
 
 func TestACallerWhoGoesAwayKeepsItsPlaceForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := runWriter(t, newMemoryStore(t), func(c *Config) { c.Times.Interval = time.Hour })
+		d := runWriter(t, newMemoryStore(), func(c *Config) { c.Times.Interval = time.Hour })
 		defer d.close()
 		d.host(100)
 		if _, err := d.allocate(t.Context(), "holder", 100, 0); err != nil {
@@ -381,7 +381,7 @@ func TestADeadlineBeforeTheEndOfTheWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := runWriter(t, newMemoryStore(t), func(c *Config) { c.Times.Interval = time.Hour })
+				d := runWriter(t, newMemoryStore(), func(c *Config) { c.Times.Interval = time.Hour })
 				defer d.close()
 				d.host(100)
 				if _, err := d.allocate(t.Context(), "holder", 100, 0); err != nil {
@@ -406,7 +406,7 @@ func TestAClockThatIsSetChangesNothing(t *testing.T) {
 				wall := &wallClock{start: time.Now()}
 				config := Config{Times: Times{Interval: time.Hour}}.WithDefaults()
 				core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
-				w := newWriter(core, newMemoryStore(t), newSteady(wall), &config, newFeed(16), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+				w := newWriter(core, newMemoryStore(), newSteady(wall), &config, newFeed(16), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 				if err := w.lead(t.Context()); err != nil {
 					t.Fatal(err)
 				}
