@@ -12,16 +12,16 @@ import (
 // commit finds all of it carried over, which under load never happens by itself: the next commit has always come in the
 // meantime. So where the log has grown long in spite of it, the small rest is carried over between two commits.
 const (
-	// pagesToCarry is how many pages commits may put into the log before it is carried over: 16 MiB.
-	pagesToCarry = 4096
-	// longLog is the length in pages from which the goroutine that writes finishes the job: 64 MiB. It is also what a start after
-	// a crash may have to read.
-	longLog = 4 * pagesToCarry
+	// defaultCarry is how many pages commits may put into the log before it is carried over: 16 MiB.
+	defaultCarry = 4096
+	// longLog is how many times that the log is long when the goroutine that writes finishes the job: 64 MiB. It is also what a
+	// start after a crash may have to read.
+	longLog = 4
 )
 
 // signal wakes carryOver where that has become worth its while. The goroutine that writes calls it.
 func (s *Store) signal() {
-	if s.writer.written < pagesToCarry {
+	if s.writer.written < s.carry {
 		return
 	}
 	s.writer.written = 0
@@ -36,7 +36,7 @@ func (s *Store) carryOver() {
 	ctx := context.Background()
 	for range s.filled {
 		length, err := checkpoint(ctx, s.checkpoints)
-		if err == nil && length >= longLog {
+		if err == nil && length >= longLog*s.carry {
 			_, err = s.do(ctx, func(w *writer) error {
 				if w.conn == nil {
 					return nil // the next commit makes it, the next signal comes

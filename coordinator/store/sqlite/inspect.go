@@ -1,9 +1,9 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/store"
@@ -31,10 +32,18 @@ func prepareFile(path string) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() {
-		return foreign(path, "it is a "+kind(info.Mode()))
+	if info.Size() == 0 {
+		return nil
 	}
-	return checkMagic(path, info.Size())
+	application, err := readHeader(path)
+	if err != nil {
+		return err
+	}
+	if application == applicationID && info.Mode().Perm()&0o077 != 0 {
+		// Nobody else may read it, nor what SQLite makes beside it: rows hold labels, addresses and the reasons that people gave.
+		return os.Chmod(path, 0o600)
+	}
+	return nil
 }
 
 func create(path string) error {
@@ -64,25 +73,23 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// checkMagic reads the first bytes. No connection to the file is open yet in this process, whose locks closing it would drop.
-func checkMagic(path string, size int64) error {
-	if size == 0 {
-		return nil
-	}
+// readHeader checks that a file is SQLite's and returns whose it is. No connection to it is open yet in this process: closing
+// the file would drop its locks.
+func readHeader(path string) (application uint32, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer file.Close()
-	begin := make([]byte, len(magic))
-	n, err := io.ReadFull(file, begin)
+	header := make([]byte, 100)
+	n, err := io.ReadFull(file, header)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return err
+		return 0, err
 	}
-	if !bytes.Equal(begin[:n], []byte(magic)) {
-		return foreign(path, fmt.Sprintf("it is no SQLite file: it begins with %q", begin[:n]))
+	if begin := header[:min(n, len(magic))]; string(begin) != magic {
+		return 0, foreign(path, fmt.Sprintf("it is no SQLite file: it begins with %q", begin))
 	}
-	return nil
+	return binary.BigEndian.Uint32(header[68:]), nil
 }
 
 // inspect looks at a file through a connection that cannot change it.
@@ -128,7 +135,7 @@ func check(ctx context.Context, db *sql.DB, path string, limit time.Duration, lo
 	err := db.QueryRowContext(limited, "PRAGMA quick_check(1)").Scan(&finding)
 	switch {
 	case err == nil && finding != "ok":
-		return damaged(path, finding, nil)
+		return damaged(path, strings.Join(strings.Fields(finding), " "), nil)
 	case err == nil:
 		return nil
 	case limited.Err() != nil && ctx.Err() == nil:

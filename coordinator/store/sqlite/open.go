@@ -25,13 +25,16 @@ type Options struct {
 	CheckTime time.Duration
 	// Log is told what an operator should know. Default: nobody.
 	Log *slog.Logger
+
+	// carry is how many pages commits may put into the log before it is carried over; zero is defaultCarry.
+	carry int
 }
 
-// Readers is how many reads may run at the same time; more wait for each other.
+// readers is how many reads may run at the same time; more wait for each other.
 const readers = 4
 
 // busyTimeout is how long a write waits for another program that writes the file, such as a backup tool.
-const busyTimeout = 2 * time.Second
+const busyTimeout = time.Second
 
 // cacheKiB is the memory in which the writer keeps pages. 100,000 live allocations with their indexes take about 60 MiB.
 const cacheKiB = 64 << 10
@@ -45,6 +48,9 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	if options.carry == 0 {
+		options.carry = defaultCarry
+	}
 	path, err := place(path)
 	if err != nil {
 		return nil, err
@@ -53,7 +59,7 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, lock: held, log: options.Log}
+	s := &Store{path: path, lock: held, log: options.Log, carry: options.carry}
 	if err := s.open(ctx, options); err != nil {
 		return nil, errors.Join(refusal(path, err), s.release())
 	}
@@ -71,6 +77,9 @@ func place(path string) (string, error) {
 		return "", refusal(path, err)
 	}
 	real, err := filepath.EvalSymlinks(path)
+	if info, statErr := os.Stat(real); statErr == nil && !info.Mode().IsRegular() {
+		return "", foreign(path, "it is a "+kind(info.Mode())) // before a lock is put beside it
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 		if err != nil {
@@ -92,10 +101,6 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	look := pool(s.path, "mode=ro", 1)
 	defer look.Close()
 	if err := inspect(ctx, look, s.path, options.CheckTime, s.log); err != nil {
-		return err
-	}
-	// Nobody else may read it: rows hold labels, addresses and the reasons that people gave.
-	if err := os.Chmod(s.path, 0o600); err != nil {
 		return err
 	}
 	s.writing = pool(s.path, "mode=rw&_txlock=immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(ON)",

@@ -19,6 +19,8 @@ type Store struct {
 	path string
 	lock *os.File
 	log  *slog.Logger
+	// carry is how many pages commits may put into the log before it is carried over.
+	carry int
 
 	writing, reading, checkpoints *sql.DB
 
@@ -99,7 +101,7 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 
 // lead raises the epoch in a transaction of its own. The one that is led is another even where the outcome is not known.
 func (w *writer) lead(atLeast uint64) (store.Meta, error) {
-	w.end()
+	w.endAny()
 	var meta store.Meta
 	err := w.transaction(func(ctx context.Context) error {
 		var err error
@@ -114,7 +116,7 @@ func (w *writer) lead(atLeast uint64) (store.Meta, error) {
 		return err
 	})
 	if err == nil {
-		w.begin(meta.Epoch)
+		w.beginEpoch(meta.Epoch)
 	}
 	return meta, err
 }

@@ -1,6 +1,9 @@
 package sqlite
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,7 +13,15 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if isChild, err := storetest.Child(open); isChild {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func open(path string) (store.Store, error) { return Open(context.Background(), path, Options{}) }
 
 // at opens the store in a file and fails the test where that does not work.
 func at(t testing.TB, path string) *Store {
@@ -27,4 +38,8 @@ func TestStore(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "data", "bursar.db")
 		return func(t *testing.T) store.Store { return at(t, path) }
 	})
+}
+
+func TestKill(t *testing.T) {
+	storetest.Kill(t, filepath.Join(t.TempDir(), "bursar.db"), 40, open)
 }

@@ -16,11 +16,7 @@ type writer struct {
 	pool *sql.DB
 	conn *sql.Conn // nil after a transaction that failed, until the next one
 
-	beginTx, commitTx, rollbackTx                  *sql.Stmt
-	fence, setEpoch                                *sql.Stmt
-	putAllocation, endAllocation, refileAllocation *sql.Stmt
-	putHost, removeHost, putQuota, removeQuota     *sql.Stmt
-	prune                                          *sql.Stmt
+	statements
 
 	// written counts the pages that commits since the last carry-over may have put into the log.
 	written int
@@ -28,6 +24,15 @@ type writer struct {
 	mu    sync.Mutex
 	epoch uint64 // guarded by mu; of the last Lead
 	over  bool   // guarded by mu; an error has ended it, or it was another process's
+}
+
+// statements are prepared on a writer's connection.
+type statements struct {
+	begin, commit, rollback                        *sql.Stmt
+	fence, setEpoch                                *sql.Stmt
+	putAllocation, endAllocation, refileAllocation *sql.Stmt
+	putHost, removeHost, putQuota, removeQuota     *sql.Stmt
+	prune                                          *sql.Stmt
 }
 
 // The statements that change an allocation's row differ in the indexes that they touch, because SQLite writes every index of
@@ -56,42 +61,51 @@ func (w *writer) connect(ctx context.Context) error {
 		return err
 	}
 	w.conn = conn
-	for _, s := range []struct {
-		to    **sql.Stmt
-		query string
-	}{
-		{&w.beginTx, `BEGIN IMMEDIATE`},
-		{&w.commitTx, `COMMIT`},
-		{&w.rollbackTx, `ROLLBACK`},
-		{&w.fence, fenceSQL},
-		{&w.setEpoch, `UPDATE meta SET epoch = ? WHERE one = 1`},
-		{&w.putAllocation, putAllocationSQL},
-		{&w.endAllocation, endAllocationSQL},
-		{&w.refileAllocation, refileSQL},
-		{&w.putHost, `INSERT INTO host (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`},
-		{&w.removeHost, `DELETE FROM host WHERE id = ?`},
-		{&w.putQuota, `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`},
-		{&w.removeQuota, `DELETE FROM quota WHERE selector = ?`},
-		{&w.prune, pruneSQL},
-	} {
-		if *s.to, err = conn.PrepareContext(ctx, s.query); err != nil {
+	for statement, query := range w.all() {
+		if *statement, err = conn.PrepareContext(ctx, query); err != nil {
 			return errors.Join(err, w.disconnect())
 		}
 	}
 	return nil
 }
 
-// disconnect closes the connection; what it had begun is rolled back.
+// all returns every statement with its text.
+func (s *statements) all() map[**sql.Stmt]string {
+	return map[**sql.Stmt]string{
+		&s.begin:            `BEGIN IMMEDIATE`,
+		&s.commit:           `COMMIT`,
+		&s.rollback:         `ROLLBACK`,
+		&s.fence:            fenceSQL,
+		&s.setEpoch:         `UPDATE meta SET epoch = ? WHERE one = 1`,
+		&s.putAllocation:    putAllocationSQL,
+		&s.endAllocation:    endAllocationSQL,
+		&s.refileAllocation: refileSQL,
+		&s.putHost:          `INSERT INTO host (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
+		&s.removeHost:       `DELETE FROM host WHERE id = ?`,
+		&s.putQuota:         `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`,
+		&s.removeQuota:      `DELETE FROM quota WHERE selector = ?`,
+		&s.prune:            pruneSQL,
+	}
+}
+
+// disconnect closes the connection; what it had begun is rolled back. A connection with statements that are not closed would
+// stay half open.
 func (w *writer) disconnect() error {
 	if w.conn == nil {
 		return nil
 	}
-	conn := w.conn
-	w.conn = nil
-	err := conn.Raw(func(any) error { return driver.ErrBadConn }) // do not put it back into the pool
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
-		return nil
+	var err error
+	for statement := range w.all() {
+		if *statement != nil {
+			err = errors.Join(err, (*statement).Close())
+			*statement = nil
+		}
 	}
+	failed := w.conn.Raw(func(any) error { return driver.ErrBadConn }) // do not put it back into the pool
+	if !errors.Is(failed, driver.ErrBadConn) {
+		err = errors.Join(err, failed)
+	}
+	w.conn = nil
 	return err
 }
 
@@ -118,30 +132,30 @@ func (w *writer) transaction(changes func(context.Context) error) error {
 }
 
 func (w *writer) attempt(ctx context.Context, changes func(context.Context) error) error {
-	if _, err := w.beginTx.ExecContext(ctx); err != nil {
+	if _, err := w.begin.ExecContext(ctx); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
 	if err := changes(ctx); err != nil {
-		if _, back := w.rollbackTx.ExecContext(ctx); back != nil && errors.Is(err, store.ErrDeposed) {
+		if _, back := w.rollback.ExecContext(ctx); back != nil && errors.Is(err, store.ErrDeposed) {
 			return fmt.Errorf("rollback: %w", back)
 		}
 		return err
 	}
-	if _, err := w.commitTx.ExecContext(ctx); err != nil {
+	if _, err := w.commit.ExecContext(ctx); err != nil {
 		return &errCommit{err}
 	}
 	return nil
 }
 
-// begin makes an epoch the one that may write.
-func (w *writer) begin(epoch uint64) {
+// beginEpoch makes an epoch the one that may write.
+func (w *writer) beginEpoch(epoch uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.epoch, w.over = epoch, false
 }
 
-// end ends the epoch, whichever it is.
-func (w *writer) end() {
+// endAny ends the epoch, whichever it is.
+func (w *writer) endAny() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true

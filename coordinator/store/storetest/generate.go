@@ -149,8 +149,8 @@ func Changes(t *rapid.T) ledger.Changes {
 	return c
 }
 
-// typical is an allocation as most are, of a few hundred bytes.
-func typical(id ledger.ID, state ledger.State, revision uint64) ledger.Allocation {
+// Typical is an allocation as most are, of a few hundred bytes.
+func Typical(id ledger.ID, state ledger.State, revision uint64) ledger.Allocation {
 	at := ledger.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)).Add(time.Duration(id) * time.Millisecond)
 	r := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}
 	a := ledger.Allocation{

@@ -42,7 +42,7 @@ func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation 
 	var list []ledger.Allocation
 	ends := []ledger.State{ledger.Released, ledger.Expired, ledger.Canceled, ledger.Lost}
 	for i := range n {
-		a := typical(ledger.ID(i+1), ends[i%len(ends)], uint64(i))
+		a := Typical(ledger.ID(i+1), ends[i%len(ends)], uint64(i))
 		a.Ended = ledger.Instant(1000 + i - i%3)
 		a.HostID = fmt.Sprintf("h%d", i%5)
 		a.Labels = label.Of("user", fmt.Sprintf("u%d", i%7))
@@ -50,7 +50,7 @@ func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation 
 			a.Labels = a.Labels.With("creator", "IDE")
 		}
 		list = append(list, a)
-		c.Transitions = append(c.Transitions, a, typical(ledger.ID(i+n+1), ledger.Active, uint64(i)))
+		c.Transitions = append(c.Transitions, a, Typical(ledger.ID(i+n+1), ledger.Active, uint64(i)))
 	}
 	c.Revision = 1
 	commit(t, s, epoch, c)

@@ -18,7 +18,7 @@ func testCanceled(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: transitions(typical(1, ledger.Active, 1))})
+	err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: transitions(Typical(1, ledger.Active, 1))})
 	wantError(t, err, context.Canceled)
 	if errors.Is(err, store.ErrUnknownOutcome) {
 		t.Errorf("%v: it has not begun", err)
@@ -30,8 +30,8 @@ func testLastTransition(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	m := newModel()
 	c := transitions(
-		typical(2, ledger.Waiting, 1), typical(1, ledger.Waiting, 2), typical(2, ledger.Reserved, 3), typical(1, ledger.Canceled, 4),
-		typical(2, ledger.Active, 5))
+		Typical(2, ledger.Waiting, 1), Typical(1, ledger.Waiting, 2), Typical(2, ledger.Reserved, 3), Typical(1, ledger.Canceled, 4),
+		Typical(2, ledger.Active, 5))
 	c.Hosts = []ledger.HostRecord{{ID: "h", Revision: 1}, {ID: "h", Revision: 2}}
 	commit(t, s, epoch, c)
 	m.commit(c)
@@ -41,14 +41,14 @@ func testLastTransition(t *testing.T, open Opener) {
 func testAdopted(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	m := newModel()
-	adopted := typical(1, ledger.Active, 3)
+	adopted := Typical(1, ledger.Active, 3)
 	adopted.RequestID = "" // taken by a newer request since
-	for _, a := range []ledger.Allocation{typical(1, ledger.Active, 1), typical(1, ledger.Lost, 2), adopted} {
+	for _, a := range []ledger.Allocation{Typical(1, ledger.Active, 1), Typical(1, ledger.Lost, 2), adopted} {
 		commit(t, s, epoch, transitions(a))
 		m.commit(transitions(a))
 		wantLoad(t, s, epoch, m, 0)
 	}
-	_, err := s.GetByRequest(t.Context(), adopted.Caller, typical(1, ledger.Active, 1).RequestID)
+	_, err := s.GetByRequest(t.Context(), adopted.Caller, Typical(1, ledger.Active, 1).RequestID)
 	wantError(t, err, store.ErrNotFound)
 	if page, _, err := s.History(t.Context(), store.HistoryQuery{}); err != nil || len(page) != 0 {
 		t.Errorf("history: %v, %v", page, err)
@@ -72,10 +72,10 @@ func testRemovedAndPut(t *testing.T, open Opener) {
 
 func testRemember(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
-	kept, forgotten, nameless := typical(1, ledger.Released, 1), typical(2, ledger.Canceled, 2), typical(3, ledger.Expired, 3)
+	kept, forgotten, nameless := Typical(1, ledger.Released, 1), Typical(2, ledger.Canceled, 2), Typical(3, ledger.Expired, 3)
 	forgotten.Forget, nameless.RequestID = true, ""
 	m := newModel()
-	c := transitions(kept, forgotten, nameless, typical(4, ledger.Active, 4))
+	c := transitions(kept, forgotten, nameless, Typical(4, ledger.Active, 4))
 	commit(t, s, epoch, c)
 	m.commit(c)
 	for _, since := range []ledger.Instant{0, kept.Ended, kept.Ended + 1} {
@@ -96,7 +96,7 @@ func testRemember(t *testing.T, open Opener) {
 
 func testByRequest(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
-	a, b, other, forgotten := typical(1, ledger.Released, 1), typical(2, ledger.Active, 2), typical(3, ledger.Active, 3), typical(4, ledger.Canceled, 4)
+	a, b, other, forgotten := Typical(1, ledger.Released, 1), Typical(2, ledger.Active, 2), Typical(3, ledger.Active, 3), Typical(4, ledger.Canceled, 4)
 	for _, p := range []*ledger.Allocation{&a, &b, &other, &forgotten} {
 		p.RequestID = "r"
 	}
@@ -119,7 +119,7 @@ func testLargeBatch(t *testing.T, open Opener) {
 	m := newModel()
 	var c ledger.Changes
 	for i := range ledger.ID(n) {
-		c.Transitions = append(c.Transitions, typical(i+1, ledger.Active, uint64(i)))
+		c.Transitions = append(c.Transitions, Typical(i+1, ledger.Active, uint64(i)))
 	}
 	c.Revision, c.LastID = n, n
 	commit(t, s, epoch, c)
@@ -132,8 +132,8 @@ func testReaders(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	const batches = 200
 	write := func(revision uint64) {
-		commit(t, s, epoch, transitions(typical(1, ledger.Active, revision), typical(2, ledger.Active, revision),
-			typical(100+ledger.ID(revision), ledger.Released, revision)))
+		commit(t, s, epoch, transitions(Typical(1, ledger.Active, revision), Typical(2, ledger.Active, revision),
+			Typical(100+ledger.ID(revision), ledger.Released, revision)))
 	}
 	write(1)
 	done := make(chan struct{})

@@ -157,14 +157,14 @@ func testLead(t *testing.T, open Opener) {
 func testFence(t *testing.T, open Opener) {
 	s, old := leading(t, open)
 	m := newModel()
-	c := transitions(typical(1, ledger.Active, 1))
+	c := transitions(Typical(1, ledger.Active, 1))
 	commit(t, s, old, c)
 	m.commit(c)
 	epoch := lead(t, s, 0).Epoch
 
 	for _, stale := range []uint64{0, old, epoch + 1} {
 		for _, c := range []ledger.Changes{
-			transitions(typical(2, ledger.Active, 2)),
+			transitions(Typical(2, ledger.Active, 2)),
 			{Revision: 2, Hosts: []ledger.HostRecord{{ID: "h"}}},
 			{Revision: 2, HostsRemoved: []string{"h"}},
 			{},
@@ -175,13 +175,13 @@ func testFence(t *testing.T, open Opener) {
 		wantError(t, err, store.ErrDeposed)
 	}
 	wantLoad(t, s, epoch, m, 0)
-	commit(t, s, epoch, transitions(typical(2, ledger.Active, 2))) // the one who leads is not harmed
+	commit(t, s, epoch, transitions(Typical(2, ledger.Active, 2))) // the one who leads is not harmed
 }
 
 func testNobodyLeads(t *testing.T, open Opener) {
 	s := opened(t, open)
 	for epoch := range uint64(2) {
-		for _, c := range []ledger.Changes{{}, transitions(typical(1, ledger.Active, 1))} {
+		for _, c := range []ledger.Changes{{}, transitions(Typical(1, ledger.Active, 1))} {
 			wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}), store.ErrDeposed)
 		}
 	}
@@ -194,19 +194,19 @@ func testReopenedEpoch(t *testing.T, open Opener) {
 		t.Fatal(err)
 	}
 	s = opened(t, open)
-	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(typical(1, ledger.Active, 1))}), store.ErrDeposed)
+	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(Typical(1, ledger.Active, 1))}), store.ErrDeposed)
 }
 
 func testAtomic(t *testing.T, open Opener) {
-	unwritable := typical(3, ledger.State(99), 3)
+	unwritable := Typical(3, ledger.State(99), 3)
 	s, epoch := leading(t, open)
 	m := newModel()
-	c := transitions(typical(1, ledger.Active, 1))
+	c := transitions(Typical(1, ledger.Active, 1))
 	c.Hosts = []ledger.HostRecord{{ID: "h1", Version: "1"}}
 	commit(t, s, epoch, c)
 	m.commit(c)
 
-	c = transitions(typical(1, ledger.Released, 2), typical(2, ledger.Active, 3), unwritable, typical(4, ledger.Active, 4))
+	c = transitions(Typical(1, ledger.Released, 2), Typical(2, ledger.Active, 3), unwritable, Typical(4, ledger.Active, 4))
 	c.HostsRemoved = []string{"h1"}
 	err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c})
 	var row *store.RowError
@@ -221,22 +221,22 @@ func testAtomic(t *testing.T, open Opener) {
 
 func testFailureEndsEpoch(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
-	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(typical(1, 0, 1))}); err == nil {
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(Typical(1, 0, 1))}); err == nil {
 		t.Fatal("committed a row without a state")
 	}
-	for _, c := range []ledger.Changes{transitions(typical(2, ledger.Active, 2)), {}} {
+	for _, c := range []ledger.Changes{transitions(Typical(2, ledger.Active, 2)), {}} {
 		wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}), store.ErrDeposed)
 	}
 	epoch = lead(t, s, 0).Epoch
-	commit(t, s, epoch, transitions(typical(3, ledger.Active, 3)))
+	commit(t, s, epoch, transitions(Typical(3, ledger.Active, 3)))
 	// Failing in an epoch that is over does not end the one that is not.
-	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch - 1, Changes: transitions(typical(4, ledger.Active, 4))}), store.ErrDeposed)
+	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch - 1, Changes: transitions(Typical(4, ledger.Active, 4))}), store.ErrDeposed)
 	commit(t, s, epoch, ledger.Changes{})
 }
 
 func testEmptyBatch(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
-	commit(t, s, epoch, transitions(typical(1, ledger.Active, 7)))
+	commit(t, s, epoch, transitions(Typical(1, ledger.Active, 7)))
 	commit(t, s, epoch, ledger.Changes{Revision: 7, LastID: 1})
 	meta, err := s.Meta(t.Context())
 	if err != nil || meta.Sequence != 7 || meta.Epoch != epoch {
@@ -254,7 +254,7 @@ func testClosed(t *testing.T, open Opener) {
 	_, err = s.Load(t.Context(), epoch, time.Time{})
 	wantError(t, err, store.ErrClosed)
 	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch}), store.ErrClosed)
-	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(typical(1, ledger.Active, 1))}), store.ErrClosed)
+	wantError(t, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: transitions(Typical(1, ledger.Active, 1))}), store.ErrClosed)
 	_, err = s.Get(t.Context(), 1)
 	wantError(t, err, store.ErrClosed)
 	_, err = s.GetByRequest(t.Context(), "c", "r")

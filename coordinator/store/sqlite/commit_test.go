@@ -1,0 +1,274 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// exec runs a statement on the connection that writes.
+func exec(t *testing.T, s *Store, statement string) {
+	t.Helper()
+	_, err := s.do(t.Context(), func(w *writer) error {
+		_, err := w.conn.ExecContext(context.Background(), statement)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// wantRows takes the lead and compares the revision and the number of live allocations.
+func wantRows(t *testing.T, s *Store, revision uint64, live int) (epoch uint64) {
+	t.Helper()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+	if err != nil || snapshot.Revision != revision || len(snapshot.Allocations) != live {
+		t.Fatalf("revision %d, %d live, %v; want revision %d, %d live", snapshot.Revision, len(snapshot.Allocations), err, revision, live)
+	}
+	return meta.Epoch
+}
+
+// lockOut has another program write to the file until unlock.
+func lockOut(t *testing.T, path string) (unlock func()) {
+	t.Helper()
+	db := pool(path, "mode=rw", 1)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
+		if err := errors.Join(err, conn.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A failure that SQLite reports before the commit leaves nothing behind, says what it is, and the next epoch goes on.
+func TestFailuresThatAreKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		statement string
+		want      error
+	}{
+		"full":      {"PRAGMA max_page_count = 1", store.ErrFull}, // the least is what is there
+		"read-only": {"PRAGMA query_only = ON", store.ErrReadOnly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+			defer s.Close()
+			epoch := fill(t, s, 10)
+			exec(t, s, c.statement)
+			err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(5, 2000, 2)})
+			if !errors.Is(err, c.want) || errors.Is(err, store.ErrUnknownOutcome) {
+				t.Fatalf("got %v, want %v", err, c.want)
+			}
+			err = s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(5, 1, 3)})
+			if !errors.Is(err, store.ErrDeposed) {
+				t.Errorf("after it: %v", err)
+			}
+			epoch = wantRows(t, s, 1, 10) // on a new connection, without the limit
+			if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(5, 2000, 2)}); err != nil {
+				t.Fatal(err)
+			}
+			wantRows(t, s, 2, 2004)
+		})
+	}
+}
+
+func TestAnotherProgramWrites(t *testing.T) {
+	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+	defer s.Close()
+	epoch := fill(t, s, 10)
+	unlock := lockOut(t, s.path)
+	err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(20, 1, 2)})
+	if err == nil || errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrDeposed) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Get(t.Context(), 1); err != nil {
+		t.Errorf("reading meanwhile: %v", err)
+	}
+	unlock()
+	wantRows(t, s, 1, 10)
+}
+
+// atCommit has SQLite call a function at every COMMIT of the connection that writes, before it takes effect. What it returns
+// makes it fail.
+func atCommit(t *testing.T, s *Store, hook func() (fail bool)) {
+	t.Helper()
+	_, err := s.do(t.Context(), func(w *writer) error {
+		return w.conn.Raw(func(conn any) error {
+			conn.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 {
+				if hook() {
+					return 1
+				}
+				return 0
+			})
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is given up while it is being written is reported as unknown, ends the epoch, and is settled when Lead returns.
+func TestCommitGivenUp(t *testing.T) {
+	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+	defer s.Close()
+	epoch := fill(t, s, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	release := make(chan struct{})
+	atCommit(t, s, func() bool { cancel(); <-release; return false })
+	err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: allocations(20, 1, 2)})
+	if !errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch}); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("the epoch goes on: %v", err)
+	}
+	if a, err := s.Get(t.Context(), 1); err != nil || a.Revision != 1 {
+		t.Errorf("reading meanwhile: revision %d, %v", a.Revision, err)
+	}
+	led := make(chan error, 1)
+	go func() {
+		_, err := s.Lead(context.Background(), 0)
+		led <- err
+	}()
+	close(release)
+	if err := <-led; err != nil {
+		t.Fatal(err)
+	}
+	wantRows(t, s, 2, 11) // it went on, and Lead waited for it
+}
+
+// A COMMIT that fails for a reason that does not say what reached the disk is reported as unknown.
+func TestCommitOfUnknownOutcome(t *testing.T) {
+	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+	defer s.Close()
+	epoch := fill(t, s, 10)
+	atCommit(t, s, func() bool { return true })
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(20, 1, 2)}); !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Fatalf("got %v", err)
+	}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch}); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("the epoch goes on: %v", err)
+	}
+	epoch = wantRows(t, s, 1, 10)
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(20, 1, 2)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A commit that is being written while the next leadership is taken belongs to the old one, and comes before it.
+func TestWaitingForTheWriter(t *testing.T) {
+	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+	defer s.Close()
+	epoch := fill(t, s, 10)
+	started, release := make(chan struct{}), make(chan struct{})
+	blocked := make(chan error, 1)
+	go func() {
+		_, err := s.do(context.Background(), func(*writer) error { close(started); <-release; return nil })
+		blocked <- err
+	}()
+	<-started
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []ledger.Changes{{}, allocations(20, 1, 2)} {
+		if err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: c}); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("it has not begun: %v", err)
+		}
+	}
+	if _, err := s.Lead(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("lead: %v", err)
+	}
+	close(release)
+	if err := <-blocked; err != nil {
+		t.Error(err)
+	}
+	wantRows(t, s, 1, 10)
+}
+
+func TestEveryCommitIsSynced(t *testing.T) {
+	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+	defer s.Close()
+	settings := func() (mode string, synchronous, carry int) {
+		t.Helper()
+		_, err := s.do(t.Context(), func(w *writer) error {
+			ctx := context.Background()
+			return errors.Join(
+				w.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode),
+				w.conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous),
+				w.conn.QueryRowContext(ctx, "PRAGMA wal_autocheckpoint").Scan(&carry))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mode, synchronous, carry
+	}
+	for range 2 {
+		if mode, synchronous, carry := settings(); mode != "wal" || synchronous != 2 || carry != 0 {
+			t.Errorf("journal_mode %s, synchronous %d, wal_autocheckpoint %d; want wal, 2 (full), 0", mode, synchronous, carry)
+		}
+		epoch := fill(t, s, 1)
+		exec(t, s, "PRAGMA query_only = ON")
+		if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(5, 1, 2)}); err == nil {
+			t.Fatal("written")
+		}
+		if _, err := s.Lead(t.Context(), 0); err != nil { // makes a new connection
+			t.Fatal(err)
+		}
+	}
+}
+
+// Under load without a pause the log stays short, although no commit ever finds it carried over by itself.
+func TestLogStaysShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	const carry = 64
+	s, err := Open(t.Context(), path, Options{carry: carry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const commits, pages = 3000, 3 // at least that many each
+	for revision := uint64(1); revision <= commits; revision++ {
+		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: allocations(ledger.ID(revision), 1, revision)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Size() / 4096; got > commits*pages/2 {
+		t.Errorf("the log has %d pages", got)
+	} else {
+		t.Logf("the log has %d pages after %d commits", got, commits)
+	}
+	wantRows(t, s, commits, commits)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the log is left behind: %v", err)
+	}
+}
