@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -32,7 +31,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func host(incarnation uint64) tracker.Host {
 	return tracker.Host{
 		ID: "h1", BootID: "boot-1", Incarnation: incarnation,
-		Capacity: &bursarv1.Resource{MemoryBytes: proto.Int64(1000 * mib)},
+		Capacity: &bursarv1.Resource{MemoryBytes: new(1000 * mib)},
 	}
 }
 
@@ -40,7 +39,7 @@ func host(incarnation uint64) tracker.Host {
 func grant(id string, state bursarv1.AllocationState, revision uint64, memory int64) *bursarv1.Allocation {
 	return &bursarv1.Allocation{
 		Id: id, HostId: "h1", State: state, Revision: revision,
-		Entitled: &bursarv1.Resource{MemoryBytes: proto.Int64(memory * mib)},
+		Entitled: &bursarv1.Resource{MemoryBytes: new(memory * mib)},
 	}
 }
 
@@ -53,7 +52,7 @@ func engine(id string, revision uint64, memory int64, pid int32) *bursarv1.Alloc
 
 // free is a sample of a machine with so many MiB available, of which 100 are kept safe.
 func free(memory int64) *bursarv1.HostSample {
-	return &bursarv1.HostSample{MemoryAvailableBytes: proto.Int64(memory * mib), MemorySafetyBytes: proto.Int64(100 * mib)}
+	return &bursarv1.HostSample{MemoryAvailableBytes: new(memory * mib), MemorySafetyBytes: new(100 * mib)}
 }
 
 func uses(id string, pid int32, held, unreclaimable int64) tracker.Usage {

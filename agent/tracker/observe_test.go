@@ -27,7 +27,7 @@ func TestObserve(t *testing.T) {
 		"a release by the leader before": {grant("a", released, 1, 100), 4, tracker.Passed, []string{}},
 		"a wait from before the grant":   {grant("a", waiting, 2, 100), 5, tracker.Passed, []string{"a"}},
 		"nothing":                        {nil, 5, tracker.Passed, []string{"a"}},
-		"another host's": {&bursarv1.Allocation{Id: "x", HostId: "h2", State: reserved, Revision: 11}, 5, tracker.Passed, []string{"a"}},
+		"another host's":                 {&bursarv1.Allocation{Id: "x", HostId: "h2", State: reserved, Revision: 11}, 5, tracker.Passed, []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := registered(t, engine("a", 3, 100, 42))
@@ -79,7 +79,7 @@ func TestProcessThatWasCompletedStaysComplete(t *testing.T) {
 	k.SetProcess("a", &bursarv1.Process{Pid: 42, StartTime: 7, BootId: "boot-1"})
 	k.SetProcess("a", &bursarv1.Process{Pid: 43, StartTime: 8}) // somebody else's
 	resized := proto.CloneOf(told)
-	resized.Revision, resized.Entitled.MemoryBytes = 12, proto.Int64(50*mib)
+	resized.Revision, resized.Entitled.MemoryBytes = 12, new(50*mib)
 	k.Observe(start, resized, 5)
 	a, _ := k.Get("a")
 	same(t, "grant", engine("a", 12, 50, 42), a)

@@ -1,0 +1,169 @@
+package statefile_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/agent/statefile"
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func state() statefile.State {
+	return statefile.State{
+		HostID: "h1", Incarnation: 1<<63 + 5, SavedAt: time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC),
+		Snapshot: tracker.Snapshot{
+			Epoch: 7, StoreID: "store-1", BootID: "boot-1",
+			Engines: []*bursarv1.Allocation{{
+				Id: "a", HostId: "h1", State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE, Revision: 12,
+				Labels:   map[string]string{"user": "a<b>&\u2028\u00fc"},
+				Entitled: &bursarv1.Resource{MemoryBytes: new(int64(1 << 30)), CpuMillis: new(int64(0))},
+				Process:  &bursarv1.Process{Pid: 42, StartTime: 1 << 60, BootId: "boot-1"},
+			}},
+			Ended: []*bursarv1.EngineEnd{{
+				AllocationId: "b", EndTime: timestamppb.New(time.Unix(5, 0)), ExitStatus: &bursarv1.ExitStatus{Signal: 9}, Reason: "process ended",
+			}},
+		},
+	}
+}
+
+func encode(t *testing.T, s statefile.State) []byte {
+	t.Helper()
+	content, err := statefile.Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// seal puts a payload of any content into a valid envelope.
+func seal(version int, payload string) string {
+	sum := crc32.Checksum([]byte(payload), crc32.MakeTable(crc32.Castagnoli))
+	return fmt.Sprintf(`{"version":%d,"checksum":"%08x","state":%s}`, version, sum, payload)
+}
+
+func TestStateRoundTrips(t *testing.T) {
+	for name, s := range map[string]statefile.State{
+		"full":  state(),
+		"empty": {HostID: "h1", Snapshot: tracker.Snapshot{BootID: "boot-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			content := encode(t, s)
+			got, err := statefile.Decode(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(s, got, protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+			var spread bytes.Buffer
+			if err := json.Indent(&spread, content, "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := statefile.Decode(spread.Bytes()); err != nil {
+				t.Errorf("spread out by an editor: %v", err)
+			}
+		})
+	}
+}
+
+func TestEveryDamageIsFound(t *testing.T) {
+	content := bytes.TrimSpace(encode(t, state()))
+	for i := range content {
+		for _, damage := range []byte{0, ' ', '7', content[i] ^ 1} {
+			broken := bytes.Clone(content)
+			broken[i] = damage
+			got, err := statefile.Decode(broken)
+			if err == nil && !cmp.Equal(state(), got, protocmp.Transform()) {
+				t.Fatalf("byte %d, %q for %q: read as another state", i, damage, content[i])
+			}
+		}
+		var damaged *statefile.DamagedError
+		if _, err := statefile.Decode(content[:i]); !errors.As(err, &damaged) {
+			t.Fatalf("cut off at %d: %v", i, err)
+		}
+	}
+}
+
+func TestNewerVersionIsRefusedWhateverIsInIt(t *testing.T) {
+	var newer *statefile.VersionError
+	_, err := statefile.Decode([]byte(`{"version":2,"what":"ever"}`))
+	if !errors.As(err, &newer) || newer.Got != 2 || newer.Want != 1 || !strings.Contains(err.Error(), "newer agent (format 2)") {
+		t.Errorf("version 2: %v", err)
+	}
+}
+
+func TestContentThatMakesNoSenseIsDamage(t *testing.T) {
+	for name, content := range map[string]string{
+		"no version":                 `{}`,
+		"no object":                  `[]`,
+		"no state":                   seal(1, `null`),
+		"no host":                    seal(1, `{"hostId":"","bootId":"b","incarnation":"1","epoch":"1"}`),
+		"no boot":                    seal(1, `{"hostId":"h","bootId":"","incarnation":"1","epoch":"1"}`),
+		"an epoch that is no number": seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"x"}`),
+		"an engine that waits":       seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_WAITING","process":{"pid":4}}]}`),
+		"an engine without a pid":    seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_ACTIVE"}]}`),
+		"an engine of another host":  seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"i","state":"ALLOCATION_STATE_ACTIVE","process":{"pid":4}}]}`),
+		"an engine that has ended":   seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_ACTIVE","process":{"pid":4}}],"ended":[{"allocationId":"a"}]}`),
+		"a tombstone without a name": seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","ended":[{}]}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var damaged *statefile.DamagedError
+			if _, err := statefile.Decode([]byte(content)); !errors.As(err, &damaged) {
+				t.Errorf("%v, want a *DamagedError", err)
+			}
+		})
+	}
+}
+
+func TestFieldsOfALaterContractAreLeftAside(t *testing.T) {
+	content := seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","ended":[{"allocationId":"a","mood":"good"}]}`)
+	s, err := statefile.Decode([]byte(content))
+	if err != nil || len(s.Ended) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Whatever is read is either refused with a type, or written and read back as the same.
+func FuzzDecode(f *testing.F) {
+	content, err := statefile.Encode(state())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(content)
+	f.Add([]byte(seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1"}`)))
+	f.Add([]byte(seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":2,"process":{"pid":4}}]}`)))
+	f.Add([]byte(seal(2, `{}`)))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		s, err := statefile.Decode(content)
+		var damaged *statefile.DamagedError
+		var newer *statefile.VersionError
+		switch {
+		case errors.As(err, &damaged), errors.As(err, &newer):
+			return
+		case err != nil:
+			t.Fatalf("an error without a type: %v", err)
+		}
+		again, err := statefile.Encode(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := statefile.Decode(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s, back, protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
