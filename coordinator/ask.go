@@ -93,14 +93,20 @@ func (c *Core) hangUp(id ledger.ID, ask *Ask) {
 	}
 }
 
-// explainLimit bounds how many of the waits that end with one batch get their shortfalls looked up: where a thousand end at
-// once, they end for the same reason, and a look at every host for each of them would hold up the loop.
-const explainLimit = 64
+// What a batch may spend on looking up why waits have ended. Where a thousand end at once they end for the same reason, and
+// a look at every host for each of them would hold up the loop.
+const (
+	explainLimit = 64    // explanations
+	surveyLimit  = 10000 // hosts that they look at, together
+)
+
+// explaining is what has been spent.
+type explaining struct{ explained, surveyed int }
 
 // settle decides the asks on the line for which a transition is the end of their wait: they are answered with the batch
 // that makes it durable.
 func (c *Core) settle(transitions []ledger.Allocation) {
-	explained := 0
+	var spent explaining
 	for i := range transitions {
 		if len(c.line) == 0 {
 			return
@@ -115,7 +121,7 @@ func (c *Core) settle(transitions []ledger.Allocation) {
 			if ask.since < t.Revision { // else it began to wait after this, when a grant had been taken back
 				c.hangUp(t.ID, ask)
 				ask.Result.Allocation = *t
-				ask.Err = c.verdict(ask, t, &explained)
+				ask.Err = c.verdict(ask, t, &spent)
 				c.open = append(c.open, ask)
 			}
 			ask = next
@@ -124,16 +130,19 @@ func (c *Core) settle(transitions []ledger.Allocation) {
 }
 
 // verdict is the error that the end of a wait means for its caller; nil for a grant.
-func (c *Core) verdict(ask *Ask, t *ledger.Allocation, explained *int) error {
+func (c *Core) verdict(ask *Ask, t *ledger.Allocation, spent *explaining) error {
 	switch {
 	case t.State.Holds():
 		return nil
 	case t.State == ledger.Expired:
 		insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
-		if *explained < explainLimit {
-			*explained++
+		if spent.explained < explainLimit && spent.surveyed < surveyLimit {
+			spent.explained++
 			if why, err := c.ledger.Explain(c.now, ask.Command); err == nil {
 				insufficient.Shortfalls, insufficient.Filters = why.Shortfalls, why.Filters
+			}
+			if insufficient.Filters != nil {
+				spent.surveyed += insufficient.Filters.Total
 			}
 		}
 		return insufficient

@@ -4,8 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +19,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // follow watches allocations and returns a function that reads the next message that is no keep-alive.
@@ -289,4 +296,99 @@ func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
 	} else {
 		again.leave()
 	}
+}
+
+func TestAWatchOutlastsEveryPatienceWithTheRequest(t *testing.T) {
+	f := start(t, Config{}, nil, func(s *Server) { s.time.body, s.time.write = 20*time.Millisecond, 20*time.Millisecond })
+	f.host("h1", gib)
+	h2 := &http.Transport{Protocols: new(http.Protocols)}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	defer h2.CloseIdleConnections()
+	for name, client := range map[string]bursarv1connect.AllocationServiceClient{
+		"Connect over HTTP/1.1": f.allocations,
+		"Connect over HTTP/2":   bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: h2}, f.url),
+		"gRPC":                  bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: h2}, f.url, connect.WithGRPC()),
+		"gRPC-Web":              bursarv1connect.NewAllocationServiceClient(f.http, f.url, connect.WithGRPCWeb()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stream, err := client.Watch(ctx, &bursarv1.AllocationServiceWatchRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Close()
+			if !stream.Receive() {
+				t.Fatal(stream.Err())
+			}
+			pause := time.NewTimer(150 * time.Millisecond) // the deadlines that would end it are of real connections
+			<-pause.C
+			a := f.allocate(request("", mib))
+			if !stream.Receive() || stream.Msg().GetAllocation().GetId() != a.GetId() {
+				t.Errorf("got %v, %v", stream.Msg(), stream.Err())
+			}
+			cancel()
+			eventually(t, "the server notices", func() bool { return strings.Contains(f.metrics(), "bursar_watches 0") })
+		})
+	}
+}
+
+func TestAReaderWhoTakesNothingIsCutOff(t *testing.T) {
+	f := start(t, Config{}, nil, func(s *Server) { s.time.write = 50 * time.Millisecond })
+	f.host("h1", gib)
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", f.server.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	body := "\x00\x00\x00\x00\x02{}"
+	_, err = io.WriteString(conn, "POST /bursar.v1.AllocationService/Watch HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\n"+
+		fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it watches", func() bool { return strings.Contains(f.metrics(), "bursar_watches 1") })
+	// More than the buffers of both ends of a connection hold.
+	large := ledger.Allocation{Reason: strings.Repeat("x", 1<<20)}
+	revision := f.status().GetRevision()
+	for range 64 {
+		revision++
+		large.Revision = revision
+		f.server.feed.publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{large}})
+	}
+	eventually(t, "it is cut off", func() bool { return strings.Contains(f.metrics(), "bursar_watches 0") })
+}
+
+// TestAQuietWatchSaysThatItIsThere is about the time that passes, so without sockets.
+func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := runWriter(t, newMemoryStore(), func(c *Config) { c.Times.Interval = time.Hour })
+		defer d.close()
+		w := &watchers{writer: d.writer, feed: d.feed, meter: d.meter}
+		ctx, cancel := context.WithCancel(t.Context())
+		var beats []uint64
+		ended := make(chan error)
+		go func() {
+			ended <- w.follow(ctx, 0, func(revision uint64) error {
+				beats = append(beats, revision)
+				return nil
+			}, func(event) error { return nil })
+		}()
+		synctest.Wait()
+		d.host(100) // nothing that this watch is about
+		v, err := d.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(31 * time.Second)
+		cancel()
+		<-ended
+		if diff := cmp.Diff([]uint64{0, v.revision, v.revision}, beats); diff != "" {
+			t.Errorf("revisions of the keep-alives: %s", diff)
+		}
+	})
 }
