@@ -149,7 +149,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"id", a.GetId(),
 		"state", allocationState(a.GetState()),
 		"reason", a.GetReason(),
-		"note", allocationNote(a),
+		"note", strings.Join(allocationNotes(a), ", "),
 		"labels", labelsText(a.GetLabels()),
 		"requested", resourceText(a.GetRequested()),
 		"entitled", resourceText(a.GetEntitled()),
@@ -246,14 +246,20 @@ func ends(a *bursarv1.Allocation, now time.Time) string {
 	return "in " + until(a.GetExpireTime(), now)
 }
 
-func allocationNote(a *bursarv1.Allocation) string {
-	var notes []string
+// allocationNotes are what is special about an allocation.
+func allocationNotes(a *bursarv1.Allocation) (notes []string) {
 	if a.GetOverLimit() {
 		notes = append(notes, "over a limit")
 	}
-	if a.GetStopping() {
+	if a.GetStopping() && a.GetEndTime() == nil {
 		notes = append(notes, "stopping")
 	}
+	return notes
+}
+
+// allocationNote adds why it is in its state, and how it ended.
+func allocationNote(a *bursarv1.Allocation) string {
+	notes := allocationNotes(a)
 	if a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE && a.GetReason() != "" {
 		notes = append(notes, a.GetReason())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,10 @@ func execute(ctx context.Context, args []string, s streams) int {
 	c := &cli{streams: s}
 	root := c.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
+	if err != nil && !c.begun {
+		err = &usageError{fmt.Errorf("%w; see: %s --help", err, command.CommandPath())}
+	}
 	for _, cl := range c.clients {
 		cl.Close()
 	}
@@ -72,7 +76,6 @@ Try it on this machine:
 	}
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "To run something:"},
 		&cobra.Group{ID: groupLook, Title: "To see what is going on:"},
@@ -102,8 +105,47 @@ Try it on this machine:
 	}
 	root.AddCommand(c.versionCommand())
 	root.AddCommand(topics()...)
+	root.SetHelpCommand(helpCommand(root))
 	c.complete(root)
+	inOrder(root)
 	return root
+}
+
+// inOrder shows flags in the order in which they were added, the important ones first.
+func inOrder(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	for _, child := range cmd.Commands() {
+		inOrder(child)
+	}
+}
+
+// helpCommand is cobra's, but for that what it does not know is a mistake.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND | TOPIC]",
+		Short:   "Help about a command or a topic",
+		Long:    "Help shows what a command does, with examples, or a page on a topic.",
+		Example: "  bursar help run\n  bursar help exit-codes",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			found, _, err := root.Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []cobra.Completion
+			for _, child := range found.Commands() {
+				names = append(names, cobra.CompletionWithDesc(child.Name(), child.Short))
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("no help about %q; see: bursar help", strings.Join(args, " "))
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
 }
 
 // family makes a command that only holds others.

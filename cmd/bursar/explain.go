@@ -68,12 +68,6 @@ func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestF
 
 func (c *cli) printExplanation(res *bursarv1.ExplainResponse) {
 	c.printf("%s\n", verdictText(res))
-	if res.GetSummary() != "" {
-		c.printf("  %s\n", printable(res.GetSummary()))
-	}
-	if len(res.GetShortfalls()) > 0 {
-		c.printf("\nshort:\n")
-	}
 	for _, s := range res.GetShortfalls() {
 		c.printf("  %s\n", printable(shortfallText(s)))
 	}
@@ -129,7 +123,7 @@ func accountRows(accounts []*bursarv1.Account) [][]string {
 	var rows [][]string
 	for _, a := range accounts {
 		first := true
-		for _, dimension := range dimensions(a.GetLimit(), a.GetUsed(), a.GetReserved()) {
+		for _, dimension := range dimensions(a) {
 			row := []string{"", dimension}
 			for _, r := range []*bursarv1.Resource{a.GetLimit(), a.GetProtected(), a.GetUsed(), a.GetReserved(), a.GetUsedByOthers(), a.GetAvailable()} {
 				row = append(row, quantityOf(r, dimension))
@@ -159,16 +153,21 @@ func accountNote(a *bursarv1.Account) string {
 	return strings.Join(notes, ", ")
 }
 
-// dimensions lists those that any of the resources has, in the usual order. Quantities below zero have dimensions too.
-func dimensions(resources ...*bursarv1.Resource) []string {
+// dimensions lists in the usual order those that an account limits, and those of which it has given something away.
+func dimensions(a *bursarv1.Account) []string {
 	fixed, custom := map[string]bool{}, map[string]bool{}
-	for _, r := range resources {
-		r = orEmpty(r)
-		fixed[resource.Memory] = fixed[resource.Memory] || r.MemoryBytes != nil
-		fixed[resource.CPU] = fixed[resource.CPU] || r.CpuMillis != nil
-		fixed[resource.Instances] = fixed[resource.Instances] || r.Instances != nil
-		for name := range r.GetCustom() {
-			custom[name] = true
+	limit, used, reserved := orEmpty(a.GetLimit()), orEmpty(a.GetUsed()), orEmpty(a.GetReserved())
+	fixed[resource.Memory] = limit.MemoryBytes != nil || used.GetMemoryBytes()+reserved.GetMemoryBytes() != 0
+	fixed[resource.CPU] = limit.CpuMillis != nil || used.GetCpuMillis()+reserved.GetCpuMillis() != 0
+	fixed[resource.Instances] = limit.Instances != nil || used.GetInstances()+reserved.GetInstances() != 0
+	for name := range limit.GetCustom() {
+		custom[name] = true
+	}
+	for _, r := range []*bursarv1.Resource{used, reserved} {
+		for name, n := range r.GetCustom() {
+			if n != 0 {
+				custom[name] = true
+			}
 		}
 	}
 	var names []string

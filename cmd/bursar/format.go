@@ -32,8 +32,17 @@ func quantityText(dimension string, n int64) string {
 
 // memoryText is exact where that is short.
 func memoryText(bytes int64) string {
-	const short = len("1023.5MiB")
-	if exact := resource.FormatMemory(bytes); len(exact) <= short && !strings.HasSuffix(strings.TrimRight(exact, "B"), "K") {
+	if bytes == 0 {
+		return "0"
+	}
+	exact := resource.FormatMemory(bytes)
+	digits := 0
+	for _, r := range exact {
+		if r >= '0' && r <= '9' {
+			digits++
+		}
+	}
+	if digits <= 4 {
 		return exact
 	}
 	return resource.ApproximateMemory(bytes)

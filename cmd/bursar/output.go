@@ -80,7 +80,7 @@ func (c *cli) table(header []string, rows [][]string) {
 	pick := func(cells []string) table.Row {
 		var row table.Row
 		for i, cell := range cells {
-			if used[i] {
+			if i < len(used) && used[i] {
 				row = append(row, printable(cell))
 			}
 		}

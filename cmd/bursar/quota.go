@@ -111,9 +111,11 @@ line, column, field and reason. Rules that are not in the file stay, unless --pr
 	source := cmd.Flags().String("source", "", "name of the set, by which --prune knows its rules again (default: the file's name)")
 	prune := cmd.Flags().Bool("prune", false, "remove the rules of this source that are not in the file")
 	dryRun := cmd.Flags().Bool("dry-run", false, "change nothing: check, and say what would change")
-	_ = cmd.MarkFlagRequired("file")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *file == "" {
+			return usagef("no file: want -f FILE, or -f - for standard input")
+		}
 		name, data, err := c.readFile(*file)
 		if err != nil {
 			return err

@@ -48,12 +48,15 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 	}
 	var rows [][]string
 	for _, q := range all.GetQuotas() {
-		rows = append(rows, []string{
-			selectorText(q.GetSelector()), resourceText(q.GetLimit()), resourceText(q.GetGuaranteed()), count(int64(q.GetWeight())),
-			normalizationText(q.GetNormalization()), q.GetSource(),
-		})
+		row := []string{
+			selectorText(q.GetSelector()), resourceText(q.GetLimit()), resourceText(q.GetGuaranteed()), count(int64(q.GetWeight())), q.GetSource(),
+		}
+		if c.wide() {
+			row = append(row, normalizationText(q.GetNormalization()))
+		}
+		rows = append(rows, row)
 	}
-	c.table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "ROUNDING", "SOURCE"}, rows)
+	c.table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "SOURCE", "ROUNDING"}, rows)
 	if len(all.GetAccounts()) > 0 {
 		c.printf("\n")
 		c.table(accountHeader(), accountRows(all.GetAccounts()))

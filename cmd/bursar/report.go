@@ -20,8 +20,8 @@ func (c *cli) report(err error) {
 		return
 	}
 	var usage *usageError
-	if errors.As(err, &usage) || !c.begun {
-		c.say("bursar: %v", err)
+	if errors.As(err, &usage) {
+		c.say("bursar: %s", oneLine(err.Error()))
 		return
 	}
 	c.say("bursar: %s", c.message(err))
@@ -179,7 +179,7 @@ func filtersText(f *bursarv1.HostFilters) string {
 		what string
 	}{
 		{f.GetLabels(), "by labels"}, {f.GetHealth(), "not healthy"}, {f.GetMeasurement(), "without a fresh measurement"},
-		{f.GetBooks(), "fully booked"}, {f.GetHeadroom(), "short of measured memory"},
+		{f.GetBooks(), "without room by the books"}, {f.GetHeadroom(), "short of measured memory"},
 	} {
 		if step.n > 0 {
 			text += fmt.Sprintf(", %d %s", step.n, step.what)
