@@ -145,7 +145,7 @@ func (h *host) loadPerCore() int64 {
 
 // addHost enters a host into the tables.
 func (l *Ledger) addHost(r HostRecord) *host {
-	h := &host{HostRecord: r}
+	h := &host{HostRecord: r, gone: departed{before: l.revision}} // what went before is not known here
 	h.timer.host = h
 	h.account.name = AccountName{Kind: HostAccount, Labels: label.Set{{Key: "host", Value: r.ID}}}
 	h.account.queue.account, h.account.queue.host = &h.account, h

@@ -1,0 +1,401 @@
+package ledger_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// model is what an outside observer knows of a ledger: the rules and hosts that it was told of, and the allocations by the
+// transitions that it announced. It computes everything anew each time, in the most obvious way.
+type model struct {
+	now    ledger.Instant
+	rules  []ledger.Quota
+	hosts  map[string]*modelHost
+	rows   map[ledger.ID]*modelRow // live
+	ended  map[ledger.ID]ledger.Allocation
+	judged ledger.Instant // until then no host is too small for anything
+}
+
+// modelRow is a live allocation with what is not part of it.
+type modelRow struct {
+	ledger.Allocation
+	callers  int
+	detached ledger.Instant
+	touched  int64 // of its memory, as of the last sample
+}
+
+func (r *modelRow) present() bool { return r.Async || r.callers > 0 }
+
+// tracked reports whether an agent watches a process of it.
+func (r *modelRow) tracked() bool { return r.State == ledger.Active && r.Process.PID != 0 }
+
+// modelHost is a host as its agent and the operators made it.
+type modelHost struct {
+	id                  string
+	labels              label.Set
+	capacity, protected resource.Vector
+	cordoned, draining  bool
+	incarnation         uint64
+	boot                string
+	sequence            uint64
+
+	heard    bool // since the last load
+	lost     bool
+	needFull bool
+	lastSync ledger.Instant
+
+	measured bool
+	sampleAt ledger.Instant
+	live     int64 // available beyond safety, as of the last sample
+	pressure bool
+
+	touched uint64 // revision of the last change of an allocation there
+}
+
+// patience is how long a host may be silent, or unmeasured, before it gets no new grants: three intervals of 5 s.
+const patience = 15 * time.Second
+
+// Times of the ledger's standard configuration.
+const (
+	lostAfter       = 5 * time.Minute
+	callerGrace     = 10 * time.Second
+	retention       = 24 * time.Hour
+	interval        = 5 * time.Second
+	starvationAfter = 30 * time.Second
+	reservationTTL  = 2 * time.Minute
+)
+
+func newModel() *model {
+	return &model{
+		now: start, hosts: make(map[string]*modelHost), rows: make(map[ledger.ID]*modelRow), ended: make(map[ledger.ID]ledger.Allocation),
+	}
+}
+
+// silent reports whether the host is suspect or worse.
+func (m *model) silent(h *modelHost) bool {
+	return !h.heard || h.lost || h.lastSync.Add(patience) <= m.now
+}
+
+func (m *model) fresh(h *modelHost) bool { return h.measured && h.sampleAt.Add(patience) > m.now }
+
+// open reports whether new grants may go there.
+func (m *model) open(h *modelHost) bool {
+	return !m.silent(h) && !h.cordoned && !h.draining && !h.needFull && m.fresh(h) && !h.pressure
+}
+
+// modelAccount is a host or a quota account with what it could give at most, in the dimensions that it limits.
+type modelAccount struct {
+	name string
+	host *modelHost // nil: a quota
+	rule ledger.Quota
+	most map[string]int64
+}
+
+// limits reports what the account could give of a dimension. A host has none of a custom one that it does not list.
+func (a modelAccount) limits(dimension string) (int64, bool) {
+	most, limited := a.most[dimension]
+	custom := dimension != resource.Memory && dimension != resource.CPU && dimension != resource.Instances
+	return most, limited || (a.host != nil && custom)
+}
+
+func mostOf(limit, protected resource.Vector) map[string]int64 {
+	most := make(map[string]int64)
+	for dimension, quantity := range limit.All() {
+		kept, _ := protected.Get(dimension)
+		most[dimension] = max(0, quantity-kept)
+	}
+	return most
+}
+
+func hostAccount(h *modelHost) modelAccount {
+	return modelAccount{name: "host host=" + h.id, host: h, most: mostOf(h.capacity, h.protected)}
+}
+
+// scopes are the sets of keys that rules are written for, fewest keys first.
+func (m *model) scopes() []label.Scope {
+	byKey := make(map[string]label.Scope)
+	for _, q := range m.rules {
+		byKey[q.Selector.Scope().Key()] = q.Selector.Scope()
+	}
+	return slices.SortedFunc(maps.Values(byKey), func(a, b label.Scope) int {
+		return cmp.Or(cmp.Compare(len(a.Keys()), len(b.Keys())), cmp.Compare(a.Key(), b.Key()))
+	})
+}
+
+// rule is the most specific rule of a scope for some labels, and how many others are as specific.
+func rule(rules []ledger.Quota, scope label.Scope, labels label.Set) (best *ledger.Quota, ties int) {
+	for i := range rules {
+		q := &rules[i]
+		switch {
+		case q.Selector.Scope().Key() != scope.Key() || !q.Selector.Matches(labels):
+		case best == nil || q.Selector.Exact() > best.Selector.Exact():
+			best, ties = q, 0
+		case q.Selector.Exact() == best.Selector.Exact():
+			ties++
+		}
+	}
+	return best, ties
+}
+
+// quotas are the accounts that some labels touch.
+func (m *model) quotas(labels label.Set) []modelAccount {
+	var list []modelAccount
+	for _, scope := range m.scopes() {
+		if q, _ := rule(m.rules, scope, labels); q != nil {
+			list = append(list, quotaAccount(scope, *q, labels))
+		}
+	}
+	return list
+}
+
+func quotaAccount(scope label.Scope, q ledger.Quota, labels label.Set) modelAccount {
+	name := ledger.AccountName{Kind: ledger.QuotaAccount, Labels: scope.Project(labels)}
+	return modelAccount{name: name.String(), rule: q, most: mostOf(q.Limit, resource.Vector{})}
+}
+
+// accounts are all accounts that exist: those of hosts, of rules without a "*", and of what is live.
+func (m *model) accounts() map[string]modelAccount {
+	all := make(map[string]modelAccount)
+	for _, h := range m.hosts {
+		a := hostAccount(h)
+		all[a.name] = a
+	}
+	for _, q := range m.rules {
+		if q.Selector.Exact() == len(q.Selector.Labels()) {
+			a := quotaAccount(q.Selector.Scope(), q, q.Selector.Labels())
+			all[a.name] = a
+		}
+	}
+	for _, r := range m.rows {
+		for _, a := range m.quotas(r.Labels) {
+			all[a.name] = a
+		}
+	}
+	return all
+}
+
+// in reports whether an allocation that holds something counts in the account.
+func (m *model) in(r *modelRow, a modelAccount) bool {
+	if !r.State.Holds() {
+		return false
+	}
+	if a.host != nil {
+		return r.HostID == a.host.id
+	}
+	return slices.ContainsFunc(m.quotas(r.Labels), func(b modelAccount) bool { return b.name == a.name })
+}
+
+// sums is what an account's allocations are entitled to, by state.
+func (m *model) sums(a modelAccount) (used, reserved map[string]int64, held int) {
+	used, reserved = make(map[string]int64), make(map[string]int64)
+	for _, r := range m.rows {
+		if !m.in(r, a) {
+			continue
+		}
+		held++
+		into := reserved
+		if r.State == ledger.Active {
+			into = used
+		}
+		for dimension, quantity := range r.Entitled.All() {
+			if quantity != 0 {
+				into[dimension] += quantity
+			}
+		}
+	}
+	return used, reserved, held
+}
+
+// short reports whether the account lacks a dimension that is asked for.
+func (m *model) short(a modelAccount, request resource.Vector) bool {
+	used, reserved, _ := m.sums(a)
+	for dimension, asked := range request.All() {
+		if most, limited := a.limits(dimension); asked != 0 && limited && used[dimension]+reserved[dimension]+asked > most {
+			return true
+		}
+	}
+	return false
+}
+
+// exceeded reports whether the account has given away more than it could.
+func (m *model) exceeded(a modelAccount) bool {
+	used, reserved, _ := m.sums(a)
+	for dimension, most := range a.most {
+		if used[dimension]+reserved[dimension] > most {
+			return true
+		}
+	}
+	return false
+}
+
+// concerns reports whether the request asks the account for anything that it limits.
+func (a modelAccount) concerns(request resource.Vector) bool {
+	for dimension, asked := range request.All() {
+		if _, limited := a.limits(dimension); asked != 0 && limited {
+			return true
+		}
+	}
+	return false
+}
+
+// tooSmall reports whether the account could not give the request even if nothing were used.
+func (a modelAccount) tooSmall(request resource.Vector) bool {
+	for dimension, asked := range request.All() {
+		if most, limited := a.limits(dimension); asked != 0 && limited && asked > most {
+			return true
+		}
+	}
+	return false
+}
+
+// headroom is the memory that a host's last sample showed, less what engines may still touch of what they were promised.
+func (m *model) headroom(h *modelHost) int64 {
+	left := h.live
+	for _, r := range m.rows {
+		if r.State.Holds() && r.HostID == h.id {
+			left -= max(0, r.Entitled.Memory()-r.touched)
+		}
+	}
+	return left
+}
+
+// holds is for whom accounts are held, by name.
+type holds map[string]ledger.ID
+
+func (h holds) against(a modelAccount, request resource.Vector, id ledger.ID) bool {
+	holder := h[a.name]
+	return holder != 0 && holder != id && a.concerns(request)
+}
+
+// takes reports whether a host would take the request now.
+func (m *model) takes(h *modelHost, request resource.Vector) bool {
+	return m.open(h) && !m.short(hostAccount(h), request) && (request.Memory() == 0 || request.Memory() <= m.headroom(h))
+}
+
+// matches reports whether a host is wished for.
+func matches(h *modelHost, w *ledger.Wishes) bool {
+	return w == nil || (w.Host == "" || w.Host == h.id) && h.labels.MatchesFilter(w.Required) && !slices.Contains(w.Avoid, h.id)
+}
+
+// fits lists the hosts on which a request could be granted now: nothing that it touches is short, or held for another.
+func (m *model) fits(a *ledger.Allocation, held holds) []string {
+	request := a.Entitled.Vector
+	for _, quota := range m.quotas(a.Labels) {
+		if m.short(quota, request) || held.against(quota, request, a.ID) {
+			return nil
+		}
+	}
+	var hosts []string
+	for _, h := range m.hosts {
+		if !m.takes(h, request) {
+			continue
+		}
+		account := hostAccount(h)
+		switch named := a.Wishes != nil && a.Wishes.Host != ""; {
+		case named && (a.Wishes.Host != h.id || held.against(account, request, a.ID)):
+		case !named && (held[account.name] != 0 || !matches(h, a.Wishes)):
+		default:
+			hosts = append(hosts, h.id)
+		}
+	}
+	return hosts
+}
+
+// never reports whether a request could not be granted even if everything else ended.
+func (m *model) never(a *ledger.Allocation) bool {
+	for _, quota := range m.quotas(a.Labels) {
+		if quota.tooSmall(a.Entitled.Vector) {
+			return true
+		}
+	}
+	if m.now < m.judged {
+		return false
+	}
+	for _, h := range m.hosts {
+		if matches(h, a.Wishes) && !hostAccount(h).tooSmall(a.Entitled.Vector) {
+			return false
+		}
+	}
+	return true
+}
+
+// normalize rounds a request by the rules, one scope after the other.
+func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector, error) {
+	for _, scope := range m.scopes() {
+		if q, _ := rule(m.rules, scope, labels); q != nil && q.Normalization != nil {
+			rounded, err := q.Normalization.Apply(v)
+			if err != nil {
+				return v, fmt.Errorf("%s: %w", q.Selector, err)
+			}
+			v = rounded
+		}
+	}
+	return v, nil
+}
+
+// share is the key and the value of the fair share of some labels: the largest fraction of everything, by weight; those
+// that have less than they are guaranteed come before all others.
+func (m *model) share(labels label.Set) (key string, value float64) {
+	of := func(labels label.Set) (string, *ledger.Quota) {
+		for _, a := range m.quotas(labels) {
+			if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
+				return a.name, &a.rule
+			}
+		}
+		return "user " + labels.Value(label.User), nil
+	}
+	key, q := of(labels)
+	has := make(map[string]int64)
+	for _, r := range m.rows {
+		if other, _ := of(r.Labels); other == key && r.State.Holds() {
+			for dimension, quantity := range r.Entitled.All() {
+				has[dimension] += quantity
+			}
+		}
+	}
+	for _, dimension := range []string{resource.Memory, resource.CPU} {
+		everything := int64(0)
+		for _, h := range m.hosts {
+			everything += hostAccount(h).most[dimension]
+		}
+		if everything > 0 {
+			value = max(value, float64(has[dimension])/float64(everything))
+		}
+	}
+	if q == nil {
+		return key, value + beyondGuarantee
+	}
+	value /= float64(max(1, q.Weight))
+	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
+		if least, listed := q.Guaranteed.Get(dimension); listed && has[dimension] >= least {
+			return key, value + beyondGuarantee
+		}
+	}
+	if q.Guaranteed.IsUnset() {
+		value += beyondGuarantee
+	}
+	return key, value
+}
+
+// beyondGuarantee puts shares that have all they are guaranteed behind all that have not.
+const beyondGuarantee = 1 << 20
+
+// before reports whether one that waits goes before another: by priority, fair share, arrival.
+func (m *model) before(a, b *modelRow) bool {
+	if a.Priority != b.Priority {
+		return a.Priority > b.Priority
+	}
+	_, x := m.share(a.Labels)
+	_, y := m.share(b.Labels)
+	if x != y {
+		return x < y
+	}
+	return a.ID < b.ID
+}

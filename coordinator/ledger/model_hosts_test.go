@@ -1,0 +1,254 @@
+package ledger_test
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+var hostLabels = []label.Set{nil, label.Of("zone", "a"), label.Of("zone", "b")}
+
+// prepare makes a world in which something can happen: hosts that report, and some rules.
+func (m *machine) prepare(t *rapid.T) {
+	for _, id := range hostIDs[:rapid.IntRange(1, 3).Draw(t, "hosts")] {
+		m.registerAs(t, ledger.RegisterCommand{
+			HostID: id, Incarnation: 1, BootID: "1", Capacity: capacity(t), Protected: protected(t),
+			Labels: rapid.SampledFrom(hostLabels).Draw(t, "labels"),
+		})
+		available := rapid.Int64Range(4, 16).Draw(t, "available")
+		m.report(t, id, ledger.SyncCommand{Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "quotas") {
+		m.putQuota(t)
+	}
+}
+
+func capacity(t *rapid.T) resource.Vector {
+	v := resource.Vector{}.WithMemory(rapid.Int64Range(4, 12).Draw(t, "memory"))
+	v = quantity(t, v, resource.CPU, 8, 1)
+	v = quantity(t, v, resource.Instances, 6, 7)
+	return quantity(t, v, "gpu", 2, 6)
+}
+
+func protected(t *rapid.T) resource.Vector {
+	return quantity(t, resource.Vector{}, resource.Memory, 2, 7)
+}
+
+func (m *machine) register(t *rapid.T) {
+	id := rapid.SampledFrom(hostIDs).Draw(t, "host")
+	c := ledger.RegisterCommand{HostID: id, Incarnation: 1, BootID: "1"}
+	g := m.agents[id]
+	if g != nil {
+		c.Incarnation, c.BootID = g.incarnation, g.boot
+	}
+	if h := m.model.hosts[id]; h != nil {
+		c.Capacity, c.Protected, c.Labels = h.capacity, h.protected, h.labels
+	} else {
+		c.Capacity, c.Protected = capacity(t), protected(t)
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "what") {
+	case 0: // the agent started again
+		c.Incarnation++
+		if g != nil && rapid.Bool().Draw(t, "without its state") {
+			g.seen = 0
+			clear(g.view)
+		}
+	case 1: // the machine did
+		c.Incarnation, c.BootID = c.Incarnation+1, c.BootID+"1"
+		if g != nil {
+			clear(g.engines)
+			clear(g.ended)
+		}
+	case 2:
+		c.Capacity, c.Protected = capacity(t), protected(t)
+	case 3:
+		c.Labels = rapid.SampledFrom(hostLabels).Draw(t, "labels")
+	case 4:
+		c.Incarnation -= uint64(rapid.IntRange(0, 1).Draw(t, "older"))
+	default:
+	}
+	if rapid.IntRange(0, 20).Draw(t, "out of range") == 0 {
+		c.Capacity = c.Capacity.WithCPU(-1)
+	}
+	m.registerAs(t, c)
+}
+
+func (m *machine) registerAs(t *rapid.T, c ledger.RegisterCommand) {
+	h := m.model.hosts[c.HostID]
+	wantError := ""
+	switch {
+	case c.Capacity.Validate() != nil:
+		wantError = "field"
+	case h != nil && c.Incarnation < h.incarnation:
+		wantError = "stale"
+	default:
+		if h == nil {
+			h = &modelHost{id: c.HostID}
+			m.model.hosts[c.HostID] = h
+		}
+		if c.Incarnation > h.incarnation {
+			h.sequence = 0
+		}
+		if m.model.silent(h) {
+			h.measured = false
+		}
+		h.labels, h.capacity, h.protected, h.incarnation, h.boot = c.Labels, c.Capacity, c.Protected, c.Incarnation, c.BootID
+		h.heard, h.lost, h.needFull, h.lastSync = true, false, true, m.model.now
+	}
+	var err error
+	m.do(t, nothing, func(l *ledger.Ledger) { _, err = l.Register(m.model.now, c) })
+	wantKind(t, wantError, err)
+	if err != nil {
+		return
+	}
+	g := m.agents[c.HostID]
+	if g == nil {
+		g = newModelAgent()
+		m.agents[c.HostID] = g
+	}
+	if c.Incarnation > g.incarnation {
+		g.sequence = 0
+	}
+	g.incarnation, g.boot = c.Incarnation, c.BootID
+}
+
+func (m *machine) deregister(t *rapid.T) {
+	id := rapid.SampledFrom(hostIDs).Draw(t, "host")
+	force := rapid.Bool().Draw(t, "force")
+	h := m.model.hosts[id]
+	want, wantError := expected{}, ""
+	busy := false
+	for _, r := range m.model.rows {
+		switch {
+		case r.HostID != id:
+		case r.State == ledger.Waiting:
+			want[r.ID] = []ledger.State{ledger.Canceled}
+		default:
+			want[r.ID] = []ledger.State{ledger.Lost}
+			busy = true
+		}
+	}
+	switch {
+	case h == nil:
+		wantError = "not found"
+	case busy && !force:
+		wantError = "state"
+	default:
+		delete(m.model.hosts, id)
+	}
+	if wantError != "" {
+		want = expected{}
+	}
+	var err error
+	m.do(t, func() expected { return want }, func(l *ledger.Ledger) { err = l.Deregister(m.model.now, id, force) })
+	wantKind(t, wantError, err)
+}
+
+func (m *machine) cordon(t *rapid.T) {
+	id := rapid.SampledFrom(hostIDs).Draw(t, "host")
+	what := rapid.SampledFrom([]string{"cordon", "drain", "uncordon", "uncordon"}).Draw(t, "what")
+	wantError := "not found"
+	if h := m.model.hosts[id]; h != nil {
+		h.cordoned, h.draining = what != "uncordon", what == "drain"
+		wantError = ""
+	}
+	var err error
+	m.do(t, nothing, func(l *ledger.Ledger) {
+		switch what {
+		case "cordon":
+			_, err = l.Cordon(m.model.now, id, "")
+		case "drain":
+			_, err = l.Drain(m.model.now, id, "")
+		default:
+			_, err = l.Uncordon(m.model.now, id)
+		}
+	})
+	wantKind(t, wantError, err)
+}
+
+func (m *machine) advance(t *rapid.T) {
+	m.advanceTo(t, m.model.now.Add(rapid.SampledFrom([]time.Duration{
+		time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 9 * time.Second, 10 * time.Second, 15 * time.Second,
+		31 * time.Second, 2 * time.Minute, 6 * time.Minute, 25 * time.Hour,
+	}).Draw(t, "by")))
+}
+
+func (m *machine) advanceToTimer(t *rapid.T) {
+	if at, set := m.ledger.NextTimer(); set {
+		m.advanceTo(t, at)
+	}
+}
+
+// advanceTo lets time pass. What is due by then happens, and nothing else.
+func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
+	m.model.now = now
+	for _, h := range m.model.hosts {
+		h.lost = h.lost || h.lastSync.Add(lostAfter) <= now
+	}
+	due := make(map[ledger.ID][]ledger.State) // one of these
+	for id, r := range m.model.rows {
+		add := func(s ledger.State, is bool) {
+			if is {
+				due[id] = append(due[id], s)
+			}
+		}
+		waits := r.State == ledger.Waiting
+		add(ledger.Expired, waits && r.WaitDeadline <= now)
+		add(ledger.Canceled, waits && !r.present() && r.detached.Add(callerGrace) <= now)
+		add(ledger.Expired, !waits && r.Expires != 0 && r.Expires <= now)
+		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost)
+	}
+	m.do(t, func() expected {
+		want := make(expected)
+		for id, states := range due {
+			want[id] = states[:1]
+			for i, s := range states {
+				if m.model.ended[id].State == s {
+					want[id] = states[i : i+1]
+				}
+			}
+		}
+		return want
+	}, func(l *ledger.Ledger) { l.Advance(now) })
+	if at, set := m.ledger.NextTimer(); set && at <= now {
+		t.Fatalf("at %d a timer is due at %d, still", now, at)
+	}
+}
+
+// restart makes new ledgers of what was stored.
+func (m *machine) restart(t *rapid.T) {
+	for _, l := range []**ledger.Ledger{&m.ledger, &m.twin} {
+		restored, err := m.mirror.restore(m.model.now, ledger.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		*l = restored
+	}
+	for _, r := range m.model.rows {
+		r.callers, r.detached, r.touched = 0, m.model.now, 0
+		if r.Expires != 0 {
+			r.Expires = max(r.Expires, m.model.now.Add(interval))
+		}
+	}
+	m.model.judged = 0
+	for _, h := range m.model.hosts {
+		h.heard, h.needFull, h.measured, h.lastSync, h.sequence, h.touched = false, true, false, m.model.now, 0, 0
+		m.model.judged = m.model.now.Add(patience)
+	}
+	m.do(t, nothing, func(l *ledger.Ledger) { l.Advance(m.model.now) })
+}
+
+// settleDown lets everybody go home: invariant 7.
+func (m *machine) settleDown(t *rapid.T) {
+	m.advanceTo(t, m.model.now.Add(time.Hour))
+	m.check(t)
+	for _, r := range m.model.rows {
+		if r.State == ledger.Waiting {
+			t.Fatalf("invariant 7: %s waits for more than an hour", r.ID)
+		}
+	}
+}

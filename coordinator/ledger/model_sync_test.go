@@ -1,0 +1,174 @@
+package ledger_test
+
+import (
+	"slices"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/resource"
+)
+
+func localActor() identity.Actor { return identity.Local() }
+
+// prediction is what must come of a report.
+type prediction struct {
+	want      expected
+	wantError string
+	unheard   bool // nothing is taken in: the agent must begin anew
+}
+
+// predict says what must come of a report, and makes the model's host as it is then. What becomes of allocations follows
+// with the transitions.
+func (m *machine) predict(c ledger.SyncCommand) prediction {
+	p := prediction{want: make(expected)}
+	h := m.model.hosts[c.HostID]
+	switch {
+	case h == nil || c.Incarnation > h.incarnation || c.Incarnation == h.incarnation && c.BootID != h.boot || h.lost:
+		p.unheard = true
+		return p
+	case c.Incarnation < h.incarnation || c.Sequence <= h.sequence:
+		p.wantError = "stale"
+		return p
+	}
+	h.sequence, h.lastSync, h.heard = c.Sequence, m.model.now, true
+	seen := c.Seen
+	if seen > m.ledger.Revision() {
+		seen, h.needFull = 0, true
+	}
+	sampled := c.Sample != nil && c.Sample.MemoryAvailable != nil
+	after := m.look(h)
+	for _, end := range c.Ended {
+		after.end(end.ID, ledger.Released, p.want)
+	}
+	for i := range c.Engines {
+		if r := &c.Engines[i]; sampled && after[r.ID] != nil {
+			after[r.ID].touched = r.Unreclaimable
+			m.model.rows[r.ID].touched = r.Unreclaimable
+		}
+	}
+	if c.Full {
+		m.reconcile(h, c.Engines, seen, sampled, after, p.want)
+		h.needFull = false
+	}
+	for _, v := range c.Vetoes {
+		s := after[v.ID]
+		if s == nil || s.state != ledger.Reserved || v.Revision < m.model.rows[v.ID].GrantRevision {
+			continue
+		}
+		state := ledger.Waiting
+		if m.model.rows[v.ID].WaitDeadline <= m.model.now {
+			state = ledger.Canceled
+		}
+		after.end(v.ID, state, p.want)
+		h.live = min(h.live, v.Headroom+after.promised())
+	}
+	if c.Capacity != nil {
+		h.capacity = *c.Capacity
+	}
+	if c.Sample != nil {
+		h.sampleAt, h.measured, h.pressure = m.model.now, sampled, c.Sample.Pressure
+	}
+	if sampled {
+		h.live = *c.Sample.MemoryAvailable - c.Sample.MemorySafety
+	}
+	return p
+}
+
+// standing is what a host holds in the course of a report.
+type standing map[ledger.ID]*held
+
+type held struct {
+	state    ledger.State
+	tracked  bool
+	revision uint64
+	memory   int64
+	touched  int64
+}
+
+// look is what a host holds now.
+func (m *machine) look(h *modelHost) standing {
+	s := make(standing)
+	for id, r := range m.model.rows {
+		if r.State.Holds() && r.HostID == h.id {
+			s[id] = &held{r.State, r.tracked(), r.Revision, r.Entitled.Memory(), r.touched}
+		}
+	}
+	return s
+}
+
+func (s standing) end(id ledger.ID, state ledger.State, want expected) {
+	if s[id] != nil {
+		want[id] = append(want[id], state)
+		delete(s, id)
+	}
+}
+
+func (s standing) promised() int64 {
+	sum := int64(0)
+	for _, e := range s {
+		sum += max(0, e.memory-e.touched)
+	}
+	return sum
+}
+
+// reconcile says what a full report makes of the books: what runs is adopted, what does not run is released.
+func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen uint64, sampled bool, after standing, want expected) {
+	var running []ledger.ID
+	for i := range engines {
+		r := &engines[i]
+		running = append(running, r.ID)
+		s := after[r.ID]
+		row := m.model.rows[r.ID]
+		entitled := described(r)
+		switch {
+		case s != nil && s.state == ledger.Active:
+			continue
+		case s != nil: // its confirmation is on its way
+			if r.Grant.Entitled.Validate() != nil || !r.Grant.Entitled.Vector.NotMoreThan(row.Entitled.Vector) {
+				entitled = row.Entitled
+			}
+			for dimension, quantity := range row.Entitled.All() {
+				if !entitled.Has(dimension) {
+					entitled.Vector = entitled.With(dimension, quantity)
+				}
+			}
+			want[r.ID] = append(want[r.ID], ledger.Active)
+			after[r.ID] = &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), s.touched}
+		case row != nil && len(want[r.ID]) == 0:
+			want[r.ID] = append(want[r.ID], ledger.Lost, ledger.Active)
+			after[r.ID] = m.adopted(h, r, entitled, sampled)
+		default:
+			want[r.ID] = append(want[r.ID], ledger.Active)
+			after[r.ID] = m.adopted(h, r, entitled, sampled)
+		}
+	}
+	for id, s := range after {
+		if s.tracked && s.revision <= seen && !slices.Contains(running, id) {
+			after.end(id, ledger.Released, want)
+		}
+	}
+}
+
+// described is the entitlement that an agent's record says, or, where that cannot be, what the engine uses.
+func described(r *ledger.EngineReport) resource.Resource {
+	if r.Grant.Entitled.Validate() != nil {
+		return resource.NewResource(r.Measured)
+	}
+	return r.Grant.Entitled
+}
+
+func (m *machine) adopted(h *modelHost, r *ledger.EngineReport, entitled resource.Resource, sampled bool) *held {
+	s := &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), 0}
+	if sampled {
+		s.touched = r.Unreclaimable
+	}
+	m.adopting[r.ID] = adoption{touched: s.touched, entitled: entitled, host: hostAccount(h)}
+	return s
+}
+
+// adoption is what an engine is known by that an agent brings.
+type adoption struct {
+	touched  int64
+	entitled resource.Resource
+	host     modelAccount // as it was then
+}
