@@ -29,6 +29,15 @@ type agentDisk struct {
 
 func (a *agent) up() bool { return a.t != nil }
 
+// holds answers a Get: whether the agent holds the allocation.
+func (a *agent) holds(id string) bool {
+	if !a.up() {
+		return false
+	}
+	_, held := a.t.Get(id)
+	return held
+}
+
 // boot starts the process.
 func (a *agent) boot() {
 	m := a.machine

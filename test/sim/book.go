@@ -17,10 +17,17 @@ import (
 type book struct {
 	w       *World
 	granted map[string]*told  // by allocation id
-	byAsk   map[string]string // request id to allocation id
+	byAsk   map[string]string // request id to allocation id, as callers were told
+	rows    map[string]row    // by caller and request id, as stored
 	lost    map[string]bool   // given up with their host: engines that run are adopted later, reservations are not
 	vetoed  map[string]bool   // taken back by an agent, which a gateway learns when it wants to confirm
 	seen    uint64            // the last revision that was looked at
+}
+
+// row is what is stored under a request id.
+type row struct {
+	id     ledger.ID
+	forget bool
 }
 
 // told is a grant that a caller was told of.
@@ -36,7 +43,7 @@ type told struct {
 }
 
 func newBook(w *World) *book {
-	return &book{w: w, granted: make(map[string]*told), byAsk: make(map[string]string), lost: make(map[string]bool), vetoed: make(map[string]bool)}
+	return &book{w: w, granted: make(map[string]*told), byAsk: make(map[string]string), rows: make(map[string]row), lost: make(map[string]bool), vetoed: make(map[string]bool)}
 }
 
 // grant notes that a caller was told of a reservation, and checks that nobody was told of too much.
@@ -101,6 +108,34 @@ func (b *book) record(transitions []ledger.Allocation) {
 	}
 }
 
+// stored holds invariant 5 over everything that became durable: one request id, one allocation.
+func (b *book) stored(transitions []ledger.Allocation) {
+	for i := range transitions {
+		t := &transitions[i]
+		key := t.Caller + "/" + t.RequestID
+		if before, known := b.rows[key]; known && before.id != t.ID && !before.forget && t.RequestID != "" {
+			b.w.fail(5, "request %s is stored as %s and as %s", key, before.id, t.ID)
+		}
+		b.rows[key] = row{t.ID, t.Forget}
+	}
+}
+
+// checkHeadroom holds invariant 9 from the sample and the reports that the coordinator has taken in: what is promised on a
+// host is there.
+func (b *book) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger.HostInfo) {
+	if a.Entitled.Memory() == 0 || info.Sample == nil || info.Sample.MemoryAvailable == nil {
+		return
+	}
+	left := *info.Sample.MemoryAvailable - info.Sample.MemorySafety
+	l.HostAllocations(a.HostID, func(other *ledger.Allocation) bool {
+		left -= max(0, other.Entitled.Memory()-other.Unreclaimable)
+		return true
+	})
+	if left < 0 {
+		b.w.fail(9, "the grant of %s put host %s %d bytes below its live headroom", a.ID, a.HostID, -left)
+	}
+}
+
 // checkGrants holds invariants 1 and 9 at the moment of every grant: right after it, no account that it touches is short.
 func (b *book) checkGrants(l *ledger.Ledger) {
 	if l == nil || l.Revision() == b.seen {
@@ -118,9 +153,7 @@ func (b *book) checkGrants(l *ledger.Ledger) {
 		a := &fresh[i]
 		info, _ := l.Host(a.HostID)
 		b.checkAccount(a, info.Account)
-		if info.Headroom != nil && *info.Headroom < 0 && a.Entitled.Memory() > 0 {
-			b.w.fail(9, "the grant of %s put host %s %d bytes below its live headroom", a.ID, a.HostID, -*info.Headroom)
-		}
+		b.checkHeadroom(l, a, info)
 		l.QuotaAccounts("", func(_ string, account ledger.AccountInfo) bool {
 			if touches(a, account) {
 				b.checkAccount(a, account)

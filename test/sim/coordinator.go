@@ -78,7 +78,7 @@ func (c *coord) crash() {
 	}
 	c.w.tell("coordinator is killed")
 	if c.flight != nil && c.w.chance(2) {
-		_ = c.disk.Commit(context.Background(), c.flight.Batch)
+		c.store(c.flight)
 		c.w.tell("  with the commit of revision %d done", c.flight.Revision)
 	}
 	c.core, c.flight = nil, nil
@@ -158,7 +158,7 @@ func (c *coord) commit(b *coordinator.Batch) {
 		c.w.tell("coordinator: the commit of revision %d ends with %q, done: %t", b.Revision, told, happens)
 	}
 	if happens {
-		if err := c.disk.Commit(context.Background(), b.Batch); err != nil {
+		if err := c.store(b); err != nil {
 			told = err
 		}
 	}
@@ -169,6 +169,15 @@ func (c *coord) commit(b *coordinator.Batch) {
 	}
 	c.core.Done()
 	c.pump()
+}
+
+// store makes a batch durable.
+func (c *coord) store(b *coordinator.Batch) error {
+	err := c.disk.Commit(context.Background(), b.Batch)
+	if err == nil {
+		c.w.book.stored(b.Transitions)
+	}
+	return err
 }
 
 // abandon ends the leadership and begins a new one.

@@ -172,6 +172,11 @@ func (a *attempt) launch() {
 		a.l.next()
 		return
 	}
+	if a.l.machine == nil && !a.host.agent.holds(a.id) {
+		// A grant from a coordinator counts when the host's agent has had its word.
+		w.after(200*time.Millisecond, "", a.launch)
+		return
+	}
 	if w.chance(4) {
 		a.entitled -= a.entitled / 4
 	}

@@ -52,7 +52,7 @@ func (l *link) call(patience time.Duration, serve func(reply func(answer any)) (
 	}
 	if !w.calm && w.chance(40) {
 		w.tell("%s: a request is repeated", l.name)
-		w.after(w.latency()+w.between(0, time.Second), "", deliver)
+		w.after(w.latency()+w.between(0, time.Duration(1+w.rng.IntN(30))*time.Second), "", deliver)
 	}
 	w.after(patience+rpcTimeout, "", func() { finish(nil) })
 }
