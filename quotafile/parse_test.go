@@ -94,7 +94,7 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"min above max":    {head + "  normalization:\n    minimum: {cpu: 2}\n    maximum: {cpu: 1}\n", `q.yaml:5:20: quotas[0].normalization.minimum.cpu: "2": want at most the maximum, 1`},
 		"selector twice":   {head + "- limit: {cpu: 1}\n  selector: {user: \"*\"}\n", `q.yaml:5:13: quotas[1].selector: user=*: already the selector of quotas[0]: want one rule for it`},
 		"list of values":   {head + "- selector: {user: [a, b]}\n  limit: {cpu: 1}\n", `q.yaml:4:20: quotas[1].selector.user: is a list: want a single value`},
-		"bare star":        {"quotas:\n- selector: {user: *}\n", `q.yaml:2:21: unexpected scalar value type: a * has to be quoted, "*"`},
+		"bare star":        {"quotas:\n- selector: {user: *}\n", `q.yaml:2:20: a * has to be quoted: want "*"`},
 		"a rule and a rag": {head + "- nonsense\n", `q.yaml:4:3: quotas[1]: is a single value: want a set of fields`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -168,8 +168,11 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 		}
 	case errors.As(err, &unexpected):
 		e.Reason = "is " + kind(unexpected.Actual) + ": want " + kind(unexpected.Expected)
-	case bareStar.MatchString(e.line()):
-		e.Reason += `: a * has to be quoted, "*"`
+	default:
+		if found := bareStar.FindStringIndex(e.line()); found != nil {
+			e.Column = found[0] + strings.IndexByte(e.line()[found[0]:], '*') + 1
+			e.Reason = `a * has to be quoted: want "*"`
+		}
 	}
 	return e
 }

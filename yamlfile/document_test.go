@@ -89,11 +89,11 @@ func TestErrorsPointToTheirPlace(t *testing.T) {
 		},
 		"bare star in a block": {
 			"labels:\n  user: *\n",
-			"server.yaml:2:9: undefined alias name: a * has to be quoted, \"*\"\n    1 | labels:\n    2 |   user: *\n      |         ^\n",
+			"server.yaml:2:9: a * has to be quoted: want \"*\"\n    1 | labels:\n    2 |   user: *\n      |         ^\n",
 		},
 		"bare star in braces": {
 			"labels: {user: *}\n",
-			"server.yaml:1:17: unexpected scalar value type: a * has to be quoted, \"*\"\n    1 | labels: {user: *}\n      |                 ^\n",
+			"server.yaml:1:16: a * has to be quoted: want \"*\"\n    1 | labels: {user: *}\n      |                ^\n",
 		},
 		"second document": {
 			"listen: a\n---\nlisten: b\n",

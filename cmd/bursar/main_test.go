@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,9 @@ const patience = 30 * time.Second
 //	until REGEXP COMMAND…    run a command again and again until its output matches
 //	setenv NAME REGEXP       set NAME to what the first group of the pattern matches in stdout
 //	signal SIGNAL PIDVAR     send a signal to the process in an environment variable
+//	cmpdemo REGEXP           check what dev printed until it was up
+//	serve NAME COMMAND…      start a server that logs; waits for "serving" or "agent starts" and sets ADDRESS to where it serves
+//	endserve NAME SIGNAL     end it by a signal; it must end with code 0
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -41,80 +45,123 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BURSAR_ADDR", "127.0.0.1:1") // nobody's
 			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "no.sock"))
 			env.Setenv("USER", "alice")
-			env.Values[devKey{}] = new(*exec.Cmd)
-			return nil
+			env.Values[serversKey{}] = &servers{running: make(map[string]*exec.Cmd)}
+			// Not in $WORK: the path of a socket has at most 107 bytes.
+			sockets, err := os.MkdirTemp("", "bursar")
+			env.Setenv("SOCKETS", sockets)
+			env.Defer(func() { _ = os.RemoveAll(sockets) })
+			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"dev": startDev, "enddev": endDev, "code": expectCode, "until": runUntil, "setenv": setEnv, "signal": sendSignal,
+			"dev": startDev, "enddev": endDev, "cmpdemo": checkDemo, "serve": startServer, "endserve": endServer,
+			"code": expectCode, "until": runUntil, "setenv": setEnv, "signal": sendSignal,
 		},
 	})
 }
 
-type devKey struct{}
+type serversKey struct{}
 
-func devOf(ts *testscript.TestScript) **exec.Cmd {
-	cmd, _ := ts.Value(devKey{}).(**exec.Cmd)
-	return cmd
+// servers are those that a script has started.
+type servers struct {
+	running map[string]*exec.Cmd
+	printed string // by dev until it was up
+}
+
+func serversOf(ts *testscript.TestScript) *servers {
+	s, _ := ts.Value(serversKey{}).(*servers)
+	return s
+}
+
+// start runs bursar until the script ends and returns when a line of its output is the last one to wait for.
+func (s *servers) start(ts *testscript.TestScript, name string, args []string, last func(line string) bool) {
+	path, err := exec.LookPath("bursar")
+	ts.Check(err)
+	cmd := exec.Command(path, args...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = os.Environ()
+	for _, variable := range []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "BURSAR_AGENT_STATE_DIR"} {
+		if value := ts.Getenv(variable); value != "" {
+			cmd.Env = append(cmd.Env, variable+"="+value)
+		}
+	}
+	out, both, err := os.Pipe()
+	ts.Check(err)
+	cmd.Stdout, cmd.Stderr = both, both
+	ts.Check(cmd.Start())
+	ts.Check(both.Close())
+	s.running[name] = cmd
+	ts.Defer(func() { s.stop(name, syscall.SIGKILL) })
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		ts.Logf("%s: %s", name, lines.Text())
+		if last(lines.Text()) {
+			go func() {
+				_, _ = io.Copy(io.Discard, out)
+				_ = out.Close()
+			}()
+			return
+		}
+	}
+	ts.Fatalf("%s: did not come up: %v", name, cmd.Wait())
+}
+
+// stop returns the exit code, -1 where there was none.
+func (s *servers) stop(name string, sig syscall.Signal) int {
+	cmd := s.running[name]
+	if cmd == nil {
+		return -1
+	}
+	delete(s.running, name)
+	_ = cmd.Process.Signal(sig)
+	_ = cmd.Wait()
+	return cmd.ProcessState.ExitCode()
 }
 
 func startDev(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("dev: cannot fail")
 	}
-	// Not in $WORK: the path of a socket has at most 107 bytes.
-	sockets, err := os.MkdirTemp("", "bursar")
-	ts.Check(err)
-	ts.Defer(func() { _ = os.RemoveAll(sockets) })
-	socket := filepath.Join(sockets, "agent.sock")
-	path, err := exec.LookPath("bursar")
-	ts.Check(err)
-	cmd := exec.Command(path, append([]string{
+	s := serversOf(ts)
+	s.printed = ""
+	socket := filepath.Join(ts.Getenv("SOCKETS"), "agent.sock")
+	s.start(ts, "dev", append([]string{
 		"dev", "--listen", "127.0.0.1:0", "--data-dir", ts.MkAbs("dev"), "--agent-socket", socket, "--log-level", "error",
-	}, args...)...)
-	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+ts.Getenv("XDG_RUNTIME_DIR"), "XDG_STATE_HOME="+ts.Getenv("XDG_STATE_HOME"))
-	cmd.Stderr = ts.Stderr()
-	out, err := cmd.StdoutPipe()
-	ts.Check(err)
-	ts.Check(cmd.Start())
-	*devOf(ts) = cmd
-	ts.Defer(func() { stopDev(ts, syscall.SIGKILL) })
-
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if address, found := strings.CutPrefix(strings.TrimSpace(lines.Text()), "coordinator "); found {
+	}, args...), func(line string) bool {
+		s.printed += line + "\n"
+		if address, found := strings.CutPrefix(strings.TrimSpace(line), "coordinator "); found {
 			ts.Setenv("BURSAR_ADDR", strings.TrimSpace(address))
 		}
-		if strings.HasPrefix(lines.Text(), "in another terminal") {
-			ts.Setenv("BURSAR_AGENT", socket)
-			ts.Setenv("DEV", strconv.Itoa(cmd.Process.Pid))
-			go func() {
-				for lines.Scan() {
-				}
-			}()
-			return
-		}
-	}
-	ts.Fatalf("dev: did not come up: %v", cmd.Wait())
-}
-
-// stopDev returns the exit code, -1 where there was none.
-func stopDev(ts *testscript.TestScript, sig syscall.Signal) int {
-	cmd := devOf(ts)
-	if *cmd == nil {
-		return -1
-	}
-	_ = (*cmd).Process.Signal(sig)
-	_ = (*cmd).Wait()
-	code := (*cmd).ProcessState.ExitCode()
-	*cmd = nil
-	return code
+		return strings.HasPrefix(line, "  bursar explain")
+	})
+	ts.Setenv("BURSAR_AGENT", socket)
 }
 
 func endDev(ts *testscript.TestScript, _ bool, args []string) {
-	code := stopDev(ts, signalNamed(ts, args[0]))
-	if code != 0 && args[0] != "KILL" {
+	if code := serversOf(ts).stop("dev", signalNamed(ts, args[0])); code != 0 && args[0] != "KILL" {
 		ts.Fatalf("dev ended with code %d", code)
+	}
+}
+
+func checkDemo(ts *testscript.TestScript, _ bool, args []string) {
+	if printed := serversOf(ts).printed; !regexp.MustCompile("(?m)" + args[0]).MatchString(printed) {
+		ts.Fatalf("no %q in\n%s", args[0], printed)
+	}
+}
+
+func startServer(ts *testscript.TestScript, _ bool, args []string) {
+	serving := regexp.MustCompile(`"msg":"serving","address":"([^"]+)"`)
+	serversOf(ts).start(ts, args[0], append(args[1:], "--log-format", "json"), func(line string) bool {
+		if found := serving.FindStringSubmatch(line); found != nil {
+			ts.Setenv("ADDRESS", found[1])
+			return true
+		}
+		return strings.Contains(line, `"msg":"agent starts"`)
+	})
+}
+
+func endServer(ts *testscript.TestScript, _ bool, args []string) {
+	if code := serversOf(ts).stop(args[0], signalNamed(ts, args[1])); code != 0 {
+		ts.Fatalf("%s ended with code %d", args[0], code)
 	}
 }
 
