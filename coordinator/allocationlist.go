@@ -86,7 +86,7 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 }
 
 func (q *allocationQuery) fingerprint() uint64 {
-	var f fingerprint
+	f := newFingerprint()
 	f.labels(q.labels)
 	for _, state := range q.states {
 		f.number(int64(state))
@@ -96,7 +96,7 @@ func (q *allocationQuery) fingerprint() uint64 {
 	if q.ended {
 		f.number(1)
 	}
-	return f.sum()
+	return uint64(f)
 }
 
 func (q *allocationQuery) matches(a *ledger.Allocation) bool {

@@ -110,8 +110,7 @@ func wishes(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
 // requestHash tells a repeat from another request under the same id: by the labels as they were sent, so that a change of
 // the label rules makes no difference, the resource, the priority and the wishes. A repeat may wait for less time.
 func requestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
-	var room [512]byte
-	f := fingerprint{buf: room[:0]}
+	f := newFingerprint()
 	f.labels(given)
 	for dimension, quantity := range c.Resource.All() {
 		f.text(dimension)
@@ -133,7 +132,7 @@ func requestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
 			f.text(id)
 		}
 	}
-	return f.sum()
+	return uint64(f)
 }
 
 // Confirm says that the engine runs.

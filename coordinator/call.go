@@ -20,6 +20,18 @@ func newPending() any {
 	return p
 }
 
+// pendingAsk is the same for an Ask.
+type pendingAsk struct {
+	Ask
+	done chan error // holds one, so that answering never blocks
+}
+
+func newPendingAsk() any {
+	p := &pendingAsk{done: make(chan error, 1)}
+	p.Done = func(err error) { p.done <- err }
+	return p
+}
+
 // do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. Where it returns an
 // error, f may have been run, or be run yet: its results must not be read.
 func (w *writer) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
@@ -99,35 +111,43 @@ func (w *writer) ask(ctx context.Context, command *ledger.AllocateCommand) (ledg
 	start := w.clock.now()
 	patience, stop := w.patience(ctx, command)
 	defer stop()
-	done := make(chan error, 1)
-	ask := &Ask{Command: *command, Done: func(err error) { done <- err }}
-	if err := w.submit(ask); err != nil {
+	p, _ := w.asks.Get().(*pendingAsk)
+	p.Command = *command
+	if err := w.submit(&p.Ask); err != nil {
+		w.asks.Put(p)
 		return ledger.AllocateResult{}, err
 	}
 	select {
-	case err := <-done:
-		if err != nil {
-			return ledger.AllocateResult{}, err
-		}
-		w.observe(ask, start)
-		return ask.Result, ask.Err
+	case err := <-p.done:
+		return w.answered(p, start, err)
 	case <-patience:
-		w.side.put(ask.Leave())
+		w.side.put(p.Leave())
 		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}
 	case <-ctx.Done():
-		w.side.put(ask.Leave())
+		w.side.put(p.Leave())
 		return ledger.AllocateResult{}, ctx.Err()
 	case <-w.done:
 	}
-	select {
-	case err := <-done:
-		if err != nil {
-			return ledger.AllocateResult{}, err
-		}
-		return ask.Result, ask.Err
+	select { // the last answers come before the loop ends
+	case err := <-p.done:
+		return w.answered(p, start, err)
 	default:
 		return ledger.AllocateResult{}, ErrStopping
 	}
+}
+
+// answered takes the answer out of an ask, to which nobody else refers any more.
+func (w *writer) answered(p *pendingAsk, start ledger.Instant, err error) (ledger.AllocateResult, error) {
+	result := p.Result
+	if err == nil {
+		err = p.Err
+		w.observe(&p.Ask, start)
+	} else {
+		result = ledger.AllocateResult{}
+	}
+	p.Ask = Ask{Done: p.Done}
+	w.asks.Put(p)
+	return result, err
 }
 
 // patience is what fires shortly before the caller's deadline, where that comes before the end of the wait: the answer

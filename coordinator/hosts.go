@@ -117,13 +117,13 @@ func newHostQuery(req *bursarv1.HostServiceListRequest) (*hostQuery, error) {
 }
 
 func (q *hostQuery) fingerprint() uint64 {
-	var f fingerprint
+	f := newFingerprint()
 	f.labels(q.labels)
 	for _, state := range q.states {
 		f.number(int64(state))
 	}
 	f.text(q.idPrefix)
-	return f.sum()
+	return uint64(f)
 }
 
 func (q *hostQuery) matches(h *ledger.HostInfo) bool {

@@ -197,9 +197,9 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 	if err != nil {
 		return nil, err
 	}
-	var f fingerprint
+	f := newFingerprint()
 	f.labels(filter)
-	query := f.sum()
+	query := uint64(f)
 	after, err := pagePlace(query, req.GetPageToken())
 	if err != nil {
 		return nil, err

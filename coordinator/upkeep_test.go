@@ -46,10 +46,12 @@ func TestTheHistoryIsPrunedInSmallSteps(t *testing.T) {
 			prune(ctx, s, history, newSteady(&wallClock{start: time.Now()}), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		}()
 		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
 		if len(s.steps) != 0 {
 			t.Errorf("steps %v after a failure: want to wait", s.steps)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if diff := cmp.Diff([]int{10, 10, 3}, s.steps); diff != "" {
 			t.Error(diff)
 		}

@@ -27,7 +27,8 @@ type writer struct {
 	meter    *meter
 	log      *slog.Logger
 
-	calls sync.Pool    // of *pending
+	calls sync.Pool    // of *pending, for reuse
+	asks  sync.Pool    // of *pendingAsk, for reuse
 	queue chan Command // bounded: what callers ask for
 	side  sideQueue    // unbounded, but each entry ends one that was bounded
 	jobs  chan job     // for the goroutine that talks to the store; at most one under way
@@ -90,6 +91,7 @@ func newWriter(core *Core, s store.Store, clock steady, c *Config, f *feed, m *m
 	return &writer{
 		core: core, store: s, clock: clock, limits: c.Limits, remember: c.Times.RequestRetention, feed: f, meter: m, log: log,
 		calls:    sync.Pool{New: newPending},
+		asks:     sync.Pool{New: newPendingAsk},
 		queue:    make(chan Command, c.Limits.Queue),
 		side:     sideQueue{signal: make(chan struct{}, 1)},
 		jobs:     make(chan job, 1),
