@@ -85,7 +85,7 @@ func TestMachines(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			machine := newMachine(t)
 			later, want := machine.load(file)
-			meter := machine.meter(Options{})
+			meter := machine.meter(Options{ScarcePercent: 100}) // the figures of pressure alone decide
 			capacity, err := meter.Capacity(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -17,6 +17,8 @@ const (
 	// DefaultSomeAvg10 and DefaultFullAvg10 are in hundredths of a percent.
 	DefaultSomeAvg10 = 1000
 	DefaultFullAvg10 = 100
+	// DefaultScarcePercent is of the memory that engines can have.
+	DefaultScarcePercent = 25
 )
 
 // Options say where and how a Meter looks. The zero value measures this machine with the defaults.
@@ -33,6 +35,10 @@ type Options struct {
 	// SomeAvg10 and FullAvg10: memory pressure above either means Sample.Pressure at once. In hundredths of a percent of the
 	// last 10 s; 0: DefaultSomeAvg10 and DefaultFullAvg10. Lower refuses grants earlier.
 	SomeAvg10, FullAvg10 int32
+	// ScarcePercent: while more of the memory than this is available, stalls do not mean Sample.Pressure. The kernel also counts
+	// the reading back of page cache that was just dropped, by a balloon or a cgroup of somebody else's, and then
+	// nothing is short. 0: DefaultScarcePercent; 100: stalls alone decide.
+	ScarcePercent int
 	// PressureHold is how long both must have been back at or below their thresholds before Sample.Pressure ends.
 	// 0: DefaultPressureHold. Longer means fewer grants after a bad moment and less flapping.
 	PressureHold time.Duration
@@ -62,6 +68,9 @@ func NewMeter(options Options) (*Meter, error) {
 	if options.SomeAvg10 < 0 || options.FullAvg10 < 0 {
 		return nil, fmt.Errorf("pressure thresholds %d and %d: want hundredths of a percent, not negative", options.SomeAvg10, options.FullAvg10)
 	}
+	if options.ScarcePercent < 0 || options.ScarcePercent > 100 {
+		return nil, fmt.Errorf("scarce %d: want a percentage, 0 to 100", options.ScarcePercent)
+	}
 	if options.PressureHold < 0 {
 		return nil, fmt.Errorf("pressure hold %v: want a duration that is not negative", options.PressureHold)
 	}
@@ -70,6 +79,7 @@ func NewMeter(options Options) (*Meter, error) {
 	byDefault(&options.SomeAvg10, DefaultSomeAvg10)
 	byDefault(&options.FullAvg10, DefaultFullAvg10)
 	byDefault(&options.PressureHold, DefaultPressureHold)
+	byDefault(&options.ScarcePercent, DefaultScarcePercent)
 	options.SafetyBytes = max(0, options.SafetyBytes)
 	if options.Now == nil {
 		options.Now = time.Now

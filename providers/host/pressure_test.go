@@ -48,8 +48,24 @@ func TestPressureIsBelievedFromAPartOfItsSources(t *testing.T) {
 	machine.load("testdata/machines/v2.txtar")
 	machine.write("proc/pressure/memory", "some avg10=50.00 avg60=0 avg300=0 total=0\n")
 	machine.write("sys/fs/cgroup/system.slice/agent.service/memory.pressure", "nonsense\n")
-	got := machine.meter(Options{}).Sample(t.Context())
+	got := machine.meter(Options{ScarcePercent: 100}).Sample(t.Context())
 	if !got.Pressure || got.MemorySomeAvg10 != nil || got.Degraded[SourcePressure] == "" {
 		t.Errorf("%v %v %v", got.Pressure, got.MemorySomeAvg10, got.Degraded)
+	}
+}
+
+func TestStallsWithPlentyOfMemoryAreNoPressure(t *testing.T) {
+	for _, test := range []struct {
+		available string
+		want      bool
+	}{{"7000000", false}, {"1000000", true}} { // of 8000000 kB
+		machine := newMachine(t)
+		machine.load("testdata/machines/v2.txtar")
+		machine.write("proc/meminfo", "MemTotal: 8000000 kB\nMemFree: 900000 kB\nMemAvailable: "+test.available+" kB\nBuffers: 0 kB\nCached: 0 kB\n")
+		machine.write("proc/pressure/memory", "some avg10=50.00 avg60=0 avg300=0 total=0\nfull avg10=40.00 avg60=0 avg300=0 total=0\n")
+		got := machine.meter(Options{Cgroup: "/"}).Sample(t.Context())
+		if got.Pressure != test.want || got.MemorySomeAvg10 == nil || *got.MemorySomeAvg10 != 5000 {
+			t.Errorf("%s kB available: pressure %v, want %v (%v)", test.available, got.Pressure, test.want, got.Degraded)
+		}
 	}
 }

@@ -170,11 +170,22 @@ func (s cpuSample) left(earlier cpuSample, limits []limit) (int64, bool) {
 	return left, true
 }
 
+// plenty reports whether more than that percentage of the memory is available. What is not known is not plenty.
+func (s *Sample) plenty(percent int) bool {
+	if s.MemoryTotalBytes == nil || s.MemoryAvailableBytes == nil {
+		return false
+	}
+	return *s.MemoryAvailableBytes > *s.MemoryTotalBytes/100*int64(percent)
+}
+
 func (m *Meter) samplePressure(sample *Sample, degraded *degradations) {
 	s := &m.sampler.scratch
 	memory, err := m.pressureOf(s, "memory")
 	if err == nil {
 		sample.MemorySomeAvg10, sample.MemoryFullAvg10 = memory.some, memory.full
+	}
+	if sample.plenty(m.options.ScarcePercent) {
+		memory = stall{} // whatever they waited for, it was not that memory was short
 	}
 	sample.Pressure = m.sampler.gate.update(sample.Time, memory, err == nil)
 	cpu, cpuErr := m.pressureOf(s, "cpu")
