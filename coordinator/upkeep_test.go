@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,13 +20,22 @@ import (
 type pruneStore struct {
 	store.Store
 
-	old   int
-	fail  bool
-	steps []int
-	until time.Time
+	mu    sync.Mutex
+	old   int       // guarded by mu, like all below
+	fail  bool      // the next call
+	steps []int     // what was pruned
+	until time.Time // of the last one
+}
+
+func (s *pruneStore) seen() (steps []int, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.steps), s.until
 }
 
 func (s *pruneStore) Prune(_ context.Context, before time.Time, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.fail {
 		s.fail = false
 		return 0, errors.New("disk")
@@ -47,16 +58,17 @@ func TestTheHistoryIsPrunedInSmallSteps(t *testing.T) {
 		}()
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		if len(s.steps) != 0 {
-			t.Errorf("steps %v after a failure: want to wait", s.steps)
+		if steps, _ := s.seen(); len(steps) != 0 {
+			t.Errorf("steps %v after a failure: want to wait", steps)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if diff := cmp.Diff([]int{10, 10, 3}, s.steps); diff != "" {
+		steps, until := s.seen()
+		if diff := cmp.Diff([]int{10, 10, 3}, steps); diff != "" {
 			t.Error(diff)
 		}
-		if want := time.Now().Add(-30*24*time.Hour - time.Second); !s.until.Equal(want) {
-			t.Errorf("pruned what ended before %s: want %s", s.until, want)
+		if want := time.Now().Add(-30*24*time.Hour - time.Second); !until.Equal(want) {
+			t.Errorf("pruned what ended before %s: want %s", until, want)
 		}
 		cancel()
 		<-ended
