@@ -44,7 +44,7 @@ func TestAllocateIsOneRequestHoweverOftenItIsSent(t *testing.T) {
 	if res.GetAllocation().GetRequestId() != ids[0] {
 		t.Errorf("got %v", res)
 	}
-	if client.NewRequestID() == client.NewRequestID() {
+	if one, other := client.NewRequestID(), client.NewRequestID(); one == other {
 		t.Error("two request ids are the same")
 	}
 }
@@ -64,7 +64,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 		Dimension: "memory", Requested: 4, Available: 3, Limit: 8,
 	}}}
 	field := &bursarv1.InvalidField{Field: "labels[user]", Value: "\x00", Want: "text"}
-	violations := &validate.Violations{Violations: []*validate.Violation{{Message: proto.String("value is required")}}}
+	violations := &validate.Violations{Violations: []*validate.Violation{{Message: new("value is required")}}}
 	for name, c := range map[string]struct {
 		code   connect.Code
 		detail proto.Message
@@ -140,7 +140,9 @@ func TestServerThatDiesUnderACallIsUnavailable(t *testing.T) {
 				return
 			}
 			_, _ = conn.Read(make([]byte, 1))
-			_ = conn.(*net.TCPConn).SetLinger(0)
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+			}
 			_ = conn.Close()
 		}
 	}()

@@ -29,7 +29,7 @@ type calls struct {
 	log []string
 }
 
-func (c *calls) add(format string, args ...any) {
+func (c *calls) addf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log = append(c.log, fmt.Sprintf(format, args...))
@@ -54,7 +54,7 @@ type fakeAllocations struct {
 }
 
 func (f *fakeAllocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
-	f.calls.add("allocate")
+	f.calls.addf("allocate")
 	if f.allocate != nil {
 		return f.allocate(ctx, req)
 	}
@@ -69,7 +69,7 @@ func granted(req *bursarv1.AllocateRequest) *bursarv1.AllocateResponse {
 }
 
 func (f *fakeAllocations) Confirm(ctx context.Context, req *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
-	f.calls.add("confirm %s", req.GetId())
+	f.calls.addf("confirm %s", req.GetId())
 	if f.confirm != nil {
 		if err := f.confirm(ctx, req); err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (f *fakeAllocations) Confirm(ctx context.Context, req *bursarv1.ConfirmRequ
 }
 
 func (f *fakeAllocations) Release(ctx context.Context, req *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
-	f.calls.add("release %s %v", req.GetId(), ended(req.GetExitStatus()))
+	f.calls.addf("release %s %v", req.GetId(), ended(req.GetExitStatus()))
 	if f.release != nil {
 		if err := f.release(ctx, req); err != nil {
 			return nil, err
@@ -104,7 +104,7 @@ func ended(status *bursarv1.ExitStatus) string {
 }
 
 func (f *fakeAllocations) Cancel(_ context.Context, req *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
-	f.calls.add("cancel %s%s", req.GetId(), req.GetRequestId())
+	f.calls.addf("cancel %s%s", req.GetId(), req.GetRequestId())
 	return &bursarv1.CancelResponse{}, nil
 }
 
@@ -112,7 +112,7 @@ func (f *fakeAllocations) Watch(
 	ctx context.Context, req *bursarv1.AllocationServiceWatchRequest,
 	stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse],
 ) error {
-	f.calls.add("watch %d", req.GetAfterRevision())
+	f.calls.addf("watch %d", req.GetAfterRevision())
 	return f.watch(ctx, req, stream)
 }
 
@@ -146,8 +146,7 @@ func serve(dir string, fake *fakeAllocations) (socket string, stop func(), err e
 // newClient returns a client of a fake on a socket.
 func newClient(t *testing.T, fake *fakeAllocations, opts ...client.Option) *client.Client {
 	t.Helper()
-	// Not t.TempDir: the path of a socket has at most 107 bytes.
-	dir, err := os.MkdirTemp("", "bursar")
+	dir, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

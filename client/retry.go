@@ -99,7 +99,7 @@ func (c *caller) repeat(ctx context.Context, call func() (connect.AnyResponse, e
 
 // retriable reports whether another attempt may be answered.
 func retriable(err error) bool {
-	switch connect.CodeOf(err) { //nolint:exhaustive // only these can be
+	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
 		return true
 	case connect.CodeResourceExhausted:

@@ -124,7 +124,7 @@ type runner struct {
 	client *Client
 	opts   RunOptions
 	result RunResult
-	ended  chan error // of Command.Wait; nil until somebody waits
+	ended  chan struct{} // closed when the process has been waited for; nil until somebody waits
 }
 
 func (r *runner) allocate(ctx context.Context) error {
@@ -151,7 +151,7 @@ func (r *runner) allocate(ctx context.Context) error {
 
 // undecided reports whether the error leaves open what the server did.
 func undecided(err error) bool {
-	switch connect.CodeOf(err) { //nolint:exhaustive // the others are answers
+	switch connect.CodeOf(err) {
 	case connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal:
 		return true
 	default:
@@ -161,7 +161,7 @@ func undecided(err error) bool {
 
 func (r *runner) start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return err //nolint:wrapcheck // is the caller's own
+		return err
 	}
 	allocation := r.result.Allocation
 	r.opts.Command.Env = append(r.opts.Command.Environ(),
@@ -233,8 +233,11 @@ func (r *runner) stop() {
 
 func (r *runner) reap() {
 	if r.ended == nil {
-		r.ended = make(chan error, 1)
-		go func() { r.ended <- r.opts.Command.Wait() }()
+		r.ended = make(chan struct{})
+		go func() {
+			defer close(r.ended)
+			_ = r.opts.Command.Wait() // how it ended is in ProcessState
+		}()
 	}
 }
 
@@ -273,5 +276,5 @@ func ExitStatus(state *os.ProcessState) *bursarv1.ExitStatus {
 	if status, isWait := state.Sys().(syscall.WaitStatus); isWait && status.Signaled() {
 		return &bursarv1.ExitStatus{Signal: int32(status.Signal())} //nolint:gosec // at most 64
 	}
-	return &bursarv1.ExitStatus{Code: proto.Int32(int32(state.ExitCode()))} //nolint:gosec // at most 255
+	return &bursarv1.ExitStatus{Code: new(int32(state.ExitCode()))} //nolint:gosec // at most 255
 }

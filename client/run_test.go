@@ -27,8 +27,7 @@ func request() *bursarv1.AllocateRequest {
 
 // phase returns where Run failed; empty where it did not fail by a RunError.
 func phase(err error) client.Phase {
-	var runErr *client.RunError
-	if errors.As(err, &runErr) {
+	if runErr, ok := errors.AsType[*client.RunError](err); ok {
 		return runErr.Phase
 	}
 	return ""

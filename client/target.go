@@ -60,10 +60,7 @@ func parseTarget(text string) (target, error) {
 
 func socketPath(text string) (path string, isSocket bool) {
 	if rest, found := strings.CutPrefix(text, "unix:"); found {
-		if strings.HasPrefix(rest, "//") { // unix:///run/x and unix://run/x, as others write it
-			rest = strings.TrimPrefix(rest, "//")
-		}
-		return rest, true
+		return strings.TrimPrefix(rest, "//"), true // unix:///run/x and unix://run/x, as others write it
 	}
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {
 		return text, true

@@ -204,12 +204,10 @@ func (s scalars) vector(field string) (resource.Vector, *fieldError) {
 
 // asFieldError puts an error of resource or label below a field.
 func asFieldError(within string, err error) *fieldError {
-	var quantity *resource.FieldError
-	if errors.As(err, &quantity) {
+	if quantity, ok := errors.AsType[*resource.FieldError](err); ok {
 		return &fieldError{within + "." + quantity.Field, yamlfile.Want(quantity.Value, quantity.Want)}
 	}
-	var of *label.FieldError
-	if errors.As(err, &of) { // its field is "labels[key]"
+	if of, ok := errors.AsType[*label.FieldError](err); ok { // its field is "labels[key]"
 		return &fieldError{within + strings.TrimPrefix(of.Field, "labels"), yamlfile.Want(of.Value, of.Want)}
 	}
 	return &fieldError{within, err.Error()}

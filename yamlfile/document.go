@@ -2,7 +2,7 @@
 // what would be right, with the lines around it and a caret. Unknown fields and fields that occur twice are errors. Numbers are
 // not guessed at: a Scalar keeps the text, and whoever knows what it means parses it.
 //
-// It knows nothing of what the files say. A Document may be used by several goroutines at once once it is decoded.
+// It knows nothing of what the files say. A Document does not change: any number of goroutines may use one.
 package yamlfile
 
 import (
@@ -147,8 +147,7 @@ func first(node ast.Node) *token.Token {
 
 // wrap makes an *Error of what the library says; about is the type that was decoded into, if any.
 func (d *Document) wrap(err error, about reflect.Type) *Error {
-	var own *Error
-	if errors.As(err, &own) { // from a Scalar
+	if own, ok := errors.AsType[*Error](err); ok { // from a Scalar
 		return d.at(own.token, own.Field, own.Reason)
 	}
 	var theirs yaml.Error
@@ -179,7 +178,7 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 
 // kind says what a node is to somebody who does not know YAML's words.
 func kind(t ast.NodeType) string {
-	switch t { //nolint:exhaustive // all others are single values
+	switch t {
 	case ast.MappingType, ast.MappingValueType:
 		return "a set of fields"
 	case ast.SequenceType:
@@ -192,10 +191,10 @@ func kind(t ast.NodeType) string {
 }
 
 // alreadyDefined is the library's message about a key that occurs twice, which has no type of its own while parsing.
-var alreadyDefined = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):`) //nolint:gochecknoglobals // a constant
+var alreadyDefined = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):`)
 
 // bareStar finds a "*" that is meant as a value and that YAML takes for an alias.
-var bareStar = regexp.MustCompile(`[:,\[{-]\s*\*\s*([,}\]#]|$)`) //nolint:gochecknoglobals // a constant
+var bareStar = regexp.MustCompile(`[:,\[{-]\s*\*\s*([,}\]#]|$)`)
 
 // fieldAt returns the field to which a token belongs.
 func (d *Document) fieldAt(at *token.Token) string {

@@ -10,7 +10,7 @@ import (
 // differ only in what it removes do not occur side by side.
 func normalize(path string) string {
 	var b strings.Builder
-	for i := 0; i < len(path); i++ {
+	for i := range len(path) {
 		switch c := path[i]; {
 		case c == '\'' || c == '"':
 		case c == '[' && !indexFollows(path[i+1:]):

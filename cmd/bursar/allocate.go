@@ -71,17 +71,17 @@ func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.All
 		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: "interrupted"})
 		return nil, &exitError{code: code}
 	}
-	return nil, err //nolint:wrapcheck // is told by report
+	return nil, err
 }
 
 // printGrant prints the id for scripts, and for people what comes next.
 func (c *cli) printGrant(a *bursarv1.Allocation) {
 	c.printf("%s\n", a.GetId())
 	if a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_WAITING {
-		c.say("waits until %s; bursar explain %s says for what", timeText(a.GetExpireTime()), a.GetId())
+		c.sayf("waits until %s; bursar explain %s says for what", timeText(a.GetExpireTime()), a.GetId())
 		return
 	}
-	c.say("%s %s on host %s until %s; next: bursar confirm %s --pid PID",
+	c.sayf("%s %s on host %s until %s; next: bursar confirm %s --pid PID",
 		allocationState(a.GetState()), resourceText(a.GetEntitled()), a.GetHostId(), timeText(a.GetExpireTime()), a.GetId())
 }
 
@@ -99,7 +99,7 @@ func (c *cli) cancelCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{Id: id, Reason: *reason})
-			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+			return res.GetAllocation(), err
 		})
 	}
 	return cmd
@@ -123,7 +123,7 @@ func (c *cli) renewCommand() *cobra.Command {
 				req.Ttl = durationpb.New(*ttl)
 			}
 			res, err := cl.Allocations().Renew(ctx, req)
-			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+			return res.GetAllocation(), err
 		})
 	}
 	return cmd

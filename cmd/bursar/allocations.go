@@ -47,7 +47,7 @@ shows all about one, live or ended. With --agent it asks the agent of this host,
 			}
 			res, err := cl.Allocations().Get(cmd.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			return c.print(res.GetAllocation(), func() { c.printAllocation(res.GetAllocation()) })
 		}
@@ -82,7 +82,7 @@ func (f *listFlags) list(ctx context.Context, cl *client.Client) (*bursarv1.Allo
 	}
 	req := &bursarv1.AllocationServiceListRequest{Labels: f.labels, HostId: f.host, Ended: f.ended, PageSize: maxPage}
 	if most > 0 {
-		req.PageSize = int32(min(most, maxPage)) //nolint:gosec // at most maxPage
+		req.PageSize = int32(min(most, maxPage))
 	}
 	for _, name := range f.states {
 		state, known := bursarv1.AllocationState_value["ALLOCATION_STATE_"+strings.ToUpper(name)]
@@ -94,7 +94,7 @@ func (f *listFlags) list(ctx context.Context, cl *client.Client) (*bursarv1.Allo
 	all := &bursarv1.AllocationServiceListResponse{}
 	for page, err := range cl.ListAllocations(ctx, req) {
 		if err != nil {
-			return nil, err //nolint:wrapcheck // is told by report
+			return nil, err
 		}
 		all.Allocations = append(all.Allocations, page.GetAllocations()...)
 		all.Revision = page.GetRevision()
@@ -110,14 +110,14 @@ func (f *listFlags) list(ctx context.Context, cl *client.Client) (*bursarv1.Allo
 func stateNames() []string {
 	var names []string
 	for n := 1; n < len(bursarv1.AllocationState_name); n++ {
-		names = append(names, allocationState(bursarv1.AllocationState(n))) //nolint:gosec // a handful
+		names = append(names, allocationState(bursarv1.AllocationState(n)))
 	}
 	return names
 }
 
 func (c *cli) printAllocations(allocations []*bursarv1.Allocation) {
 	if len(allocations) == 0 {
-		c.say("no allocations: `bursar run` or `bursar allocate` makes one")
+		c.sayf("no allocations: `bursar run` or `bursar allocate` makes one")
 		return
 	}
 	header := []string{"ID", "STATE", "HOST", "MEMORY", "USED", "CPU", "USED", "OTHER", "AGE", "PID", "LABELS"}

@@ -40,7 +40,7 @@ const (
 // execute runs one command line and returns the process's exit code.
 func execute(ctx context.Context, args []string, s streams) int {
 	c := &cli{streams: s}
-	root := c.root()
+	root := c.root() //nolint:contextcheck // each command has its own
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !c.begun {

@@ -60,7 +60,7 @@ overhead), not what it happens to use now. Code 66 or 1: the reservation is gone
 			func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				req.Id = id
 				res, err := cl.Allocations().Confirm(ctx, req)
-				return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+				return res.GetAllocation(), err
 			})
 	}
 	return cmd
@@ -91,7 +91,7 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 // confirmServer is the agent for a process of this machine, unless the coordinator was named.
 func (c *cli) confirmServer(cmd *cobra.Command, process bool) (*client.Client, error) {
 	if process && !cmd.Flags().Changed("addr") {
-		return c.localAgent(longPatience)
+		return c.localAgent(cmd.Context(), longPatience)
 	}
 	return c.either(cmd)
 }

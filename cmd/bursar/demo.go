@@ -26,19 +26,19 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 	}
 	all, some := resource.FormatCPU(free), resource.FormatCPU(max(50, free/2))
 	c.printf("\nthe main job, with real processes:\n\n")
-	d := &demonstration{cli: c, client: cl, ctx: ctx}
+	d := &demonstration{cli: c, client: cl, ended: make(map[string]bool)}
 	defer d.running.Wait()
 
-	d.start("first", "--cpu", all, "--memory", "64MiB", "--", "sleep", "3")
-	if err := d.await("first", bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE); err != nil {
+	d.start(ctx, "first", "--cpu", all, "--memory", "64MiB", "--", "sleep", "3")
+	if err := d.await(ctx, "first", bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE); err != nil {
 		return err
 	}
-	d.start("second", "--cpu", some, "--memory", "64MiB", "--wait", "30s", "--", "sh", "-c", "echo runs with $BURSAR_CPU_MILLIS millicores")
-	if err := d.await("second", bursarv1.AllocationState_ALLOCATION_STATE_WAITING); err != nil {
+	d.start(ctx, "second", "--cpu", some, "--memory", "64MiB", "--wait", "30s", "--", "sh", "-c", "echo runs with $BURSAR_CPU_MILLIS millicores")
+	if err := d.await(ctx, "second", bursarv1.AllocationState_ALLOCATION_STATE_WAITING); err != nil {
 		return err
 	}
-	d.start("third", "--cpu", some, "--memory", "64MiB", "--", "true")
-	if err := d.await("third", bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED); err != nil {
+	d.start(ctx, "third", "--cpu", some, "--memory", "64MiB", "--", "true")
+	if err := d.await(ctx, "third", bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED); err != nil {
 		return err
 	}
 	c.printf("\n$ bursar allocations --label user=demo\n")
@@ -56,7 +56,6 @@ func (c *cli) demo(ctx context.Context, cl *client.Client, host *bursarv1.Host) 
 type demonstration struct {
 	cli     *cli
 	client  *client.Client
-	ctx     context.Context //nolint:containedctx // lives as long as the demonstration
 	running sync.WaitGroup
 
 	mu    sync.Mutex // guards ended and what is printed
@@ -64,29 +63,26 @@ type demonstration struct {
 }
 
 // start runs `bursar run` for an engine.
-func (d *demonstration) start(name string, args ...string) {
+func (d *demonstration) start(ctx context.Context, name string, args ...string) {
 	labels := []string{"run", "--label", "user=demo", "--label", "engineType=" + name}
 	d.say("$ bursar " + strings.Join(append(append([]string{}, labels...), quoted(args)...), " "))
 	command := append(append([]string{"--agent", d.cli.agent}, labels...), args...)
 	d.running.Go(func() {
-		code, err := d.execute(name, command)
+		code, err := d.execute(ctx, name, command)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.ended == nil {
-			d.ended = make(map[string]bool)
-		}
 		d.ended[name] = true
 		switch {
 		case err != nil:
 			d.cli.printf("%7s | %v\n", name, err)
-		case d.ctx.Err() == nil:
+		case ctx.Err() == nil:
 			d.cli.printf("%7s | ended with code %d\n", name, code)
 		}
 	})
 }
 
 // execute runs a command line of our own in this process.
-func (d *demonstration) execute(name string, args []string) (code int, err error) {
+func (d *demonstration) execute(ctx context.Context, name string, args []string) (code int, err error) {
 	nothing, err := os.Open(os.DevNull)
 	if err != nil {
 		return 0, fmt.Errorf("open: %w", err)
@@ -105,15 +101,15 @@ func (d *demonstration) execute(name string, args []string) (code int, err error
 		}
 		_, _ = io.Copy(io.Discard, read) // a line that is too long
 	})
-	code = execute(d.ctx, args, streams{in: nothing, out: write, err: write})
+	code = execute(ctx, args, streams{in: nothing, out: write, err: write})
 	err = write.Close()
 	printing.Wait()
 	return code, err //nolint:wrapcheck // cannot fail
 }
 
 // await returns when the engine's allocation is in that state, or when its command has ended.
-func (d *demonstration) await(name string, state bursarv1.AllocationState) error {
-	ctx, cancel := context.WithTimeout(d.ctx, 20*time.Second)
+func (d *demonstration) await(ctx context.Context, name string, state bursarv1.AllocationState) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -126,7 +122,7 @@ func (d *demonstration) await(name string, state bursarv1.AllocationState) error
 				Labels: map[string]string{"user": "demo", "engineType": name}, States: []bursarv1.AllocationState{state},
 			})
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			if len(page.GetAllocations()) > 0 {
 				return nil

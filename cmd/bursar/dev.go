@@ -108,7 +108,7 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 		defer stopServing()
 		return c.devAgent(ctx, f, books, log, began)
 	})
-	return group.Wait() //nolint:wrapcheck // they say all
+	return group.Wait()
 }
 
 // devAgent runs the agent as soon as there is a coordinator, and tells the user when it is up.
@@ -140,7 +140,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 		}
 		return c.devUp(ctx, f, target, host.HostID(), time.Since(began))
 	})
-	return group.Wait() //nolint:wrapcheck // they say all
+	return group.Wait()
 }
 
 // devUp says what is there and what to type next.
@@ -155,7 +155,7 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // interrupted
 		}
-		return err //nolint:wrapcheck // is told by report
+		return err
 	}
 	a := res.GetHost().GetAccount()
 	c.printf("bursar %s is up after %s\n", version, took.Round(time.Millisecond))

@@ -41,7 +41,7 @@ A request that no --host or label ties to a place is looked at for all hosts; wi
 		}
 		res, err := cl.Allocations().Explain(cmd.Context(), req)
 		if err != nil {
-			return err //nolint:wrapcheck // is told by report
+			return err
 		}
 		return c.print(res, func() { c.printExplanation(res) })
 	}

@@ -192,7 +192,12 @@ func timeText(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
 	}
-	return t.AsTime().Local().Format("2006-01-02 15:04:05")
+	return local(t.AsTime()).Format(time.DateTime)
+}
+
+// local puts a time into this machine's zone.
+func local(t time.Time) time.Time {
+	return t.In(time.Local) //nolint:gosmopolitan // for whoever sits in front of it
 }
 
 func exitText(status *bursarv1.ExitStatus) string {

@@ -29,7 +29,7 @@ func (c *cli) hostCordonCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.onHost(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			res, err := cl.Hosts().Cordon(ctx, &bursarv1.CordonRequest{HostId: id, Reason: *reason})
-			return res.GetHost(), err //nolint:wrapcheck // is told by report
+			return res.GetHost(), err
 		})
 	}
 	return cmd
@@ -46,7 +46,7 @@ func (c *cli) hostUncordonCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onHost(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 				res, err := cl.Hosts().Uncordon(ctx, &bursarv1.UncordonRequest{HostId: id})
-				return res.GetHost(), err //nolint:wrapcheck // is told by report
+				return res.GetHost(), err
 			})
 		},
 	}
@@ -71,7 +71,7 @@ func (c *cli) hostDrainCommand() *cobra.Command {
 				req.Deadline = durationpb.New(*deadline)
 			}
 			res, err := cl.Hosts().Drain(ctx, req)
-			return res.GetHost(), err //nolint:wrapcheck // is told by report
+			return res.GetHost(), err
 		})
 	}
 	return cmd
@@ -100,7 +100,7 @@ agent that still runs there brings its host and its engines back.`,
 		}
 		res, err := cl.Hosts().Deregister(cmd.Context(), &bursarv1.DeregisterRequest{HostId: id, Force: *force})
 		if err != nil {
-			return err //nolint:wrapcheck // is told by report
+			return err
 		}
 		return c.print(res, func() { c.printf("%s removed\n", id) })
 	}

@@ -42,7 +42,7 @@ still give by its last measurement (headroom). With an id it shows all about one
 			}
 			res, err := cl.Hosts().Get(cmd.Context(), &bursarv1.HostServiceGetRequest{Id: id})
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			return c.print(res.GetHost(), func() { c.printHost(res.GetHost()) })
 		}
@@ -57,7 +57,7 @@ still give by its last measurement (headroom). With an id it shows all about one
 		all := &bursarv1.HostServiceListResponse{}
 		for page, err := range cl.ListHosts(cmd.Context(), req) {
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			all.Hosts = append(all.Hosts, page.GetHosts()...)
 			all.Revision = page.GetRevision()
@@ -69,7 +69,7 @@ still give by its last measurement (headroom). With an id it shows all about one
 
 func (c *cli) printHosts(hosts []*bursarv1.Host) {
 	if len(hosts) == 0 {
-		c.say("no hosts: `bursar agent` on a machine makes it one")
+		c.sayf("no hosts: `bursar agent` on a machine makes it one")
 		return
 	}
 	header := []string{"HOST", "STATE", "ENGINES", "WAITING", "MEMORY BOOKED", "USED", "HEADROOM", "CPU BOOKED", "USED", "OTHER BOOKED", "SEEN"}

@@ -11,7 +11,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "devel" //nolint:gochecknoglobals // the only way a linker can set it
+var version = "devel"
 
 func main() {
 	os.Exit(execute(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))

@@ -46,8 +46,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "no.sock"))
 			env.Setenv("USER", "alice")
 			env.Values[serversKey{}] = &servers{running: make(map[string]*exec.Cmd)}
-			// Not in $WORK: the path of a socket has at most 107 bytes.
-			sockets, err := os.MkdirTemp("", "bursar")
+			sockets, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes
 			env.Setenv("SOCKETS", sockets)
 			env.Defer(func() { _ = os.RemoveAll(sockets) })
 			return err

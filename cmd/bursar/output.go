@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -71,17 +72,17 @@ func jsonText(msg proto.Message) ([]byte, error) {
 
 // table prints rows below a header, without borders; columns that are empty in every row are left out.
 func (c *cli) table(header []string, rows [][]string) {
-	used := make([]bool, len(header))
-	for _, row := range rows {
-		for i, cell := range row {
-			used[i] = used[i] || cell != ""
+	var used []int // columns
+	for i := range header {
+		if slices.ContainsFunc(rows, func(row []string) bool { return i < len(row) && row[i] != "" }) {
+			used = append(used, i)
 		}
 	}
 	pick := func(cells []string) table.Row {
-		var row table.Row
-		for i, cell := range cells {
-			if i < len(used) && used[i] {
-				row = append(row, printable(cell))
+		row := make(table.Row, len(used))
+		for to, from := range used {
+			if row[to] = ""; from < len(cells) {
+				row[to] = printable(cells[from])
 			}
 		}
 		return row
@@ -103,14 +104,14 @@ func (c *cli) table(header []string, rows [][]string) {
 // facts prints names and values, one to a line; those without a value are left out.
 func (c *cli) facts(namesAndValues ...string) {
 	width := 0
-	for i := 0; i < len(namesAndValues); i += 2 {
-		if namesAndValues[i+1] != "" {
-			width = max(width, len(namesAndValues[i]))
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		if pair[1] != "" {
+			width = max(width, len(pair[0]))
 		}
 	}
-	for i := 0; i < len(namesAndValues); i += 2 {
-		if value := namesAndValues[i+1]; value != "" {
-			fmt.Fprintf(c.out, "%-*s  %s\n", width, namesAndValues[i], printable(value))
+	for pair := range slices.Chunk(namesAndValues, 2) {
+		if pair[1] != "" {
+			fmt.Fprintf(c.out, "%-*s  %s\n", width, pair[0], printable(pair[1]))
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (c *cli) quotaSetCommand() *cobra.Command {
 		}
 		res, err := cl.Quotas().Put(cmd.Context(), &bursarv1.PutRequest{Quota: q})
 		if err != nil {
-			return err //nolint:wrapcheck // is told by report
+			return err
 		}
 		return c.print(res.GetQuota(), func() { c.printf("%s\n", quotaLine(res.GetQuota())) })
 	}
@@ -87,7 +87,7 @@ at all. A rule from a file that the coordinator watches is removed from that fil
 			}
 			res, err := cl.Quotas().Delete(cmd.Context(), &bursarv1.DeleteRequest{Selector: selector})
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			return c.print(res, func() { c.printf("%s deleted\n", selectorText(selector)) })
 		},
@@ -122,7 +122,7 @@ line, column, field and reason. Rules that are not in the file stay, unless --pr
 		}
 		quotas, err := quotafile.Parse(name, data)
 		if err != nil {
-			return err //nolint:wrapcheck // says where
+			return err
 		}
 		cl, err := c.coordinator()
 		if err != nil {

@@ -30,7 +30,7 @@ holds or waits for something, with what it has and could still get.`,
 		all := &bursarv1.QuotaServiceListResponse{}
 		for page, err := range cl.ListQuotas(cmd.Context(), &bursarv1.QuotaServiceListRequest{Labels: labels, PageSize: maxPage}) {
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			all.Quotas = append(all.Quotas, page.GetQuotas()...)
 			all.Accounts = append(all.Accounts, page.GetAccounts()...)
@@ -43,7 +43,7 @@ holds or waits for something, with what it has and could still get.`,
 
 func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 	if len(all.GetQuotas()) == 0 {
-		c.say("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
+		c.sayf("no quotas: `bursar quota apply -f FILE` or `bursar quota set SELECTOR --memory 64GiB` makes some")
 		return
 	}
 	var rows [][]string

@@ -30,7 +30,7 @@ func (c *cli) releaseCommand() *cobra.Command {
 		for _, text := range args { // each for itself: one that is unknown does not keep the others
 			err := c.onAllocation(cmd, text, func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				res, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: *reason})
-				return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+				return res.GetAllocation(), err
 			})
 			if err != nil {
 				c.report(err)
@@ -63,7 +63,7 @@ func (c *cli) resizeCommand() *cobra.Command {
 		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: convert.VectorToProto(entitled)})
-			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+			return res.GetAllocation(), err
 		})
 	}
 	return cmd
@@ -84,7 +84,7 @@ func (c *cli) stopCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Grace: durationpb.New(*grace), Reason: *reason})
-			return res.GetAllocation(), err //nolint:wrapcheck // is told by report
+			return res.GetAllocation(), err
 		})
 	}
 	return cmd

@@ -19,32 +19,30 @@ func (c *cli) report(err error) {
 	if err == nil || errors.As(err, &exit) && exit.err == nil {
 		return
 	}
-	var usage *usageError
-	if errors.As(err, &usage) {
-		c.say("bursar: %s", oneLine(err.Error()))
+	if _, isUsage := errors.AsType[*usageError](err); isUsage {
+		c.sayf("bursar: %s", oneLine(err.Error()))
 		return
 	}
-	c.say("bursar: %s", c.message(err))
+	c.sayf("bursar: %s", c.message(err))
 	if insufficient, ok := client.Insufficient(err); ok {
 		for _, line := range shortfallLines(insufficient) {
-			c.say("  %s", line)
+			c.sayf("  %s", line)
 		}
-		c.say("hint: %s", shortfallHint(insufficient))
+		c.sayf("hint: %s", shortfallHint(insufficient))
 	}
 	for _, v := range client.Violations(err) {
-		c.say("  %s: %s", fieldPath(v.GetField()), v.GetMessage())
+		c.sayf("  %s: %s", fieldPath(v.GetField()), v.GetMessage())
 	}
-	var file *yamlfile.Error
-	if errors.As(err, &file) {
+	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(c.err, file.Excerpt())
 	}
 	if client.Unavailable(err) {
-		c.say("hint: `bursar dev` starts everything on this machine; --addr or BURSAR_ADDR says where a coordinator is, --agent or " +
+		c.sayf("hint: `bursar dev` starts everything on this machine; --addr or BURSAR_ADDR says where a coordinator is, --agent or " +
 			"BURSAR_AGENT where an agent is")
 	}
 }
 
-func (c *cli) say(format string, args ...any) {
+func (c *cli) sayf(format string, args ...any) {
 	fmt.Fprintf(c.err, format+"\n", args...)
 }
 
@@ -173,17 +171,20 @@ func filtersText(f *bursarv1.HostFilters) string {
 	if f.GetTotal() == 0 {
 		return "there is no host yet"
 	}
-	text := fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())
+	parts := []string{fmt.Sprintf("hosts: %d of %d fit", f.GetFit(), f.GetTotal())}
 	for _, step := range []struct {
 		n    int64
 		what string
 	}{
-		{f.GetLabels(), "by labels"}, {f.GetHealth(), "not healthy"}, {f.GetMeasurement(), "without a fresh measurement"},
-		{f.GetBooks(), "without room by the books"}, {f.GetHeadroom(), "short of measured memory"},
+		{f.GetLabels(), "by labels"},
+		{f.GetHealth(), "not healthy"},
+		{f.GetMeasurement(), "without a fresh measurement"},
+		{f.GetBooks(), "without room by the books"},
+		{f.GetHeadroom(), "short of measured memory"},
 	} {
 		if step.n > 0 {
-			text += fmt.Sprintf(", %d %s", step.n, step.what)
+			parts = append(parts, fmt.Sprintf("%d %s", step.n, step.what))
 		}
 	}
-	return text
+	return strings.Join(parts, ", ")
 }

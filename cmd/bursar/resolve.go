@@ -55,7 +55,7 @@ func allocationID(ctx context.Context, cl *client.Client, text string) (string, 
 				IdPrefix: text, PageSize: maxCandidates + 1, Ended: ended,
 			})
 			if err != nil {
-				return "", err //nolint:wrapcheck // is told by report
+				return "", err
 			}
 			var ids []string
 			for _, a := range page.GetAllocations() {
@@ -71,7 +71,7 @@ func allocationID(ctx context.Context, cl *client.Client, text string) (string, 
 	case client.NotFound(err) || client.Invalid(err):
 		return "", &noSuchError{"allocation", text}
 	case err != nil:
-		return "", err //nolint:wrapcheck // is told by report
+		return "", err
 	}
 	return found.GetAllocation().GetId(), nil
 }
@@ -83,7 +83,7 @@ func hostID(ctx context.Context, cl *client.Client, text string) (string, error)
 	}
 	page, err := cl.Hosts().List(ctx, &bursarv1.HostServiceListRequest{IdPrefix: text, PageSize: maxCandidates + 1})
 	if err != nil {
-		return "", err //nolint:wrapcheck // is told by report
+		return "", err
 	}
 	var ids []string
 	for _, h := range page.GetHosts() {

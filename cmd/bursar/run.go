@@ -41,7 +41,7 @@ The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES an
 		if f.wait > 0 {
 			patience = longPatience
 		}
-		cl, err := c.localAgent(patience)
+		cl, err := c.localAgent(cmd.Context(), patience)
 		if err != nil {
 			return err
 		}
@@ -89,16 +89,16 @@ func (c *cli) runEnd(result client.RunResult, err error) error {
 		switch {
 		case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
 			return &exitError{exitNotFound, err}
-		case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC):
+		case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOEXEC):
 			return &exitError{exitNotExecutable, err}
 		}
 	case client.PhaseConfirm:
-		c.say("bursar: stopped the command, which may not run without its allocation")
+		c.sayf("bursar: stopped the command, which may not run without its allocation")
 		if client.NotFound(err) || client.Precondition(err) { // the reservation did not hold until here
 			return &exitError{exitNoResources, err}
 		}
 	case client.PhaseRelease:
-		c.say("bursar: %s; the agent will notice that the command has ended", c.message(err))
+		c.sayf("bursar: %s; the agent will notice that the command has ended", c.message(err))
 		return ended(result.State)
 	case client.PhaseAllocate:
 	}

@@ -24,7 +24,7 @@ func (c *cli) statusCommand() *cobra.Command {
 			}
 			res, err := cl.Cluster().Status(cmd.Context(), &bursarv1.StatusRequest{})
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			return c.print(res, func() { c.printStatus(res) })
 		},
@@ -69,7 +69,7 @@ func (c *cli) auditCommand() *cobra.Command {
 			}
 			res, err := cl.Cluster().Audit(cmd.Context(), &bursarv1.AuditRequest{})
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			err = c.print(res, func() {
 				for _, v := range res.GetViolations() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,14 +32,14 @@ func (c *cli) coordinator() (*client.Client, error) {
 }
 
 // localAgent returns a client of this machine's agent.
-func (c *cli) localAgent(patience time.Duration) (*client.Client, error) {
-	return c.connect(c.agentTarget(), patience)
+func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.Client, error) {
+	return c.connect(c.agentTarget(ctx), patience)
 }
 
 // either returns a client of the agent where --agent was given, and of the coordinator else. Both serve allocations.
 func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
 	if cmd.Flags().Changed("agent") && !cmd.Flags().Changed("addr") {
-		return c.localAgent(shortPatience)
+		return c.localAgent(cmd.Context(), shortPatience)
 	}
 	return c.coordinator()
 }
@@ -54,11 +55,11 @@ func (c *cli) connect(target string, patience time.Duration) (*client.Client, er
 
 // agentTarget is what was said, or else the first of the usual sockets on which somebody listens: that of this user's `bursar dev`,
 // then the machine's.
-func (c *cli) agentTarget() string {
+func (c *cli) agentTarget(ctx context.Context) string {
 	if said := firstSet(c.agent, os.Getenv("BURSAR_AGENT")); said != "" {
 		return said
 	}
-	if own := ownSocket(); ownedByUs(filepath.Dir(own)) && listens(own) {
+	if own := ownSocket(); ownedByUs(filepath.Dir(own)) && listens(ctx, own) {
 		return own
 	}
 	return systemSocket
@@ -86,8 +87,9 @@ func ownedByUs(dir string) bool {
 	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&0o022 == 0
 }
 
-func listens(socket string) bool {
-	conn, err := net.DialTimeout("unix", socket, time.Second)
+func listens(ctx context.Context, socket string) bool {
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return false
 	}

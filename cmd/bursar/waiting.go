@@ -68,7 +68,7 @@ func (w *waitLine) follow(ctx context.Context) {
 			fmt.Fprintf(w.cli.err, "\r\033[K%s%s", w.fit(text, left), left)
 			w.shown = text
 		case text != w.shown:
-			w.cli.say("%s%s", text, left)
+			w.cli.sayf("%s%s", text, left)
 			w.shown = text
 		}
 	}
@@ -131,5 +131,5 @@ func (w *waitLine) end() {
 	if w.live {
 		fmt.Fprint(w.cli.err, "\r\033[K")
 	}
-	w.cli.say("waited %s", durationText(time.Since(w.began)))
+	w.cli.sayf("waited %s", durationText(time.Since(w.began)))
 }

@@ -39,7 +39,7 @@ message; --after continues from the revision of one.`,
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
 			for msg, err := range cl.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
 				if err != nil {
-					return err //nolint:wrapcheck // is told by report
+					return err
 				}
 				if err := c.printChange(msg); err != nil {
 					return err
@@ -55,7 +55,7 @@ message; --after continues from the revision of one.`,
 		}
 		for msg, err := range cl.WatchAllocations(ctx, req) {
 			if err != nil {
-				return err //nolint:wrapcheck // is told by report
+				return err
 			}
 			change := &bursarv1.ClusterServiceWatchResponse{Revision: msg.GetRevision()}
 			if msg.GetAllocation() != nil {
@@ -79,7 +79,7 @@ func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse) error {
 		return c.printLine(msg)
 	}
 	when, what := changeText(msg)
-	_, err := fmt.Fprintf(c.out, "%s  %d  %s\n", when.Local().Format("15:04:05"), msg.GetRevision(), printable(what))
+	_, err := fmt.Fprintf(c.out, "%s  %d  %s\n", local(when).Format(time.TimeOnly), msg.GetRevision(), printable(what))
 	return err //nolint:wrapcheck // names the file
 }
 

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func TestQuantitiesAreReadable(t *testing.T) {
+	for _, c := range []struct {
+		dimension string
+		n         int64
+		want      string
+	}{
+		{"memory", 0, "0"},
+		{"memory", 512, "512B"},
+		{"memory", 4 << 30, "4GiB"},
+		{"memory", 1536 << 20, "1.5GiB"},
+		{"memory", 1984 << 20, "1984MiB"},
+		{"memory", 4_000_000_000, "4G"},
+		{"memory", 225748 << 10, "220.5MiB"},
+		{"memory", 25231165952, "23.5GiB"},
+		{"memory", -(1 << 30), "-1GiB"},
+		{"cpu", 2000, "2"},
+		{"cpu", 500, "500m"},
+		{"cpu", -500, "-500m"},
+		{"gpu", 3, "3"},
+	} {
+		if got := quantityText(c.dimension, c.n); got != c.want {
+			t.Errorf("%s %d is written %s, want %s", c.dimension, c.n, got, c.want)
+		}
+	}
+}
+
+func TestDurationsAreReadable(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 1900 * time.Millisecond: "1s", 59 * time.Second: "59s", 65 * time.Second: "1m05s", 12*time.Minute + 5*time.Second: "12m",
+		2*time.Hour + 5*time.Minute: "2h05m", 50 * time.Hour: "2d02h",
+	} {
+		if got := durationText(d); got != want {
+			t.Errorf("%v is written %s, want %s", d, got, want)
+		}
+	}
+}
+
+// Labels and reasons come from others; a terminal must not act on them.
+func TestTextOfOthersCannotMoveTheCursor(t *testing.T) {
+	if got := printable("a\x1b[2Jb\rc\u009bd\ne€"); got != "a?[2Jb?c?d?e€" {
+		t.Errorf("printed %q", got)
+	}
+}
+
+func TestRefusalNamesAccountsInWords(t *testing.T) {
+	in := &bursarv1.InsufficientResources{
+		Reason: "refused",
+		Shortfalls: []*bursarv1.Shortfall{
+			{
+				Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": "vm-1"}},
+				Dimension: "memory", Requested: 4 << 30, Available: 3 << 29, Limit: 8 << 30, Note: "measured",
+			},
+			{
+				Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUOTA},
+				Dimension: "instances", Requested: 1, Available: -2, Limit: 5,
+			},
+			{
+				Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUEUE, Labels: map[string]string{"cluster": "east", "path": "root.a"}},
+				Note:    "unknown",
+			},
+		},
+		Filters: &bursarv1.HostFilters{Total: 5, Labels: 1, Health: 1, Measurement: 1, Books: 1, Headroom: 1},
+	}
+	want := []string{
+		"host vm-1: memory: asked for 4GiB, available 1.5GiB of 8GiB, short by 2.5GiB (by what the machine measures)",
+		"quota of everything: instances: asked for 1, available 0 of 5, short by 3",
+		"queue east:root.a (no fresh measurement)",
+		"hosts: 0 of 5 fit, 1 by labels, 1 not healthy, 1 without a fresh measurement, 1 without room by the books, 1 short of measured memory",
+	}
+	got := shortfallLines(in)
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got  %s\nwant %s", got[i], want[i])
+		}
+	}
+}
