@@ -92,9 +92,10 @@ func readHeader(path string) (application uint32, err error) {
 	return binary.BigEndian.Uint32(header[68:]), nil
 }
 
-// inspect looks at a file through a connection that cannot change it.
-func inspect(ctx context.Context, db *sql.DB, path string, checkTime time.Duration, log *slog.Logger) error {
-	var application, version, tables int64
+// inspect looks at a file through a connection that cannot change it. It returns the version of its tables, zero where there
+// are none yet.
+func inspect(ctx context.Context, db *sql.DB, path string, checkTime time.Duration, log *slog.Logger) (version int64, err error) {
+	var application, tables int64
 	for _, q := range []struct {
 		query string
 		to    *int64
@@ -104,27 +105,26 @@ func inspect(ctx context.Context, db *sql.DB, path string, checkTime time.Durati
 		{"SELECT count(*) FROM sqlite_schema", &tables},
 	} {
 		if err := db.QueryRowContext(ctx, q.query).Scan(q.to); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	latest, err := latestSchema()
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case application == 0 && tables == 0:
-		return nil // new, or its first migration did not get through
+		return 0, nil // new, or its first migration did not get through
 	case application != applicationID:
-		return foreign(path, fmt.Sprintf("it is an SQLite file of another application (id %#x, %d tables and indexes)", application, tables))
+		return 0, foreign(path, fmt.Sprintf("it is an SQLite file of another application (id %#x, %d tables and indexes)", application, tables))
 	case version > latest:
-		return &store.RefusedError{
+		return 0, &store.RefusedError{
 			Where: path, Reason: store.Newer, Found: fmt.Sprintf("its schema is version %d", version),
 			Want: fmt.Sprintf("a version of bursar that knows it (this one knows up to %d)", latest),
 		}
+	case checkTime < 0:
+		return version, nil
 	}
-	if checkTime < 0 {
-		return nil
-	}
-	return check(ctx, db, path, checkTime, log)
+	return version, check(ctx, db, path, checkTime, log)
 }
 
 // check searches for damage, for a limited time.

@@ -24,8 +24,11 @@ func latestSchema() (int64, error) {
 	return int64(len(files)), nil
 }
 
-// migrate brings the tables up to date, each step in a transaction of its own.
-func migrate(ctx context.Context, db *sql.DB) error {
+// migrate brings the tables up to date from a version, each step in a transaction of its own.
+func migrate(ctx context.Context, db *sql.DB, version int64) error {
+	if latest, err := latestSchema(); err != nil || version == latest {
+		return err
+	}
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("store: migrations: %w", err)

@@ -100,21 +100,25 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	}
 	look := pool(s.path, "mode=ro", 1)
 	defer look.Close()
-	if err := inspect(ctx, look, s.path, options.CheckTime, s.log); err != nil {
+	version, err := inspect(ctx, look, s.path, options.CheckTime, s.log)
+	if err != nil {
 		return err
 	}
 	s.writing = pool(s.path, "mode=rw&_txlock=immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(ON)",
 		"wal_autocheckpoint(0)", "cache_size(-"+strconv.Itoa(cacheKiB)+")", busy(busyTimeout))
 	s.reading = pool(s.path, "mode=rw", readers, "query_only(ON)", "synchronous(FULL)", busy(busyTimeout))
 	s.checkpoints = pool(s.path, "mode=rw", 1, "synchronous(FULL)", "fullfsync(ON)", busy(0))
-	if err := migrate(ctx, s.writing); err != nil {
+	if err := migrate(ctx, s.writing, version); err != nil {
 		return err
 	}
 	s.writer = &writer{pool: s.writing}
 	if err := s.writer.connect(ctx); err != nil {
 		return err
 	}
-	return s.identify(ctx)
+	if err := s.identify(ctx); err != nil {
+		return err
+	}
+	return s.reads.prepare(ctx, s.reading)
 }
 
 // identify gives a new store its identity.

@@ -20,17 +20,46 @@ const (
  ORDER BY ended DESC, id DESC LIMIT ?`
 )
 
+// reads are the statements of single reads, prepared on each connection that uses them.
+type reads struct {
+	meta, get, getByRequest, history *sql.Stmt
+}
+
+func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
+	for _, s := range []struct {
+		to    **sql.Stmt
+		query string
+	}{{&r.meta, metaSQL}, {&r.get, getSQL}, {&r.getByRequest, getByRequestSQL}, {&r.history, historySQL}} {
+		statement, err := db.PrepareContext(ctx, s.query)
+		if err != nil {
+			return errors.Join(err, r.close())
+		}
+		*s.to = statement
+	}
+	return nil
+}
+
+func (r *reads) close() error {
+	var err error
+	for _, statement := range []*sql.Stmt{r.meta, r.get, r.getByRequest, r.history} {
+		if statement != nil {
+			err = errors.Join(err, statement.Close())
+		}
+	}
+	return err
+}
+
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
-	return s.get(ctx, getSQL, int64(id))
+	return s.get(ctx, s.reads.get, int64(id))
 }
 
 // GetByRequest implements store.Store.
 func (s *Store) GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error) {
-	return s.get(ctx, getByRequestSQL, requestID, caller)
+	return s.get(ctx, s.reads.getByRequest, requestID, caller)
 }
 
-func (s *Store) get(ctx context.Context, query string, args ...any) (ledger.Allocation, error) {
+func (s *Store) get(ctx context.Context, statement *sql.Stmt, args ...any) (ledger.Allocation, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
@@ -38,7 +67,7 @@ func (s *Store) get(ctx context.Context, query string, args ...any) (ledger.Allo
 	}
 	var id, forget int64
 	var payload []byte
-	err := s.reading.QueryRowContext(ctx, query, args...).Scan(&id, &forget, &payload)
+	err := statement.QueryRowContext(ctx, args...).Scan(&id, &forget, &payload)
 	if errors.Is(err, sql.ErrNoRows) {
 		return ledger.Allocation{}, store.ErrNotFound
 	}
@@ -72,7 +101,7 @@ func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []l
 }
 
 func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store.Position) (page []ledger.Allocation, next string, err error) {
-	rows, err := s.reading.QueryContext(ctx, historySQL, int64(at.Ended), int64(at.ID), scanned+1)
+	rows, err := s.reads.history.QueryContext(ctx, int64(at.Ended), int64(at.ID), scanned+1)
 	if err != nil {
 		return nil, "", err
 	}

@@ -23,6 +23,7 @@ type Store struct {
 	carry int
 
 	writing, reading, checkpoints *sql.DB
+	reads                         reads // on reading
 
 	writer *writer
 	tasks  chan *task     // for the goroutine that writes
@@ -128,7 +129,7 @@ func (s *Store) Meta(ctx context.Context) (store.Meta, error) {
 	if s.closed {
 		return store.Meta{}, store.ErrClosed
 	}
-	meta, err := readMeta(ctx, s.reading)
+	meta, err := scanMeta(s.reads.meta.QueryRowContext(ctx))
 	if err != nil {
 		return meta, fmt.Errorf("store: %w", classify(err))
 	}
@@ -141,13 +142,17 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
+const metaSQL = `SELECT store_id, epoch, sequence, last_id, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
+
 // readMeta reads the row of meta.
 func readMeta(ctx context.Context, q querier) (store.Meta, error) {
+	return scanMeta(q.QueryRowContext(ctx, metaSQL))
+}
+
+func scanMeta(row *sql.Row) (store.Meta, error) {
 	var meta store.Meta
 	var epoch, sequence, lastID int64
-	const query = `SELECT store_id, epoch, sequence, last_id, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
-	err := q.QueryRowContext(ctx, query).Scan(&meta.StoreID, &epoch, &sequence, &lastID, &meta.Schema)
-	if err != nil {
+	if err := row.Scan(&meta.StoreID, &epoch, &sequence, &lastID, &meta.Schema); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
 	meta.Epoch, meta.Sequence, meta.LastID = uint64(epoch), uint64(sequence), ledger.ID(lastID)
@@ -174,6 +179,7 @@ func (s *Store) release() error {
 	if s.writer != nil {
 		err = s.writer.disconnect()
 	}
+	err = errors.Join(err, s.reads.close())
 	for _, db := range []*sql.DB{s.reading, s.checkpoints, s.writing} {
 		if db != nil {
 			err = errors.Join(err, db.Close())

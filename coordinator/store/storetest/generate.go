@@ -13,11 +13,12 @@ import (
 
 // The generators draw from few values where rows should meet (ids, hosts, requests) and from all that is valid elsewhere.
 var (
-	states  = []ledger.State{ledger.Waiting, ledger.Reserved, ledger.Active, ledger.Released, ledger.Expired, ledger.Canceled, ledger.Lost}
-	ids     = []ledger.ID{1, 2, 3, 4, 5, 6, 7, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1}
-	callers = []string{"alice@h1", "bob@h1", ""}
-	hostIDs = []string{"h1", "h2", "h3.example.org"}
-	ends    = []ledger.Instant{1, 1000, 1001, 1_000_000_000, 1 << 62}
+	states   = []ledger.State{ledger.Waiting, ledger.Reserved, ledger.Active, ledger.Released, ledger.Expired, ledger.Canceled, ledger.Lost}
+	ids      = []ledger.ID{1, 2, 3, 4, 5, 6, 7, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1}
+	callers  = []string{"alice@h1", "bob@h1", ""}
+	requests = []string{"", "r1", "r2"}
+	hostIDs  = []string{"h1", "h2", "h3.example.org"}
+	ends     = []ledger.Instant{1, 1000, 1001, 1_000_000_000, 1 << 62}
 )
 
 // text draws valid UTF-8, mostly short.
@@ -64,7 +65,7 @@ func Resource(t *rapid.T, name string) resource.Resource {
 // Allocation draws an allocation with this id, in any state and with anything that a ledger lets through.
 func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 	a := ledger.Allocation{
-		ID: id, RequestID: rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "request"),
+		ID: id, RequestID: rapid.SampledFrom(requests).Draw(t, "request"),
 		Caller: rapid.SampledFrom(callers).Draw(t, "caller"), RequestHash: rapid.Uint64().Draw(t, "hash"),
 		State: rapid.SampledFrom(states).Draw(t, "state"), Labels: Labels(t, "labels"),
 		Requested: Resource(t, "requested"), Entitled: Resource(t, "entitled"),

@@ -1,0 +1,43 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// No query looks at rows that it does not want: SQLite finds them by an index, in the order they are wanted in.
+func TestQueriesUseIndexes(t *testing.T) {
+	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+	defer s.Close()
+	fill(t, s, 100)
+	for query, args := range map[string][]any{
+		getSQL:            {1},
+		getByRequestSQL:   {"r", "c"},
+		historySQL:        {1, 1, 1},
+		countLiveSQL:      nil,
+		loadLiveSQL:       nil,
+		loadRememberedSQL: {1},
+		pruneSQL:          {1, 1},
+	} {
+		rows, err := s.reading.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(step, "SCAN") || strings.Contains(step, "TEMP B-TREE") {
+				t.Errorf("%s\n%s", query, step)
+			}
+			t.Log(step)
+		}
+		if err := rows.Err(); err != nil {
+			t.Error(err)
+		}
+		rows.Close()
+	}
+}
