@@ -160,6 +160,39 @@ func TestAllocationsOutliveARestart(t *testing.T) {
 	f.audited()
 }
 
+func TestAWaitGoesOnOverARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	f := start(t, Config{}, openSQLite(t, path))
+	f.host("h1", gib)
+	holder := f.allocate(request("holder", gib))
+	answers := make(chan error, 1)
+	wait := func(f *fixture) {
+		req := request("waits", gib)
+		req.Wait = seconds(60)
+		_, err := f.allocations.Allocate(context.Background(), req)
+		answers <- err
+	}
+	go wait(f)
+	eventually(t, "one waits", func() bool { return f.status().GetWaiting() == 1 })
+	id := f.find("waits").GetId()
+	f.stop()
+	if err := <-answers; connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Fatalf("while it shuts down: %v", err)
+	}
+
+	f = start(t, Config{}, openSQLite(t, path))
+	go wait(f)
+	f.host("h1", gib)
+	f.release(holder.GetId())
+	if err := <-answers; err != nil {
+		t.Fatal(err)
+	}
+	if a := f.find("waits"); a.GetId() != id || a.GetState() != reserved {
+		t.Errorf("got %v: want %s", a, id)
+	}
+	f.audited()
+}
+
 func TestAWaitingRequestIsGrantedWhenAnotherEnds(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)

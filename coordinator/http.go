@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,19 +26,25 @@ func defaultPatience() patience {
 }
 
 // guard bounds what a request may cost before anything has looked at it: the size of its body, and the time that the
-// body may take to come.
+// body may take to come. It also keeps out pages of other sites that run in a browser on this machine: over loopback nobody
+// shows credentials, so that such a page would be as good as the person before it.
 type guard struct {
 	next   http.Handler
 	time   *patience
 	limits map[string]int64 // by path: larger bodies that are allowed
 	limit  int64
 	refuse *connect.ErrorWriter
+	cross  http.CrossOriginProtection
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	limit, larger := g.limits[r.URL.Path]
 	if !larger {
 		limit = g.limit
+	}
+	if err := g.foreign(r); err != nil {
+		_ = g.refuse.Write(w, r, connect.NewError(connect.CodePermissionDenied, err)) // nobody is left to tell
+		return
 	}
 	if r.ContentLength > limit {
 		// What is not read is not waited for: the connection ends with this answer.
@@ -49,6 +58,22 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = &boundedBody{ReadCloser: r.Body, control: control, left: limit, limit: limit}
 	}
 	g.next.ServeHTTP(w, r)
+}
+
+// foreign refuses what a browser sends for a page of another site. One that has made its name resolve to this machine's
+// address looks like a page of ours, but for that name: pages of ours are called by address.
+func (g *guard) foreign(r *http.Request) error {
+	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+		return nil // no browser
+	}
+	name := r.Host
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		name = host
+	}
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err != nil && name != "localhost" {
+		return fmt.Errorf("host: %q: want the address of this server, in a browser", r.Host)
+	}
+	return g.cross.Check(r) //nolint:wrapcheck // it says all
 }
 
 func tooLarge(size string, limit int64) error {

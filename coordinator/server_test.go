@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -27,6 +28,9 @@ func (f *fixture) fetch(method, path, body string, headers ...string) (int, stri
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
 	}
 	res, err := f.http.Do(req)
 	if err != nil {
@@ -159,17 +163,20 @@ func TestACallBeforeTheStartIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := bursarv1connect.NewAllocationServiceClient(inProcess{s.Handler()}, "http://in.process")
+	client := bursarv1connect.NewAllocationServiceClient(inProcess{handler: s.Handler()}, "http://in.process")
 	if _, err := client.Allocate(t.Context(), request("", mib)); connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("got %v", err)
 	}
 }
 
-// inProcess calls a handler without any connection.
-type inProcess struct{ handler http.Handler }
+// inProcess calls a handler without any connection, as if from a peer.
+type inProcess struct {
+	handler http.Handler
+	peer    string
+}
 
 func (p inProcess) Do(req *http.Request) (*http.Response, error) {
-	req.RequestURI = req.URL.Path
+	req.RequestURI, req.RemoteAddr = req.URL.Path, p.peer
 	w := &recorder{header: make(http.Header), code: http.StatusOK}
 	p.handler.ServeHTTP(w, req)
 	return &http.Response{
@@ -199,6 +206,42 @@ func TestAStoreThatCannotBeLedRefusesTheStart(t *testing.T) {
 	}
 	if err := server.Run(t.Context()); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestPagesOfOtherSitesAreKeptOut(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	own := "http://" + f.server.Address()
+	for name, c := range map[string]struct {
+		headers []string
+		want    int
+	}{
+		"no browser":                  {nil, http.StatusOK},
+		"a page of its own":           {[]string{"Origin", own, "Sec-Fetch-Site", "same-origin"}, http.StatusOK},
+		"another site":                {[]string{"Origin", "http://other.example", "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+		"another port":                {[]string{"Origin", "http://127.0.0.1:1"}, http.StatusForbidden},
+		"another name for this place": {[]string{"Origin", "http://other.example:7070", "Sec-Fetch-Site", "same-origin", "Host", "other.example:7070"}, http.StatusForbidden},
+	} {
+		code, text := f.fetch(http.MethodPost, "/bursar.v1.ClusterService/Status", "{}", append(c.headers, "Content-Type", "application/json")...)
+		if code != c.want {
+			t.Errorf("%s: %d %s: want %d", name, code, text, c.want)
+		}
+	}
+}
+
+func TestWhoComesFromAnotherMachineIsNotBelieved(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	client := bursarv1connect.NewAllocationServiceClient(inProcess{f.server.Handler(), "10.1.2.3:4"}, "http://in.process")
+	res, err := client.Allocate(t.Context(), request("r", mib))
+	if err != nil || res.GetAllocation().GetCaller() != "remote" {
+		t.Errorf("got %v, %v", res, err)
+	}
+	ctx, info := connect.NewClientContext(t.Context())
+	info.RequestHeader().Set(identity.Header, identity.Local().Encode())
+	if _, err := client.Allocate(ctx, request("r", mib)); fieldOf(err) != identity.Header {
+		t.Errorf("it claimed to be somebody: %v", err)
 	}
 }
 
