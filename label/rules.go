@@ -6,10 +6,12 @@ package label
 //
 // A label with the empty value counts as missing everywhere.
 type Rules struct {
-	Aliases  []Alias           `yaml:"aliases"`
+	Aliases []Alias `yaml:"aliases"`
+	// Defaults are labels that a request gets where it does not have them.
 	Defaults map[string]string `yaml:"defaults"`
 	Derived  []Derivation      `yaml:"derived"`
-	Required []string          `yaml:"required"`
+	// Required are keys that a request must have in the end.
+	Required []string `yaml:"required"`
 }
 
 // Alias converts other spellings of one label.

@@ -1,0 +1,160 @@
+// Package docs keeps the documentation true: it makes the configuration reference from the code that reads the configuration.
+package docs
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+// Section is one configuration file's part of the reference.
+type Section struct {
+	Title, Intro string
+	// Dir is the package below the root, Type the struct that the file is read into.
+	Dir, Type string
+}
+
+// Sections are what the reference consists of.
+func Sections() []Section {
+	return []Section{
+		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column.", "coordinator", "Config"},
+		{"bursar agent --config FILE", "Read strictly, like the coordinator's.", "agent", "Config"},
+	}
+}
+
+// Reference writes the configuration reference for the sources below root.
+func Reference(root string) (string, error) {
+	var b strings.Builder
+	b.WriteString("# Configuration reference\n\nMade from the code by `go test ./test/docs -update`; a test fails where it is stale. Durations are written `30s`, `5m`, `24h`; " +
+		"memory `4GiB`, CPU `2` or `500m`.\n")
+	for _, s := range Sections() {
+		structs, err := structsOf(filepath.Join(root, s.Dir))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", s.Title, s.Intro)
+		if err := fields(&b, root, structs, s.Type, ""); err != nil {
+			return "", fmt.Errorf("%s: %w", s.Title, err)
+		}
+	}
+	return b.String(), nil
+}
+
+// structsOf parses a package and returns its struct types by name.
+func structsOf(dir string) (map[string]*ast.StructType, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	structs := make(map[string]*ast.StructType)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if s, ok := spec.Type.(*ast.StructType); ok {
+					structs[spec.Name.Name] = s
+				}
+			}
+			return true
+		})
+	}
+	return structs, nil
+}
+
+// fields writes a row for every field that has a yaml name, those of nested structs below their parent's path.
+func fields(b *strings.Builder, root string, structs map[string]*ast.StructType, name, path string) error {
+	s := structs[name]
+	if s == nil {
+		return fmt.Errorf("no struct %s", name)
+	}
+	doc := ""
+	for _, f := range s.Fields.List {
+		if text := strings.TrimSpace(f.Doc.Text() + f.Comment.Text()); text != "" {
+			doc = text
+		}
+		key := yamlName(f)
+		if key == "" || key == "-" {
+			continue
+		}
+		typed := typeName(f.Type)
+		element := strings.TrimPrefix(typed, "[]")
+		at := path + key
+		switch {
+		case structs[element] != nil:
+			suffix := "."
+			if element != typed {
+				suffix = "[]."
+			}
+			if err := fields(b, root, structs, element, at+suffix); err != nil {
+				return err
+			}
+		case strings.HasPrefix(element, "label."):
+			nested, err := structsOf(filepath.Join(root, "label"))
+			if err != nil {
+				return err
+			}
+			if err := fields(b, root, nested, strings.TrimPrefix(element, "label."), at+"."); err != nil {
+				return err
+			}
+		default:
+			fmt.Fprintf(b, "| `%s` | %s | %s |\n", at, plain(typed), strings.ReplaceAll(strings.Join(strings.Fields(doc), " "), "|", "\\|"))
+		}
+	}
+	return nil
+}
+
+func yamlName(f *ast.Field) string {
+	if f.Tag == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
+	return name
+}
+
+func typeName(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.Ident:
+		return t.Name
+	case *ast.SelectorExpr:
+		return typeName(t.X) + "." + t.Sel.Name
+	case *ast.ArrayType:
+		return "[]" + typeName(t.Elt)
+	case *ast.StarExpr:
+		return typeName(t.X)
+	case *ast.MapType:
+		return "map[" + typeName(t.Key) + "]" + typeName(t.Value)
+	default:
+		return "?"
+	}
+}
+
+// plain says a Go type in the words of a YAML file.
+func plain(t string) string {
+	switch {
+	case t == "time.Duration":
+		return "duration"
+	case t == "bool":
+		return "true or false"
+	case strings.HasPrefix(t, "int"), strings.HasPrefix(t, "uint"):
+		return "number"
+	case strings.HasPrefix(t, "[]"):
+		return "list of " + plain(t[2:])
+	case strings.HasPrefix(t, "map["):
+		_, value, _ := strings.Cut(t, "]")
+		return "map to " + plain(value)
+	case t == "string":
+		return "text"
+	default:
+		return t
+	}
+}
