@@ -16,7 +16,6 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # What a person may set on the command line.
 SEEDS     ?= 20000
 BENCH     ?= .
-BENCHTIME ?= 1s
 FUZZTIME  ?= 10s
 
 # The tools, by the version that their module pins.
@@ -91,8 +90,8 @@ fuzz: ## Run every fuzz target for FUZZTIME=10s
 	done
 
 .PHONY: bench
-bench: ## Print the benchmarks (BENCH=regexp BENCHTIME=1s)
-	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 60m ./bench/...
+bench: build ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
+	go run -trimpath ./bench -bursar bin/bursar -name '$(BENCH)'
 
 # --- check -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// pairTime is how much the ledger's clock moves on with a pair: as much as a pair may take by the budget.
+const pairTime = 2500 * time.Nanosecond
+
+// books is a ledger with hosts and rules, as a coordinator has it, and who uses it: one goroutine.
+type books struct {
+	ledger  *ledger.Ledger
+	now     ledger.Instant
+	actor   identity.Actor
+	sets    []label.Set
+	request resource.Resource
+	batch   int
+
+	live   []ledger.ID
+	next   int // number of the next request
+	since  int // commands since the last Changes
+	random *rand.Rand
+	name   []byte
+}
+
+// newBooks makes so many hosts, all alike, healthy and measured, and sets the rules.
+func newBooks(w *workload, hosts int) (*books, error) {
+	b := &books{
+		// Nobody reports and nobody confirms here: neither hosts nor reservations end by themselves.
+		ledger: ledger.New(ledger.Config{
+			Interval: 1000 * time.Hour, ReservationTTL: 1000 * time.Hour,
+			RequestRetention: time.Duration(max(1, w.Remembered)) * pairTime,
+		}, placement.New(placement.Spread)),
+		now:    ledger.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
+		actor:  identity.Actor{Name: "launcher@host", Anyone: true},
+		batch:  w.Batch,
+		random: rand.New(rand.NewPCG(w.Seed, 0)),
+	}
+	var err error
+	if b.sets, err = w.sets(); err != nil {
+		return nil, err
+	}
+	if b.request, err = w.request(1); err != nil {
+		return nil, err
+	}
+	capacity, err := w.Host.vector()
+	if err != nil {
+		return nil, fmt.Errorf("workload: %w", err)
+	}
+	for i := range hosts {
+		if err := addHost(b.ledger, b.now, hostName(i), capacity); err != nil {
+			return nil, err
+		}
+	}
+	quotas, err := w.quotas()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.ledger.SetQuotas(b.now, ledger.SourceAPI, quotas); err != nil {
+		return nil, err
+	}
+	b.drain()
+	return b, nil
+}
+
+func hostName(i int) string { return fmt.Sprintf("host-%06d.example.org", i) }
+
+// addHost lets a host register and report that it has all of its memory.
+func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.Vector) error {
+	if _, err := l.Register(now, ledger.RegisterCommand{
+		HostID: id, Address: id + ":7071", Capacity: capacity, Incarnation: 1, BootID: "boot",
+	}); err != nil {
+		return err
+	}
+	available := capacity.Memory()
+	_, err := l.Sync(now, ledger.SyncCommand{
+		HostID: id, Incarnation: 1, Sequence: 1, BootID: "boot", Full: true,
+		Sample: &ledger.Sample{MemoryTotal: &available, MemoryAvailable: &available},
+	})
+	return err
+}
+
+// drain takes what has changed, as a commit would.
+func (b *books) drain() {
+	b.since = 0
+	b.ledger.Recycle(b.ledger.Changes())
+}
+
+func (b *books) done() {
+	if b.since++; b.since >= b.batch {
+		b.drain()
+	}
+}
+
+// command is the next request: a name of its own, the labels of its number.
+func (b *books) command() ledger.AllocateCommand {
+	b.name = strconv.AppendInt(append(b.name[:0], "7d9f3f4e-request-"...), int64(b.next), 10)
+	c := ledger.AllocateCommand{
+		Actor: b.actor, RequestID: string(b.name), RequestHash: uint64(b.next), //nolint:gosec // a number
+		Labels: b.sets[b.next%len(b.sets)], Resource: b.request,
+	}
+	b.next++
+	return c
+}
+
+// allocate makes one request, which must be granted.
+func (b *books) allocate(c ledger.AllocateCommand) (ledger.ID, error) {
+	r, err := b.ledger.Allocate(b.now, c)
+	if err != nil {
+		return 0, err
+	}
+	if r.Allocation.State != ledger.Reserved {
+		return 0, fmt.Errorf("request %s is %s: want room for it", c.RequestID, r.Allocation.State)
+	}
+	b.done()
+	return r.Allocation.ID, nil
+}
+
+func (b *books) release(id ledger.ID) error {
+	_, err := b.ledger.Release(b.now, ledger.ReleaseCommand{Actor: b.actor, ID: id})
+	b.done()
+	return err
+}
+
+// fill lets so many allocations live.
+func (b *books) fill(live int) error {
+	for range live {
+		id, err := b.allocate(b.command())
+		if err != nil {
+			return err
+		}
+		b.live = append(b.live, id)
+	}
+	return nil
+}
+
+// pairs makes one allocation and ends another one, so many times.
+func (b *books) pairs(n int) error {
+	for range n {
+		b.now = b.now.Add(pairTime)
+		id, err := b.allocate(b.command())
+		if err != nil {
+			return err
+		}
+		at := b.random.IntN(len(b.live))
+		if err := b.release(b.live[at]); err != nil {
+			return err
+		}
+		b.live[at] = id
+	}
+	return nil
+}
+
+// wait lets so many requests wait behind an account that one allocation of the largest size fills.
+func (b *books) wait(n, sizes int, labels label.Set) error {
+	limit := ledger.AllocateCommand{Actor: b.actor, Labels: labels, Resource: b.times(sizes)}
+	for {
+		if _, err := b.ledger.Allocate(b.now, limit); err != nil {
+			break // it is full
+		}
+	}
+	for i := range n {
+		c := b.command()
+		c.Labels, c.Resource = labels, b.times(1+i%sizes)
+		c.Wait, c.Async = 24*time.Hour, true
+		r, err := b.ledger.Allocate(b.now, c)
+		if err != nil {
+			return err
+		}
+		if r.Allocation.State != ledger.Waiting {
+			return fmt.Errorf("request %s is %s: want it to wait", c.RequestID, r.Allocation.State)
+		}
+		b.done()
+	}
+	return nil
+}
+
+// times is the request with so many times its memory.
+func (b *books) times(n int) resource.Resource {
+	r := b.request
+	r.Vector = r.WithMemory(r.Memory() * int64(n))
+	return r
+}
+
+// audit is the proof that what was measured was right.
+func (b *books) audit() error {
+	if found := b.ledger.Audit(); len(found) > 0 {
+		return fmt.Errorf("%d violations of the books, the first: %s", len(found), found[0].Message)
+	}
+	return nil
+}

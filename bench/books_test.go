@@ -1,0 +1,26 @@
+package main
+
+import "testing"
+
+// BenchmarkPair is row 1 of the budgets once more, for a profile: go test -run '^$' -bench Pair -cpuprofile cpu.out ./bench
+func BenchmarkPair(b *testing.B) {
+	w, err := readWorkload("ledger")
+	if err != nil {
+		b.Fatal(err)
+	}
+	books, err := newBooks(w, w.Fleets[1])
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := books.fill(w.Live); err != nil {
+		b.Fatal(err)
+	}
+	if err := books.pairs(w.Remembered); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	if err := books.pairs(b.N); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// order is what a child is asked to do next. The first one says what it is for.
+type order struct {
+	Workload string
+	Hosts    int
+	Waiting  int
+	Live     int
+	Short    bool
+
+	Pairs int    // make so many
+	Echo  string // serve an echo on this address or socket, with Reply as its answer
+	Reply []byte
+}
+
+// answer is what became of it.
+type answer struct {
+	CPU     time.Duration // of the child's process
+	Address string
+	Err     string
+}
+
+// serveChild does what its parent asks for, until there is no more.
+func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) error {
+	var do func(context.Context, order) (answer, error)
+	switch role {
+	case "ledger":
+		do = (&ledgerChild{}).do
+	case "echo":
+		do = (&echoChild{}).do
+	default:
+		return fmt.Errorf("no such child: %q", role)
+	}
+	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var o order
+		err := orders.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read an order: %w", err)
+		}
+		a, err := do(ctx, o)
+		if err != nil {
+			a.Err = err.Error()
+		}
+		if err := answers.Encode(a); err != nil {
+			return fmt.Errorf("write an answer: %w", err)
+		}
+	}
+}
+
+// child is this program in another process.
+type child struct {
+	command *exec.Cmd
+	in      io.WriteCloser
+	orders  *json.Encoder
+	answers *json.Decoder
+	address string // where it serves, if it does
+}
+
+// startChild starts one and gives it its first order.
+func (r *run) startChild(ctx context.Context, role string, first order, environment ...string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this program: %w", err)
+	}
+	command := exec.CommandContext(ctx, self, "-child", role) //nolint:gosec // it is this one
+	command.Env = append(os.Environ(), environment...)
+	command.Stderr = r.log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := command.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("child: %w", err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("child: %w", err)
+	}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("child: %w", err)
+	}
+	c := &child{command: command, in: in, orders: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}
+	a, err := c.do(first)
+	if err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	c.address = a.Address
+	return c, nil
+}
+
+func (c *child) do(o order) (answer, error) {
+	var a answer
+	if err := c.orders.Encode(o); err != nil {
+		return a, fmt.Errorf("child: %w", err)
+	}
+	if err := c.answers.Decode(&a); err != nil {
+		return a, fmt.Errorf("child: %w", err)
+	}
+	if a.Err != "" {
+		return a, fmt.Errorf("child: %s", a.Err)
+	}
+	return a, nil
+}
+
+// stop ends the child: there are no more orders.
+func (c *child) stop() error {
+	err := c.in.Close()
+	return errors.Join(err, c.command.Wait())
+}

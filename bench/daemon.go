@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// daemon is a server of the shipped binary.
+type daemon struct {
+	command *exec.Cmd
+	address string // of the coordinator, or the agent's socket
+	took    time.Duration
+}
+
+// startTimeout is how long a server may take to serve.
+const startTimeout = time.Minute
+
+// start starts the shipped binary with a configuration, and waits until ready says so.
+func (r *run) start(ctx context.Context, kind, config string, ready func(context.Context) error) (*daemon, error) {
+	path := filepath.Join(r.dir, fmt.Sprintf("%s-%d.yaml", kind, time.Now().UnixNano()))
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	command := exec.Command(r.bursar, kind, "--config", path, "--log-level", "warn") //nolint:gosec,noctx // the binary to measure; stop ends it in order
+	command.Stdout, command.Stderr = r.log, r.log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	d := &daemon{command: command}
+	began := time.Now()
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	retry := time.NewTicker(time.Millisecond)
+	defer retry.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			d.took = time.Since(began)
+			return d, nil
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("%s does not serve: %w", kind, err), d.kill())
+		}
+	}
+}
+
+// stop ends the server in order.
+func (d *daemon) stop() error {
+	if err := d.command.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	return d.command.Wait()
+}
+
+func (d *daemon) kill() error {
+	return errors.Join(d.command.Process.Kill(), d.command.Wait())
+}
+
+func (d *daemon) pid() int { return d.command.Process.Pid }
+
+// startCoordinator starts a coordinator on a directory, whose hosts need not report: or, with an interval, as often as that.
+func (r *run) startCoordinator(ctx context.Context, dir string, interval time.Duration) (*daemon, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf("listen: %s\ndataDir: %s\ntimes: {interval: %s}\n", address, dir, interval)
+	d, err := r.start(ctx, "coordinator", config, func(ctx context.Context) error { return probe(ctx, "http://"+address+"/readyz") })
+	if err != nil {
+		return nil, err
+	}
+	d.address = address
+	return d, nil
+}
+
+// startAgent starts an agent of this machine.
+func (r *run) startAgent(ctx context.Context, dir, coordinator string, tick time.Duration) (*daemon, error) {
+	socket := filepath.Join(dir, "agent.sock")
+	config := fmt.Sprintf("hostId: bench\nsocket: %s\nstateDir: %s\ncoordinators: [\"http://%s\"]\ntick: %s\ncapacity: {instances: \"100000\"}\n",
+		socket, filepath.Join(dir, "agent"), coordinator, tick)
+	c, err := client.New(coordinator, client.WithoutRetries())
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	d, err := r.start(ctx, "agent", config, func(ctx context.Context) error {
+		res, err := c.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: "bench"})
+		if err == nil && res.GetHost().GetUnavailableReason() != "" {
+			err = errors.New(res.GetHost().GetUnavailableReason())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.address = socket
+	return d, nil
+}
+
+// never is an interval for hosts that do not report while they are used.
+const never = 1000 * time.Hour
+
+func freeAddress(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+func probe(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("probe: %s", response.Status)
+	}
+	return err
+}
+
+// populate puts the workload's rules and hosts into a coordinator.
+func populate(ctx context.Context, c *client.Client, w *workload) error {
+	quotas, err := w.quotas()
+	if err != nil {
+		return err
+	}
+	for _, q := range quotas {
+		if _, err := c.Quotas().Put(ctx, &bursarv1.PutRequest{Quota: &bursarv1.Quota{
+			Selector: convert.LabelsToProto(q.Selector.Labels()), Limit: convert.VectorToProto(q.Limit),
+		}}); err != nil {
+			return fmt.Errorf("populate: %w", err)
+		}
+	}
+	capacity, err := w.Host.vector()
+	if err != nil {
+		return err
+	}
+	for i := range w.Hosts {
+		registered, err := c.Hosts().Register(ctx, &bursarv1.RegisterRequest{
+			HostId: hostName(i), Address: hostName(i) + ":7071", Capacity: convert.VectorToProto(capacity), Incarnation: 1, BootId: "boot",
+		})
+		if err != nil {
+			return fmt.Errorf("populate: %w", err)
+		}
+		if _, err := c.Hosts().Sync(ctx, &bursarv1.SyncRequest{
+			HostId: hostName(i), Incarnation: 1, Sequence: 1, Epoch: registered.GetEpoch(), BootId: "boot", Full: true,
+			Sample: &bursarv1.HostSample{
+				MemoryTotalBytes: proto.Int64(capacity.Memory()), MemoryAvailableBytes: proto.Int64(capacity.Memory()), MemorySafetyBytes: proto.Int64(0),
+			},
+		}); err != nil {
+			return fmt.Errorf("populate: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/validate"
+	"google.golang.org/protobuf/proto"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// echoChild is a process that serves an AllocationService with nothing behind it: what an answer costs that costs nothing to find. It
+// has the generated handler, the validation, the limits and the protocols of a coordinator.
+type echoChild struct {
+	bursarv1connect.UnimplementedAllocationServiceHandler
+
+	allocated *bursarv1.AllocateResponse
+	released  *bursarv1.ReleaseResponse
+}
+
+// Allocate answers with what it was given to answer with.
+func (c *echoChild) Allocate(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	return c.allocated, nil
+}
+
+// Release does the same.
+func (c *echoChild) Release(context.Context, *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
+	return c.released, nil
+}
+
+func (c *echoChild) do(ctx context.Context, o order) (answer, error) {
+	allocation := &bursarv1.Allocation{}
+	if err := proto.Unmarshal(o.Reply, allocation); err != nil {
+		return answer{}, fmt.Errorf("echo: %w", err)
+	}
+	c.allocated, c.released = &bursarv1.AllocateResponse{Allocation: allocation}, &bursarv1.ReleaseResponse{Allocation: allocation}
+	network := "tcp"
+	if strings.HasPrefix(o.Echo, "/") {
+		network = "unix"
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, network, o.Echo)
+	if err != nil {
+		return answer{}, fmt.Errorf("echo: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(bursarv1connect.NewAllocationServiceHandler(c,
+		connect.WithInterceptors(validate.NewInterceptor()), connect.WithReadMaxBytes(1<<20), connect.WithCompressMinBytes(4<<10)))
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Handler: mux, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	go func() { _ = server.Serve(listener) }() // until this process ends
+	return answer{Address: listener.Addr().String()}, nil
+}

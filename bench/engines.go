@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// agentSuite is row 7.
+func agentSuite(ctx context.Context, r *run) error {
+	w, err := readWorkload("agent")
+	if err != nil {
+		return err
+	}
+	engines := r.size(w.Engines)
+	if len(cgroupRoots()) == 0 {
+		r.note("agent/cgroups-cpu", "no cgroups can be made here: want root, and cgroup v1 with memory and cpuacct, or v2")
+	} else if err := r.agentCost(ctx, w, "agent/cgroups", engines, cgroupRoots()); err != nil {
+		return err
+	}
+	return r.agentCost(ctx, w, "agent/trees", engines, nil)
+}
+
+// agentCost measures an agent whose engines are in cgroups below these directories, if any.
+func (r *run) agentCost(ctx context.Context, w *workload, name string, engines int, roots []string) (err error) {
+	dir := filepath.Join(r.dir, filepath.Base(name))
+	coordinator, err := r.startCoordinator(ctx, dir, w.Tick)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, coordinator.stop()) }()
+	agent, err := r.startAgent(ctx, dir, coordinator.address, w.Tick)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, agent.stop()) }()
+	idle := &crowd{roots: roots, name: fmt.Sprintf("bursar-bench-%d", os.Getpid())}
+	defer func() { err = errors.Join(err, idle.end()) }()
+	if err := idle.grow(engines, r.size(w.Processes)); err != nil {
+		return err
+	}
+	c, err := client.New(agent.address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := confirmAll(ctx, c, w, idle.pids(engines)); err != nil {
+		return err
+	}
+	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil { // all engines are in, and have been measured twice
+		return err
+	}
+	before, err := cpuTimeOf(agent.pid())
+	if err != nil {
+		return err
+	}
+	ticks, err := awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick)
+	if err != nil {
+		return err
+	}
+	after, err := cpuTimeOf(agent.pid())
+	if err != nil {
+		return err
+	}
+	bytes, err := memoryOf(agent.pid())
+	if err != nil {
+		return err
+	}
+	tick := (after - before) / time.Duration(ticks)
+	r.line(name+"-tick", float64(tick.Microseconds())/1000, "ms", 0)
+	r.line(name+"-cpu", 100*tick.Seconds()/w.Scaled.Seconds(), "% of a core", 0)
+	r.line(name+"-rss", float64(bytes)/(1<<20), "MiB", 0)
+	return nil
+}
+
+// confirmAll makes an engine of every process.
+func confirmAll(ctx context.Context, c *client.Client, w *workload, pids []int) error {
+	request, err := w.request(1)
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		res, err := c.Allocations().Allocate(ctx, &bursarv1.AllocateRequest{
+			Labels: map[string]string{"user": "bench", "creator": "bench", "engineType": "idle"}, Resource: convert.ResourceToProto(request),
+		})
+		if err != nil {
+			return fmt.Errorf("allocate: %w", err)
+		}
+		if _, err := c.Allocations().Confirm(ctx, &bursarv1.ConfirmRequest{
+			Id: res.GetAllocation().GetId(), Process: &bursarv1.Process{Pid: int32(pid)}, //nolint:gosec // a pid is below 2^22
+		}); err != nil {
+			return fmt.Errorf("confirm: %w", err)
+		}
+	}
+	return nil
+}
+
+// crowd is processes that do nothing.
+type crowd struct {
+	roots    []string // of cgroup hierarchies in which each engine gets one
+	name     string
+	commands []*exec.Cmd
+}
+
+// grow starts so many engines, and others until the machine has so many processes.
+func (c *crowd) grow(engines, processes int) error {
+	for i := range engines {
+		pid, err := c.add()
+		if err != nil {
+			return err
+		}
+		for _, root := range c.roots {
+			group := filepath.Join(root, c.name, strconv.Itoa(i))
+			if err := os.MkdirAll(group, 0o755); err != nil { //nolint:gosec // as cgroups are
+				return fmt.Errorf("cgroup: %w", err)
+			}
+			if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600); err != nil {
+				return fmt.Errorf("cgroup: %w", err)
+			}
+		}
+	}
+	there, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return fmt.Errorf("processes: %w", err)
+	}
+	for range processes - len(there) {
+		if _, err := c.add(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crowd) add() (pid int, err error) {
+	command := exec.Command("sleep", "1000000") //nolint:noctx // end kills it
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return 0, fmt.Errorf("an idle process: %w", err)
+	}
+	c.commands = append(c.commands, command)
+	return command.Process.Pid, nil
+}
+
+// pids are those of the first so many.
+func (c *crowd) pids(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = c.commands[i].Process.Pid
+	}
+	return list
+}
+
+func (c *crowd) end() error {
+	var errs []error
+	for _, command := range c.commands {
+		errs = append(errs, command.Process.Kill())
+	}
+	for _, command := range c.commands {
+		_ = command.Wait() // it was killed
+	}
+	for _, root := range c.roots {
+		groups, _ := filepath.Glob(filepath.Join(root, c.name, "*", "cgroup.procs")) // the pattern is right
+		for _, file := range groups {
+			errs = append(errs, os.Remove(filepath.Dir(file)))
+		}
+		errs = append(errs, os.Remove(filepath.Join(root, c.name)))
+	}
+	return errors.Join(errs...)
+}
+
+// cgroupRoots are the hierarchies in which an engine needs a cgroup to be measured by it, where cgroups can be made there.
+func cgroupRoots() []string {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control")
+		if err != nil || !strings.Contains(string(controllers), "memory") || !writable("/sys/fs/cgroup") {
+			return nil
+		}
+		return []string{"/sys/fs/cgroup"}
+	}
+	roots := []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpuacct"}
+	for _, root := range roots {
+		if !writable(root) {
+			return nil
+		}
+	}
+	return roots
+}
+
+func writable(root string) bool {
+	probe := filepath.Join(root, fmt.Sprintf("bursar-bench-probe-%d", os.Getpid()))
+	return os.Mkdir(probe, 0o755) == nil && os.Remove(probe) == nil //nolint:gosec // as cgroups are
+}
+
+// measureCount is the agent's count of its looks at the machine.
+var measureCount = regexp.MustCompile(`(?m)^bursar_agent_measure_seconds_count (\d+)$`)
+
+// awaitTicks waits for about so many ticks of an agent and returns how many there were. It asks the agent only at the ends, because
+// that is work too.
+func awaitTicks(ctx context.Context, socket string, n int, tick time.Duration) (int, error) {
+	first, err := countTicks(ctx, socket)
+	if err != nil {
+		return 0, err
+	}
+	timer := time.NewTimer(time.Duration(n) * tick)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	last, err := countTicks(ctx, socket)
+	if err == nil && last == first {
+		err = fmt.Errorf("no tick in %s", time.Duration(n)*tick)
+	}
+	return last - first, err
+}
+
+func countTicks(ctx context.Context, socket string) (int, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/metrics", nil)
+	if err != nil {
+		return 0, fmt.Errorf("metrics: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("metrics: %w", err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, fmt.Errorf("metrics: %w", err)
+	}
+	found := measureCount.FindSubmatch(data)
+	if found == nil {
+		return 0, errors.New("metrics: no count of measurements")
+	}
+	return strconv.Atoi(string(found[1]))
+}

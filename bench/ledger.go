@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/bursar/bursar/label"
+)
+
+// ledgerChild is a process with one ledger.
+type ledgerChild struct {
+	books *books
+}
+
+func (c *ledgerChild) do(_ context.Context, o order) (answer, error) {
+	if c.books == nil {
+		return answer{}, c.open(o)
+	}
+	if o.Pairs == 0 {
+		return answer{}, c.books.audit()
+	}
+	before, err := cpuTime()
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.books.pairs(o.Pairs); err != nil {
+		return answer{}, err
+	}
+	after, err := cpuTime()
+	return answer{CPU: after - before}, err
+}
+
+// open brings the ledger to where a day would have: its allocations live, its memory of request ids is full.
+func (c *ledgerChild) open(o order) error {
+	w, err := readWorkload(o.Workload)
+	if err != nil {
+		return err
+	}
+	if o.Short {
+		w.Remembered /= 20
+	}
+	if c.books, err = newBooks(w, o.Hosts); err != nil {
+		return err
+	}
+	if o.Waiting > 0 {
+		if err := c.books.wait(o.Waiting, w.Sizes, label.Of("user", "waiting")); err != nil {
+			return err
+		}
+	}
+	if err := c.books.fill(o.Live); err != nil {
+		return err
+	}
+	if err := c.books.pairs(w.Remembered); err != nil {
+		return err
+	}
+	runtime.GC()
+	return nil
+}
+
+// ledgerSuite is rows 1 to 3.
+func ledgerSuite(ctx context.Context, r *run) (err error) {
+	w, err := readWorkload("ledger")
+	if err != nil {
+		return err
+	}
+	// One process for each fleet, and one more for the middle fleet with those that wait.
+	orders := make([]order, 0, len(w.Fleets)+1)
+	for _, hosts := range w.Fleets {
+		orders = append(orders, order{Workload: "ledger", Hosts: r.size(hosts), Live: r.size(w.Live), Short: r.short})
+	}
+	waiting := orders[1]
+	waiting.Waiting = r.size(w.Waiting)
+	orders = append(orders, waiting)
+	var children []*child
+	defer func() {
+		for _, c := range children {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	for _, o := range orders {
+		c, err := r.startChild(ctx, "ledger", o, "GOMAXPROCS=1")
+		if err != nil {
+			return err
+		}
+		children = append(children, c)
+	}
+	rates, err := takeTurns(children, order{Pairs: r.size(w.Window)}, r.rounds(w.Rounds))
+	if err != nil {
+		return err
+	}
+	for _, c := range children {
+		if _, err := c.do(order{}); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
+	}
+	small, middle, large, behind := rates[0], rates[1], rates[2], rates[3]
+	r.line("ledger/pairs", median(middle), "pairs/s", 0)
+	for i, hosts := range w.Fleets {
+		r.line(fmt.Sprintf("ledger/hosts-%d", hosts), median(rates[i]), "pairs/s", median(ratios(rates[i], middle)))
+	}
+	r.line(fmt.Sprintf("ledger/hosts-%d-to-%d", w.Fleets[0], w.Fleets[2]), median(large), "pairs/s", median(ratios(small, large)))
+	r.line(fmt.Sprintf("ledger/beside-%d-waiting", w.Waiting), median(behind), "pairs/s", median(ratios(behind, middle)))
+	return nil
+}
+
+// takeTurns gives every child the same order in turn and returns their rates, without the first round.
+func takeTurns(children []*child, o order, rounds int) ([][]float64, error) {
+	rates := make([][]float64, len(children))
+	for round := range rounds {
+		for i, c := range children {
+			a, err := c.do(o)
+			if err != nil {
+				return nil, err
+			}
+			if round > 0 {
+				rates[i] = append(rates[i], float64(o.Pairs)/a.CPU.Seconds())
+			}
+		}
+	}
+	return rates, nil
+}

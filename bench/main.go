@@ -1,0 +1,151 @@
+// Command bench measures what the budgets of design §17 speak of, and prints a line for each:
+//
+//	name value unit (ratio R, budget B, ok|MISSED)
+//
+// The ratio is to what the line is compared with in the same run: an echo, another size, the same without load; a line that is
+// compared with nothing is held against its budget alone and shows its ratio to that. Lines without a budget tell more about
+// those that have one. workloads/ holds what is run, in full, so that it can be run beside a peer; budgets.yaml the thresholds and
+// where each comes from. A budget that is missed fails nothing: the machine may be slow, or busy.
+//
+// What is measured for real runs in processes of its own: bin/bursar as it is shipped (-bursar), and this binary again for the ledger
+// alone and for the echo. One goroutine prints and waits for everything it has started.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// suite is a group of lines that are measured together.
+type suite struct {
+	name string
+	run  func(ctx context.Context, r *run) error
+}
+
+func suites() []suite {
+	return []suite{
+		{"allocs", allocs},
+		{"ledger", ledgerSuite},
+		{"closed", closedLoop},
+		{"burst", bursts},
+		{"deep", deepPending},
+		{"wire", wireSuite},
+		{"hop", hopSuite},
+		{"start", startSuite},
+		{"agent", agentSuite},
+	}
+}
+
+// run is one run of this program.
+type run struct {
+	*report
+
+	short  bool
+	bursar string // the binary that is measured
+	dir    string // for what is written to disk
+	log    io.Writer
+}
+
+func main() {
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) //nolint:forbidigo // the one place
+}
+
+func execute(args []string, out, log io.Writer) int {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(log)
+	name := flags.String("name", "", "run only the suites whose name matches this regular expression: "+names())
+	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
+	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
+	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
+	child := flags.String("child", "", "what this process is for another one")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 64
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if *child != "" {
+		return exitCode(serveChild(ctx, *child, os.Stdin, out), log)
+	}
+	only, err := regexp.Compile(*name)
+	if err != nil {
+		return exitCode(fmt.Errorf("-name: %w", err), log)
+	}
+	return exitCode(measure(ctx, only, &run{short: *short, bursar: *bursar, dir: *dir, log: log}, out), log)
+}
+
+func exitCode(err error, log io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(log, "bench:", err)
+	return 1
+}
+
+func names() string {
+	var list []string
+	for _, s := range suites() {
+		list = append(list, s.name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// measure runs the suites one after the other.
+func measure(ctx context.Context, only *regexp.Regexp, r *run, out io.Writer) (err error) {
+	if r.report, err = newReport(out); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(r.dir, "bursar-bench-")
+	if err != nil {
+		return fmt.Errorf("a place to work: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r.dir = dir
+	for _, s := range suites() {
+		if !only.MatchString(s.name) {
+			continue
+		}
+		began := time.Now()
+		if err := s.run(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		fmt.Fprintf(r.log, "%s took %s\n", s.name, time.Since(began).Round(100*time.Millisecond))
+	}
+	r.close(only.MatchString)
+	return nil
+}
+
+// rounds is how often something takes its turn; -short makes it 2, of which one counts.
+func (r *run) rounds(n int) int {
+	if r.short {
+		return min(n, 2)
+	}
+	return n
+}
+
+// size is how much is in a workload; -short makes it a twentieth.
+func (r *run) size(n int) int {
+	if r.short {
+		return (n + 19) / 20
+	}
+	return n
+}
+
+// period is how long something lasts; -short makes it a fifth.
+func (r *run) period(d time.Duration) time.Duration {
+	if r.short {
+		return d / 5
+	}
+	return d
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// median of numbers that are there; the one above the middle where they are even.
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}
+
+// ratios of neighbours: what takes turns on a shared machine is compared turn by turn.
+func ratios(of, to []float64) []float64 {
+	list := make([]float64, min(len(of), len(to)))
+	for i := range list {
+		list[i] = of[i] / to[i]
+	}
+	return list
+}
+
+// percentile of sorted durations, in microseconds.
+func percentile(sorted []time.Duration, share float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	at := min(len(sorted)-1, int(share*float64(len(sorted))))
+	return float64(sorted[at].Nanoseconds()) / 1000
+}
+
+// cpuTime is what this process has used of all cores.
+func cpuTime() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("own CPU time: %w", err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
+
+// clockTick is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 on every architecture that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// cpuTimeOf is what another process has used of all cores, to 10 ms.
+func cpuTimeOf(pid int) (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("CPU time: %w", err)
+	}
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // from the third field on, proc(5)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("CPU time: /proc/%d/stat has too few fields", pid)
+	}
+	var ticks time.Duration
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("CPU time: /proc/%d/stat: %w", pid, err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * clockTick, nil
+}
+
+// memoryOf is what another process has in memory (VmRSS), in bytes.
+func memoryOf(pid int) (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("memory: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("memory: /proc/%d/status: %w", pid, err)
+			}
+			return kib << 10, nil
+		}
+	}
+	return 0, fmt.Errorf("memory: /proc/%d/status has no VmRSS", pid)
+}

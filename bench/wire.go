@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// caller makes pairs of calls to one server.
+type caller struct {
+	client   *client.Client
+	labels   []map[string]string
+	resource *bursarv1.Resource
+	prefix   string
+	next     atomic.Int64
+}
+
+func newCaller(server string, w *workload) (*caller, error) {
+	// A call is made once: one that fails is to be seen.
+	c, err := client.New(server, client.WithoutRetries())
+	if err != nil {
+		return nil, err
+	}
+	request, err := w.request(1)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := w.sets()
+	if err != nil {
+		return nil, err
+	}
+	k := &caller{client: c, resource: convert.ResourceToProto(request), prefix: "7d9f3f4e-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-"}
+	for i := range sets {
+		k.labels = append(k.labels, w.labels(i))
+	}
+	return k, nil
+}
+
+// pair makes one allocation and releases it, and returns how long the first took.
+func (k *caller) pair(ctx context.Context) (time.Duration, error) {
+	n := k.next.Add(1)
+	request := &bursarv1.AllocateRequest{
+		RequestId: k.prefix + strconv.FormatInt(n, 10), Labels: k.labels[int(n)%len(k.labels)], Resource: k.resource,
+	}
+	began := time.Now()
+	res, err := k.client.Allocations().Allocate(ctx, request)
+	took := time.Since(began)
+	if err != nil {
+		return took, err
+	}
+	_, err = k.client.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: res.GetAllocation().GetId()})
+	return took, err
+}
+
+// turn lets so many clients make pairs, for a time or, where pairs is not 0, so many each.
+func (k *caller) turn(ctx context.Context, clients, pairs int, lasts time.Duration) (*result, error) {
+	var over atomic.Bool
+	if pairs == 0 {
+		timer := time.AfterFunc(lasts, func() { over.Store(true) })
+		defer timer.Stop()
+	}
+	latencies, failures := make([][]time.Duration, clients), make([]error, clients)
+	var group sync.WaitGroup
+	start := time.Now()
+	for n := range clients {
+		group.Go(func() {
+			for i := 0; (pairs == 0 || i < pairs) && !over.Load() && failures[n] == nil; i++ {
+				var took time.Duration
+				took, failures[n] = k.pair(ctx)
+				latencies[n] = append(latencies[n], took)
+			}
+		})
+	}
+	group.Wait()
+	all := slices.Concat(latencies...)
+	slices.Sort(all)
+	return &result{pairs: len(all), took: time.Since(start), latencies: all}, errors.Join(failures...)
+}
+
+// sample is one allocation as the server answers it, for the echo to answer with.
+func (k *caller) sample(ctx context.Context) ([]byte, error) {
+	res, err := k.client.Allocations().Allocate(ctx, &bursarv1.AllocateRequest{
+		RequestId: k.prefix + "1000000", Labels: k.labels[0], Resource: k.resource,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("a sample: %w", err)
+	}
+	data, err := proto.Marshal(res.GetAllocation())
+	if err != nil {
+		return nil, fmt.Errorf("a sample: %w", err)
+	}
+	_, err = k.client.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: res.GetAllocation().GetId()})
+	return data, err
+}
+
+// contest is a server and an echo that take turns.
+type contest struct {
+	server, echo *caller
+}
+
+// contestant is what was measured of one, by turn.
+type contestant struct{ rates, p50, p99 []float64 }
+
+func (c contest) run(ctx context.Context, rounds, clients, pairs int, lasts time.Duration) (server, echo contestant, err error) {
+	for round := range rounds {
+		for _, side := range []struct {
+			*caller
+			*contestant
+		}{{c.server, &server}, {c.echo, &echo}} {
+			turn, err := side.turn(ctx, clients, pairs, lasts)
+			if err != nil {
+				return server, echo, err
+			}
+			if round > 0 {
+				side.rates = append(side.rates, 2*turn.rate())
+				side.p50 = append(side.p50, percentile(turn.latencies, 0.5))
+				side.p99 = append(side.p99, percentile(turn.latencies, 0.99))
+			}
+		}
+	}
+	return server, echo, nil
+}
+
+// wireSuite is row 4.
+func wireSuite(ctx context.Context, r *run) (err error) {
+	w, err := readWorkload("wire")
+	if err != nil {
+		return err
+	}
+	coordinator, err := r.startCoordinator(ctx, filepath.Join(r.dir, "wire"), never)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, coordinator.stop()) }()
+	server, err := newCaller(coordinator.address, w)
+	if err != nil {
+		return err
+	}
+	defer server.client.Close()
+	if err := populate(ctx, server.client, w); err != nil {
+		return err
+	}
+	reply, err := server.sample(ctx)
+	if err != nil {
+		return err
+	}
+	echoing, err := r.startChild(ctx, "echo", order{Echo: "127.0.0.1:0", Reply: reply})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, echoing.stop()) }()
+	echo, err := newCaller(echoing.address, w)
+	if err != nil {
+		return err
+	}
+	defer echo.client.Close()
+	for _, clients := range w.Clients {
+		before, err := cpuTimeOf(coordinator.pid())
+		if err != nil {
+			return err
+		}
+		a, b, err := contest{server, echo}.run(ctx, r.rounds(w.Rounds), clients, 0, r.period(w.Duration))
+		if err != nil {
+			return err
+		}
+		after, err := cpuTimeOf(coordinator.pid())
+		if err != nil {
+			return err
+		}
+		r.line("wire/calls", median(a.rates), "calls/s", median(ratios(a.rates, b.rates)))
+		r.line("wire/p99", median(a.p99), "µs", median(ratios(a.p99, b.p99)))
+		r.line("wire/p50", median(a.p50), "µs", median(ratios(a.p50, b.p50)))
+		r.line("wire/echo", median(b.rates), "calls/s", 0)
+		r.line("wire/coordinator-cpu", (after-before).Seconds()*1e6/float64(2*server.next.Load()), "µs/call", 0)
+	}
+	return server.audit(ctx)
+}
+
+// audit is the proof that what was measured was right.
+func (k *caller) audit(ctx context.Context) error {
+	res, err := k.client.Cluster().Audit(ctx, &bursarv1.AuditRequest{})
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if found := res.GetViolations(); len(found) > 0 {
+		return fmt.Errorf("%d violations of the books, the first: %s", len(found), found[0].GetMessage())
+	}
+	return nil
+}
+
+// hopSuite is row 5.
+func hopSuite(ctx context.Context, r *run) (err error) {
+	w, err := readWorkload("hop")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(r.dir, "hop")
+	coordinator, err := r.startCoordinator(ctx, dir, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, coordinator.stop()) }()
+	agent, err := r.startAgent(ctx, dir, coordinator.address, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, agent.stop()) }()
+	server, err := newCaller(agent.address, w)
+	if err != nil {
+		return err
+	}
+	defer server.client.Close()
+	reply, err := server.sample(ctx)
+	if err != nil {
+		return err
+	}
+	echoing, err := r.startChild(ctx, "echo", order{Echo: filepath.Join(dir, "echo.sock"), Reply: reply})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, echoing.stop()) }()
+	echo, err := newCaller(echoing.address, w)
+	if err != nil {
+		return err
+	}
+	defer echo.client.Close()
+	direct, err := newCaller(coordinator.address, w)
+	if err != nil {
+		return err
+	}
+	defer direct.client.Close()
+	a, b, err := contest{server, echo}.run(ctx, r.rounds(w.Rounds), 1, r.size(w.Window), 0)
+	if err != nil {
+		return err
+	}
+	d, _, err := contest{direct, echo}.run(ctx, r.rounds(min(4, w.Rounds)), 1, r.size(w.Window), 0)
+	if err != nil {
+		return err
+	}
+	r.line("hop/p50", median(a.p50), "µs", median(ratios(a.p50, b.p50)))
+	r.line("hop/p99", median(a.p99), "µs", median(ratios(a.p99, b.p99)))
+	r.line("hop/echo-p50", median(b.p50), "µs", 0)
+	r.line("hop/coordinator-alone-p50", median(d.p50), "µs", median(d.p50)/median(b.p50))
+	return direct.audit(ctx)
+}
