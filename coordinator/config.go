@@ -35,17 +35,29 @@ type Config struct {
 	History History `yaml:"history"`
 }
 
-// Times are the ledger's. See ledger.Config for what each does and costs.
+// Times are the ledger's.
 type Times struct {
-	ReservationTTL   time.Duration `yaml:"reservationTTL"`   // default 2 min
-	Interval         time.Duration `yaml:"interval"`         // between two reports of a host, default 5 s
-	ReportsPerSecond int           `yaml:"reportsPerSecond"` // of all hosts together, default 200
-	SuspectAfter     int           `yaml:"suspectAfter"`     // intervals, default 3
-	LostAfter        time.Duration `yaml:"lostAfter"`        // default 5 min
-	StarvationAfter  time.Duration `yaml:"starvationAfter"`  // default 30 s
-	CallerGrace      time.Duration `yaml:"callerGrace"`      // default 10 s
-	RequestRetention time.Duration `yaml:"requestRetention"` // default 24 h
-	StopGrace        time.Duration `yaml:"stopGrace"`        // default 10 s
+	// ReservationTTL is how long a grant holds without Confirm where the request does not say. Longer gives slow launchers
+	// time, and keeps what a dead one had for as long. Default 2 min.
+	ReservationTTL time.Duration `yaml:"reservationTTL"`
+	// Interval is the least time between two reports of a host. Shorter sees the end of an engine and the real load sooner,
+	// and costs both ends more. Default 5 s.
+	Interval time.Duration `yaml:"interval"`
+	// ReportsPerSecond bounds what all hosts together send: with many of them the interval grows. Default 200.
+	ReportsPerSecond int `yaml:"reportsPerSecond"`
+	// SuspectAfter is how many intervals without a report make a host suspect, so that it gets no new grants. Default 3.
+	SuspectAfter int `yaml:"suspectAfter"`
+	// LostAfter is how long a host may be silent before its allocations are given up. Default 5 min.
+	LostAfter time.Duration `yaml:"lostAfter"`
+	// StarvationAfter is how long others may go past a waiting request before what its account frees is held for it. Shorter is
+	// fairer to large requests, and leaves more unused. Default 30 s.
+	StarvationAfter time.Duration `yaml:"starvationAfter"`
+	// CallerGrace is how long a waiting request keeps its place without a caller. Default 10 s.
+	CallerGrace time.Duration `yaml:"callerGrace"`
+	// RequestRetention is how long a request id is remembered after its allocation ended. Default 24 h.
+	RequestRetention time.Duration `yaml:"requestRetention"`
+	// StopGrace is the time between SIGTERM and SIGKILL where a Stop does not say. Default 10 s.
+	StopGrace time.Duration `yaml:"stopGrace"`
 }
 
 func (t Times) ledger() ledger.Config {

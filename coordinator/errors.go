@@ -50,15 +50,14 @@ func (e *PanicError) Error() string { return fmt.Sprintf("a fault of the coordin
 
 // PatienceError ends a call whose own deadline comes before the end of the wait that it asked for.
 type PatienceError struct {
-	ID        ledger.ID
 	RequestID string
 }
 
 func (e *PatienceError) Error() string {
 	if e.RequestID == "" {
-		return fmt.Sprintf("%s: still waiting when the call's deadline came: want a deadline beyond the wait, or a request_id to ask again with", e.ID)
+		return "still waiting when the call's deadline came: want a deadline beyond the wait, or a request_id to ask again with"
 	}
-	return fmt.Sprintf("%s: still waiting when the call's deadline came: ask again soon with the same request_id to keep its place", e.ID)
+	return fmt.Sprintf("request_id: %q: still waiting when the call's deadline came: ask again soon with the same one to keep the place", e.RequestID)
 }
 
 // EndedError refuses a command for an allocation that is over.
