@@ -93,7 +93,7 @@ func (a *agent) measure(run int) {
 	for _, e := range a.t.Engines() {
 		usages = append(usages, m.usage(e))
 	}
-	available := m.total - m.used()
+	available := m.total - m.used() - m.others
 	total, reserve := m.total, safety
 	a.t.Measure(m.w.now, tracker.Measurement{
 		Sample: &bursarv1.HostSample{

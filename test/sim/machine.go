@@ -18,7 +18,8 @@ type machine struct {
 	id     string
 	total  int64 // bytes
 	cores  int64 // thousandths
-	base   int64 // used by the system
+	base   int64 // used by the system, always
+	others int64 // used by programs that nobody has told of
 	offer  int64 // what it lets the coordinator give away
 	gpus   int64
 	bootID string
@@ -84,6 +85,9 @@ func (m *machine) touchMemory(boot int) {
 			if !p.dies.IsZero() && !m.w.now.Before(p.dies) {
 				m.exit(pid, "ends by itself")
 			}
+		}
+		if m.w.chance(20) {
+			m.others = max(0, m.w.rng.Int64N(3*gib)-gib)
 		}
 		m.checkMemory()
 		m.touchMemory(boot)
