@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 
 	"github.com/bursar/bursar/agent/tracker"
@@ -57,12 +58,12 @@ type checker struct {
 	agent *Agent
 }
 
-// Check reports on the agent as a whole, for every service that it serves.
+// Check reports on the agent as a whole, for every service that it serves. Of others it says NOT_FOUND.
 func (c checker) Check(_ context.Context, request *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	switch request.Service {
 	case "", bursarv1connect.AllocationServiceName:
 	default:
-		return &grpchealth.CheckResponse{Status: grpchealth.StatusUnknown}, nil
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no such service: %q", request.Service))
 	}
 	if c.agent.reachable() != nil {
 		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil //nolint:nilerr // that is the answer

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// readPatience is how long a read waits for a coordinator before the agent answers from what it has.
+	// readPatience is how long a read waits for a coordinator that is slow before the agent answers from what it has.
 	readPatience = 2 * time.Second
 	// localToken begins the page tokens of lists that the agent made itself; the last id of the page follows.
 	localToken = "agent:"
@@ -27,10 +27,10 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 	answer, err := relayRead(ctx, a, a.deps.Allocations.Get, request)
 	switch {
 	case err == nil:
-		if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings.HostID {
-			return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %s: want one of host %s", answer.msg.GetAllocation().GetId(), on, a.settings.HostID))
+		if on := answer.GetAllocation().GetHostId(); on != "" && on != a.settings.HostID {
+			return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %s: want one of host %s", answer.GetAllocation().GetId(), on, a.settings.HostID))
 		}
-		return answer.msg, nil
+		return answer, nil
 	case connect.CodeOf(err) != connect.CodeUnavailable:
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	forwarded.HostId = a.settings.HostID
 	answer, err := relayRead(ctx, a, a.deps.Allocations.List, forwarded)
 	if err == nil {
-		return answer.msg, nil
+		return answer, nil
 	}
 	// What has ended only a coordinator knows, and a list that it began it must go on with.
 	if connect.CodeOf(err) != connect.CodeUnavailable || request.GetEnded() || request.GetPageToken() != "" {
@@ -67,11 +67,18 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	return a.listHeld(request, ""), nil
 }
 
-// relayRead passes a read on and does not insist.
-func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
+// relayRead passes a read on and does not insist: it tries once more where a connection has broken.
+func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	return relay(ctx, a, call, request)
+	response, err := call(a.inNameOf(ctx), request)
+	if err != nil && passing(err) && sleep(ctx, relayRetryFirst) {
+		response, err = call(a.inNameOf(ctx), request)
+	}
+	if err != nil && passing(err) {
+		return nil, nobody(err)
+	}
+	return response, err
 }
 
 func cloneList(r *bursarv1.AllocationServiceListRequest) *bursarv1.AllocationServiceListRequest {

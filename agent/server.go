@@ -177,7 +177,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
-			r.Body = &timedBody{ReadCloser: r.Body, control: control}
+			r.Body = &timedBody{ReadCloser: r.Body, control: control, header: w.Header()}
 		}
 		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control}, r)
 	})

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/bursar/bursar/agent/process"
@@ -23,12 +24,14 @@ type stopping struct {
 func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	id := order.GetAllocationId()
 	var engine process.Engine
+	repeated := false
 	a.locked(func(t *tracker.Tracker) {
 		grant, held := t.Get(id)
 		p := grant.GetProcess()
 		if before := a.stops[id]; !held || p.GetStartTime() == 0 || before != nil && before.underway {
 			return
 		}
+		repeated = a.stops[id] != nil
 		a.stops[id] = &stopping{reason: order.GetReason(), underway: true}
 		engine = process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, Cgroup: p.GetCgroup()}
 	})
@@ -39,7 +42,11 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	if order.GetGrace() != nil {
 		grace = order.GetGrace().AsDuration()
 	}
-	a.log.Info("an engine is stopped", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
+	level := slog.LevelInfo
+	if repeated {
+		level = slog.LevelDebug
+	}
+	a.log.Log(ctx, level, "an engine is stopped", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
 	a.running.Go(func() {
 		err := a.opener.Stop(ctx, a.deps.Proc, engine, grace)
 		a.locked(func(*tracker.Tracker) {

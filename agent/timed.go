@@ -13,12 +13,16 @@ type timedBody struct {
 	io.ReadCloser
 
 	control *http.ResponseController
+	header  http.Header
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		_ = b.control.SetReadDeadline(time.Time{}) // every connection here has deadlines
+	case err != nil:
+		b.header.Set("Connection", "close") // nobody knows where the next request would begin
 	}
 	return n, err //nolint:wrapcheck // as the body would say it
 }

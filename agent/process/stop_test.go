@@ -71,6 +71,15 @@ func TestStopEndsOrphansOfARootThatHasEnded(t *testing.T) {
 	gone(t, o, orphan)
 }
 
+func TestStopEndsOrphansOfAZombie(t *testing.T) {
+	o := openers(t)["pidfd"]
+	c := start(t, o, sleeper+` &`)
+	orphan := c.saysPID(t, o)
+	gone(t, o, c.ref) // and nobody has taken note
+	stop(t, o, Engine{Root: c.ref}, long)
+	gone(t, o, orphan)
+}
+
 func TestStopWithoutGraceKills(t *testing.T) {
 	o := openers(t)["pidfd"]
 	c := start(t, o, `trap '' TERM; echo ready; while :; do sleep 1000; done`)

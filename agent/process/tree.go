@@ -56,9 +56,11 @@ func Members(proc string, e Engine) ([]Ref, error) {
 // owns reports whether a process is the root or a descendant of it, or was led by it.
 func (e Engine) owns(table map[int]procfs.ProcStat, stat procfs.ProcStat) bool {
 	root := int(e.Root.PID)
-	if now, there := table[root]; !there || now.Starttime != e.Root.StartTime {
-		// The kernel does not give the pid away as long as a session or a group has it for its number.
-		return !there && (stat.Session == root || stat.PGRP == root) && stat.Starttime >= e.Root.StartTime
+	switch now, there := table[root]; {
+	case there && now.Starttime != e.Root.StartTime:
+		return false // The kernel gives a pid away only when no session and no group has it for its number.
+	case !there, now.State == "Z", now.State == "X":
+		return (stat.Session == root || stat.PGRP == root) && stat.Starttime >= e.Root.StartTime
 	}
 	for range table { // the way up is never longer, even if what was read does not fit together
 		if stat.PID == root {

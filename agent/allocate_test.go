@@ -1,0 +1,258 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// details are the typed details of an error.
+func details(err error) []proto.Message {
+	var connectErr *connect.Error
+	if !errors.As(err, &connectErr) {
+		return nil
+	}
+	var list []proto.Message
+	for _, d := range connectErr.Details() {
+		if m, err := d.Value(); err == nil {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func TestAllocateIsForThisHostInTheCallersName(t *testing.T) {
+	s := run(t)
+	a := s.allocate(100)
+	c := s.coordinator
+	c.mu.Lock()
+	asked, actor := c.asked[0], c.actors[0]
+	c.mu.Unlock()
+	if asked.GetHost().GetId() != "h1" || asked.GetRequestId() == "" || a.GetRequestId() != asked.GetRequestId() {
+		t.Errorf("asked: %v", asked)
+	}
+	if actor.Name != "root@h1" && !actor.Anyone { // who runs the tests is the agent's own account
+		t.Errorf("actor: %+v", actor)
+	}
+	own := request(100)
+	own.Host = &bursarv1.HostWishes{Id: "h1", PreferredLabels: map[string]string{"disk": "ssd"}}
+	own.RequestId = "mine"
+	if _, err := s.Allocate(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got := c.asked[1]; got.GetRequestId() != "mine" || got.GetHost().GetPreferredLabels()["disk"] != "ssd" {
+		t.Errorf("asked: %v", got)
+	}
+}
+
+func TestAllocateOnAnotherHostIsRefused(t *testing.T) {
+	s := run(t)
+	q := request(100)
+	q.Host = &bursarv1.HostWishes{Id: "h2"}
+	_, err := s.Allocate(t.Context(), q)
+	if connect.CodeOf(err) != connect.CodeInvalidArgument || field(err) != "host.id" {
+		t.Errorf("%v", err)
+	}
+	_, err = s.Explain(t.Context(), &bursarv1.ExplainRequest{Request: q})
+	if connect.CodeOf(err) != connect.CodeInvalidArgument || field(err) != "request.host.id" {
+		t.Errorf("explain: %v", err)
+	}
+	r, err := s.Explain(t.Context(), &bursarv1.ExplainRequest{Request: request(100)})
+	if err != nil || r.GetHostId() != "h1" {
+		t.Errorf("explain here: %v, %v", r, err)
+	}
+}
+
+// outcome is what became of a call.
+type outcome struct {
+	allocation *bursarv1.Allocation
+	err        error
+}
+
+// ask allocates in the background.
+func (s *subject) ask(ctx context.Context, q *bursarv1.AllocateRequest) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		r, err := s.Allocate(ctx, q)
+		done <- outcome{r.GetAllocation(), err}
+	}()
+	return done
+}
+
+func (s *subject) result(done <-chan outcome) outcome {
+	s.t.Helper()
+	select {
+	case o := <-done:
+		return o
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("no answer")
+		return outcome{}
+	}
+}
+
+// waiter asks for 100 MiB and waits.
+func waiter() *bursarv1.AllocateRequest {
+	q := request(100)
+	q.Wait = durationpb.New(time.Minute)
+	return q
+}
+
+func TestWaitingRequestSurvivesTheCoordinatorsAbsence(t *testing.T) {
+	s := run(t)
+	c := s.coordinator
+	c.do(func() { c.hold = true })
+	done := s.ask(t.Context(), waiter())
+	c.await("it waits", func() bool { return len(c.asked) == 1 })
+	c.goAway()
+	c.comeBack()
+	c.await("it waits again", func() bool { return len(c.asked) >= 2 })
+	c.do(func() { c.hold, c.epoch = false, c.epoch+1 })
+	o := s.result(done)
+	if o.err != nil || o.allocation.GetState() != reserved {
+		t.Fatalf("%v, %v", o.allocation, o.err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range c.asked {
+		if q.GetRequestId() != c.asked[0].GetRequestId() {
+			t.Errorf("asked again as another request: %v", q)
+		}
+	}
+	if len(c.allocations) != 1 {
+		t.Errorf("%d allocations, want one", len(c.allocations))
+	}
+}
+
+func TestRequestWithoutCoordinatorIsUnavailableAtItsDeadline(t *testing.T) {
+	s := run(t)
+	s.coordinator.goAway()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	o := s.result(s.ask(ctx, waiter()))
+	if code := connect.CodeOf(o.err); code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
+		t.Errorf("%v", o.err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestRequestWithoutDeadlineIsUnavailableAfterThePatience(t *testing.T) {
+	s := newSubject(t)
+	s.config.Patience = 200 * time.Millisecond
+	s.start()
+	s.coordinator.goAway()
+	o := s.result(s.ask(t.Context(), request(100)))
+	if connect.CodeOf(o.err) != connect.CodeUnavailable {
+		t.Errorf("%v", o.err)
+	}
+	if _, err := s.confirm("any", process(t, "exec sleep 1000").Process.Pid); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("confirm: %v", err)
+	}
+}
+
+func TestCallerThatGoesAwayIsNoticed(t *testing.T) {
+	s := run(t)
+	c := s.coordinator
+	c.do(func() { c.hold = true })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := s.ask(ctx, waiter())
+	c.await("it waits", func() bool { return len(c.asked) == 1 })
+	cancel()
+	s.result(done)
+	c.await("the coordinator knows", func() bool { return c.left == 1 })
+	// Only the agent knew its id, so nobody can come back for it.
+	s.coordinator.awaitState("alloc00000001", canceled)
+}
+
+func TestShutdownSendsWaitingCallersAway(t *testing.T) {
+	s := run(t)
+	c := s.coordinator
+	c.do(func() { c.hold = true })
+	q := waiter()
+	q.RequestId = "mine"
+	done := s.ask(t.Context(), q)
+	c.await("it waits", func() bool { return len(c.asked) == 1 })
+	began := time.Now()
+	s.stop()
+	if o := s.result(done); connect.CodeOf(o.err) != connect.CodeUnavailable {
+		t.Errorf("%v", o.err)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the shutdown took %v", took)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.allocations["alloc00000001"]; a.GetState() != waiting {
+		t.Errorf("its caller can come back for it, but it is %v", a)
+	}
+}
+
+func TestGrantIsRefusedWhereTheMemoryIsNotThere(t *testing.T) {
+	s := run(t)
+	s.meter.available.Store(60 * mib)
+	s.ticks(2)
+	_, err := s.Allocate(t.Context(), request(100))
+	if connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Fatalf("%v", err)
+	}
+	insufficient, _ := details(err)[0].(*bursarv1.InsufficientResources)
+	short := insufficient.GetShortfalls()[0]
+	if insufficient.GetReason() != "vetoed" || short.GetAccount().GetLabels()["host"] != "h1" || short.GetDimension() != "memory" ||
+		short.GetRequested() != 100*mib || short.GetAvailable() != 60*mib || short.GetLimit() == 0 || short.GetNote() != "measured" {
+		t.Errorf("detail: %v", insufficient)
+	}
+	s.coordinator.awaitState("alloc00000001", waiting) // it was told
+	if _, err := s.Allocate(t.Context(), request(50)); err != nil {
+		t.Errorf("what fits: %v", err)
+	}
+}
+
+func TestWaitingRequestIsGrantedOnceTheMemoryIsThere(t *testing.T) {
+	s := run(t)
+	s.meter.available.Store(60 * mib)
+	s.ticks(2)
+	done := s.ask(t.Context(), waiter())
+	s.coordinator.await("it was refused", func() bool { return s.coordinator.allocations["alloc00000001"].GetReason() == "vetoed" })
+	s.meter.available.Store(200 * mib)
+	if o := s.result(done); o.err != nil || o.allocation.GetState() != reserved || o.allocation.GetId() != "alloc00000001" {
+		t.Errorf("%v, %v", o.allocation, o.err)
+	}
+}
+
+func TestGrantsSinceTheSampleCountInFull(t *testing.T) {
+	s := run(t)
+	s.allocate(600)
+	_, err := s.Allocate(t.Context(), request(500))
+	if connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("1,100 of 1,000 MiB granted: %v", err)
+	}
+	s.allocate(400)
+}
+
+func TestRefusedGrantCannotBeConfirmed(t *testing.T) {
+	s := run(t)
+	s.coordinator.do(func() { s.coordinator.hold = true })
+	s.meter.available.Store(0)
+	s.ticks(2)
+	q := request(100)
+	q.Async = true
+	r, err := s.Allocate(t.Context(), q)
+	if err != nil || r.GetAllocation().GetState() != waiting {
+		t.Fatalf("%v, %v", r, err)
+	}
+	cmd := process(t, "exec sleep 1000")
+	if _, err := s.confirm(r.GetAllocation().GetId(), cmd.Process.Pid); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,52 @@
+package agent_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// beCaller makes one call to an agent and prints what came of it. It runs in a process of its own, as another user.
+func beCaller() int {
+	said, err := call(strings.Fields(os.Getenv("CALL")))
+	if err != nil {
+		said = connect.CodeOf(err).String() + " " + err.Error()
+	}
+	if _, err := os.Stdout.WriteString(said + "\n"); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func call(words []string) (string, error) {
+	http := socketClient(os.Getenv(asCaller))
+	client := bursarv1connect.NewAllocationServiceClient(http, "http://agent")
+	ctx := context.Background()
+	switch words[0] {
+	case "allocate":
+		r, err := client.Allocate(ctx, request(10))
+		return r.GetAllocation().GetId(), err
+	case "confirm":
+		pid, err := strconv.Atoi(words[2])
+		if words[2] == "self" {
+			pid, err = os.Getpid(), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = client.Confirm(ctx, &bursarv1.ConfirmRequest{Id: words[1], Process: &bursarv1.Process{Pid: int32(pid)}})
+		return "confirmed", err
+	default:
+		r, err := http.Get("http://agent" + words[1])
+		if err != nil {
+			return "", err
+		}
+		return strconv.Itoa(r.StatusCode), r.Body.Close()
+	}
+}

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os/user"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// pipes is a listener within a bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// patient is a coordinator that takes an hour to grant.
+type patient struct {
+	bursarv1connect.AllocationServiceClient
+}
+
+func (p *patient) Allocate(ctx context.Context, _ *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	select {
+	case <-time.After(time.Hour):
+		return &bursarv1.AllocateResponse{Allocation: &bursarv1.Allocation{Id: "late"}}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// dial serves an agent in a bubble and gives f a connection to it.
+func dial(t *testing.T, f func(conn net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &pulse{}, Meter: still{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(a.ready)
+		s := &server{agent: a}
+		s.stopping, s.stopWaiting = context.WithCancel(t.Context())
+		s.calls, s.stopCalls = context.WithCancel(t.Context())
+		listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		s.listeners = []net.Listener{listener}
+		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1"}, tracker.Snapshot{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.serve(ctx) }()
+		near, far := net.Pipe()
+		listener.conns <- far
+		f(near)
+		_ = near.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// cutOff reads until the other side closes, and returns how long that took.
+func cutOff(t *testing.T, conn net.Conn) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if _, err := io.ReadAll(conn); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+	return time.Since(began)
+}
+
+func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
+	for name, test := range map[string]struct {
+		says string
+		want time.Duration
+	}{
+		"says nothing":         {"", headerTimeout},
+		"stops in the header":  {"POST /bursar.v1.AllocationService/Get HTTP/1.1\r\nHost: a", headerTimeout},
+		"stops before the end": {"POST /bursar.v1.AllocationService/Get HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", bodyTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dial(t, func(conn net.Conn) {
+				if _, err := io.WriteString(conn, test.says); err != nil {
+					t.Fatal(err)
+				}
+				if got := cutOff(t, conn); got < test.want || got > test.want+time.Second {
+					t.Errorf("cut off after %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestIdleConnectionIsClosed(t *testing.T) {
+	dial(t, func(conn net.Conn) {
+		if _, err := io.WriteString(conn, "GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := cutOff(t, conn); got < idleTimeout || got > idleTimeout+time.Second {
+			t.Errorf("closed after %v, want %v", got, idleTimeout)
+		}
+	})
+}
+
+func TestPeerThatDoesNotReadIsLetGo(t *testing.T) {
+	dial(t, func(conn net.Conn) {
+		if _, err := io.WriteString(conn, "GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(writeTimeout + time.Second)
+		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("not closed: %v", err)
+		}
+	})
+}
+
+func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
+	dial(t, func(conn net.Conn) {
+		const body = `{"resource":{},"wait":"7200s"}`
+		request, err := http.NewRequest(http.MethodPost, "http://agent/bursar.v1.AllocationService/Allocate", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		if err := request.Write(conn); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), "late") {
+			t.Errorf("%d %s %v", response.StatusCode, text, err)
+		}
+	})
+}
+
+func TestConnectionsOfOneUserAreLimited(t *testing.T) {
+	l := &peerListener{open: make(map[uint32]int)}
+	c := newCaller(identity.Actor{Name: "alice@h1"}, 1001)
+	for range maxConns {
+		if !l.admit(c) {
+			t.Fatal("refused below the limit")
+		}
+	}
+	if l.admit(c) {
+		t.Error("admitted above the limit")
+	}
+	l.leave(c)
+	if !l.admit(c) {
+		t.Error("refused although one has left")
+	}
+	boss := newCaller(identity.Actor{Name: "alice@h1", Anyone: true}, 1001)
+	for range 2 * maxConns {
+		if !l.admit(boss) {
+			t.Fatal("a trusted caller was refused")
+		}
+	}
+}
+
+func TestTrustIsByNameOrNumber(t *testing.T) {
+	p := newPeers("h1", 77, []string{"hadoop", "1001"})
+	names := map[string]string{"1000": "alice", "1001": "ecm", "1002": "hadoop", "1003": "1001", "0": "root", "77": "bursar"}
+	lookups := 0
+	p.lookup = func(uid string) (*user.User, error) {
+		lookups++
+		if names[uid] == "" {
+			return nil, user.UnknownUserIdError(1)
+		}
+		return &user.User{Username: names[uid]}, nil
+	}
+	for uid, want := range map[uint32]struct {
+		name           string
+		trusted, admin bool
+	}{
+		0: {"root@h1", true, true}, 77: {"bursar@h1", true, false}, 1000: {"alice@h1", false, false}, 1001: {"ecm@h1", true, false},
+		1002: {"hadoop@h1", true, false}, 1003: {"1001@h1", false, false}, 1004: {"1004@h1", false, false},
+	} {
+		for range 2 {
+			c := p.caller(uid)
+			if c.actor.Name != want.name || c.trusted != want.trusted || c.actor.Anyone != want.trusted || c.actor.Priority != want.trusted || c.actor.Admin != want.admin {
+				t.Errorf("uid %d: %+v", uid, c.actor)
+			}
+		}
+	}
+	if lookups != 7 {
+		t.Errorf("%d lookups for 7 users", lookups)
+	}
+}

@@ -1,0 +1,400 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+const (
+	waiting  = bursarv1.AllocationState_ALLOCATION_STATE_WAITING
+	reserved = bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
+	active   = bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE
+	released = bursarv1.AllocationState_ALLOCATION_STATE_RELEASED
+	canceled = bursarv1.AllocationState_ALLOCATION_STATE_CANCELED
+
+	mib = int64(1 << 20)
+)
+
+// coordinator is a small one, served over HTTP. It grants whatever fits into its memory and keeps everybody else waiting. What the
+// real one decides is tested elsewhere: this one says yes, no or nothing, as a test wants it.
+type coordinator struct {
+	bursarv1connect.UnimplementedAllocationServiceHandler
+	bursarv1connect.UnimplementedHostServiceHandler
+
+	t      *testing.T
+	server *httptest.Server
+
+	mu          sync.Mutex
+	changed     chan struct{} // closed and replaced at every change
+	away        bool
+	hold        bool // grants nothing
+	epoch       uint64
+	revision    uint64
+	next        int
+	allocations map[string]*bursarv1.Allocation // all that there ever were
+	ended       map[string]uint64               // revisions
+	requests    map[string]string               // ids by request id
+	host        *bursarv1.RegisterRequest
+	syncs       []*bursarv1.SyncRequest
+	stops       map[string]*bursarv1.StopOrder
+	action      bursarv1.SyncAction
+	actors      []identity.Actor
+	asked       []*bursarv1.AllocateRequest
+	left        int // callers that went away while they waited
+}
+
+func newCoordinator(t *testing.T) *coordinator {
+	t.Helper()
+	c := &coordinator{
+		t: t, changed: make(chan struct{}), epoch: 3, revision: 100,
+		allocations: map[string]*bursarv1.Allocation{}, ended: map[string]uint64{}, requests: map[string]string{},
+		stops: map[string]*bursarv1.StopOrder{},
+	}
+	mux := http.NewServeMux()
+	mux.Handle(bursarv1connect.NewAllocationServiceHandler(c))
+	mux.Handle(bursarv1connect.NewHostServiceHandler(hosts{coordinator: c}))
+	c.server = httptest.NewServer(c.unlessAway(mux))
+	t.Cleanup(c.server.Close)
+	return c
+}
+
+// hosts is its HostService, which shares the names of methods with the other.
+type hosts struct {
+	bursarv1connect.UnimplementedHostServiceHandler
+
+	coordinator *coordinator
+}
+
+// unlessAway breaks connections while the coordinator is away, also those of calls under way.
+func (c *coordinator) unlessAway(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		away := c.away
+		c.mu.Unlock()
+		if away {
+			panic(http.ErrAbortHandler)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// do changes it and wakes whoever waits for a change.
+func (c *coordinator) do(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// goAway cuts every connection and takes no new ones, until it comes back.
+func (c *coordinator) goAway() {
+	c.do(func() { c.away = true })
+	c.server.CloseClientConnections()
+}
+
+func (c *coordinator) comeBack() { c.do(func() { c.away = false }) }
+
+// await waits until something holds, for a generous while.
+func (c *coordinator) await(what string, holds func() bool) {
+	c.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		c.mu.Lock()
+		done, changed := holds(), c.changed
+		c.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			c.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// awaitState waits until an allocation is in a state, and returns it.
+func (c *coordinator) awaitState(id string, state bursarv1.AllocationState) *bursarv1.Allocation {
+	c.t.Helper()
+	c.await(fmt.Sprintf("%s is %s", id, state), func() bool { return c.allocations[id].GetState() == state })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.allocations[id]
+}
+
+// put records a change; the caller holds mu.
+func (c *coordinator) put(a *bursarv1.Allocation, change func(a *bursarv1.Allocation)) *bursarv1.Allocation {
+	a = proto.CloneOf(a)
+	c.revision++
+	a.Revision = c.revision
+	change(a)
+	c.allocations[a.GetId()] = a
+	if s := a.GetState(); s != reserved && s != active {
+		c.ended[a.GetId()] = c.revision
+	}
+	return a
+}
+
+func (c *coordinator) note(ctx context.Context) identity.Actor {
+	info, _ := connect.CallInfoForHandlerContext(ctx)
+	actor, err := identity.Decode(info.RequestHeader().Get(identity.Header))
+	if err != nil {
+		c.t.Errorf("actor: %v", err)
+	}
+	c.do(func() { c.actors = append(c.actors, actor) })
+	return actor
+}
+
+// Allocate grants, or waits until it may.
+func (c *coordinator) Allocate(ctx context.Context, q *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	actor := c.note(ctx)
+	var id string
+	c.do(func() {
+		c.asked = append(c.asked, q)
+		key := actor.Name + "/" + q.GetRequestId()
+		if id = c.requests[key]; id != "" {
+			return
+		}
+		c.next++
+		id = fmt.Sprintf("alloc%08d", c.next)
+		c.requests[key] = id
+		c.put(&bursarv1.Allocation{
+			Id: id, RequestId: q.GetRequestId(), Caller: actor.Name, HostId: q.GetHost().GetId(), Labels: q.GetLabels(),
+			Requested: q.GetResource(), Entitled: q.GetResource(), State: waiting,
+		}, func(*bursarv1.Allocation) {})
+		delete(c.ended, id)
+	})
+	for {
+		var a *bursarv1.Allocation
+		c.mu.Lock()
+		a = c.allocations[id]
+		if a.GetState() == waiting && !c.hold {
+			a = c.put(a, func(a *bursarv1.Allocation) { a.State, a.ReserveTime = reserved, timestamppb.Now() })
+			delete(c.ended, id)
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		if a.GetState() != waiting || q.GetAsync() {
+			return &bursarv1.AllocateResponse{Allocation: a}, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			c.do(func() { c.left++ })
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (c *coordinator) change(id string, from []bursarv1.AllocationState, change func(a *bursarv1.Allocation)) (*bursarv1.Allocation, error) {
+	var a *bursarv1.Allocation
+	c.do(func() {
+		if a = c.allocations[id]; a != nil && slices.Contains(from, a.GetState()) {
+			a = c.put(a, change)
+		}
+	})
+	switch {
+	case a == nil:
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no such allocation: %s", id))
+	case len(from) == 1 && from[0] == reserved && a.GetState() != active:
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("not reserved"))
+	}
+	return a, nil
+}
+
+// Confirm makes a reservation active.
+func (c *coordinator) Confirm(ctx context.Context, q *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
+	c.note(ctx)
+	a, err := c.change(q.GetId(), []bursarv1.AllocationState{reserved}, func(a *bursarv1.Allocation) {
+		a.State, a.Process = active, q.GetProcess()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.ConfirmResponse{Allocation: a}, nil
+}
+
+// Release ends any allocation.
+func (c *coordinator) Release(ctx context.Context, q *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
+	c.note(ctx)
+	a, err := c.change(q.GetId(), []bursarv1.AllocationState{waiting, reserved, active}, func(a *bursarv1.Allocation) {
+		a.State, a.Reason, a.ExitStatus = released, q.GetReason(), q.GetExitStatus()
+	})
+	if err != nil {
+		return &bursarv1.ReleaseResponse{}, nil //nolint:nilerr // an unknown id is fine
+	}
+	return &bursarv1.ReleaseResponse{Allocation: a}, nil
+}
+
+// Cancel ends a request by its request id.
+func (c *coordinator) Cancel(ctx context.Context, q *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
+	actor := c.note(ctx)
+	c.mu.Lock()
+	id := c.requests[actor.Name+"/"+q.GetRequestId()]
+	c.mu.Unlock()
+	a, err := c.change(id, []bursarv1.AllocationState{waiting, reserved}, func(a *bursarv1.Allocation) {
+		a.State, a.Reason = canceled, q.GetReason()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.CancelResponse{Allocation: a}, nil
+}
+
+// Resize changes an entitlement.
+func (c *coordinator) Resize(ctx context.Context, q *bursarv1.ResizeRequest) (*bursarv1.ResizeResponse, error) {
+	c.note(ctx)
+	a, err := c.change(q.GetId(), []bursarv1.AllocationState{reserved, active}, func(a *bursarv1.Allocation) { a.Entitled = q.GetEntitled() })
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.ResizeResponse{Allocation: a}, nil
+}
+
+// Renew does nothing but say so.
+func (c *coordinator) Renew(ctx context.Context, q *bursarv1.RenewRequest) (*bursarv1.RenewResponse, error) {
+	c.note(ctx)
+	a, err := c.change(q.GetId(), []bursarv1.AllocationState{reserved, active}, func(*bursarv1.Allocation) {})
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.RenewResponse{Allocation: a}, nil
+}
+
+// Stop passes the order on with the next answer to a Sync.
+func (c *coordinator) Stop(ctx context.Context, q *bursarv1.StopRequest) (*bursarv1.StopResponse, error) {
+	c.note(ctx)
+	a, err := c.change(q.GetId(), []bursarv1.AllocationState{active}, func(a *bursarv1.Allocation) {
+		a.Stopping = true
+		c.stops[q.GetId()] = &bursarv1.StopOrder{AllocationId: q.GetId(), Grace: q.GetGrace(), Reason: q.GetReason()}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.StopResponse{Allocation: a}, nil
+}
+
+// Get reads one.
+func (c *coordinator) Get(_ context.Context, q *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
+	a, err := c.change(q.GetId(), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.AllocationServiceGetResponse{Allocation: a}, nil
+}
+
+// List reads those of a host.
+func (c *coordinator) List(_ context.Context, q *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &bursarv1.AllocationServiceListResponse{Revision: c.revision}
+	for _, a := range c.allocations {
+		if a.GetHostId() == q.GetHostId() {
+			r.Allocations = append(r.Allocations, a)
+		}
+	}
+	return r, nil
+}
+
+// Explain says for which host it was asked.
+func (c *coordinator) Explain(_ context.Context, q *bursarv1.ExplainRequest) (*bursarv1.ExplainResponse, error) {
+	return &bursarv1.ExplainResponse{HostId: q.GetRequest().GetHost().GetId()}, nil
+}
+
+// Watch sends one event and goes on until its caller leaves.
+func (c *coordinator) Watch(ctx context.Context, q *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse]) error {
+	event := &bursarv1.AllocationServiceWatchResponse{Revision: 7, Allocation: &bursarv1.Allocation{Id: "w", HostId: q.GetHostId()}}
+	if err := stream.Send(event); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	changed := c.changed
+	c.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	}
+	return ctx.Err()
+}
+
+// Register announces the host.
+func (h hosts) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
+	c := h.coordinator
+	r := &bursarv1.RegisterResponse{StoreId: "store-1", Interval: durationpb.New(100 * time.Millisecond)}
+	var err error
+	c.do(func() {
+		if c.host.GetIncarnation() > q.GetIncarnation() {
+			err = connect.NewError(connect.CodeAborted, errors.New("a later incarnation has registered"))
+			return
+		}
+		c.host, r.Epoch = q, c.epoch
+	})
+	return r, err
+}
+
+// Sync is the heartbeat.
+func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+	c := h.coordinator
+	r := &bursarv1.SyncResponse{}
+	c.do(func() {
+		c.syncs = append(c.syncs, q)
+		r.Epoch, r.Action = c.epoch, c.action
+		if q.GetEpoch() < c.epoch || c.host == nil {
+			r.Action = bursarv1.SyncAction_SYNC_ACTION_RESYNC
+			return
+		}
+		for _, end := range q.GetEnded() {
+			r.Acknowledged = append(r.Acknowledged, end.GetAllocationId())
+			if a := c.allocations[end.GetAllocationId()]; a.GetState() == active {
+				c.put(a, func(a *bursarv1.Allocation) {
+					a.State, a.Reason, a.ExitStatus = released, end.GetReason(), end.GetExitStatus()
+				})
+				delete(c.stops, a.GetId())
+			}
+		}
+		for _, veto := range q.GetVetoes() {
+			if a := c.allocations[veto.GetAllocationId()]; a.GetState() == reserved {
+				c.put(a, func(a *bursarv1.Allocation) { a.State, a.Reason = waiting, "vetoed" })
+			}
+		}
+		for _, report := range q.GetEngines() {
+			if a := c.allocations[report.GetAllocationId()]; a.GetState() == active {
+				a = proto.CloneOf(a)
+				a.Measured, a.UnreclaimableBytes = report.GetMeasured(), report.GetUnreclaimableBytes()
+				c.allocations[a.GetId()] = a
+			}
+		}
+		r.LedgerSequence, r.Complete = c.revision, q.GetFull() || q.GetLedgerSequence() == 0
+		for _, a := range c.allocations {
+			if s := a.GetState(); (s == reserved || s == active) && (r.GetComplete() || a.GetRevision() > q.GetLedgerSequence()) {
+				r.Grants = append(r.Grants, a)
+			}
+		}
+		for id, revision := range c.ended {
+			if revision > q.GetLedgerSequence() {
+				r.Gone = append(r.Gone, id)
+			}
+		}
+		for _, order := range c.stops {
+			r.Stops = append(r.Stops, order)
+		}
+	})
+	return r, nil
+}
