@@ -66,12 +66,7 @@ func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 // However many wait: what comes free is given to all it is enough for, in the same step.
 func TestOneStepServesAllWhomItCan(t *testing.T) {
 	const waiting = 3000
-	l := ledger.New(ledger.Config{}, newPlainPlacer())
-	available := int64(1 << 40)
-	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(available)})
-	must(t, err)
-	_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
-	must(t, err)
+	l := ready(t)
 	everything := ledger.Quota{Limit: resource.Vector{}.WithMemory(1)}
 	must(t, l.PutQuota(start, everything))
 	for i := range waiting + 1 {

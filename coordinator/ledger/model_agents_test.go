@@ -19,6 +19,7 @@ type modelAgent struct {
 	view                  map[ledger.ID]uint64 // what holds something on its host, by the answers; with revisions
 	engines               map[ledger.ID]*modelEngine
 	ended                 map[ledger.ID]bool // tombstones that are not acknowledged
+	sample                *ledger.Sample     // the last one
 }
 
 // modelEngine is a process with the grant that its agent has started it for.
@@ -104,14 +105,8 @@ func (m *machine) syncWith(t *rapid.T, c ledger.SyncCommand) {
 		}
 	}
 	for _, engine := range slices.Sorted(maps.Keys(g.engines)) {
-		e := g.engines[engine]
-		r := ledger.EngineReport{ID: engine, Measured: resource.Vector{}.WithMemory(e.memory), Unreclaimable: e.unreclaim}
-		if c.Full {
-			grant := e.grant
-			r.Grant = &grant
-		}
 		if c.Full || rapid.Bool().Draw(t, "changed") {
-			c.Engines = append(c.Engines, r)
+			c.Engines = append(c.Engines, g.engines[engine].report(c.Full))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(g.ended)) {
@@ -120,7 +115,7 @@ func (m *machine) syncWith(t *rapid.T, c ledger.SyncCommand) {
 	if rapid.IntRange(0, 9).Draw(t, "a stray end") == 0 {
 		c.Ended = append(c.Ended, ledger.EngineEnd{ID: m.pick(t, ledger.Active)})
 	}
-	if rapid.IntRange(0, 4).Draw(t, "veto") == 0 {
+	if rapid.IntRange(0, 2).Draw(t, "veto") == 0 {
 		v := ledger.Veto{ID: m.pick(t, ledger.Reserved), Headroom: rapid.Int64Range(0, 8).Draw(t, "left")}
 		if r := m.model.rows[v.ID]; r != nil {
 			v.Revision = r.Revision - rapid.Uint64Range(0, 1).Draw(t, "older")
@@ -131,7 +126,48 @@ func (m *machine) syncWith(t *rapid.T, c ledger.SyncCommand) {
 		v := capacity(t)
 		c.Capacity = &v
 	}
-	m.report(t, id, c)
+	g.sample = c.Sample
+	m.report(t, id, c, rapid.IntRange(0, 5).Draw(t, "the answer is lost") == 0)
+}
+
+// beat lets time pass, with the reports that agents send meanwhile.
+func (m *machine) beat(t *rapid.T) {
+	for range rapid.IntRange(1, 4).Draw(t, "intervals") {
+		m.advanceTo(t, m.model.now.Add(interval))
+		for _, id := range hostIDs {
+			if g := m.agents[id]; g != nil {
+				m.heartbeat(t, id, g)
+			}
+		}
+	}
+}
+
+// heartbeat is a regular report: the last sample again. Where the agent is told to, it begins anew.
+func (m *machine) heartbeat(t *rapid.T, id string, g *modelAgent) {
+	if m.report(t, id, ledger.SyncCommand{Sample: g.sample}, false).Action != ledger.ActionResync {
+		return
+	}
+	c := ledger.RegisterCommand{HostID: id, Incarnation: g.incarnation, BootID: g.boot, Capacity: resource.Vector{}.WithMemory(8).WithCPU(4)}
+	if h := m.model.hosts[id]; h != nil {
+		c.Capacity, c.Protected, c.Labels = h.capacity, h.protected, h.labels
+		c.Incarnation, c.BootID = max(c.Incarnation, h.incarnation), h.boot
+	}
+	m.registerAs(t, c)
+	full := ledger.SyncCommand{Full: true, Sample: g.sample}
+	for _, engine := range slices.Sorted(maps.Keys(g.engines)) {
+		full.Engines = append(full.Engines, g.engines[engine].report(true))
+	}
+	m.report(t, id, full, false)
+}
+
+// report describes the engine, with its agent's record where it is asked for.
+func (e *modelEngine) report(full bool) ledger.EngineReport {
+	r := ledger.EngineReport{ID: e.grant.ID, Measured: resource.Vector{}.WithMemory(e.memory), Unreclaimable: e.unreclaim}
+	if full {
+		grant := e.grant
+		r.Grant = &grant
+	}
+	return r
 }
 
 // syncOutOfOrder is a report that was overtaken, is from an agent of before or after, or has seen what was never said.
@@ -156,7 +192,7 @@ func (m *machine) syncOutOfOrder(t *rapid.T) {
 	}
 	c := ledger.SyncCommand{Full: rapid.Bool().Draw(t, "full")}
 	if !c.Full {
-		m.report(t, id, c)
+		m.report(t, id, c, true)
 	}
 	sequence := g.sequence
 	*g = before
@@ -164,7 +200,7 @@ func (m *machine) syncOutOfOrder(t *rapid.T) {
 }
 
 // report sends what was drawn, with what every report of the agent has, and compares what comes of it.
-func (m *machine) report(t *rapid.T, id string, c ledger.SyncCommand) {
+func (m *machine) report(t *rapid.T, id string, c ledger.SyncCommand, lost bool) ledger.SyncResult {
 	g := m.agents[id]
 	if g == nil {
 		g = newModelAgent()
@@ -173,24 +209,26 @@ func (m *machine) report(t *rapid.T, id string, c ledger.SyncCommand) {
 	c.HostID, c.Incarnation, c.Sequence, c.BootID, c.Seen = id, g.incarnation, g.sequence, g.boot, g.seen
 	c.Digest = digest(slices.Collect(maps.Keys(g.engines)))
 	p := m.predict(c)
+	m.forgets = true
+	defer func() { m.forgets = false }()
 	var result ledger.SyncResult
 	var err error
 	m.do(t, func() expected { return p.want }, func(l *ledger.Ledger) { result, err = l.Sync(m.model.now, c) })
 	wantKind(t, p.wantError, err)
-	if err != nil {
-		return
-	}
-	if p.unheard {
+	switch {
+	case err != nil:
+	case p.unheard:
 		if result.Action != ledger.ActionResync || len(result.Acknowledged) > 0 {
 			t.Fatalf("answer to a report that nothing was taken from: %+v", result)
 		}
-		return
+	default:
+		m.checkAnswer(t, &c, &result)
+		if !lost {
+			g.hear(result)
+			m.checkView(t, id, g, result)
+		}
 	}
-	m.checkAnswer(t, &c, &result)
-	if rapid.IntRange(0, 5).Draw(t, "the answer is lost") > 0 {
-		g.hear(result)
-		m.checkView(t, id, g, result)
-	}
+	return result
 }
 
 // hear takes in an answer.

@@ -95,6 +95,8 @@ func (m *machine) allocateAndWait(t *rapid.T) {
 	c := body(t)
 	c.Actor = identity.Local()
 	c.Wait = time.Duration(rapid.IntRange(30, 600).Draw(t, "wait")) * time.Second
+	c.RequestID = rapid.SampledFrom(requestIDs).Draw(t, "request")
+	c.RequestHash += uint64(c.Wait)
 	m.ask(t, c)
 }
 
@@ -208,6 +210,7 @@ func (m *machine) askAgain(t *rapid.T, c ledger.AllocateCommand, id ledger.ID, l
 }
 
 func (m *machine) explain(t *rapid.T) {
+	m.explainOne(t, m.pick(t, ledger.Waiting))
 	c := body(t)
 	c.Actor = actor(t)
 	entry, wantError := m.admit(&c)
@@ -230,244 +233,19 @@ func (m *machine) explain(t *rapid.T) {
 	}
 }
 
-// pick draws an allocation in one of some states; where there is none, any, an ended one, or one that never was.
-func (m *machine) pick(t *rapid.T, states ...ledger.State) ledger.ID {
-	var wanted, all []ledger.ID
-	for _, id := range slices.Sorted(maps.Keys(m.model.rows)) {
-		if slices.Contains(states, m.model.rows[id].State) {
-			wanted = append(wanted, id)
-		}
-		all = append(all, id)
-	}
-	if len(wanted) > 0 && rapid.IntRange(0, 9).Draw(t, "as wanted") > 0 {
-		return rapid.SampledFrom(wanted).Draw(t, "id")
-	}
-	all = append(append(all, 12345), slices.Sorted(maps.Keys(m.model.ended))...)
-	return rapid.SampledFrom(all).Draw(t, "id")
-}
-
-// may is whether an actor may touch an allocation.
-func may(r *modelRow, a identity.Actor) bool {
-	return r.Caller == a.Name || a.MayActAs(r.Labels.Value("user"))
-}
-
-func (m *machine) detach(t *rapid.T) {
-	id := m.pick(t, ledger.Waiting)
-	if r := m.model.rows[id]; r != nil && r.State == ledger.Waiting && r.callers > 0 {
-		r.callers--
-		if !r.present() {
-			r.detached = m.model.now
-		}
-	}
-	m.do(t, nothing, func(l *ledger.Ledger) { l.Detach(m.model.now, id) })
-}
-
-func (m *machine) release(t *rapid.T) {
-	c := ledger.ReleaseCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Active)}
-	if rapid.IntRange(0, 4).Draw(t, "through an agent") == 0 {
-		c.HostID = rapid.SampledFrom(hostIDs).Draw(t, "host")
-	}
-	r := m.model.rows[c.ID]
-	want, wantError := only(c.ID, ledger.Released), ""
-	switch {
-	case r == nil:
-		wantError = "not found"
-	case !may(r, c.Actor):
-		wantError = "denied"
-	case c.HostID != "" && r.State.Holds() && r.HostID != c.HostID:
-		wantError = "state"
-	}
-	if wantError != "" {
-		want = nothing
-	}
+// explainOne asks why an allocation waits. Who is not there has no place among those who are.
+func (m *machine) explainOne(t *rapid.T, id ledger.ID) {
+	var x ledger.Explanation
 	var err error
-	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Release(m.model.now, c) })
-	wantKind(t, wantError, err)
-	if err != nil { // invariant 5: twice has the effect of once
-		return
-	}
-	m.do(t, nothing, func(l *ledger.Ledger) { _, err = l.Release(m.model.now, c) })
-	wantKind(t, "not found", err)
-}
-
-func (m *machine) cancel(t *rapid.T) {
-	c := ledger.CancelCommand{Actor: actor(t)}
-	if rapid.Bool().Draw(t, "by request id") {
-		c.RequestID = rapid.SampledFrom(requestIDs).Draw(t, "request")
-	} else {
-		c.ID = m.pick(t, ledger.Waiting, ledger.Reserved)
-	}
-	id := c.ID
-	if id == 0 {
-		if found, live, _ := m.model.request(c.Actor.Name, c.RequestID); live {
-			id = found
-		}
-	}
-	r := m.model.rows[id]
-	want, wantError := only(id, ledger.Canceled), ""
-	switch {
+	m.do(t, nothing, func(l *ledger.Ledger) { x, err = l.ExplainID(m.model.now, id) })
+	switch r := m.model.rows[id]; {
 	case r == nil:
-		wantError = "not found"
-	case !may(r, c.Actor):
-		wantError = "denied"
-	case r.State == ledger.Active:
-		wantError = "state"
-	}
-	if wantError != "" {
-		want = nothing
-	}
-	var err error
-	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Cancel(m.model.now, c) })
-	wantKind(t, wantError, err)
-}
-
-func (m *machine) renew(t *rapid.T) {
-	c := ledger.RenewCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Active), TTL: time.Duration(rapid.IntRange(0, 1).Draw(t, "ttl")) * time.Minute}
-	r := m.model.rows[c.ID]
-	want, wantError := nothing, ""
-	var given time.Duration
-	switch {
-	case r == nil:
-		wantError = "not found"
-	case !may(r, c.Actor):
-		wantError = "denied"
-	case r.State == ledger.Reserved:
-		given = r.ReservationTTL
-	case r.State == ledger.Active && r.Lease > 0:
-		given = r.Lease
-	default:
-		wantError = "state"
-	}
-	if wantError == "" {
-		want = only(c.ID, r.State)
-	}
-	if c.TTL > 0 {
-		given = c.TTL
-	}
-	var err error
-	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Renew(m.model.now, c) })
-	wantKind(t, wantError, err)
-	if err == nil && m.model.rows[c.ID].Expires != m.model.now.Add(given) {
-		t.Fatalf("%s is renewed until %d; want %s from now", c.ID, m.model.rows[c.ID].Expires, given)
-	}
-}
-
-func (m *machine) resize(t *rapid.T) {
-	c := ledger.ResizeCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Active), Entitled: resource.NewResource(request(t))}
-	r := m.model.rows[c.ID]
-	want, wantError := nothing, ""
-	var next resource.Vector
-	switch {
-	case r == nil:
-		wantError = "not found"
-	case !may(r, c.Actor):
-		wantError = "denied"
-	case !r.State.Holds():
-		wantError = "state"
-	default:
-		next = r.Entitled.Vector
-		growth := ledger.Allocation{Labels: r.Labels, Wishes: &ledger.Wishes{Host: r.HostID}}
-		for dimension, quantity := range c.Entitled.All() {
-			before, _ := next.Get(dimension)
-			if quantity > before {
-				growth.Entitled.Vector = growth.Entitled.With(dimension, quantity-before)
-			}
-			next = next.With(dimension, quantity)
+		wantKind(t, "not found", err)
+	case r.State != ledger.Waiting:
+		if x.Verdict != ledger.Decided || x.HostID != r.HostID || x.Place >= 0 {
+			t.Fatalf("%s is %s and is explained as %+v", id, r.State, x)
 		}
-		if !growth.Entitled.IsZero() && len(m.model.fits(&growth, m.holds())) == 0 {
-			wantError = "insufficient"
-		}
-	}
-	if wantError == "" {
-		want = only(c.ID, r.State)
-	}
-	var err error
-	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Resize(m.model.now, c) })
-	wantKind(t, wantError, err)
-	if err == nil && !m.model.rows[c.ID].Entitled.Vector.Equal(next) {
-		t.Fatalf("%s is entitled to %s; want %s", c.ID, m.model.rows[c.ID].Entitled, next)
-	}
-}
-
-func (m *machine) stop(t *rapid.T) {
-	c := ledger.StopCommand{Actor: actor(t), ID: m.pick(t, ledger.Active)}
-	r := m.model.rows[c.ID]
-	want, wantError := nothing, ""
-	switch {
-	case r == nil:
-		wantError = "not found"
-	case !may(r, c.Actor):
-		wantError = "denied"
-	case r.State != ledger.Active:
-		want = only(c.ID, ledger.Canceled)
-	case !r.tracked():
-		want = only(c.ID, ledger.Released)
-	default:
-		want = only(c.ID, ledger.Active)
-	}
-	var err error
-	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Stop(m.model.now, c) })
-	wantKind(t, wantError, err)
-}
-
-func (m *machine) confirm(t *rapid.T) {
-	c := ledger.ConfirmCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved)}
-	if rapid.Bool().Draw(t, "with a process") {
-		c.Process = ledger.Process{PID: rapid.Int32Range(1, 3).Draw(t, "pid"), StartTime: 7}
-	}
-	if rapid.IntRange(0, 3).Draw(t, "lease") == 0 {
-		c.Lease = time.Minute
-	}
-	m.confirmAs(t, c, rapid.Bool().Draw(t, "with a resource"))
-}
-
-// confirmAs confirms, and compares the outcome.
-func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
-	r := m.model.rows[c.ID]
-	if entitle {
-		said := resource.NewResource(request(t))
-		if r != nil && rapid.Bool().Draw(t, "no more than reserved") {
-			for dimension, quantity := range said.All() {
-				reserved, _ := r.Entitled.Get(dimension)
-				said.Vector = said.With(dimension, min(quantity, reserved))
-			}
-		}
-		c.Entitled = &said
-	}
-	want, wantError := nothing, ""
-	var next resource.Vector
-	switch {
-	case r == nil:
-		wantError = "not found"
-	case !may(r, c.Actor):
-		wantError = "denied"
-	case c.HostID != "" && r.State.Holds() && c.HostID != r.HostID:
-		wantError = "state"
-	case r.State == ledger.Active && r.Process.PID == c.Process.PID && (c.Process.StartTime == 0 || r.Process.StartTime == c.Process.StartTime):
-		next = r.Entitled.Vector // it is confirmed already
-	case r.State != ledger.Reserved:
-		wantError = "state"
-	default:
-		next = r.Entitled.Vector
-		if c.Entitled != nil {
-			for dimension, quantity := range c.Entitled.All() {
-				if reserved, _ := r.Entitled.Get(dimension); quantity > reserved {
-					wantError = "field"
-				}
-				next = next.With(dimension, quantity)
-			}
-		}
-		if c.Lease > 0 && c.Process.PID != 0 {
-			wantError = "field"
-		}
-		if wantError == "" {
-			want = only(c.ID, ledger.Active)
-		}
-	}
-	var err error
-	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Confirm(m.model.now, c) })
-	wantKind(t, wantError, err)
-	if err == nil && !m.model.rows[c.ID].Entitled.Vector.Equal(next) {
-		t.Fatalf("%s is confirmed with %s; want %s", c.ID, m.model.rows[c.ID].Entitled, next)
+	case (x.Place >= 0) != r.present() || x.Verdict == ledger.Decided:
+		t.Fatalf("%s waits, its caller is there: %t, and is explained as %+v", id, r.present(), x)
 	}
 }

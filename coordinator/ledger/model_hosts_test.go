@@ -20,7 +20,8 @@ func (m *machine) prepare(t *rapid.T) {
 			Labels: rapid.SampledFrom(hostLabels).Draw(t, "labels"),
 		})
 		available := rapid.Int64Range(4, 16).Draw(t, "available")
-		m.report(t, id, ledger.SyncCommand{Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
+		m.agents[id].sample = &ledger.Sample{MemoryAvailable: &available}
+		m.report(t, id, ledger.SyncCommand{Full: true, Sample: m.agents[id].sample}, false)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "quotas") {
 		m.putQuota(t)
@@ -202,6 +203,8 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 		add(ledger.Expired, !waits && r.Expires != 0 && r.Expires <= now)
 		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost)
 	}
+	m.forgets = true
+	defer func() { m.forgets = false }()
 	m.do(t, func() expected {
 		want := make(expected)
 		for id, states := range due {
