@@ -173,13 +173,7 @@ func (s *script) quota(a *arguments) string {
 // quotaSet replaces all rules of a source by those in its input.
 func (s *script) quotaSet(a *arguments) string {
 	source, _ := a.option("source")
-	var quotas []ledger.Quota
-	a.lines(func(command string, line *arguments) {
-		if command != "quota" {
-			a.t.Fatalf("%s: want quota, not %s", a.pos, command)
-		}
-		quotas = append(quotas, readQuota(line))
-	})
+	quotas := readQuotas(a)
 	if err := s.ledger.SetQuotas(s.now, source, quotas); err != nil {
 		return problem(err)
 	}
@@ -190,6 +184,38 @@ func (s *script) quotaSet(a *arguments) string {
 		s.mirror.files[source] = quotas
 	}
 	return ""
+}
+
+// applyQuotas puts the rules of its input together, and says what became of them.
+func (s *script) applyQuotas(a *arguments) string {
+	set := ledger.QuotaSet{Prune: a.flag("prune"), DryRun: a.flag("dry"), Quotas: readQuotas(a)}
+	set.Source, _ = a.option("source")
+	changes, err := s.ledger.ApplyQuotas(s.now, set)
+	if err != nil {
+		return problem(err)
+	}
+	var b strings.Builder
+	for _, part := range []struct {
+		what   string
+		quotas []ledger.Quota
+	}{{"added", changes.Added}, {"changed", changes.Changed}, {"deleted", changes.Deleted}} {
+		for _, q := range part.quotas {
+			fmt.Fprintf(&b, "%s: %s %s of %s\n", part.what, q.Selector, q.Limit, q.Source)
+		}
+	}
+	fmt.Fprintf(&b, "%d unchanged\n", changes.Unchanged)
+	return b.String()
+}
+
+func readQuotas(a *arguments) []ledger.Quota {
+	var quotas []ledger.Quota
+	a.lines(func(command string, line *arguments) {
+		if command != "quota" {
+			a.t.Fatalf("%s: want quota, not %s", a.pos, command)
+		}
+		quotas = append(quotas, readQuota(line))
+	})
+	return quotas
 }
 
 func readQuota(a *arguments) ledger.Quota {

@@ -70,6 +70,7 @@ func (s *script) commands() map[string]func(a *arguments) string {
 		"uncordon":    s.uncordon,
 		"quota":       s.quota,
 		"quotas":      s.quotaSet,
+		"apply":       s.applyQuotas,
 		"unquota":     s.unquota,
 		"allocate":    s.allocate,
 		"confirm":     s.confirm,
