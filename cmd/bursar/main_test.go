@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a script waits for what must come.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // TestScripts runs testdata/*.txtar against real servers and real processes. Beside testscript's own commands there are
 //

@@ -26,6 +26,10 @@ const (
 	longPatience  = 15 * time.Second
 )
 
+// callTimeout bounds each call, beyond what it asks to wait for, where the other end is there but does not answer: a coordinator that
+// was stopped, or an agent without a coordinator. It outlasts a change of leader.
+const callTimeout = 10 * time.Second
+
 // coordinator returns a client of the coordinator.
 func (c *cli) coordinator() (*client.Client, error) {
 	return c.connect(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), shortPatience)
@@ -45,7 +49,7 @@ func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
 }
 
 func (c *cli) connect(target string, patience time.Duration) (*client.Client, error) {
-	cl, err := client.New(target, client.WithRetries(client.RetryPolicy{Patience: patience}))
+	cl, err := client.New(target, client.WithRetries(client.RetryPolicy{Patience: patience}), client.WithTimeout(callTimeout))
 	if err != nil {
 		return nil, err
 	}
