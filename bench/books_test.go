@@ -19,8 +19,17 @@ func BenchmarkPair(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
+	before, err := cpuTime()
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ResetTimer()
 	if err := books.pairs(b.N); err != nil {
 		b.Fatal(err)
 	}
+	after, err := cpuTime()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64((after-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 }

@@ -15,8 +15,9 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
 		return AllocateResult{}, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
 	}
-	if c.RequestID != "" {
-		if result, repeated, err := l.repeat(&c); repeated || err != nil {
+	key := keyOf(c.Actor.Name, c.RequestID)
+	if key != noRequest {
+		if result, repeated, err := l.repeat(key, &c); repeated || err != nil {
 			return result, err
 		}
 	}
@@ -24,6 +25,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	if err != nil {
 		return AllocateResult{}, err
 	}
+	e.key = key
 	h, blocked := l.decide(e)
 	if blocked == nil {
 		l.enter(e)
@@ -46,24 +48,21 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 }
 
 // repeat answers a request that was made before.
-func (l *Ledger) repeat(c *AllocateCommand) (AllocateResult, bool, error) {
-	key := requestKey{c.Actor.Name, c.RequestID}
-	if e := l.requests[key]; e != nil {
-		if e.RequestHash != c.RequestHash {
-			return AllocateResult{}, true, &ConflictError{c.RequestID, e.ID}
-		}
-		if e.State == Waiting && !c.Async {
-			l.attach(e)
-		}
-		return AllocateResult{Allocation: e.Allocation}, true, nil
-	}
-	if r, known := l.remembered[key]; known {
-		if r.hash != c.RequestHash {
-			return AllocateResult{}, true, &ConflictError{c.RequestID, r.id}
-		}
+func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, bool, error) {
+	r := l.requests.find(key)
+	switch {
+	case r.id == 0:
+		return AllocateResult{}, false, nil
+	case r.hash != c.RequestHash:
+		return AllocateResult{}, true, &ConflictError{c.RequestID, r.id}
+	case !r.live():
 		return AllocateResult{Allocation: Allocation{ID: r.id}, Ended: true}, true, nil
 	}
-	return AllocateResult{}, false, nil
+	e := l.entries[r.id]
+	if e.State == Waiting && !c.Async {
+		l.attach(e)
+	}
+	return AllocateResult{Allocation: e.Allocation}, true, nil
 }
 
 // prepare checks a request and makes its entry, which is in no table yet.
@@ -157,7 +156,10 @@ func (l *Ledger) enter(e *entry) {
 	l.entries[e.ID] = e
 	l.states[e.State]++
 	if e.RequestID != "" {
-		l.requests[requestKey{e.Caller, e.RequestID}] = e
+		if e.key == noRequest {
+			e.key = keyOf(e.Caller, e.RequestID)
+		}
+		l.requests.open(e.key, e.RequestHash, e.ID)
 	}
 	l.enroll(e)
 }
@@ -199,9 +201,10 @@ func (l *Ledger) query(e *entry) Query {
 	return Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn, NoHeld: true}
 }
 
-// heldFrom reports whether what the account has is kept for another request.
+// heldFrom reports whether what the account has is kept for another request. A quota keeps only what it limits; a host is
+// kept as a whole.
 func (a *account) heldFrom(e *entry) bool {
-	return a.holder != nil && a.holder != e && a.touched(e.request())
+	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.touched(e.request()))
 }
 
 // grant reserves what the request asks for on the host and in every account.
@@ -285,6 +288,9 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry) []Shortfall {
 			if asked != 0 && a.mostOf(dimension) < unlimited {
 				list = append(list, a.shortfall(dimension, asked, 0, NoteHeld))
 			}
+		}
+		if len(list) == before { // it asks for nothing that is limited
+			list = append(list, a.shortfall(resource.Instances, e.request().Instances(), 0, NoteHeld))
 		}
 	}
 	return list

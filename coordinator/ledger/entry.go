@@ -15,6 +15,9 @@ type entry struct {
 	accounts []*account // the quotas it touches, in the order of their scopes; its host is apart
 	share    *share
 	timer    timer
+	key      requestKey // noRequest before enter
+
+	orderIndex int // in the ledger's order
 
 	// While it holds something:
 	host      *host
@@ -47,21 +50,33 @@ func (l *Ledger) enroll(e *entry) {
 	if l.holes > 64 && l.holes > len(l.order)/2 {
 		l.order = slices.DeleteFunc(l.order, func(p place) bool { return p.entry == nil })
 		l.holes = 0
+		l.placed(0)
 	}
 	if e.ID.Created() <= l.now { // else an agent's, from a coordinator whose clock was ahead: time must not follow it
 		l.lastID = max(l.lastID, e.ID)
 	}
 	if n := len(l.order); n == 0 || l.order[n-1].id < e.ID {
+		e.orderIndex = n
 		l.order = append(l.order, place{e.ID, e})
 		return
 	}
 	at, found := l.placeOf(e.ID)
 	if found {
-		l.order[at].entry = e
+		l.order[at].entry, e.orderIndex = e, at
 		l.holes--
 		return
 	}
 	l.order = slices.Insert(l.order, at, place{e.ID, e})
+	l.placed(at)
+}
+
+// placed tells every entry from an index on where in the order it is.
+func (l *Ledger) placed(from int) {
+	for i := from; i < len(l.order); i++ {
+		if e := l.order[i].entry; e != nil {
+			e.orderIndex = i
+		}
+	}
 }
 
 // placeOf finds an id in the order, or where it would be.
@@ -160,18 +175,12 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 
 	l.timers.set(&e.timer, 0)
 	delete(l.entries, e.ID)
-	if at, found := l.placeOf(e.ID); found {
-		l.order[at].entry = nil
-		l.holes++
-	}
-	if e.RequestID != "" {
-		key := requestKey{e.Caller, e.RequestID}
-		if l.requests[key] == e {
-			delete(l.requests, key)
-		}
-		if !e.Forget {
-			l.remember(key, memory{e.RequestHash, e.ID}, l.now)
-		}
+	l.order[e.orderIndex].entry = nil
+	l.holes++
+	if e.Forget {
+		l.requests.drop(e.key, e.ID)
+	} else {
+		l.requests.remember(e.key, e.RequestHash, e.ID, l.now.Add(l.cfg.RequestRetention))
 	}
 	for _, quota := range e.accounts {
 		quota.refs--

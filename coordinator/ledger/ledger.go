@@ -61,10 +61,7 @@ type Ledger struct {
 	states  [Lost + 1]int // live entries by state
 	spare   []*entry      // for reuse
 
-	requests   map[requestKey]*entry // live, by request id
-	remembered map[requestKey]memory
-	forget     []forgetting // by end time
-	revived    map[ID]int   // how many of the entries in forget are void, because the engine turned out to run on
+	requests requests
 
 	hosts     map[string]*host
 	hostOrder []*host // by id
@@ -88,21 +85,16 @@ type Ledger struct {
 	scratch []byte
 }
 
-// requestKey is a request id in its caller's scope.
-type requestKey struct{ caller, id string }
-
 // New returns an empty ledger.
 func New(cfg Config, placer Placer) *Ledger {
 	return &Ledger{
-		cfg:        cfg.withDefaults(),
-		placer:     placer,
-		entries:    make(map[ID]*entry),
-		requests:   make(map[requestKey]*entry),
-		remembered: make(map[requestKey]memory),
-		revived:    make(map[ID]int),
-		hosts:      make(map[string]*host),
-		shares:     make(map[string]*share),
-		classes:    make(map[string]*class),
+		cfg:      cfg.withDefaults(),
+		placer:   placer,
+		entries:  make(map[ID]*entry),
+		requests: newRequests(),
+		hosts:    make(map[string]*host),
+		shares:   make(map[string]*share),
+		classes:  make(map[string]*class),
 	}
 }
 
@@ -122,10 +114,8 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 	if t := l.timers.next(); t != nil {
 		due = t.due
 	}
-	if len(l.forget) > 0 {
-		if at := l.forget[0].at; due == 0 || at < due {
-			due = at
-		}
+	if at, waits := l.requests.next(); waits && (due == 0 || at < due) {
+		due = at
 	}
 	return due, due != 0
 }
@@ -143,42 +133,7 @@ func (l *Ledger) fire() {
 			l.hostDue(t.host)
 		}
 	}
-	l.forgetOld()
-}
-
-func (l *Ledger) forgetOld() {
-	n := 0
-	for n < len(l.forget) && l.forget[n].at <= l.now {
-		f := l.forget[n]
-		switch {
-		case l.revived[f.id] > 1:
-			l.revived[f.id]--
-		case l.revived[f.id] == 1:
-			delete(l.revived, f.id)
-		case l.remembered[f.key].id == f.id:
-			delete(l.remembered, f.key)
-		}
-		n++
-	}
-	l.forget = l.forget[n:]
-}
-
-// memory is what is kept of a request whose allocation has ended, to know it again.
-type memory struct {
-	hash uint64
-	id   ID
-}
-
-// forgetting is when a memory is dropped, unless its request id has another one by then.
-type forgetting struct {
-	key requestKey
-	id  ID
-	at  Instant
-}
-
-func (l *Ledger) remember(key requestKey, m memory, ended Instant) {
-	l.remembered[key] = m
-	l.forget = append(l.forget, forgetting{key, m.id, ended.Add(l.cfg.RequestRetention)})
+	l.requests.forget(l.now)
 }
 
 // Changes returns what changed since it was last called, and begins anew.
@@ -252,7 +207,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return int(a.Ended.Sub(b.Ended)) })
 	for _, r := range s.Remembered {
-		l.remember(requestKey{r.Caller, r.RequestID}, memory{r.RequestHash, r.ID}, r.Ended)
+		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, r.Ended.Add(l.cfg.RequestRetention))
 	}
 	l.settle()
 	return nil

@@ -138,11 +138,11 @@ func (l *Ledger) Cancel(now Instant, c CancelCommand) (Allocation, error) {
 	l.begin(now)
 	id := c.ID
 	if id == 0 {
-		e := l.requests[requestKey{c.Actor.Name, c.RequestID}]
-		if e == nil {
+		r := l.requests.find(keyOf(c.Actor.Name, c.RequestID))
+		if !r.live() {
 			return Allocation{}, &NotFoundError{What: "request", ID: c.RequestID}
 		}
-		id = e.ID
+		id = r.id
 	}
 	e, err := l.lookup(id)
 	if err != nil {

@@ -18,12 +18,8 @@ func (l *Ledger) Get(id ID) (Allocation, bool) {
 
 // ByRequest finds an allocation by its request id, live or remembered.
 func (l *Ledger) ByRequest(caller, requestID string) (id ID, live, ok bool) {
-	key := requestKey{caller, requestID}
-	if e := l.requests[key]; e != nil {
-		return e.ID, true, true
-	}
-	r, ok := l.remembered[key]
-	return r.id, false, ok
+	r := l.requests.find(keyOf(caller, requestID))
+	return r.id, r.live(), r.id != 0
 }
 
 // Allocations yields the live allocations with ids above after, ascending. The pointer is valid during the call only.
@@ -123,7 +119,7 @@ type Counts struct {
 func (l *Ledger) Counts() Counts {
 	c := Counts{
 		Waiting: l.states[Waiting], Reserved: l.states[Reserved], Active: l.states[Active],
-		QuotaRules: l.rules.count, Remembered: len(l.remembered), WaitingForAnyHost: l.anyHost.waiting,
+		QuotaRules: l.rules.count, Remembered: l.requests.ended(), WaitingForAnyHost: l.anyHost.waiting,
 	}
 	for _, h := range l.hosts {
 		switch h.state {

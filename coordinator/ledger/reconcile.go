@@ -61,11 +61,8 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 	if a.Entitled.Validate() != nil || len(a.Entitled.External) > 0 {
 		a.Entitled = resource.Resource{Vector: a.Measured}
 	}
-	if key := (requestKey{a.Caller, a.RequestID}); l.requests[key] != nil {
+	if l.requests.find(keyOf(a.Caller, a.RequestID)).live() {
 		a.RequestID = "" // taken by a newer request since
-	} else if l.remembered[key].id == a.ID {
-		delete(l.remembered, key)
-		l.revived[a.ID]++
 	}
 	e := l.blank()
 	e.Allocation = a

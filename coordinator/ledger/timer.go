@@ -9,9 +9,15 @@ type timer struct {
 	host  *host
 }
 
-// timers is a binary heap by due time. Equal times fire in an order that follows from the commands alone.
+// timers is a binary heap by due time. Equal times fire in an order that follows from the commands alone. The times stand in the heap
+// too: to compare them, no timer need be looked at, of which there is one in every entry.
 type timers struct {
-	heap []*timer // from index 1
+	heap []scheduled // from index 1
+}
+
+type scheduled struct {
+	due   Instant
+	timer *timer
 }
 
 // set moves the timer to a moment; zero takes it out.
@@ -24,16 +30,16 @@ func (h *timers) set(t *timer, due Instant) {
 	case t.index == 0:
 		t.due = due
 		if len(h.heap) == 0 {
-			h.heap = append(h.heap, nil)
+			h.heap = append(h.heap, scheduled{})
 		}
-		h.heap = append(h.heap, t)
-		h.up(len(h.heap)-1, t)
+		h.heap = append(h.heap, scheduled{})
+		h.up(len(h.heap)-1, scheduled{due, t})
 	case due < t.due:
 		t.due = due
-		h.up(t.index, t)
+		h.up(t.index, scheduled{due, t})
 	default:
 		t.due = due
-		h.down(t.index, t)
+		h.down(t.index, scheduled{due, t})
 	}
 }
 
@@ -42,12 +48,15 @@ func (h *timers) remove(t *timer) {
 		return
 	}
 	last := h.heap[len(h.heap)-1]
-	h.heap[len(h.heap)-1] = nil
+	h.heap[len(h.heap)-1] = scheduled{}
 	h.heap = h.heap[:len(h.heap)-1]
-	if last != t {
+	if last.timer != t {
 		at := t.index
-		h.up(at, last)
-		h.down(last.index, last)
+		if at > 1 && h.heap[at/2].due > last.due {
+			h.up(at, last)
+		} else {
+			h.down(at, last)
+		}
 	}
 	t.index, t.due = 0, 0
 }
@@ -57,22 +66,22 @@ func (h *timers) next() *timer {
 	if len(h.heap) < 2 {
 		return nil
 	}
-	return h.heap[1]
+	return h.heap[1].timer
 }
 
-func (h *timers) up(at int, t *timer) {
+func (h *timers) up(at int, s scheduled) {
 	for at > 1 {
 		parent := h.heap[at/2]
-		if parent.due <= t.due {
+		if parent.due <= s.due {
 			break
 		}
-		h.heap[at], parent.index = parent, at
+		h.put(at, parent)
 		at /= 2
 	}
-	h.heap[at], t.index = t, at
+	h.put(at, s)
 }
 
-func (h *timers) down(at int, t *timer) {
+func (h *timers) down(at int, s scheduled) {
 	for {
 		child := at * 2
 		if child >= len(h.heap) {
@@ -81,11 +90,16 @@ func (h *timers) down(at int, t *timer) {
 		if child+1 < len(h.heap) && h.heap[child+1].due < h.heap[child].due {
 			child++
 		}
-		if h.heap[child].due >= t.due {
+		if h.heap[child].due >= s.due {
 			break
 		}
-		h.heap[at], h.heap[child].index = h.heap[child], at
+		h.put(at, h.heap[child])
 		at = child
 	}
-	h.heap[at], t.index = t, at
+	h.put(at, s)
+}
+
+func (h *timers) put(at int, s scheduled) {
+	h.heap[at] = s
+	s.timer.index = at
 }

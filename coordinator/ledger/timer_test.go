@@ -35,7 +35,7 @@ func TestTheNextTimerIsTheFirstDue(t *testing.T) {
 						continue
 					}
 					set++
-					if heap.heap[all[i].index] != &all[i] {
+					if heap.heap[all[i].index] != (scheduled{at, &all[i]}) {
 						t.Fatalf("timer %d is not where it says", i)
 					}
 					if first == 0 || at < first {
