@@ -1,6 +1,10 @@
 package placement
 
-import "github.com/bursar/bursar/coordinator/ledger"
+import (
+	"slices"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
 
 // room is what hosts are arranged by: bytes of memory and thousandths of a core.
 type room struct{ memory, cpu int64 }
@@ -20,38 +24,71 @@ type place struct {
 }
 
 const (
-	// blockSize is how many places share a bound. A search reads bounds first, so a cell of n hosts of which hardly any
-	// fit costs n/32 steps rather than n.
-	blockSize = 32
+	// fanBits is how many places share a bound, and how many bounds the bound above them: 2^5.
+	fanBits = 5
+	fan     = 1 << fanBits
+	// storeys of bounds are enough for 2^20 places. Of more, the top storey has more than fan bounds.
+	storeys = 3
 	// keptPlaces is the capacity that a cell keeps when it shrinks.
 	keptPlaces = 64
 )
 
 // cell holds hosts of one rank whose memory is on one level and whose cpu is on one level, in no order.
+//
+// Above the places stands a tree of upper bounds of their room. It is raised with every place that comes or grows, and
+// made exact again where a visit found nothing: so a host among very many costs a search as much as among few, and hosts
+// that do not have the room are passed over together.
 type cell struct {
 	places []place
-	blocks []room // for every blockSize places, an upper bound of their room; exact after a search that found nothing there
+	bounds [storeys][]room
 	rank   int
 	row    int // level of memory
 	column int // level of cpu
+}
+
+// visitor looks for a place.
+type visitor interface {
+	// wants reports whether a place with no more than that may be what is looked for.
+	wants(most room) bool
+	// takes reports whether the place is what is looked for.
+	takes(p *place) bool
 }
 
 // add appends a place and returns its position.
 func (c *cell) add(p place) int {
 	at := len(c.places)
 	c.places = append(c.places, p)
-	if at%blockSize == 0 {
-		c.blocks = append(c.blocks, p.room)
-	} else {
-		c.blocks[at/blockSize].raise(p.room)
+	if at%fan == 0 {
+		c.extend(at)
 	}
+	c.raise(at, p.room)
 	return at
+}
+
+// extend adds the bounds that a new place needs.
+func (c *cell) extend(at int) {
+	for i := range c.bounds {
+		if at >>= fanBits; at == len(c.bounds[i]) {
+			c.bounds[i] = append(c.bounds[i], room{})
+		}
+	}
+}
+
+// raise makes sure that the bounds above a place hold its room.
+func (c *cell) raise(at int, r room) {
+	if c.bounds[0][at/fan].holds(r) {
+		return // and so do those above
+	}
+	for i := range c.bounds {
+		at >>= fanBits
+		c.bounds[i][at].raise(r)
+	}
 }
 
 // update changes the room of a place.
 func (c *cell) update(at int, r room) {
 	c.places[at].room = r
-	c.blocks[at/blockSize].raise(r)
+	c.raise(at, r)
 }
 
 // take removes a place. The last one moves there; its slot is returned, which may be the one that was removed.
@@ -60,70 +97,96 @@ func (c *cell) take(at int) ledger.Slot {
 	p := c.places[last]
 	if at != last {
 		c.places[at] = p
-		c.blocks[at/blockSize].raise(p.room)
+		c.raise(at, p.room)
 	}
 	c.places = c.places[:last]
-	if last%blockSize == 0 {
-		c.blocks = c.blocks[:last/blockSize]
-	}
-	if n := cap(c.places); n > keptPlaces && last < n/4 {
-		c.places = append(make([]place, 0, n/2), c.places...)
-		c.blocks = append(make([]room, 0, n/2/blockSize+1), c.blocks...)
+	if last%fan == 0 {
+		c.shrink()
 	}
 	return p.slot
 }
 
-// find returns a host that the search accepts, beginning at a position and going round; or NoSlot.
-func (c *cell) find(s *search, start int) ledger.Slot {
-	block := start / blockSize
-	s.steps += len(c.blocks)
-	for range c.blocks {
-		if c.blocks[block].holds(s.need) {
-			if slot := c.findInBlock(s, block, start%blockSize); slot != ledger.NoSlot {
+// shrink drops the bounds that have nothing below them, and memory that is far too much.
+func (c *cell) shrink() {
+	n := len(c.places)
+	for i := range c.bounds {
+		n = (n + fan - 1) / fan
+		c.bounds[i] = c.bounds[i][:n]
+	}
+	if n := cap(c.places); n > keptPlaces && len(c.places) <= n/4 {
+		c.places = append(make([]place, 0, n/2), c.places...)
+		for i := range c.bounds {
+			c.bounds[i] = slices.Clone(c.bounds[i])
+		}
+	}
+}
+
+// top is the lowest storey with few bounds.
+func (c *cell) top() int {
+	i := 0
+	for i < storeys-1 && len(c.bounds[i]) > fan {
+		i++
+	}
+	return i
+}
+
+// bound is an upper bound of the room of all places.
+func (c *cell) bound() room { return highest(c.bounds[c.top()]) }
+
+func highest(bounds []room) (most room) {
+	for _, b := range bounds {
+		most.raise(b)
+	}
+	return most
+}
+
+// visit returns the slot of the place that the visitor takes, or NoSlot. It begins near a position and goes round.
+func (c *cell) visit(v visitor, start int) ledger.Slot {
+	top := c.top()
+	return c.visitBounds(v, top, 0, len(c.bounds[top]), start)
+}
+
+// visitBounds visits what is below some bounds of a storey.
+func (c *cell) visitBounds(v visitor, storey, begin, end, start int) ledger.Slot {
+	i := begin + (start>>((storey+1)*fanBits))%(end-begin)
+	for range end - begin {
+		if v.wants(c.bounds[storey][i]) {
+			if slot := c.visitBelow(v, storey, i, start); slot != ledger.NoSlot {
 				return slot
 			}
 		}
-		if block++; block == len(c.blocks) {
-			block = 0
+		if i++; i == end {
+			i = begin
 		}
 	}
 	return ledger.NoSlot
 }
 
-func (c *cell) findInBlock(s *search, block, start int) ledger.Slot {
-	places := c.block(block)
-	at := start % len(places) // the last block may be short
-	s.steps += len(places)
+// visitBelow visits what is below a bound and, when nothing is taken there, makes the bound as low as can be.
+func (c *cell) visitBelow(v visitor, storey, i, start int) ledger.Slot {
+	begin := i << fanBits
+	if storey > 0 {
+		end := min(begin+fan, len(c.bounds[storey-1]))
+		if slot := c.visitBounds(v, storey-1, begin, end, start); slot != ledger.NoSlot {
+			return slot
+		}
+		c.bounds[storey][i] = highest(c.bounds[storey-1][begin:end])
+		return ledger.NoSlot
+	}
+	places := c.places[begin:min(begin+fan, len(c.places))]
+	at := start % len(places)
 	for range places {
-		if p := &places[at]; p.holds(s.need) && s.accepts(p.slot) {
-			return p.slot
+		if v.takes(&places[at]) {
+			return places[at].slot
 		}
 		if at++; at == len(places) {
 			at = 0
 		}
 	}
-	c.tighten(block)
+	var most room
+	for i := range places {
+		most.raise(places[i].room)
+	}
+	c.bounds[0][i] = most
 	return ledger.NoSlot
-}
-
-func (c *cell) block(block int) []place {
-	return c.places[block*blockSize : min((block+1)*blockSize, len(c.places))]
-}
-
-// tighten makes the bound of a block exact.
-func (c *cell) tighten(block int) {
-	var most room
-	for i := range c.block(block) {
-		most.raise(c.places[block*blockSize+i].room)
-	}
-	c.blocks[block] = most
-}
-
-// bound is an upper bound of the room of all places.
-func (c *cell) bound() room {
-	var most room
-	for _, b := range c.blocks {
-		most.raise(b)
-	}
-	return most
 }

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"math"
 	"math/bits"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -19,33 +18,31 @@ const (
 // first, then the one with the largest part of the memory and cpu asked for, whichever of the two is less. Hosts that are
 // too small to ever have the instances and custom countables come last, open ones before others. Rejected is not asked.
 func (x *Index) Closest(q ledger.Query) ledger.Slot {
-	s := &x.search
-	s.begin(&q)
-	slot := x.free.closest(s)
-	if slot == ledger.NoSlot && (s.instances > 0 || s.counted()) {
-		s.instances, s.signature.instances, s.custom = 0, 0, nil
-		slot = x.free.closest(s)
+	c := &x.contest
+	c.begin(&q)
+	slot := x.free.closest(c)
+	if slot == ledger.NoSlot && (c.instances > 0 || c.counted()) {
+		c.instances, c.signature.instances, c.custom = 0, 0, nil
+		slot = x.free.closest(c)
 	}
 	return slot
 }
 
-func (d *directory) closest(s *search) ledger.Slot {
-	v := d.view(s)
-	defer d.settle(s)
-	for near := range nearLevels {
-		c := contest{search: s, near: near, best: ledger.NoSlot, share: -1}
+func (d *directory) closest(c *contest) ledger.Slot {
+	v := d.view(c.search)
+	c.nearest = ledger.NoSlot
+	for c.near = nearOpen; c.near < nearLevels && c.nearest == ledger.NoSlot; c.near++ {
+		c.share = -1
 		for word, left := range v.ranked {
 			for ; left != 0; left &= left - 1 {
-				if n := word*64 + bits.TrailingZeros64(left); v.mayBe(n, near, s) {
+				if n := word*64 + bits.TrailingZeros64(left); v.mayBe(n, c.near, c.search) {
 					c.look(v, v.ranks[n])
 				}
 			}
 		}
-		if c.best != ledger.NoSlot {
-			return c.best
-		}
 	}
-	return ledger.NoSlot
+	d.settle(c.search)
+	return c.nearest
 }
 
 // mayBe reports whether hosts of a rank can be that near.
@@ -79,56 +76,70 @@ func (s *search) nearness(h *host) int {
 	}
 }
 
-// contest looks for the host of one nearness with the largest share.
+// contest looks for the host of one nearness with the largest share. Like search it is used again and again.
 type contest struct {
 	*search
-	near  int
-	best  ledger.Slot
-	share float64
+	near    int
+	nearest ledger.Slot
+	share   float64
 }
 
-// shareOf is the part of the need that is there, by the scarcer of memory and cpu. It never falls when there is more room.
+// shareOf is the part of the need that is there, by the scarcer of memory and cpu: at most 1, all of it. It never falls
+// when there is more room.
 func (c *contest) shareOf(r room) float64 {
-	share := math.Inf(1)
-	if c.need.memory > 0 {
+	share := 1.0
+	if r.memory < c.need.memory {
 		share = float64(r.memory) / float64(c.need.memory)
 	}
-	if c.need.cpu > 0 {
+	if r.cpu < c.need.cpu {
 		share = min(share, float64(r.cpu)/float64(c.need.cpu))
 	}
 	return share
 }
 
-// look looks into the cells, the largest first, that may have a larger share than the best so far.
+// look looks into the cells of a rank, the largest first, that may have a larger share than the best so far. Levels below
+// that share of the need are left out.
 func (c *contest) look(v *view, in *rank) {
-	for at := len(in.cells) - 1; at >= 0; at-- {
-		ref := &in.cells[at]
-		if c.shareOf(ref.bound) <= c.share {
-			continue
-		}
-		cell := &v.cells[ref.cell]
-		for block, bound := range cell.blocks {
-			if c.shareOf(bound) > c.share {
-				c.compare(cell.block(block))
-				cell.tighten(block)
+	share := max(0, c.share)
+	row, column := memoryLevel(int64(share*float64(c.need.memory))), cpuLevel(int64(share*float64(c.need.cpu)))
+	c.steps++
+	for rows := in.rows >> row << row; rows != 0 && c.share < 1; {
+		row := bits.Len64(rows) - 1
+		rows &^= 1 << row
+		begin, end := in.span(row, column)
+		for at := end - 1; at >= begin; at-- {
+			ref := &in.cells[at]
+			c.steps++
+			if c.shareOf(ref.bound) <= c.share {
+				continue
 			}
+			cell := &v.cells[ref.cell]
+			if cell.visit(c, 0) != ledger.NoSlot {
+				return
+			}
+			ref.bound = cell.bound()
 		}
-		ref.bound = cell.bound()
 	}
 }
 
-func (c *contest) compare(places []place) {
-	for i := range places {
-		p := &places[i]
-		share := c.shareOf(p.room)
-		if share <= c.share || c.avoids(p.slot) {
-			continue
-		}
-		h := &c.fleet.hosts[p.slot]
-		if h.labels.MatchesFilter(c.required) && c.nearness(h) == c.near {
-			c.best, c.share = p.slot, share
-		} else {
-			c.wasted++
-		}
+// wants reports whether a host with that much may beat the best so far.
+func (c *contest) wants(most room) bool {
+	c.steps++
+	return c.shareOf(most) > c.share
+}
+
+// takes lets a host take part. The contest is over when it has as much as any can have.
+func (c *contest) takes(p *place) bool {
+	c.steps++
+	share := c.shareOf(p.room)
+	if share <= c.share || c.avoids(p.slot) {
+		return false
 	}
+	h := &c.fleet.hosts[p.slot]
+	if !h.labels.MatchesFilter(c.required) || c.nearness(h) != c.near {
+		c.wasted++
+		return false
+	}
+	c.nearest, c.share = p.slot, share
+	return share >= 1
 }

@@ -207,7 +207,7 @@ func (d *directory) make(i int, g signature) {
 	d.views[i] = v
 	d.made |= 1 << i
 	for n := range d.fleet.hosts {
-		slot, h := ledger.Slot(n), &d.fleet.hosts[n] //nolint:gosec // it was a slot before
+		slot, h := ledger.Slot(n), &d.fleet.hosts[n]
 		if h.present() && d.admit(i, slot, h) {
 			d.place(v, slot, h)
 		}

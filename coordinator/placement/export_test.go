@@ -51,7 +51,7 @@ func (x *Index) Audit() error {
 }
 
 func (d *directory) audit(v *view) error {
-	hosts := 0
+	hosts, cells := 0, 1+len(v.spare)
 	for n := range d.fleet.hosts {
 		h, slot := &d.fleet.hosts[n], ledger.Slot(n)
 		at := v.where[n]
@@ -70,9 +70,6 @@ func (d *directory) audit(v *view) error {
 		if rank := v.rankOf(slot, h, d.of); c.rank != rank || c.row != memoryLevel(r.memory) || c.column != cpuLevel(r.cpu) {
 			return fmt.Errorf("slot %d with %v belongs in rank %d: it is in %d, %d, %d", n, r, rank, c.rank, c.row, c.column)
 		}
-		if !c.blocks[at.place/blockSize].holds(r) {
-			return fmt.Errorf("slot %d with %v: bound of its block is %v", n, r, c.blocks[at.place/blockSize])
-		}
 	}
 	if hosts != v.hosts {
 		return fmt.Errorf("%d hosts: it counts %d", hosts, v.hosts)
@@ -89,6 +86,10 @@ func (d *directory) audit(v *view) error {
 			return fmt.Errorf("rank %d: %w", n, err)
 		}
 		hosts -= found
+		cells += len(in.cells)
+	}
+	if cells != len(v.cells) {
+		return fmt.Errorf("%d cells: %d are in ranks or spare", len(v.cells), cells)
 	}
 	if hosts != 0 {
 		return fmt.Errorf("%d hosts are in no rank", hosts)
@@ -115,8 +116,11 @@ func (v *view) auditRank(n int, in *rank) (hosts int, err error) {
 			if c.rank != n || c.row != row || c.column != column {
 				return 0, fmt.Errorf("cell %d: is of %d, %d, %d: want %d, %d, %d", ref.cell, c.rank, c.row, c.column, n, row, column)
 			}
-			if len(c.places) == 0 || len(c.places) != int(ref.hosts) || len(c.blocks) != (len(c.places)+blockSize-1)/blockSize {
-				return 0, fmt.Errorf("cell %d: %d places, %d blocks, %d hosts", ref.cell, len(c.places), len(c.blocks), ref.hosts)
+			if len(c.places) == 0 || len(c.places) != int(ref.hosts) {
+				return 0, fmt.Errorf("cell %d: %d places, %d hosts", ref.cell, len(c.places), ref.hosts)
+			}
+			if err := c.audit(); err != nil {
+				return 0, fmt.Errorf("cell %d: %w", ref.cell, err)
 			}
 			if !ref.bound.holds(c.most()) {
 				return 0, fmt.Errorf("cell %d: bound %v, most %v", ref.cell, ref.bound, c.most())
@@ -136,6 +140,25 @@ func (c *cell) most() room {
 		most.raise(p.room)
 	}
 	return most
+}
+
+// audit checks that every bound holds all that is below it, and that the cell does not keep memory that it does not need.
+func (c *cell) audit() error {
+	n := len(c.places)
+	for i, bounds := range c.bounds {
+		if n = (n + fan - 1) / fan; len(bounds) != n {
+			return fmt.Errorf("%d places, %d bounds in storey %d: want %d", len(c.places), len(bounds), i, n)
+		}
+		for at, p := range c.places {
+			if b := bounds[at>>((i+1)*fanBits)]; !b.holds(p.room) {
+				return fmt.Errorf("place %d, %v: the bound above it in storey %d is %v", at, p, i, b)
+			}
+		}
+	}
+	if cap(c.places) > keptPlaces && len(c.places)+fan < cap(c.places)/4 {
+		return fmt.Errorf("%d places in memory for %d", len(c.places), cap(c.places))
+	}
+	return nil
 }
 
 // Steps is how many bounds and hosts the last search looked at.

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
@@ -97,7 +96,7 @@ func (h *host) learn(v *ledger.HostView, policy Policy) (reshaped bool) {
 
 // sameLabels is true at once for the same slice; sets are immutable.
 func sameLabels(a, b label.Set) bool {
-	return len(a) == len(b) && (unsafe.SliceData(a) == unsafe.SliceData(b) || a.Equal(b))
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || a.Equal(b))
 }
 
 // learnCustom takes over the custom countables and reports whether a limit changed.

@@ -4,11 +4,12 @@ import "github.com/bursar/bursar/coordinator/ledger"
 
 // Index is the ledger's Placer. Make one with New.
 type Index struct {
-	policy Policy
-	fleet  fleet
-	free   *directory // by what hosts have left
-	limits *directory // by what they are
-	search search
+	policy  Policy
+	fleet   fleet
+	free    *directory // by what hosts have left
+	limits  *directory // by what they are
+	search  search
+	contest contest
 }
 
 // New returns an Index without hosts.
@@ -16,6 +17,7 @@ func New(policy Policy) *Index {
 	x := &Index{policy: policy, fleet: fleet{slots: make(map[string]ledger.Slot)}}
 	x.free, x.limits = newDirectory(&x.fleet, available), newDirectory(&x.fleet, limit)
 	x.search.fleet = &x.fleet
+	x.contest.search = &x.search
 	return x
 }
 
@@ -61,7 +63,7 @@ func (x *Index) Choose(q ledger.Query) ledger.Slot {
 // It does not ask whether the host is held or rejected.
 func (x *Index) Possible(q ledger.Query) bool {
 	x.search.begin(&q)
-	x.search.preferred, x.search.noHeld, x.search.rejected = nil, false, nil
+	x.search.preferred, x.search.rejected = nil, nil
 	return x.limits.choose(&x.search) != ledger.NoSlot
 }
 
@@ -80,7 +82,7 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 		h := &x.fleet.hosts[n]
 		switch {
 		case !h.present():
-		case !h.labels.MatchesFilter(s.required) || s.avoids(ledger.Slot(n)): //nolint:gosec // it was a slot before
+		case !h.labels.MatchesFilter(s.required) || s.avoids(ledger.Slot(n)):
 			f.Labels++
 		case h.state&healthy == 0:
 			f.Health++

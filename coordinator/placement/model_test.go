@@ -3,7 +3,6 @@ package placement_test
 import (
 	"cmp"
 	"maps"
-	"math"
 	"math/big"
 	"slices"
 
@@ -46,7 +45,7 @@ func hasAll(labels, required label.Set) bool {
 
 func (m *model) fits(slot ledger.Slot, q ledger.Query) bool {
 	v := m.hosts[slot]
-	return wanted(v, q) && v.Health && v.Measured && !(q.NoHeld && v.Held) && (q.Rejected == nil || !q.Rejected(slot)) &&
+	return wanted(v, q) && v.Health && v.Measured && (!v.Held || !q.NoHeld) && (q.Rejected == nil || !q.Rejected(slot)) &&
 		q.Request.FitsWithin(v.Available, resource.Absent)
 }
 
@@ -111,7 +110,7 @@ func (m *model) possible(q ledger.Query) bool {
 func (m *model) nearness(slot ledger.Slot, q ledger.Query) (level int, share float64) {
 	v := m.hosts[slot]
 	counts := q.Request.Without(resource.Memory).Without(resource.CPU)
-	open := v.Health && v.Measured && !(q.NoHeld && v.Held)
+	open := v.Health && v.Measured && (!v.Held || !q.NoHeld)
 	switch {
 	case !counts.FitsWithin(v.Limit, resource.Absent) && !open:
 		level = 4
@@ -122,7 +121,7 @@ func (m *model) nearness(slot ledger.Slot, q ledger.Query) (level int, share flo
 	case !counts.FitsWithin(v.Available, resource.Absent):
 		level = 1
 	}
-	share = math.Inf(1)
+	share = 1
 	if need := q.Request.Memory(); need > 0 {
 		share = min(share, float64(v.Available.Memory())/float64(need))
 	}

@@ -49,13 +49,19 @@ func (r *rank) shut(at, row, column int) {
 	}
 }
 
+// span is where in cells those of a row are, from a column on.
+func (r *rank) span(row, column int) (begin, end int) {
+	columns := r.columns[row]
+	end = r.first[row] + bits.OnesCount64(columns)
+	return end - bits.OnesCount64(columns>>column), end
+}
+
 // candidates finds the cells that may have the search's room, for search.cells, and returns how many hosts are in them.
 func (r *rank) candidates(s *search) (hosts int) {
 	s.cells = s.cells[:0]
 	for rows := r.rows >> s.row << s.row; rows != 0; rows &= rows - 1 {
 		row := bits.TrailingZeros64(rows)
-		end := r.first[row] + bits.OnesCount64(r.columns[row])
-		begin := end - bits.OnesCount64(r.columns[row]>>s.column)
+		begin, end := r.span(row, s.column)
 		s.steps += 1 + end - begin
 		for at := begin; at < end; at++ {
 			if r.cells[at].bound.holds(s.need) {

@@ -50,9 +50,6 @@ func (s *search) begin(q *ledger.Query) {
 	if s.instances > 1 {
 		s.signature.instances = s.instances
 	}
-	if covers(nil, s.custom) {
-		s.custom = nil // all zero
-	}
 	if w := q.Wishes; w != nil {
 		s.required, s.preferred = w.Required, w.Preferred
 		s.avoid(w.Avoid)
@@ -90,13 +87,25 @@ func (s *search) grades() uint64 {
 	return kinds * all
 }
 
+// wants reports whether a host with that much may have the room.
+func (s *search) wants(most room) bool {
+	s.steps++
+	return most.holds(s.need)
+}
+
+// takes reports whether the search is over.
+func (s *search) takes(p *place) bool {
+	s.steps++
+	return p.holds(s.need) && s.accepts(p.slot)
+}
+
 // accepts decides on a host that has the room and whose rank is right.
 func (s *search) accepts(slot ledger.Slot) bool {
 	if s.avoids(slot) {
 		return false
 	}
 	h := &s.fleet.hosts[slot]
-	if s.partial && !(h.labels.MatchesFilter(s.required) && s.countsFit(h, s.of)) {
+	if s.partial && (!h.labels.MatchesFilter(s.required) || !s.countsFit(h, s.of)) {
 		s.wasted++
 		return false
 	}

@@ -193,7 +193,7 @@ func (v *view) chooseIn(in *rank, s *search) ledger.Slot {
 	for range s.cells {
 		ref := &in.cells[s.cells[i]]
 		c := &v.cells[ref.cell]
-		if slot := c.find(s, start); slot != ledger.NoSlot {
+		if slot := c.visit(s, start); slot != ledger.NoSlot {
 			return slot
 		}
 		ref.bound = c.bound()
