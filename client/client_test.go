@@ -7,6 +7,7 @@ import (
 	"net"
 	"regexp"
 	"testing"
+	"time"
 
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"connectrpc.com/connect"
@@ -240,6 +241,53 @@ func TestWatchGoesOnWhereItWas(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"watch 10", "watch 12", "watch 14"}, fake.calls.all()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The patience of a watch begins when it breaks, not with the last message: nothing may have happened for long.
+func TestWatchThatWasSilentGoesOn(t *testing.T) {
+	fake := &fakeAllocations{}
+	streams := 0
+	fake.watch = func(
+		ctx context.Context, _ *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse],
+	) error {
+		if streams++; streams == 3 {
+			return connect.NewError(connect.CodeOutOfRange, errors.New("enough"))
+		}
+		if err := stream.Send(&bursarv1.AllocationServiceWatchResponse{Revision: uint64(streams)}); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond): // longer than the patience
+		case <-ctx.Done():
+		}
+		return connect.NewError(connect.CodeUnavailable, errors.New("another leads"))
+	}
+	c := newClient(t, fake, client.WithRetries(client.RetryPolicy{
+		First: time.Microsecond, Longest: time.Microsecond, Patience: 20 * time.Millisecond,
+	}))
+	var last error
+	for _, err := range c.WatchAllocations(t.Context(), nil) {
+		last = err
+	}
+	if connect.CodeOf(last) != connect.CodeOutOfRange {
+		t.Errorf("ended with %v after %d streams: want OUT_OF_RANGE after three", last, streams)
+	}
+}
+
+func TestWatchOfAServerThatStaysAwayEnds(t *testing.T) {
+	fake := &fakeAllocations{watch: func(
+		context.Context, *bursarv1.AllocationServiceWatchRequest, *connect.ServerStream[bursarv1.AllocationServiceWatchResponse],
+	) error {
+		return nil
+	}}
+	c := newClient(t, fake, client.WithRetries(client.RetryPolicy{Patience: 20 * time.Millisecond}))
+	var last error
+	for _, err := range c.WatchAllocations(t.Context(), nil) {
+		last = err
+	}
+	if !client.Unavailable(last) {
+		t.Errorf("ended with %v: want UNAVAILABLE", last)
 	}
 }
 

@@ -16,9 +16,6 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// waitSlack is what a call that waits may take beyond its wait: the way there and back, and a commit.
-const waitSlack = 15 * time.Second
-
 // longestWait is what the contract allows a request to wait.
 const longestWait = 7 * 24 * time.Hour
 
@@ -127,13 +124,14 @@ func brokenIsUnavailable(ctx context.Context, err error) error {
 	return connect.NewError(connect.CodeUnavailable, call.Unwrap())
 }
 
-// waitOf returns how long the server may take because the request asks it to; of a wait that no server takes, enough to hear so.
+// waitOf returns how long the server may take because the request asks it to, which comes on top of what any call may take; of a
+// wait that no server takes, enough to hear so.
 func waitOf(msg any) time.Duration {
 	req, isAllocate := msg.(*bursarv1.AllocateRequest)
 	if !isAllocate || req.GetAsync() || req.GetWait().AsDuration() <= 0 {
 		return 0
 	}
-	return min(req.GetWait().AsDuration(), longestWait) + waitSlack
+	return min(req.GetWait().AsDuration(), longestWait)
 }
 
 // delays are those of a RetryPolicy, as long as the next attempt begins before the deadline.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -58,10 +59,11 @@ func follow[M any, R interface {
 	return func(yield func(R, error) bool) {
 		delays := newDelays(ctx, policy)
 		for {
+			answered := false
 			stream, err := open(after)
 			if err == nil {
 				for stream.Receive() {
-					delays.Reset()
+					answered = true
 					msg := R(stream.Msg())
 					after = max(after, msg.GetRevision())
 					if !yield(msg, nil) {
@@ -75,11 +77,14 @@ func follow[M any, R interface {
 			if ctx.Err() != nil {
 				return
 			}
-			// A stream that ends without an error is that of a server that shuts down.
-			if err == nil || (policy.Patience >= 0 && retriable(err)) {
-				if pause(ctx, delays) {
-					continue
-				}
+			if err == nil { // only a server that shuts down ends a stream so
+				err = connect.NewError(connect.CodeUnavailable, errors.New("the server has ended the stream"))
+			}
+			if answered {
+				delays.Reset() // it may have been silent for long before: patience begins now
+			}
+			if policy.Patience >= 0 && retriable(err) && pause(ctx, delays) {
+				continue
 			}
 			if ctx.Err() == nil {
 				yield(nil, err)

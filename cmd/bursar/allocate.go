@@ -42,7 +42,7 @@ func (c *cli) allocateCommand() *cobra.Command {
 			req.RequestId = client.NewRequestID()
 		}
 		req.Async = *async
-		cl, err := c.either(cmd)
+		cl, err := c.patientEither(cmd, patienceFor(f.wait))
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ const patience = 60 * time.Second
 
 // TestScripts runs testdata/*.txtar against real servers and real processes. Beside testscript's own commands there are
 //
-//	dev [-quotas FILE]…      start `bursar dev` on a free port with a store in $WORK/dev, and wait until it is up
+//	dev [FLAG]…              start `bursar dev` with a store in $WORK/dev, on a free port that ADDRESS has then, and wait until it is up
 //	enddev SIGNAL            end it by a signal and wait for it
 //	code N COMMAND…          run a command that ends with exit code N; stdout and stderr check what it printed
 //	until REGEXP COMMAND…    run a command again and again until its output matches
@@ -129,6 +129,7 @@ func startDev(ts *testscript.TestScript, neg bool, args []string) {
 		s.printed += line + "\n"
 		if address, found := strings.CutPrefix(strings.TrimSpace(line), "coordinator "); found {
 			ts.Setenv("BURSAR_ADDR", strings.TrimSpace(address))
+			ts.Setenv("ADDRESS", strings.TrimPrefix(strings.TrimSpace(address), "http://"))
 		}
 		return strings.HasPrefix(line, "  bursar explain")
 	})

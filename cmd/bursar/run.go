@@ -37,11 +37,7 @@ The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES an
 		if err != nil {
 			return err
 		}
-		patience := shortPatience
-		if f.wait > 0 {
-			patience = longPatience
-		}
-		cl, err := c.localAgent(cmd.Context(), patience)
+		cl, err := c.localAgent(cmd.Context(), patienceFor(f.wait))
 		if err != nil {
 			return err
 		}

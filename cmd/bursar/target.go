@@ -31,8 +31,10 @@ const (
 const callTimeout = 10 * time.Second
 
 // coordinator returns a client of the coordinator.
-func (c *cli) coordinator() (*client.Client, error) {
-	return c.connect(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), shortPatience)
+func (c *cli) coordinator() (*client.Client, error) { return c.patientCoordinator(shortPatience) }
+
+func (c *cli) patientCoordinator(patience time.Duration) (*client.Client, error) {
+	return c.connect(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), patience)
 }
 
 // localAgent returns a client of this machine's agent.
@@ -42,10 +44,22 @@ func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.C
 
 // either returns a client of the agent where --agent was given, and of the coordinator else. Both serve allocations.
 func (c *cli) either(cmd *cobra.Command) (*client.Client, error) {
+	return c.patientEither(cmd, shortPatience)
+}
+
+func (c *cli) patientEither(cmd *cobra.Command, patience time.Duration) (*client.Client, error) {
 	if cmd.Flags().Changed("agent") && !cmd.Flags().Changed("addr") {
-		return c.localAgent(cmd.Context(), shortPatience)
+		return c.localAgent(cmd.Context(), patience)
 	}
-	return c.coordinator()
+	return c.patientCoordinator(patience)
+}
+
+// patienceFor is that of a request that waits for so long.
+func patienceFor(wait time.Duration) time.Duration {
+	if wait > 0 {
+		return longPatience
+	}
+	return shortPatience
 }
 
 func (c *cli) connect(target string, patience time.Duration) (*client.Client, error) {

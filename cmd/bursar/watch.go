@@ -32,7 +32,7 @@ message; --after continues from the revision of one.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, interrupts := catchInterrupts(cmd.Context())
 		defer interrupts.stop()
-		cl, err := c.either(cmd)
+		cl, err := c.patientEither(cmd, longPatience)
 		if err != nil {
 			return err
 		}
