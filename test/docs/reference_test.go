@@ -18,7 +18,7 @@ func TestConfigurationReferenceIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile(reference, []byte(want), 0o644); err != nil { //nolint:gosec // documentation is for everybody
+		if err := os.WriteFile(reference, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

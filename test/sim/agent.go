@@ -57,7 +57,7 @@ func (a *agent) crash() {
 	if !a.up() {
 		return
 	}
-	a.machine.w.tell("%s: agent is killed", a.machine.id)
+	a.machine.w.tellf("%s: agent is killed", a.machine.id)
 	a.t = nil
 	a.run++
 }
@@ -70,7 +70,7 @@ func (a *agent) crashAndRestart() {
 	run := a.run
 	a.machine.w.after(a.machine.w.between(100*time.Millisecond, 15*time.Second), "", func() {
 		if a.run == run {
-			a.machine.w.tell("%s: agent starts", a.machine.id)
+			a.machine.w.tellf("%s: agent starts", a.machine.id)
 			a.boot()
 		}
 	})
@@ -149,7 +149,7 @@ func (a *agent) register(run int) {
 		a.syncing = false
 		if r, ok := answer.(*bursarv1.RegisterResponse); ok {
 			if err := a.t.Registered(r); err != nil {
-				a.machine.w.tell("%s: %v", a.machine.id, err)
+				a.machine.w.tellf("%s: %v", a.machine.id, err)
 			}
 			a.save()
 		}
@@ -174,10 +174,10 @@ func (a *agent) sync(run int) {
 		epoch := a.t.Epoch()
 		out, err := a.t.Answer(w.now, q, r)
 		if a.t.Epoch() < epoch {
-			w.fail(6, "%s went from epoch %d back to %d", a.machine.id, epoch, a.t.Epoch())
+			w.failf(6, "%s went from epoch %d back to %d", a.machine.id, epoch, a.t.Epoch())
 		}
 		if err == nil && r.GetEpoch() < epoch {
-			w.fail(6, "%s took an answer of epoch %d in epoch %d", a.machine.id, r.GetEpoch(), epoch)
+			w.failf(6, "%s took an answer of epoch %d in epoch %d", a.machine.id, r.GetEpoch(), epoch)
 		}
 		for _, order := range out.Stops {
 			a.stop(order)
@@ -209,7 +209,7 @@ func (a *agent) allocate(command ledger.AllocateCommand, done func(*bursarv1.All
 	}, func(g *bursarv1.Allocation, verdict tracker.Verdict, err error) {
 		granted := g.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 		if err == nil && granted && verdict != tracker.Held { // vetoed, or over before the answer came
-			a.machine.w.tell("%s: agent does not hold %s", a.machine.id, g.GetId())
+			a.machine.w.tellf("%s: agent does not hold %s", a.machine.id, g.GetId())
 			err = errVetoed
 		}
 		done(g, err)

@@ -49,7 +49,7 @@ func newBook(w *World) *book {
 // grant notes that a caller was told of a reservation, and checks that nobody was told of too much.
 func (b *book) grant(a *attempt, g *bursarv1.Allocation) {
 	if before, known := b.byAsk[a.command.RequestID]; known && before != g.GetId() {
-		b.w.fail(5, "request %s is allocation %s and %s", a.command.RequestID, before, g.GetId())
+		b.w.failf(5, "request %s is allocation %s and %s", a.command.RequestID, before, g.GetId())
 	}
 	b.byAsk[a.command.RequestID] = g.GetId()
 	b.granted[g.GetId()] = &told{
@@ -69,7 +69,7 @@ func (b *book) checkHost(host string) {
 	}
 	m := b.w.machine(host)
 	if sum > m.total-m.base {
-		b.w.fail(1, "callers were told of %d MiB on host %s, which has %d MiB to give", sum/mib, host, (m.total-m.base)/mib)
+		b.w.failf(1, "callers were told of %d MiB on host %s, which has %d MiB to give", sum/mib, host, (m.total-m.base)/mib)
 	}
 }
 
@@ -104,7 +104,7 @@ func (b *book) record(transitions []ledger.Allocation) {
 		case strings.HasPrefix(t.Reason, ledger.ReasonVetoed):
 			b.vetoed[t.ID.String()] = true
 		}
-		b.w.tell("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)
+		b.w.tellf("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)
 	}
 }
 
@@ -114,7 +114,7 @@ func (b *book) stored(transitions []ledger.Allocation) {
 		t := &transitions[i]
 		key := t.Caller + "/" + t.RequestID
 		if before, known := b.rows[key]; known && before.id != t.ID && !before.forget && t.RequestID != "" {
-			b.w.fail(5, "request %s is stored as %s and as %s", key, before.id, t.ID)
+			b.w.failf(5, "request %s is stored as %s and as %s", key, before.id, t.ID)
 		}
 		b.rows[key] = row{t.ID, t.Forget}
 	}
@@ -132,7 +132,7 @@ func (b *book) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger
 		return true
 	})
 	if left < 0 {
-		b.w.fail(9, "the grant of %s put host %s %d bytes below its live headroom", a.ID, a.HostID, -left)
+		b.w.failf(9, "the grant of %s put host %s %d bytes below its live headroom", a.ID, a.HostID, -left)
 	}
 }
 
@@ -184,7 +184,7 @@ func (b *book) checkAccount(a *ledger.Allocation, account ledger.AccountInfo) {
 		used, _ := account.Used.Get(dimension)
 		reserved, _ := account.Reserved.Get(dimension)
 		if used+reserved > limit {
-			b.w.fail(1, "the grant of %s put %s over its limit: %s used %d, reserved %d, limit %d", a.ID, account.Name, dimension, used, reserved, limit)
+			b.w.failf(1, "the grant of %s put %s over its limit: %s used %d, reserved %d, limit %d", a.ID, account.Name, dimension, used, reserved, limit)
 		}
 	}
 }
@@ -195,17 +195,17 @@ func (b *book) checkStored(disk store.Store) {
 		t := b.granted[id]
 		number, err := ledger.ParseID(id)
 		if err != nil {
-			b.w.fail(4, "%v", err)
+			b.w.failf(4, "%v", err)
 			return
 		}
 		a, err := disk.Get(context.Background(), number)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			b.w.fail(4, "%s was granted to %s and is not stored", id, t.attempt.l.name)
+			b.w.failf(4, "%s was granted to %s and is not stored", id, t.attempt.l.name)
 		case err != nil:
-			b.w.fail(4, "%s: %v", id, err)
+			b.w.failf(4, "%s: %v", id, err)
 		case t.confirmed && (a.State == ledger.Reserved || a.State == ledger.Waiting || a.State == ledger.Expired):
-			b.w.fail(4, "%s was confirmed and is stored as %s", id, a.State)
+			b.w.failf(4, "%s was confirmed and is stored as %s", id, a.State)
 		}
 	}
 }
@@ -221,19 +221,19 @@ func (w *World) checkStep() {
 	}
 	w.audited = l.Revision()
 	for _, v := range l.Audit() {
-		w.fail(v.Invariant, "%s", v.Message)
+		w.failf(v.Invariant, "%s", v.Message)
 	}
 }
 
 // checkEnd holds, when the world has come to rest, that nobody waits and that ledger, agents and machines agree.
 func (w *World) checkEnd() {
 	if !w.coord.up() || !w.coord.core.Leading() {
-		w.fail(8, "no coordinator leads at the end")
+		w.failf(8, "no coordinator leads at the end")
 		return
 	}
 	l := w.coord.core.Ledger()
 	if n := l.Counts().Waiting; n > 0 {
-		w.fail(7, "%d requests still wait", n)
+		w.failf(7, "%d requests still wait", n)
 	}
 	for _, m := range w.hosts {
 		var booked, tracked, running []string
@@ -241,7 +241,7 @@ func (w *World) checkEnd() {
 			if a.State == ledger.Active {
 				booked = append(booked, a.ID.String())
 			} else {
-				w.fail(7, "%s is still %s", a.ID, a.State)
+				w.failf(7, "%s is still %s", a.ID, a.State)
 			}
 			return true
 		})
@@ -255,13 +255,13 @@ func (w *World) checkEnd() {
 		slices.Sort(tracked)
 		slices.Sort(running)
 		if !slices.Equal(booked, tracked) {
-			w.fail(8, "host %s: the ledger has %v, the agent %v", m.id, booked, tracked)
+			w.failf(8, "host %s: the ledger has %v, the agent %v", m.id, booked, tracked)
 		}
 		if !slices.Equal(tracked, running) {
-			w.fail(8, "host %s: the agent has %v, the machine %v", m.id, tracked, running)
+			w.failf(8, "host %s: the agent has %v, the machine %v", m.id, tracked, running)
 		}
 		if info, _ := l.Host(m.id); info.State != ledger.Healthy {
-			w.fail(8, "host %s is %s at the end", m.id, info.State)
+			w.failf(8, "host %s is %s at the end", m.id, info.State)
 		}
 	}
 }

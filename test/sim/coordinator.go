@@ -13,10 +13,15 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
+// retention is how long request ids are remembered: longer than a world lasts.
+const retention = 10 * time.Minute
+
 // times are the ledger's, short enough for a world of minutes.
-var times = ledger.Config{
-	ReservationTTL: 20 * time.Second, Interval: 2 * time.Second, LostAfter: 15 * time.Second,
-	StarvationAfter: 10 * time.Second, CallerGrace: 5 * time.Second, RequestRetention: 10 * time.Minute,
+func times() ledger.Config {
+	return ledger.Config{
+		ReservationTTL: 20 * time.Second, Interval: 2 * time.Second, LostAfter: 15 * time.Second,
+		StarvationAfter: 10 * time.Second, CallerGrace: 5 * time.Second, RequestRetention: retention,
+	}
 }
 
 // coord is the coordinator's process, and the store that outlives it.
@@ -41,7 +46,7 @@ func (c *coord) up() bool { return c.core != nil }
 func (c *coord) boot() {
 	c.incarnation++
 	c.disk = c.place.Open()
-	c.core = coordinator.NewCore(times, func() ledger.Placer { return placement.New(placement.Spread) })
+	c.core = coordinator.NewCore(times(), func() ledger.Placer { return placement.New(placement.Spread) })
 	if err := c.core.SetFiles(c.w.instant(), c.w.files); err != nil {
 		panic(err)
 	}
@@ -56,10 +61,10 @@ func (c *coord) lead() {
 		panic(err)
 	}
 	if meta.Epoch <= c.lastEpoch {
-		c.w.fail(6, "epoch %d after %d", meta.Epoch, c.lastEpoch)
+		c.w.failf(6, "epoch %d after %d", meta.Epoch, c.lastEpoch)
 	}
 	c.lastEpoch = meta.Epoch
-	snapshot, err := c.disk.Load(ctx, meta.Epoch, c.w.now.Add(-times.RequestRetention))
+	snapshot, err := c.disk.Load(ctx, meta.Epoch, c.w.now.Add(-retention))
 	if err != nil {
 		panic(err)
 	}
@@ -67,7 +72,7 @@ func (c *coord) lead() {
 		panic(err)
 	}
 	c.w.book.seen = c.core.Ledger().Revision()
-	c.w.tell("coordinator leads in epoch %d with %d allocations at revision %d", meta.Epoch, len(snapshot.Allocations), snapshot.Revision)
+	c.w.tellf("coordinator leads in epoch %d with %d allocations at revision %d", meta.Epoch, len(snapshot.Allocations), snapshot.Revision)
 	c.w.book.checkStored(c.disk)
 }
 
@@ -76,10 +81,10 @@ func (c *coord) crash() {
 	if !c.up() {
 		return
 	}
-	c.w.tell("coordinator is killed")
+	c.w.tellf("coordinator is killed")
 	if c.flight != nil && c.w.chance(2) {
-		c.store(c.flight)
-		c.w.tell("  with the commit of revision %d done", c.flight.Revision)
+		err := c.store(c.flight)
+		c.w.tellf("  with the commit of revision %d done: %v", c.flight.Revision, err)
 	}
 	c.core, c.flight = nil, nil
 	c.w.after(c.w.between(100*time.Millisecond, 8*time.Second), "coordinator starts", c.boot)
@@ -100,7 +105,7 @@ func (c *coord) tick(incarnation int) {
 // advance does what is due.
 func (c *coord) advance() {
 	if err := c.core.Advance(c.w.instant()); err != nil {
-		c.w.fail(2, "%v", err)
+		c.w.failf(2, "%v", err)
 		return
 	}
 	c.w.book.checkGrants(c.core.Ledger())
@@ -110,7 +115,7 @@ func (c *coord) advance() {
 func (c *coord) do(command coordinator.Command) {
 	c.advance() // so that what is checked below is the command's doing
 	if err := c.core.Do(c.w.instant(), command); err != nil {
-		c.w.fail(2, "%v", err)
+		c.w.failf(2, "%v", err)
 		return
 	}
 	c.w.book.checkGrants(c.core.Ledger())
@@ -155,7 +160,7 @@ func (c *coord) commit(b *coordinator.Batch) {
 		case 2:
 			told = store.ErrUnknownOutcome
 		}
-		c.w.tell("coordinator: the commit of revision %d ends with %q, done: %t", b.Revision, told, happens)
+		c.w.tellf("coordinator: the commit of revision %d ends with %q, done: %t", b.Revision, told, happens)
 	}
 	if happens {
 		if err := c.store(b); err != nil {
@@ -209,7 +214,7 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(any)) (hangU
 		case ask.Result.Ended:
 			a, err := c.disk.Get(context.Background(), ask.Result.Allocation.ID)
 			if err != nil {
-				c.w.fail(5, "%s is remembered and not stored: %v", ask.Result.Allocation.ID, err)
+				c.w.failf(5, "%s is remembered and not stored: %v", ask.Result.Allocation.ID, err)
 				return
 			}
 			reply(answerTo{allocation: coordinator.AllocationMessage(&a)})
@@ -244,7 +249,7 @@ func (c *coord) on(reply func(any), f func(*ledger.Ledger, ledger.Instant) (ledg
 func (c *coord) register(q *bursarv1.RegisterRequest, reply func(any)) {
 	enrolment, err := coordinator.NewEnrolment(q)
 	if err != nil {
-		c.w.fail(8, "register: %v", err)
+		c.w.failf(8, "register: %v", err)
 		return
 	}
 	enrolment.Done = func(err error) {
@@ -259,7 +264,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, reply func(any)) {
 func (c *coord) sync(q *bursarv1.SyncRequest, reply func(any)) {
 	report, err := coordinator.NewReport(q)
 	if err != nil {
-		c.w.fail(8, "sync: %v", err)
+		c.w.failf(8, "sync: %v", err)
 		return
 	}
 	report.Done = func(err error) {

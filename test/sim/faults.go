@@ -57,7 +57,7 @@ func (w *World) cutOff(m *machine) {
 	if w.chance(4) {
 		d = w.between(20*time.Second, 40*time.Second)
 	}
-	w.tell("%s is cut off for %s", m.id, d)
+	w.tellf("%s is cut off for %s", m.id, d)
 	m.link.cut = true
 	w.after(d, m.id+" is connected again", func() { m.link.cut = false })
 }
@@ -68,7 +68,7 @@ func (w *World) removeHost() {
 		return
 	}
 	m := w.anyHost()
-	w.tell("operator: deregister %s by force", m.id)
+	w.tellf("operator: deregister %s by force", m.id)
 	w.coord.do(&coordinator.Call{Done: func(error) {}, Do: func(l *ledger.Ledger, now ledger.Instant) {
 		_ = l.Deregister(now, m.id, true) // an unknown host is fine
 	}})
@@ -89,7 +89,7 @@ func (w *World) operate() {
 	if !w.coord.up() {
 		return
 	}
-	w.tell("operator: %s %s", []string{"cordon", "drain", "uncordon"}[what], m.id)
+	w.tellf("operator: %s %s", []string{"cordon", "drain", "uncordon"}[what], m.id)
 	w.coord.do(&coordinator.Call{Done: func(error) {}, Do: func(l *ledger.Ledger, now ledger.Instant) {
 		switch what {
 		case 0:
@@ -108,11 +108,11 @@ func (w *World) changeRules() {
 		return
 	}
 	quotas := w.drawRules()
-	w.tell("operator: %d other rules", len(quotas))
+	w.tellf("operator: %d other rules", len(quotas))
 	w.coord.advance()
 	w.files["file:rules"] = quotas
 	if err := w.coord.core.SetFiles(w.instant(), w.files); err != nil {
-		w.fail(3, "rules: %v", err)
+		w.failf(3, "rules: %v", err)
 		return
 	}
 	w.coord.pump()

@@ -19,7 +19,7 @@ type launcher struct {
 	name     string
 	machine  *machine // nil: a gateway
 	link     *link    // of a gateway
-	requests int
+	requests uint64
 }
 
 // attempt is one request of a launcher and what becomes of it.
@@ -56,7 +56,7 @@ func (l *launcher) next() {
 			return
 		}
 		a := l.draw()
-		l.w.tell("%s asks: %s %s for %s, wait %s", l.name, a.command.RequestID, a.command.Resource, a.command.Labels, a.command.Wait)
+		l.w.tellf("%s asks: %s %s for %s, wait %s", l.name, a.command.RequestID, a.command.Resource, a.command.Labels, a.command.Wait)
 		a.ask()
 	})
 }
@@ -83,7 +83,7 @@ func (l *launcher) draw() *attempt {
 	}
 	a := &attempt{l: l, command: ledger.AllocateCommand{
 		Actor:     identity.Actor{Name: l.name, Anyone: true, Priority: true},
-		RequestID: fmt.Sprintf("%s-%d", l.name, l.requests), RequestHash: uint64(l.requests),
+		RequestID: fmt.Sprintf("%s-%d", l.name, l.requests), RequestHash: l.requests,
 		Labels:   label.Of("user", fmt.Sprintf("u%d", 1+w.rng.IntN(3)), "creator", []string{"IDE", "shell"}[w.rng.IntN(2)]),
 		Resource: resource.Resource{Vector: v},
 		Wait:     time.Duration(w.rng.IntN(3)) * w.between(0, 10*time.Second),
@@ -125,7 +125,7 @@ func (a *attempt) answered(g *bursarv1.Allocation, err error) {
 	switch {
 	case errors.Is(err, errUnavailable), errors.Is(err, errVetoed):
 		if w.now.After(a.deadline) {
-			w.tell("%s gives up on %s", a.l.name, a.command.RequestID)
+			w.tellf("%s gives up on %s", a.l.name, a.command.RequestID)
 			a.cancel()
 			a.l.next()
 			return
@@ -133,12 +133,12 @@ func (a *attempt) answered(g *bursarv1.Allocation, err error) {
 		w.after(w.between(50*time.Millisecond, time.Second), "", a.ask)
 		return
 	case err != nil:
-		w.tell("%s: %s is refused: %v", a.l.name, a.command.RequestID, err)
+		w.tellf("%s: %s is refused: %v", a.l.name, a.command.RequestID, err)
 		a.l.next()
 		return
 	}
 	if g.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
-		w.tell("%s: %s has become %s", a.l.name, a.command.RequestID, g.GetState())
+		w.tellf("%s: %s has become %s", a.l.name, a.command.RequestID, g.GetState())
 		a.l.next()
 		return
 	}
@@ -146,9 +146,9 @@ func (a *attempt) answered(g *bursarv1.Allocation, err error) {
 	a.expires = g.GetExpireTime().AsTime()
 	a.entitled = g.GetEntitled().GetMemoryBytes()
 	w.book.grant(a, g)
-	w.tell("%s: %s is granted as %s on %s", a.l.name, a.command.RequestID, a.id, a.host.id)
+	w.tellf("%s: %s is granted as %s on %s", a.l.name, a.command.RequestID, a.id, a.host.id)
 	if w.chance(10) {
-		w.tell("%s forgets about %s", a.l.name, a.id)
+		w.tellf("%s forgets about %s", a.l.name, a.id)
 		a.l.next()
 		return
 	}
@@ -206,13 +206,13 @@ func (a *attempt) confirm() {
 		case a.gone():
 			a.l.next()
 		case err == nil:
-			w.tell("%s: %s is confirmed", a.l.name, a.id)
+			w.tellf("%s: %s is confirmed", a.l.name, a.id)
 			w.book.confirm(a)
 			a.running()
 		case errors.Is(err, errUnavailable) && w.now.Before(a.expires):
 			w.after(200*time.Millisecond, "", a.confirm)
 		default:
-			w.tell("%s: %s cannot be confirmed: %v", a.l.name, a.id, err)
+			w.tellf("%s: %s cannot be confirmed: %v", a.l.name, a.id, err)
 			a.host.exit(p.pid, "is killed by its launcher")
 			a.l.next()
 		}

@@ -36,14 +36,13 @@ type machine struct {
 
 // process is an engine's process tree on a machine.
 type process struct {
-	pid      int32
-	start    uint64
-	touched  int64 // anonymous memory in use
-	most     int64 // it will touch in the end
-	cache    int64 // page cache that it filled
-	children int
-	dies     time.Time // by itself; zero: when it is told to
-	id       string    // its allocation, for the story
+	pid     int32
+	start   uint64
+	touched int64     // anonymous memory in use
+	most    int64     // it will touch in the end
+	cache   int64     // page cache that it filled
+	dies    time.Time // by itself; zero: when it is told to
+	id      string    // its allocation, for the story
 }
 
 func newMachine(w *World, i int) *machine {
@@ -107,7 +106,7 @@ func (m *machine) used() int64 {
 // runs out of memory.
 func (m *machine) checkMemory() {
 	if used := m.used(); used > m.total {
-		m.w.fail(9, "host %s uses %d MiB of %d MiB", m.id, used/mib, m.total/mib)
+		m.w.failf(9, "host %s uses %d MiB of %d MiB", m.id, used/mib, m.total/mib)
 	}
 }
 
@@ -128,7 +127,7 @@ func (m *machine) spawn(id string, most int64) *process {
 	p := &process{pid: m.nextPID, start: m.ticks, most: most, touched: min(most, 8*mib), id: id}
 	m.nextPID++
 	m.processes[p.pid] = p
-	m.w.tell("%s: process %d of %s starts, up to %d MiB", m.id, p.pid, id, most/mib)
+	m.w.tellf("%s: process %d of %s starts, up to %d MiB", m.id, p.pid, id, most/mib)
 	return p
 }
 
@@ -139,13 +138,13 @@ func (m *machine) exit(pid int32, how string) {
 		return
 	}
 	delete(m.processes, pid)
-	m.w.tell("%s: process %d of %s %s", m.id, pid, p.id, how)
+	m.w.tellf("%s: process %d of %s %s", m.id, pid, p.id, how)
 }
 
 // resize lets the machine offer another amount of memory, as an operator or a cgroup's limit would.
 func (m *machine) resize() {
 	m.offer = m.total - m.base - m.w.rng.Int64N(4)*gib/2
-	m.w.tell("%s: offers %d MiB", m.id, m.offer/mib)
+	m.w.tellf("%s: offers %d MiB", m.id, m.offer/mib)
 	if m.agent.up() {
 		m.agent.t.SetCapacity(m.capacity())
 	}
@@ -163,7 +162,7 @@ func (m *machine) capacity() *bursarv1.Resource {
 
 // reboot takes the machine down and up again.
 func (m *machine) reboot() {
-	m.w.tell("%s: reboots", m.id)
+	m.w.tellf("%s: reboots", m.id)
 	m.agent.crash()
 	m.boot()
 }

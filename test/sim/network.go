@@ -32,7 +32,7 @@ func (l *link) call(patience time.Duration, serve func(reply func(answer any)) (
 		}
 		hangUp := serve(func(answer any) {
 			if l.lost() {
-				w.tell("%s: an answer is lost", l.name)
+				w.tellf("%s: an answer is lost", l.name)
 				return
 			}
 			w.after(w.latency(), "", func() {
@@ -51,7 +51,7 @@ func (l *link) call(patience time.Duration, serve func(reply func(answer any)) (
 		w.after(w.latency(), "", deliver)
 	}
 	if !w.calm && w.chance(40) {
-		w.tell("%s: a request is repeated", l.name)
+		w.tellf("%s: a request is repeated", l.name)
 		w.after(w.latency()+w.between(0, time.Duration(1+w.rng.IntN(30))*time.Second), "", deliver)
 	}
 	w.after(patience+rpcTimeout, "", func() { finish(nil) })

@@ -38,7 +38,7 @@ func TestSimulation(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for seed := next.Add(1); int(seed) <= *seeds && !failed.Load(); seed = next.Add(1) {
-				w := NewWorld(config(uint64(seed))) //nolint:gosec // seeds are counted from 1
+				w := NewWorld(config(uint64(seed)))
 				if err := w.Run(); err != nil {
 					failed.Store(true)
 					t.Errorf("seed %d: %v\nthe last of its story:\n%s\nplay it again with -sim.seed=%d", seed, err, strings.Join(w.Story(), "\n"), seed)

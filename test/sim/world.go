@@ -10,7 +10,7 @@ import (
 )
 
 // start is when every simulated world begins.
-var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+func start() time.Time { return time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // Config sizes a World.
 type Config struct {
@@ -49,8 +49,8 @@ type World struct {
 func NewWorld(cfg Config) *World {
 	w := &World{
 		cfg: cfg,
-		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6275727361720a)), //nolint:gosec // a simulation must repeat itself
-		now: start, files: make(map[string][]ledger.Quota),
+		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6275727361720a)),
+		now: start(), files: make(map[string][]ledger.Quota),
 	}
 	w.book = newBook(w)
 	w.coord = newCoordinator(w)
@@ -76,7 +76,7 @@ func (w *World) Run() error {
 		w.now = e.at
 		w.steps++
 		if e.what != "" {
-			w.tell("%s", e.what)
+			w.tellf("%s", e.what)
 		}
 		e.do()
 		w.checkStep()
@@ -104,21 +104,21 @@ func (w *World) between(least, most time.Duration) time.Duration {
 // chance draws whether something that happens once in n times does.
 func (w *World) chance(n int) bool { return w.rng.IntN(n) == 0 }
 
-// tell adds a line to the story.
-func (w *World) tell(format string, args ...any) {
+// tellf adds a line to the story.
+func (w *World) tellf(format string, args ...any) {
 	const kept = 400
-	line := fmt.Sprintf("%12s  ", w.now.Sub(start)) + fmt.Sprintf(format, args...)
+	line := fmt.Sprintf("%12s  ", w.now.Sub(start())) + fmt.Sprintf(format, args...)
 	w.story = append(w.story, line)
 	if !w.cfg.Story && len(w.story) > 2*kept {
 		w.story = append(w.story[:0], w.story[kept:]...)
 	}
 }
 
-// fail records a violation.
-func (w *World) fail(invariant int, format string, args ...any) {
+// failf records a violation.
+func (w *World) failf(invariant int, format string, args ...any) {
 	if w.fault == nil {
-		w.fault = fmt.Errorf("invariant %d at %s, step %d: %s", invariant, w.now.Sub(start), w.steps, fmt.Sprintf(format, args...))
-		w.tell("VIOLATION %v", w.fault)
+		w.fault = fmt.Errorf("invariant %d at %s, step %d: %s", invariant, w.now.Sub(start()), w.steps, fmt.Sprintf(format, args...))
+		w.tellf("VIOLATION %v", w.fault)
 	}
 }
 
