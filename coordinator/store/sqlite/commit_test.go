@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// exec runs a statement on the connection that writes.
-func exec(t *testing.T, s *Store, statement string) {
+// execute runs a statement on the connection that writes.
+func execute(t *testing.T, s *Store, statement string) {
 	t.Helper()
 	_, err := s.do(t.Context(), func(w *writer) error {
 		_, err := w.conn.ExecContext(context.Background(), statement)
@@ -73,7 +73,7 @@ func TestFailuresThatAreKnown(t *testing.T) {
 			s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 			defer s.Close()
 			epoch := fill(t, s, 10)
-			exec(t, s, c.statement)
+			execute(t, s, c.statement)
 			err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(5, 2000, 2)})
 			if !errors.Is(err, c.want) || errors.Is(err, store.ErrUnknownOutcome) {
 				t.Fatalf("got %v, want %v", err, c.want)
@@ -226,7 +226,7 @@ func TestEveryCommitIsSynced(t *testing.T) {
 			t.Errorf("journal_mode %s, synchronous %d, wal_autocheckpoint %d; want wal, 2 (full), 0", mode, synchronous, carry)
 		}
 		epoch := fill(t, s, 1)
-		exec(t, s, "PRAGMA query_only = ON")
+		execute(t, s, "PRAGMA query_only = ON")
 		if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: allocations(5, 1, 2)}); err == nil {
 			t.Fatal("written")
 		}

@@ -32,7 +32,7 @@ CREATE TABLE allocation (
 -- Live rows first, in the order of their ids; then the history, in the order of ends.
 CREATE INDEX allocation_by_end ON allocation (ended, id);
 
--- Request ids that rise with time, as our own clients mint them, append to it.
+-- For those who ask by request id.
 CREATE INDEX allocation_by_request ON allocation (request_id, caller) WHERE request_id <> '';
 
 CREATE TABLE host (
