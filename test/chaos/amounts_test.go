@@ -1,0 +1,117 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// amounts are quantities by dimension. The arithmetic of what is tested is not used to test it.
+type amounts map[string]int64
+
+func amountsOf(r *bursarv1.Resource) amounts {
+	a := amounts{}
+	if r == nil {
+		return a
+	}
+	for dimension, value := range map[string]*int64{"memory": r.MemoryBytes, "cpu": r.CpuMillis, "instances": r.Instances} {
+		if value != nil {
+			a[dimension] = *value
+		}
+	}
+	maps.Copy(a, r.GetCustom())
+	return a
+}
+
+func (a amounts) plus(b amounts) amounts { return a.added(b, 1) }
+
+func (a amounts) minus(b amounts) amounts { return a.added(b, -1) }
+
+func (a amounts) added(b amounts, sign int64) amounts {
+	sum := maps.Clone(a)
+	for dimension, value := range b {
+		sum[dimension] += sign * value
+	}
+	return sum
+}
+
+func (a amounts) isZero() bool {
+	for _, value := range a {
+		if value != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// equal takes a dimension that is missing for zero.
+func (a amounts) equal(b amounts) bool { return a.minus(b).isZero() }
+
+func (a amounts) String() string {
+	var parts []string
+	for _, dimension := range slices.Sorted(maps.Keys(a)) {
+		if a[dimension] != 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", dimension, a[dimension]))
+		}
+	}
+	return "{" + strings.Join(parts, " ") + "}"
+}
+
+// book is what the clients hold, kept by themselves: a grant is in it from its answer until the moment before its
+// end is asked for. What it holds, the server's accounts must hold too, so that it can never be more than a limit.
+type book struct {
+	limits map[string]amounts // by account; never changed
+
+	mu         sync.Mutex
+	held       map[string]amounts // guarded by mu; by account
+	highest    map[string]amounts // guarded by mu; the most that each held at any moment
+	entries    map[string]amounts // guarded by mu; by allocation
+	grants     int                // guarded by mu
+	violations []string           // guarded by mu
+}
+
+func newBook(limits map[string]amounts) *book {
+	return &book{limits: limits, held: map[string]amounts{}, highest: map[string]amounts{}, entries: map[string]amounts{}}
+}
+
+// enter books a grant, or another size of it, in all of its accounts.
+func (b *book) enter(id string, size amounts, accounts ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before, known := b.entries[id]
+	if !known {
+		b.grants++
+	}
+	b.entries[id] = size
+	for _, account := range accounts {
+		b.change(account, size.minus(before))
+	}
+}
+
+// leave takes it out.
+func (b *book) leave(id string, accounts ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, account := range accounts {
+		b.change(account, amounts{}.minus(b.entries[id]))
+	}
+	delete(b.entries, id)
+}
+
+// change adds to what an account holds, and compares it with the limit. mu is held.
+func (b *book) change(account string, by amounts) {
+	if b.held[account] == nil {
+		b.held[account], b.highest[account] = amounts{}, amounts{}
+	}
+	b.held[account] = b.held[account].plus(by)
+	for dimension, value := range b.held[account] {
+		b.highest[account][dimension] = max(b.highest[account][dimension], value)
+		if limit, limited := b.limits[account][dimension]; limited && value > limit {
+			b.violations = append(b.violations, fmt.Sprintf("account %s: %s: %d granted, limit %d", account, dimension, value, limit))
+		}
+	}
+}

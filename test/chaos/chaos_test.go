@@ -1,0 +1,163 @@
+// Package chaos proves what holds for the real binary and real processes: it builds bursar once, starts it as a user
+// would, starts engines that touch memory, fork and fill the page cache on command, and kills, stops, starves and misleads
+// all of them. What is claimed is checked from outside: by books that the clients keep themselves, by the process table,
+// and by `bursar audit`.
+//
+// It is the place for what needs a process. Rules of the ledger, of the tracker and of the store are tested where they live,
+// and their interleavings in test/sim. A clock that jumps is one of those: to set the time of day would set it for the whole
+// machine, and time namespaces have no time of day of their own; the coordinator's tests hand it a clock that jumps both ways.
+//
+// Tests run one after the other, because each wants the machine for itself. No test sleeps: it waits for what must come and
+// gives up after a bounded time. Randomness comes from one seed, which is printed; -chaos.seed repeats it.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag  = flag.Uint64("chaos.seed", 0, "seed of all randomness; 0 draws one")
+	loadFlag  = flag.Duration("chaos.load", 30*time.Second, "how long the 200 clients work")
+	killsFlag = flag.Int("chaos.kills", 24, "how often `bursar dev` is killed under load")
+)
+
+// Set by TestMain:
+var (
+	binary   string    // the bursar under test
+	secluded seclusion // how it is started
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(engineVariable) != "" {
+		playEngine(os.Stdin, os.Stdout)
+		os.Exit(0)
+	}
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+// run builds the binary, under the race detector where the tests are, and runs the tests.
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "bursar-chaos")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "bursar")
+	args := []string{"build", "-o", binary}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, "github.com/bursar/bursar/cmd/bursar")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build bursar:", err)
+		return 1
+	}
+	if secluded, err = seclude(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// randomness returns the test's own source, and prints how to repeat it.
+func randomness(t *testing.T) (seed uint64, random *rand.Rand) {
+	t.Helper()
+	seed = *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64N(1 << 32)
+	}
+	t.Logf("seed %d: repeat with -run '^%s$' -chaos.seed=%d", seed, t.Name(), seed)
+	return seed, rand.New(rand.NewPCG(seed, 0))
+}
+
+// pollEvery is how often a test looks for what it waits for.
+const pollEvery = 5 * time.Millisecond
+
+// fewestLooks is how often a test looks at least before it gives up. Where it cannot look that often in the time there is, the
+// machine is so busy that what it waits for has not had its time either.
+const fewestLooks = 60
+
+// eventually looks until check finds nothing wrong, and returns how long that took. After the time is over the test fails with
+// what was wrong last.
+func eventually(t *testing.T, within time.Duration, what string, check func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for looks := 1; ; looks++ {
+		err := check()
+		took := time.Since(began)
+		if err == nil {
+			return took
+		}
+		if took > within && looks > fewestLooks {
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		}
+		<-ticker.C
+	}
+}
+
+// always looks again and again for so long, and fails at the first thing that is wrong.
+func always(t *testing.T, during time.Duration, what string, check func() error) {
+	t.Helper()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for began := time.Now(); time.Since(began) < during; <-ticker.C {
+		if err := check(); err != nil {
+			t.Fatalf("%s: after %s: %v", what, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}
+
+// pause lets a client think, or chance choose a moment. Nothing is waited for by it.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// upTo draws a duration below the limit.
+func upTo(random *rand.Rand, limit time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(limit)))
+}
+
+// must returns the value, and fails the test for an error.
+func must[T any](t *testing.T) func(value T, err error) T {
+	t.Helper()
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// exitCode is that of a command that was run; -1 where there was none.
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	t.Error(err)
+	return -1
+}

@@ -1,0 +1,153 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+// churner is a client of a server that is killed again and again.
+type churner struct {
+	*siege
+	client    bursarv1connect.AllocationServiceClient
+	random    *rand.Rand
+	name      string
+	forgetful bool
+	asked     int
+	mine      []*kept
+}
+
+// newChurner makes the n-th client: half of them call the agent, half the coordinator.
+func (s *siege) newChurner(seed uint64, n int) *churner {
+	s.t.Helper()
+	k := &churner{
+		siege: s, random: rand.New(rand.NewPCG(seed, uint64(n)+1)), name: fmt.Sprintf("c%d", n), forgetful: n >= churners,
+	}
+	target := s.address
+	if n%2 == 0 {
+		target, k.name = s.socket, fmt.Sprintf("a%d", n)
+	}
+	// Between the kill and the next start nobody answers, and a start may be killed too.
+	policy := client.WithRetries(client.RetryPolicy{Patience: 2 * upTime, Longest: 100 * time.Millisecond})
+	if k.forgetful {
+		policy = client.WithoutRetries()
+	}
+	k.client = s.client(target, policy, client.WithTimeout(2*upTime)).Allocations()
+	return k
+}
+
+// churn does one thing after the other until told to stop. Between two of them all may be compared.
+func (k *churner) churn(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		k.gate.RLock()
+		k.step()
+		k.gate.RUnlock()
+		if k.t.Failed() {
+			return
+		}
+		pause(k.t.Context(), upTo(k.random, 10*time.Millisecond))
+	}
+}
+
+func (k *churner) step() {
+	if len(k.mine) < mostHeld && k.random.IntN(2) == 0 || len(k.mine) == 0 {
+		k.allocate()
+		return
+	}
+	n := k.random.IntN(len(k.mine))
+	held := k.mine[n]
+	if held.last.GetState() == active || k.random.IntN(2) == 0 {
+		k.mine = append(k.mine[:n], k.mine[n+1:]...)
+		k.giveBack(held)
+		return
+	}
+	k.confirm(held)
+}
+
+// allocate asks for something small, and keeps in mind what it was told.
+func (k *churner) allocate() {
+	k.asked++
+	r := request(userName(k.random.IntN(4)), int64(k.random.IntN(8))<<20, int64(k.random.IntN(4)))
+	r.RequestId = fmt.Sprintf("%s-%d", k.name, k.asked)
+	r.ReservationTtl = seconds(600)
+	if k.random.IntN(2) == 0 {
+		r.Wait = milliseconds(upTo(k.random, 400*time.Millisecond) + time.Millisecond)
+	}
+	if k.forgetful { // nobody else will end it
+		r.ReservationTtl = seconds(1 + k.random.Int64N(2))
+		k.forget(r.GetRequestId(), true)
+	}
+	res, err := k.client.Allocate(k.t.Context(), r)
+	if _, short := refused(err); short {
+		return
+	}
+	if err != nil {
+		k.fail("allocate", err)
+		return
+	}
+	a := res.GetAllocation()
+	if a.GetState() != reserved {
+		k.t.Errorf("%s: a grant that is %s: %v", k.name, stateName(a.GetState()), a)
+	}
+	held := &kept{request: r, last: a}
+	if !k.forgetful {
+		k.mine = append(k.mine, held)
+	}
+	k.forget(r.GetRequestId(), false)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.acknowledged[a.GetId()] = held
+	k.granted++
+}
+
+// forget writes down that it is not known what became of a request.
+func (k *churner) forget(requestID string, unknown bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgotten[requestID] = unknown
+}
+
+// confirm makes a reservation an engine without a process here, which lives until it is released.
+func (k *churner) confirm(held *kept) {
+	res, err := k.client.Confirm(k.t.Context(), &bursarv1.ConfirmRequest{Id: held.last.GetId()})
+	if err != nil {
+		k.fail("confirm", err)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	held.last = res.GetAllocation()
+}
+
+func (k *churner) giveBack(held *kept) {
+	id := held.last.GetId()
+	var err error
+	if held.last.GetState() == reserved && k.random.IntN(2) == 0 {
+		_, err = k.client.Cancel(k.t.Context(), &bursarv1.CancelRequest{Id: id})
+	} else {
+		_, err = k.client.Release(k.t.Context(), &bursarv1.ReleaseRequest{Id: id})
+	}
+	if err != nil {
+		k.fail("give back", err)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.acknowledged, id)
+}
+
+// fail reports a call that was not answered, which only the forgetful must live with.
+func (k *churner) fail(what string, err error) {
+	if !k.forgetful && k.t.Context().Err() == nil {
+		k.t.Errorf("%s: %s: %v", k.name, what, err)
+	}
+}

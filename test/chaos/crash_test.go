@@ -1,0 +1,358 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// What works on a `bursar dev` that is killed again and again.
+const (
+	churners    = 16 // keep what they were told and ask until they are answered
+	forgetful   = 4  // ask once, and never come back for what was not answered
+	mostHeld    = 4  // allocations of one churner
+	mostKeepers = 5  // engines that run at the same time
+)
+
+// TestKillingDevLosesNothingThatWasAcknowledged kills `bursar dev` at random moments under load, also while it starts. After each
+// restart the clients finish what they were at, and then what lives is exactly what they were told.
+func TestKillingDevLosesNothingThatWasAcknowledged(t *testing.T) {
+	seed, random := randomness(t)
+	c := place(t)
+	quotas := c.write("quotas.yaml", "quotas:\n  - selector: {user: \"*\"}\n    limit: {memory: 64MiB, instances: 24}\n"+
+		"  - selector: {user: single}\n    limit: {instances: 1}\n")
+	s := &siege{cluster: c, random: random, quotas: quotas, acknowledged: map[string]*kept{}, forgotten: map[string]bool{}}
+	s.startDev()
+	first := s.hold()
+
+	var working sync.WaitGroup
+	stop := make(chan struct{})
+	for n := range churners + forgetful {
+		k := s.newChurner(seed, n)
+		working.Go(func() { k.churn(stop) })
+	}
+	for range *killsFlag {
+		s.cycle()
+		if t.Failed() {
+			break
+		}
+	}
+	close(stop)
+	working.Wait()
+	if t.Failed() {
+		return
+	}
+	s.endWaiter(first)
+	for _, k := range s.keepers {
+		k.engine.kill()
+	}
+	for id := range s.acknowledged {
+		s.release(id)
+	}
+	s.expectEmpty(15 * time.Second)
+
+	slices.Sort(s.recoveries)
+	t.Logf("%d kills under load and %d during the start: up again after %s (median), %s (longest); %d grants, %d of them asked for again after a kill",
+		len(s.recoveries), s.startKills, s.recoveries[len(s.recoveries)/2], s.recoveries[len(s.recoveries)-1], s.granted, s.repeated)
+	t.Logf("%d engines lived through kills, %d ended meanwhile", s.survived, s.mourned)
+}
+
+// siege is the test's state.
+type siege struct {
+	*cluster
+	random *rand.Rand
+	quotas string
+	dev    *process
+
+	waiter  *bursarv1.AllocateRequest // async, waits through all kills
+	waits   string                    // its id
+	keepers []*keeper
+
+	recoveries                                       []time.Duration
+	startKills, survived, mourned, granted, repeated int
+
+	// gate is held shared while a client is at something, and exclusively while all is compared.
+	gate sync.RWMutex
+
+	mu           sync.Mutex
+	acknowledged map[string]*kept // guarded by mu; what the clients were told lives, by id
+	forgotten    map[string]bool  // guarded by mu; request ids of which nobody knows what became
+}
+
+// kept is an allocation as its client was told.
+type kept struct {
+	request *bursarv1.AllocateRequest
+	last    *bursarv1.Allocation
+}
+
+// keeper is an engine that runs on whatever becomes of dev.
+type keeper struct {
+	engine *engine
+	id     string
+	kills  int // that it has lived through
+}
+
+// startDev starts dev and waits until a request through its agent is granted. It returns how long that took.
+func (s *siege) startDev() time.Duration {
+	s.t.Helper()
+	began := time.Now()
+	s.launch()
+	probe := s.client(s.socket, client.WithoutRetries())
+	defer probe.Close()
+	r := request("probe", 0, 0)
+	eventually(s.t, upTime, "dev grants", func() error {
+		if !s.dev.running() {
+			s.t.Fatalf("dev has ended: %v", s.dev.err)
+		}
+		_, err := probe.Allocations().Allocate(s.t.Context(), r)
+		return err
+	})
+	took := time.Since(began)
+	if _, err := probe.Allocations().Cancel(s.t.Context(), &bursarv1.CancelRequest{RequestId: r.GetRequestId()}); err != nil {
+		s.t.Fatal(err)
+	}
+	return took
+}
+
+func (s *siege) launch() {
+	s.t.Helper()
+	s.dev = start(s.t, "dev", "--listen", s.address, "--data-dir", filepath.Join(s.dir, "dev"), "--agent-socket", s.socket,
+		"--quotas", s.quotas, "--log-level", "info", "--log-format", "text")
+}
+
+// hold lets one allocation have all of a quota, and another wait for it through all that follows.
+func (s *siege) hold() (first string) {
+	s.t.Helper()
+	a := s.allocate(request("single", 0, 0))
+	if _, err := s.local.Allocations().Confirm(s.t.Context(), &bursarv1.ConfirmRequest{Id: a.GetId()}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.waiter = request("single", 0, 0)
+	s.waiter.Wait, s.waiter.Async = seconds(600), true
+	s.waits = s.allocate(s.waiter).GetId()
+	return a.GetId()
+}
+
+// endWaiter frees what the waiting request waits for, and expects it to be granted.
+func (s *siege) endWaiter(first string) {
+	s.t.Helper()
+	if err := s.is(s.waits, waiting); err != nil {
+		s.t.Fatal(err)
+	}
+	s.release(first)
+	eventually(s.t, 5*time.Second, "the request that waited through every kill is granted", func() error { return s.is(s.waits, reserved) })
+	s.release(s.waits)
+}
+
+// cycle is one kill and what must be true after it.
+func (s *siege) cycle() {
+	s.t.Helper()
+	started := s.startKeeper()
+	pause(s.t.Context(), upTo(s.random, 400*time.Millisecond))
+	s.dev.kill()
+	mourned := s.endKeeper()
+	if s.random.IntN(3) == 0 {
+		s.launch()
+		pause(s.t.Context(), upTo(s.random, 300*time.Millisecond))
+		s.dev.kill()
+		s.startKills++
+	}
+	s.recoveries = append(s.recoveries, s.startDev().Round(time.Millisecond))
+	if k := <-started; k != nil {
+		s.keepers = append(s.keepers, k)
+	}
+	s.compare(mourned)
+}
+
+// startKeeper starts an engine and has it confirmed, while the kill may come at any moment.
+func (s *siege) startKeeper() <-chan *keeper {
+	s.t.Helper()
+	started := make(chan *keeper, 1)
+	if len(s.keepers) >= mostKeepers {
+		started <- nil
+		return started
+	}
+	k := &keeper{engine: startEngine(s.t)}
+	local := s.client(s.socket, client.WithRetries(client.RetryPolicy{Patience: upTime})).Allocations()
+	go func() {
+		defer func() { started <- k }()
+		r := request("keeper", 1<<20, 1)
+		res, err := local.Allocate(s.t.Context(), r)
+		if err != nil {
+			s.t.Errorf("allocate for an engine: %v", err)
+			return
+		}
+		k.id = res.GetAllocation().GetId()
+		confirm := &bursarv1.ConfirmRequest{Id: k.id, Process: &bursarv1.Process{Pid: int32(k.engine.pid())}}
+		if _, err := local.Confirm(s.t.Context(), confirm); err != nil {
+			s.t.Errorf("confirm an engine: %v", err)
+		}
+	}()
+	return started
+}
+
+// endKeeper ends one of the engines while nobody watches.
+func (s *siege) endKeeper() (id string) {
+	if len(s.keepers) < mostKeepers || s.random.IntN(2) == 0 {
+		return ""
+	}
+	n := s.random.IntN(len(s.keepers))
+	k := s.keepers[n]
+	s.keepers = slices.Delete(s.keepers, n, n+1)
+	k.engine.kill()
+	s.mourned++
+	return k.id
+}
+
+// compare stops all clients between two calls, and compares what lives with what they were told.
+func (s *siege) compare(mourned string) {
+	s.t.Helper()
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	if mourned != "" {
+		// Dev measures every second.
+		eventually(s.t, 2*tick, "an engine that ended while dev was away is released", func() error { return s.is(mourned, released) })
+	}
+	listed := live(s.t, s.books)
+	byID, byRequest := map[string]*bursarv1.Allocation{}, map[string]string{}
+	for _, a := range listed {
+		if byID[a.GetId()] != nil {
+			s.t.Errorf("%s is listed twice", a.GetId())
+		}
+		byID[a.GetId()] = a
+		if other := byRequest[a.GetRequestId()]; other != "" {
+			s.t.Errorf("request %s has two allocations, %s and %s", a.GetRequestId(), other, a.GetId())
+		}
+		byRequest[a.GetRequestId()] = a.GetId()
+	}
+	s.compareClients(byID)
+	s.compareEngines(byID)
+	if a := byID[s.waits]; a.GetState() != waiting {
+		s.t.Errorf("the request that waits is %s", stateName(a.GetState()))
+	}
+	if len(s.recoveries)%4 == 0 {
+		s.repeatSome()
+	}
+	s.compareAccounts()
+}
+
+// compareClients: what was acknowledged is there as it was acknowledged, and there is nothing else.
+func (s *siege) compareClients(byID map[string]*bursarv1.Allocation) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for id, k := range s.acknowledged {
+		a := byID[id]
+		ttl := k.last.GetState() == reserved && !k.last.GetExpireTime().AsTime().After(now)
+		switch {
+		case a == nil && ttl:
+			delete(s.acknowledged, id) // its time was over
+		case a == nil:
+			s.t.Errorf("lost: %v; now %v", k.last, s.get(id))
+		case a.GetState() != k.last.GetState() || !amountsOf(a.GetEntitled()).equal(amountsOf(k.last.GetEntitled())):
+			s.t.Errorf("acknowledged as %v, is %v", k.last, a)
+		}
+	}
+	for id, a := range byID {
+		user := a.GetLabels()["user"]
+		if s.acknowledged[id] == nil && !s.forgotten[a.GetRequestId()] && user != "keeper" && user != "single" {
+			s.t.Errorf("nobody was told of %v", a)
+		}
+	}
+}
+
+// compareEngines: every engine that runs has its allocation, once, and its agent knows it.
+func (s *siege) compareEngines(byID map[string]*bursarv1.Allocation) {
+	s.t.Helper()
+	atAgent := map[string]bool{}
+	for _, a := range live(s.t, s.local) {
+		atAgent[a.GetId()] = true
+	}
+	count := 0
+	for _, a := range byID {
+		if a.GetLabels()["user"] == "keeper" {
+			count++
+		}
+	}
+	if count != len(s.keepers) {
+		s.t.Errorf("%d engines run, and %d have an allocation", len(s.keepers), count)
+	}
+	for _, k := range s.keepers {
+		a := byID[k.id]
+		if a.GetState() != active || int(a.GetProcess().GetPid()) != k.engine.pid() || a.GetOverLimit() || !atAgent[k.id] {
+			s.t.Errorf("the engine %d, which runs, is %v; known to the agent: %v", k.engine.pid(), a, atAgent[k.id])
+		}
+		if !alive(k.engine.pid()) {
+			s.t.Errorf("the engine %d was killed", k.engine.pid())
+		}
+		if k.kills++; k.kills == 1 {
+			s.survived++
+		}
+	}
+}
+
+// repeatSome asks again for what was granted before the kill.
+func (s *siege) repeatSome() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, k := range s.acknowledged {
+		again := s.books.Allocations()
+		if strings.HasPrefix(k.request.GetRequestId(), "a") { // request ids are their caller's, who came over the agent
+			again = s.local.Allocations()
+		}
+		res, err := again.Allocate(s.t.Context(), k.request)
+		if err != nil || res.GetAllocation().GetId() != id {
+			s.t.Errorf("the request of %s, made again, is %v, %v", id, res.GetAllocation(), err)
+		}
+		if s.repeated++; s.repeated%8 == 0 {
+			return
+		}
+	}
+}
+
+// compareAccounts: what each account holds is the sum of what lives, also by its own audit.
+func (s *siege) compareAccounts() {
+	s.t.Helper()
+	eventually(s.t, 5*time.Second, "the accounts hold the sum of the allocations", func() error {
+		sums := map[string]amounts{}
+		for _, a := range live(s.t, s.books) {
+			if a.GetState() == waiting {
+				continue
+			}
+			for _, account := range []string{"host", a.GetLabels()["user"]} {
+				sums[account] = amountsOf(a.GetEntitled()).plus(sums[account])
+			}
+		}
+		host := s.host()
+		accounts := map[string]*bursarv1.Account{"host": host.GetAccount()}
+		for _, account := range s.quotaAccounts() {
+			accounts[account.GetName().GetLabels()["user"]] = account
+		}
+		for name, account := range accounts {
+			held := amountsOf(account.GetUsed()).plus(amountsOf(account.GetReserved()))
+			for dimension, limit := range amountsOf(account.GetLimit()) {
+				if held[dimension] != sums[name][dimension] { // another expired just now, or it is wrong
+					return fmt.Errorf("account %s holds %v, its allocations %v", name, held, sums[name])
+				}
+				if held[dimension] > limit {
+					s.t.Errorf("account %s: %s: %d held, limit %d", name, dimension, held[dimension], limit)
+				}
+			}
+		}
+		return nil
+	})
+	res, err := s.books.Cluster().Audit(s.t.Context(), &bursarv1.AuditRequest{})
+	if err != nil || len(res.GetViolations()) > 0 {
+		s.t.Errorf("audit: %v, %v", res.GetViolations(), err)
+	}
+}

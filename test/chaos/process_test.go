@@ -1,0 +1,202 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is a bursar that serves.
+type process struct {
+	t      *testing.T
+	name   string
+	cmd    *exec.Cmd
+	output *output
+	ended  chan struct{} // closed when it was waited for
+	err    error         // of the wait; read after ended
+}
+
+// output gathers what a process prints.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// environment is this one's without what would lead bursar elsewhere.
+func environment(more ...string) []string {
+	var kept []string
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "BURSAR_") && !strings.HasPrefix(variable, "XDG_") {
+			kept = append(kept, variable)
+		}
+	}
+	return append(kept, more...)
+}
+
+// start starts a bursar. At the end of the test it is killed, and what it printed is shown where the test failed.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: args[0], cmd: secluded.command(binary, args...), output: &output{}, ended: make(chan struct{})}
+	p.cmd.Env = environment()
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		p.checkOutput()
+	})
+	return p
+}
+
+// checkOutput fails the test for what no bursar must ever print.
+func (p *process) checkOutput() {
+	p.t.Helper()
+	text := p.output.String()
+	for _, fault := range []string{"DATA RACE", "panic: ", "fatal error: ", "the ledger panicked", "the books are wrong"} {
+		if strings.Contains(text, fault) {
+			p.t.Errorf("bursar %s: %s", p.name, fault)
+		}
+	}
+	if p.t.Failed() {
+		const most = 8 << 10
+		if len(text) > most {
+			text = "…" + text[len(text)-most:]
+		}
+		p.t.Logf("bursar %s (pid %d) printed:\n%s", p.name, p.cmd.Process.Pid, text)
+	}
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("signal %s to bursar %s: %v", s, p.name, err)
+	}
+}
+
+// kill ends it by SIGKILL and waits until it is gone. Again is fine.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it has ended, then
+	<-p.ended
+}
+
+// running reports whether it has not ended by itself.
+func (p *process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// wait returns the exit code of a process that must end by itself.
+func (p *process) wait(within time.Duration) int {
+	p.t.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return exitCode(p.t, p.err)
+	case <-timer.C:
+		p.t.Fatalf("bursar %s has not ended within %s", p.name, within)
+		return 0
+	}
+}
+
+// result is what a command left.
+type result struct {
+	code           int
+	stdout, stderr string
+	took           time.Duration
+}
+
+// commandTime bounds every command that must end by itself.
+const commandTime = 60 * time.Second
+
+// command runs bursar to its end. It may be called from any goroutine.
+func command(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Env = environment(env...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGABRT) } // it tells where it hangs
+	cmd.WaitDelay = 5 * time.Second
+	began := time.Now()
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Errorf("bursar %s: not done within %s\n%s", strings.Join(args, " "), commandTime, stderr.String())
+		return result{code: -1}
+	}
+	return result{code: exitCode(t, err), stdout: stdout.String(), stderr: stderr.String(), took: time.Since(began)}
+}
+
+// expect fails the test unless the command ended with the code and printed each of these.
+func (r result) expect(t *testing.T, code int, printed ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.code, code, r.stdout, r.stderr)
+	}
+	for _, text := range printed {
+		if !strings.Contains(r.stdout+r.stderr, text) {
+			t.Errorf("does not print %q\nstdout: %s\nstderr: %s", text, r.stdout, r.stderr)
+		}
+	}
+}
+
+// freeAddress is a loopback address on which nobody listens. Its port is below those that the kernel gives to outgoing
+// connections: a client that tries again and again to reach a killed server could otherwise be given the server's own port,
+// and keep it.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			_ = listener.Close()
+			return address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// alive reports whether a pid is that of a process that runs: not a zombie.
+func alive(pid int) bool {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(data), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
