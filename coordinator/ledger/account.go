@@ -24,9 +24,9 @@ type account struct {
 	reserved resource.Sum    // of reservations
 	others   resource.Vector // of others than us, in an external queue
 
-	refs  int   // live allocations that touch it, those that wait included
-	held  int   // those of them that count in it
-	queue queue // requests that wait behind it
+	filings int   // that touch it
+	held    int   // live allocations that count in it
+	queue   queue // requests that wait behind it
 	// exceeded says that more may be used than the limit allows, because the limit shrank or engines were adopted.
 	exceeded bool
 	// holder is the request for which everything that comes free is kept, after it was passed over for too long.
@@ -106,28 +106,28 @@ func (a *account) fits(request resource.Vector) bool {
 	return true
 }
 
-// couldEverFit reports whether the request would fit if nothing were used, and if not, in which dimension.
-func (a *account) couldEverFit(request resource.Vector) (dimension string, ok bool) {
+// couldEverFit reports whether the request would fit if nothing were used.
+func (a *account) couldEverFit(request resource.Vector) bool {
 	for dimension, asked := range request.All() {
 		if asked != 0 && asked > a.mostOf(dimension) {
-			return dimension, false
+			return false
 		}
 	}
-	return "", true
+	return true
 }
 
 // shortfalls appends what the account lacks for the request.
-func (a *account) shortfalls(list []Shortfall, request resource.Vector, note string) []Shortfall {
+func (a *account) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	for dimension, asked := range request.All() {
 		available := a.available(dimension)
 		if asked == 0 || asked <= available {
 			continue
 		}
-		why := note
+		note := ""
 		if asked > a.mostOf(dimension) {
-			why = NoteNever
+			note = NoteNever
 		}
-		list = append(list, a.shortfall(dimension, asked, available, why))
+		list = append(list, a.shortfall(dimension, asked, available, note))
 	}
 	return list
 }

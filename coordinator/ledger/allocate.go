@@ -128,24 +128,10 @@ func (l *Ledger) blank() *entry {
 	return e
 }
 
-// open finds the accounts that an entry touches.
-func (l *Ledger) open(e *entry) {
-	e.accounts = l.rules.accounts(e.accounts[:0], e.Labels, &l.scratch)
-	for _, quota := range e.accounts {
-		quota.refs++
-	}
-	e.share = l.shareOf(e)
-}
-
 // discard forgets an entry that is in no table.
 func (l *Ledger) discard(e *entry) {
-	for _, quota := range e.accounts {
-		quota.refs--
-		l.rules.tidy(quota)
-	}
-	l.dropShare(e.share)
-	*e = entry{accounts: e.accounts[:0]}
-	l.spare = append(l.spare, e)
+	l.close(e)
+	l.reuse(e)
 }
 
 // enter puts a new entry into the tables.
@@ -228,61 +214,65 @@ func (l *Ledger) never(e *entry) error {
 	v := e.request()
 	refusal := &InsufficientError{Reason: ReasonNever}
 	for _, quota := range e.accounts {
-		if _, ok := quota.couldEverFit(v); !ok {
-			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v, "")
+		if !quota.couldEverFit(v) {
+			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v)
 		}
 	}
-	if len(refusal.Shortfalls) == 0 && l.now >= l.settled {
-		if e.HostID != "" {
-			if h := l.hosts[e.HostID]; h.tooSmall(v) {
-				refusal.Shortfalls = h.account.shortfalls(refusal.Shortfalls, v, "")
-			}
-		} else if q := l.query(e); !l.placer.Possible(q) {
-			l.noHost(refusal, q)
-			if len(refusal.Shortfalls) == 0 { // not one host matches: there is no number to show
-				refusal.Filters = l.survey(q)
-			}
-			return refusal
+	switch {
+	case len(refusal.Shortfalls) > 0:
+		return refusal
+	case l.now < l.settled:
+		return nil
+	case e.HostID != "":
+		h := l.hosts[e.HostID]
+		if h.account.couldEverFit(v) {
+			return nil
 		}
+		refusal.Shortfalls = h.account.shortfalls(nil, v)
+		return refusal
 	}
-	if len(refusal.Shortfalls) == 0 {
+	q := l.query(e)
+	if l.placer.Possible(q) {
 		return nil
 	}
+	l.noHost(refusal, e, q)
+	if len(refusal.Shortfalls) == 0 { // not one host matches: there is no number to show
+		refusal.Filters = l.survey(q)
+	}
 	return refusal
-}
-
-func (h *host) tooSmall(v resource.Vector) bool {
-	_, ok := h.account.couldEverFit(v)
-	return !ok
 }
 
 // insufficient describes everything that a request falls short of.
 func (l *Ledger) insufficient(e *entry, reason string) *InsufficientError {
 	refusal := &InsufficientError{Reason: reason}
-	v := e.request()
 	for _, quota := range e.accounts {
 		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e)
 	}
 	if e.HostID != "" {
-		h := l.hosts[e.HostID]
-		before := len(refusal.Shortfalls)
-		refusal.Shortfalls = h.shortfalls(refusal.Shortfalls, v)
-		if len(refusal.Shortfalls) == before {
-			refusal.Shortfalls = l.short(refusal.Shortfalls, &h.account, e)
-		}
+		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.hosts[e.HostID], e)
 		return refusal
 	}
 	q := l.query(e)
 	if l.placer.Choose(q) == NoSlot {
-		l.noHost(refusal, q)
+		l.noHost(refusal, e, q)
 	}
 	return refusal
+}
+
+// shortOn appends why the request cannot go to a host.
+func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
+	before := len(list)
+	list = h.shortfalls(list, e.request())
+	if len(list) == before {
+		list = l.short(list, &h.account, e)
+	}
+	return list
 }
 
 // short appends what one account lacks, or that what it has is kept for another.
 func (l *Ledger) short(list []Shortfall, a *account, e *entry) []Shortfall {
 	before := len(list)
-	list = a.shortfalls(list, e.request(), "")
+	list = a.shortfalls(list, e.request())
 	if len(list) == before && a.heldFrom(e) {
 		for dimension, asked := range e.request().All() {
 			if asked != 0 && a.mostOf(dimension) < unlimited {
@@ -300,10 +290,9 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry) []Shortfall {
 const surveyed = 1000
 
 // noHost describes that no host takes the request: the one that comes closest, and in a small fleet why each does not.
-func (l *Ledger) noHost(refusal *InsufficientError, q Query) {
+func (l *Ledger) noHost(refusal *InsufficientError, e *entry, q Query) {
 	if slot := l.placer.Closest(q); slot != NoSlot {
-		h := l.slots[slot]
-		refusal.Shortfalls = h.shortfalls(refusal.Shortfalls, q.Request)
+		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.slots[slot], e)
 	}
 	if len(l.hosts) <= surveyed {
 		refusal.Filters = l.survey(q)

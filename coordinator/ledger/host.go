@@ -78,7 +78,7 @@ func (h *host) fits(request resource.Vector) bool {
 // shortfalls appends why the request cannot go there.
 func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	before := len(list)
-	list = h.account.shortfalls(list, request, "")
+	list = h.account.shortfalls(list, request)
 	if note, _ := h.open(); note != "" {
 		if len(list) > before {
 			return list

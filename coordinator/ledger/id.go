@@ -41,7 +41,7 @@ const idCounterBits = 22
 
 // idAfter is the id that follows last at a given time.
 func idAfter(last ID, now Instant) ID {
-	byTime := ID(uint64(now)/uint64(time.Millisecond)) << idCounterBits
+	byTime := ID(max(0, now)/Instant(time.Millisecond)) << idCounterBits
 	return max(last+1, byTime)
 }
 

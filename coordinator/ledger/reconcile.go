@@ -1,6 +1,10 @@
 package ledger
 
-import "github.com/bursar/bursar/resource"
+import (
+	"slices"
+
+	"github.com/bursar/bursar/resource"
+)
 
 // reconcile makes the books agree with a full report of a host's engines. What runs is adopted, over a limit if need be:
 // it uses the machine whether or not the books say so. What the agent no longer has is released, provided that it had
@@ -11,8 +15,7 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 		running[engines[i].ID] = true
 		l.adopt(h, &engines[i], sampled)
 	}
-	for i := len(h.entries) - 1; i >= 0; i-- {
-		e := h.entries[i]
+	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
 		if e.tracked() && e.Revision <= seen && !running[e.ID] {
 			l.end(e, Released, "its agent no longer has it")
 		}
@@ -42,25 +45,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 		// Waiting, or held elsewhere, while it really runs here: the books are from another time.
 		l.end(known, Lost, "its engine runs on host "+h.ID)
 	}
-	a := *r.Grant
-	a.ID, a.State = r.ID, Active
-	a.HostID, a.HostAddress = h.ID, h.Address
-	a.Measured, a.Unreclaimable = r.Measured, 0
-	if sampled {
-		a.Unreclaimable = r.Unreclaimable
-	}
-	a.Ended, a.Expires, a.Exit = 0, 0, nil
-	a.Forget = false
-	a.GrantRevision = l.revision + 1
-	for _, at := range []*Instant{&a.Created, &a.Confirmed} { // by an agent's record, which must not be ahead of time
-		if *at == 0 || *at > l.now {
-			*at = l.now
-		}
-	}
-	a.Reserved = min(a.Reserved, l.now)
-	if a.Entitled.Validate() != nil || len(a.Entitled.External) > 0 {
-		a.Entitled = resource.Resource{Vector: a.Measured}
-	}
+	a := l.described(h, r, sampled)
 	if l.requests.find(keyOf(a.Caller, a.RequestID)).live() {
 		a.RequestID = "" // taken by a newer request since
 	}
@@ -80,6 +65,30 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 	e.Reason = "adopted from its agent's report"
 	l.touch(e)
 	l.retime(e)
+}
+
+// described is an allocation as an agent's record tells it, made safe to enter.
+func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
+	a := *r.Grant
+	a.ID, a.State = r.ID, Active
+	a.HostID, a.HostAddress = h.ID, h.Address
+	a.Measured, a.Unreclaimable = r.Measured, 0
+	if sampled {
+		a.Unreclaimable = r.Unreclaimable
+	}
+	a.Ended, a.Expires, a.Exit = 0, 0, nil
+	a.Forget = false
+	a.GrantRevision = l.revision + 1
+	for _, at := range []*Instant{&a.Created, &a.Confirmed} { // by an agent's record, which must not be ahead of time
+		if *at == 0 || *at > l.now {
+			*at = l.now
+		}
+	}
+	a.Reserved = min(a.Reserved, l.now)
+	if a.Entitled.Validate() != nil || len(a.Entitled.External) > 0 {
+		a.Entitled = resource.Resource{Vector: a.Measured}
+	}
+	return a
 }
 
 func (l *Ledger) countable(e *entry, h *host) bool {

@@ -220,12 +220,12 @@ func (q *queue) goesBefore(other *queue) bool {
 func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	e := c.first()
 	h, blocked := l.decide(e)
-	switch {
-	case blocked == nil:
+	switch blocked {
+	case nil:
 		l.unwait(e)
 		l.grant(e, h)
 		return true
-	case blocked == q:
+	case q:
 		c.remove()
 		l.skipped = append(l.skipped, skip{c, q})
 	default:
@@ -248,12 +248,12 @@ func (l *Ledger) refuse(c *class, blocked *queue) {
 func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	e := q.account.holder
 	h, blocked := l.decide(e)
-	switch {
-	case blocked == nil:
+	switch blocked {
+	case nil:
 		l.unwait(e)
 		l.grant(e, h)
 		return true
-	case blocked == q:
+	case q:
 		q.dirty = false
 		for i, other := range l.dirty {
 			if other == q {
