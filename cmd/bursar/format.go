@@ -140,15 +140,30 @@ func allocationState(s bursarv1.AllocationState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "ALLOCATION_STATE_"))
 }
 
+// hostState is "healthy,cordoned". A change does not tell whether the agent reports, so there it may be "cordoned" alone, or "in
+// service".
 func hostState(h *bursarv1.Host) string {
-	state := strings.ToLower(strings.TrimPrefix(h.GetState().String(), "HOST_STATE_"))
+	var states []string
+	if h.GetState() != bursarv1.HostState_HOST_STATE_UNSPECIFIED {
+		states = append(states, strings.ToLower(strings.TrimPrefix(h.GetState().String(), "HOST_STATE_")))
+	}
 	switch {
 	case h.GetDraining():
-		state += ",draining"
+		states = append(states, "draining")
 	case h.GetCordoned():
-		state += ",cordoned"
+		states = append(states, "cordoned")
+	case len(states) == 0:
+		return "in service"
 	}
-	return state
+	return strings.Join(states, ",")
+}
+
+// hostNote is why a host takes no engines, where its state does not say it all.
+func hostNote(h *bursarv1.Host) string {
+	if strings.Contains(hostState(h), h.GetUnavailableReason()) {
+		return ""
+	}
+	return h.GetUnavailableReason()
 }
 
 // since writes how long ago something was: "5s", "3m", "2h5m", "4d".

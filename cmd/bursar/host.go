@@ -124,9 +124,9 @@ func (c *cli) onHost(
 		return err
 	}
 	return c.print(host, func() {
-		note := ""
-		if host.GetUnavailableReason() != "" {
-			note = " (" + host.GetUnavailableReason() + ")"
+		note := hostNote(host)
+		if note != "" {
+			note = " (" + note + ")"
 		}
 		c.printf("%s %s%s, %d engines\n", host.GetId(), hostState(host), printable(note), host.GetAccount().GetAllocations())
 	})

@@ -95,7 +95,7 @@ func (c *cli) printHosts(hosts []*bursarv1.Host) {
 			row = append(row, share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes), share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
 				load(s), labelsText(h.GetLabels()), h.GetAddress(), h.GetVersion())
 		}
-		rows = append(rows, append(row, h.GetUnavailableReason()))
+		rows = append(rows, append(row, hostNote(h)))
 	}
 	c.table(header, rows)
 }

@@ -96,8 +96,8 @@ func changeText(msg *bursarv1.ClusterServiceWatchResponse) (when time.Time, what
 	case *bursarv1.ClusterServiceWatchResponse_Host:
 		h := change.Host
 		text := fmt.Sprintf("host %s  %s", h.GetId(), hostState(h))
-		if h.GetUnavailableReason() != "" {
-			text += " (" + h.GetUnavailableReason() + ")"
+		if note := hostNote(h); note != "" {
+			text += " (" + note + ")"
 		}
 		return when, text
 	case *bursarv1.ClusterServiceWatchResponse_Quota:
