@@ -207,8 +207,8 @@ func (r *reader) duration(field string, m *durationpb.Duration) time.Duration {
 	if m == nil {
 		return 0
 	}
-	d := time.Duration(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos()))         // as above
-	if int64(d/time.Second) != m.GetSeconds() || int32(d%time.Second) != m.GetNanos() { //nolint:gosec // below 1e9
+	d := time.Duration(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos())) // as above
+	if int64(d/time.Second) != m.GetSeconds() || int32(d%time.Second) != m.GetNanos() {
 		r.fail(field, fmt.Errorf("%d s and %d ns: want at most 292 years", m.GetSeconds(), m.GetNanos()))
 	}
 	return d

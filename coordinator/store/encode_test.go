@@ -116,10 +116,10 @@ func set(v reflect.Value) {
 		v.Set(reflect.ValueOf(ledger.Active))
 		return
 	}
-	switch v.Kind() { //nolint:exhaustive // the default says which is missing
+	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			set(v.Field(i))
+		for _, field := range v.Fields() {
+			set(field)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"slices"
@@ -33,6 +34,12 @@ func (q *HistoryQuery) Matches(a *ledger.Allocation) bool {
 type Position struct {
 	Ended ledger.Instant
 	ID    ledger.ID
+}
+
+// Compare orders positions as rows are ordered: ids as the signed numbers that tables hold.
+func (p Position) Compare(q Position) int {
+	const sign = 1 << 63
+	return cmp.Or(cmp.Compare(p.Ended, q.Ended), cmp.Compare(p.ID^sign, q.ID^sign))
 }
 
 // positionLength is the bytes of a position in a token.

@@ -37,7 +37,7 @@ func (s *Store) carryOver() {
 	for range s.filled {
 		length, err := checkpoint(ctx, s.checkpoints)
 		if err == nil && length >= longLog*s.carry {
-			_, err = s.do(ctx, func(w *writer) error {
+			_, err = s.do(ctx, func(ctx context.Context, w *writer) error {
 				if w.conn == nil {
 					return nil // the next commit makes it, the next signal comes
 				}

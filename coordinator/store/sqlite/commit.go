@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -30,17 +29,20 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	if batch.Empty() {
 		return s.checkEpoch(ctx, batch.Epoch)
 	}
-	b := batches.Get().(*encoded) //nolint:errcheck,forcetypeassert // nothing else is put there
+	b, _ := s.batches.Get().(*encoded)
+	if b == nil {
+		b = &encoded{last: make(map[ledger.ID]int)}
+	}
 	if err := b.encode(batch); err != nil {
 		return err
 	}
-	settled, err := s.do(ctx, func(w *writer) error { return w.write(b) })
+	settled, err := s.do(ctx, func(ctx context.Context, w *writer) error { return w.write(ctx, b) })
 	if !settled {
 		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
 	b.reset()
-	batches.Put(b)
-	var failed *errCommit
+	s.batches.Put(b)
+	var failed *commitError
 	if errors.As(err, &failed) && !certain(failed) {
 		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
@@ -83,9 +85,6 @@ type keyedRow struct {
 	payload []byte
 }
 
-// batches keeps the memory of batches that have been written.
-var batches = sync.Pool{New: func() any { return &encoded{last: make(map[ledger.ID]int)} }}
-
 // mostKept is the payload memory that is kept for the next batch, in bytes; few batches are larger.
 const mostKept = 1 << 20
 
@@ -100,7 +99,7 @@ func (b *encoded) reset() {
 
 // encode makes rows of a batch: of each id's transitions the last, in the order of ids, so that new rows append.
 func (b *encoded) encode(batch *store.Batch) error {
-	b.epoch, b.sequence, b.lastID = batch.Epoch, int64(batch.Revision), int64(batch.LastID)
+	b.epoch, b.sequence, b.lastID = batch.Epoch, signed(batch.Revision), signed(uint64(batch.LastID))
 	b.hostsGone, b.selectsGone = batch.HostsRemoved, batch.QuotasRemoved
 	for i := range batch.Transitions {
 		b.last[batch.Transitions[i].ID] = i
@@ -136,12 +135,12 @@ func (b *encoded) encode(batch *store.Batch) error {
 }
 
 // write makes a batch durable.
-func (w *writer) write(b *encoded) error {
+func (w *writer) write(ctx context.Context, b *encoded) error {
 	if err := w.check(b.epoch); err != nil {
 		return err
 	}
-	return w.transaction(func(ctx context.Context) error {
-		result, err := w.fence.ExecContext(ctx, b.sequence, b.lastID, int64(b.epoch))
+	return w.transaction(ctx, func() error {
+		result, err := w.fence.ExecContext(ctx, b.sequence, b.lastID, signed(b.epoch))
 		if err != nil {
 			return err
 		}
@@ -178,7 +177,7 @@ func (w *writer) writeAllocation(ctx context.Context, row *allocationRow) error 
 	}
 	end := store.EndOf(row.Allocation)
 	args := [...]any{
-		int64(row.ID), int64(row.State), int64(end), row.HostID, row.Caller, row.RequestID, int64(row.RequestHash), forget, row.payload,
+		signed(uint64(row.ID)), int64(row.State), int64(end), row.HostID, row.Caller, row.RequestID, signed(row.RequestHash), forget, row.payload,
 	}
 	statement := w.putAllocation
 	if end != 0 {
@@ -223,9 +222,9 @@ func (w *writer) writeKeyed(ctx context.Context, b *encoded) error {
 // Prune implements store.Store.
 func (s *Store) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
 	var pruned int64
-	settled, err := s.do(ctx, func(w *writer) error {
+	settled, err := s.do(ctx, func(ctx context.Context, w *writer) error {
 		var n int64
-		err := w.transaction(func(ctx context.Context) error {
+		err := w.transaction(ctx, func() error {
 			result, err := w.prune.ExecContext(ctx, int64(ledger.At(endedBefore)), limit)
 			if err != nil {
 				return err

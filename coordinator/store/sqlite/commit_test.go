@@ -17,8 +17,8 @@ import (
 // execute runs a statement on the connection that writes.
 func execute(t *testing.T, s *Store, statement string) {
 	t.Helper()
-	_, err := s.do(t.Context(), func(w *writer) error {
-		_, err := w.conn.ExecContext(context.Background(), statement)
+	_, err := s.do(t.Context(), func(ctx context.Context, w *writer) error {
+		_, err := w.conn.ExecContext(ctx, statement)
 		return err
 	})
 	if err != nil {
@@ -111,9 +111,13 @@ func TestAnotherProgramWrites(t *testing.T) {
 // makes it fail.
 func atCommit(t *testing.T, s *Store, hook func() (fail bool)) {
 	t.Helper()
-	_, err := s.do(t.Context(), func(w *writer) error {
+	_, err := s.do(t.Context(), func(_ context.Context, w *writer) error {
 		return w.conn.Raw(func(conn any) error {
-			conn.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 {
+			hooks, ok := conn.(sqlite.HookRegisterer)
+			if !ok {
+				return errors.New("the driver has no hooks")
+			}
+			hooks.RegisterCommitHook(func() int32 {
 				if hook() {
 					return 1
 				}
@@ -183,7 +187,7 @@ func TestWaitingForTheWriter(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	blocked := make(chan error, 1)
 	go func() {
-		_, err := s.do(context.Background(), func(*writer) error { close(started); <-release; return nil })
+		_, err := s.do(context.Background(), func(context.Context, *writer) error { close(started); <-release; return nil })
 		blocked <- err
 	}()
 	<-started
@@ -209,8 +213,7 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	defer s.Close()
 	settings := func() (mode string, synchronous, carry int) {
 		t.Helper()
-		_, err := s.do(t.Context(), func(w *writer) error {
-			ctx := context.Background()
+		_, err := s.do(t.Context(), func(ctx context.Context, w *writer) error {
 			return errors.Join(
 				w.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode),
 				w.conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous),

@@ -14,8 +14,7 @@ import (
 
 // code returns SQLite's primary result code; 0 where the error is not SQLite's.
 func code(err error) int {
-	var failed *sqlite.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*sqlite.Error](err); ok {
 		return failed.Code() & 0xff
 	}
 	return 0

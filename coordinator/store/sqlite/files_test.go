@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -48,8 +49,8 @@ func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 	return c
 }
 
-// refused opens a file that must be refused, and checks that it is left as it was.
-func refused(t *testing.T, path string, want store.Refusal) *store.RefusedError {
+// wantRefused opens a file that must be refused, and checks that it is left as it was. It returns where it is and what was found.
+func wantRefused(t *testing.T, path string, want store.Refusal) (where, found string) {
 	t.Helper()
 	before, readErr := os.ReadFile(path)
 	s, err := Open(t.Context(), path, Options{CheckTime: time.Minute})
@@ -65,7 +66,7 @@ func refused(t *testing.T, path string, want store.Refusal) *store.RefusedError 
 	if after, err := os.ReadFile(path); readErr == nil && (err != nil || string(after) != string(before)) {
 		t.Errorf("the file was changed: %d bytes before, %d after, %v", len(before), len(after), err)
 	}
-	return refusal
+	return refusal.Where, refusal.Found
 }
 
 func TestOnlyTheOwnerMayRead(t *testing.T) {
@@ -103,9 +104,9 @@ func TestOneStorePerFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, link} {
-		refusal := refused(t, name, store.InUse)
-		if want := "process " + strconv.Itoa(os.Getpid()) + " has it open"; refusal.Where != path || refusal.Found != want {
-			t.Errorf("%s: %s; want %s: %s", refusal.Where, refusal.Found, path, want)
+		where, found := wantRefused(t, name, store.InUse)
+		if want := "process " + strconv.Itoa(os.Getpid()) + " has it open"; where != path || found != want {
+			t.Errorf("%s: %s; want %s: %s", where, found, path, want)
 		}
 	}
 	fill(t, s, 1) // the one that has it is not harmed
@@ -131,7 +132,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 	db.Close()
 	for _, path := range []string{text, other, dir, os.DevNull} {
-		refused(t, path, store.Foreign)
+		wantRefused(t, path, store.Foreign)
 	}
 }
 
@@ -145,11 +146,11 @@ func TestNewerSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Close()
-	refused(t, path, store.Newer)
+	wantRefused(t, path, store.Newer)
 }
 
 func TestNoAccess(t *testing.T) {
-	refused(t, "/sys/bursar/bursar.db", store.Denied) // not even for root
+	wantRefused(t, "/sys/bursar/bursar.db", store.Denied) // not even for root
 }
 
 func TestDamagedFiles(t *testing.T) {
@@ -168,7 +169,7 @@ func TestDamagedFiles(t *testing.T) {
 			if err := os.WriteFile(path, damage(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, path, store.Damaged)
+			wantRefused(t, path, store.Damaged)
 		})
 	}
 }
@@ -184,7 +185,7 @@ func TestDamagedRow(t *testing.T) {
 			path := filled(t, 1000)
 			s := at(t, path)
 			defer s.Close()
-			if _, err := s.do(t.Context(), func(w *writer) error { _, err := w.conn.ExecContext(t.Context(), statement); return err }); err != nil {
+			if _, err := s.do(t.Context(), func(ctx context.Context, w *writer) error { _, err := w.conn.ExecContext(ctx, statement); return err }); err != nil {
 				t.Fatal(err)
 			}
 			meta, err := s.Lead(t.Context(), 0)

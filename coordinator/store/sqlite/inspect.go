@@ -47,7 +47,7 @@ func prepareFile(path string) error {
 }
 
 func create(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator says where
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func kind(mode fs.FileMode) string {
 // readHeader checks that a file is SQLite's and returns whose it is. No connection to it is open yet in this process: closing
 // the file would drop its locks.
 func readHeader(path string) (application uint32, err error) {
-	file, err := os.Open(path)
+	file, err := os.Open(path) //nolint:gosec // as above
 	if err != nil {
 		return 0, err
 	}

@@ -100,7 +100,7 @@ func loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]led
 		if err := rows.Scan(&r.Caller, &r.RequestID, &hash, &id, &ended); err != nil {
 			return nil, err
 		}
-		r.RequestHash, r.ID, r.Ended = uint64(hash), ledger.ID(id), ledger.Instant(ended)
+		r.RequestHash, r.ID, r.Ended = unsigned(hash), ledger.ID(unsigned(id)), ledger.Instant(ended)
 		list = append(list, r)
 	}
 	return list, rows.Err()
@@ -182,7 +182,7 @@ func (c *chunk) read(rows *sql.Rows) error {
 			c.payloads = make([]byte, 0, len(payload)*len(c.into)*5/4)
 		}
 		c.payloads = append(c.payloads, payload...)
-		c.ids[i], c.forget[i], c.ends[i] = ledger.ID(id), forget != 0, len(c.payloads)
+		c.ids[i], c.forget[i], c.ends[i] = ledger.ID(unsigned(id)), forget != 0, len(c.payloads)
 	}
 	return nil
 }

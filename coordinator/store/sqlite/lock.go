@@ -15,7 +15,7 @@ import (
 // kernel gives it back when the process ends, however it ends. The database's own locks would not do: they let
 // several processes in, and any close of the file in this process drops them.
 func acquire(path string) (*os.File, error) {
-	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator says where
 	if err != nil {
 		return nil, refusal(path, err)
 	}

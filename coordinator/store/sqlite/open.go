@@ -73,11 +73,11 @@ func place(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("store %s: %w", path, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { //nolint:gosec // the operator says where
 		return "", refusal(path, err)
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if info, statErr := os.Stat(real); statErr == nil && !info.Mode().IsRegular() {
+	target, err := filepath.EvalSymlinks(path)
+	if info, statErr := os.Stat(target); statErr == nil && !info.Mode().IsRegular() { //nolint:gosec // as above
 		return "", foreign(path, "it is a "+kind(info.Mode())) // before a lock is put beside it
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func place(path string) (string, error) {
 	if err != nil {
 		return "", refusal(path, err)
 	}
-	return real, nil
+	return target, nil
 }
 
 // open inspects the file and makes its connections. Where it fails, release closes what it made.

@@ -20,24 +20,29 @@ func TestQueriesUseIndexes(t *testing.T) {
 		loadRememberedSQL: {1},
 		pruneSQL:          {1, 1},
 	} {
-		rows, err := s.reading.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
-		if err != nil {
+		explain(t, s, query, args)
+	}
+}
+
+func explain(t *testing.T, s *Store, query string, args []any) {
+	t.Helper()
+	rows, err := s.reading.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
 			t.Fatal(err)
 		}
-		for rows.Next() {
-			var id, parent, unused int
-			var step string
-			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-				t.Fatal(err)
-			}
-			if strings.HasPrefix(step, "SCAN") || strings.Contains(step, "TEMP B-TREE") {
-				t.Errorf("%s\n%s", query, step)
-			}
-			t.Log(step)
+		if strings.HasPrefix(step, "SCAN") || strings.Contains(step, "TEMP B-TREE") {
+			t.Errorf("%s\n%s", query, step)
 		}
-		if err := rows.Err(); err != nil {
-			t.Error(err)
-		}
-		rows.Close()
+		t.Log(step)
+	}
+	if err := rows.Err(); err != nil {
+		t.Error(err)
 	}
 }

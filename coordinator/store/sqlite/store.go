@@ -25,10 +25,11 @@ type Store struct {
 	writing, reading, checkpoints *sql.DB
 	reads                         reads // on reading
 
-	writer *writer
-	tasks  chan *task     // for the goroutine that writes
-	filled chan struct{}  // holds one signal: the log is worth carrying over
-	ending sync.WaitGroup // of both goroutines
+	writer  *writer
+	batches sync.Pool      // of *encoded: the memory of batches that have been written
+	tasks   chan *task     // for the goroutine that writes
+	filled  chan struct{}  // holds one signal: the log is worth carrying over
+	ending  sync.WaitGroup // of both goroutines
 
 	mu     sync.RWMutex // held for reading by every call
 	closed bool         // guarded by mu
@@ -38,7 +39,8 @@ var _ store.Store = (*Store)(nil)
 
 // task is something for the goroutine that writes.
 type task struct {
-	run  func(*writer) error
+	ctx  context.Context //nolint:containedctx // of the call; it goes to another goroutine
+	run  func(context.Context, *writer) error
 	done chan error // takes one
 }
 
@@ -49,15 +51,16 @@ func (s *Store) start() {
 	s.ending.Go(func() {
 		defer close(s.filled)
 		for t := range s.tasks {
-			t.done <- t.run(s.writer)
+			t.done <- t.run(t.ctx, s.writer)
 			s.signal()
 		}
 	})
 	s.ending.Go(s.carryOver)
 }
 
-// do has the goroutine that writes run a task. settled is false where ctx ended first: the task has begun, and ends later.
-func (s *Store) do(ctx context.Context, run func(*writer) error) (settled bool, err error) {
+// do has the goroutine that writes run a task. Once begun a task is not interrupted: one that takes too long is given up by
+// the call that waits for it, not by SQLite. settled is false then: the task ends later.
+func (s *Store) do(ctx context.Context, run func(context.Context, *writer) error) (settled bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
@@ -66,7 +69,7 @@ func (s *Store) do(ctx context.Context, run func(*writer) error) (settled bool, 
 	if err := ctx.Err(); err != nil {
 		return true, err
 	}
-	t := &task{run, make(chan error, 1)}
+	t := &task{context.WithoutCancel(ctx), run, make(chan error, 1)}
 	select {
 	case s.tasks <- t:
 	case <-ctx.Done():
@@ -88,9 +91,8 @@ func (s *Store) do(ctx context.Context, run func(*writer) error) (settled bool, 
 // Lead implements store.Store.
 func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	var meta store.Meta
-	_, err := s.do(ctx, func(w *writer) error {
-		var err error
-		led, err := w.lead(atLeast)
+	_, err := s.do(ctx, func(ctx context.Context, w *writer) error {
+		led, err := w.lead(ctx, atLeast)
 		meta = led
 		return err
 	})
@@ -101,10 +103,10 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 }
 
 // lead raises the epoch in a transaction of its own. The one that is led is another even where the outcome is not known.
-func (w *writer) lead(atLeast uint64) (store.Meta, error) {
+func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	w.endAny()
 	var meta store.Meta
-	err := w.transaction(func(ctx context.Context) error {
+	err := w.transaction(ctx, func() error {
 		var err error
 		if meta, err = readMeta(ctx, w.conn); err != nil {
 			return err
@@ -113,7 +115,7 @@ func (w *writer) lead(atLeast uint64) (store.Meta, error) {
 			return fmt.Errorf("epoch %d, at least %d: want less than 2^63", meta.Epoch, atLeast)
 		}
 		meta.Epoch = max(meta.Epoch+1, atLeast)
-		_, err = w.setEpoch.ExecContext(ctx, int64(meta.Epoch))
+		_, err = w.setEpoch.ExecContext(ctx, signed(meta.Epoch))
 		return err
 	})
 	if err == nil {
@@ -121,6 +123,10 @@ func (w *writer) lead(atLeast uint64) (store.Meta, error) {
 	}
 	return meta, err
 }
+
+// signed and unsigned go to and from a column of 64 bits, which has a sign: the bits stay.
+func signed(n uint64) int64   { return int64(n) }  //nolint:gosec // as said
+func unsigned(n int64) uint64 { return uint64(n) } //nolint:gosec // as said
 
 // Meta implements store.Store.
 func (s *Store) Meta(ctx context.Context) (store.Meta, error) {
@@ -155,7 +161,7 @@ func scanMeta(row *sql.Row) (store.Meta, error) {
 	if err := row.Scan(&meta.StoreID, &epoch, &sequence, &lastID, &meta.Schema); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
-	meta.Epoch, meta.Sequence, meta.LastID = uint64(epoch), uint64(sequence), ledger.ID(lastID)
+	meta.Epoch, meta.Sequence, meta.LastID = unsigned(epoch), unsigned(sequence), ledger.ID(unsigned(lastID))
 	return meta, nil
 }
 

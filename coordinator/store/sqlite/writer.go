@@ -62,7 +62,7 @@ func (w *writer) connect(ctx context.Context) error {
 	}
 	w.conn = conn
 	for statement, query := range w.all() {
-		if *statement, err = conn.PrepareContext(ctx, query); err != nil {
+		if *statement, err = conn.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // disconnect does
 			return errors.Join(err, w.disconnect())
 		}
 	}
@@ -109,16 +109,14 @@ func (w *writer) disconnect() error {
 	return err
 }
 
-// errCommit is a COMMIT that failed.
-type errCommit struct{ err error }
+// commitError is a COMMIT that failed.
+type commitError struct{ err error }
 
-func (e *errCommit) Error() string { return e.err.Error() }
-func (e *errCommit) Unwrap() error { return e.err }
+func (e *commitError) Error() string { return e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
 
-// transaction runs changes and commits them. Once begun it is not interrupted: a call that takes too long is given up by
-// the one who waits for it, not by SQLite. After an error the connection is made anew, so that nothing of it stays.
-func (w *writer) transaction(changes func(context.Context) error) error {
-	ctx := context.Background()
+// transaction runs changes and commits them. After an error the connection is made anew, so that nothing of it stays.
+func (w *writer) transaction(ctx context.Context, changes func() error) error {
 	if w.conn == nil {
 		if err := w.connect(ctx); err != nil {
 			return err
@@ -131,18 +129,18 @@ func (w *writer) transaction(changes func(context.Context) error) error {
 	return errors.Join(err, w.disconnect())
 }
 
-func (w *writer) attempt(ctx context.Context, changes func(context.Context) error) error {
+func (w *writer) attempt(ctx context.Context, changes func() error) error {
 	if _, err := w.begin.ExecContext(ctx); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	if err := changes(ctx); err != nil {
+	if err := changes(); err != nil {
 		if _, back := w.rollback.ExecContext(ctx); back != nil && errors.Is(err, store.ErrDeposed) {
 			return fmt.Errorf("rollback: %w", back)
 		}
 		return err
 	}
 	if _, err := w.commit.ExecContext(ctx); err != nil {
-		return &errCommit{err}
+		return &commitError{err}
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func Changes(t *rapid.T) ledger.Changes {
 
 // Typical is an allocation as most are, of a few hundred bytes.
 func Typical(id ledger.ID, state ledger.State, revision uint64) ledger.Allocation {
-	at := ledger.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)).Add(time.Duration(id) * time.Millisecond)
+	at := ledger.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)).Add(time.Duration(id%1e12) * time.Millisecond)
 	r := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}
 	a := ledger.Allocation{
 		ID: id, RequestID: strings.ToLower(id.String()), Caller: "alice@host-0123", RequestHash: uint64(id), State: state,

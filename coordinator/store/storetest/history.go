@@ -58,7 +58,7 @@ func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation 
 	c.Revision = 1
 	commit(t, s, epoch, c)
 	slices.SortStableFunc(list, func(a, b ledger.Allocation) int {
-		return compare(store.Position{Ended: b.Ended, ID: b.ID}, store.Position{Ended: a.Ended, ID: a.ID})
+		return store.Position{Ended: b.Ended, ID: b.ID}.Compare(store.Position{Ended: a.Ended, ID: a.ID})
 	})
 	return list
 }

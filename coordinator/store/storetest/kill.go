@@ -3,6 +3,7 @@ package storetest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -84,8 +85,8 @@ func killAfter(t *testing.T, where string, commits int) (last uint64) {
 	}
 	child := exec.CommandContext(t.Context(), executable) //nolint:gosec // this binary
 	child.Env = append(os.Environ(), childVariable+"="+where)
-	var errors strings.Builder
-	child.Stderr = &errors
+	var complaint strings.Builder
+	child.Stderr = &complaint
 	output, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -97,8 +98,8 @@ func killAfter(t *testing.T, where string, commits int) (last uint64) {
 	for n := 1; ; n++ {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			if err != io.EOF || n <= commits { // it ended by itself
-				t.Errorf("the child ended after %d commits: %v\n%s", n-1, err, errors.String())
+			if !errors.Is(err, io.EOF) || n <= commits { // it ended by itself
+				t.Errorf("the child ended after %d commits: %v\n%s", n-1, err, complaint.String())
 			}
 			break
 		}

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -33,6 +32,11 @@ type memoryRow struct {
 	forget    bool
 	payload   []byte
 }
+
+func (r *memoryRow) position() store.Position { return store.Position{Ended: r.ended, ID: r.id} }
+
+// byID orders ids as rows are ordered.
+func byID(a, b ledger.ID) int { return store.Position{ID: a}.Compare(store.Position{ID: b}) }
 
 func (r *memoryRow) decode() (ledger.Allocation, error) {
 	return store.DecodeAllocation(r.id, r.forget, r.payload)
@@ -204,7 +208,7 @@ func (s *memoryStore) GetByRequest(ctx context.Context, caller, requestID string
 		if requestID == "" || row.requestID != requestID || row.caller != caller || row.forget {
 			continue
 		}
-		if latest == nil || int64(row.id) > int64(latest.id) {
+		if latest == nil || byID(row.id, latest.id) > 0 {
 			latest = &row
 		}
 	}
@@ -229,8 +233,8 @@ func (s *memoryStore) History(ctx context.Context, query store.HistoryQuery) (pa
 	rows := s.ended()
 	slices.Reverse(rows)
 	for _, row := range rows {
-		at := store.Position{Ended: row.ended, ID: row.id}
-		if compare(at, after) >= 0 {
+		at := row.position()
+		if at.Compare(after) >= 0 {
 			continue
 		}
 		if len(page) == query.Size() {
@@ -256,15 +260,8 @@ func (m *Memory) ended() []memoryRow {
 			rows = append(rows, row)
 		}
 	}
-	slices.SortFunc(rows, func(a, b memoryRow) int {
-		return compare(store.Position{Ended: a.ended, ID: a.id}, store.Position{Ended: b.ended, ID: b.id})
-	})
+	slices.SortFunc(rows, func(a, b memoryRow) int { return a.position().Compare(b.position()) })
 	return rows
-}
-
-// compare orders positions as the tables do, whose numbers have a sign.
-func compare(a, b store.Position) int {
-	return cmp.Or(cmp.Compare(a.Ended, b.Ended), cmp.Compare(int64(a.ID), int64(b.ID)))
 }
 
 func (s *memoryStore) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {

@@ -89,7 +89,7 @@ func (m *model) history() []ledger.Allocation {
 		}
 	}
 	slices.SortFunc(list, func(a, b ledger.Allocation) int {
-		return compare(store.Position{Ended: b.Ended, ID: b.ID}, store.Position{Ended: a.Ended, ID: a.ID})
+		return store.Position{Ended: b.Ended, ID: b.ID}.Compare(store.Position{Ended: a.Ended, ID: a.ID})
 	})
 	return list
 }
@@ -100,7 +100,7 @@ func (m *model) byRequest(caller, requestID string) (latest ledger.Allocation, f
 		if requestID == "" || a.RequestID != requestID || a.Caller != caller || a.Forget {
 			continue
 		}
-		if !found || int64(a.ID) > int64(latest.ID) {
+		if !found || byID(a.ID, latest.ID) > 0 {
 			latest, found = a, true
 		}
 	}
