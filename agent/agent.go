@@ -69,7 +69,8 @@ type Agent struct {
 	bootID      string
 	incarnation uint64
 	dir         *statefile.Dir
-	saving      sync.Mutex // held while the state file is written
+	saving      sync.Mutex    // held while the state file is written
+	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
 	measuredAt  atomic.Int64 // when the machine was last measured, and a Sync last answered; Unix nanoseconds
 	syncedAt    atomic.Int64
@@ -118,7 +119,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		peers:      newPeers(s.HostID, uint32(os.Geteuid()), s.TrustedUsers), //nolint:gosec // a uid
 		opener:     process.NewOpener(deps.Meter),
 		measureDue: newAlarm(now), syncDue: newAlarm(now),
-		ready: make(chan struct{}), answered: make(chan struct{}),
+		ready: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		watched:  make(map[string]*process.Handle),
 		stops:    make(map[string]*stopping),
 		doubtful: make(map[string]int), orphaned: make(map[string]bool),
@@ -156,6 +157,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return server.serve(ctx) })
 	group.Go(func() error { return a.measureLoop(ctx) })
 	group.Go(func() error { return a.syncLoop(ctx) })
+	group.Go(func() error { return a.saveLoop(ctx) })
 	err = group.Wait()
 	a.letGo()
 	a.running.Wait()
@@ -234,6 +236,25 @@ func (a *Agent) load() (statefile.State, error) {
 	}
 	a.log.Warn("the state file is another host's and was set aside", "was", saved.HostID, "aside", aside)
 	return statefile.State{}, nil
+}
+
+// saveLoop writes what nobody waits for, so that a slow disk holds up neither measuring nor heartbeats.
+func (a *Agent) saveLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.unsaved:
+			_ = a.save() // it has said so; the next change tries again
+		}
+	}
+}
+
+func (a *Agent) saveSoon() {
+	select {
+	case a.unsaved <- struct{}{}:
+	default:
+	}
 }
 
 // save stores the state if it has changed. Who waits for a save that is under way is covered by the next one, with all

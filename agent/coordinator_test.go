@@ -324,13 +324,7 @@ func (c *coordinator) Watch(ctx context.Context, q *bursarv1.AllocationServiceWa
 	if err := stream.Send(event); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	changed := c.changed
-	c.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-changed:
-	}
+	<-ctx.Done()
 	return ctx.Err()
 }
 

@@ -148,7 +148,7 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	} else {
 		a.observe(answer.msg.GetAllocation(), answer.asOf)
 	}
-	_ = a.save() // a restart would find the process ended, and say so again
+	a.saveSoon() // a restart before that finds the process ended, and says so again
 	a.freed(ctx)
 	return answer.msg, nil
 }

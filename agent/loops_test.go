@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,10 +35,25 @@ type pulse struct {
 	bursarv1connect.HostServiceClient
 
 	interval time.Duration
-	err      error
 	hang     bool
-	syncs    []time.Time
-	samples  map[time.Time]bool
+
+	mu      sync.Mutex
+	err     error
+	syncs   []time.Time
+	samples map[time.Time]bool
+}
+
+// calls is how many Syncs there were.
+func (p *pulse) calls() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.syncs)
+}
+
+func (p *pulse) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
 }
 
 func (p *pulse) Register(context.Context, *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
@@ -45,15 +61,18 @@ func (p *pulse) Register(context.Context, *bursarv1.RegisterRequest) (*bursarv1.
 }
 
 func (p *pulse) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+	p.mu.Lock()
 	p.syncs = append(p.syncs, time.Now())
 	if q.GetSample() != nil {
 		p.samples[q.GetSample().GetSampleTime().AsTime()] = true
 	}
+	err := p.err
+	p.mu.Unlock()
 	if p.hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &bursarv1.SyncResponse{Epoch: 1, LedgerSequence: 1, Complete: true, Interval: durationpb.New(p.interval)}, p.err
+	return &bursarv1.SyncResponse{Epoch: 1, LedgerSequence: 1, Complete: true, Interval: durationpb.New(p.interval)}, err
 }
 
 // gaps are the times between the Syncs from the n-th on.
@@ -144,23 +163,23 @@ func TestWhatIsUrgentIsToldAtOnceAndNotTooOften(t *testing.T) {
 	p := &pulse{interval: time.Minute}
 	beat(t, p, func(a *Agent) {
 		time.Sleep(time.Second)
-		before := len(p.syncs)
+		before := p.calls()
 		for range 10 {
 			a.syncDue.by(time.Now())
 		}
 		time.Sleep(time.Second)
-		if got := len(p.syncs) - before; got != 1 {
+		if got := p.calls() - before; got != 1 {
 			t.Errorf("%d heartbeats for what became urgent in one moment, want 1", got)
 		}
-		p.err = connect.NewError(connect.CodeUnavailable, errors.New("away"))
+		p.fail(connect.NewError(connect.CodeUnavailable, errors.New("away")))
 		a.syncDue.by(time.Now())
 		time.Sleep(10 * time.Second)
-		before = len(p.syncs)
+		before = p.calls()
 		for range 1000 {
 			a.syncDue.by(time.Now())
 			time.Sleep(time.Millisecond)
 		}
-		if got := len(p.syncs) - before; got > 2 {
+		if got := p.calls() - before; got > 2 {
 			t.Errorf("%d attempts in a second while the coordinator is away", got)
 		}
 	})

@@ -85,7 +85,7 @@ func (a *Agent) afterChange(ctx context.Context) {
 	if urgent {
 		a.syncDue.by(time.Now())
 	}
-	_ = a.save() // it has said so; the next change tries again
+	a.saveSoon()
 }
 
 // usage puts what was measured of an engine into the tracker's words.

@@ -211,16 +211,19 @@ func TestReplacedAgentEnds(t *testing.T) {
 func TestConfirmIsNotAnsweredBeforeItIsStored(t *testing.T) {
 	s := run(t)
 	a := s.allocate(10)
-	// Where the new file is written there is a directory: nothing can be stored.
+	// Where the new file is written there is a directory with something in it: nothing can be stored.
 	blocked := filepath.Join(s.config.StateDir, "state.json.new")
-	if err := os.Mkdir(blocked, 0o700); err != nil {
+	for err := os.ErrExist; errors.Is(err, os.ErrExist); { // as long as something is just being written
+		err = os.Mkdir(blocked, 0o700)
+	}
+	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := process(t, "exec sleep 1000")
 	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), "could not store") {
 		t.Errorf("%v", err)
 	}
-	if err := os.Remove(blocked); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.RemoveAll(blocked); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {

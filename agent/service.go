@@ -58,7 +58,7 @@ func (s *service) Resize(ctx context.Context, request *bursarv1.ResizeRequest) (
 		return nil, err
 	}
 	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
-	_ = s.agent.save() // the coordinator has the new size
+	s.agent.saveSoon()
 	return answer.msg, nil
 }
 

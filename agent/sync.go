@@ -175,7 +175,7 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 		a.measureIn(0)
 	}
 	a.watch(ctx)
-	_ = a.save() // it has said so; the next change tries again
+	a.saveSoon()
 	a.syncedAt.Store(time.Now().UnixNano())
 	a.becomeReady()
 	return nil
