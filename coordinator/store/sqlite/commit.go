@@ -62,7 +62,8 @@ func (s *Store) checkEpoch(ctx context.Context, epoch uint64) error {
 	return s.writer.check(epoch)
 }
 
-// encoded is a batch as rows.
+// encoded is a batch as rows. It shares no memory with the batch that may change: a commit that was given up goes on when its
+// caller has long used that for something else.
 type encoded struct {
 	epoch                  uint64
 	sequence, lastID       int64
@@ -75,9 +76,13 @@ type encoded struct {
 }
 
 type allocationRow struct {
-	*ledger.Allocation
-
-	payload []byte
+	id                        ledger.ID
+	state                     ledger.State
+	end                       ledger.Instant
+	hostID, caller, requestID string
+	requestHash               uint64
+	forget                    bool
+	payload                   []byte
 }
 
 type keyedRow struct {
@@ -100,7 +105,7 @@ func (b *encoded) reset() {
 // encode makes rows of a batch: of each id's transitions the last, in the order of ids, so that new rows append.
 func (b *encoded) encode(batch *store.Batch) error {
 	b.epoch, b.sequence, b.lastID = batch.Epoch, signed(batch.Revision), signed(uint64(batch.LastID))
-	b.hostsGone, b.selectsGone = batch.HostsRemoved, batch.QuotasRemoved
+	b.hostsGone, b.selectsGone = slices.Clone(batch.HostsRemoved), slices.Clone(batch.QuotasRemoved)
 	for i := range batch.Transitions {
 		b.last[batch.Transitions[i].ID] = i
 	}
@@ -114,9 +119,12 @@ func (b *encoded) encode(batch *store.Batch) error {
 		if b.payloads, err = store.AppendAllocation(b.payloads, a); err != nil {
 			return err
 		}
-		b.allocations = append(b.allocations, allocationRow{a, b.payloads[begin:len(b.payloads):len(b.payloads)]})
+		b.allocations = append(b.allocations, allocationRow{
+			id: a.ID, state: a.State, end: store.EndOf(a), hostID: a.HostID, caller: a.Caller, requestID: a.RequestID,
+			requestHash: a.RequestHash, forget: a.Forget, payload: b.payloads[begin:],
+		})
 	}
-	slices.SortFunc(b.allocations, func(x, y allocationRow) int { return cmp.Compare(x.ID, y.ID) })
+	slices.SortFunc(b.allocations, func(x, y allocationRow) int { return cmp.Compare(x.id, y.id) })
 	for i := range batch.Hosts {
 		payload, err := store.EncodeHost(&batch.Hosts[i])
 		if err != nil {
@@ -172,15 +180,15 @@ func (w *writer) deposed(ctx context.Context, epoch uint64) error {
 
 func (w *writer) writeAllocation(ctx context.Context, row *allocationRow) error {
 	forget := int64(0)
-	if row.Forget {
+	if row.forget {
 		forget = 1
 	}
-	end := store.EndOf(row.Allocation)
 	args := [...]any{
-		signed(uint64(row.ID)), int64(row.State), int64(end), row.HostID, row.Caller, row.RequestID, signed(row.RequestHash), forget, row.payload,
+		signed(uint64(row.id)), int64(row.state), int64(row.end), row.hostID, row.caller, row.requestID, signed(row.requestHash), forget,
+		row.payload,
 	}
 	statement := w.putAllocation
-	if end != 0 {
+	if row.end != 0 {
 		statement = w.endAllocation
 	}
 	result, err := statement.ExecContext(ctx, args[:]...)
