@@ -9,6 +9,7 @@ import (
 	"errors"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,15 +89,29 @@ func (d *Document) rounded(into reflect.Type) *Error {
 			continue
 		}
 		text := scalar.GetToken().Value
-		if t == duration {
-			if _, err := time.ParseDuration(text); err != nil {
-				return d.at(scalar.GetToken(), pathOf(node), Want(text, "a duration with its unit, such as 500ms, 30s or 5m"))
-			}
-		} else if node.Type() == ast.FloatType && t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
-			return d.at(scalar.GetToken(), pathOf(node), Want(text, "a whole number"))
+		if want := wanted(t, node.Type(), text); want != "" {
+			return d.at(scalar.GetToken(), pathOf(node), Want(text, want))
 		}
 	}
 	return nil
+}
+
+// wanted says what a value should be that cannot be of its field's type; empty where it can be, or the library says so well.
+func wanted(field reflect.Type, node ast.NodeType, text string) string {
+	var err error
+	switch kind := field.Kind(); {
+	case field == duration:
+		if _, err = time.ParseDuration(text); err != nil {
+			return "a duration with its unit, such as 500ms, 30s or 5m"
+		}
+	case kind >= reflect.Int && kind <= reflect.Uint64 && node != ast.IntegerType:
+		if _, err = strconv.ParseInt(text, 0, 64); err != nil && !errors.Is(err, strconv.ErrRange) {
+			return "a whole number"
+		}
+	case kind == reflect.Bool && node != ast.BoolType:
+		return "true or false"
+	}
+	return ""
 }
 
 // find returns the value at a path in the form of normalize, or its key where there is nothing else to point to; nil where there

@@ -123,6 +123,7 @@ func TestNothingIsRounded(t *testing.T) {
 		Interval time.Duration `yaml:"interval"`
 		Ratio    float64       `yaml:"ratio"`
 		Name     string        `yaml:"name"`
+		On       bool          `yaml:"on"`
 	}
 	for text, want := range map[string]string{
 		"count: 1.5":                  `x:1:8: count: "1.5": want a whole number`,
@@ -133,8 +134,11 @@ func TestNothingIsRounded(t *testing.T) {
 		"name: 7070":                  "",
 		"{count: 3}":                  "",
 		"interval: soon":              `x:1:11: interval: "soon": want a duration`,
-		"count: 1e30":                 "x:1:8: count: cannot unmarshal 1e30",
-		"count: yes":                  "x:1:8: count: cannot unmarshal",
+		"count: 1e30":                 `x:1:8: count: "1e30": want a whole number`,
+		"count: yes":                  `x:1:8: count: "yes": want a whole number`,
+		"count: '3'":                  "",
+		"on: maybe":                   `x:1:5: on: "maybe": want true or false`,
+		"on: true":                    "",
 		"count: 99999999999999999999": "x:1:8: count: cannot unmarshal 99999999999999999999 into Go value of type int ( overflow )",
 	} {
 		var l limits
