@@ -9,14 +9,9 @@ import (
 // unlimited is what an account may give of a dimension that it does not list: more than any request may ask.
 const unlimited = math.MaxInt64 / 4
 
-// account is one thing that limits. available = limit - protected - used - reserved - others, per dimension.
+// account is one thing that limits. available = limit - protected - used - reserved - others, per dimension. What every decision
+// reads stands first, in few cache lines: in a large fleet, fetching an account costs more than all that is done with it.
 type account struct {
-	name AccountName
-	key  string // of a quota: within its scope
-	rule *rule  // of a quota
-
-	limit     resource.Vector
-	protected resource.Vector
 	// most is limit less protected in memory, cpu and instances, or unlimited where the limit does not list it.
 	most [3]int64
 
@@ -24,13 +19,19 @@ type account struct {
 	reserved resource.Sum    // of reservations
 	others   resource.Vector // of others than us, in an external queue
 
-	filings int   // that touch it
-	held    int   // live allocations that count in it
-	queue   queue // requests that wait behind it
-	// exceeded says that more may be used than the limit allows, because the limit shrank or engines were adopted.
-	exceeded bool
 	// holder is the request for which everything that comes free is kept, after it was passed over for too long.
 	holder *entry
+	held   int // live allocations that count in it
+	// exceeded says that more may be used than the limit allows, because the limit shrank or engines were adopted.
+	exceeded bool
+	queue    queue // requests that wait behind it
+
+	name      AccountName
+	limit     resource.Vector
+	protected resource.Vector
+	key       string // of a quota: within its scope
+	rule      *rule  // of a quota
+	filings   int    // that touch it
 }
 
 // setLimit changes what the account may give.

@@ -246,11 +246,11 @@ type HostRecord struct {
 	ID          string
 	Address     string
 	Labels      label.Set
-	Capacity    resource.Vector
-	Protected   resource.Vector
 	Cordoned    bool
 	Draining    bool
 	Lost        bool
+	Capacity    resource.Vector
+	Protected   resource.Vector
 	Reason      string
 	Registered  Instant
 	Incarnation uint64

@@ -12,12 +12,11 @@ import (
 type entry struct {
 	Allocation
 
-	accounts []*account // the quotas it touches, in the order of their scopes; its host is apart
-	share    *share
-	timer    timer
-	key      requestKey // noRequest before enter
+	*filing
 
-	orderIndex int // in the ledger's order
+	timer      timer
+	key        requestKey // noRequest before enter
+	orderIndex int        // in the ledger's order
 
 	// While it holds something:
 	host      *host
@@ -182,13 +181,8 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	} else {
 		l.requests.remember(e.key, e.RequestHash, e.ID, l.now.Add(l.cfg.RequestRetention))
 	}
-	for _, quota := range e.accounts {
-		quota.refs--
-		l.rules.tidy(quota)
-	}
-	l.dropShare(e.share)
-	*e = entry{accounts: e.accounts[:0]}
-	l.spare = append(l.spare, e)
+	l.close(e)
+	l.reuse(e)
 }
 
 // retime sets the entry's timer to what is due first.

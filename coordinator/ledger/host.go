@@ -10,29 +10,33 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// host is a machine with its account, its measurements and what is on it.
+// host is a machine with its account, its measurements and what is on it. As in an account, what every decision reads stands
+// first.
 type host struct {
-	HostRecord
-	account account
-	slot    Slot
-	state   HostState
-	timer   timer
-	entries []*entry // that hold something here
-
-	// Of its agent:
-	lastSync Instant // or the load, while it is returning
-	sequence uint64  // of the last Sync of this incarnation
-	needFull bool    // the next Sync must report everything
-	digest   uint64  // of the ids of its active allocations with a process
-	touched  uint64  // revision of the last change of any of its allocations
-	gone     departed
+	slot     Slot
+	state    HostState
+	needFull bool     // the next Sync must report everything
+	measured bool     // by a fresh sample, with known memory
+	pressure bool     // by the last sample
+	entries  []*entry // that hold something here
 
 	// Of its last sample:
+	live     int64 // bytes available beyond safety
+	promised int64 // bytes that its allocations may still touch beyond what the sample showed
+	load     int64 // load average over one minute, in thousandths; 0: unknown
+
+	digest  uint64 // of the ids of its active allocations with a process
+	touched uint64 // revision of the last change of any of its allocations
+	gone    departed
+
+	account account
+	HostRecord
+
+	timer    timer
+	lastSync Instant // or the load, while it is returning
+	sequence uint64  // of the last Sync of this incarnation
 	sample   *Sample
 	sampleAt Instant
-	measured bool  // fresh, with known memory
-	live     int64 // bytes available beyond safety at the sample
-	promised int64 // bytes that its allocations may still touch beyond what the sample showed
 }
 
 // headroom is the memory that the machine can still promise, in bytes; below zero where it has promised too much.
@@ -51,7 +55,7 @@ func (h *host) open() (note, why string) {
 		return NoteUnknown, "its agent has not reported all its engines yet"
 	case !h.measured:
 		return NoteUnknown, "no fresh measurement of its memory"
-	case h.sample.Pressure:
+	case h.pressure:
 		return NotePressure, "under memory pressure"
 	}
 	return "", ""
@@ -137,10 +141,10 @@ func (h *host) most() resource.Vector {
 }
 
 func (h *host) loadPerCore() int64 {
-	if h.sample == nil || h.sample.Load1Millis == nil || h.account.most[1] <= 0 || h.account.most[1] == unlimited {
+	if h.load == 0 || h.account.most[1] <= 0 || h.account.most[1] == unlimited {
 		return 0
 	}
-	return *h.sample.Load1Millis * 1000 / h.account.most[1]
+	return h.load * 1000 / h.account.most[1]
 }
 
 // addHost enters a host into the tables.

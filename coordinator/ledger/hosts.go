@@ -175,6 +175,10 @@ func (l *Ledger) repromise(h *host) {
 // measure takes over a sample.
 func (l *Ledger) measure(h *host, s *Sample) {
 	h.sample, h.sampleAt = s, l.now
+	h.pressure, h.load = s.Pressure, 0
+	if s.Load1Millis != nil {
+		h.load = *s.Load1Millis
+	}
 	h.measured = s.MemoryAvailable != nil
 	if h.measured {
 		h.live = *s.MemoryAvailable - s.MemorySafety

@@ -71,8 +71,9 @@ type Ledger struct {
 	// settled is when hosts had the time to come back after a load. Before, nothing is refused as never to fit.
 	settled Instant
 
-	rules  ruleset
-	shares map[string]*share
+	rules   ruleset
+	filings map[string]*filing
+	shares  map[string]*share
 
 	classes map[string]*class
 	anyHost queue    // requests that no host has room for
@@ -93,6 +94,8 @@ func New(cfg Config, placer Placer) *Ledger {
 		entries:  make(map[ID]*entry),
 		requests: newRequests(),
 		hosts:    make(map[string]*host),
+		rules:    ruleset{keys: label.NewScope(userKey)},
+		filings:  make(map[string]*filing),
 		shares:   make(map[string]*share),
 		classes:  make(map[string]*class),
 	}

@@ -229,7 +229,7 @@ func (l *Ledger) roomFor(e *entry, next resource.Vector) error {
 	if growth.IsZero() {
 		return nil
 	}
-	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth}, HostID: e.HostID}, accounts: e.accounts}
+	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth}, HostID: e.HostID}, filing: e.filing}
 	if _, blocked := l.decide(&more); blocked != nil {
 		return l.insufficient(&more, ReasonRefused)
 	}

@@ -40,12 +40,12 @@ func (g *group) first() *class { return g.classes.items[0] }
 
 // queue is the requests that wait behind one account, or for any host.
 type queue struct {
+	waiting int      // requests in all its classes
+	dirty   bool     // its account has more to give
 	account *account // nil: for any host
 	host    *host    // where the account is a host's
 	groups  heap[*group]
 	byShare map[*share]*group
-	waiting int  // requests in all its classes
-	dirty   bool // its account has more to give
 	// least is no more than what any request here asks for, in memory, cpu and instances: where less is free, nobody
 	// need be tried.
 	least [3]int64

@@ -179,6 +179,7 @@ func (l *Ledger) refile(rules ruleset) {
 	classes := l.unqueue()
 	l.rules = rules
 	l.shares = make(map[string]*share)
+	l.filings = make(map[string]*filing)
 	for _, p := range l.order {
 		e := p.entry
 		if e == nil {

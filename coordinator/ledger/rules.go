@@ -44,8 +44,9 @@ type mask struct {
 // ruleset is all rules in force.
 type ruleset struct {
 	sources     map[string][]Quota
-	scopes      []*scope // fewest keys first, then by key
-	normalizing bool     // some rule rounds requests
+	scopes      []*scope    // fewest keys first, then by key
+	keys        label.Scope // all keys of all scopes, and the user
+	normalizing bool        // some rule rounds requests
 	count       int
 }
 
@@ -83,6 +84,11 @@ func newRuleset(sources map[string][]Quota) (ruleset, error) {
 			rs.count++
 		}
 	}
+	keys := []string{userKey}
+	for _, s := range rs.scopes {
+		keys = append(keys, s.Keys()...)
+	}
+	rs.keys = label.NewScope(keys...)
 	slices.SortFunc(rs.scopes, func(a, b *scope) int {
 		return cmp.Or(cmp.Compare(len(a.Keys()), len(b.Keys())), cmp.Compare(a.Key(), b.Key()))
 	})
@@ -234,9 +240,9 @@ func (rs *ruleset) accounts(list []*account, labels label.Set, scratch *[]byte) 
 	return list
 }
 
-// tidy drops an account that no allocation touches any more, unless its rule names it exactly.
+// tidy drops an account that no live allocation touches any more, unless its rule names it exactly.
 func (rs *ruleset) tidy(a *account) {
-	if a.refs == 0 && !a.rule.fixed {
+	if a.filings == 0 && !a.rule.fixed {
 		delete(a.rule.scope.accounts, a.key)
 	}
 }

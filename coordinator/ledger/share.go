@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -14,7 +15,7 @@ type share struct {
 	guaranteed resource.Vector
 
 	memory, cpu, instances int64 // entitled to all its reserved and active allocations
-	refs                   int   // live allocations of it
+	filings                int   // that count in it
 
 	// value orders: the largest of its fractions of the fleet, by weight; those within their guarantee come before all others.
 	value  float64
@@ -81,10 +82,10 @@ func (s *share) drop(g *group) {
 
 // shareOf finds or makes the share of a request: that of the first of its quota accounts whose rule sets a weight or a
 // guarantee, else its user's.
-func (l *Ledger) shareOf(e *entry) *share {
+func (l *Ledger) shareOf(f *filing, labels label.Set) *share {
 	buf := l.scratch[:0]
 	var of *rule
-	for _, a := range e.accounts {
+	for _, a := range f.accounts {
 		if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
 			of = a.rule
 			buf = append(append(buf, 'q'), a.key...)
@@ -92,7 +93,7 @@ func (l *Ledger) shareOf(e *entry) *share {
 		}
 	}
 	if of == nil {
-		buf = append(append(buf, 'u'), e.Labels.Value(userKey)...)
+		buf = append(append(buf, 'u'), labels.Value(userKey)...)
 	}
 	l.scratch = buf
 	s := l.shares[string(buf)]
@@ -103,13 +104,13 @@ func (l *Ledger) shareOf(e *entry) *share {
 		}
 		l.shares[s.key] = s
 	}
-	s.refs++
+	s.filings++
 	return s
 }
 
 func (l *Ledger) dropShare(s *share) {
-	s.refs--
-	if s.refs == 0 {
+	s.filings--
+	if s.filings == 0 {
 		delete(l.shares, s.key)
 	}
 }

@@ -1,0 +1,53 @@
+package ledger
+
+import "github.com/bursar/bursar/label"
+
+// filing is where in the books an allocation of certain labels belongs. All live allocations whose labels agree in the keys that
+// some rule speaks of, and in the user, share one.
+type filing struct {
+	text     string     // of those labels
+	accounts []*account // the quotas they touch, in the order of their scopes; the host is apart
+	share    *share
+	live     int // allocations that are filed so
+}
+
+// open files an entry.
+func (l *Ledger) open(e *entry) {
+	l.scratch = l.rules.keys.AppendKey(l.scratch[:0], e.Labels)
+	f := l.filings[string(l.scratch)]
+	if f == nil {
+		f = l.newFiling(string(l.scratch), e.Labels)
+	}
+	f.live++
+	e.filing = f
+}
+
+func (l *Ledger) newFiling(text string, labels label.Set) *filing {
+	f := &filing{text: text, accounts: l.rules.accounts(nil, labels, &l.scratch)}
+	for _, quota := range f.accounts {
+		quota.filings++
+	}
+	f.share = l.shareOf(f, labels)
+	l.filings[text] = f
+	return f
+}
+
+// close takes an entry, which counts nowhere any more, out of its filing. Accounts and shares that nobody is left in go too.
+func (l *Ledger) close(e *entry) {
+	f := e.filing
+	if f.live--; f.live > 0 {
+		return
+	}
+	delete(l.filings, f.text)
+	for _, quota := range f.accounts {
+		quota.filings--
+		l.rules.tidy(quota)
+	}
+	l.dropShare(f.share)
+}
+
+// reuse keeps the memory of an entry that is in no table any more.
+func (l *Ledger) reuse(e *entry) {
+	*e = entry{}
+	l.spare = append(l.spare, e)
+}
