@@ -153,8 +153,10 @@ func (l *Ledger) enter(e *entry) {
 // nextID gives out an id. One that an agent has brought back may be ahead of the clock.
 func (l *Ledger) nextID() ID {
 	l.lastID = idAfter(l.lastID, l.now)
-	for l.entries[l.lastID] != nil {
-		l.lastID++
+	if n := len(l.order); n > 0 && l.order[n-1].id >= l.lastID {
+		for l.entries[l.lastID] != nil {
+			l.lastID++
+		}
 	}
 	return l.lastID
 }

@@ -271,7 +271,7 @@ type holds map[string]ledger.ID
 
 func (h holds) against(a modelAccount, request resource.Vector, id ledger.ID) bool {
 	holder := h[a.name]
-	return holder != 0 && holder != id && a.concerns(request)
+	return holder != 0 && holder != id && (a.host != nil || a.concerns(request))
 }
 
 // takes reports whether a host would take the request now.
