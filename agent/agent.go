@@ -49,7 +49,7 @@ type Deps struct {
 	Metrics *prometheus.Registry
 	// Version is reported to the coordinator.
 	Version string
-	// Proc is where the process table is, for Stop. Default /proc.
+	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
 }
 
@@ -117,7 +117,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		settings: s, deps: deps,
 		log:        deps.Logger.With("host_id", s.HostID),
 		peers:      newPeers(s.HostID, uint32(os.Geteuid()), s.TrustedUsers), //nolint:gosec // a uid
-		opener:     process.NewOpener(deps.Meter),
+		opener:     process.NewOpener(deps.Meter, deps.Proc),
 		measureDue: newAlarm(now), syncDue: newAlarm(now),
 		ready: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		watched:  make(map[string]*process.Handle),

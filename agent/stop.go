@@ -48,7 +48,7 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	}
 	a.log.Log(ctx, level, "an engine is stopped", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
 	a.running.Go(func() {
-		err := a.opener.Stop(ctx, a.deps.Proc, engine, grace)
+		err := a.opener.Stop(ctx, engine, grace)
 		a.locked(func(*tracker.Tracker) {
 			if s := a.stops[id]; s != nil {
 				s.underway = false

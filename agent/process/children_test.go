@@ -26,9 +26,9 @@ func openers(t *testing.T) map[string]*Opener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	older := NewOpener(meter)
+	older := NewOpener(meter, proc)
 	older.pidfdOpen = func(int, int) (int, error) { return -1, unix.ENOSYS }
-	return map[string]*Opener{"pidfd": NewOpener(meter), "older kernel": older}
+	return map[string]*Opener{"pidfd": NewOpener(meter, proc), "older kernel": older}
 }
 
 // child is a shell that is the root of an engine.
@@ -60,7 +60,7 @@ func start(t *testing.T, o *Opener, script string) *child {
 
 func refOf(t *testing.T, o *Opener, pid int) Ref {
 	t.Helper()
-	identity, err := o.Identifier.Identify(int32(pid))
+	identity, err := o.identifier.Identify(int32(pid))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,11 @@
 package process
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -26,7 +31,29 @@ func exitStatus(pidfd uintptr) *bursarv1.ExitStatus {
 	if errno != 0 || info.mask&unix.PIDFD_INFO_EXIT == 0 {
 		return nil
 	}
-	status := syscall.WaitStatus(info.exitCode) //nolint:gosec // bits, not a number
+	return waitStatus(syscall.WaitStatus(info.exitCode)) //nolint:gosec // bits, not a number
+}
+
+// zombieStatus reads how a process ended that its parent has not taken note of: field 52 of /proc/PID/stat. To those who may
+// not look into the process the kernel shows 0 there, so that 0 means something to root alone.
+func (h *Handle) zombieStatus() *bursarv1.ExitStatus {
+	text, err := os.ReadFile(filepath.Join(h.proc, strconv.Itoa(int(h.ref.PID)), "stat"))
+	if err != nil {
+		return nil // it is gone
+	}
+	_, behind, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), ") ")
+	fields := strings.Fields(behind) // from field 3 on
+	if len(fields) < 50 || fields[0] != "Z" || fields[19] != strconv.FormatUint(h.ref.StartTime, 10) {
+		return nil
+	}
+	code, err := strconv.ParseUint(fields[49], 10, 32)
+	if err != nil || code == 0 && os.Geteuid() != 0 {
+		return nil
+	}
+	return waitStatus(syscall.WaitStatus(code))
+}
+
+func waitStatus(status syscall.WaitStatus) *bursarv1.ExitStatus {
 	if status.Signaled() {
 		return &bursarv1.ExitStatus{Signal: int32(status.Signal())} //nolint:gosec // at most 64
 	}

@@ -35,21 +35,22 @@ type Identifier interface {
 
 // Opener opens processes.
 type Opener struct {
-	// Identifier is asked.
-	Identifier Identifier
+	identifier Identifier
+	proc       string
 	// pidfdOpen is unix.PidfdOpen, but for tests of older kernels.
 	pidfdOpen func(pid, flags int) (int, error)
 }
 
-// NewOpener returns an Opener for this machine.
-func NewOpener(identifier Identifier) *Opener {
-	return &Opener{Identifier: identifier, pidfdOpen: unix.PidfdOpen}
+// NewOpener returns an Opener for this machine, whose process table is at proc, usually /proc.
+func NewOpener(identifier Identifier, proc string) *Opener {
+	return &Opener{identifier: identifier, proc: proc, pidfdOpen: unix.PidfdOpen}
 }
 
 // Handle is one process.
 type Handle struct {
 	ref        Ref
 	identifier Identifier
+	proc       string
 	closed     chan struct{}
 	closeOnce  sync.Once
 
@@ -62,7 +63,7 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 	if ref.PID <= 1 { // 0 and below would signal groups; 1 is never an engine
 		return nil, fmt.Errorf("process %d: want a pid above 1", ref.PID)
 	}
-	h := &Handle{ref: ref, identifier: o.Identifier, closed: make(chan struct{})}
+	h := &Handle{ref: ref, identifier: o.identifier, proc: o.proc, closed: make(chan struct{})}
 	fd, err := o.pidfdOpen(int(ref.PID), unix.PIDFD_NONBLOCK)
 	switch {
 	case err == nil:
@@ -195,11 +196,11 @@ func (h *Handle) Close() {
 	})
 }
 
-// ExitStatus says how a process ended that its parent has already waited for; nil where the kernel does not tell those who
-// are not its parent (before 6.15, or without pidfds).
+// ExitStatus says how a process ended, where the kernel tells: of one that its parent has not taken note of yet, to those who
+// may look into it; of one that is gone, since Linux 6.15 and with pidfds. Else it is nil.
 func (h *Handle) ExitStatus() *bursarv1.ExitStatus {
-	if h.file == nil {
-		return nil
+	if status := h.zombieStatus(); status != nil || h.file == nil {
+		return status
 	}
 	var status *bursarv1.ExitStatus
 	_ = h.control(func(fd uintptr) error { // it is closed: nothing is known

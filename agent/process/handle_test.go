@@ -48,6 +48,10 @@ func TestKilledProcessEndsTheWaitAndTellsHow(t *testing.T) {
 			if err := h.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			// It is a zombie: root sees how it ended, others only a signal.
+			if diff := cmp.Diff(&bursarv1.ExitStatus{Signal: 9}, h.ExitStatus(), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
 			_ = c.Wait()
 			if err := h.Signal(syscall.SIGTERM); !errors.Is(err, ErrEnded) {
 				t.Errorf("signal to a process that has ended: %v", err)

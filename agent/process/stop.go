@@ -14,8 +14,8 @@ import (
 //
 // It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the engine as it is then, and
 // those of signals that were not allowed.
-func (o *Opener) Stop(ctx context.Context, proc string, e Engine, grace time.Duration) error {
-	s := stopper{opener: o, proc: proc, engine: e, handles: make(map[Ref]*Handle)}
+func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error {
+	s := stopper{opener: o, engine: e, handles: make(map[Ref]*Handle)}
 	defer s.close()
 	if err := s.find(); err != nil {
 		return err
@@ -35,7 +35,6 @@ func (o *Opener) Stop(ctx context.Context, proc string, e Engine, grace time.Dur
 // stopper is one Stop.
 type stopper struct {
 	opener  *Opener
-	proc    string
 	engine  Engine
 	handles map[Ref]*Handle // of every process that was seen to be the engine's
 }
@@ -48,7 +47,7 @@ func (s *stopper) close() {
 
 // find takes hold of the engine's processes as they are now.
 func (s *stopper) find() error {
-	members, err := Members(s.proc, s.engine)
+	members, err := Members(s.opener.proc, s.engine)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ const long = time.Hour
 
 func stop(t *testing.T, o *Opener, e Engine, grace time.Duration) {
 	t.Helper()
-	if err := o.Stop(t.Context(), proc, e, grace); err != nil {
+	if err := o.Stop(t.Context(), e, grace); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -123,7 +123,7 @@ func TestStopEndsWithItsContextAndLeavesTheEngine(t *testing.T) {
 	c.says(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- o.Stop(ctx, proc, Engine{Root: c.ref}, long) }()
+	go func() { done <- o.Stop(ctx, Engine{Root: c.ref}, long) }()
 	c.says(t)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
