@@ -174,7 +174,7 @@ func TestAWaitGoesOnOverARestart(t *testing.T) {
 	}
 	go wait(f)
 	eventually(t, "one waits", func() bool { return f.status().GetWaiting() == 1 })
-	id := f.find("waits").GetId()
+	id := f.waiter().GetId()
 	f.stop()
 	if err := <-answers; connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Fatalf("while it shuts down: %v", err)
@@ -187,7 +187,7 @@ func TestAWaitGoesOnOverARestart(t *testing.T) {
 	if err := <-answers; err != nil {
 		t.Fatal(err)
 	}
-	if a := f.find("waits"); a.GetId() != id || a.GetState() != reserved {
+	if a := f.waiter(); a.GetId() != id || a.GetState() != reserved {
 		t.Errorf("got %v: want %s", a, id)
 	}
 	f.audited()
@@ -208,7 +208,7 @@ func TestAWaitingRequestIsGrantedWhenAnotherEnds(t *testing.T) {
 		granted <- res.GetAllocation()
 	}()
 	eventually(t, "one waits", func() bool { return f.status().GetWaiting() == 1 })
-	x, err := f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Id: f.find("waits").GetId()})
+	x, err := f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Id: f.waiter().GetId()})
 	if err != nil || x.GetVerdict() != bursarv1.ExplainResponse_VERDICT_WAITS || len(x.GetShortfalls()) == 0 || x.GetSummary() == "" {
 		t.Errorf("explained: %v, %v", x, err)
 	}
@@ -219,10 +219,10 @@ func TestAWaitingRequestIsGrantedWhenAnotherEnds(t *testing.T) {
 	f.audited()
 }
 
-// find reads an allocation of this caller's by request id.
-func (f *fixture) find(requestID string) *bursarv1.Allocation {
+// waiter reads the allocation with the request id "waits".
+func (f *fixture) waiter() *bursarv1.Allocation {
 	f.tb.Helper()
-	res, err := f.allocations.Get(f.tb.Context(), &bursarv1.AllocationServiceGetRequest{RequestId: requestID})
+	res, err := f.allocations.Get(f.tb.Context(), &bursarv1.AllocationServiceGetRequest{RequestId: "waits"})
 	if err != nil {
 		f.tb.Fatal(err)
 	}
@@ -429,7 +429,7 @@ func TestADeadlineShorterThanTheWaitKeepsThePlace(t *testing.T) {
 		t.Errorf("%d waiting: want 1", n)
 	}
 	f.release(holder.GetId())
-	if a := f.find("waits"); a.GetState() != waiting {
+	if a := f.waiter(); a.GetState() != waiting {
 		t.Errorf("granted to nobody: %v", a)
 	}
 	if a := f.allocate(req); a.GetState() != reserved {

@@ -67,7 +67,7 @@ func (f *fingerprint) text(s string) {
 
 func (f *fingerprint) number(n int64) {
 	for range 8 {
-		f.octet(byte(n))
+		f.octet(byte(n & 0xff))
 		n >>= 8
 	}
 }

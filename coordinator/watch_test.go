@@ -342,8 +342,8 @@ func TestAReaderWhoTakesNothingIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-		t.Fatal(err)
+	if tcp, ok := conn.(*net.TCPConn); !ok || tcp.SetReadBuffer(4096) != nil {
+		t.Fatal("the buffer stays as it is")
 	}
 	body := "\x00\x00\x00\x00\x02{}"
 	_, err = io.WriteString(conn, "POST /bursar.v1.AllocationService/Watch HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\n"+
@@ -386,7 +386,9 @@ func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 		}
 		time.Sleep(31 * time.Second)
 		cancel()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
 		if diff := cmp.Diff([]uint64{0, v.revision, v.revision}, beats); diff != "" {
 			t.Errorf("revisions of the keep-alives: %s", diff)
 		}

@@ -537,6 +537,20 @@ func TestNoAcknowledgedGrantIsEverLost(t *testing.T) {
 					rt.Errorf("%s was acknowledged as %s: got %+v, live %v", g.request, g.id, a, live)
 				}
 			}
+			requests := make(map[string]int)
+			if err := again.do(t.Context(), func(l *ledger.Ledger, _ ledger.Instant) {
+				l.Allocations(0, func(a *ledger.Allocation) bool {
+					requests[a.RequestID]++
+					return true
+				})
+			}); err != nil {
+				rt.Fatal(err)
+			}
+			for request, n := range requests {
+				if n != 1 {
+					rt.Errorf("%s was granted %d times", request, n)
+				}
+			}
 		})
 	})
 }
