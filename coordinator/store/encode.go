@@ -3,10 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -23,9 +21,9 @@ const (
 	QuotaTable      = "quota"
 )
 
-// AppendAllocation appends the payload of an allocation's row: all of it but what was measured, and Forget, which is a
-// column. What DecodeAllocation would refuse is refused here, so that no row is written that cannot be loaded. The error is
-// a *RowError.
+// AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord with all but what was measured, and
+// Forget, which is a column. What DecodeAllocation would refuse is refused here, so that no row is written that cannot be loaded.
+// The error is a *RowError.
 func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 	if a.State < ledger.Waiting || a.State > ledger.Lost {
 		return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("state %d: want one of the known", a.State)}
@@ -35,44 +33,12 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 			return nil, &RowError{AllocationTable, a.ID.String(), err}
 		}
 	}
-	payload, err := proto.MarshalOptions{}.MarshalAppend(payload, allocationRecord(a))
-	if err != nil {
-		return nil, &RowError{AllocationTable, a.ID.String(), err}
+	w := wire{b: payload}
+	w.record(a)
+	if w.invalid {
+		return nil, &RowError{AllocationTable, a.ID.String(), errors.New("a text in it is not valid UTF-8")}
 	}
-	return payload, nil
-}
-
-func allocationRecord(a *ledger.Allocation) *storev1.AllocationRecord {
-	record := &storev1.AllocationRecord{
-		Allocation: &bursarv1.Allocation{
-			Id: a.ID.String(), RequestId: a.RequestID, Caller: a.Caller,
-			State:     bursarv1.AllocationState(a.State), // the numbers are the same, a test holds it
-			Labels:    convert.LabelsToProto(a.Labels),
-			Requested: convert.ResourceToProto(a.Requested), Entitled: convert.ResourceToProto(a.Entitled),
-			HostId: a.HostID, HostAddress: a.HostAddress, Priority: a.Priority,
-			CreateTime: timestamp(a.Created), ReserveTime: timestamp(a.Reserved), ConfirmTime: timestamp(a.Confirmed),
-			EndTime: timestamp(a.Ended), ExpireTime: timestamp(a.Expires),
-			Reason: a.Reason, Revision: a.Revision, OverLimit: a.OverLimit, Stopping: a.Stopping,
-			Address: a.Address, ApplicationIds: a.ApplicationIDs,
-		},
-		RequestHash:    a.RequestHash,
-		ReservationTtl: duration(a.ReservationTTL), Lease: duration(a.Lease), StopGrace: duration(a.StopGrace),
-		WaitDeadline: timestamp(a.WaitDeadline), PassedSince: timestamp(a.PassedSince),
-		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
-	}
-	if p := a.Process; p != (ledger.Process{}) {
-		record.Allocation.Process = &bursarv1.Process{Pid: p.PID, StartTime: p.StartTime, Cgroup: p.Cgroup, BootId: p.BootID}
-	}
-	if e := a.Exit; e != nil {
-		record.Allocation.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal}
-	}
-	if w := a.Wishes; w != nil {
-		record.Wishes = &bursarv1.HostWishes{
-			Id: w.Host, RequiredLabels: convert.LabelsToProto(w.Required), PreferredLabels: convert.LabelsToProto(w.Preferred),
-			Avoid: w.Avoid,
-		}
-	}
-	return record
+	return w.b, nil
 }
 
 // EncodeHost returns the payload of a host's row. The error is a *RowError.
@@ -123,12 +89,4 @@ func timestamp(i ledger.Instant) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(i.Time())
-}
-
-// duration returns nil for none.
-func duration(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
-	}
-	return durationpb.New(d)
 }

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// wire writes the one message that is on the path of every commit without building it first: a fifth of the time, and no
+// garbage. Like any writer of proto3 it leaves out what is zero and has no presence. Field numbers are those of the contract; a test
+// compares with what the protobuf package makes of the same message.
+type wire struct {
+	b       []byte
+	invalid bool // a text was not UTF-8
+}
+
+func (w *wire) record(a *ledger.Allocation) {
+	at := w.open(1)
+	w.allocation(a)
+	w.close(at)
+	if a.RequestHash != 0 {
+		w.b = protowire.AppendTag(w.b, 2, protowire.Fixed64Type)
+		w.b = protowire.AppendFixed64(w.b, a.RequestHash)
+	}
+	if a.Wishes != nil {
+		at := w.open(3)
+		w.text(1, a.Wishes.Host)
+		w.labels(2, a.Wishes.Required)
+		w.labels(3, a.Wishes.Preferred)
+		w.texts(4, a.Wishes.Avoid)
+		w.close(at)
+	}
+	w.duration(4, a.ReservationTTL)
+	w.duration(5, a.Lease)
+	w.instant(6, a.WaitDeadline)
+	w.flag(7, a.Async)
+	w.instant(8, a.PassedSince)
+	w.duration(9, a.StopGrace)
+	w.text(10, a.StopReason)
+	w.number(11, a.GrantRevision)
+}
+
+// allocation writes the fields of a bursar.v1.Allocation.
+func (w *wire) allocation(a *ledger.Allocation) {
+	w.text(1, a.ID.String())
+	w.text(2, a.RequestID)
+	w.number(3, uint64(a.State)) // the numbers are the same, a test holds it
+	w.labels(4, a.Labels)
+	w.resource(5, &a.Requested)
+	w.resource(6, &a.Entitled)
+	w.text(8, a.HostID)
+	w.text(9, a.HostAddress)
+	w.instant(10, a.Created)
+	w.instant(11, a.Reserved)
+	w.instant(12, a.Confirmed)
+	w.instant(13, a.Ended)
+	w.instant(14, a.Expires)
+	w.text(15, a.Reason)
+	w.number(16, a.Revision)
+	w.text(17, a.Caller)
+	w.integer(18, int64(a.Priority))
+	if p := &a.Process; *p != (ledger.Process{}) {
+		at := w.open(19)
+		w.integer(1, int64(p.PID))
+		w.number(2, p.StartTime)
+		w.text(3, p.Cgroup)
+		w.text(4, p.BootID)
+		w.close(at)
+	}
+	w.text(20, a.Address)
+	w.texts(21, a.ApplicationIDs)
+	w.flag(22, a.OverLimit)
+	w.flag(23, a.Stopping)
+	if e := a.Exit; e != nil {
+		at := w.open(24)
+		if e.Code != nil {
+			w.present(1, int64(*e.Code))
+		}
+		w.integer(2, int64(e.Signal))
+		w.close(at)
+	}
+}
+
+// resource writes a bursar.v1.Resource.
+func (w *wire) resource(field protowire.Number, r *resource.Resource) {
+	at := w.open(field)
+	w.vector(&r.Vector, 1)
+	for i := range r.External {
+		e := &r.External[i]
+		part := w.open(5)
+		w.text(1, e.Kind)
+		w.text(2, e.Cluster)
+		w.text(3, e.Path)
+		w.text(4, e.Partition)
+		w.vector(&e.Vector, 5)
+		w.close(part)
+	}
+	w.close(at)
+}
+
+// vector writes memory, cpu, instances and custom parts, which both messages have in this order, from the field of memory on.
+func (w *wire) vector(v *resource.Vector, memory protowire.Number) {
+	for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
+		if quantity, set := v.Get(dimension); set {
+			w.present(memory+protowire.Number(i), quantity)
+		}
+	}
+	for _, q := range v.Custom() {
+		at := w.open(memory + 3)
+		w.text(1, q.Name)
+		w.present(2, q.Value)
+		w.close(at)
+	}
+}
+
+func (w *wire) labels(field protowire.Number, set label.Set) {
+	for i := range set {
+		at := w.open(field)
+		w.text(1, set[i].Key)
+		w.text(2, set[i].Value)
+		w.close(at)
+	}
+}
+
+// open begins a message in a field and returns where its length goes.
+func (w *wire) open(field protowire.Number) (at int) {
+	w.b = append(protowire.AppendTag(w.b, field, protowire.BytesType), 0)
+	return len(w.b) - 1
+}
+
+// close ends the message. Where its length takes more than the byte that was left for it, the message moves up.
+func (w *wire) close(at int) {
+	length := uint64(len(w.b) - at - 1) //nolint:gosec // not negative: open left a byte
+	for range protowire.SizeVarint(length) - 1 {
+		w.b = append(w.b, 0)
+	}
+	copy(w.b[at+protowire.SizeVarint(length):], w.b[at+1:])
+	protowire.AppendVarint(w.b[:at], length)
+}
+
+func (w *wire) text(field protowire.Number, s string) {
+	if s != "" {
+		w.element(field, s)
+	}
+}
+
+func (w *wire) texts(field protowire.Number, list []string) {
+	for _, s := range list {
+		w.element(field, s)
+	}
+}
+
+func (w *wire) element(field protowire.Number, s string) {
+	w.invalid = w.invalid || !utf8.ValidString(s)
+	w.b = protowire.AppendString(protowire.AppendTag(w.b, field, protowire.BytesType), s)
+}
+
+func (w *wire) number(field protowire.Number, n uint64) {
+	if n != 0 {
+		w.b = protowire.AppendVarint(protowire.AppendTag(w.b, field, protowire.VarintType), n)
+	}
+}
+
+// integer writes an int32 or int64; a negative one takes ten bytes.
+func (w *wire) integer(field protowire.Number, n int64) {
+	if n != 0 {
+		w.present(field, n)
+	}
+}
+
+// present writes an integer that may be zero.
+func (w *wire) present(field protowire.Number, n int64) {
+	w.b = protowire.AppendVarint(protowire.AppendTag(w.b, field, protowire.VarintType), uint64(n)) //nolint:gosec // two's complement, as protobuf has it
+}
+
+func (w *wire) flag(field protowire.Number, set bool) {
+	if set {
+		w.number(field, 1)
+	}
+}
+
+// instant writes a google.protobuf.Timestamp, nothing for "not yet" and "never".
+func (w *wire) instant(field protowire.Number, i ledger.Instant) {
+	if i != 0 {
+		t := i.Time()
+		w.secondsAndNanos(field, t.Unix(), int64(t.Nanosecond()))
+	}
+}
+
+// duration writes a google.protobuf.Duration, nothing for none.
+func (w *wire) duration(field protowire.Number, d time.Duration) {
+	if d != 0 {
+		w.secondsAndNanos(field, int64(d/time.Second), int64(d%time.Second))
+	}
+}
+
+func (w *wire) secondsAndNanos(field protowire.Number, seconds, nanos int64) {
+	at := w.open(field)
+	w.integer(1, seconds)
+	w.integer(2, nanos)
+	w.close(at)
+}

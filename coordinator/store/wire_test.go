@@ -1,0 +1,87 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// What is written without building the message is the message, and as short as it can be.
+func TestPayloadIsTheMessage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := storetest.Allocation(t, ledger.ID(rapid.Uint64Min(1).Draw(t, "id")))
+		payload, err := store.AppendAllocation(nil, &a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := message(&a), &storev1.AllocationRecord{}
+		if err := proto.Unmarshal(payload, got); err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(want, got) {
+			t.Fatalf("got  %v\nwant %v", got, want)
+		}
+		if shortest := proto.Size(want); len(payload) > shortest {
+			t.Fatalf("%d bytes, want %d", len(payload), shortest)
+		}
+	})
+}
+
+// message is the payload of an allocation's row as the protobuf package has it.
+func message(a *ledger.Allocation) *storev1.AllocationRecord {
+	record := &storev1.AllocationRecord{
+		Allocation: &bursarv1.Allocation{
+			Id: a.ID.String(), RequestId: a.RequestID, Caller: a.Caller,
+			State:     bursarv1.AllocationState(a.State),
+			Labels:    convert.LabelsToProto(a.Labels),
+			Requested: convert.ResourceToProto(a.Requested), Entitled: convert.ResourceToProto(a.Entitled),
+			HostId: a.HostID, HostAddress: a.HostAddress, Priority: a.Priority,
+			CreateTime: asTimestamp(a.Created), ReserveTime: asTimestamp(a.Reserved), ConfirmTime: asTimestamp(a.Confirmed),
+			EndTime: asTimestamp(a.Ended), ExpireTime: asTimestamp(a.Expires),
+			Reason: a.Reason, Revision: a.Revision, OverLimit: a.OverLimit, Stopping: a.Stopping,
+			Address: a.Address, ApplicationIds: a.ApplicationIDs,
+		},
+		RequestHash:    a.RequestHash,
+		ReservationTtl: asDuration(a.ReservationTTL), Lease: asDuration(a.Lease), StopGrace: asDuration(a.StopGrace),
+		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
+		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
+	}
+	if p := a.Process; p != (ledger.Process{}) {
+		record.Allocation.Process = &bursarv1.Process{Pid: p.PID, StartTime: p.StartTime, Cgroup: p.Cgroup, BootId: p.BootID}
+	}
+	if e := a.Exit; e != nil {
+		record.Allocation.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal}
+	}
+	if w := a.Wishes; w != nil {
+		record.Wishes = &bursarv1.HostWishes{
+			Id: w.Host, RequiredLabels: convert.LabelsToProto(w.Required), PreferredLabels: convert.LabelsToProto(w.Preferred),
+			Avoid: w.Avoid,
+		}
+	}
+	return record
+}
+
+func asTimestamp(i ledger.Instant) *timestamppb.Timestamp {
+	if i == 0 {
+		return nil
+	}
+	return timestamppb.New(i.Time())
+}
+
+func asDuration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
