@@ -50,11 +50,12 @@ func (k *churner) churn(stop <-chan struct{}) {
 		}
 		k.gate.RLock()
 		k.step()
+		k.done.Add(1)
 		k.gate.RUnlock()
 		if k.t.Failed() {
 			return
 		}
-		pause(k.t.Context(), upTo(k.random, 10*time.Millisecond))
+		pause(k.t.Context(), upTo(k.random, 4*time.Millisecond))
 	}
 }
 
@@ -82,7 +83,8 @@ func (k *churner) allocate() {
 	if k.random.IntN(2) == 0 {
 		r.Wait = milliseconds(upTo(k.random, 400*time.Millisecond) + time.Millisecond)
 	}
-	if k.forgetful { // nobody else will end it
+	if k.forgetful { // nothing but time will end it, and so they have a quota of their own to fill
+		r.Labels["user"] = "forgetful"
 		r.ReservationTtl = seconds(1 + k.random.Int64N(2))
 		k.forget(r.GetRequestId(), true)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 func TestKillingDevLosesNothingThatWasAcknowledged(t *testing.T) {
 	seed, random := randomness(t)
 	c := place(t)
-	quotas := c.write("quotas.yaml", "quotas:\n  - selector: {user: \"*\"}\n    limit: {memory: 64MiB, instances: 24}\n"+
+	quotas := c.write("quotas.yaml", "quotas:\n  - selector: {user: \"*\"}\n    limit: {memory: 128MiB, instances: 20}\n"+
 		"  - selector: {user: single}\n    limit: {instances: 1}\n")
 	s := &siege{cluster: c, random: random, quotas: quotas, acknowledged: map[string]*kept{}, forgotten: map[string]bool{}}
 	s.startDev()
@@ -60,8 +61,9 @@ func TestKillingDevLosesNothingThatWasAcknowledged(t *testing.T) {
 	s.expectEmpty(15 * time.Second)
 
 	slices.Sort(s.recoveries)
-	t.Logf("%d kills under load and %d during the start: up again after %s (median), %s (longest); %d grants, %d of them asked for again after a kill",
-		len(s.recoveries), s.startKills, s.recoveries[len(s.recoveries)/2], s.recoveries[len(s.recoveries)-1], s.granted, s.repeated)
+	t.Logf("%d kills under load and %d during the start: up again after %s (median), %s (longest)",
+		len(s.recoveries), s.startKills, s.recoveries[len(s.recoveries)/2], s.recoveries[len(s.recoveries)-1])
+	t.Logf("%d things done, %d grants, %d of them asked for again after a kill", s.done.Load(), s.granted, s.repeated)
 	t.Logf("%d engines lived through kills, %d ended meanwhile", s.survived, s.mourned)
 }
 
@@ -78,6 +80,8 @@ type siege struct {
 
 	recoveries                                       []time.Duration
 	startKills, survived, mourned, granted, repeated int
+
+	done atomic.Int64 // things that the clients have done
 
 	// gate is held shared while a client is at something, and exclusively while all is compared.
 	gate sync.RWMutex
@@ -156,7 +160,7 @@ func (s *siege) endWaiter(first string) {
 func (s *siege) cycle() {
 	s.t.Helper()
 	started := s.startKeeper()
-	pause(s.t.Context(), upTo(s.random, 400*time.Millisecond))
+	s.letWork(s.random.Int64N(200))
 	s.dev.kill()
 	mourned := s.endKeeper()
 	if s.random.IntN(3) == 0 {
@@ -170,6 +174,14 @@ func (s *siege) cycle() {
 		s.keepers = append(s.keepers, k)
 	}
 	s.compare(mourned)
+}
+
+// letWork returns when the clients have done so many more things, or have had a second for it.
+func (s *siege) letWork(things int64) {
+	target, began := s.done.Load()+things, time.Now()
+	for s.done.Load() < target && time.Since(began) < time.Second {
+		pause(s.t.Context(), time.Millisecond)
+	}
 }
 
 // startKeeper starts an engine and has it confirmed, while the kill may come at any moment.
@@ -238,9 +250,7 @@ func (s *siege) compare(mourned string) {
 	if a := byID[s.waits]; a.GetState() != waiting {
 		s.t.Errorf("the request that waits is %s", stateName(a.GetState()))
 	}
-	if len(s.recoveries)%4 == 0 {
-		s.repeatSome()
-	}
+	s.repeatSome()
 	s.compareAccounts()
 }
 

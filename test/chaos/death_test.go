@@ -190,7 +190,7 @@ func measuredAtAll(c *cluster, id string) error {
 // TestKillingBursarRunLeavesItsCommand: the command goes on with its allocation, and the agent notices its end.
 func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	c := startCluster(t, settings{})
-	run := exec.Command(binary, "run", "--memory", "64MiB", "--cpu", "100m", "--label", "user=alice", "--", "sh", "-c", "echo $$; exec sleep 60")
+	run := exec.Command(executable, "run", "--memory", "64MiB", "--cpu", "100m", "--label", "user=alice", "--", "sh", "-c", "echo $$; exec sleep 60")
 	run.Env = environment(c.environment()...)
 	run.Stderr = os.Stderr // the command has it too: a pipe would have Wait wait for that
 	out := must[interface{ Read([]byte) (int, error) }](t)(run.StdoutPipe())

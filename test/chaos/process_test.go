@@ -57,9 +57,11 @@ func environment(more ...string) []string {
 // start starts a bursar. At the end of the test it is killed, and what it printed is shown where the test failed.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: args[0], cmd: secluded.command(binary, args...), output: &output{}, ended: make(chan struct{})}
+	p := &process{t: t, name: args[0], cmd: exec.Command(executable, args...), output: &output{}, ended: make(chan struct{})}
 	p.cmd.Env = environment()
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	// It must not outlive a test that is cut off.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -144,12 +146,19 @@ const commandTime = 60 * time.Second
 // command runs bursar to its end. It may be called from any goroutine.
 func command(t *testing.T, env []string, args ...string) result {
 	t.Helper()
+	return commandAs(t, nil, env, args...)
+}
+
+// commandAs does so as another user; nil: as this one.
+func commandAs(t *testing.T, user *syscall.Credential, env []string, args ...string) result {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, executable, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.Env = environment(env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGABRT) } // it tells where it hangs
 	cmd.WaitDelay = 5 * time.Second
 	began := time.Now()
