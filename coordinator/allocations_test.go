@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -251,6 +252,34 @@ func TestAWaitThatIsCanceledSaysSo(t *testing.T) {
 	again, err := f.allocations.Cancel(t.Context(), &bursarv1.CancelRequest{RequestId: "waits"})
 	if err != nil || again.GetAllocation().GetState() != canceled {
 		t.Errorf("canceled again: %v, %v", again, err)
+	}
+}
+
+func TestARepeatAfterTheEndIsAnsweredAsTheFirstTime(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	f.allocate(request("holder", gib))
+	short := request("waits", gib)
+	short.Wait = &durationpb.Duration{Nanos: 10e6}
+	for range 2 {
+		_, err := f.allocations.Allocate(t.Context(), short)
+		if m, ok := detail[*bursarv1.InsufficientResources](err); !ok || m.GetReason() != "waited" {
+			t.Errorf("a wait that is over: %v", err)
+		}
+	}
+	gone := request("gone", gib)
+	gone.Wait, gone.Async = seconds(60), true
+	id := f.allocate(gone).GetId()
+	if _, err := f.allocations.Cancel(t.Context(), &bursarv1.CancelRequest{Id: id}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.allocations.Allocate(t.Context(), gone)
+	if m, ok := detail[*bursarv1.Allocation](err); connect.CodeOf(err) != connect.CodeFailedPrecondition || !ok || m.GetState() != canceled {
+		t.Errorf("a request that was canceled: %v", err)
+	}
+	x, err := f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Id: id})
+	if err != nil || x.GetVerdict() != bursarv1.ExplainResponse_VERDICT_DECIDED || x.GetAllocation().GetState() != canceled {
+		t.Errorf("explained: %v, %v", x, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -102,4 +103,73 @@ func TestASyncHandsOverWhatWasGranted(t *testing.T) {
 	if res := f.sync("never-registered", epoch, 1, gib); res != nil && res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
 		t.Errorf("an unknown host: %v", res)
 	}
+}
+
+func TestASyncBringsWhatBecameOfEngines(t *testing.T) {
+	f := start(t, Config{}, nil)
+	ctx := t.Context()
+	f.host("h1", gib)
+	epoch := f.status().GetEpoch()
+	runs, ends, vetoed := f.allocate(request("runs", mib)), f.allocate(request("ends", mib)), f.allocate(request("vetoed", mib))
+	seen := f.sync("h1", epoch, 2, gib).GetLedgerSequence()
+	for pid, a := range []*bursarv1.Allocation{runs, ends} {
+		confirm := &bursarv1.ConfirmRequest{Id: a.GetId(), Process: &bursarv1.Process{Pid: int32(pid + 10), StartTime: 5, BootId: "boot"}}
+		if _, err := f.allocations.Confirm(ctx, confirm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal := &bursarv1.ExitStatus{Signal: 9}
+	res, err := f.hosts.Sync(ctx, &bursarv1.SyncRequest{
+		HostId: "h1", Incarnation: 1, Sequence: 3, Epoch: epoch, BootId: "boot", LedgerSequence: seen, Capacity: memory(2 * gib),
+		Sample:  &bursarv1.HostSample{MemoryTotalBytes: quantity(2 * gib), MemoryAvailableBytes: quantity(2 * gib), MemorySafetyBytes: quantity(0)},
+		Engines: []*bursarv1.EngineReport{{AllocationId: runs.GetId(), Measured: memory(700), UnreclaimableBytes: 500}},
+		Ended:   []*bursarv1.EngineEnd{{AllocationId: ends.GetId(), EndTime: runs.GetCreateTime(), ExitStatus: signal, Reason: "killed"}},
+		Vetoes:  []*bursarv1.Veto{{AllocationId: vetoed.GetId(), HeadroomBytes: 3, Revision: vetoed.GetRevision()}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{ends.GetId()}, res.GetAcknowledged()); diff != "" {
+		t.Errorf("acknowledged: %s", diff)
+	}
+	if a := f.get(runs.GetId()); a.GetMeasured().GetMemoryBytes() != 700 || a.GetUnreclaimableBytes() != 500 || a.GetState() != active {
+		t.Errorf("the one that runs: %v", a)
+	}
+	if a := f.get(ends.GetId()); a.GetState() != released || a.GetExitStatus().GetSignal() != 9 {
+		t.Errorf("the one that ended: %v", a)
+	}
+	if a := f.get(vetoed.GetId()); a.GetState() != canceled || !strings.Contains(a.GetReason(), "veto") {
+		t.Errorf("the one that was vetoed: %v", a)
+	}
+	h, err := f.hosts.Get(ctx, &bursarv1.HostServiceGetRequest{Id: "h1"})
+	if err != nil || h.GetHost().GetEnginesMeasured().GetMemoryBytes() != 700 || h.GetHost().GetAccount().GetLimit().GetMemoryBytes() != 2*gib {
+		t.Errorf("the host: %v, %v", h, err)
+	}
+	f.audited()
+}
+
+func TestAnEngineThatTheLedgerDoesNotKnowIsTakenOver(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	a := f.allocate(request("r", mib))
+	if _, err := f.allocations.Confirm(t.Context(), &bursarv1.ConfirmRequest{Id: a.GetId(), Process: &bursarv1.Process{Pid: 10, StartTime: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	grant := f.get(a.GetId())
+
+	other := start(t, Config{}, nil) // a store that has never heard of it
+	other.host("h1", gib)
+	_, err := other.hosts.Sync(t.Context(), &bursarv1.SyncRequest{
+		HostId: "h1", Incarnation: 1, Sequence: 2, Epoch: other.status().GetEpoch(), BootId: "boot", Full: true,
+		Engines: []*bursarv1.EngineReport{{AllocationId: a.GetId(), Measured: memory(700), Grant: grant}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := other.get(a.GetId())
+	if got.GetState() != active || got.GetProcess().GetPid() != 10 || !cmp.Equal(got.GetLabels(), grant.GetLabels()) ||
+		got.GetEntitled().GetMemoryBytes() != mib || got.GetRequestId() != "r" {
+		t.Errorf("got %v", got)
+	}
+	other.audited()
 }

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -90,6 +91,43 @@ func TestRulesOverTheAPI(t *testing.T) {
 		t.Error(diff)
 	}
 	f.audited()
+}
+
+func TestARuleKeepsAllItSays(t *testing.T) {
+	f := start(t, Config{}, nil)
+	want := &bursarv1.Quota{
+		Selector: map[string]string{"user": "alice", "creator": "*"}, Limit: memory(gib), Guaranteed: memory(mib), Weight: 7, Source: "api",
+		Normalization: &bursarv1.Normalization{Minimum: memory(64 * mib), Increment: memory(32 * mib), Maximum: memory(512 * mib)},
+	}
+	f.put(want)
+	got, err := f.quotas.Get(t.Context(), &bursarv1.QuotaServiceGetRequest{Selector: want.GetSelector()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.GetQuota(), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	f.host("h1", gib)
+	if a := f.allocate(request("", 70*mib)); a.GetRequested().GetMemoryBytes() != 96*mib {
+		t.Errorf("normalized to %v", a.GetRequested())
+	}
+	_, err = f.allocations.Allocate(t.Context(), request("", 600*mib))
+	if connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("more than the maximum: %v", err)
+	}
+}
+
+func TestThereAreNoQueues(t *testing.T) {
+	f := start(t, Config{}, nil)
+	if res, err := f.queues.List(t.Context(), &bursarv1.QueueServiceListRequest{}); err != nil || len(res.GetQueues()) != 0 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if res, err := f.queues.ListProviders(t.Context(), &bursarv1.ListProvidersRequest{}); err != nil || len(res.GetProviders()) != 0 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if _, err := f.queues.DeleteProvider(t.Context(), &bursarv1.DeleteProviderRequest{Kind: "yarn"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestAccountsArePagedAndFiltered(t *testing.T) {
