@@ -81,6 +81,8 @@ type Agent struct {
 	watched  map[string]*process.Handle // guarded by mu; by allocation
 	stops    map[string]*stopping       // guarded by mu; by allocation
 
+	draining bool // as last logged; of the sync loop alone
+
 	// Of the measuring loop alone:
 	doubtful map[string]int // engines that seem to have ended, by how often in a row
 	orphaned map[string]bool

@@ -21,12 +21,18 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// asCaller makes the test binary a caller of an agent; see callers_test.go.
-const asCaller = "BURSAR_TEST_CALLER"
+// asCaller makes the test binary a caller of an agent, asEngine an engine; see callers_test.go and memory_test.go.
+const (
+	asCaller = "BURSAR_TEST_CALLER"
+	asEngine = "BURSAR_TEST_ENGINE"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCaller) != "" {
 		os.Exit(beCaller())
+	}
+	if how := os.Getenv(asEngine); how != "" {
+		os.Exit(beEngine(how))
 	}
 	goleak.VerifyTestMain(m)
 }

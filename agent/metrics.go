@@ -142,6 +142,11 @@ func putBooks(put putFunc, t *tracker.Tracker) {
 	put("engines_cpu_millis", "CPU that the engines were measured to use.", float64(books.UsedCPU))
 	put("capacity_memory_bytes", "Memory that may be given away at most.", float64(host.Capacity.GetMemoryBytes()))
 	put("capacity_cpu_millis", "CPU that may be given away at most.", float64(host.Capacity.GetCpuMillis()))
+	draining := 0.0
+	if t.Draining() {
+		draining = 1
+	}
+	put("draining", "1 while the coordinator wants no new engines here.", draining)
 	if headroom, known := t.Headroom(); known {
 		put("headroom_bytes", "Measured memory that is left for new grants.", float64(headroom))
 	}

@@ -171,6 +171,12 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 	for _, engine := range outcome.Forgotten {
 		a.log.Info("an engine has no allocation any more; it is left alone", "allocation_id", engine.GetId(), "pid", engine.GetProcess().GetPid())
 	}
+	var draining bool
+	a.locked(func(t *tracker.Tracker) { draining = t.Draining() })
+	if draining != a.draining {
+		a.draining = draining
+		a.log.Info("the coordinator has changed its mind about new engines here", "draining", draining)
+	}
 	if len(outcome.Adopted)+len(outcome.Forgotten) > 0 {
 		a.measureIn(0)
 	}
