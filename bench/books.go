@@ -49,7 +49,7 @@ func newBooks(w *workload, hosts int) (*books, error) {
 	if b.sets, err = w.sets(); err != nil {
 		return nil, err
 	}
-	if b.request, err = w.request(1); err != nil {
+	if b.request, err = w.request(); err != nil {
 		return nil, err
 	}
 	capacity, err := w.Host.vector()

@@ -171,7 +171,7 @@ func populate(ctx context.Context, c *client.Client, w *workload) error {
 		if _, err := c.Hosts().Sync(ctx, &bursarv1.SyncRequest{
 			HostId: hostName(i), Incarnation: 1, Sequence: 1, Epoch: registered.GetEpoch(), BootId: "boot", Full: true,
 			Sample: &bursarv1.HostSample{
-				MemoryTotalBytes: proto.Int64(capacity.Memory()), MemoryAvailableBytes: proto.Int64(capacity.Memory()), MemorySafetyBytes: proto.Int64(0),
+				MemoryTotalBytes: new(capacity.Memory()), MemoryAvailableBytes: new(capacity.Memory()), MemorySafetyBytes: proto.Int64(0),
 			},
 		}); err != nil {
 			return fmt.Errorf("populate: %w", err)

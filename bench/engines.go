@@ -90,7 +90,7 @@ func (r *run) agentCost(ctx context.Context, w *workload, name string, engines i
 
 // confirmAll makes an engine of every process.
 func confirmAll(ctx context.Context, c *client.Client, w *workload, pids []int) error {
-	request, err := w.request(1)
+	request, err := w.request()
 	if err != nil {
 		return err
 	}

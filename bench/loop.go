@@ -210,7 +210,7 @@ func (r *run) closedLoopOn(ctx context.Context, w *workload, hosts int) (err err
 	if err != nil {
 		return err
 	}
-	request, err := w.request(1)
+	request, err := w.request()
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func TestWorkloadsAreRead(t *testing.T) {
 		if _, err := w.quotas(); err != nil {
 			t.Errorf("%s: %v", file.Name(), err)
 		}
-		if _, err := w.request(1); err != nil {
+		if _, err := w.request(); err != nil {
 			t.Errorf("%s: %v", file.Name(), err)
 		}
 		if _, err := w.Host.vector(); err != nil {

@@ -108,7 +108,7 @@ func writeStore(ctx context.Context, w *workload, live int, path string) (err er
 			return err
 		}
 		if _, err := b.ledger.Confirm(b.now, ledger.ConfirmCommand{
-			Actor: b.actor, ID: id, Process: ledger.Process{PID: int32(1000 + i), StartTime: uint64(i), BootID: "boot"}, //nolint:gosec // small numbers
+			Actor: b.actor, ID: id, Process: ledger.Process{PID: int32(1000 + i), StartTime: uint64(i), BootID: "boot"},
 		}); err != nil {
 			return err
 		}

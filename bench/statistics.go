@@ -57,15 +57,15 @@ func cpuTimeOf(pid int) (time.Duration, error) {
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("CPU time: /proc/%d/stat has too few fields", pid)
 	}
-	var ticks time.Duration
+	var ticks int64
 	for _, field := range fields[11:13] { // utime and stime
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("CPU time: /proc/%d/stat: %w", pid, err)
 		}
-		ticks += time.Duration(n)
+		ticks += n
 	}
-	return ticks * clockTick, nil
+	return time.Duration(ticks) * clockTick, nil
 }
 
 // memoryOf is what another process has in memory (VmRSS), in bytes.

@@ -33,7 +33,7 @@ func newCaller(server string, w *workload) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := w.request(1)
+	request, err := w.request()
 	if err != nil {
 		return nil, err
 	}

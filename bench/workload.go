@@ -139,8 +139,8 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// request is what a request asks for that is so many times the workload's in memory.
-func (w *workload) request(times int) (resource.Resource, error) {
+// request is what a request asks for.
+func (w *workload) request() (resource.Resource, error) {
 	v, err := w.Request.vector()
-	return resource.Resource{Vector: v.WithMemory(v.Memory() * int64(times))}, err
+	return resource.Resource{Vector: v}, err
 }

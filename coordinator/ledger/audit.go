@@ -52,6 +52,7 @@ type balances struct {
 	held           int
 }
 
+// auditEntry checks what an entry says of itself.
 func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
 	switch {
 	case id != e.ID:
@@ -65,9 +66,13 @@ func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report
 	case e.State == Waiting && e.present() && (e.class == nil || e.class.group == nil):
 		report(7, "allocation %s waits behind nothing", e.ID)
 	}
-	if !e.State.Holds() || e.host == nil {
-		return
+	if e.State.Holds() && e.host != nil {
+		l.auditAccounts(e, sums, report)
 	}
+}
+
+// auditAccounts checks which accounts an entry counts in, and adds it to their sums.
+func (l *Ledger) auditAccounts(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
 	want := l.rules.accounts(nil, e.Labels, new([]byte))
 	if len(want) != len(e.accounts) {
 		report(3, "allocation %s touches %d quota accounts, its labels %d", e.ID, len(e.accounts), len(want))

@@ -47,7 +47,7 @@ func idAfter(last ID, now Instant) ID {
 
 // Created is the moment at or after which the id was given out, to the millisecond; zero for no id.
 func (id ID) Created() Instant {
-	return Instant(id>>idCounterBits) * Instant(time.Millisecond) //nolint:gosec // 42 bits of milliseconds fit
+	return Instant(id>>idCounterBits) * Instant(time.Millisecond)
 }
 
 // The text of an id is 13 characters of Crockford's base 32, lower case, of the number put through a bijective mix:

@@ -340,9 +340,9 @@ func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector,
 	return v, nil
 }
 
-// share is the key and the value of the fair share of some labels: the largest fraction of everything, by weight; those
+// share is the value of the fair share of some labels: the largest fraction of everything, by weight; those
 // that have less than they are guaranteed come before all others.
-func (m *model) share(labels label.Set) (key string, value float64) {
+func (m *model) share(labels label.Set) (value float64) {
 	of := func(labels label.Set) (string, *ledger.Quota) {
 		for _, a := range m.quotas(labels) {
 			if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
@@ -370,18 +370,18 @@ func (m *model) share(labels label.Set) (key string, value float64) {
 		}
 	}
 	if q == nil {
-		return key, value + beyondGuarantee
+		return value + beyondGuarantee
 	}
 	value /= float64(max(1, q.Weight))
 	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances} {
 		if least, listed := q.Guaranteed.Get(dimension); listed && has[dimension] >= least {
-			return key, value + beyondGuarantee
+			return value + beyondGuarantee
 		}
 	}
 	if q.Guaranteed.IsUnset() {
 		value += beyondGuarantee
 	}
-	return key, value
+	return value
 }
 
 // beyondGuarantee puts shares that have all they are guaranteed behind all that have not.
@@ -392,9 +392,7 @@ func (m *model) before(a, b *modelRow) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority
 	}
-	_, x := m.share(a.Labels)
-	_, y := m.share(b.Labels)
-	if x != y {
+	if x, y := m.share(a.Labels), m.share(b.Labels); x != y {
 		return x < y
 	}
 	return a.ID < b.ID

@@ -36,9 +36,7 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 			"advance": m.advance, "advance to the next timer": m.advanceToTimer, "restart": m.restart,
 		}
 		// A run with a few kinds of commands gets deeper into what these can do together than one with all of them.
-		for name, command := range sometimes {
-			always[name] = command
-		}
+		maps.Copy(always, sometimes)
 		if often := rapid.SliceOfNDistinct(rapid.SampledFrom(slices.Sorted(maps.Keys(sometimes))), 0, 8, rapid.ID[string]).Draw(t, "only"); len(often) > 0 {
 			for name := range sometimes {
 				if !slices.Contains(often, name) {
