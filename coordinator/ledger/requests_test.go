@@ -1,123 +1,123 @@
 package ledger
 
 import (
-	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-func TestRequestIDsOfDifferentCallersDiffer(t *testing.T) {
-	keys := map[requestKey]string{}
-	for _, pair := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"", "abc"}, {"abc", "x"}, {"a", "b"}} {
-		key := keyOf(pair[0], pair[1])
-		if other, taken := keys[key]; taken {
-			t.Errorf("%q has the key of %s", pair, other)
-		}
-		keys[key] = fmt.Sprint(pair)
-	}
-	if keyOf("a", "") != noRequest {
-		t.Error("no request id has a key")
-	}
+// knownRequest is a request id in the obvious model: of a live allocation, or remembered until a moment.
+type knownRequest struct {
+	id    ID
+	until Instant
 }
 
-// A request id is known from its begin to the end of its retention after the last end, whatever came before.
-func TestRequestsAreRememberedForTheirTime(t *testing.T) {
-	const retention = 20
+func TestRequestIDsAreKnownWhileLiveAndRememberedForAWhile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRequests()
-		model := map[string]request{}
-		now, id := Instant(1), ID(0)
-		names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+		model := make(map[string]knownRequest)
+		now, next := Instant(1), ID(0)
+		name := rapid.SampledFrom([]string{"a", "b", "c"})
 		t.Repeat(map[string]func(*rapid.T){
 			"open": func(t *rapid.T) {
-				name := names.Draw(t, "name")
-				if model[name].live() {
-					return
-				}
-				id++
-				model[name] = request{hash: 7, id: id}
-				r.open(keyOf("", name), 7, id)
-			},
-			"return": func(t *rapid.T) { // an engine turns out to run on
-				name := names.Draw(t, "name")
-				if q := model[name]; q.id != 0 && !q.live() {
-					model[name] = request{hash: q.hash, id: q.id}
-					r.open(keyOf("", name), q.hash, q.id)
+				if id := name.Draw(t, "request"); model[id].id == 0 || model[id].until != 0 {
+					next++
+					r.open(keyOf("caller", id), 7, next)
+					model[id] = knownRequest{id: next}
 				}
 			},
 			"end": func(t *rapid.T) {
-				name := names.Draw(t, "name")
-				if q := model[name]; q.live() {
-					model[name] = request{hash: q.hash, id: q.id, until: now + retention}
-					r.remember(keyOf("", name), q.hash, q.id, now+retention)
+				if id := name.Draw(t, "request"); model[id].id != 0 && model[id].until == 0 {
+					r.remember(keyOf("caller", id), 7, model[id].id, now+10)
+					model[id] = knownRequest{model[id].id, now + 10}
+				}
+			},
+			"end one whose request id is another's by now": func(t *rapid.T) {
+				if id := name.Draw(t, "request"); model[id].id != 0 && model[id].until == 0 {
+					r.remember(keyOf("caller", id), 7, 999, now+10)
+					r.drop(keyOf("caller", id), 999)
 				}
 			},
 			"drop": func(t *rapid.T) {
-				name := names.Draw(t, "name")
-				if q := model[name]; q.live() {
-					delete(model, name)
-					r.drop(keyOf("", name), q.id)
+				if id := name.Draw(t, "request"); model[id].id != 0 && model[id].until == 0 {
+					r.drop(keyOf("caller", id), model[id].id)
+					delete(model, id)
 				}
 			},
-			"time": func(t *rapid.T) {
-				now += Instant(rapid.IntRange(1, retention).Draw(t, "passes"))
-				for name, q := range model {
-					if !q.live() && q.until <= now {
-						delete(model, name)
+			"time passes": func(t *rapid.T) {
+				now += Instant(rapid.IntRange(0, 6).Draw(t, "by"))
+				r.forget(now)
+				for id, k := range model {
+					if k.until != 0 && k.until <= now {
+						delete(model, id)
 					}
 				}
-				r.forget(now)
 			},
 			"": func(t *rapid.T) {
-				live := 0
-				for _, name := range []string{"a", "b", "c", "d"} {
-					if got := r.find(keyOf("", name)); got != model[name] {
-						t.Fatalf("of %s is known %+v: want %+v", name, got, model[name])
+				live, first := 0, Instant(0)
+				for _, id := range []string{"a", "b", "c"} {
+					got, want := r.find(keyOf("caller", id)), model[id]
+					if got.id != want.id || got.until != want.until || got.live() != (want.id != 0 && want.until == 0) {
+						t.Fatalf("%s is %+v; want %+v", id, got, want)
 					}
-					if model[name].live() {
+					if got.live() {
 						live++
 					}
+					if want.until != 0 && (first == 0 || want.until < first) {
+						first = want.until
+					}
 				}
-				if r.ended() != len(model)-live {
-					t.Fatalf("%d are remembered: want %d", r.ended(), len(model)-live)
+				if r.live != live || r.ended() != len(model)-live {
+					t.Fatalf("%d are live, %d remembered; want %d and %d", r.live, r.ended(), live, len(model)-live)
 				}
-				if at, waits := r.next(); waits && at <= now {
-					t.Fatalf("at %d something is due at %d", now, at)
+				if at, waits := r.next(); first != 0 && (!waits || at > first) || waits && at <= now {
+					t.Fatalf("at %d the next is due at %d, %t; want %d at the latest", now, at, waits, first)
 				}
 			},
 		})
 	})
 }
 
-func TestForgettingsComeInTheirOrder(t *testing.T) {
-	var q forgettings
-	next, last := Instant(0), Instant(0)
-	for range 3 { // more blocks than one, empty in between
-		for range 1500 {
-			next++
-			q.push(forgetting{at: next})
-		}
-		for range 1200 {
-			last++
-			if f, ok := q.first(); !ok || f.at != last {
-				t.Fatalf("first is %d, %v: want %d", f.at, ok, last)
+func TestNoTwoRequestsShareAKey(t *testing.T) {
+	keys := make(map[requestKey]string)
+	for _, caller := range []string{"", "a", "ab", "alice", "\x05alice"} {
+		for _, id := range []string{"a", "b", "bc", "alice", "\x01a"} {
+			key := keyOf(caller, id)
+			if other, taken := keys[key]; taken || key == noRequest {
+				t.Errorf("%q of %q has the key of %s", id, caller, other)
 			}
-			q.pop()
+			keys[key] = id + " of " + caller
 		}
 	}
-	for last < next {
-		last++
-		if f, ok := q.first(); !ok || f.at != last {
-			t.Fatalf("first is %d, %v: want %d", f.at, ok, last)
+	if keyOf("alice", "") != noRequest {
+		t.Error("no request id has a key")
+	}
+}
+
+// A day's ends are millions: they come out in order, however many blocks they fill.
+func TestForgettingsComeOutAsTheyWentIn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q forgettings
+		in, out := Instant(0), Instant(0)
+		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
+			for range rapid.SampledFrom([]int{0, 1, 511, 512, 513, 1024, 1500}).Draw(t, "in") {
+				in++
+				q.push(forgetting{at: in})
+			}
+			for range rapid.SampledFrom([]int{0, 1, 511, 512, 513, 1024, 1500}).Draw(t, "out") {
+				f, waits := q.first()
+				if waits != (out < in) {
+					t.Fatalf("%d went in, %d came out; one more: %t", in, out, waits)
+				}
+				if !waits {
+					break
+				}
+				out++
+				if f.at != out {
+					t.Fatalf("%d comes out; want %d", f.at, out)
+				}
+				q.pop()
+			}
 		}
-		q.pop()
-	}
-	if f, ok := q.first(); ok {
-		t.Fatalf("%+v is left", f)
-	}
-	q.push(forgetting{at: 7})
-	if f, ok := q.first(); !ok || f.at != 7 {
-		t.Fatalf("first is %d, %v: want 7", f.at, ok)
-	}
+	})
 }
