@@ -2,17 +2,13 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"slices"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -161,128 +157,6 @@ func TestAllocationsOutliveARestart(t *testing.T) {
 	f.audited()
 }
 
-func TestAWaitGoesOnOverARestart(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	f := start(t, Config{}, openSQLite(t, path))
-	f.host("h1", gib)
-	holder := f.allocate(request("holder", gib))
-	answers := make(chan error, 1)
-	wait := func(f *fixture) {
-		req := request("waits", gib)
-		req.Wait = seconds(60)
-		_, err := f.allocations.Allocate(context.Background(), req)
-		answers <- err
-	}
-	go wait(f)
-	eventually(t, "one waits", func() bool { return f.status().GetWaiting() == 1 })
-	id := f.waiter().GetId()
-	f.stop()
-	if err := <-answers; connect.CodeOf(err) != connect.CodeUnavailable {
-		t.Fatalf("while it shuts down: %v", err)
-	}
-
-	f = start(t, Config{}, openSQLite(t, path))
-	go wait(f)
-	f.host("h1", gib)
-	f.release(holder.GetId())
-	if err := <-answers; err != nil {
-		t.Fatal(err)
-	}
-	if a := f.waiter(); a.GetId() != id || a.GetState() != reserved {
-		t.Errorf("got %v: want %s", a, id)
-	}
-	f.audited()
-}
-
-func TestAWaitingRequestIsGrantedWhenAnotherEnds(t *testing.T) {
-	f := start(t, Config{}, nil)
-	f.host("h1", gib)
-	holder := f.allocate(request("holder", gib))
-	granted := make(chan *bursarv1.Allocation, 1)
-	go func() {
-		req := request("waits", gib)
-		req.Wait = seconds(60)
-		res, err := f.allocations.Allocate(context.Background(), req)
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- res.GetAllocation()
-	}()
-	eventually(t, "one waits", func() bool { return f.status().GetWaiting() == 1 })
-	x, err := f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Id: f.waiter().GetId()})
-	if err != nil || x.GetVerdict() != bursarv1.ExplainResponse_VERDICT_WAITS || len(x.GetShortfalls()) == 0 || x.GetSummary() == "" {
-		t.Errorf("explained: %v, %v", x, err)
-	}
-	f.release(holder.GetId())
-	if a := <-granted; a.GetState() != reserved || a.GetHostId() != "h1" {
-		t.Errorf("got %v", a)
-	}
-	f.audited()
-}
-
-// waiter reads the allocation with the request id "waits".
-func (f *fixture) waiter() *bursarv1.Allocation {
-	f.tb.Helper()
-	res, err := f.allocations.Get(f.tb.Context(), &bursarv1.AllocationServiceGetRequest{RequestId: "waits"})
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	return res.GetAllocation()
-}
-
-func TestAWaitThatIsCanceledSaysSo(t *testing.T) {
-	f := start(t, Config{}, nil)
-	f.host("h1", gib)
-	f.allocate(request("holder", gib))
-	answer := make(chan error, 1)
-	go func() {
-		req := request("waits", gib)
-		req.Wait = seconds(60)
-		_, err := f.allocations.Allocate(context.Background(), req)
-		answer <- err
-	}()
-	eventually(t, "one waits", func() bool { return f.status().GetWaiting() == 1 })
-	res, err := f.allocations.Cancel(t.Context(), &bursarv1.CancelRequest{RequestId: "waits", Reason: "not needed"})
-	if err != nil || res.GetAllocation().GetState() != canceled {
-		t.Fatalf("got %v, %v", res, err)
-	}
-	if err := <-answer; connect.CodeOf(err) != connect.CodeFailedPrecondition {
-		t.Errorf("the caller got %v", err)
-	}
-	again, err := f.allocations.Cancel(t.Context(), &bursarv1.CancelRequest{RequestId: "waits"})
-	if err != nil || again.GetAllocation().GetState() != canceled {
-		t.Errorf("canceled again: %v, %v", again, err)
-	}
-}
-
-func TestARepeatAfterTheEndIsAnsweredAsTheFirstTime(t *testing.T) {
-	f := start(t, Config{}, nil)
-	f.host("h1", gib)
-	f.allocate(request("holder", gib))
-	short := request("waits", gib)
-	short.Wait = &durationpb.Duration{Nanos: 10e6}
-	for range 2 {
-		_, err := f.allocations.Allocate(t.Context(), short)
-		if m, ok := detail[*bursarv1.InsufficientResources](err); !ok || m.GetReason() != "waited" {
-			t.Errorf("a wait that is over: %v", err)
-		}
-	}
-	gone := request("gone", gib)
-	gone.Wait, gone.Async = seconds(60), true
-	id := f.allocate(gone).GetId()
-	if _, err := f.allocations.Cancel(t.Context(), &bursarv1.CancelRequest{Id: id}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := f.allocations.Allocate(t.Context(), gone)
-	if m, ok := detail[*bursarv1.Allocation](err); connect.CodeOf(err) != connect.CodeFailedPrecondition || !ok || m.GetState() != canceled {
-		t.Errorf("a request that was canceled: %v", err)
-	}
-	x, err := f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Id: id})
-	if err != nil || x.GetVerdict() != bursarv1.ExplainResponse_VERDICT_DECIDED || x.GetAllocation().GetState() != canceled {
-		t.Errorf("explained: %v, %v", x, err)
-	}
-}
-
 func TestARefusalNamesEveryAccountThatIsShort(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)
@@ -313,83 +187,6 @@ func TestARefusalNamesEveryAccountThatIsShort(t *testing.T) {
 	if x, err = f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Request: req}); err != nil ||
 		x.GetVerdict() != bursarv1.ExplainResponse_VERDICT_FITS || x.GetHostId() != "h1" || f.status().GetReserved() != 1 {
 		t.Errorf("explained: %v, %v", x, err)
-	}
-}
-
-func TestListsArePagedAndFiltered(t *testing.T) {
-	f := start(t, Config{}, nil)
-	f.host("h1", gib)
-	f.host("h2", gib)
-	var all, mine, ended []string
-	for i := range 25 {
-		req := request(fmt.Sprint("r", i), mib)
-		req.Host = &bursarv1.HostWishes{Id: fmt.Sprint("h", 1+i%2)}
-		if i%5 == 0 {
-			req.Labels["user"] = "bob"
-		}
-		a := f.allocate(req)
-		if i%3 == 0 {
-			f.release(a.GetId())
-			ended = append(ended, a.GetId())
-			continue
-		}
-		all = append(all, a.GetId())
-		if i%5 == 0 {
-			mine = append(mine, a.GetId())
-		}
-	}
-	slices.Reverse(ended) // the latest first
-	check := func(name string, req *bursarv1.AllocationServiceListRequest, want []string) {
-		t.Helper()
-		for _, size := range []int32{0, 1, 7, 1000} {
-			req.PageSize, req.PageToken = size, ""
-			var got []string
-			for range 100 {
-				res, err := f.allocations.List(t.Context(), req)
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				if size > 0 && len(res.GetAllocations()) > int(size) {
-					t.Errorf("%s: a page of %d: want at most %d", name, len(res.GetAllocations()), size)
-				}
-				for _, a := range res.GetAllocations() {
-					got = append(got, a.GetId())
-				}
-				if res.GetRevision() == 0 {
-					t.Errorf("%s: no revision", name)
-				}
-				if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
-					break
-				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s in pages of %d (-want +got):\n%s", name, size, diff)
-			}
-		}
-	}
-	list := func(change func(*bursarv1.AllocationServiceListRequest)) *bursarv1.AllocationServiceListRequest {
-		req := &bursarv1.AllocationServiceListRequest{}
-		change(req)
-		return req
-	}
-	check("all that live", list(func(*bursarv1.AllocationServiceListRequest) {}), all)
-	check("of a user", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"user": "bob"} }), mine)
-	check("with any user", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"user": "*"} }), all)
-	check("with a label that none has", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"x": "*"} }), nil)
-	check("active", list(func(r *bursarv1.AllocationServiceListRequest) { r.States = []bursarv1.AllocationState{active} }), nil)
-	check("by prefix", list(func(r *bursarv1.AllocationServiceListRequest) { r.IdPrefix = all[3][:12] }), all[3:4])
-	check("with the history", list(func(r *bursarv1.AllocationServiceListRequest) { r.Ended = true }), slices.Concat(all, ended))
-	check("the history alone", list(func(r *bursarv1.AllocationServiceListRequest) {
-		r.States = []bursarv1.AllocationState{released, canceled}
-	}), ended)
-
-	res, err := f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{PageSize: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{PageToken: res.GetNextPageToken(), HostId: "h1"})
-	if fieldOf(err) != "page_token" {
-		t.Errorf("a token of another query: %v", err)
 	}
 }
 
@@ -440,28 +237,5 @@ func TestActorsAreBelievedOverLoopbackAlone(t *testing.T) {
 		if isLocal(peer) != local {
 			t.Errorf("isLocal(%q) is %v", peer, !local)
 		}
-	}
-}
-
-func TestADeadlineShorterThanTheWaitKeepsThePlace(t *testing.T) {
-	f := start(t, Config{}, nil)
-	f.host("h1", gib)
-	holder := f.allocate(request("holder", gib))
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	req := request("waits", gib)
-	req.Wait = seconds(60)
-	if _, err := f.allocations.Allocate(ctx, req); connect.CodeOf(err) != connect.CodeDeadlineExceeded {
-		t.Errorf("got %v", err)
-	}
-	if n := f.status().GetWaiting(); n != 1 {
-		t.Errorf("%d waiting: want 1", n)
-	}
-	f.release(holder.GetId())
-	if a := f.waiter(); a.GetState() != waiting {
-		t.Errorf("granted to nobody: %v", a)
-	}
-	if a := f.allocate(req); a.GetState() != reserved {
-		t.Errorf("got %v", a)
 	}
 }

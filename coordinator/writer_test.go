@@ -4,111 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/label"
-	"github.com/bursar/bursar/resource"
 )
-
-func newMemoryStore() store.Store { return storetest.NewMemory("test").Open() }
-
-// wallClock is a clock that can be set, over the time of a synctest bubble.
-type wallClock struct {
-	start time.Time
-	shift time.Duration
-}
-
-func (c *wallClock) Now() time.Time         { return time.Now().Add(c.shift) }
-func (c *wallClock) Elapsed() time.Duration { return time.Since(c.start) }
-
-// desk is a writer that runs, without sockets.
-type desk struct {
-	*writer
-	t testing.TB
-}
-
-// runWriter starts a writer. Its limits may be changed before it runs. It is stopped by close.
-func runWriter(tb testing.TB, s store.Store, change func(*Config)) *desk {
-	tb.Helper()
-	config := Config{}
-	if change != nil {
-		change(&config)
-	}
-	config = config.WithDefaults()
-	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
-	clock := newSteady(&wallClock{start: time.Now()})
-	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	if err := w.lead(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	go w.run()
-	return &desk{writer: w, t: tb}
-}
-
-func (d *desk) close() {
-	d.stop()
-	<-d.done
-}
-
-// host adds a host with so much memory, which never fails to report.
-func (d *desk) host(memory int64) {
-	d.t.Helper()
-	_, err := decide(d.t.Context(), d.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
-		capacity := resource.Vector{}.WithMemory(memory).WithCPU(1 << 30).WithInstances(1 << 30)
-		_, err := l.Register(now, ledger.RegisterCommand{HostID: "h", Capacity: capacity, Incarnation: 1})
-		return struct{}{}, err
-	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.report(memory, 1)
-}
-
-func (d *desk) report(memory int64, sequence uint64) {
-	d.t.Helper()
-	_, err := decide(d.t.Context(), d.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.SyncResult, error) {
-		return l.Sync(now, ledger.SyncCommand{
-			HostID: "h", Incarnation: 1, Sequence: sequence, Full: true, Seen: l.Revision(), Sample: &ledger.Sample{MemoryAvailable: &memory},
-		})
-	})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-func (d *desk) allocate(ctx context.Context, id string, memory int64, wait time.Duration) (ledger.Allocation, error) {
-	result, err := d.ask(ctx, &ledger.AllocateCommand{
-		Actor: identity.Local(), RequestID: id, Labels: label.Of("user", "alice"), Wait: wait,
-		Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
-	})
-	return result.Allocation, err
-}
-
-func (d *desk) counts() ledger.Counts {
-	d.t.Helper()
-	v, err := d.look(d.t.Context())
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return v.counts
-}
-
-// lost are what a caller may hear whose command was in a batch that is not known to be durable, or came just after.
-func lost(err error) bool {
-	_, commit := errors.AsType[*CommitError](err)
-	return commit || errors.Is(err, ErrNotLeading)
-}
 
 func TestAfterAFailedCommitTheStoreDecides(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -329,111 +234,6 @@ func TestAFullQueueRefusesAndLosesNobody(t *testing.T) {
 			t.Errorf("%d granted, %d reserved: want 7", granted, d.counts().Reserved)
 		}
 	})
-}
-
-func TestACallerWhoGoesAwayKeepsItsPlaceForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := runWriter(t, newMemoryStore(), func(c *Config) { c.Times.Interval = time.Hour })
-		defer d.close()
-		d.host(100)
-		if _, err := d.allocate(t.Context(), "holder", 100, 0); err != nil {
-			t.Fatal(err)
-		}
-		ctx, hangUp := context.WithCancel(t.Context())
-		answer := make(chan error, 1)
-		go func() {
-			_, err := d.allocate(ctx, "w", 100, time.Hour)
-			answer <- err
-		}()
-		synctest.Wait()
-		hangUp()
-		if err := <-answer; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-		time.Sleep(9 * time.Second)
-		if n := d.counts().Waiting; n != 1 {
-			t.Errorf("%d waiting after 9 s without a caller: want 1", n)
-		}
-		time.Sleep(2 * time.Second)
-		if n := d.counts().Waiting; n != 0 {
-			t.Errorf("%d waiting after 11 s without a caller: want 0", n)
-		}
-	})
-}
-
-func TestADeadlineBeforeTheEndOfTheWait(t *testing.T) {
-	for name, c := range map[string]struct {
-		wait, deadline time.Duration
-		want           func(error) bool
-	}{
-		"far before: keeps its place": {time.Hour, 10 * time.Second, func(err error) bool {
-			_, ok := errors.AsType[*PatienceError](err)
-			return ok
-		}},
-		"together: the wait is over": {10 * time.Second, 10 * time.Second, func(err error) bool {
-			e, ok := errors.AsType[*ledger.InsufficientError](err)
-			return ok && e.Reason == ledger.ReasonWaited
-		}},
-		"long after: the wait is over": {10 * time.Second, time.Hour, func(err error) bool {
-			e, ok := errors.AsType[*ledger.InsufficientError](err)
-			return ok && e.Reason == ledger.ReasonWaited
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := runWriter(t, newMemoryStore(), func(c *Config) { c.Times.Interval = time.Hour })
-				defer d.close()
-				d.host(100)
-				if _, err := d.allocate(t.Context(), "holder", 100, 0); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
-				defer cancel()
-				start := time.Now()
-				_, err := d.allocate(ctx, "w", 100, c.wait)
-				if !c.want(err) || ctx.Err() != nil {
-					t.Errorf("got %v after %s, the call's own end: %v", err, time.Since(start), ctx.Err())
-				}
-			})
-		})
-	}
-}
-
-func TestAClockThatIsSetChangesNothing(t *testing.T) {
-	for _, jump := range []time.Duration{100 * 24 * time.Hour, -100 * 24 * time.Hour} {
-		t.Run(jump.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				wall := &wallClock{start: time.Now()}
-				config := Config{Times: Times{Interval: time.Hour}}.WithDefaults()
-				core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
-				w := newWriter(core, newMemoryStore(), newSteady(wall), &config, newFeed(16), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-				if err := w.lead(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				go w.run()
-				d := &desk{writer: w, t: t}
-				defer d.close()
-				d.host(100)
-				a, err := d.allocate(t.Context(), "a", 40, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				wall.shift = jump
-				time.Sleep(119 * time.Second)
-				if n := d.counts().Reserved; n != 1 {
-					t.Errorf("%d reserved before its 2 min were over: want 1", n)
-				}
-				b, err := d.allocate(t.Context(), "b", 40, 0)
-				if err != nil || b.Created.Sub(a.Created) != 119*time.Second {
-					t.Errorf("%s after the first, %v: want 119 s", b.Created.Sub(a.Created), err)
-				}
-				time.Sleep(2 * time.Second)
-				if n := d.counts().Reserved; n != 1 {
-					t.Errorf("%d reserved after 121 s: want the second alone", n)
-				}
-			})
-		})
-	}
 }
 
 func TestStopAnswersEverybodyAndLosesNothing(t *testing.T) {

@@ -1,0 +1,88 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func TestListsArePagedAndFiltered(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	f.host("h2", gib)
+	var all, mine, ended []string
+	for i := range 25 {
+		req := request(fmt.Sprint("r", i), mib)
+		req.Host = &bursarv1.HostWishes{Id: fmt.Sprint("h", 1+i%2)}
+		if i%5 == 0 {
+			req.Labels["user"] = "bob"
+		}
+		a := f.allocate(req)
+		if i%3 == 0 {
+			f.release(a.GetId())
+			ended = append(ended, a.GetId())
+			continue
+		}
+		all = append(all, a.GetId())
+		if i%5 == 0 {
+			mine = append(mine, a.GetId())
+		}
+	}
+	slices.Reverse(ended) // the latest first
+	check := func(name string, req *bursarv1.AllocationServiceListRequest, want []string) {
+		t.Helper()
+		for _, size := range []int32{0, 1, 7, 1000} {
+			req.PageSize, req.PageToken = size, ""
+			var got []string
+			for range 100 {
+				res, err := f.allocations.List(t.Context(), req)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				if size > 0 && len(res.GetAllocations()) > int(size) {
+					t.Errorf("%s: a page of %d: want at most %d", name, len(res.GetAllocations()), size)
+				}
+				for _, a := range res.GetAllocations() {
+					got = append(got, a.GetId())
+				}
+				if res.GetRevision() == 0 {
+					t.Errorf("%s: no revision", name)
+				}
+				if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
+					break
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s in pages of %d (-want +got):\n%s", name, size, diff)
+			}
+		}
+	}
+	list := func(change func(*bursarv1.AllocationServiceListRequest)) *bursarv1.AllocationServiceListRequest {
+		req := &bursarv1.AllocationServiceListRequest{}
+		change(req)
+		return req
+	}
+	check("all that live", list(func(*bursarv1.AllocationServiceListRequest) {}), all)
+	check("of a user", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"user": "bob"} }), mine)
+	check("with any user", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"user": "*"} }), all)
+	check("with a label that none has", list(func(r *bursarv1.AllocationServiceListRequest) { r.Labels = map[string]string{"x": "*"} }), nil)
+	check("active", list(func(r *bursarv1.AllocationServiceListRequest) { r.States = []bursarv1.AllocationState{active} }), nil)
+	check("by prefix", list(func(r *bursarv1.AllocationServiceListRequest) { r.IdPrefix = all[3][:12] }), all[3:4])
+	check("with the history", list(func(r *bursarv1.AllocationServiceListRequest) { r.Ended = true }), slices.Concat(all, ended))
+	check("the history alone", list(func(r *bursarv1.AllocationServiceListRequest) {
+		r.States = []bursarv1.AllocationState{released, canceled}
+	}), ended)
+
+	res, err := f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{PageSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{PageToken: res.GetNextPageToken(), HostId: "h1"})
+	if fieldOf(err) != "page_token" {
+		t.Errorf("a token of another query: %v", err)
+	}
+}
