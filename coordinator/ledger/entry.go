@@ -198,7 +198,7 @@ func (l *Ledger) retime(e *entry) {
 		if !e.present() {
 			first(e.detached.Add(l.cfg.CallerGrace))
 		}
-		if e.PassedSince != 0 && e.holding == nil && e.present() {
+		if e.PassedSince != 0 && e.present() {
 			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.lookAgain))
 		}
 	} else {

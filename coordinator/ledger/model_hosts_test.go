@@ -14,6 +14,7 @@ var hostLabels = []label.Set{nil, label.Of("zone", "a"), label.Of("zone", "b")}
 
 // prepare makes a world in which something can happen: hosts that report, and some rules.
 func (m *machine) prepare(t *rapid.T) {
+	m.advanceTo(t, start)
 	for _, id := range hostIDs[:rapid.IntRange(1, 3).Draw(t, "hosts")] {
 		m.registerAs(t, ledger.RegisterCommand{
 			HostID: id, Incarnation: 1, BootID: "1", Capacity: capacity(t), Protected: protected(t),

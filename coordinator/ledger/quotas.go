@@ -203,9 +203,8 @@ func (l *Ledger) refile(rules ruleset) {
 // unqueue takes every waiting class out of its queue, first come first, and ends all that is kept for somebody.
 func (l *Ledger) unqueue() []*class {
 	for _, p := range l.order {
-		if e := p.entry; e != nil && e.holding != nil {
-			l.letGo(e)
-			l.retime(e)
+		if p.entry != nil {
+			l.letGo(p.entry)
 		}
 	}
 	classes := slices.SortedFunc(maps.Values(l.classes), func(a, b *class) int {

@@ -294,10 +294,15 @@ func (l *Ledger) passed(first, e *entry) {
 	l.retime(first)
 }
 
-// starved keeps for a request that was passed over too long what its account frees, where that one account is all it lacks.
+// starved keeps for a request that was passed over too long what its account frees, where and as long as that one account
+// is all it lacks.
 func (l *Ledger) starved(e *entry) {
 	e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
-	if a := l.soleBlocker(e); a != nil && a.holder == nil {
+	a := l.soleBlocker(e)
+	if e.holding != nil && e.holding != a {
+		l.letGo(e)
+	}
+	if a != nil && a.holder == nil {
 		a.holder, e.holding = e, a
 		if h := a.queue.host; h != nil {
 			l.show(h)
