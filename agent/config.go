@@ -18,11 +18,10 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultSocket    = "/run/bursar/agent.sock"
-	DefaultStateDir  = "/var/lib/bursar/agent"
-	DefaultTick      = 5 * time.Second
-	DefaultPatience  = 10 * time.Second
-	DefaultInstances = 1000
+	DefaultSocket   = "/run/bursar/agent.sock"
+	DefaultStateDir = "/var/lib/bursar/agent"
+	DefaultTick     = 5 * time.Second
+	DefaultPatience = 10 * time.Second
 )
 
 // Config is an agent's configuration. The zero value of a field is its default.
@@ -59,7 +58,7 @@ type Config struct {
 
 	// Capacity caps what the host gives away, by dimension: memory as 64GiB, cpu as 16 or 1500m, instances, and custom
 	// countables such as gpu, of which it has none unless they are listed. Memory and cpu are never more than what the machine and
-	// its cgroups allow. Default: that, and 1000 instances.
+	// its cgroups allow. Default: that, and any number of instances.
 	Capacity map[string]string `yaml:"capacity"`
 	// Protected is the part of the capacity that is never given away, in the same form. Default: nothing.
 	Protected map[string]string `yaml:"protected"`
@@ -189,9 +188,6 @@ func (s *settings) checkResources() error {
 	var err error
 	if s.capacity, err = resource.ParseVector(s.Capacity); err != nil {
 		return &ConfigError{"capacity", fmt.Sprint(s.Capacity), err.Error()}
-	}
-	if !s.capacity.Has(resource.Instances) {
-		s.capacity = s.capacity.WithInstances(DefaultInstances)
 	}
 	if s.protected, err = resource.ParseVector(s.Protected); err != nil {
 		return &ConfigError{"protected", fmt.Sprint(s.Protected), err.Error()}

@@ -112,7 +112,7 @@ func TestCapacityIsTheLeastOfTheConfiguredAndTheMeasured(t *testing.T) {
 	s.start()
 	q := s.coordinator.host
 	cpus := q.GetCapacity().GetCpuMillis()
-	if q.GetCapacity().GetMemoryBytes() != mib || cpus <= 0 || cpus >= 100_000_000 || q.GetCapacity().GetInstances() != agent.DefaultInstances ||
+	if q.GetCapacity().GetMemoryBytes() != mib || cpus <= 0 || cpus >= 100_000_000 || q.GetCapacity().Instances != nil ||
 		q.GetCapacity().GetCustom()["gpu"] != 2 || q.GetProtected().GetMemoryBytes() != 100<<10 || q.GetLabels()["rack"] != "a" || q.GetVersion() != "test" {
 		t.Errorf("registered: %v", q)
 	}

@@ -36,8 +36,12 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	if err := a.ownHost(ctx, request.GetId()); err != nil {
 		return nil, err
 	}
+	if request.GetProcess().GetPid() != 0 {
+		a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), request.GetProcess()) })
+	}
 	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, request)
 	if err != nil {
+		a.forgetRefused(request.GetId())
 		return nil, err
 	}
 	a.observe(answer.msg.GetAllocation(), answer.asOf)
@@ -143,19 +147,36 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	if err != nil {
 		return nil, err
 	}
+	engine := a.isEngine(request.GetId())
 	if answer.msg.GetAllocation() == nil {
 		a.locked(func(t *tracker.Tracker) { t.Released(request.GetId()) })
 	} else {
 		a.observe(answer.msg.GetAllocation(), answer.asOf)
 	}
-	a.saveSoon() // a restart before that finds the process ended, and says so again
-	a.freed(ctx)
+	if engine {
+		a.saveSoon() // a restart before that finds the process ended, and says so again
+		a.watch(ctx)
+		// Whoever waits for what the engine had touched is granted it by a sample that shows it free.
+		a.measureIn(0)
+		a.syncDue.by(time.Now().Add(measureGap))
+	}
 	return answer.msg, nil
 }
 
-// freed looks at the machine and reports: whoever waits for what has come free is granted it by a sample that shows it.
-func (a *Agent) freed(ctx context.Context) {
-	a.watch(ctx)
-	a.measureIn(0)
-	a.syncDue.by(time.Now().Add(measureGap))
+// isEngine reports whether an allocation has a process here.
+func (a *Agent) isEngine(id string) (engine bool) {
+	a.locked(func(t *tracker.Tracker) {
+		grant, held := t.Get(id)
+		engine = held && grant.GetProcess().GetPid() != 0
+	})
+	return engine
+}
+
+// forgetRefused takes back what was shown for a confirmation that was refused. An engine that is one already stays shown.
+func (a *Agent) forgetRefused(id string) {
+	a.locked(func(t *tracker.Tracker) {
+		if _, held := t.Get(id); !held {
+			t.Show(id, nil)
+		}
+	})
 }

@@ -135,8 +135,8 @@ func (s *server) mux(socket bool) *http.ServeMux {
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, connect.WithReadMaxBytes(maxMessage)))
 	reflector := grpcreflect.NewStaticReflector(bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName)
-	mux.Handle(grpcreflect.NewHandlerV1(reflector))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
+	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(maxMessage)))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(maxMessage)))
 	if !socket {
 		return mux
 	}

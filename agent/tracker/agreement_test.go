@@ -113,7 +113,9 @@ func (w *world) confirmForSure(t *rapid.T) {
 	w.pid++
 	w.alive[w.pid], w.engines[id] = true, true
 	asOf := w.tracker.Epoch()
-	w.tracker.Observe(w.now, w.books.confirm(id, w.pid), asOf)
+	confirmed := w.books.confirm(id, w.pid)
+	w.tracker.Show(id, confirmed.GetProcess())
+	w.tracker.Observe(w.now, confirmed, asOf)
 	w.save(t)
 }
 

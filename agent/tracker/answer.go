@@ -70,7 +70,7 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 func (t *Tracker) acknowledge(ids []string) {
 	for _, id := range ids {
 		if e := t.entries[id]; e != nil && e.phase == ended {
-			delete(t.entries, id)
+			t.remove(id)
 			t.changed++
 		}
 	}
@@ -154,7 +154,7 @@ func (t *Tracker) drop(e *entry, out *Outcome) {
 		out.Forgotten = append(out.Forgotten, e.grant)
 		t.changed++
 	}
-	delete(t.entries, e.grant.GetId())
+	t.remove(e.grant.GetId())
 }
 
 // settle lets go of what was only kept until this answer: allocations that ended before it, and vetoes that it has heard.
@@ -163,15 +163,15 @@ func (t *Tracker) settle(q *bursarv1.SyncRequest) {
 		past := e.epoch < t.epoch || e.grant.GetRevision() <= t.seen
 		heard := e.told != 0 && e.told <= q.GetSequence()
 		if past && (e.phase == forgotten || e.phase == vetoed && heard) {
-			delete(t.entries, id)
+			t.remove(id)
 		}
 	}
 }
 
-// stops are the orders for engines that are still here.
+// stops are the orders for engines that are still here and were shown to this agent.
 func (t *Tracker) stops(r *bursarv1.SyncResponse) []*bursarv1.StopOrder {
 	return slices.DeleteFunc(slices.Clone(r.GetStops()), func(order *bursarv1.StopOrder) bool {
 		e := t.entries[order.GetAllocationId()]
-		return e == nil || !e.tracked()
+		return e == nil || !e.tracked() || !t.identified(e)
 	})
 }

@@ -164,3 +164,24 @@ func TestEverythingIsReportedAnewNowAndThen(t *testing.T) {
 		t.Errorf("after 10 minutes: %v", q)
 	}
 }
+
+// Whoever reaches a coordinator can tell it any pid, and any cgroup.
+func TestNothingIsKilledOnTheCoordinatorsWordAlone(t *testing.T) {
+	k := registered(t)
+	told := engine("a", 12, 100, 42)
+	told.Process.Cgroup = "/system.slice"
+	stops := []*bursarv1.StopOrder{{AllocationId: "a", Reason: "enough"}}
+	outcome := answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{
+		Epoch: 5, LedgerSequence: 20, Grants: []*bursarv1.Allocation{told}, Stops: stops,
+	})
+	same(t, "held", []string{"a"}, held(k))
+	same(t, "stops", []*bursarv1.StopOrder{}, outcome.Stops)
+	same(t, "saved", 0, len(k.Snapshot().Engines))
+	if engines := k.Engines(); len(engines) != 1 || engines[0].Process.GetCgroup() != "" {
+		t.Errorf("measured: %v", engines)
+	}
+
+	k.Show("a", told.GetProcess())
+	outcome = answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 20, Stops: stops})
+	same(t, "stops once it was shown", stops, outcome.Stops)
+}

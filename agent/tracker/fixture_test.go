@@ -65,6 +65,11 @@ func registered(t *testing.T, grants ...*bursarv1.Allocation) *tracker.Tracker {
 	k := tracker.New(start, host(1), tracker.Snapshot{})
 	k.Measure(start, tracker.Measurement{Sample: free(1000)})
 	register(t, k, 5)
+	for _, a := range grants {
+		if a.GetProcess() != nil {
+			k.Show(a.GetId(), a.GetProcess())
+		}
+	}
 	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 10, Complete: true, Grants: grants})
 	return k
 }

@@ -26,7 +26,7 @@ func (t *Tracker) Snapshot() Snapshot {
 	s := Snapshot{Epoch: t.epoch, StoreID: t.storeID, BootID: t.host.BootID}
 	for _, e := range t.inOrder() {
 		switch {
-		case e.tracked():
+		case e.tracked() && t.identified(e): // of the others the coordinator tells again
 			s.Engines = append(s.Engines, e.grant)
 		case e.phase == ended:
 			s.Ended = append(s.Ended, e.tombstone)

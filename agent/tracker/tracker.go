@@ -38,6 +38,10 @@ type Host struct {
 type Tracker struct {
 	host    Host
 	entries map[string]*entry
+	// shown are the processes, by allocation, that were shown to this agent and found to be what they claim. An engine of which
+	// only the coordinator tells is measured, but nothing is killed on its word: anybody who reaches a
+	// coordinator may have told it any pid.
+	shown map[string]*bursarv1.Process
 
 	epoch    uint64 // the highest seen
 	storeID  string
@@ -92,12 +96,13 @@ type entry struct {
 // its engines have ended.
 func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	t := &Tracker{
-		host: host, entries: make(map[string]*entry), interval: defaultInterval,
+		host: host, entries: make(map[string]*entry), shown: make(map[string]*bursarv1.Process), interval: defaultInterval,
 		epoch: saved.Epoch, storeID: saved.StoreID, changed: 1,
 	}
 	for _, grant := range saved.Engines {
 		e := &entry{phase: held, grant: grant} // of no epoch: whatever a coordinator says of it is newer
 		t.entries[grant.GetId()] = e
+		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {
 			t.end(e, rebooted(now, grant.GetId()))
 		}
@@ -180,10 +185,36 @@ func (t *Tracker) Engines() []Engine {
 	var list []Engine
 	for _, e := range t.inOrder() {
 		if e.tracked() {
-			list = append(list, Engine{ID: e.grant.GetId(), Process: e.grant.GetProcess()})
+			process := e.grant.GetProcess()
+			if !t.identified(e) && process.GetCgroup() != "" {
+				process = proto.CloneOf(process)
+				process.Cgroup = ""
+			}
+			list = append(list, Engine{ID: e.grant.GetId(), Process: process})
 		}
 	}
 	return list
+}
+
+// Show takes note that a process was found to be the allocation's engine, before the coordinator is told; nil takes it back.
+func (t *Tracker) Show(id string, process *bursarv1.Process) {
+	if process == nil {
+		delete(t.shown, id)
+		return
+	}
+	t.shown[id] = process
+}
+
+// identified reports whether the engine's process was shown to this agent.
+func (t *Tracker) identified(e *entry) bool {
+	shown, process := t.shown[e.grant.GetId()], e.grant.GetProcess()
+	return shown != nil && shown.GetPid() == process.GetPid() && shown.GetStartTime() == process.GetStartTime()
+}
+
+// remove lets go of an entry.
+func (t *Tracker) remove(id string) {
+	delete(t.entries, id)
+	delete(t.shown, id)
 }
 
 // EngineOf returns the allocation whose engine is this process.

@@ -53,13 +53,16 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	switch {
 	case r.id == 0:
 		return AllocateResult{}, false, nil
-	case r.hash != c.RequestHash:
+	case r.hash != c.RequestHash && r.hash != 0: // 0: adopted from an agent, which does not know the body
 		return AllocateResult{}, true, &ConflictError{c.RequestID, r.id}
 	case !r.live():
 		return AllocateResult{Allocation: Allocation{ID: r.id}, Ended: true}, true, nil
 	}
 	e := l.entries[r.id]
 	if e.State == Waiting && !c.Async {
+		if c.Wait <= 0 { // it does not want to wait any more
+			return AllocateResult{}, true, l.insufficient(e, ReasonRefused)
+		}
 		l.attach(e)
 	}
 	return AllocateResult{Allocation: e.Allocation}, true, nil

@@ -46,6 +46,9 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 		l.end(known, Lost, "its engine runs on host "+h.ID)
 	}
 	a := l.described(h, r, sampled)
+	if before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id == a.ID {
+		a.RequestHash = before.hash
+	}
 	if l.requests.find(keyOf(a.Caller, a.RequestID)).live() {
 		a.RequestID = "" // taken by a newer request since
 	}

@@ -38,6 +38,13 @@ func (a *agent) holds(id string) bool {
 	return held
 }
 
+// show tells the agent which process a launcher is about to confirm.
+func (a *agent) show(id string, p *process) {
+	if a.up() {
+		a.t.Show(id, &bursarv1.Process{Pid: p.pid, StartTime: p.start, BootId: a.machine.bootID})
+	}
+}
+
 // boot starts the process.
 func (a *agent) boot() {
 	m := a.machine

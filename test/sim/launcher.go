@@ -199,6 +199,7 @@ func (a *attempt) confirm() {
 		Process: ledger.Process{PID: p.pid, StartTime: p.start, BootID: a.host.bootID},
 	}
 	command.ID, _ = ledger.ParseID(a.id)
+	a.host.agent.show(a.id, p)
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return l.Confirm(now, command)
 	}, func(_ *bursarv1.Allocation, err error) {

@@ -1883,16 +1883,16 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
 	"\x13unreclaimable_bytes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x12unreclaimableBytes\x12+\n" +
-	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationR\x05grant\"\xb7\x01\n" +
+	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationR\x05grant\"\xc1\x01\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
-	"exitStatus\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"n\n" +
+	"exitStatus\x12 \n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"\x89\x01\n" +
 	"\x04Veto\x12#\n" +
-	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12%\n" +
-	"\x0eheadroom_bytes\x18\x02 \x01(\x03R\rheadroomBytes\x12\x1a\n" +
+	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
+	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\"\xe2\x02\n" +
 	"\fSyncResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12'\n" +
