@@ -18,11 +18,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 const (
 	// maxMessage is the largest message that is read. Requests to an agent are some hundred bytes.
 	maxMessage = 1 << 20
+	// compressFrom is the size from which answers are compressed: within a machine that costs more than it saves.
+	compressFrom = maxMessage
 	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants; idleTimeout how long one may
 	// say nothing between requests.
 	headerTimeout = 10 * time.Second
@@ -130,7 +133,9 @@ func (s *server) connContext(ctx context.Context, conn net.Conn) context.Context
 func (s *server) mux(socket bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	options := connect.WithHandlerOptions(
-		connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(s.agent.metrics.interceptor()), connect.WithRecover(s.recovered),
+		connect.WithCodec(convert.StrictJSON{}),
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(compressFrom),
+		connect.WithInterceptors(s.agent.metrics.interceptor()), connect.WithRecover(s.recovered),
 	)
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, connect.WithReadMaxBytes(maxMessage)))

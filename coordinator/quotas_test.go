@@ -165,9 +165,13 @@ func TestAccountsArePagedAndFiltered(t *testing.T) {
 	}
 }
 
-func writeFile(t *testing.T, path, text string) {
+func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	// In one step, as an editor does: whoever looks in between must not see half of it.
+	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
 		t.Fatal(err)
 	}
 }

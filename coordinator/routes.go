@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // compressFrom is the size of an answer, in bytes, from which it is compressed for clients that take it. One allocation is
@@ -27,6 +28,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(errorMapper{}, validate.NewInterceptor()),
+		connect.WithCodec(convert.StrictJSON{}),
 		connect.WithReadMaxBytes(s.config.Limits.MessageBytes),
 		connect.WithCompressMinBytes(compressFrom),
 	}

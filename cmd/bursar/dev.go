@@ -175,12 +175,7 @@ func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took
 		}
 	}
 	c.printf("\nin another terminal:\n")
-	if target != defaultAddr {
-		c.printf("  export BURSAR_ADDR=%s\n", target)
-	}
-	if f.socket != ownSocket() {
-		c.printf("  export BURSAR_AGENT=%s\n", f.socket)
-	}
+	c.printf("  export BURSAR_ADDR=%s\n  export BURSAR_AGENT=%s\n", target, f.socket)
 	c.printf(`  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
   bursar hosts
   bursar allocations
@@ -195,9 +190,14 @@ func available(a *bursarv1.Account, dimension string) string {
 	return most
 }
 
-// privateDir makes the folder of the socket where it is missing, for its owner alone; one that is there stays as it is.
+// privateDir makes the folder of the socket where it is missing: for its owner alone, but for root, whose agent serves
+// every user of the machine. One that is there stays as it is.
 func privateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	mode := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o755
+	}
+	if err := os.MkdirAll(dir, mode); err != nil {
 		return configError(fmt.Errorf("make the socket's folder: %w", err))
 	}
 	if !ownedByUs(dir) && dir == filepath.Dir(ownSocket()) {

@@ -57,7 +57,7 @@ func (c *cli) patientEither(cmd *cobra.Command, patience time.Duration) (*client
 // patienceFor is that of a request that waits for so long.
 func patienceFor(wait time.Duration) time.Duration {
 	if wait > 0 {
-		return longPatience
+		return max(longPatience, wait) // as long as it would wait for resources
 	}
 	return shortPatience
 }

@@ -1,0 +1,37 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// StrictJSON is a codec for servers: JSON as Connect has it, but a field that the contract does not know is an error. Who writes
+// "memory" for "memoryBytes" must be told, not granted an engine with no memory booked.
+type StrictJSON struct{}
+
+// Name is that of the codec it stands in for.
+func (StrictJSON) Name() string { return "json" }
+
+// Marshal writes a message.
+func (StrictJSON) Marshal(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is no protobuf message", message)
+	}
+	return protojson.MarshalOptions{}.Marshal(m)
+}
+
+// Unmarshal reads a message. The error names the field and its place.
+func (StrictJSON) Unmarshal(text []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is no protobuf message", message)
+	}
+	if len(text) == 0 {
+		return errors.New("want a JSON object, {} at least")
+	}
+	return protojson.UnmarshalOptions{}.Unmarshal(text, m)
+}
