@@ -82,8 +82,8 @@ func (a *Agent) allocate(ctx context.Context, request *bursarv1.AllocateRequest)
 			if err := a.awaitVeto(ctx, allocation.GetId(), answered); err != nil {
 				return nil, err
 			}
-			if err := pause(ctx, vetoPause); err != nil { // or grant and veto would chase each other until the next sample
-				return nil, err
+			if !sleep(ctx, vetoPause) { // or grant and veto would chase each other until the next sample
+				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings.HostID:
 			// It was asked for anew and is still granted: then what the agent believes to know is wrong.
@@ -140,17 +140,6 @@ func (a *Agent) awaitVeto(ctx context.Context, id string, answered <-chan struct
 
 // vetoPause is how long a vetoed request is left alone before it is asked for again.
 const vetoPause = 500 * time.Millisecond
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
-	}
-}
 
 // abandonTimeout bounds the cancellation of a request whose caller went away.
 const abandonTimeout = 3 * time.Second

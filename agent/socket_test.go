@@ -242,7 +242,7 @@ func TestLargeAndSenselessRequestsAreRefused(t *testing.T) {
 	if _, err := s.Allocate(t.Context(), q); connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("10 MiB: %.200v", err)
 	}
-	for _, body := range []string{`{`, `{"resource":{"memoryBytes":"x"}}`, "\xff"} {
+	for _, body := range []string{`{`, `{"nonsense":1}`, `{"resource":{"memoryBytes":"x"}}`, "\xff"} {
 		r, err := s.http.Post("http://agent/bursar.v1.AllocationService/Allocate", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
