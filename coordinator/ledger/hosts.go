@@ -172,11 +172,11 @@ func (l *Ledger) repromise(h *host) {
 	}
 }
 
+// has reports whether a sample is the one that the host has, sent once more: that one grows old.
+func (h *host) has(s *Sample) bool { return h.sample != nil && s.Time != 0 && s.Time == h.sample.Time }
+
 // measure takes over a sample.
 func (l *Ledger) measure(h *host, s *Sample) {
-	if h.sample != nil && s.Time != 0 && s.Time == h.sample.Time {
-		return // the same once more: it grows old
-	}
 	h.sample, h.sampleAt = s, l.now
 	h.pressure, h.load = s.Pressure, 0
 	if s.Load1Millis != nil {

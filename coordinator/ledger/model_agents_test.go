@@ -20,6 +20,7 @@ type modelAgent struct {
 	engines               map[ledger.ID]*modelEngine
 	ended                 map[ledger.ID]bool // tombstones that are not acknowledged
 	sample                *ledger.Sample     // the last one
+	measured              ledger.Instant     // when, by its own clock
 }
 
 // modelEngine is a process with the grant that its agent has started it for.
@@ -29,8 +30,10 @@ type modelEngine struct {
 }
 
 func newModelAgent() *modelAgent {
+	available := int64(8)
 	return &modelAgent{
-		view: make(map[ledger.ID]uint64), engines: make(map[ledger.ID]*modelEngine), ended: make(map[ledger.ID]bool),
+		sample: &ledger.Sample{MemoryAvailable: &available},
+		view:   make(map[ledger.ID]uint64), engines: make(map[ledger.ID]*modelEngine), ended: make(map[ledger.ID]bool),
 	}
 }
 
@@ -126,7 +129,14 @@ func (m *machine) syncWith(t *rapid.T, c ledger.SyncCommand) {
 		v := capacity(t)
 		c.Capacity = &v
 	}
-	g.sample = c.Sample
+	if c.Sample != nil {
+		c.Sample.Time = g.measured
+		if rapid.IntRange(0, 3).Draw(t, "sent once more") > 0 {
+			g.measured++
+			c.Sample.Time = g.measured
+		}
+		g.sample = c.Sample
+	}
 	m.report(t, id, c, rapid.IntRange(0, 5).Draw(t, "the answer is lost") == 0)
 }
 
@@ -144,6 +154,10 @@ func (m *machine) beat(t *rapid.T) {
 
 // heartbeat is a regular report: the last sample again. Where the agent is told to, it begins anew.
 func (m *machine) heartbeat(t *rapid.T, id string, g *modelAgent) {
+	g.measured++
+	sample := *g.sample
+	sample.Time = g.measured
+	g.sample = &sample
 	if m.report(t, id, ledger.SyncCommand{Sample: g.sample}, false).Action != ledger.ActionResync {
 		return
 	}

@@ -52,6 +52,7 @@ type modelHost struct {
 	lastSync ledger.Instant
 
 	measured bool
+	sample   ledger.Instant // by its agent's clock
 	sampleAt ledger.Instant
 	live     int64 // available beyond safety, as of the last sample
 	pressure bool

@@ -240,7 +240,7 @@ func (m *machine) restart(t *rapid.T) {
 	}
 	m.model.judged = 0
 	for _, h := range m.model.hosts {
-		h.heard, h.needFull, h.measured, h.lastSync, h.sequence, h.touched = false, true, false, m.model.now, 0, 0
+		h.heard, h.needFull, h.measured, h.lastSync, h.sequence, h.touched, h.sample = false, true, false, m.model.now, 0, 0, 0
 		m.model.judged = m.model.now.Add(patience)
 	}
 	m.do(t, nothing, func(l *ledger.Ledger) { l.Advance(m.model.now) })

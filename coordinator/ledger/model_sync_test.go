@@ -35,7 +35,8 @@ func (m *machine) predict(c ledger.SyncCommand) prediction {
 	if seen > m.ledger.Revision() {
 		seen, h.needFull = 0, true
 	}
-	sampled := c.Sample != nil && c.Sample.MemoryAvailable != nil
+	fresh := c.Sample != nil && (c.Sample.Time == 0 || c.Sample.Time != h.sample)
+	sampled := fresh && c.Sample.MemoryAvailable != nil
 	after := m.look(h)
 	for _, end := range c.Ended {
 		after.end(end.ID, ledger.Released, p.want)
@@ -65,8 +66,8 @@ func (m *machine) predict(c ledger.SyncCommand) prediction {
 	if c.Capacity != nil {
 		h.capacity = *c.Capacity
 	}
-	if c.Sample != nil {
-		h.sampleAt, h.measured, h.pressure = m.model.now, sampled, c.Sample.Pressure
+	if fresh {
+		h.sample, h.sampleAt, h.measured, h.pressure = c.Sample.Time, m.model.now, sampled, c.Sample.Pressure
 	}
 	if sampled {
 		h.live = *c.Sample.MemoryAvailable - c.Sample.MemorySafety

@@ -89,7 +89,6 @@ func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Le
 	if diff := cmp.Diff(changes, same, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("the same commands do not make the same changes (-one +other):\n%s", diff)
 	}
-	m.twin.Recycle(same) // nor does this
 	m.mirror.fold(changes)
 	got := make(expected)
 	for i := range changes.Transitions {

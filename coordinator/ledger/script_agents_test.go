@@ -72,6 +72,9 @@ func readSample(a *arguments) *ledger.Sample {
 		return nil
 	}
 	sample := &ledger.Sample{Pressure: pressure}
+	if taken := a.durationOf("taken"); taken != 0 { // by the agent's clock, since the start
+		sample.Time = start.Add(taken)
+	}
 	sample.MemorySafety, _ = a.bytes("safety")
 	if known {
 		sample.MemoryAvailable = &available

@@ -26,7 +26,8 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		h.needFull = true
 	}
 	result := SyncResult{Acknowledged: l.buryAll(h, c.Ended)}
-	sampled := c.Sample != nil && c.Sample.MemoryAvailable != nil
+	fresh := c.Sample != nil && !h.has(c.Sample)
+	sampled := fresh && c.Sample.MemoryAvailable != nil
 	l.report(h, c.Engines, sampled)
 	if c.Full {
 		l.reconcile(h, c.Engines, seen, sampled)
@@ -38,7 +39,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	if c.Capacity != nil {
 		l.resized(h, *c.Capacity)
 	}
-	if c.Sample != nil {
+	if fresh {
 		l.measure(h, c.Sample)
 	}
 	h.state = Healthy
