@@ -168,7 +168,6 @@ func (d *deepBooks) letIn(n int) error {
 					granted++
 				}
 			}
-			d.ledger.Recycle(changes)
 			d.held[g] = held
 		}
 	}

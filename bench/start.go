@@ -83,7 +83,6 @@ func writeStore(ctx context.Context, w *workload, live int, path string) (err er
 	commit := func() error {
 		changes := b.ledger.Changes()
 		err := s.Commit(ctx, store.Batch{Epoch: meta.Epoch, Changes: changes})
-		b.ledger.Recycle(changes)
 		return err
 	}
 	quotas, err := w.quotas()

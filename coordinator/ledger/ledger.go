@@ -81,8 +81,7 @@ type Ledger struct {
 	skipped []skip   // classes set aside while looking further
 
 	changes Changes
-	buffers [][]Allocation // for Changes, recycled
-	turn    uint64         // of the Placer's queries
+	turn    uint64 // of the Placer's queries
 	scratch []byte
 }
 
@@ -144,23 +143,11 @@ func (l *Ledger) Changes() Changes {
 	c := l.changes
 	c.Revision, c.LastID = l.revision, l.lastID
 	l.changes = Changes{}
-	if n := len(l.buffers); n > 0 {
-		l.changes.Transitions = l.buffers[n-1]
-		l.buffers = l.buffers[:n-1]
+	if n := len(c.Transitions); n > 0 {
+		l.changes.Transitions = make([]Allocation, 0, n) // the next batch is likely to be about as large
 	}
 	return c
 }
-
-// Recycle takes back what Changes returned, once nobody reads it any more. It saves memory; leaving it out is fine.
-func (l *Ledger) Recycle(c Changes) {
-	if cap(c.Transitions) > 0 && cap(c.Transitions) <= recycled && len(l.buffers) < 4 {
-		clear(c.Transitions)
-		l.buffers = append(l.buffers, c.Transitions[:0])
-	}
-}
-
-// recycled bounds the buffers that are kept, in transitions; a batch is seldom larger.
-const recycled = 4096
 
 // Revision is the number of the latest transition.
 func (l *Ledger) Revision() uint64 { return l.revision }
