@@ -34,7 +34,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	}
 	if never := l.never(e); never != nil || c.Wait <= 0 {
 		if never == nil {
-			never = l.insufficient(e, ReasonRefused)
+			never = l.insufficient(e)
 		}
 		l.discard(e)
 		return AllocateResult{}, never
@@ -61,7 +61,7 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	e := l.entries[r.id]
 	if e.State == Waiting && !c.Async {
 		if c.Wait <= 0 { // it does not want to wait any more
-			return AllocateResult{}, true, l.insufficient(e, ReasonRefused)
+			return AllocateResult{}, true, l.insufficient(e)
 		}
 		l.attach(e)
 	}
@@ -248,8 +248,8 @@ func (l *Ledger) never(e *entry) error {
 }
 
 // insufficient describes everything that a request falls short of.
-func (l *Ledger) insufficient(e *entry, reason string) *InsufficientError {
-	refusal := &InsufficientError{Reason: reason}
+func (l *Ledger) insufficient(e *entry) *InsufficientError {
+	refusal := &InsufficientError{Reason: ReasonRefused}
 	for _, quota := range e.accounts {
 		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e)
 	}

@@ -71,7 +71,7 @@ func (l *Ledger) explain(e *entry) Explanation {
 		return x
 	}
 	x.Verdict = Waits
-	refusal := l.insufficient(e, ReasonRefused)
+	refusal := l.insufficient(e)
 	if never, ok := l.never(e).(*InsufficientError); ok { //nolint:errorlint // never returns it as it is, or nil
 		x.Verdict, refusal = Never, never
 	}

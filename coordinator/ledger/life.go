@@ -231,7 +231,7 @@ func (l *Ledger) roomFor(e *entry, next resource.Vector) error {
 	}
 	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth}, HostID: e.HostID}, filing: e.filing}
 	if _, blocked := l.decide(&more); blocked != nil {
-		return l.insufficient(&more, ReasonRefused)
+		return l.insufficient(&more)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -69,35 +70,62 @@ type book struct {
 	mu         sync.Mutex
 	held       map[string]amounts // guarded by mu; by account
 	highest    map[string]amounts // guarded by mu; the most that each held at any moment
-	entries    map[string]amounts // guarded by mu; by allocation
+	entries    map[string]entry   // guarded by mu; by allocation
 	grants     int                // guarded by mu
 	violations []string           // guarded by mu
 }
 
-func newBook(limits map[string]amounts) *book {
-	return &book{limits: limits, held: map[string]amounts{}, highest: map[string]amounts{}, entries: map[string]amounts{}}
+// entry is one grant.
+type entry struct {
+	size     amounts
+	accounts []string
+	// until is when it ends by itself, where nobody will confirm it; zero: not before somebody asks.
+	until   time.Time
+	entered time.Time
 }
 
-// enter books a grant, or another size of it, in all of its accounts.
-func (b *book) enter(id string, size amounts, accounts ...string) {
+func (e entry) over(now time.Time) bool { return !e.until.IsZero() && !now.Before(e.until) }
+
+func newBook(limits map[string]amounts) *book {
+	return &book{limits: limits, held: map[string]amounts{}, highest: map[string]amounts{}, entries: map[string]entry{}}
+}
+
+// enter books a grant, or another size of it, in all of its accounts. Those that have ended by themselves are taken out first:
+// what they held may be what was granted.
+func (b *book) enter(id string, e entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
+	for other, ending := range b.entries {
+		if ending.over(now) {
+			b.remove(other)
+		}
+	}
 	before, known := b.entries[id]
 	if !known {
 		b.grants++
+		if e.over(now) {
+			return // its answer took longer than its life
+		}
 	}
-	b.entries[id] = size
-	for _, account := range accounts {
-		b.change(account, size.minus(before))
+	e.entered = now
+	b.entries[id] = e
+	for _, account := range e.accounts {
+		b.change(account, e.size.minus(before.size))
 	}
 }
 
 // leave takes it out.
-func (b *book) leave(id string, accounts ...string) {
+func (b *book) leave(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, account := range accounts {
-		b.change(account, amounts{}.minus(b.entries[id]))
+	b.remove(id)
+}
+
+// remove takes out what is still in. mu is held.
+func (b *book) remove(id string) {
+	for _, account := range b.entries[id].accounts {
+		b.change(account, amounts{}.minus(b.entries[id].size))
 	}
 	delete(b.entries, id)
 }
@@ -111,7 +139,18 @@ func (b *book) change(account string, by amounts) {
 	for dimension, value := range b.held[account] {
 		b.highest[account][dimension] = max(b.highest[account][dimension], value)
 		if limit, limited := b.limits[account][dimension]; limited && value > limit {
-			b.violations = append(b.violations, fmt.Sprintf("account %s: %s: %d granted, limit %d", account, dimension, value, limit))
+			b.violations = append(b.violations, fmt.Sprintf("account %s: %s: %d granted, limit %d:%s", account, dimension, value, limit, b.list(account)))
 		}
 	}
+}
+
+// list shows what an account holds, for whoever looks for the fault. mu is held.
+func (b *book) list(account string) string {
+	var lines strings.Builder
+	for id, e := range b.entries {
+		if slices.Contains(e.accounts, account) {
+			fmt.Fprintf(&lines, "\n  %s %s since %s", id, e.size, e.entered.Format(time.StampMilli))
+		}
+	}
+	return lines.String()
 }

@@ -27,7 +27,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("chaos.seed", 0, "seed of all randomness; 0 draws one")
 	loadFlag  = flag.Duration("chaos.load", 30*time.Second, "how long the 200 clients work")
-	killsFlag = flag.Int("chaos.kills", 24, "how often `bursar dev` is killed under load")
+	killsFlag = flag.Int("chaos.kills", 20, "how often `bursar dev` is killed under load")
 )
 
 // executable is the bursar under test. TestMain sets it.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -90,28 +91,16 @@ func startMeasured(t *testing.T) *measured {
 		return nil
 	})
 	// The first measurement may be of an engine that still starts: the base is taken from the next.
-	before := h.shown().GetSample().GetSampleTime().AsTime()
+	before := h.host().GetSample().GetSampleTime().AsTime()
 	eventually(t, shown, "another sample", func() error {
-		if !h.shown().GetSample().GetSampleTime().AsTime().After(before) {
+		if !h.host().GetSample().GetSampleTime().AsTime().After(before) {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	h.idle, h.base = h.get(h.allocation).GetUnreclaimableBytes(), h.shown().GetHeadroomBytes()
+	h.idle, h.base = h.get(h.allocation).GetUnreclaimableBytes(), h.host().GetHeadroomBytes()
 	t.Logf("headroom %d MiB; the engine may use %d MiB, and uses %d", h.base>>20, entitled>>20, h.idle>>20)
 	return h
-}
-
-// shown is the host as `bursar hosts -o json` shows it.
-func (h *measured) shown() *bursarv1.Host {
-	h.t.Helper()
-	r := h.bursar("hosts", "-o", "json")
-	r.expect(h.t, 0)
-	list := &bursarv1.HostServiceListResponse{}
-	if err := protojson.Unmarshal([]byte(r.stdout), list); err != nil || len(list.GetHosts()) != 1 {
-		h.t.Fatalf("hosts -o json: %v\n%s", err, r.stdout)
-	}
-	return list.GetHosts()[0]
 }
 
 // expectMeasured waits until a sample shows what the engine has touched, and checks the headroom of every sample on the way.
@@ -119,9 +108,9 @@ func (h *measured) expectMeasured(when string, touched int64) {
 	h.t.Helper()
 	samples := map[time.Time]bool{}
 	eventually(h.t, shown, when, func() error {
-		host := h.shown()
+		host := h.host()
 		a := h.get(h.allocation)
-		if again := h.shown(); again.GetRevision() != host.GetRevision() || again.GetHeadroomBytes() != host.GetHeadroomBytes() {
+		if again := h.host(); !proto.Equal(again.GetSample(), host.GetSample()) {
 			return errors.New("between two samples")
 		}
 		h.checkSample(when, host, a)
@@ -151,7 +140,13 @@ func (h *measured) checkSample(when string, host *bursarv1.Host, a *bursarv1.All
 // expectRefusalBeyondHeadroom asks for more than the headroom, and for less than the machine has available and the books have left.
 func (h *measured) expectRefusalBeyondHeadroom() {
 	h.t.Helper()
-	host := h.shown()
+	r := h.bursar("hosts", "-o", "json")
+	r.expect(h.t, 0)
+	list := &bursarv1.HostServiceListResponse{}
+	if err := protojson.Unmarshal([]byte(r.stdout), list); err != nil || len(list.GetHosts()) != 1 {
+		h.t.Fatalf("hosts -o json: %v\n%s", err, r.stdout)
+	}
+	host := list.GetHosts()[0]
 	account := host.GetAccount()
 	beyond := host.GetHeadroomBytes() + 2*tolerance
 	left := account.GetLimit().GetMemoryBytes() - account.GetUsed().GetMemoryBytes() - account.GetReserved().GetMemoryBytes()

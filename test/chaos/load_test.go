@@ -65,7 +65,7 @@ func TestTwoHundredClientsNeverSeeAnOvercommit(t *testing.T) {
 	load.book.mu.Lock()
 	grants, violations, highest := load.book.grants, load.book.violations, load.book.highest
 	load.book.mu.Unlock()
-	for _, violation := range violations[:min(len(violations), 10)] {
+	for _, violation := range violations[:min(len(violations), 3)] {
 		t.Error(violation)
 	}
 	c.expectEmpty(15 * time.Second)
@@ -125,6 +125,18 @@ func (l *load) tally(short *bursarv1.InsufficientResources) {
 type granted struct {
 	*bursarv1.Allocation
 	accounts []string
+	expires  bool // it will not be confirmed
+}
+
+// enter puts a grant into the book.
+func (l *load) enter(g granted, size amounts) {
+	e := entry{size: size, accounts: g.accounts}
+	if g.expires {
+		// The coordinator's clock goes on from the time of day at its start, and may differ by now.
+		const apart = 100 * time.Millisecond
+		e.until = g.GetExpireTime().AsTime().Add(-apart)
+	}
+	l.book.enter(g.GetId(), e)
 }
 
 // patience bounds each call beyond what it asked to wait for.
@@ -142,12 +154,13 @@ func (w *worker) ask(ctx context.Context, r *bursarv1.AllocateRequest) (granted,
 	}
 	if err == nil {
 		a := res.GetAllocation()
-		g := granted{Allocation: a, accounts: []string{"host", w.user}}
+		// Those that are asked for briefly are left to expire.
+		g := granted{Allocation: a, accounts: []string{"host", w.user}, expires: r.GetReservationTtl() != nil}
 		if r.GetLabels()["creator"] == "batch" {
 			g.accounts = append(g.accounts, "batch")
 		}
 		if a.GetState() == reserved {
-			w.book.enter(a.GetId(), amountsOf(a.GetEntitled()), g.accounts...)
+			w.enter(g, amountsOf(a.GetEntitled()))
 		}
 		return g, true
 	}
@@ -185,7 +198,7 @@ func (w *worker) fail(what string, err error) {
 }
 
 // leave takes a grant out of the book; its end must be asked for after this.
-func (w *worker) leave(g granted) { w.book.leave(g.GetId(), g.accounts...) }
+func (w *worker) leave(g granted) { w.book.leave(g.GetId()) }
 
 // size draws what to ask for: often nothing in a dimension, sometimes explicitly so.
 func (w *worker) size() *bursarv1.Resource {

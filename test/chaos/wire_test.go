@@ -210,7 +210,7 @@ func TestOtherUsersCannotTouchAnAllocation(t *testing.T) {
 		return
 	}
 	c := startCluster(t, settings{})
-	if err := os.Chmod(c.dir, 0o755); err != nil { //nolint:gosec // the socket is for everybody
+	if err := os.Chmod(c.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	e, a := c.startConfirmed(engineRequest())
