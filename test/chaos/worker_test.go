@@ -77,7 +77,7 @@ func (w *worker) think(ctx context.Context) {
 
 // use takes a reservation to its end in one of many ways.
 func (w *worker) use(ctx context.Context, g granted) {
-	switch w.random.IntN(20) {
+	switch n := w.random.IntN(20); {
 	case n < 3:
 		w.cancelOrRelease(ctx, g, true)
 	case n < 6:
