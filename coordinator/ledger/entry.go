@@ -102,7 +102,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 	if e.tracked() {
 		h.digest += digestOf(e.ID)
 	}
-	l.show(h)
+	l.book(h)
 }
 
 func (l *Ledger) count(a *account, e *entry) {
@@ -133,7 +133,7 @@ func (l *Ledger) unhold(e *entry) {
 	h.left(e.ID, l.revision+1)
 	h.touched = l.revision + 1
 	e.host, e.promise = nil, 0
-	l.show(h)
+	l.book(h)
 }
 
 // activate moves what the entry holds from reserved to used.
@@ -159,7 +159,7 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	}
 	e.share.count(before, -1, l.fleet)
 	e.share.count(after, 1, l.fleet)
-	l.show(h)
+	l.book(h)
 }
 
 // end closes an entry for good and records why.

@@ -120,15 +120,28 @@ func (l *Ledger) show(h *host) {
 		Health: note != NoteHealth, Measured: note != NoteUnknown && note != NotePressure,
 		Held: h.account.holder != nil, LoadMillis: h.loadPerCore(),
 	}
-	memory, cpu, instances := h.account.available(resource.Memory), h.account.available(resource.CPU), h.account.available(resource.Instances)
-	v.Available = resource.Vector{}.WithMemory(max(0, min(memory, h.headroom()))).WithCPU(max(0, cpu)).WithInstances(max(0, instances))
-	v.Booked = resource.Vector{}.WithMemory(h.account.most[0] - memory).WithCPU(h.account.most[1] - cpu).WithInstances(h.account.most[2] - instances)
-	for _, q := range h.account.limit.Custom() {
-		free := max(0, h.account.available(q.Name))
-		v.Available = v.Available.With(q.Name, free)
-		v.Booked = v.Booked.With(q.Name, max(0, q.Value-free))
-	}
+	v.Available, v.Booked = h.balance()
 	l.placer.Put(h.slot, v)
+}
+
+// book tells the Placer, which knows the host, that something was given away or came back.
+func (l *Ledger) book(h *host) {
+	available, booked := h.balance()
+	l.placer.Book(h.slot, available, booked)
+}
+
+// balance is what a HostView says of the host's account.
+func (h *host) balance() (available, booked resource.Vector) {
+	a := &h.account
+	memory, cpu, instances := a.available(resource.Memory), a.available(resource.CPU), a.available(resource.Instances)
+	available = available.WithMemory(max(0, min(memory, h.headroom()))).WithCPU(max(0, cpu)).WithInstances(max(0, instances))
+	booked = booked.WithMemory(a.most[0] - memory).WithCPU(a.most[1] - cpu).WithInstances(a.most[2] - instances)
+	for _, q := range a.limit.Custom() {
+		free := max(0, a.available(q.Name))
+		available = available.With(q.Name, free)
+		booked = booked.With(q.Name, max(0, q.Value-free))
+	}
+	return available, booked
 }
 
 // most is what the host could give if nothing ran there.

@@ -170,6 +170,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	l.rules = rules
 	for _, r := range s.Hosts {
 		l.restoreHost(r)
+		l.show(l.hosts[r.ID])
 	}
 	if len(s.Hosts) > 0 {
 		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.interval())

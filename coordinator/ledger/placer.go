@@ -64,6 +64,9 @@ func (f HostFilters) String() string {
 type Placer interface {
 	// Put adds the host in a slot or replaces what is known of it.
 	Put(slot Slot, view HostView)
+	// Book changes what is available and booked on the host in a slot, and nothing else of it. Most changes are of this kind: every
+	// grant and every release is one.
+	Book(slot Slot, available, booked resource.Vector)
 	// Remove forgets the host in a slot.
 	Remove(slot Slot)
 	// Choose returns the best host on which the request fits now, or NoSlot. Its cost does not grow with the hosts.

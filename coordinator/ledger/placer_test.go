@@ -20,6 +20,15 @@ func newPlainPlacer() *plainPlacer {
 
 func (p *plainPlacer) Put(slot ledger.Slot, v ledger.HostView) { p.hosts[slot] = v }
 
+func (p *plainPlacer) Book(slot ledger.Slot, available, booked resource.Vector) {
+	v, there := p.hosts[slot]
+	if !there {
+		panic("a host is booked that is not there")
+	}
+	v.Available, v.Booked = available, booked
+	p.hosts[slot] = v
+}
+
 func (p *plainPlacer) Remove(slot ledger.Slot) { delete(p.hosts, slot) }
 
 func (p *plainPlacer) Choose(q ledger.Query) ledger.Slot {

@@ -94,6 +94,18 @@ func (h *host) learn(v *ledger.HostView, policy Policy) (reshaped bool) {
 	return reshaped
 }
 
+// book takes over what is available and booked.
+func (h *host) book(free, used *resource.Vector, policy Policy) {
+	h.amounts[available], h.amounts[booked] = amountsOf(free), amountsOf(used)
+	if h.custom != nil || len(free.Custom())+len(used.Custom()) > 0 {
+		if h.custom == nil {
+			h.custom = new([aspects][]resource.Quantity)
+		}
+		h.custom[available], h.custom[booked] = free.Custom(), used.Custom()
+	}
+	h.grade = policy.use(h) | h.grade&^gradeUse
+}
+
 // sameLabels is true at once for the same slice; sets are immutable.
 func sameLabels(a, b label.Set) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || a.Equal(b))

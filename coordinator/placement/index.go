@@ -1,6 +1,9 @@
 package placement
 
-import "github.com/bursar/bursar/coordinator/ledger"
+import (
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
 
 // Index is the ledger's Placer. Make one with New.
 type Index struct {
@@ -36,6 +39,17 @@ func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
 		x.limits.put(slot, h)
 	}
 	x.free.put(slot, h)
+}
+
+// Book changes what is available and booked on the host in a slot, if there is one.
+func (x *Index) Book(slot ledger.Slot, available, booked resource.Vector) {
+	if slot < 0 || int(slot) >= len(x.fleet.hosts) {
+		return
+	}
+	if h := &x.fleet.hosts[slot]; h.present() {
+		h.book(&available, &booked, x.policy)
+		x.free.put(slot, h)
+	}
 }
 
 // Remove forgets the host in a slot, if there is one.

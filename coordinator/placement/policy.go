@@ -47,6 +47,7 @@ const (
 	useClasses = 32 // 1/32 of a host: hosts closer than that are equals
 	gradeHeld  = 1  // the host is held for somebody
 	gradeSpent = 2  // it has no instance left: only for the rare request without one
+	gradeUse   = (useClasses - 1) << 4
 	grades     = useClasses * 4 * 4
 )
 
@@ -75,8 +76,17 @@ func useClass(booked, limit int64) int {
 	return int(class)                                //nolint:gosec // see above
 }
 
-// grade puts the host in its class: by the most used of its dimensions, then by load.
+// grade puts the host in its class: by its use, then by load.
 func (p Policy) grade(h *host, loadMillis int64, held bool) uint16 {
+	grade := p.use(h) | uint16(loadClass(loadMillis))<<2 //nolint:gosec // below 4
+	if held {
+		grade |= gradeHeld
+	}
+	return grade
+}
+
+// use is the part of the grade that the most used of the host's dimensions makes.
+func (p Policy) use(h *host) uint16 {
 	most, used := &h.amounts[limit], &h.amounts[booked]
 	use := max(useClass(used.memory, most.memory), useClass(used.cpu, most.cpu), useClass(used.instances, most.instances))
 	if h.custom != nil {
@@ -87,11 +97,7 @@ func (p Policy) grade(h *host, loadMillis int64, held bool) uint16 {
 	if p == Binpack {
 		use = useClasses - 1 - use
 	}
-	grade := uint16(use<<2|loadClass(loadMillis)) << 2 //nolint:gosec // below grades
-	if held {
-		grade |= gradeHeld
-	}
-	return grade
+	return uint16(use) << 4 //nolint:gosec // below useClasses
 }
 
 var _ ledger.Placer = (*Index)(nil)

@@ -168,6 +168,11 @@ func (m *machine) put(slot ledger.Slot, v ledger.HostView) {
 	m.index.Put(slot, v)
 }
 
+func (m *machine) book(slot ledger.Slot, v ledger.HostView) {
+	m.hosts[slot] = v
+	m.index.Book(slot, v.Available, v.Booked)
+}
+
 // some draws a slot of a host that is there.
 func (m *machine) some() ledger.Slot { return rapid.SampledFrom(m.slots()).Draw(m.T, "slot") }
 
@@ -239,7 +244,7 @@ func (m *machine) grant(slot ledger.Slot, request resource.Vector) {
 			v.Available, v.Booked = v.Available.With(dimension, left-n), v.Booked.With(dimension, booked+n)
 		}
 	}
-	m.put(slot, v)
+	m.book(slot, v)
 }
 
 // TestIndexEqualsBruteForce is the proof that the index is right: whatever happens to the hosts, every answer is what
@@ -267,7 +272,7 @@ func TestIndexEqualsBruteForce(t *testing.T) {
 				m.T = t
 				if len(m.hosts) > 0 {
 					slot := m.some()
-					m.put(slot, m.use(t, m.hosts[slot]))
+					m.book(slot, m.use(t, m.hosts[slot]))
 				}
 			},
 			"rename": func(t *rapid.T) {
