@@ -25,6 +25,8 @@ var (
 	ErrDamaged = errors.New("the store is damaged")
 	// ErrIO says that reading or writing failed below the store.
 	ErrIO = errors.New("input or output error under the store")
+	// ErrAway says that the store's server cannot be reached now. It is worth another try.
+	ErrAway = errors.New("the store cannot be reached")
 )
 
 // DeposedError is an ErrDeposed that says which epochs were involved.
@@ -55,7 +57,7 @@ func (e *RowError) Error() string { return fmt.Sprintf("store: %s %q: %v", e.Tab
 // Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Refusal is why a store was not opened.
+// Refusal is why a store was not opened, or does not let itself be led.
 type Refusal uint8
 
 // The refusals of Open.
@@ -65,6 +67,14 @@ const (
 	Damaged                    // it was one
 	Newer                      // it is one of a later version
 	Denied                     // it may not be read and written
+	// Older: its tables have to be brought up to date first, and that was not asked for.
+	Older
+	// OtherCluster: it belongs to another cluster.
+	OtherCluster
+	// Unfinished: a copy into it was begun and not finished.
+	Unfinished
+	// NotEmpty: a copy into it would lose what is there.
+	NotEmpty
 )
 
 func (r Refusal) String() string {
@@ -79,12 +89,20 @@ func (r Refusal) String() string {
 		return "from a newer version"
 	case Denied:
 		return "not accessible"
+	case Older:
+		return "from an older version"
+	case OtherCluster:
+		return "another cluster's"
+	case Unfinished:
+		return "an unfinished copy"
+	case NotEmpty:
+		return "not empty"
 	default:
 		return "refused"
 	}
 }
 
-// RefusedError says why a store was not opened, and what would be right. The store is as it was.
+// RefusedError says why a store cannot be used, and what would be right. The store is as it was.
 type RefusedError struct {
 	Where  string // the file, or the database without its secrets
 	Reason Refusal

@@ -12,6 +12,8 @@ import (
 type Meta struct {
 	// StoreID names the store for good. A copy made by Bursar gets a new one.
 	StoreID string
+	// Cluster is the name of the cluster that the store belongs to. Empty: of none yet.
+	Cluster string
 	// Epoch is the number of the last leadership, zero before the first.
 	Epoch uint64
 	// Sequence is the ledger's revision after the last batch that changed a row.
