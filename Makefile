@@ -22,6 +22,7 @@ FUZZTIME  ?= 10s
 pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
 BUF           := .cache/tools/buf-$(call pinned,buf,github.com/bufbuild/buf)/buf
 GOLANGCI_LINT := .cache/tools/golangci-lint-$(call pinned,golangci-lint,github.com/golangci/golangci-lint/v2)/golangci-lint
+CONSUL        := .cache/tools/consul-$(call pinned,consul,github.com/hashicorp/consul)/consul
 
 # A heading with the time of day, so that a log says where the time went.
 section = @printf '\n== %(%T)T  %s\n' -1 '$(1)'
@@ -41,7 +42,7 @@ run: build ## Build, then show the main job on this machine and stay up
 	bin/bursar dev --demo
 
 .PHONY: tools
-tools: $(BUF) $(GOLANGCI_LINT) ## Build the tools that lint and generate need
+tools: $(BUF) $(GOLANGCI_LINT) $(CONSUL) ## Build the tools that lint, generate and the tests need
 
 # "tool" is what the module's go.mod names as its tool.
 .cache/tools/%:
@@ -50,6 +51,9 @@ tools: $(BUF) $(GOLANGCI_LINT) ## Build the tools that lint and generate need
 
 $(BUF): tools/buf/go.mod tools/buf/go.sum
 $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
+$(CONSUL): tools/consul/go.mod tools/consul/go.sum
+$(CONSUL): export CGO_ENABLED := 0
+$(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
 
 # --- test --------------------------------------------------------------------------------------------------------
 
@@ -74,7 +78,7 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
 
 .PHONY: test-race
-test-race: ## Test all other packages with the race detector
+test-race: $(CONSUL) ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
 	@packages=$$(go list ./... | grep -Ev '$(pure)'); $(go_test) -race -timeout 20m $$packages
 
