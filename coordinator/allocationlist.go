@@ -25,7 +25,7 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 	}
 	var a ledger.Allocation
 	var live bool
-	err = s.writer.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+	err = s.writer.reads(req.GetAllowStale()).do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 		if id == 0 {
 			id, _, _ = l.ByRequest(actor.Name, req.GetRequestId())
 		}
@@ -142,12 +142,12 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 	if err != nil {
 		return nil, err
 	}
-	page := &allocationPage{query: q, want: pageSize(req.GetPageSize())}
+	page, from := &allocationPage{query: q, want: pageSize(req.GetPageSize())}, s.writer.reads(req.GetAllowStale())
 	if place == "" || place[0] == placeLive {
-		err = page.readLive(ctx, s.writer, place)
+		err = page.readLive(ctx, from, place)
 	} else {
 		page.next = place
-		err = s.writer.do(ctx, page.notice)
+		err = from.do(ctx, page.notice)
 	}
 	if err == nil && len(page.next) > 0 && page.next[0] == placeHistory {
 		err = page.readHistory(ctx, s.store)
@@ -176,7 +176,7 @@ type allocationPage struct {
 
 func (p *allocationPage) notice(l *ledger.Ledger, _ ledger.Instant) { p.revision = l.Revision() }
 
-func (p *allocationPage) readLive(ctx context.Context, w *writer, place string) error {
+func (p *allocationPage) readLive(ctx context.Context, from books, place string) error {
 	var after ledger.ID
 	if place != "" {
 		var err error
@@ -186,9 +186,9 @@ func (p *allocationPage) readLive(ctx context.Context, w *writer, place string) 
 	}
 	if !p.query.live {
 		p.next = string(placeHistory)
-		return w.do(ctx, p.notice)
+		return from.do(ctx, p.notice)
 	}
-	s, err := scan(ctx, w, after, p.want, allocationsWhere(p.query.matches))
+	s, err := scan(ctx, from, after, p.want, allocationsWhere(p.query.matches))
 	if err != nil {
 		return err
 	}

@@ -68,12 +68,12 @@ func (w *writer) await(ctx context.Context, done <-chan error) (answered bool, e
 }
 
 // decide runs a command of the ledger that has a result.
-func decide[R any](ctx context.Context, w *writer, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
+func decide[R any](ctx context.Context, b books, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
 	var result struct {
 		value R
 		err   error
 	}
-	if err := w.do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
+	if err := b.do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
 		var none R
 		return none, err
 	}

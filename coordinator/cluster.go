@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"net/url"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -14,7 +15,8 @@ type clusterService struct {
 	watch   *watchers
 	version string
 	started ledger.Instant
-	leader  func() string   // the address that it is served at
+	self    func() string // its own URL
+	peers   *peers
 	warn    func() []string // what is wrong at the moment
 }
 
@@ -22,9 +24,7 @@ type clusterService struct {
 func (s *clusterService) Status(ctx context.Context, _ *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
 	v, err := s.writer.look(ctx)
 	if errors.Is(err, ErrNotLeading) {
-		return &bursarv1.StatusResponse{
-			Version: s.version, StartTime: timeMessage(s.started), Warnings: append(s.warn(), "this coordinator does not lead at the moment"),
-		}, nil
+		return s.standby(), nil
 	}
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (s *clusterService) Status(ctx context.Context, _ *bursarv1.StatusRequest) 
 	c := v.counts
 	return &bursarv1.StatusResponse{
 		Version: s.version, StoreId: v.meta.StoreID, Epoch: v.meta.Epoch, Revision: v.revision,
-		Leader: s.leader(), IsLeader: true,
+		Leader: addressOf(s.self()), LeaderUrl: s.self(), Url: s.self(), IsLeader: true,
 		StartTime: timeMessage(s.started), Uptime: durationMessage(v.now.Sub(s.started)),
 		Waiting: int64(c.Waiting), Reserved: int64(c.Reserved), Active: int64(c.Active),
 		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
@@ -40,6 +40,29 @@ func (s *clusterService) Status(ctx context.Context, _ *bursarv1.StatusRequest) 
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
 		Warnings: s.warn(),
 	}, nil
+}
+
+// standby is what a coordinator knows that does not lead.
+func (s *clusterService) standby() *bursarv1.StatusResponse {
+	known, _ := s.peers.known()
+	res := &bursarv1.StatusResponse{
+		Version: s.version, StoreId: known.StoreID, Epoch: known.Epoch,
+		Leader: addressOf(known.URL), LeaderUrl: known.URL, Url: s.self(),
+		StartTime: timeMessage(s.started), Uptime: durationMessage(s.writer.clock.now().Sub(s.started)), Warnings: s.warn(),
+	}
+	if known.URL == "" || known.URL == s.self() {
+		res.Leader, res.LeaderUrl = "", ""
+		res.Warnings = append(res.Warnings, "nobody leads at the moment")
+	}
+	return res
+}
+
+// addressOf is HOST:PORT of a URL.
+func addressOf(base string) string {
+	if u, err := url.Parse(base); err == nil {
+		return u.Host
+	}
+	return ""
 }
 
 // Audit recomputes every account.

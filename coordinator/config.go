@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -17,6 +21,17 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Insecure serves whoever can connect, as anybody, in clear text.
 	Insecure bool `yaml:"insecure"`
+	// Advertise is the base URL at which agents, clients and other coordinators reach this one, such as https://rm-1:7070. Default: the
+	// address that it listens on, where that is a certain one, and else the machine's host name.
+	Advertise string `yaml:"advertise"`
+	// Cluster names the coordinators that share a store and an election: letters, digits, - and _. Default bursar.
+	Cluster string `yaml:"cluster"`
+	// Store is where the rows are: postgres://… of a database that several coordinators share, or the path of a file for one
+	// alone. Default: bursar.db in DataDir.
+	Store string `yaml:"store"`
+	// StoreFile holds what Store would, so that a password in it stands neither here nor in the environment. Only its owner may read
+	// it.
+	StoreFile string `yaml:"storeFile"`
 	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator.
 	DataDir string `yaml:"dataDir"`
 	// Placement is how a host is chosen for requests that name none: "spread" (default) or "binpack".
@@ -124,6 +139,7 @@ func orDefault[T comparable](value, standard T) T {
 // WithDefaults returns the configuration with every default filled in, but for those of Times, which are the ledger's.
 func (c Config) WithDefaults() Config {
 	c.Listen = orDefault(c.Listen, "127.0.0.1:7070")
+	c.Cluster = orDefault(c.Cluster, "bursar")
 	c.DataDir = orDefault(c.DataDir, "/var/lib/bursar/coordinator")
 	c.Placement = orDefault(c.Placement, "spread")
 	c.QuotaPoll = orDefault(c.QuotaPoll, 2*time.Second)
@@ -148,6 +164,9 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if err := checkListen(c.Listen, c.Insecure); err != nil {
+		return err
+	}
+	if err := c.checkPlace(); err != nil {
 		return err
 	}
 	if c.Placement != "spread" && c.Placement != "binpack" {
@@ -183,6 +202,45 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// checkPlace looks at where this coordinator is, and where its rows are.
+func (c Config) checkPlace() error {
+	if !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(c.Cluster) {
+		return &ConfigError{"cluster", c.Cluster, "1 to 64 letters, digits, - and _"}
+	}
+	if c.Advertise != "" {
+		u, err := url.Parse(c.Advertise)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Port() == "" || u.Hostname() == "" ||
+			strings.TrimSuffix(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return &ConfigError{"advertise", c.Advertise, "the base URL at which others reach this coordinator, such as https://rm-1:7070"}
+		}
+	}
+	if c.Store != "" && c.StoreFile != "" {
+		return &ConfigError{"storeFile", c.StoreFile, "either store or storeFile, not both"}
+	}
+	return nil
+}
+
+// advertised is the URL at which others reach a coordinator that serves at an address.
+func (c Config) advertised(address string) string {
+	if c.Advertise != "" {
+		return strings.TrimSuffix(c.Advertise, "/")
+	}
+	scheme := "http"
+	if c.secure() {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return scheme + "://" + address // a listener that is no network's
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			host = name
+		}
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
 // checkListen refuses addresses that others than this machine can reach: nothing here would tell who they are.
 func checkListen(address string, insecure bool) error {
 	host, _, err := net.SplitHostPort(address)
@@ -198,3 +256,6 @@ func checkListen(address string, insecure bool) error {
 		"a loopback address such as 127.0.0.1:7070, or insecure: true to serve everybody who can connect, without TLS and identities",
 	}
 }
+
+// secure reports whether it serves TLS.
+func (c Config) secure() bool { return false }

@@ -99,12 +99,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	if c.ledger != nil {
 		return errors.New("coordinator: lead: leads already")
 	}
-	for source, quotas := range c.files {
-		for _, q := range quotas {
-			q.Source = source
-			snapshot.Quotas = append(snapshot.Quotas, q)
-		}
-	}
+	snapshot.Quotas = append(snapshot.Quotas, fromFiles(c.files)...)
 	c.now = max(c.now, now, lastInstant(snapshot))
 	books := ledger.New(c.config, c.newPlacer())
 	if err := books.Restore(c.now, snapshot); err != nil {
@@ -112,6 +107,17 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	}
 	c.ledger, c.meta, c.taken, c.outdone = books, meta, snapshot.Revision, 0
 	return nil
+}
+
+// fromFiles are the rules of files, as a snapshot has them.
+func fromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
+	for source, quotas := range files {
+		for _, q := range quotas {
+			q.Source = source
+			rules = append(rules, q)
+		}
+	}
+	return rules
 }
 
 // lastInstant is the latest moment that the stored rows tell of. A clock that went back while nobody ran is held there.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
@@ -47,11 +48,20 @@ func runWriter(tb testing.TB, s store.Store, change func(*Config)) *desk {
 	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
 	clock := newSteady(&wallClock{start: time.Now()})
 	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	if err := w.lead(tb.Context()); err != nil {
+	lead(tb, w)
+	return &desk{writer: w, t: tb}
+}
+
+// lead runs a writer that nobody competes with. It leads when lead returns.
+func lead(tb testing.TB, w *writer) {
+	tb.Helper()
+	first := make(chan error, 1)
+	campaign := &leadership{election: election.Alone(func() string { return "" }), writer: w, log: w.log}
+	go w.run()
+	go campaign.run(context.Background(), first)
+	if err := <-first; err != nil {
 		tb.Fatal(err)
 	}
-	go w.run()
-	return &desk{writer: w, t: tb}
 }
 
 func (d *desk) close() {

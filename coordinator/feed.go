@@ -38,8 +38,11 @@ type feed struct {
 	floor    uint64
 	revision uint64 // of the latest change
 	closed   error
-	readers  int
-	wake     chan struct{} // closed by the next change
+	// cuts counts how often all readers were sent away, and cause is why the last time.
+	cuts    uint64
+	cause   error
+	readers int
+	wake    chan struct{} // closed by the next change
 }
 
 func newFeed(size int) *feed {
@@ -121,10 +124,20 @@ func (f *feed) close(err error) {
 	f.wakeLocked()
 }
 
+// cut ends the watches that there are with err.
+func (f *feed) cut(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cuts++
+	f.cause = err
+	f.wakeLocked()
+}
+
 // reader is one watcher's place in a feed. It belongs to one goroutine and must be left.
 type reader struct {
 	feed *feed
 	next uint64
+	cuts uint64 // of the feed, when it began
 }
 
 // read begins to read after a revision; 0 is from now on. It returns the revision to tell the watcher first.
@@ -147,7 +160,7 @@ func (f *feed) read(after uint64) (*reader, uint64, error) {
 		return f.ring[(f.first+uint64(i))%size].revision > after //nolint:gosec // not negative
 	})
 	f.readers++
-	return &reader{feed: f, next: f.first + uint64(skip)}, after, nil //nolint:gosec // not negative
+	return &reader{feed: f, next: f.first + uint64(skip), cuts: f.cuts}, after, nil //nolint:gosec // not negative
 }
 
 // poll appends the next changes to events, at most as many as fit without growing it. Where there are none it returns what
@@ -156,7 +169,10 @@ func (r *reader) poll(events []event) (batch []event, wait <-chan struct{}, caug
 	f := r.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.next < f.first {
+	switch {
+	case r.cuts != f.cuts:
+		return nil, nil, 0, f.cause
+	case r.next < f.first:
 		return nil, nil, 0, errFellBehind
 	}
 	for ; r.next < f.next && len(events) < cap(events); r.next++ {

@@ -82,7 +82,7 @@ func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.
 
 // Get reads one host.
 func (s *hostService) Get(ctx context.Context, req *bursarv1.HostServiceGetRequest) (*bursarv1.HostServiceGetResponse, error) {
-	h, err := decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+	h, err := decide(ctx, s.writer.reads(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
 		if h, found := l.Host(req.GetId()); found {
 			return h, nil
 		}
@@ -142,7 +142,7 @@ func (s *hostService) List(ctx context.Context, req *bursarv1.HostServiceListReq
 	if err != nil {
 		return nil, err
 	}
-	page, err := scan(ctx, s.writer, after, pageSize(req.GetPageSize()), hostsWhere(q.matches))
+	page, err := scan(ctx, s.writer.reads(req.GetAllowStale()), after, pageSize(req.GetPageSize()), hostsWhere(q.matches))
 	if err != nil {
 		return nil, err
 	}

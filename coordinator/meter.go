@@ -94,11 +94,6 @@ func (m *meter) leads(epoch uint64) {
 	m.leading.Set(1)
 }
 
-func (m *meter) abandons() {
-	m.leading.Set(0)
-	m.abandoned.Inc()
-}
-
 func (m *meter) committed(b *Batch, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.batchCalls.Observe(float64(b.Size()))

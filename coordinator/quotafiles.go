@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type quotaFiles struct {
 
 	mu    sync.Mutex
 	wrong map[string]string // guarded by mu: what is wrong with a file, by its path
+	// sets are the rules to begin a leadership with, by source: those that were in force last, or that no leader has looked at yet.
+	sets map[string][]ledger.Quota // guarded by mu
 }
 
 // quotaFile is what was last read of one file.
@@ -45,7 +48,7 @@ type fileStamp struct {
 }
 
 func newQuotaFiles(paths []string, m *meter, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{meter: m, log: log, wrong: make(map[string]string)}
+	q := &quotaFiles{meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.wrongFiles.WithLabelValues(path).Set(0)
@@ -129,7 +132,21 @@ func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 		f.pending = false
 		sets[f.source()] = f.quotas
 	}
+	q.keep(sets)
 	return sets, nil
+}
+
+func (q *quotaFiles) keep(sets map[string][]ledger.Quota) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	maps.Copy(q.sets, sets)
+}
+
+// latest returns the rules that a leadership begins with.
+func (q *quotaFiles) latest() map[string][]ledger.Quota {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return maps.Clone(q.sets)
 }
 
 // blame finds the file whose rule a leadership was refused for.
@@ -187,7 +204,10 @@ func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile
 	err := w.setFiles(ctx, sets)
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
+	case errors.Is(err, ErrNotLeading): // who leads has files of its own; these are for when it is our turn
+		q.keep(sets)
 	case err == nil:
+		q.keep(sets)
 		for _, f := range files {
 			f.pending = false
 			q.clear(f)

@@ -154,7 +154,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	}
 	var quota ledger.Quota
 	var accounts []ledger.AccountInfo
-	_, err = decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
+	_, err = decide(ctx, s.writer.reads(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		rules := l.Quotas()
 		i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) })
 		if i < 0 {
@@ -205,15 +205,16 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 		return nil, err
 	}
 	res := &bursarv1.QuotaServiceListResponse{}
+	from := s.writer.reads(req.GetAllowStale())
 	if after == "" {
-		rules, err := decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) ([]ledger.Quota, error) { return l.Quotas(), nil })
+		rules, err := decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]ledger.Quota, error) { return l.Quotas(), nil })
 		if err != nil {
 			return nil, err
 		}
 		res.Quotas = quotaMessages(rules)
 	}
 	keep := func(a *ledger.AccountInfo) bool { return a.Name.Labels.MatchesFilter(filter) }
-	page, err := scan(ctx, s.writer, after, pageSize(req.GetPageSize()), quotaAccountsWhere(keep))
+	page, err := scan(ctx, from, after, pageSize(req.GetPageSize()), quotaAccountsWhere(keep))
 	if err != nil {
 		return nil, err
 	}

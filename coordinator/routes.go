@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -27,7 +28,7 @@ const compressFrom = 4 << 10
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(errorMapper{}, validate.NewInterceptor()),
+		connect.WithInterceptors(errorMapper{}, validate.NewInterceptor(), &forwarder{writer: s.writer, peers: s.peers}),
 		connect.WithCodec(convert.StrictJSON{}),
 		connect.WithReadMaxBytes(s.config.Limits.MessageBytes),
 		connect.WithCompressMinBytes(compressFrom),
@@ -45,7 +46,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount(quotaPath, quotas)
 	mount(bursarv1connect.NewQueueServiceHandler(queueService{}, options...))
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
-		writer: s.writer, watch: watch, version: version, started: s.clock.now(), leader: s.Address, warn: s.files.warnings,
+		writer: s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.files.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
 	for procedure, handler := range map[string]http.Handler{
@@ -60,7 +61,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
 	}
-	mount(grpchealth.NewHandler(healthChecker{s.writer, names}))
+	mount(grpchealth.NewHandler(healthChecker{s.serves, names}))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mount(grpcreflect.NewHandlerV1(reflector))
 	mount(grpcreflect.NewHandlerV1Alpha(reflector))
@@ -131,9 +132,21 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	answerProbe(w, s.writer.alive(r.Context()))
 }
 
-// readyz says whether commands are applied and made durable.
+// readyz says whether calls are answered.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	answerProbe(w, s.writer.probe(r.Context()))
+	answerProbe(w, s.serves(r.Context()))
+}
+
+// serves reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
+// them on to.
+func (s *Server) serves(ctx context.Context) error {
+	err := s.writer.probe(ctx)
+	if errors.Is(err, ErrNotLeading) {
+		if to, _ := s.peers.find(); to != nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func answerProbe(w http.ResponseWriter, err error) {
@@ -148,7 +161,7 @@ func answerProbe(w http.ResponseWriter, err error) {
 
 // healthChecker answers the standard health service.
 type healthChecker struct {
-	writer *writer
+	serves func(context.Context) error
 	names  []string
 }
 
@@ -161,7 +174,7 @@ func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) 
 	if !known {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("service: %q: want one of %v", req.Service, h.names))
 	}
-	if h.writer.probe(ctx) != nil {
+	if h.serves(ctx) != nil {
 		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil //nolint:nilerr // that is the answer
 	}
 	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil

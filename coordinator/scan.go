@@ -24,11 +24,11 @@ type step[T any, P any] struct {
 
 // scan visits the ledger until it has found as many as wanted or has seen all. revision is that of the first visit: whoever
 // watches from there misses nothing of what the page may have missed.
-func scan[T any, P any](ctx context.Context, w *writer, after P, want int, visit func(l *ledger.Ledger, after P, want int) step[T, P]) (step[T, P], error) {
+func scan[T any, P any](ctx context.Context, b books, after P, want int, visit func(l *ledger.Ledger, after P, want int) step[T, P]) (step[T, P], error) {
 	all := step[T, P]{place: after}
 	for first := true; ; first = false {
 		var s step[T, P]
-		err := w.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+		err := b.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 			s = visit(l, all.place, want-len(all.found))
 			s.revision = l.Revision()
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
@@ -22,6 +23,8 @@ import (
 type Dependencies struct {
 	// Store keeps the rows. The Server closes it.
 	Store store.Store
+	// Elect takes part in an election as self. Nil: the coordinator is alone, and one that cannot lead does not start.
+	Elect func(self Self) election.Election
 	// Logger takes what is worth telling. Nil: nothing is told.
 	Logger *slog.Logger
 	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of the process and the runtime.
@@ -30,6 +33,14 @@ type Dependencies struct {
 	Clock Clock
 	// Version is what Status tells.
 	Version string
+}
+
+// Self is a coordinator as an election sees it.
+type Self struct {
+	// URL is where others reach it.
+	URL string
+	// Alive reports whether its loop turns: one that does not must not lead.
+	Alive func(context.Context) error
 }
 
 // Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own, once.
@@ -46,6 +57,8 @@ type Server struct {
 	clock    steady
 	time     patience
 	handler  http.Handler
+	elect    func(Self) election.Election
+	peers    *peers
 
 	ready  chan struct{}  // closed when calls are taken
 	tasks  sync.WaitGroup // background goroutines
@@ -53,6 +66,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	address string // guarded by mu: where it is served
+	url     string // guarded by mu: where others reach it
 }
 
 // New makes a coordinator. It starts nothing. Errors: *ConfigError, and *label.FieldError of the label rules; the store
@@ -83,11 +97,13 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s := &Server{
 		config: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
 		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
-		time: defaultPatience(), ready: make(chan struct{}),
+		time: defaultPatience(), elect: deps.Elect, ready: make(chan struct{}),
 	}
 	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) })
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
+	s.writer.rules = s.files.latest
+	s.peers = newPeers()
 	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
 	return s, nil
@@ -97,7 +113,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 // until the server is ready and after it has stopped.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Ready is closed once the coordinator leads and serves.
+// Ready is closed once the coordinator serves, and where it is alone leads.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Address is where it is served, as HOST:PORT; empty before Ready.
@@ -105,6 +121,13 @@ func (s *Server) Address() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.address
+}
+
+// URL is where others reach it; empty before it serves.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.url
 }
 
 // Run listens where the configuration says and serves until ctx ends, then shuts down in order. It returns nil after an
@@ -121,16 +144,17 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Serve is Run with a listener, which it closes. Nothing is checked about who can reach it.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	s.mu.Lock()
+	s.address = listener.Addr().String()
+	s.url = s.config.advertised(s.address)
+	s.mu.Unlock()
 	if err := s.start(ctx); err != nil {
 		return errors.Join(err, listener.Close(), s.store.Close())
 	}
 	server := s.httpServer()
 	failed := make(chan error, 1)
 	s.tasks.Go(func() { failed <- server.Serve(listener) })
-	s.mu.Lock()
-	s.address = listener.Addr().String()
-	s.mu.Unlock()
-	s.log.Info("serving", "address", listener.Addr().String(), "insecure", s.config.Insecure)
+	s.log.Info("serving", "address", s.Address(), "url", s.URL(), "insecure", s.config.Insecure)
 	close(s.ready)
 
 	var err error
@@ -143,7 +167,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return errors.Join(err, s.shutDown(server)) //nolint:contextcheck // the caller's has ended: that is why
 }
 
-// start takes the lead and starts what runs in the background.
+// start starts what runs in the background. A coordinator that is alone leads when it returns.
 func (s *Server) start(ctx context.Context) error {
 	sets, err := s.files.start()
 	if err != nil {
@@ -152,13 +176,27 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.core.SetFiles(0, sets); err != nil {
 		return err
 	}
-	if err := s.writer.lead(ctx); err != nil {
-		return s.files.blame(err)
+	elect := s.elect
+	if elect == nil {
+		elect = func(Self) election.Election { return election.Alone(s.URL) }
 	}
+	campaign := &leadership{election: elect(Self{URL: s.URL(), Alive: s.writer.alive}), writer: s.writer, log: s.log}
+	s.peers.join(campaign.election, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
+	first := make(chan error, 1)
 	s.tasks.Go(s.writer.run)
-	s.tasks.Go(func() { prune(background, s.store, s.config.History, s.clock, s.meter, s.log) })
+	s.tasks.Go(func() { campaign.run(background, first) })
+	s.tasks.Go(func() { s.peers.follow(background) })
+	if s.elect == nil {
+		if err := <-first; err != nil {
+			s.writer.stop()
+			cancel()
+			s.tasks.Wait()
+			return s.files.blame(err)
+		}
+	}
+	s.tasks.Go(func() { prune(background, s.writer, s.config.History) })
 	s.tasks.Go(func() { auditing(background, s.writer) })
 	if len(s.config.QuotaFiles) > 0 {
 		s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.writer) })

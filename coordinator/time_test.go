@@ -90,10 +90,7 @@ func TestAClockThatIsSetChangesNothing(t *testing.T) {
 				config := Config{Times: Times{Interval: time.Hour}}.WithDefaults()
 				core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
 				w := newWriter(core, newMemoryStore(), newSteady(wall), &config, newFeed(16), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-				if err := w.lead(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				go w.run()
+				lead(t, w)
 				d := &desk{writer: w, t: t}
 				defer d.close()
 				d.host(100)

@@ -2,14 +2,12 @@ package coordinator
 
 import (
 	"context"
-	"log/slog"
 	"time"
-
-	"github.com/bursar/bursar/coordinator/store"
 )
 
-// prune deletes what is older than the retention from the history, in small steps, until ctx ends.
-func prune(ctx context.Context, s store.Store, h History, clock steady, m *meter, log *slog.Logger) {
+// prune deletes what is older than the retention from the history, in small steps, until ctx ends. Who does not lead leaves it to
+// who does.
+func prune(ctx context.Context, w *writer, h History) {
 	tick := time.NewTicker(h.PruneEvery)
 	defer tick.Stop()
 	for {
@@ -18,13 +16,13 @@ func prune(ctx context.Context, s store.Store, h History, clock steady, m *meter
 		case <-ctx.Done():
 			return
 		}
-		for deleted := h.PruneStep; deleted == h.PruneStep && ctx.Err() == nil; {
+		for deleted := h.PruneStep; deleted == h.PruneStep && ctx.Err() == nil && w.leads.Load(); {
 			var err error
-			deleted, err = s.Prune(ctx, clock.now().Add(-h.Retention).Time(), h.PruneStep)
-			m.pruned.Add(float64(deleted))
+			deleted, err = w.store.Prune(ctx, w.clock.now().Add(-h.Retention).Time(), h.PruneStep)
+			w.meter.pruned.Add(float64(deleted))
 			if err != nil && ctx.Err() == nil {
-				m.pruneFailed.Inc()
-				log.Warn("cannot delete from the history", "error", err)
+				w.meter.pruneFailed.Inc()
+				w.log.Warn("cannot delete from the history", "error", err)
 			}
 		}
 	}

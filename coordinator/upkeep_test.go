@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -49,13 +50,21 @@ func (s *pruneStore) Prune(_ context.Context, before time.Time, limit int) (int,
 func TestTheHistoryIsPrunedInSmallSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &pruneStore{old: 23, fail: true}
+		config := Config{}.WithDefaults()
+		w := newWriter(NewCore(ledger.Config{}, nil), s, newSteady(&wallClock{start: time.Now()}), &config, newFeed(1), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		history := History{Retention: 30 * 24 * time.Hour, PruneEvery: time.Minute, PruneStep: 10}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			prune(ctx, s, history, newSteady(&wallClock{start: time.Now()}), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+			prune(ctx, w, history)
 		}()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !s.fail {
+			t.Error("a coordinator that does not lead has pruned")
+		}
+		w.leads.Store(true)
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if steps, _ := s.seen(); len(steps) != 0 {

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -23,29 +21,39 @@ type writer struct {
 	limits Limits
 	// remember is how long request ids are kept after the end.
 	remember time.Duration
-	feed     *feed
-	meter    *meter
-	log      *slog.Logger
+	// rules are those of the files at the moment, by source. Nil: they are the core's already.
+	rules   func() map[string][]ledger.Quota
+	feed    *feed
+	replica *replica
+	meter   *meter
+	log     *slog.Logger
 
-	calls sync.Pool    // of *pending, for reuse
-	asks  sync.Pool    // of *pendingAsk, for reuse
-	queue chan Command // bounded: what callers ask for
-	side  sideQueue    // unbounded, but each entry ends one that was bounded
-	jobs  chan job     // for the goroutine that talks to the store; at most one under way
-	ended chan outcome
+	calls    sync.Pool    // of *pending, for reuse
+	asks     sync.Pool    // of *pendingAsk, for reuse
+	queue    chan Command // bounded: what callers ask for
+	side     sideQueue    // unbounded, but each entry ends one that was bounded
+	jobs     chan job     // for the goroutine that talks to the store; at most one under way
+	outcomes chan outcome
 
-	taking   atomic.Bool   // commands are taken: between the first leadership and stop
+	orders chan *tenure // to lead, or with nil not to
+
+	leads    atomic.Bool   // the core does
 	stopping chan struct{} // closed by stop
 	done     chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
 	busy     *Batch         // being committed
 	deadline ledger.Instant // of that commit
-	leading  bool           // a Lead is under way, or due at retryAt
-	retryAt  ledger.Instant
-	retry    backoff.BackOff
-	atLeast  uint64
+	tenure   *tenure        // nil: may not lead
+	loading  bool           // the store is asked for a lead
+	atLeast  uint64         // what the next epoch must not be below
 	stopped  bool
+}
+
+// tenure is the permission to lead once: to take the lead, and to keep it until it is lost. The loop tells what becomes of it.
+type tenure struct {
+	began chan store.Meta // holds one: the lead was taken
+	over  chan error      // holds one: it could not be, or was lost
 }
 
 // sideQueue takes commands that must not be refused: those of callers who leave, and of the server itself.
@@ -76,6 +84,7 @@ func (q *sideQueue) take() []Command {
 // job is something to do with the store: commit a batch, or take the lead where there is none.
 type job struct {
 	batch   *Batch
+	tenure  *tenure
 	atLeast uint64
 }
 
@@ -88,39 +97,44 @@ type outcome struct {
 }
 
 func newWriter(core *Core, s store.Store, clock steady, c *Config, f *feed, m *meter, log *slog.Logger) *writer {
-	return &writer{
+	w := &writer{
 		core: core, store: s, clock: clock, limits: c.Limits, remember: c.Times.RequestRetention, feed: f, meter: m, log: log,
 		calls:    sync.Pool{New: newPending},
 		asks:     sync.Pool{New: newPendingAsk},
 		queue:    make(chan Command, c.Limits.Queue),
 		side:     sideQueue{signal: make(chan struct{}, 1)},
 		jobs:     make(chan job, 1),
-		ended:    make(chan outcome, 1),
+		outcomes: make(chan outcome, 1),
+		orders:   make(chan *tenure),
 		stopping: make(chan struct{}),
 		done:     make(chan struct{}),
-		retry: backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0)),
 	}
+	w.replica = newReplica(w, core.config, core.newPlacer)
+	return w
 }
 
-// lead takes the first leadership. It must come before run: what is wrong with the store or the rules then is a refusal to
-// start.
-func (w *writer) lead(ctx context.Context) error {
-	o := w.load(ctx, 0)
-	if o.err != nil {
-		return o.err
+// lead tells the loop to take the lead. After stop nothing comes of it.
+func (w *writer) lead() *tenure {
+	t := &tenure{began: make(chan store.Meta, 1), over: make(chan error, 1)}
+	w.order(t)
+	return t
+}
+
+// stepDown tells the loop not to lead any more. When it returns no command is applied, but what was applied before may still
+// become durable.
+func (w *writer) stepDown() { w.order(nil) }
+
+func (w *writer) order(t *tenure) {
+	select {
+	case w.orders <- t:
+	case <-w.done:
 	}
-	if err := w.take(o); err != nil {
-		return err
-	}
-	w.taking.Store(true)
-	return nil
 }
 
 // load takes the lead in the store and reads what is there.
-func (w *writer) load(ctx context.Context, atLeast uint64) outcome {
-	o := outcome{job: job{atLeast: atLeast}}
-	if o.meta, o.err = w.store.Lead(ctx, atLeast); o.err != nil {
+func (w *writer) load(ctx context.Context, j job) outcome {
+	o := outcome{job: j}
+	if o.meta, o.err = w.store.Lead(ctx, j.atLeast); o.err != nil {
 		return o
 	}
 	since := w.clock.now().Add(-w.remember).Time()
@@ -130,12 +144,19 @@ func (w *writer) load(ctx context.Context, atLeast uint64) outcome {
 
 // take makes the core lead with what was loaded.
 func (w *writer) take(o outcome) error {
+	if w.rules != nil {
+		if err := w.core.SetFiles(0, w.rules()); err != nil { // it does not lead yet: nothing to refuse them
+			return err
+		}
+	}
 	now := w.clock.now()
 	if err := w.core.Lead(now, o.meta, o.snapshot); err != nil {
 		return err
 	}
 	w.feed.reset(o.snapshot.Revision)
 	w.meter.leads(o.meta.Epoch)
+	w.leads.Store(true)
+	w.replica.forget()
 	if ahead := w.core.now.Sub(now); ahead > time.Minute {
 		w.log.Warn("the clock is behind what the store holds; time stands still until it has caught up", "ahead", ahead)
 	}
@@ -146,7 +167,10 @@ func (w *writer) take(o outcome) error {
 
 // submit queues a command, without waiting.
 func (w *writer) submit(command Command) error {
-	if !w.taking.Load() {
+	switch {
+	case w.isStopping():
+		return ErrStopping
+	case !w.leads.Load():
 		return ErrNotLeading
 	}
 	select {
@@ -155,6 +179,25 @@ func (w *writer) submit(command Command) error {
 	default:
 		w.meter.refused.Inc()
 		return ErrBusy
+	}
+}
+
+// ended reports whether the loop turns no more.
+func (w *writer) ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *writer) isStopping() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -184,7 +227,9 @@ func (w *writer) run() {
 			for _, command := range w.side.take() {
 				w.apply(command)
 			}
-		case o := <-w.ended:
+		case t := <-w.orders:
+			w.obey(t)
+		case o := <-w.outcomes:
 			w.settle(o)
 		case <-timer.C:
 			w.tick()
@@ -211,9 +256,6 @@ func (w *writer) wait() time.Duration {
 	}
 	if w.busy != nil && w.deadline != 0 {
 		consider(w.deadline)
-	}
-	if w.leading && w.retryAt != 0 {
-		consider(w.retryAt)
 	}
 	if !set {
 		return time.Hour
@@ -249,10 +291,6 @@ func (w *writer) tick() {
 		w.busy.Answer(err)
 		w.abandon(err)
 	}
-	if w.leading && w.retryAt != 0 && now >= w.retryAt && w.busy == nil {
-		w.retryAt = 0
-		w.jobs <- job{atLeast: w.atLeast}
-	}
 	if err := w.core.Advance(now); err != nil {
 		w.panicked(err)
 	}
@@ -278,64 +316,89 @@ func (w *writer) hand() {
 // settle takes in what became of a job.
 func (w *writer) settle(o outcome) {
 	if o.job.batch == nil {
-		w.leadEnded(o)
-		return
+		w.loading = false
+		w.loaded(o)
+	} else {
+		w.busy = nil
+		switch {
+		case o.err == nil && w.core.InFlight():
+			w.core.Done()
+		case o.err != nil && w.core.Leading():
+			w.log.Error("a commit failed: this leadership is over", "epoch", o.job.batch.Epoch, "error", o.err)
+			w.abandon(&CommitError{Err: o.err})
+		}
 	}
-	w.busy = nil
-	switch {
-	case o.err == nil && w.core.InFlight():
-		w.core.Done()
-	case w.core.Leading():
-		w.log.Error("a commit failed: leading anew", "epoch", o.job.batch.Epoch, "error", o.err)
-		w.abandon(&CommitError{Err: o.err})
-	}
-	if w.leading && w.retryAt == 0 { // it waited for this
-		w.retryAt = w.clock.now()
-	}
+	w.seek()
 }
 
-func (w *writer) leadEnded(o outcome) {
+// loaded takes in the lead of the store, if it is still wanted.
+func (w *writer) loaded(o outcome) {
+	t := o.job.tenure
+	if t != w.tenure {
+		return
+	}
 	err := o.err
 	if err == nil {
 		err = w.take(o)
 	}
 	if err != nil {
-		wait := w.retry.NextBackOff()
-		w.log.Error("cannot take the lead", "error", err, "retry_in", wait)
-		w.retryAt = w.clock.now().Add(wait)
+		w.tenure = nil
+		t.over <- err
 		return
 	}
-	w.retry.Reset()
-	w.leading, w.atLeast = false, 0
+	w.atLeast = 0
+	t.began <- o.meta
 }
 
-// abandon ends the leadership and begins a new one: what the ledger holds may not be what the store has.
+// obey begins a tenure, or ends the one that there is.
+func (w *writer) obey(t *tenure) {
+	if w.core.Leading() {
+		w.log.Info("not leading any more", "epoch", w.core.Meta().Epoch)
+		w.drop(ErrNotLeading)
+	}
+	w.tenure = t
+	w.seek()
+}
+
+// seek asks the store for the lead where there is a tenure for it, and the store is free.
+func (w *writer) seek() {
+	if w.tenure != nil && !w.core.Leading() && !w.loading && w.busy == nil {
+		w.loading = true
+		w.jobs <- job{tenure: w.tenure, atLeast: w.atLeast}
+	}
+}
+
+// abandon ends the leadership and its tenure: what the ledger holds may not be what the store has.
 func (w *writer) abandon(err error) {
 	w.atLeast = max(w.atLeast, w.core.Meta().Epoch+1)
+	w.drop(err)
+	w.meter.abandoned.Inc()
+	t := w.tenure
+	w.tenure = nil
+	t.over <- err
+}
+
+// drop forgets the ledger. Those who watch are told to look elsewhere.
+func (w *writer) drop(err error) {
+	w.leads.Store(false)
+	w.meter.leading.Set(0)
+	w.feed.cut(err)
 	w.core.Drop(err)
-	w.meter.abandons()
-	w.leading, w.retryAt = true, 0
-	if w.busy == nil {
-		w.retryAt = w.clock.now()
-	}
 }
 
 func (w *writer) panicked(err error) {
 	if fault, ok := errors.AsType[*PanicError](err); ok {
-		w.log.Error("the ledger panicked: leading anew", "cause", fault.Cause, "stack", string(fault.Stack))
+		w.log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "stack", string(fault.Stack))
 	}
 	w.abandon(ErrNotLeading)
 }
 
 // stop lets run end once what was applied is durable. Whoever waits on the line is told ErrStopping, as is whoever comes.
-func (w *writer) stop() {
-	w.taking.Store(false)
-	close(w.stopping)
-}
+func (w *writer) stop() { close(w.stopping) }
 
 // finish answers what came too late.
 func (w *writer) finish() {
-	w.core.Drop(ErrStopping)
+	w.drop(ErrStopping)
 	for {
 		select {
 		case command := <-w.queue:
@@ -350,9 +413,9 @@ func (w *writer) finish() {
 func (w *writer) talk(ctx context.Context) {
 	for j := range w.jobs {
 		if j.batch != nil {
-			w.ended <- outcome{job: j, err: w.commit(ctx, j.batch)}
+			w.outcomes <- outcome{job: j, err: w.commit(ctx, j.batch)}
 		} else {
-			w.ended <- w.load(ctx, j.atLeast)
+			w.outcomes <- w.load(ctx, j)
 		}
 	}
 }

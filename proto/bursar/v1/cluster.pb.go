@@ -24,8 +24,9 @@ const (
 )
 
 type StatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AllowStale    bool                   `protobuf:"varint,1,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The coordinator that is asked answers itself. One that does not lead knows who does, and nothing of the books.
+	AllowStale    bool `protobuf:"varint,1,opt,name=allow_stale,json=allowStale,proto3" json:"allow_stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -90,7 +91,11 @@ type StatusResponse struct {
 	QuotaRules     int64 `protobuf:"varint,16,opt,name=quota_rules,json=quotaRules,proto3" json:"quota_rules,omitempty"`
 	QuotaAccounts  int64 `protobuf:"varint,17,opt,name=quota_accounts,json=quotaAccounts,proto3" json:"quota_accounts,omitempty"`
 	// What is wrong at the moment, in words, such as a quota file that cannot be used. Empty: nothing is known to be.
-	Warnings      []string `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,18,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The base URL of who leads; empty where nobody is known to.
+	LeaderUrl string `protobuf:"bytes,19,opt,name=leader_url,json=leaderUrl,proto3" json:"leader_url,omitempty"`
+	// The base URL of the coordinator that gives this answer: the leader, or with allow_stale the one that was asked.
+	Url           string `protobuf:"bytes,20,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -249,6 +254,20 @@ func (x *StatusResponse) GetWarnings() []string {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetLeaderUrl() string {
+	if x != nil {
+		return x.LeaderUrl
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
 }
 
 type AuditRequest struct {
@@ -604,7 +623,7 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\x17bursar/v1/cluster.proto\x12\tbursar.v1\x1a\x1abursar/v1/allocation.proto\x1a\x14bursar/v1/host.proto\x1a\x15bursar/v1/quota.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\rStatusRequest\x12\x1f\n" +
 	"\vallow_stale\x18\x01 \x01(\bR\n" +
-	"allowStale\"\xde\x04\n" +
+	"allowStale\"\x8f\x05\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x19\n" +
 	"\bstore_id\x18\x02 \x01(\tR\astoreId\x12\x14\n" +
@@ -627,7 +646,10 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\vquota_rules\x18\x10 \x01(\x03R\n" +
 	"quotaRules\x12%\n" +
 	"\x0equota_accounts\x18\x11 \x01(\x03R\rquotaAccounts\x12\x1a\n" +
-	"\bwarnings\x18\x12 \x03(\tR\bwarnings\"\x0e\n" +
+	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12\x1d\n" +
+	"\n" +
+	"leader_url\x18\x13 \x01(\tR\tleaderUrl\x12\x10\n" +
+	"\x03url\x18\x14 \x01(\tR\x03url\"\x0e\n" +
 	"\fAuditRequest\"\x9f\x01\n" +
 	"\rAuditResponse\x124\n" +
 	"\n" +

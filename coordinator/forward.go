@@ -1,0 +1,136 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/identity"
+)
+
+// forwardedHeader marks a call that another coordinator has passed on; its value is that one's URL. It is not passed on again: two
+// that take each other for the leader would play ball with it.
+const forwardedHeader = "Bursar-Forwarded"
+
+// forwarder passes calls on to the coordinator that leads, where this one does not. What it passes on has been looked at: its caller
+// may make it, and it is well formed. The leader looks again. Deadlines and the end of a call travel with it, as do the caller's
+// name and rights; the rest of the headers ends here.
+type forwarder struct {
+	writer *writer
+	peers  *peers
+}
+
+var _ connect.Interceptor = (*forwarder)(nil)
+
+// WrapUnary passes a call on, unless this coordinator leads, or may answer with what it last saw.
+func (f *forwarder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if f.writer.leads.Load() || allowsStale(req.Any()) {
+			return next(ctx, req)
+		}
+		to, header, err := f.way(ctx, req.Header())
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := to.reachable(ctx)
+		defer cancel()
+		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
+		return res, passedBack(ctx, to, err)
+	}
+}
+
+// WrapStreamingHandler passes a stream on, unless this coordinator leads.
+func (f *forwarder) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		call, known := connect.StreamingHandlerFunc(nil), false
+		if !f.writer.leads.Load() {
+			call, known = f.stream(conn.Spec().Procedure)
+		}
+		if known {
+			return call(ctx, conn)
+		}
+		return next(ctx, conn)
+	}
+}
+
+// stream returns what passes a stream of ours on; others, such as reflection, are each coordinator's own.
+func (f *forwarder) stream(procedure string) (connect.StreamingHandlerFunc, bool) {
+	if _, ours := streamProcedures()[procedure]; !ours {
+		return nil, false
+	}
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		to, header, err := f.way(ctx, conn.RequestHeader())
+		if err != nil {
+			return err
+		}
+		ctx, cancel := to.reachable(ctx)
+		defer cancel()
+		return passedBack(ctx, to, to.streams[procedure](ctx, conn, header))
+	}, true
+}
+
+// WrapStreamingClient changes nothing: this is a server.
+func (f *forwarder) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// way returns where a call goes, and what goes with it.
+func (f *forwarder) way(ctx context.Context, received http.Header) (*leader, http.Header, error) {
+	if f.writer.isStopping() {
+		return nil, nil, ErrStopping
+	}
+	to, self := f.peers.find()
+	switch {
+	case received.Get(forwardedHeader) != "":
+		return nil, nil, ErrNotLeading
+	case to == nil:
+		return nil, nil, errLeaderless
+	}
+	actor, err := actorOf(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	header := http.Header{}
+	header.Set(forwardedHeader, self)
+	header.Set(identity.Header, actor.Encode())
+	if f.peers.token != nil {
+		token, err := f.peers.token()
+		if err != nil {
+			return nil, nil, fmt.Errorf("this coordinator's own token: %w", err)
+		}
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return to, header, nil
+}
+
+// allowsStale reports whether a request may be answered with what was last seen.
+func allowsStale(message any) bool {
+	m, can := message.(interface{ GetAllowStale() bool })
+	return can && m.GetAllowStale()
+}
+
+// passedBack is the leader's error as the caller gets it: code, words and details, without the headers that it came with. Where the
+// leader did not answer, nothing is known of the call.
+func passedBack(ctx context.Context, to *leader, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), ErrNotLeading) {
+		return fmt.Errorf("%w: the lead has gone from %s to another coordinator", ErrNotLeading, to.url)
+	}
+	answer, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return err
+	}
+	if !connect.IsWireError(err) && ctx.Err() == nil && answer.Code() != connect.CodeResourceExhausted {
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the leader %s does not answer: %w", to.url, answer.Unwrap()))
+	}
+	passed := connect.NewError(answer.Code(), errors.New(answer.Message()))
+	for _, detail := range answer.Details() {
+		passed.AddDetail(detail)
+	}
+	return passed
+}

@@ -1,0 +1,128 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/election"
+)
+
+// errLeaderless answers what came while nobody was known to lead.
+var errLeaderless = errors.New("no coordinator is known to lead at the moment: try again")
+
+// peers keeps the way to the coordinator that leads.
+type peers struct {
+	client *http.Client
+	token  func() (string, error) // this coordinator's own, to show to the others; nil: none
+
+	mu       sync.Mutex
+	election election.Election // guarded by mu; nil before the start
+	self     string            // guarded by mu: this coordinator's URL
+	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
+}
+
+// leader is the coordinator that leads, as another one calls it.
+type leader struct {
+	url     string
+	unary   map[string]unaryCall  // by procedure
+	streams map[string]streamCall // by procedure
+	// over ends when somebody else is known to lead: who is cut off would otherwise keep callers until their deadlines.
+	over context.Context //nolint:containedctx // it is a state
+	end  context.CancelCauseFunc
+}
+
+func newPeers() *peers { return &peers{client: &http.Client{Transport: peerTransport()}} }
+
+// peerTransport keeps one connection to whoever leads: many calls wait on it for long.
+func peerTransport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Transport{
+		Protocols: protocols, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute,
+		// One that does not answer any more is noticed, calls or not.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
+	}
+}
+
+// join says where the leader's name comes from, and who asks.
+func (p *peers) join(e election.Election, self string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.election, p.self = e, self
+}
+
+// follow keeps up with who leads until ctx ends.
+func (p *peers) follow(ctx context.Context) {
+	defer p.point("")
+	for {
+		known, changed := p.known()
+		p.point(known.URL)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// known returns who leads; its URL is empty where nobody is known to.
+func (p *peers) known() (known election.Leader, changed <-chan struct{}) {
+	p.mu.Lock()
+	e := p.election
+	p.mu.Unlock()
+	if e == nil {
+		return election.Leader{}, nil
+	}
+	return e.Leader()
+}
+
+// point makes url the one that calls go to.
+func (p *peers) point(url string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leader != nil && p.leader.url == url {
+		return
+	}
+	if p.leader != nil {
+		p.leader.end(ErrNotLeading)
+		p.leader = nil
+	}
+	if url != "" && url != p.self {
+		p.leader = newLeader(url, p.client)
+	}
+}
+
+// find returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.
+func (p *peers) find() (to *leader, self string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.leader, p.self
+}
+
+func newLeader(url string, client connect.HTTPClient) *leader {
+	l := &leader{url: url, unary: make(map[string]unaryCall), streams: make(map[string]streamCall)}
+	l.over, l.end = context.WithCancelCause(context.Background())
+	for procedure, dial := range unaryProcedures() {
+		l.unary[procedure] = dial(client, url+procedure)
+	}
+	for procedure, dial := range streamProcedures() {
+		l.streams[procedure] = dial(client, url+procedure)
+	}
+	return l
+}
+
+// reachable returns a context for a call to the leader.
+func (l *leader) reachable(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.over, func() { cancel(context.Cause(l.over)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}

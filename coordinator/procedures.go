@@ -1,0 +1,115 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+type (
+	// unaryCall makes a call with one answer, with more headers.
+	unaryCall func(ctx context.Context, message any, header http.Header) (connect.AnyResponse, error)
+	// streamCall makes a call with a stream of answers, for a caller on a connection.
+	streamCall func(ctx context.Context, conn connect.StreamingHandlerConn, header http.Header) error
+)
+
+// unary makes the client of a procedure with one answer.
+func unary[Q, R any](client connect.HTTPClient, url string) unaryCall {
+	c := connect.NewClient[Q, R](client, url)
+	return func(ctx context.Context, message any, header http.Header) (connect.AnyResponse, error) {
+		request, ok := message.(*Q)
+		if !ok {
+			return nil, fmt.Errorf("a request of type %T", message)
+		}
+		req := connect.NewRequest(request)
+		copyHeader(req.Header(), header)
+		res, err := c.CallUnary(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return connect.NewResponse(res.Msg), nil // the headers are about the connection between the coordinators
+	}
+}
+
+// streaming makes the client of a procedure with a stream of answers.
+func streaming[Q, R any](client connect.HTTPClient, url string) streamCall {
+	c := connect.NewClient[Q, R](client, url)
+	return func(ctx context.Context, conn connect.StreamingHandlerConn, header http.Header) error {
+		request := new(Q)
+		if err := conn.Receive(request); err != nil {
+			return err //nolint:wrapcheck // it has its code
+		}
+		req := connect.NewRequest(request)
+		copyHeader(req.Header(), header)
+		stream, err := c.CallServerStream(ctx, req)
+		if err != nil {
+			return err
+		}
+		for stream.Receive() {
+			if err := conn.Send(stream.Msg()); err != nil {
+				return errors.Join(err, stream.Close())
+			}
+		}
+		return errors.Join(stream.Err(), stream.Close())
+	}
+}
+
+func copyHeader(to, from http.Header) {
+	for key, values := range from {
+		to[key] = values
+	}
+}
+
+// unaryProcedures are those of the contract with one answer, each with what makes its client.
+func unaryProcedures() map[string]func(connect.HTTPClient, string) unaryCall {
+	return map[string]func(connect.HTTPClient, string) unaryCall{
+		bursarv1connect.AllocationServiceAllocateProcedure: unary[bursarv1.AllocateRequest, bursarv1.AllocateResponse],
+		bursarv1connect.AllocationServiceConfirmProcedure:  unary[bursarv1.ConfirmRequest, bursarv1.ConfirmResponse],
+		bursarv1connect.AllocationServiceReleaseProcedure:  unary[bursarv1.ReleaseRequest, bursarv1.ReleaseResponse],
+		bursarv1connect.AllocationServiceCancelProcedure:   unary[bursarv1.CancelRequest, bursarv1.CancelResponse],
+		bursarv1connect.AllocationServiceRenewProcedure:    unary[bursarv1.RenewRequest, bursarv1.RenewResponse],
+		bursarv1connect.AllocationServiceResizeProcedure:   unary[bursarv1.ResizeRequest, bursarv1.ResizeResponse],
+		bursarv1connect.AllocationServiceStopProcedure:     unary[bursarv1.StopRequest, bursarv1.StopResponse],
+		bursarv1connect.AllocationServiceGetProcedure:      unary[bursarv1.AllocationServiceGetRequest, bursarv1.AllocationServiceGetResponse],
+		bursarv1connect.AllocationServiceListProcedure:     unary[bursarv1.AllocationServiceListRequest, bursarv1.AllocationServiceListResponse],
+		bursarv1connect.AllocationServiceExplainProcedure:  unary[bursarv1.ExplainRequest, bursarv1.ExplainResponse],
+
+		bursarv1connect.HostServiceRegisterProcedure:   unary[bursarv1.RegisterRequest, bursarv1.RegisterResponse],
+		bursarv1connect.HostServiceSyncProcedure:       unary[bursarv1.SyncRequest, bursarv1.SyncResponse],
+		bursarv1connect.HostServiceDeregisterProcedure: unary[bursarv1.DeregisterRequest, bursarv1.DeregisterResponse],
+		bursarv1connect.HostServiceGetProcedure:        unary[bursarv1.HostServiceGetRequest, bursarv1.HostServiceGetResponse],
+		bursarv1connect.HostServiceListProcedure:       unary[bursarv1.HostServiceListRequest, bursarv1.HostServiceListResponse],
+		bursarv1connect.HostServiceCordonProcedure:     unary[bursarv1.CordonRequest, bursarv1.CordonResponse],
+		bursarv1connect.HostServiceUncordonProcedure:   unary[bursarv1.UncordonRequest, bursarv1.UncordonResponse],
+		bursarv1connect.HostServiceDrainProcedure:      unary[bursarv1.DrainRequest, bursarv1.DrainResponse],
+
+		bursarv1connect.QuotaServicePutProcedure:    unary[bursarv1.PutRequest, bursarv1.PutResponse],
+		bursarv1connect.QuotaServiceApplyProcedure:  unary[bursarv1.ApplyRequest, bursarv1.ApplyResponse],
+		bursarv1connect.QuotaServiceDeleteProcedure: unary[bursarv1.DeleteRequest, bursarv1.DeleteResponse],
+		bursarv1connect.QuotaServiceGetProcedure:    unary[bursarv1.QuotaServiceGetRequest, bursarv1.QuotaServiceGetResponse],
+		bursarv1connect.QuotaServiceListProcedure:   unary[bursarv1.QuotaServiceListRequest, bursarv1.QuotaServiceListResponse],
+
+		bursarv1connect.QueueServiceListProcedure:           unary[bursarv1.QueueServiceListRequest, bursarv1.QueueServiceListResponse],
+		bursarv1connect.QueueServiceGetProcedure:            unary[bursarv1.QueueServiceGetRequest, bursarv1.QueueServiceGetResponse],
+		bursarv1connect.QueueServicePutProviderProcedure:    unary[bursarv1.PutProviderRequest, bursarv1.PutProviderResponse],
+		bursarv1connect.QueueServiceDeleteProviderProcedure: unary[bursarv1.DeleteProviderRequest, bursarv1.DeleteProviderResponse],
+		bursarv1connect.QueueServiceListProvidersProcedure:  unary[bursarv1.ListProvidersRequest, bursarv1.ListProvidersResponse],
+
+		bursarv1connect.ClusterServiceStatusProcedure: unary[bursarv1.StatusRequest, bursarv1.StatusResponse],
+		bursarv1connect.ClusterServiceAuditProcedure:  unary[bursarv1.AuditRequest, bursarv1.AuditResponse],
+	}
+}
+
+// streamProcedures are those with a stream of answers.
+func streamProcedures() map[string]func(connect.HTTPClient, string) streamCall {
+	return map[string]func(connect.HTTPClient, string) streamCall{
+		bursarv1connect.AllocationServiceWatchProcedure: streaming[bursarv1.AllocationServiceWatchRequest, bursarv1.AllocationServiceWatchResponse],
+		bursarv1connect.ClusterServiceWatchProcedure:    streaming[bursarv1.ClusterServiceWatchRequest, bursarv1.ClusterServiceWatchResponse],
+	}
+}
