@@ -1,6 +1,5 @@
-// Package identity says who asks and for whom: the actor of a call, and how an agent passes on to a coordinator the
-// actor it knows from its socket. It authenticates nobody; that is the server's that received the call. Values are
-// immutable and safe to share.
+// Package identity says who asks, in which role and for whom: the actor of a call, and how an agent or a coordinator passes it on.
+// It authenticates nobody; that is the server's that received the call. Values are immutable and safe to share.
 package identity
 
 import (
@@ -9,8 +8,8 @@ import (
 	"slices"
 )
 
-// Header carries an Actor from an agent to a coordinator. A coordinator believes it only from a connection whose peer
-// may speak for others.
+// Header carries an Actor from an agent to a coordinator, and between coordinators. A coordinator believes it only from a peer that
+// may speak for others, and of an agent only as far as its host goes.
 const Header = "Bursar-Actor"
 
 const (
@@ -30,11 +29,27 @@ type Actor struct {
 	Priority bool `json:"priority,omitempty"`
 	// Admin lets it change hosts and rules.
 	Admin bool `json:"admin,omitempty"`
+	// Role says which calls it may make. Agents and coordinators of an older version do not send it: see Effective.
+	Role Role `json:"role,omitempty"`
+	// Host is set where the call comes through the agent of a host, or from it: no allocation of another host may be touched.
+	Host string `json:"host,omitempty"`
+}
+
+// Effective is the actor's role, also where it was told by somebody who knows no roles.
+func (a Actor) Effective() Role {
+	switch {
+	case a.Role != "":
+		return a.Role
+	case a.Admin:
+		return Admin
+	default:
+		return Submitter
+	}
 }
 
 // Local is the actor of a call that came over loopback without credentials: whoever is on this machine and was let in.
 func Local() Actor {
-	return Actor{Name: "local", Anyone: true, Priority: true, Admin: true}
+	return Actor{Name: "local", Anyone: true, Priority: true, Admin: true, Role: Admin}
 }
 
 // MayActAs reports whether the actor may make or touch an allocation of this user.
@@ -62,6 +77,11 @@ func Decode(value string) (Actor, error) {
 	}
 	if a.Name == "" || len(a.Name) > maxName {
 		return Actor{}, fmt.Errorf("%s: name %q: want 1 to %d bytes", Header, a.Name, maxName)
+	}
+	if a.Role != "" {
+		if _, err := ParseRole(string(a.Role)); err != nil {
+			return Actor{}, fmt.Errorf("%s: %w", Header, err)
+		}
 	}
 	return a, nil
 }

@@ -17,6 +17,8 @@ func TestHeaderRoundTripsAndIsPrintableASCII(t *testing.T) {
 			Anyone:   rapid.Bool().Draw(t, "anyone"),
 			Priority: rapid.Bool().Draw(t, "priority"),
 			Admin:    rapid.Bool().Draw(t, "admin"),
+			Role:     rapid.SampledFrom(append(identity.Roles(), "")).Draw(t, "role"),
+			Host:     rapid.String().Draw(t, "host"),
 		}
 		value := want.Encode()
 		for _, b := range []byte(value) {
@@ -35,7 +37,7 @@ func TestHeaderRoundTripsAndIsPrintableASCII(t *testing.T) {
 }
 
 func TestDecodeRefusesWhatIsNoActor(t *testing.T) {
-	for _, value := range []string{"", "alice", "{}", `{"name":""}`, `{"name":5}`} {
+	for _, value := range []string{"", "alice", "{}", `{"name":""}`, `{"name":5}`, `{"name":"a","role":"root"}`} {
 		if a, err := identity.Decode(value); err == nil {
 			t.Errorf("Decode(%q) = %+v, want an error", value, a)
 		}
@@ -49,5 +51,31 @@ func TestMayActAs(t *testing.T) {
 	}
 	if !identity.Local().MayActAs("bob") {
 		t.Error("local may act as anyone")
+	}
+}
+
+func TestActorsOfAnOlderVersionHaveARole(t *testing.T) {
+	for header, want := range map[string]identity.Role{
+		`{"name":"alice@h","users":["alice"]}`:                 identity.Submitter,
+		`{"name":"root@h","anyone":true,"admin":true}`:         identity.Admin,
+		`{"name":"bob","admin":true,"role":"reader"}`:          identity.Reader,
+		`{"name":"x","some field of a later version":[1,2,3]}`: identity.Submitter,
+	} {
+		a, err := identity.Decode(header)
+		if err != nil || a.Effective() != want {
+			t.Errorf("%s: %q, %v; want %q", header, a.Effective(), err, want)
+		}
+	}
+}
+
+func TestParseRoleSaysWhichThereAre(t *testing.T) {
+	for _, role := range identity.Roles() {
+		if got, err := identity.ParseRole(string(role)); err != nil || got != role {
+			t.Errorf("ParseRole(%q) = %q, %v", role, got, err)
+		}
+	}
+	_, err := identity.ParseRole("root")
+	if want := `role: "root": want reader, submitter, agent, operator, admin or coordinator`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -12,9 +12,9 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource"},
-		{"label", "identity", "yamlfile"},
+		{"label", "identity", "yamlfile", "credential"},
 		{"proto"},
-		{"quotafile"},
+		{"quotafile", "access"},
 		{"providers"},
 		{"discovery"},
 		{"client"},

@@ -1,0 +1,149 @@
+package credential
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ClientTLS is the part of a configuration that says whom a client trusts and what it shows. The zero value trusts the CAs that the
+// machine trusts, and shows nothing.
+type ClientTLS struct {
+	// CA is the file of the CAs that may have issued the server's certificate, in PEM. Default: those that the machine trusts. A changed
+	// file is used for the next connection, one that cannot be used is not.
+	CA string `yaml:"ca"`
+	// Cert is the file of the client's own certificate in PEM, with those of the CAs between it and the root behind it. Default: none.
+	Cert string `yaml:"cert"`
+	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or 0640).
+	Key string `yaml:"key"`
+	// ServerName is the name that the server's certificate must have. Default: the name or address that is called.
+	ServerName string `yaml:"serverName"`
+}
+
+// IsSet reports whether anything is configured.
+func (c ClientTLS) IsSet() bool { return c != ClientTLS{} }
+
+// Client is whom a client trusts, and its own certificate.
+type Client struct {
+	cert       file
+	serverName string
+	files      *bundle[clientFiles] // nil: there are none
+	options    Options
+}
+
+// clientFiles is what the files say.
+type clientFiles struct {
+	roots       *x509.CertPool   // nil: those of the machine
+	certificate *tls.Certificate // nil: none
+}
+
+// Open reads the files, if there are any. The error is a *FileError.
+func (c ClientTLS) Open(options Options) (*Client, error) {
+	options = options.withDefaults()
+	at := within(options.Field)
+	ca := file{at("ca"), c.CA, false, wantCA}
+	cert := file{at("cert"), c.Cert, false, wantCertificate}
+	key := file{at("key"), c.Key, true, wantKey}
+	switch {
+	case c.Cert != "" && c.Key == "":
+		return nil, key.wrong("is not set", nil)
+	case c.Cert == "" && c.Key != "":
+		return nil, cert.wrong("is not set", nil)
+	}
+	client := &Client{cert: cert, serverName: c.ServerName, options: options}
+	var files []file
+	if c.CA != "" {
+		files = append(files, ca)
+	}
+	if c.Cert != "" {
+		files = append(files, cert, key)
+	}
+	if len(files) == 0 {
+		return client, nil
+	}
+	var err error
+	client.files, err = openBundle(files, options, func(contents [][]byte, now time.Time) (made clientFiles, err error) {
+		if c.CA != "" {
+			if made.roots, err = authorities(ca, contents[0], now); err != nil {
+				return made, err
+			}
+			contents = contents[1:]
+		}
+		if c.Cert == "" {
+			return made, nil
+		}
+		own, err := pair(cert, key, contents[0], contents[1], x509.ExtKeyUsageClientAuth, now)
+		made.certificate = &own
+		return made, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// Config returns the configuration of one connection to a host, by name or address, as the files are now.
+func (c *Client) Config(host string) *tls.Config {
+	if c.serverName != "" {
+		host = c.serverName
+	}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, ServerName: host, Time: c.options.Now,
+	}
+	if c.files == nil {
+		return config
+	}
+	now := c.files.get()
+	config.RootCAs = now.roots
+	if now.certificate != nil {
+		// Also where the server names only other CAs: its refusal says more than that there was no certificate.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return now.certificate, nil }
+	}
+	return config
+}
+
+// handshakeTime is how long the other end has to agree on TLS.
+const handshakeTime = 10 * time.Second
+
+// Use makes a transport's TLS connections with this. It dials with the transport's DialContext as it is now.
+func (c *Client) Use(transport *http.Transport) {
+	dial := transport.DialContext
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	transport.ForceAttemptHTTP2 = true
+	transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("address: %w", err)
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the dialer's says all
+		}
+		ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+		defer cancel()
+		secure := tls.Client(conn, c.Config(host))
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, err //nolint:wrapcheck // Describe knows it
+		}
+		return secure, nil
+	}
+}
+
+// Warnings says what is wrong with the files as they are, and that the certificate should be renewed.
+func (c *Client) Warnings() []string {
+	if c.files == nil {
+		return nil
+	}
+	var leaf *x509.Certificate
+	if own := c.files.get().certificate; own != nil {
+		leaf = own.Leaf
+	}
+	return warnings(c.files.wrong(), c.cert, leaf, c.options.Now())
+}

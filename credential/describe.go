@@ -1,0 +1,97 @@
+package credential
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strings"
+)
+
+// TrustError is a connection that failed because one end does not trust the other, with what to do about it.
+type TrustError struct {
+	Err    error
+	Advice string
+}
+
+func (e *TrustError) Error() string { return e.Err.Error() + ": " + e.Advice }
+
+// Unwrap returns what happened.
+func (e *TrustError) Unwrap() error { return e.Err }
+
+// Describe says what to do about a client's call that failed for lack of trust, as a *TrustError around the error. Other errors, and
+// those described already, come back as they are.
+func Describe(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, already := errors.AsType[*TrustError](err); already {
+		return err
+	}
+	advice := ofServer(err)
+	if advice == "" {
+		advice = ofAlert(err.Error())
+	}
+	if advice == "" {
+		return err
+	}
+	return &TrustError{Err: err, Advice: advice}
+}
+
+// ofServer is about what is wrong with the server's certificate, as this end sees it.
+func ofServer(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "want tls.ca to name the file of the CA that has issued the server's certificate"
+	}
+	if wrong, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "want an address that the server's certificate has (" + namesOf(wrong.Certificate) +
+			"), tls.serverName set to one of them, or a certificate of the server that has this one"
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		switch invalid.Reason { //nolint:exhaustive // the rest have one answer
+		case x509.Expired:
+			return "the server has to be given a new certificate; or this machine's clock is wrong"
+		case x509.IncompatibleUsage:
+			return "the server's certificate was not issued for servers: want one with the extended key usage serverAuth"
+		default:
+			return "the server has to be given another certificate"
+		}
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		return "the server does not speak TLS here: want http://, or TLS at the server"
+	}
+	return ""
+}
+
+func namesOf(c *x509.Certificate) string {
+	if c == nil {
+		return "none"
+	}
+	names := append([]string(nil), c.DNSNames...)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// ofAlert is about what the server has said before it hung up. The library has no types for it, and over HTTP/2 nothing but its words
+// is left.
+func ofAlert(text string) string {
+	const prefix = "remote error: tls: "
+	switch {
+	case strings.Contains(text, prefix+"certificate required"):
+		return "want a client certificate: tls.cert and tls.key"
+	case strings.Contains(text, prefix+"bad certificate"), strings.Contains(text, prefix+"unknown certificate"),
+		strings.Contains(text, prefix+"expired certificate"), strings.Contains(text, prefix+"unknown certificate authority"):
+		return "the server refuses the certificate of this client: want one in tls.cert that has not expired, from a CA in the server's tls.clientCA, " +
+			"issued for clientAuth; the server's log says what is wrong with it"
+	case strings.Contains(text, prefix+"protocol version not supported"):
+		return "want a server and a client that speak TLS 1.2 or later"
+	case strings.Contains(text, "looked like an HTTP/1.1 header"), strings.Contains(text, "HTTP request to an HTTPS server"):
+		return "the server speaks TLS here: want https://"
+	default:
+		return ""
+	}
+}

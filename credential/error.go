@@ -1,0 +1,22 @@
+package credential
+
+import "fmt"
+
+// FileError refuses a field of a configuration that names a file, or the file.
+type FileError struct {
+	// Field is its path in the configuration, such as "tls.cert".
+	Field string
+	// File is what the field says; empty where it is not set and should be.
+	File string
+	// Wrong is what is wrong, Want what would be right.
+	Wrong, Want string
+	// Err is the operating system's error, or that of a parser; nil where there is none.
+	Err error
+}
+
+func (e *FileError) Error() string {
+	return fmt.Sprintf("%s: %q: %s: want %s", e.Field, e.File, e.Wrong, e.Want)
+}
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }

@@ -1,0 +1,198 @@
+package credential
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ServerTLS is the part of a server's configuration that makes it speak TLS.
+type ServerTLS struct {
+	// Cert is the file of the server's certificate in PEM, with those of the CAs between it and the root behind it. Without it the server
+	// speaks no TLS. A changed file is used for the next connection, one that cannot be used is not.
+	Cert string `yaml:"cert"`
+	// Key is the file of its private key in PEM. It must not be readable for everybody (0600 or 0640).
+	Key string `yaml:"key"`
+	// ClientCA is the file of the CAs whose certificates clients may show, in PEM. Default: none, clients show tokens. Removing a CA from
+	// it ends what its certificates may do with their next call.
+	ClientCA string `yaml:"clientCA"`
+}
+
+// IsSet reports whether anything is configured.
+func (c ServerTLS) IsSet() bool { return c != ServerTLS{} }
+
+// Server is a server's certificate, and the CAs of its clients.
+type Server struct {
+	cert    file
+	files   *bundle[serverFiles]
+	options Options
+}
+
+// serverFiles is what the files say.
+type serverFiles struct {
+	certificate tls.Certificate
+	clients     *x509.CertPool // nil: clients show no certificates
+	verified    *verifications
+}
+
+// Open reads the files. The error is a *FileError.
+func (c ServerTLS) Open(options Options) (*Server, error) {
+	options = options.withDefaults()
+	at := within(options.Field)
+	cert := file{at("cert"), c.Cert, false, wantCertificate}
+	key := file{at("key"), c.Key, true, wantKey}
+	switch {
+	case c.Cert == "":
+		return nil, cert.wrong("is not set", nil)
+	case c.Key == "":
+		return nil, key.wrong("is not set", nil)
+	}
+	files := []file{cert, key}
+	if c.ClientCA != "" {
+		files = append(files, file{at("clientCA"), c.ClientCA, false, wantCA})
+	}
+	s := &Server{cert: cert, options: options}
+	var err error
+	s.files, err = openBundle(files, options, func(contents [][]byte, now time.Time) (serverFiles, error) {
+		made := serverFiles{verified: &verifications{until: make(map[[sha256.Size]byte]time.Time)}}
+		var err error
+		if made.certificate, err = pair(cert, key, contents[0], contents[1], x509.ExtKeyUsageServerAuth, now); err != nil {
+			return made, err
+		}
+		if leaf := made.certificate.Leaf; len(leaf.DNSNames)+len(leaf.IPAddresses) == 0 {
+			return made, &FileError{
+				Field: cert.field, File: cert.path, Wrong: "has neither names nor addresses (subjectAltName)",
+				Want: "a certificate for the names or addresses by which clients call this server",
+			}
+		}
+		if len(contents) > 2 {
+			made.clients, err = authorities(files[2], contents[2], now)
+		}
+		return made, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func within(field string) func(string) string {
+	if field == "" {
+		field = "tls"
+	}
+	return func(name string) string { return field + "." + name }
+}
+
+// Config returns the configuration of a listener. A client may show a certificate or none; one that is not from a CA of ours, or not
+// valid now, ends the connection.
+func (s *Server) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		SessionTicketsDisabled: true, // each connection looks at the files
+		GetConfigForClient:     s.forClient,
+	}
+}
+
+func (s *Server) forClient(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	now := s.files.get()
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
+		Certificates: []tls.Certificate{now.certificate}, Time: s.options.Now,
+	}
+	if now.clients == nil {
+		return c, nil
+	}
+	// We verify and not the library, so that a refusal can be told with the address it came from.
+	c.ClientAuth, c.ClientCAs = tls.RequestClientCert, now.clients
+	remote := hello.Conn.RemoteAddr().String()
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		_, err := s.Verify(&state)
+		if err != nil {
+			s.options.Refused(remote, err)
+		}
+		return err
+	}
+	return c, nil
+}
+
+// Verify returns the certificate that the other end of a connection has shown, if it is one of a CA that is trusted at this moment;
+// nil where it has shown none. It is cheap enough for every call: what was verified is remembered until it expires or the files change.
+func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
+	if state == nil || len(state.PeerCertificates) == 0 {
+		return nil, nil //nolint:nilnil // no certificate is nil
+	}
+	leaf := state.PeerCertificates[0]
+	current := s.files.get()
+	if current.clients == nil {
+		return nil, fmt.Errorf("certificate of %q: client certificates are not taken any more", leaf.Subject)
+	}
+	now := s.options.Now()
+	if current.verified.holds(leaf, now) {
+		return leaf, nil
+	}
+	between := x509.NewCertPool()
+	for _, c := range state.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	chains, err := leaf.Verify(x509.VerifyOptions{
+		Roots: current.clients, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("certificate of %q: %w", leaf.Subject, err)
+	}
+	current.verified.add(leaf, chains[0])
+	return leaf, nil
+}
+
+// Warnings says what is wrong with the files as they are, and that the certificate should be renewed.
+func (s *Server) Warnings() []string {
+	return warnings(s.files.wrong(), s.cert, s.files.get().certificate.Leaf, s.options.Now())
+}
+
+func warnings(fault string, cert file, leaf *x509.Certificate, now time.Time) []string {
+	var list []string
+	if fault != "" {
+		list = append(list, fault+" (the earlier file stays in use)")
+	}
+	if leaf != nil {
+		if old := ageing(cert, leaf, now); old != "" {
+			list = append(list, old)
+		}
+	}
+	return list
+}
+
+// verifications are the certificates that were found good, by their SHA-256, and until when they are.
+type verifications struct {
+	mu    sync.Mutex
+	until map[[sha256.Size]byte]time.Time // guarded by mu
+}
+
+// maxVerified bounds them; beyond that all are forgotten, and verified again when they come.
+const maxVerified = 10_000
+
+func (v *verifications) holds(leaf *x509.Certificate, now time.Time) bool {
+	sum := sha256.Sum256(leaf.Raw)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	until, found := v.until[sum]
+	return found && !now.After(until) && !now.Before(leaf.NotBefore)
+}
+
+func (v *verifications) add(leaf *x509.Certificate, chain []*x509.Certificate) {
+	until := leaf.NotAfter
+	for _, c := range chain {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.until) >= maxVerified {
+		clear(v.until)
+	}
+	v.until[sha256.Sum256(leaf.Raw)] = until
+}

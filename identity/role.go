@@ -1,0 +1,47 @@
+package identity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Role says which calls an actor may make. What it may touch with them is said by the rest of the Actor. The empty role is that of an
+// actor from a time before there were roles: Admin tells which one it has.
+type Role string
+
+// The roles. Which calls each may make stands in package access.
+const (
+	// Reader sees everything and changes nothing.
+	Reader Role = "reader"
+	// Submitter allocates for the users it may act as.
+	Submitter Role = "submitter"
+	// Agent speaks for one host, and on it for callers that it vouches for.
+	Agent Role = "agent"
+	// Operator looks after hosts and ends what must end, whosever it is.
+	Operator Role = "operator"
+	// Admin does everything.
+	Admin Role = "admin"
+	// Coordinator passes on what another coordinator was asked, in the name of whoever asked.
+	Coordinator Role = "coordinator"
+)
+
+// Roles lists them from the least to the most.
+func Roles() []Role { return []Role{Reader, Submitter, Agent, Operator, Admin, Coordinator} }
+
+// ParseRole reads a role's name.
+func ParseRole(text string) (Role, error) {
+	if slices.Contains(Roles(), Role(text)) {
+		return Role(text), nil
+	}
+	return "", fmt.Errorf("role: %q: want %s", text, oneOf(Roles()))
+}
+
+func oneOf(roles []Role) string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
