@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes sure that this machine has a PostgreSQL server for the tests, in the places where test/postgres looks: installs
+# Debian's where there is none and this may be done.
+set -euo pipefail
+
+shopt -s nullglob
+for dir in ${PG_BIN:+"$PG_BIN"} /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/local/pgsql/bin "$(dirname "$(readlink -f "$(command -v postgres || echo /none)")")"; do
+  if [[ -x $dir/initdb && -x $dir/postgres ]]; then
+    echo "PostgreSQL: $("$dir/postgres" --version) in $dir"
+    exit 0
+  fi
+done
+
+if ! command -v apt-get >/dev/null; then
+  echo "PostgreSQL: no initdb and postgres found, and this is no Debian: install a PostgreSQL server, or set PG_BIN to the directory of its programs" >&2
+  exit 1
+fi
+if [[ $(id -u) != 0 ]]; then
+  echo "PostgreSQL: no initdb and postgres found: run as root: apt-get update && apt-get install -y postgresql" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+# The package starts a server of its own, which nobody asked for: without this file's say it would.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod 755 "$policy"
+  trap 'rm -f "$policy"' EXIT
+fi
+apt-get update -q
+apt-get install -y -q --no-install-recommends postgresql
+ls /usr/lib/postgresql/*/bin/postgres
