@@ -47,7 +47,7 @@ func ofServer(err error) string {
 			"), tls.serverName set to one of them, or a certificate of the server that has this one"
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
-		switch invalid.Reason { //nolint:exhaustive // the rest have one answer
+		switch invalid.Reason {
 		case x509.Expired:
 			return "the server has to be given a new certificate; or this machine's clock is wrong"
 		case x509.IncompatibleUsage:
@@ -89,8 +89,6 @@ func ofAlert(text string) string {
 			"issued for clientAuth; the server's log says what is wrong with it"
 	case strings.Contains(text, prefix+"protocol version not supported"):
 		return "want a server and a client that speak TLS 1.2 or later"
-	case strings.Contains(text, "looked like an HTTP/1.1 header"), strings.Contains(text, "HTTP request to an HTTPS server"):
-		return "the server speaks TLS here: want https://"
 	default:
 		return ""
 	}

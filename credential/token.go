@@ -24,7 +24,7 @@ type TokenSource struct {
 }
 
 // wantToken is what a file of a token must hold.
-const wantToken = "a file with a token and nothing else: bursar token create prints one" //nolint:gosec // no secret
+const wantToken = "a file with a token and nothing else: bursar token create prints one"
 
 // Open reads the file. Options.Field is the field that names it. The error is a *FileError.
 func (t Token) Open(options Options) (*TokenSource, error) {

@@ -12,7 +12,7 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource"},
-		{"label", "identity", "yamlfile", "credential"},
+		{"label", "identity", "yamlfile", "credential", "test/certs"},
 		{"proto"},
 		{"quotafile", "access"},
 		{"providers"},
