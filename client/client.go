@@ -8,13 +8,17 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/discovery"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Client calls one server, an agent or a coordinator.
+// Client calls one server, an agent or a coordinator, or whichever of several coordinators answers.
 type Client struct {
 	target      string
 	transport   *http.Transport
+	send        connect.HTTPClient
+	baseURL     string
+	router      *router // nil: one server
 	settings    settings
 	allocations bursarv1connect.AllocationServiceClient
 	hosts       bursarv1connect.HostServiceClient
@@ -22,30 +26,54 @@ type Client struct {
 	cluster     bursarv1connect.ClusterServiceClient
 }
 
-// New makes a client of a server: a path or "unix:PATH" names a Unix socket, "host:port" or "http(s)://host:port" an address.
-// It does not connect yet. The error is a *TargetError.
+// New makes a client of one server: a path or "unix:PATH" names a Unix socket, "host:port" or "http(s)://host:port" an address.
+// With TLS "host:port" means https. It does not connect yet. The error is a *TargetError.
 func New(server string, opts ...Option) (*Client, error) {
-	t, err := parseTarget(server)
+	s := settle(opts)
+	t, err := parseTarget(server, s.tls != nil)
 	if err != nil {
 		return nil, err
 	}
-	s := settings{retries: RetryPolicy{}.withDefaults(), timeout: defaultTimeout}
-	for _, opt := range opts {
-		opt.apply(&s)
-	}
-	c := &Client{target: server, transport: newTransport(t, s.h2c), settings: s}
-	httpClient := &http.Client{Transport: c.transport}
-	calls := connect.WithInterceptors(&caller{settings: s})
-	c.allocations = allocations{bursarv1connect.NewAllocationServiceClient(httpClient, t.baseURL, calls)}
-	c.hosts = bursarv1connect.NewHostServiceClient(httpClient, t.baseURL, calls)
-	c.quotas = bursarv1connect.NewQuotaServiceClient(httpClient, t.baseURL, calls)
-	c.cluster = bursarv1connect.NewClusterServiceClient(httpClient, t.baseURL, calls)
+	c := &Client{target: server, transport: newTransport(t.socket, s), baseURL: t.baseURL, settings: s}
+	c.send = &http.Client{Transport: c.transport}
+	c.build()
 	return c, nil
+}
+
+// NewCluster makes a client of several coordinators: each call goes to one of those that the finder knows at that moment. It does
+// not connect yet. Whoever owns the finder keeps it running.
+func NewCluster(finder discovery.Finder, opts ...Option) *Client {
+	s := settle(opts)
+	c := &Client{target: nameOf(finder), transport: newTransport("", s), baseURL: "http://coordinator", settings: s}
+	c.router = newRouter(finder, c.transport)
+	c.send = c.router
+	c.build()
+	return c
+}
+
+// build makes the generated clients.
+func (c *Client) build() {
+	calls := connect.WithInterceptors(&caller{settings: c.settings, router: c.router})
+	c.allocations = allocations{bursarv1connect.NewAllocationServiceClient(c.send, c.baseURL, calls)}
+	c.hosts = bursarv1connect.NewHostServiceClient(c.send, c.baseURL, calls)
+	c.quotas = bursarv1connect.NewQuotaServiceClient(c.send, c.baseURL, calls)
+	c.cluster = bursarv1connect.NewClusterServiceClient(c.send, c.baseURL, calls)
+}
+
+// With returns a client of the same servers, over the same connections, whose calls work as other options say. WithTLS and
+// WithH2C, which are about connections, change nothing. It lives as long as c: it needs no Close of its own.
+func (c *Client) With(opts ...Option) *Client {
+	other := *c
+	for _, opt := range opts {
+		opt.apply(&other.settings)
+	}
+	other.build()
+	return &other
 }
 
 // newTransport makes connections to the target alone, and to nothing that the environment names as a proxy: a proxy in front of
 // a socket or of the loopback is a mistake.
-func newTransport(t target, h2c bool) *http.Transport {
+func newTransport(socket string, s settings) *http.Transport {
 	dialer := &net.Dialer{
 		Timeout: 5 * time.Second,
 		// A call may wait for minutes without a byte; a peer whose machine is gone is noticed after 30 s.
@@ -54,16 +82,21 @@ func newTransport(t target, h2c bool) *http.Transport {
 	transport := &http.Transport{
 		DialContext:         dialer.DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
-		MaxIdleConnsPerHost: 64, // all to one server
+		MaxIdleConnsPerHost: 64, // most calls go to one server
 		IdleConnTimeout:     time.Minute,
 		ForceAttemptHTTP2:   true, // over TLS
+		// As the keep-alives do for the machine: a connection whose other end is stuck is let go after 20 s.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 	}
-	if t.socket != "" {
+	if s.tls != nil {
+		transport.TLSClientConfig = s.tls.Clone()
+	}
+	if socket != "" {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", t.socket)
+			return dialer.DialContext(ctx, "unix", socket)
 		}
 	}
-	if h2c {
+	if s.h2c {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		transport.Protocols.SetHTTP2(true)
@@ -71,11 +104,24 @@ func newTransport(t target, h2c bool) *http.Transport {
 	return transport
 }
 
-// Target returns the server's name as New was given it.
+// Target names the server, as New was given it, or where the coordinators are found.
 func (c *Client) Target() string { return c.target }
 
-// Close ends idle connections. Calls that are under way go on.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+// Elsewhere makes the next call go to another coordinator than the last one did, where several are known: what it answered cannot be
+// used.
+func (c *Client) Elsewhere() {
+	if c.router != nil {
+		c.router.choice.leave()
+	}
+}
+
+// Close ends idle connections. Calls that are under way go on, but nobody finds out any more whether their coordinator hangs.
+func (c *Client) Close() {
+	if c.router != nil {
+		c.router.lines.close()
+	}
+	c.transport.CloseIdleConnections()
+}
 
 // Allocations returns the client of AllocationService. Its Allocate mints a request id where there is none, so that retries are
 // one allocation.

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -80,6 +82,25 @@ func Example() {
 	}
 	// Output:
 	// a1 ALLOCATION_STATE_ACTIVE
+}
+
+// Of several coordinators, the leader is asked, and another one where it does not answer. For those in Consul's catalog there is
+// the finder in discovery/consul.
+func ExampleNewCluster() {
+	finder, err := discovery.Static([]string{"https://bursar-1.example.com:7070", "https://bursar-2.example.com:7070"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	coordinators := client.NewCluster(finder,
+		client.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}),
+		client.WithToken(func() (string, error) { return os.Getenv("BURSAR_TOKEN"), nil }),
+	)
+	defer coordinators.Close()
+
+	fmt.Println(coordinators.Target())
+	// Output:
+	// https://bursar-1.example.com:7070, https://bursar-2.example.com:7070
 }
 
 // Run does all of it for one process.

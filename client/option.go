@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/tls"
 	"time"
 
 	"github.com/bursar/bursar/identity"
@@ -17,6 +18,17 @@ type settings struct {
 	retries RetryPolicy
 	timeout time.Duration
 	h2c     bool
+	tls     *tls.Config
+	token   func() (string, error) // nil: none
+}
+
+// settle applies the options to the defaults.
+func settle(opts []Option) settings {
+	s := settings{retries: RetryPolicy{}.withDefaults(), timeout: defaultTimeout}
+	for _, opt := range opts {
+		opt.apply(&s)
+	}
+	return s
 }
 
 // RetryPolicy says how a call that nobody answered is repeated. The n-th delay is drawn evenly from 0 to min(Longest, First × 2ⁿ):
@@ -84,4 +96,17 @@ func WithActor(actor identity.Actor) Option {
 // which is faster for one call at a time (measured on two cores over a Unix socket: 51-67 µs a call against 90-97).
 func WithH2C() Option {
 	return optionFunc(func(s *settings) { s.h2c = true })
+}
+
+// WithTLS is how https servers are spoken to: whom to believe, and with which certificate to answer. Default: the machine's
+// certificate authorities and no certificate. It does nothing for http and sockets.
+func WithTLS(config *tls.Config) Option {
+	return optionFunc(func(s *settings) { s.tls = config })
+}
+
+// WithToken sends a bearer token with every attempt of every call, as the function gives it then. It must be quick and may be called
+// by many goroutines; where it fails, so does the call, with UNAUTHENTICATED. A token that is sent over plain http can be read
+// by everybody on the way. Default: none.
+func WithToken(token func() (string, error)) Option {
+	return optionFunc(func(s *settings) { s.token = token })
 }

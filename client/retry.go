@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ const longestWait = 7 * 24 * time.Hour
 // caller is the interceptor of every call: it says who asks, gives it a deadline and repeats it.
 type caller struct {
 	settings settings
+	router   *router // nil: one server
 }
 
 var _ connect.Interceptor = (*caller)(nil)
@@ -29,17 +31,20 @@ var _ connect.Interceptor = (*caller)(nil)
 // WrapUnary repeats the call by the policy.
 func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		if c.settings.actor != "" {
-			req.Header().Set(identity.Header, c.settings.actor)
-		}
 		if _, bounded := ctx.Deadline(); !bounded {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, c.settings.timeout+waitOf(req.Any()))
 			defer cancel()
 		}
 		call := func() (connect.AnyResponse, error) {
+			if err := c.introduce(req.Header()); err != nil {
+				return nil, err
+			}
+			ctx, at := c.router.begin(ctx)
 			res, err := next(ctx, req)
-			return res, brokenIsUnavailable(ctx, err)
+			err = brokenIsUnavailable(ctx, err)
+			c.router.end(at, err)
+			return res, err
 		}
 		if c.settings.retries.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
 			return call()
@@ -48,14 +53,32 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient says who asks. Streams are resumed by WatchAllocations and WatchCluster, which know from where.
+// introduce says in the headers who asks.
+func (c *caller) introduce(header http.Header) error {
+	if c.settings.actor != "" {
+		header.Set(identity.Header, c.settings.actor)
+	}
+	if c.settings.token == nil {
+		return nil
+	}
+	token, err := c.settings.token()
+	if err != nil {
+		return connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return nil
+}
+
+// WrapStreamingClient says who asks, and looks at how the stream ends. Streams are resumed by WatchAllocations and WatchCluster,
+// which know from where.
 func (c *caller) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		conn := next(ctx, spec)
-		if c.settings.actor != "" {
-			conn.RequestHeader().Set(identity.Header, c.settings.actor)
-		}
-		return conn
+		ctx, at := c.router.begin(ctx)
+		s := &stream{StreamingClientConn: next(ctx, spec), ctx: ctx, router: c.router, at: at}
+		s.refused = c.introduce(s.RequestHeader())
+		return s
 	}
 }
 
@@ -115,7 +138,7 @@ func brokenIsUnavailable(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || connect.IsWireError(err) {
 		return err
 	}
-	broken := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+	broken := errors.Is(err, errHangs) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 	var call *connect.Error
 	if !broken || !errors.As(err, &call) || call.Code() == connect.CodeUnavailable {

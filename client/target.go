@@ -24,9 +24,9 @@ func (e *TargetError) Error() string {
 	return fmt.Sprintf("server %q: %s: want a socket such as /run/bursar/agent.sock, host:port, or http(s)://host:port", e.Target, e.Reason)
 }
 
-// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an address. The error is a
-// *TargetError.
-func parseTarget(text string) (target, error) {
+// parseTarget reads the name of a server: a path or "unix:PATH" is a socket, everything else an address, of https where secure
+// is set and it does not say. The error is a *TargetError.
+func parseTarget(text string, secure bool) (target, error) {
 	if path, isSocket := socketPath(text); isSocket {
 		if path == "" {
 			return target{}, &TargetError{text, "no path"}
@@ -36,7 +36,11 @@ func parseTarget(text string) (target, error) {
 	}
 	address := text
 	if !strings.Contains(address, "://") {
-		address = "http://" + address
+		scheme := "http://"
+		if secure {
+			scheme = "https://"
+		}
+		address = scheme + address
 	}
 	u, err := url.Parse(address)
 	if err != nil {

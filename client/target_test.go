@@ -19,7 +19,7 @@ func TestTargetNamesASocketOrAnAddress(t *testing.T) {
 		"https://bursar.example.com":    {baseURL: "https://bursar.example.com"},
 		"https://example.com/bursar/":   {baseURL: "https://example.com/bursar"},
 	} {
-		got, err := parseTarget(text)
+		got, err := parseTarget(text, false)
 		if err != nil || got != want {
 			t.Errorf("parseTarget(%q) = %+v, %v; want %+v", text, got, err, want)
 		}
@@ -31,7 +31,7 @@ func TestTargetRefusesWhatNamesNoServer(t *testing.T) {
 		"", "unix:", "localhost", ":7070", "ftp://example.com:21", "http://example.com", "http://a:1?x=y", "http://u@a:1", "a b:7070",
 		"http://127.0.0.1:port",
 	} {
-		got, err := parseTarget(text)
+		got, err := parseTarget(text, false)
 		var targetErr *TargetError
 		if !errors.As(err, &targetErr) || targetErr.Target != text {
 			t.Errorf("parseTarget(%q) = %+v, %v; want a TargetError that quotes it", text, got, err)
@@ -43,7 +43,7 @@ func FuzzTarget(f *testing.F) {
 	f.Add("127.0.0.1:7070")
 	f.Add("unix:/run/bursar/agent.sock")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseTarget(text)
+		got, err := parseTarget(text, false)
 		if (err == nil) == (got == target{}) {
 			t.Errorf("parseTarget(%q) = %+v, %v", text, got, err)
 		}

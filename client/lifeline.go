@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// quietFor is how long a coordinator may say nothing to anybody who waits for it before it is asked whether it lives. Together
+	// with probeTimeout it is what a coordinator that hangs costs: shorter finds that out sooner and asks more often. A thousand
+	// clients that wait ask 600 times a second.
+	quietFor = 1500 * time.Millisecond
+	// probeTimeout is how long it may take to say so. Shorter would give up one that is only slow.
+	probeTimeout = 1500 * time.Millisecond
+)
+
+// errHangs ends attempts at a coordinator that takes connections, or lets them time out, and answers nothing: its process was
+// stopped, its machine is gone or cut off.
+var errHangs = errors.New("it does not answer")
+
+// lifelines find out which coordinators hang. A call may rightly wait for minutes, so how long it takes says nothing: while one
+// waits and nobody hears anything, the coordinator is asked for something that costs it nothing.
+type lifelines struct {
+	// probe asks a coordinator for a sign of life; any answer is one.
+	probe func(ctx context.Context, url string) error
+	// hangs is told of one that gave none.
+	hangs func(url string)
+
+	closed    context.Context //nolint:containedctx // lives as long as the client
+	stop      context.CancelFunc
+	running   sync.WaitGroup
+	mu        sync.Mutex
+	byAddress map[string]*lifeline // guarded by mu; those that somebody waits for
+}
+
+// lifeline is what was heard of one coordinator. Its fields are guarded by lifelines.mu.
+type lifeline struct {
+	attempts map[*attempt]struct{}
+	// silent: one has ended without an answer, by its own deadline. Whether that was too short or nobody is there is still to be found
+	// out, or calls with short deadlines would never get away.
+	silent bool
+	heard  time.Time // the last sign of life, or when somebody began to wait for one
+}
+
+// attempt is one call at one coordinator.
+type attempt struct {
+	lines  *lifelines
+	line   *lifeline
+	cancel context.CancelCauseFunc
+
+	answered, over bool // guarded by lifelines.mu
+}
+
+func newLifelines(probe func(context.Context, string) error, hangs func(url string)) *lifelines {
+	l := &lifelines{probe: probe, hangs: hangs, byAddress: make(map[string]*lifeline)}
+	l.closed, l.stop = context.WithCancel(context.Background())
+	return l
+}
+
+// begin watches over an attempt, which is canceled with errHangs when its coordinator hangs, until its end.
+func (l *lifelines) begin(url string, cancel context.CancelCauseFunc) *attempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := l.byAddress[url]
+	if line == nil {
+		line = &lifeline{attempts: make(map[*attempt]struct{})}
+		l.byAddress[url] = line
+		l.armLocked(url, line, quietFor)
+	}
+	if len(line.attempts) == 0 && !line.silent {
+		line.heard = time.Now()
+	}
+	a := &attempt{lines: l, line: line, cancel: cancel}
+	line.attempts[a] = struct{}{}
+	return a
+}
+
+// heard takes note of a sign of life.
+func (a *attempt) heard() {
+	a.lines.mu.Lock()
+	defer a.lines.mu.Unlock()
+	a.answered = true
+	a.line.heard, a.line.silent = time.Now(), false
+}
+
+// end is the end of the attempt; further ones do nothing.
+func (a *attempt) end() {
+	a.lines.mu.Lock()
+	a.endLocked()
+	a.lines.mu.Unlock()
+	a.cancel(context.Canceled)
+}
+
+func (a *attempt) endLocked() {
+	if a.over {
+		return
+	}
+	a.over = true
+	a.line.silent = a.line.silent || !a.answered
+	delete(a.line.attempts, a)
+}
+
+// armLocked has the coordinator looked at later.
+func (l *lifelines) armLocked(url string, line *lifeline, after time.Duration) {
+	after = time.Duration(float64(after) * (0.9 + 0.2*rand.Float64())) // clients do not ask in step
+	time.AfterFunc(after, func() { l.look(url, line) })
+}
+
+// look asks a coordinator for a sign of life where somebody lacks one, and does so again later.
+func (l *lifelines) look(url string, line *lifeline) {
+	l.mu.Lock()
+	quiet := time.Since(line.heard)
+	switch {
+	case l.closed.Err() != nil, len(line.attempts) == 0 && !line.silent:
+		delete(l.byAddress, url)
+		l.mu.Unlock()
+		return
+	case quiet < quietFor*8/10:
+		l.armLocked(url, line, quietFor-quiet)
+		l.mu.Unlock()
+		return
+	}
+	l.running.Add(1)
+	defer l.running.Done()
+	l.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(l.closed, probeTimeout)
+	defer cancel()
+	err := l.probe(ctx, url)
+
+	l.mu.Lock()
+	switch {
+	case l.closed.Err() != nil:
+		delete(l.byAddress, url)
+		l.mu.Unlock()
+		return
+	case err == nil:
+		line.heard, line.silent = time.Now(), false
+		l.armLocked(url, line, quietFor)
+		l.mu.Unlock()
+		return
+	}
+	waiting := line.attempts
+	line.attempts = make(map[*attempt]struct{})
+	delete(l.byAddress, url)
+	l.mu.Unlock()
+	l.hangs(url)
+	for a := range waiting {
+		a.cancel(errHangs)
+	}
+}
+
+// close ends the watching and waits for it.
+func (l *lifelines) close() {
+	l.mu.Lock()
+	l.stop()
+	l.mu.Unlock()
+	l.running.Wait()
+}

@@ -1,0 +1,149 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// patient is a coordinator that is asked for signs of life.
+type patient struct {
+	alive  bool
+	probes int
+	given  []string // up
+}
+
+func (p *patient) probe(ctx context.Context, _ string) error {
+	p.probes++
+	if p.alive {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (p *patient) hangs(url string) { p.given = append(p.given, url) }
+
+// longest is how long it takes to find out that a coordinator hangs.
+const longest = quietFor*11/10 + quietFor*11/10 + probeTimeout
+
+func watchOver(t *testing.T, p *patient, f func(l *lifelines)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLifelines(p.probe, p.hangs)
+		f(l)
+		l.close()
+	})
+}
+
+// attemptAt begins an attempt and returns what ends it.
+func attemptAt(l *lifelines) (*attempt, context.Context) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return l.begin("u", cancel), ctx
+}
+
+func TestAttemptAtACoordinatorThatHangsIsGivenUp(t *testing.T) {
+	p := &patient{}
+	watchOver(t, p, func(l *lifelines) {
+		began := time.Now()
+		_, ctx := attemptAt(l)
+		<-ctx.Done()
+		synctest.Wait()
+		if took := time.Since(began); took > longest || !errors.Is(context.Cause(ctx), errHangs) {
+			t.Errorf("given up after %v, %v; want at most %v", took, context.Cause(ctx), longest)
+		}
+		if len(p.given) != 1 || p.given[0] != "u" {
+			t.Errorf("told of %q", p.given)
+		}
+	})
+}
+
+func TestCallMayWaitForAsLongAsItsCoordinatorLives(t *testing.T) {
+	p := &patient{alive: true}
+	watchOver(t, p, func(l *lifelines) {
+		a, ctx := attemptAt(l)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Errorf("ended: %v", context.Cause(ctx))
+		}
+		if p.probes < 1800 || p.probes > 3000 {
+			t.Errorf("asked %d times in an hour, want every %v", p.probes, quietFor)
+		}
+		p.alive = false
+		began := time.Now()
+		<-ctx.Done()
+		synctest.Wait()
+		if took := time.Since(began); took > longest {
+			t.Errorf("given up after %v; want at most %v", took, longest)
+		}
+		a.end()
+	})
+}
+
+func TestCoordinatorThatAnswersOthersIsNotAsked(t *testing.T) {
+	p := &patient{}
+	watchOver(t, p, func(l *lifelines) {
+		waits, ctx := attemptAt(l)
+		for range 1000 {
+			quick, _ := attemptAt(l)
+			quick.heard()
+			quick.end()
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if p.probes != 0 || ctx.Err() != nil {
+			t.Errorf("asked %d times; %v", p.probes, context.Cause(ctx))
+		}
+		waits.end()
+	})
+}
+
+func TestNobodyIsAskedWhenNobodyWaits(t *testing.T) {
+	p := &patient{}
+	watchOver(t, p, func(l *lifelines) {
+		a, ctx := attemptAt(l)
+		a.heard()
+		a.end()
+		a.end()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if p.probes != 0 || len(l.byAddress) != 0 || ctx.Err() == nil {
+			t.Errorf("asked %d times, %d watched, %v", p.probes, len(l.byAddress), ctx.Err())
+		}
+	})
+}
+
+// Whoever asks with a deadline that is shorter than it takes to find out must get away nevertheless.
+func TestShortDeadlinesGetAwayFromACoordinatorThatHangs(t *testing.T) {
+	p := &patient{}
+	watchOver(t, p, func(l *lifelines) {
+		began := time.Now()
+		for len(p.given) == 0 && time.Since(began) < time.Minute {
+			a, _ := attemptAt(l)
+			time.Sleep(200 * time.Millisecond)
+			a.end()
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		if took := time.Since(began); took > longest+time.Second {
+			t.Errorf("found out after %v, want at most %v", took, longest)
+		}
+	})
+}
+
+func TestClosedWatchingAsksNobody(t *testing.T) {
+	p := &patient{}
+	watchOver(t, p, func(l *lifelines) {
+		_, ctx := attemptAt(l)
+		time.Sleep(quietFor + quietFor/2) // a probe is under way
+		l.close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if ctx.Err() != nil || len(p.given) != 0 || len(l.byAddress) != 0 {
+			t.Errorf("%v, %q, %d watched", context.Cause(ctx), p.given, len(l.byAddress))
+		}
+	})
+}

@@ -1,0 +1,158 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/discovery"
+)
+
+// router sends each attempt of a call to the coordinator that is chosen for it.
+type router struct {
+	choice    *choice
+	lines     *lifelines
+	transport *http.Transport
+}
+
+var _ connect.HTTPClient = (*router)(nil)
+
+func newRouter(finder discovery.Finder, transport *http.Transport) *router {
+	r := &router{choice: newChoice(finder), transport: transport}
+	r.lines = newLifelines(r.probe, func(url string) {
+		r.choice.failed(time.Now(), url, true)
+		transport.CloseIdleConnections() // those to it would hang the next attempt
+	})
+	return r
+}
+
+// place is where an attempt went, for whoever looks at its outcome.
+type place struct{ url string }
+
+type placeKey struct{}
+
+// Do sends the attempt.
+func (r *router) Do(req *http.Request) (*http.Response, error) {
+	base, err := r.choice.choose(time.Now())
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	if p, ok := req.Context().Value(placeKey{}).(*place); ok {
+		p.url = base
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	routed, err := reroute(req.WithContext(ctx), base)
+	if err != nil {
+		closeBody(req)
+		cancel(err)
+		return nil, err
+	}
+	a := r.lines.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
+	response, err := r.transport.RoundTrip(routed)
+	if err != nil {
+		err = whyEnded(ctx, err)
+		if connected(err) {
+			a.heard() // refused at once is an answer, too
+		}
+		a.end()
+		return nil, fmt.Errorf("%s: %w", base, err)
+	}
+	a.heard()
+	response.Body = &watchedBody{ReadCloser: response.Body, ctx: ctx, attempt: a}
+	return response, nil
+}
+
+// reroute changes where a request goes. It has the path of a service at the root.
+func reroute(req *http.Request, base string) (*http.Request, error) {
+	to, err := url.Parse(base)
+	if err != nil {
+		return nil, fmt.Errorf("coordinator %q: %w", base, err)
+	}
+	there := *req.URL
+	there.Scheme, there.Host, there.Path = to.Scheme, to.Host, strings.TrimSuffix(to.Path, "/")+req.URL.Path
+	req.URL, req.Host = &there, to.Host
+	return req, nil
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close() // it was not sent
+	}
+}
+
+// whyEnded replaces the error of an attempt that was given up.
+func whyEnded(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errHangs) {
+		return errHangs
+	}
+	return err
+}
+
+// connected reports whether the error came from the other end.
+func connected(err error) bool {
+	return !errors.Is(err, errHangs) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// probe asks for a sign of life.
+func (r *router) probe(ctx context.Context, base string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", http.NoBody)
+	if err != nil {
+		return fmt.Errorf("coordinator %q: %w", base, err)
+	}
+	response, err := r.transport.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("coordinator %s: %w", base, err)
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<10)) // so that the connection can be used again
+	return response.Body.Close()
+}
+
+// watchedBody is the rest of an answer; with it the attempt ends.
+type watchedBody struct {
+	io.ReadCloser
+
+	ctx     context.Context //nolint:containedctx // of the attempt
+	attempt *attempt
+}
+
+// Read hears of the coordinator.
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = whyEnded(b.ctx, err)
+	} else {
+		b.attempt.heard()
+	}
+	return n, err
+}
+
+// Close ends the attempt.
+func (b *watchedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.attempt.end()
+	return err
+}
+
+// begin gives an attempt a place to say where it went. r may be nil.
+func (r *router) begin(ctx context.Context) (context.Context, *place) {
+	if r == nil {
+		return ctx, nil
+	}
+	p := &place{}
+	return context.WithValue(ctx, placeKey{}, p), p
+}
+
+// end looks at how an attempt ended: where nobody answered, or who did cannot help, the next one goes elsewhere.
+func (r *router) end(p *place, err error) {
+	if r != nil && connect.CodeOf(err) == connect.CodeUnavailable {
+		r.choice.failed(time.Now(), p.url, false)
+	}
+}

@@ -1,0 +1,45 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"connectrpc.com/connect"
+)
+
+// stream is the connection of one stream.
+type stream struct {
+	connect.StreamingClientConn
+
+	ctx     context.Context //nolint:containedctx // of the stream
+	router  *router
+	at      *place
+	refused error // before anything was sent
+}
+
+// Send sends the request.
+func (s *stream) Send(msg any) error {
+	if s.refused != nil {
+		return s.refused
+	}
+	return s.StreamingClientConn.Send(msg)
+}
+
+// Receive takes the next message. Where the stream ends, the next one goes to another coordinator: a stream that nobody here ends
+// lasts as long as its server.
+func (s *stream) Receive(msg any) error {
+	if s.refused != nil {
+		return s.refused
+	}
+	err := s.StreamingClientConn.Receive(msg)
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		s.router.end(s.at, connect.NewError(connect.CodeUnavailable, err))
+	default:
+		err = brokenIsUnavailable(s.ctx, err)
+		s.router.end(s.at, err)
+	}
+	return err
+}
