@@ -30,7 +30,7 @@ type Client struct {
 // With TLS "host:port" means https. It does not connect yet. The error is a *TargetError.
 func New(server string, opts ...Option) (*Client, error) {
 	s := settle(opts)
-	t, err := parseTarget(server, s.tls != nil)
+	t, err := parseTarget(server, s.tls != nil || s.shows != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (c *Client) build() {
 }
 
 // With returns a client of the same servers, over the same connections, whose calls work as other options say. WithTLS and
-// WithH2C, which are about connections, change nothing. It lives as long as c: it needs no Close of its own.
+// the other options about connections change nothing. It lives as long as c: it needs no Close of its own.
 func (c *Client) With(opts ...Option) *Client {
 	other := *c
 	for _, opt := range opts {
@@ -100,6 +100,9 @@ func newTransport(socket string, s settings) *http.Transport {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		transport.Protocols.SetHTTP2(true)
+	}
+	if s.shows != nil {
+		s.shows.Use(transport)
 	}
 	return transport
 }

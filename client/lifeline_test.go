@@ -3,6 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,21 +13,32 @@ import (
 
 // patient is a coordinator that is asked for signs of life.
 type patient struct {
-	alive  bool
-	probes int
-	given  []string // up
+	alive  atomic.Bool
+	probes atomic.Int64
+	mu     sync.Mutex
+	given  []string // up; guarded by mu
 }
 
 func (p *patient) probe(ctx context.Context, _ string) error {
-	p.probes++
-	if p.alive {
+	p.probes.Add(1)
+	if p.alive.Load() {
 		return nil
 	}
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (p *patient) hangs(url string) { p.given = append(p.given, url) }
+func (p *patient) hangs(url string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.given = append(p.given, url)
+}
+
+func (p *patient) givenUp() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.given)
+}
 
 // longest is how long it takes to find out that a coordinator hangs.
 const longest = quietFor*11/10 + quietFor*11/10 + probeTimeout
@@ -54,14 +68,15 @@ func TestAttemptAtACoordinatorThatHangsIsGivenUp(t *testing.T) {
 		if took := time.Since(began); took > longest || !errors.Is(context.Cause(ctx), errHangs) {
 			t.Errorf("given up after %v, %v; want at most %v", took, context.Cause(ctx), longest)
 		}
-		if len(p.given) != 1 || p.given[0] != "u" {
-			t.Errorf("told of %q", p.given)
+		if !slices.Equal(p.givenUp(), []string{"u"}) {
+			t.Errorf("told of %q", p.givenUp())
 		}
 	})
 }
 
 func TestCallMayWaitForAsLongAsItsCoordinatorLives(t *testing.T) {
-	p := &patient{alive: true}
+	p := &patient{}
+	p.alive.Store(true)
 	watchOver(t, p, func(l *lifelines) {
 		a, ctx := attemptAt(l)
 		time.Sleep(time.Hour)
@@ -69,10 +84,10 @@ func TestCallMayWaitForAsLongAsItsCoordinatorLives(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Errorf("ended: %v", context.Cause(ctx))
 		}
-		if p.probes < 1800 || p.probes > 3000 {
-			t.Errorf("asked %d times in an hour, want every %v", p.probes, quietFor)
+		if asked := p.probes.Load(); asked < 1800 || asked > 3000 {
+			t.Errorf("asked %d times in an hour, want every %v", asked, quietFor)
 		}
-		p.alive = false
+		p.alive.Store(false)
 		began := time.Now()
 		<-ctx.Done()
 		synctest.Wait()
@@ -94,8 +109,8 @@ func TestCoordinatorThatAnswersOthersIsNotAsked(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if p.probes != 0 || ctx.Err() != nil {
-			t.Errorf("asked %d times; %v", p.probes, context.Cause(ctx))
+		if p.probes.Load() != 0 || ctx.Err() != nil {
+			t.Errorf("asked %d times; %v", p.probes.Load(), context.Cause(ctx))
 		}
 		waits.end()
 	})
@@ -110,8 +125,8 @@ func TestNobodyIsAskedWhenNobodyWaits(t *testing.T) {
 		a.end()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if p.probes != 0 || len(l.byAddress) != 0 || ctx.Err() == nil {
-			t.Errorf("asked %d times, %d watched, %v", p.probes, len(l.byAddress), ctx.Err())
+		if p.probes.Load() != 0 || len(l.byAddress) != 0 || ctx.Err() == nil {
+			t.Errorf("asked %d times, %d watched, %v", p.probes.Load(), len(l.byAddress), ctx.Err())
 		}
 	})
 }
@@ -121,7 +136,7 @@ func TestShortDeadlinesGetAwayFromACoordinatorThatHangs(t *testing.T) {
 	p := &patient{}
 	watchOver(t, p, func(l *lifelines) {
 		began := time.Now()
-		for len(p.given) == 0 && time.Since(began) < time.Minute {
+		for len(p.givenUp()) == 0 && time.Since(began) < time.Minute {
 			a, _ := attemptAt(l)
 			time.Sleep(200 * time.Millisecond)
 			a.end()
@@ -142,8 +157,8 @@ func TestClosedWatchingAsksNobody(t *testing.T) {
 		l.close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if ctx.Err() != nil || len(p.given) != 0 || len(l.byAddress) != 0 {
-			t.Errorf("%v, %q, %d watched", context.Cause(ctx), p.given, len(l.byAddress))
+		if ctx.Err() != nil || len(p.givenUp()) != 0 || len(l.byAddress) != 0 {
+			t.Errorf("%v, %q, %d watched", context.Cause(ctx), p.givenUp(), len(l.byAddress))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"time"
 
+	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/identity"
 )
 
@@ -19,6 +20,7 @@ type settings struct {
 	timeout time.Duration
 	h2c     bool
 	tls     *tls.Config
+	shows   *credential.Client
 	token   func() (string, error) // nil: none
 }
 
@@ -102,6 +104,12 @@ func WithH2C() Option {
 // certificate authorities and no certificate. It does nothing for http and sockets.
 func WithTLS(config *tls.Config) Option {
 	return optionFunc(func(s *settings) { s.tls = config })
+}
+
+// WithCredentials is WithTLS from files that are read again when they change: each new connection uses them as they are then. It goes
+// before WithTLS.
+func WithCredentials(own *credential.Client) Option {
+	return optionFunc(func(s *settings) { s.shows = own })
 }
 
 // WithToken sends a bearer token with every attempt of every call, as the function gives it then. It must be quick and may be called

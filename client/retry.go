@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -132,16 +133,23 @@ func retriable(err error) bool {
 	}
 }
 
-// brokenIsUnavailable gives an error the code UNAVAILABLE where the connection broke under the call. The library tells that as
-// CANCELED, UNKNOWN or INTERNAL, by where in the call it was noticed, as if we had gone away and not the server.
+// brokenIsUnavailable gives an error the code UNAVAILABLE where the connection broke under the call, and advice where it broke for
+// lack of trust. The library tells that as CANCELED, UNKNOWN or INTERNAL, by where in the call it was noticed, as if we had gone
+// away and not the server.
 func brokenIsUnavailable(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || connect.IsWireError(err) {
 		return err
 	}
+	var call *connect.Error
+	if !errors.As(err, &call) {
+		return err
+	}
+	if advised := credential.Describe(call.Unwrap()); advised != call.Unwrap() { //nolint:errorlint // the same, or one around it
+		return connect.NewError(connect.CodeUnavailable, advised)
+	}
 	broken := errors.Is(err, errHangs) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-	var call *connect.Error
-	if !broken || !errors.As(err, &call) || call.Code() == connect.CodeUnavailable {
+	if !broken || call.Code() == connect.CodeUnavailable {
 		return err
 	}
 	return connect.NewError(connect.CodeUnavailable, call.Unwrap())
