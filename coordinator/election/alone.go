@@ -7,6 +7,11 @@ func Alone(url func() string) Election { return alone{url} }
 
 type alone struct{ url func() string }
 
+func (alone) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (a alone) Campaign(ctx context.Context) (Term, error) { return forever{}, ctx.Err() }
 
 func (a alone) Leader() (Leader, <-chan struct{}) { return Leader{URL: a.url()}, nil }

@@ -19,6 +19,9 @@ type Leader struct {
 
 // Election is one coordinator's part in finding a leader.
 type Election interface {
+	// Run does what the election needs to have done in the background, until ctx ends. The others may be called before and
+	// while it runs; a term ends with it.
+	Run(ctx context.Context) error
 	// Campaign waits until this coordinator may try to lead. The error is ctx's, or one that no waiting mends.
 	Campaign(ctx context.Context) (Term, error)
 	// Leader returns who leads, without blocking. changed is closed once that is not the latest any more.

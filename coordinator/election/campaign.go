@@ -1,0 +1,172 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/bursar/bursar/discovery/consul"
+)
+
+// lockDelay is how long Consul keeps a key from others after its session was lost. It is there for holders that do not know yet; here the
+// store's epoch keeps those from writing, so it is the least that Consul takes.
+const lockDelay = time.Millisecond
+
+// Pauses after an attempt that failed though the key was free: Consul is in between two states for some milliseconds, or troubled.
+const (
+	firstAttempt = 20 * time.Millisecond
+	lastAttempt  = time.Second
+)
+
+// Campaign implements Election. An error beside the context's is one that says no before anything has worked: a token that may not
+// do this, a certificate that is not trusted, an address that speaks something else. Later on these are logged and outlived.
+func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
+	if err := e.registration.Registered(ctx); err != nil {
+		return nil, err
+	}
+	c := candidate{election: e, log: consul.Quiet{Log: e.options.Log}}
+	defer c.withdraw(ctx)
+	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstAttempt), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(lastAttempt), backoff.WithMaxElapsedTime(0))
+	for {
+		e.mu.Lock()
+		now, news := e.reading, e.news
+		e.mu.Unlock()
+		var again time.Duration
+		switch {
+		case now.refusal != nil:
+			return nil, now.refusal
+		case now.known && now.holder == "":
+			term, err := c.acquire(ctx)
+			if term != nil || err != nil {
+				return term, err
+			}
+			again = pause.NextBackOff()
+		case now.known && e.left(now):
+			c.session = now.holder
+			c.withdraw(ctx)
+			again = pause.NextBackOff()
+		default:
+			pause.Reset()
+		}
+		if err := wait(ctx, news, again); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// left reports that the key is held by a session that this coordinator left behind: as the process that it was before, or in a
+// term that it could not resign from. Its health check passes again, so that session would never end.
+func (e *ConsulElection) left(now reading) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return now.holder == e.last || now.leader.URL == e.options.URL
+}
+
+// wait waits for news, or for d where that is not 0.
+func wait(ctx context.Context, news <-chan struct{}, d time.Duration) error {
+	var due <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-news:
+	case <-due:
+	}
+	return nil
+}
+
+// candidate is one that campaigns.
+type candidate struct {
+	election *ConsulElection
+	log      consul.Quiet
+	session  string // bound to the health check; empty: none yet
+}
+
+// acquire tries to take the key. It returns neither a term nor an error where it is to be tried again.
+func (c *candidate) acquire(ctx context.Context) (Term, error) {
+	e := c.election
+	start := e.registration.LastPass()
+	held, err := c.take(ctx)
+	if err != nil {
+		c.withdraw(ctx) // what became of the attempt is unknown: with the session everything of it goes
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		e.mu.Lock()
+		led := e.led
+		e.mu.Unlock()
+		if consul.Refused(err) && !led {
+			return nil, err
+		}
+		c.log.Failed("this coordinator cannot stand for election", err)
+		return nil, nil //nolint:nilnil // see above
+	}
+	c.log.Worked("this coordinator stands for election again")
+	if !held {
+		return nil, nil //nolint:nilnil // see above
+	}
+	term := &consulTerm{election: e, session: c.session}
+	term.lease = newLease(e.options.TTL, start, e.ended)
+	if term.isOver() { // no pass for too long: others may count it out at any moment
+		c.withdraw(ctx)
+		return nil, nil //nolint:nilnil // see above
+	}
+	c.session = ""
+	e.mu.Lock()
+	e.term, e.led, e.last = term, true, term.session
+	e.newsLocked()
+	e.mu.Unlock()
+	return term, nil
+}
+
+// take takes the key for the candidate's session, which it makes first where there is none.
+func (c *candidate) take(ctx context.Context) (held bool, err error) {
+	e := c.election
+	if c.session == "" {
+		if c.session, err = e.newSession(ctx); err != nil {
+			return false, e.client.Explain("make a session", err)
+		}
+	}
+	held, err = e.put(ctx, c.session, announcement{URL: e.options.URL})
+	return held, e.client.Explain("take "+e.key(), err)
+}
+
+// newSession makes a session that ends with the coordinator's health check, or with its machine's.
+func (e *ConsulElection) newSession(ctx context.Context) (string, error) {
+	ctx, cancel := e.client.Bounded(ctx)
+	defer cancel()
+	id, _, err := e.client.API().Session().Create(&api.SessionEntry{
+		Name: "bursar " + e.options.Cluster + " " + e.options.ID, Behavior: api.SessionBehaviorRelease, LockDelay: lockDelay,
+		NodeChecks: []string{"serfHealth"}, ServiceChecks: []api.ServiceCheck{{ID: e.registration.CheckID()}},
+	}, e.client.Write(ctx))
+	return id, err
+}
+
+// withdraw destroys a session that has won nothing. Where Consul is away it ends with the health check.
+func (c *candidate) withdraw(ctx context.Context) {
+	if c.session == "" {
+		return
+	}
+	ctx, cancel := c.election.client.Bounded(context.WithoutCancel(ctx))
+	defer cancel()
+	if _, err := c.election.client.API().Session().Destroy(c.session, c.election.client.Write(ctx)); err != nil {
+		c.election.options.Log.Debug("a session that has won nothing was not destroyed", "error", err)
+	}
+	c.session = ""
+}
+
+// invalidSession reports that a call failed because its session has ended.
+func invalidSession(err error) bool {
+	var status api.StatusError
+	return errors.As(err, &status) && status.Code == http.StatusInternalServerError && strings.Contains(status.Body, "invalid session")
+}

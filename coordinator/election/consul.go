@@ -1,0 +1,210 @@
+package election
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/discovery/consul"
+)
+
+// Options say who stands for election, and where.
+type Options struct {
+	// ID is the coordinator's, different from that of every other of the cluster.
+	ID string
+	// URL is where the others and clients can call it, with a port.
+	URL string
+	// Cluster is what the coordinators that elect one of them have in common; its keys in Consul are bursar/<cluster>/leader and
+	// bursar/<cluster>/store. Default the name of the service that they are registered by.
+	Cluster string
+	// TTL is how long a leader that does nothing any more keeps the others from leading. Shorter is a shorter pause when a
+	// machine is lost; longer lets a leader get over a longer pause of its process, of the network or of Consul. Default 3 s, at
+	// least 2 s, at most 1 min.
+	TTL time.Duration
+	// Alive says whether the coordinator's loop turns. It is asked about every third of the TTL, and must answer by then: whoever
+	// is not alive neither counts as healthy, nor goes on leading. Default always.
+	Alive func(ctx context.Context) error
+	// Meta is said in Consul's catalog, such as the version.
+	Meta map[string]string
+	Log  *slog.Logger
+}
+
+// ConsulElection is the election among coordinators that share a Consul. It registers the coordinator there as well: the health
+// check of the registration is what the session of the election is bound to.
+type ConsulElection struct {
+	client       *consul.Client
+	options      Options
+	registration *consul.Registration
+
+	mu      sync.Mutex  // guards what follows
+	term    *consulTerm // from the acquired key to Resign
+	reading reading
+	news    chan struct{} // closed when either changes
+	led     bool          // a campaign was won before
+	last    string        // the session of the last term
+
+	doubts consul.Quiet // about the term
+	odd    uint64       // the version of the key that was complained about; the watch's own
+}
+
+// reading is what the key said last.
+type reading struct {
+	known   bool   // it was read
+	refusal error  // why it was not read, as long as it never was
+	holder  string // the session that holds it; empty: none
+	leader  Leader // who the holder says it is
+}
+
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`) //nolint:gochecknoglobals // compiled once, never changed
+
+// Consul returns the election among the coordinators that have the same cluster in the same Consul. It does nothing until Run. The error
+// is a *consul.ConfigError or a *discovery.URLError.
+func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
+	if options.Cluster == "" {
+		options.Cluster = client.Service()
+	}
+	if options.TTL == 0 {
+		options.TTL = 3 * time.Second
+	}
+	switch {
+	case !clusterName.MatchString(options.Cluster):
+		return nil, &consul.ConfigError{Field: "cluster", Value: options.Cluster, Want: "letters, digits, dots, dashes and underscores, at most 128"}
+	case options.TTL < 2*time.Second || options.TTL > time.Minute:
+		return nil, &consul.ConfigError{Field: "ttl", Value: options.TTL.String(), Want: "between 2s and 1m"}
+	}
+	base, err := discovery.ParseURL(options.URL)
+	if err != nil {
+		return nil, err
+	}
+	options.URL = base
+	e := &ConsulElection{client: client, options: options, news: make(chan struct{}), doubts: consul.Quiet{Log: options.Log}}
+	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
+		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.prove, Log: options.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Run does the election's work, and keeps the coordinator registered, until the context ends: then a term that goes on is over, and
+// the coordinator deregistered. It returns the context's error.
+func (e *ConsulElection) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return e.registration.Run(ctx) })
+	group.Go(func() error { return e.watch(ctx) })
+	err := group.Wait()
+	e.mu.Lock()
+	term := e.term
+	e.mu.Unlock()
+	if term != nil {
+		term.lease.end()
+	}
+	return err
+}
+
+// Leader implements Election. Where Consul is away, who was known to lead stays known.
+func (e *ConsulElection) Leader() (leader Leader, changed <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	leader = e.reading.leader
+	mine := e.term != nil && !e.term.isOver() && e.term.session == e.reading.holder
+	if leader.URL == e.options.URL && !mine {
+		leader = Leader{} // what this coordinator was before: it does not lead now
+	}
+	return leader, e.news
+}
+
+func (e *ConsulElection) key() string { return "bursar/" + e.options.Cluster + "/leader" }
+
+// announcement is the key's value.
+type announcement struct {
+	URL     string `json:"url"`
+	Epoch   uint64 `json:"epoch,omitempty"`
+	StoreID string `json:"store_id,omitempty"`
+}
+
+func (e *ConsulElection) watch(ctx context.Context) error {
+	return e.client.Watch(ctx, consul.Watch{
+		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Log: e.options.Log,
+		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
+			pair, meta, err := e.client.API().KV().Get(e.key(), options)
+			if err != nil {
+				e.refused(e.client.Explain("read "+e.key(), err))
+				return nil, err
+			}
+			if meta.LastIndex == 0 {
+				return nil, consul.ErrNotConsul
+			}
+			if e.see(pair) {
+				// It may be older than the term. What is read now is not.
+				bounded, cancel := e.client.Bounded(ctx)
+				defer cancel()
+				e.holds(bounded)
+			}
+			return meta, nil
+		},
+	})
+}
+
+const (
+	// watchWait bounds for how long a connection that died without a word goes unnoticed.
+	watchWait = 10 * time.Second
+	// watchGap bounds what a restless key costs.
+	watchGap = 20 * time.Millisecond
+)
+
+// see takes what the key is now; nil: there is none. It returns whether that looks like the end of a term that goes on.
+func (e *ConsulElection) see(pair *api.KVPair) (doubtful bool) {
+	var now reading
+	if pair != nil && pair.Session != "" {
+		now = reading{holder: pair.Session, leader: e.read(pair)}
+	}
+	now.known = true
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now != e.reading {
+		e.reading = now
+		e.newsLocked()
+	}
+	return e.term != nil && !e.term.isOver() && e.term.session != now.holder
+}
+
+// refused keeps why the key cannot be read, as long as it never was.
+func (e *ConsulElection) refused(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.reading.known && consul.Refused(err) {
+		e.reading.refusal = err
+		e.newsLocked()
+	}
+}
+
+func (e *ConsulElection) newsLocked() {
+	close(e.news)
+	e.news = make(chan struct{})
+}
+
+// read returns who the key says leads; nobody where it says nothing of use.
+func (e *ConsulElection) read(pair *api.KVPair) Leader {
+	var said announcement
+	err := json.Unmarshal(pair.Value, &said)
+	if err == nil {
+		said.URL, err = discovery.ParseURL(said.URL)
+	}
+	if err != nil {
+		if e.odd != pair.ModifyIndex {
+			e.odd = pair.ModifyIndex
+			e.options.Log.Warn("Consul's key does not say who leads: nobody, for now", "key", e.key(), "error", err)
+		}
+		return Leader{}
+	}
+	return Leader{URL: said.URL, Epoch: said.Epoch, StoreID: said.StoreID}
+}

@@ -1,0 +1,128 @@
+package election
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// ErrOver is Announce's error where the term has ended.
+var ErrOver = errors.New("the term is over: somebody else may lead")
+
+// consulTerm is a session that holds the key.
+type consulTerm struct {
+	election *ConsulElection
+	session  string
+	lease    *lease
+}
+
+// Over implements Term.
+func (t *consulTerm) Over() <-chan struct{} { return t.lease.over }
+
+func (t *consulTerm) isOver() bool {
+	select {
+	case <-t.lease.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// Announce implements Term. Where Consul says that the term has ended, the error is ErrOver.
+func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string) error {
+	if t.isOver() {
+		return ErrOver
+	}
+	e := t.election
+	held, err := e.put(ctx, t.session, announcement{URL: e.options.URL, Epoch: epoch, StoreID: storeID})
+	switch {
+	case invalidSession(err), err == nil && !held:
+		t.lease.end()
+		return ErrOver
+	case err != nil:
+		return e.client.Explain("announce the leadership in "+e.key(), err)
+	}
+	e.registration.Lead(epoch)
+	return nil
+}
+
+// Resign implements Term. The key is released before the session is destroyed, because only what a lost session held is kept from
+// others for a while.
+func (t *consulTerm) Resign(ctx context.Context) error {
+	e := t.election
+	t.lease.end()
+	e.mu.Lock()
+	e.term = nil
+	e.newsLocked()
+	e.mu.Unlock()
+	ctx, cancel := e.client.Bounded(ctx)
+	defer cancel()
+	_, _, releasing := e.client.API().KV().Release(&api.KVPair{Key: e.key(), Session: t.session}, e.client.Write(ctx))
+	if invalidSession(releasing) {
+		return nil
+	}
+	_, err := e.client.API().Session().Destroy(t.session, e.client.Write(ctx))
+	if err != nil { // without its session nothing is held: where that was destroyed, the release may have failed
+		err = errors.Join(releasing, err)
+	}
+	return e.client.Explain("give up "+e.key(), err)
+}
+
+// ended is called when the term has ended, whatever ended it.
+func (e *ConsulElection) ended() {
+	e.registration.Follow()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.newsLocked()
+}
+
+// prove is called after each pass of the health check. That pass was taken by Consul's agent on this machine; that its servers still
+// know of the term, only they can say. Both together renew the lease.
+func (e *ConsulElection) prove(ctx context.Context, start time.Time) {
+	if t := e.holds(ctx); t != nil {
+		t.lease.renew(start)
+	}
+}
+
+// holds asks Consul's servers whether the term goes on, and returns it. It ends one that does not. It returns nil where there is none, or
+// the servers do not answer.
+func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
+	e.mu.Lock()
+	t := e.term
+	e.mu.Unlock()
+	if t == nil || t.isOver() {
+		return nil
+	}
+	options := e.client.Query(ctx)
+	options.RequireConsistent = true
+	pair, meta, err := e.client.API().KV().Get(e.key(), options)
+	switch {
+	case err != nil:
+		e.doubts.Failed("Consul does not say whether this coordinator still leads", e.client.Explain("read "+e.key(), err))
+		return nil
+	case meta.LastIndex == 0: // something else than Consul answered
+		return nil
+	case pair == nil || pair.Session != t.session:
+		e.options.Log.Warn("this coordinator does not lead any more: its session in Consul has ended, or its key was taken away", "key", e.key())
+		t.lease.end()
+		return nil
+	}
+	e.doubts.Worked("Consul says again that this coordinator leads")
+	return t
+}
+
+// put writes the key while the session holds it, or takes it for the session where nobody does. held says whether it is the session's.
+func (e *ConsulElection) put(ctx context.Context, session string, value announcement) (held bool, err error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", e.key(), err)
+	}
+	ctx, cancel := e.client.Bounded(ctx)
+	defer cancel()
+	held, _, err = e.client.API().KV().Acquire(&api.KVPair{Key: e.key(), Value: text, Session: session}, e.client.Write(ctx))
+	return held, err
+}

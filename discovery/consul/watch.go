@@ -1,0 +1,115 @@
+package consul
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/hashicorp/consul/api"
+)
+
+// Watch is a question that is asked again and again, each time to be answered when the answer is another one.
+type Watch struct {
+	// About is what it is about, for errors and logs.
+	About string
+	// Ask asks once, with these options, and takes what it learns. It returns an error for an answer that cannot be right as well:
+	// nothing of that may be taken, and it is asked again after a pause.
+	Ask func(options *api.QueryOptions) (*api.QueryMeta, error)
+	// Wait is how long Consul may hold the question; 0 is the configuration's.
+	Wait time.Duration
+	// Gap is the least time from one question to the next: what bounds the load where answers come all the time.
+	Gap time.Duration
+	Log *slog.Logger
+}
+
+// Pauses after failures, jittered by half: soon enough for a Consul that was restarted, rare enough for one that is down for a day.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 10 * time.Second
+)
+
+// pauses returns the growing pauses between attempts that fail.
+func pauses(last time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(last), backoff.WithMaxElapsedTime(0))
+}
+
+// Watch asks until the context ends, and returns its error. It is one goroutine's.
+func (c *Client) Watch(ctx context.Context, w Watch) error {
+	var (
+		index  uint64
+		wait   = w.Wait
+		pause  = pauses(lastPause)
+		silent = Quiet{Log: w.Log}
+	)
+	if wait == 0 {
+		wait = c.config.WaitTime
+	}
+	for {
+		asked := time.Now()
+		meta, err := c.ask(ctx, w, index, wait)
+		rest := w.Gap - time.Since(asked)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			// The index stays: what changes in between is seen at once afterwards.
+			silent.Failed("Consul does not tell: what is known stays in use", c.Explain(w.About, err))
+			rest = pause.NextBackOff()
+		default:
+			silent.Worked("Consul tells again")
+			pause.Reset()
+			index = nextIndex(index, meta.LastIndex)
+		}
+		if err := sleep(ctx, rest); err != nil {
+			return err
+		}
+	}
+}
+
+// ask gives Consul the time to hold the question, what it adds to spread the answers (a sixteenth), and that of a call.
+func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Duration) (*api.QueryMeta, error) {
+	deadline := c.config.Timeout
+	if index > 0 {
+		deadline += wait + wait/16
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	options := c.Query(ctx)
+	options.WaitIndex, options.WaitTime = index, wait
+	return w.Ask(options)
+}
+
+// nextIndex follows the rules that Consul has for its indexes: one that went back, as after a restored snapshot, begins anew, and 0 would make
+// a question that does not wait.
+func nextIndex(before, told uint64) uint64 {
+	switch {
+	case told < before:
+		return 0
+	case told == 0:
+		return 1
+	}
+	return told
+}
+
+// sleep waits; the error is the context's.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// jitter returns between 3/4 of d and d.
+func jitter(d time.Duration) time.Duration {
+	return d - rand.N(d/4+1)
+}

@@ -1,0 +1,48 @@
+package discovery
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// URLError names a coordinator's address that cannot be used.
+type URLError struct {
+	// URL is what was given, without a password that it may hold.
+	URL string
+	// Want says what would be right.
+	Want string
+}
+
+func (e *URLError) Error() string {
+	return fmt.Sprintf("coordinator %q: want %s", e.URL, e.Want)
+}
+
+// ParseURL returns a coordinator's base URL in its one form: http or https, host, port, no slash at the end. The error is a *URLError.
+func ParseURL(text string) (string, error) {
+	wrong := func(want string) (string, error) {
+		return "", &URLError{URL: text, Want: want}
+	}
+	if before, _, found := strings.Cut(text, "@"); found { // a password must not get into a log, wherever url.Parse stumbles
+		text = "…" + text[len(before):]
+		return wrong("a URL without a user: credentials are configured on their own")
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return wrong("a URL such as https://bursar-1.example.com:7070")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return wrong("a URL that begins with http:// or https://")
+	case u.Hostname() == "":
+		return wrong("a URL with a host, such as https://bursar-1.example.com:7070")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		return wrong("a URL without a path, a query or a fragment")
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return wrong("a port between 1 and 65535")
+		}
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Host), nil
+}
