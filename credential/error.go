@@ -20,3 +20,20 @@ func (e *FileError) Error() string {
 
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
+
+// CertificateError refuses the certificate that a client has shown.
+type CertificateError struct {
+	Subject string
+	Want    string
+	Err     error // why; nil where the certificate does not matter
+}
+
+func (e *CertificateError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("client certificate of %q: want %s", e.Subject, e.Want)
+	}
+	return fmt.Sprintf("client certificate of %q: %v: want %s", e.Subject, e.Err, e.Want)
+}
+
+// Unwrap returns why it was refused.
+func (e *CertificateError) Unwrap() error { return e.Err }

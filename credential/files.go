@@ -30,8 +30,6 @@ type Options struct {
 	Log *slog.Logger
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
-	// Refused is told of client certificates that a server did not take. Default: nobody.
-	Refused func(remote string, err error)
 }
 
 func (o Options) withDefaults() Options {
@@ -40,9 +38,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Refused == nil {
-		o.Refused = func(string, error) {}
 	}
 	return o
 }

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 )
@@ -86,8 +86,8 @@ func within(field string) func(string) string {
 	return func(name string) string { return field + "." + name }
 }
 
-// Config returns the configuration of a listener. A client may show a certificate or none; one that is not from a CA of ours, or not
-// valid now, ends the connection.
+// Config returns the configuration of a listener. A client may show a certificate or none, and it is not judged here: Verify does, for
+// each call, so that a refusal is an answer that says why. One that ends the handshake often gets lost with the connection.
 func (s *Server) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
@@ -96,7 +96,7 @@ func (s *Server) Config() *tls.Config {
 	}
 }
 
-func (s *Server) forClient(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+func (s *Server) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	now := s.files.get()
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
@@ -105,21 +105,13 @@ func (s *Server) forClient(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if now.clients == nil {
 		return c, nil
 	}
-	// We verify and not the library, so that a refusal can be told with the address it came from.
 	c.ClientAuth, c.ClientCAs = tls.RequestClientCert, now.clients
-	remote := hello.Conn.RemoteAddr().String()
-	c.VerifyConnection = func(state tls.ConnectionState) error {
-		_, err := s.Verify(&state)
-		if err != nil {
-			s.options.Refused(remote, err)
-		}
-		return err
-	}
 	return c, nil
 }
 
 // Verify returns the certificate that the other end of a connection has shown, if it is one of a CA that is trusted at this moment;
-// nil where it has shown none. It is cheap enough for every call: what was verified is remembered until it expires or the files change.
+// nil where it has shown none. The error is a *CertificateError. It is cheap enough for every call: what was verified is remembered until
+// it expires or the files change.
 func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return nil, nil //nolint:nilnil // no certificate is nil
@@ -127,7 +119,7 @@ func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 	leaf := state.PeerCertificates[0]
 	current := s.files.get()
 	if current.clients == nil {
-		return nil, fmt.Errorf("certificate of %q: client certificates are not taken any more", leaf.Subject)
+		return nil, &CertificateError{Subject: leaf.Subject.String(), Want: "none: this server takes no certificates of clients (tls.clientCA is not set)"}
 	}
 	now := s.options.Now()
 	if current.verified.holds(leaf, now) {
@@ -141,10 +133,19 @@ func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 		Roots: current.clients, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("certificate of %q: %w", leaf.Subject, err)
+		return nil, refusal(leaf, err, now)
 	}
 	current.verified.add(leaf, chains[0])
 	return leaf, nil
+}
+
+// refusal says what to do about a client's certificate that did not pass.
+func refusal(leaf *x509.Certificate, err error, now time.Time) error {
+	e := &CertificateError{Subject: leaf.Subject.String(), Err: err, Want: "one from a CA in the server's tls.clientCA, issued for clientAuth"}
+	if wrong := notNow(leaf, now); wrong != "" {
+		e.Err, e.Want = errors.New(wrong), "one that is valid now"
+	}
+	return e
 }
 
 // Warnings says what is wrong with the files as they are, and that the certificate should be renewed.
