@@ -1,11 +1,9 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -29,18 +27,18 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	if batch.Empty() {
 		return s.checkEpoch(ctx, batch.Epoch)
 	}
-	b, _ := s.batches.Get().(*encoded)
+	b, _ := s.batches.Get().(*store.Rows)
 	if b == nil {
-		b = &encoded{last: make(map[ledger.ID]int)}
+		b = &store.Rows{}
 	}
-	if err := b.encode(batch); err != nil {
+	if err := b.Encode(batch); err != nil {
 		return err
 	}
 	settled, err := s.do(ctx, func(ctx context.Context, w *writer) error { return w.write(ctx, b) })
 	if !settled {
 		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
-	b.reset()
+	b.Reset()
 	s.batches.Put(b)
 	var failed *commitError
 	if errors.As(err, &failed) && !certain(failed) {
@@ -62,101 +60,21 @@ func (s *Store) checkEpoch(ctx context.Context, epoch uint64) error {
 	return s.writer.check(epoch)
 }
 
-// encoded is a batch as rows. It shares no memory with the batch that may change: a commit that was given up goes on when its
-// caller has long used that for something else.
-type encoded struct {
-	epoch                  uint64
-	sequence, lastID       int64
-	allocations            []allocationRow
-	hosts, quotas          []keyedRow
-	hostsGone, selectsGone []string
-
-	payloads []byte
-	last     map[ledger.ID]int // the index of each id's last transition
-}
-
-type allocationRow struct {
-	id                        ledger.ID
-	state                     ledger.State
-	end                       ledger.Instant
-	hostID, caller, requestID string
-	requestHash               uint64
-	forget                    bool
-	payload                   []byte
-}
-
-type keyedRow struct {
-	key     string
-	payload []byte
-}
-
-// mostKept is the payload memory that is kept for the next batch, in bytes; few batches are larger.
-const mostKept = 1 << 20
-
-func (b *encoded) reset() {
-	clear(b.allocations)
-	clear(b.last)
-	b.allocations, b.hosts, b.quotas = b.allocations[:0], nil, nil
-	if b.payloads = b.payloads[:0]; cap(b.payloads) > mostKept {
-		b.payloads = nil
-	}
-}
-
-// encode makes rows of a batch: of each id's transitions the last, in the order of ids, so that new rows append.
-func (b *encoded) encode(batch *store.Batch) error {
-	b.epoch, b.sequence, b.lastID = batch.Epoch, signed(batch.Revision), signed(uint64(batch.LastID))
-	b.hostsGone, b.selectsGone = slices.Clone(batch.HostsRemoved), slices.Clone(batch.QuotasRemoved)
-	for i := range batch.Transitions {
-		b.last[batch.Transitions[i].ID] = i
-	}
-	for i := range batch.Transitions {
-		a := &batch.Transitions[i]
-		if b.last[a.ID] != i {
-			continue
-		}
-		begin := len(b.payloads)
-		var err error
-		if b.payloads, err = store.AppendAllocation(b.payloads, a); err != nil {
-			return err
-		}
-		b.allocations = append(b.allocations, allocationRow{
-			id: a.ID, state: a.State, end: store.EndOf(a), hostID: a.HostID, caller: a.Caller, requestID: a.RequestID,
-			requestHash: a.RequestHash, forget: a.Forget, payload: b.payloads[begin:],
-		})
-	}
-	slices.SortFunc(b.allocations, func(x, y allocationRow) int { return cmp.Compare(x.id, y.id) })
-	for i := range batch.Hosts {
-		payload, err := store.EncodeHost(&batch.Hosts[i])
-		if err != nil {
-			return err
-		}
-		b.hosts = append(b.hosts, keyedRow{batch.Hosts[i].ID, payload})
-	}
-	for i := range batch.Quotas {
-		payload, err := store.EncodeQuota(&batch.Quotas[i])
-		if err != nil {
-			return err
-		}
-		b.quotas = append(b.quotas, keyedRow{batch.Quotas[i].Selector.String(), payload})
-	}
-	return nil
-}
-
 // write makes a batch durable.
-func (w *writer) write(ctx context.Context, b *encoded) error {
-	if err := w.check(b.epoch); err != nil {
+func (w *writer) write(ctx context.Context, b *store.Rows) error {
+	if err := w.check(store.Unsigned(b.Epoch)); err != nil {
 		return err
 	}
 	return w.transaction(ctx, func() error {
-		result, err := w.fence.ExecContext(ctx, b.sequence, b.lastID, signed(b.epoch))
+		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Epoch)
 		if err != nil {
 			return err
 		}
 		if n, err := result.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(err, w.deposed(ctx, b.epoch))
+			return errors.Join(err, w.deposed(ctx, store.Unsigned(b.Epoch)))
 		}
-		for i := range b.allocations {
-			if err := w.writeAllocation(ctx, &b.allocations[i]); err != nil {
+		for i := range b.Allocations {
+			if err := w.writeAllocation(ctx, &b.Allocations[i]); err != nil {
 				return err
 			}
 		}
@@ -164,7 +82,7 @@ func (w *writer) write(ctx context.Context, b *encoded) error {
 			return err
 		}
 		// Per row a page of the table and two of its indexes, and one of meta: an estimate from above.
-		w.written += 1 + 3*len(b.allocations) + len(b.hosts) + len(b.quotas)
+		w.written += 1 + 3*len(b.Allocations) + len(b.Hosts) + len(b.Quotas)
 		return nil
 	})
 }
@@ -178,17 +96,12 @@ func (w *writer) deposed(ctx context.Context, epoch uint64) error {
 	return &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
 }
 
-func (w *writer) writeAllocation(ctx context.Context, row *allocationRow) error {
-	forget := int64(0)
-	if row.forget {
-		forget = 1
-	}
+func (w *writer) writeAllocation(ctx context.Context, row *store.AllocationRow) error {
 	args := [...]any{
-		signed(uint64(row.id)), int64(row.state), int64(row.end), row.hostID, row.caller, row.requestID, signed(row.requestHash), forget,
-		row.payload,
+		row.ID, int64(row.State), row.Ended, row.HostID, row.Caller, row.RequestID, row.RequestHash, int64(row.Forget), row.Payload,
 	}
 	statement := w.putAllocation
-	if row.end != 0 {
+	if row.Ended != 0 {
 		statement = w.endAllocation
 	}
 	result, err := statement.ExecContext(ctx, args[:]...)
@@ -202,25 +115,25 @@ func (w *writer) writeAllocation(ctx context.Context, row *allocationRow) error 
 	return err
 }
 
-// writeKeyed writes hosts and rules. What is both removed and there was removed first.
-func (w *writer) writeKeyed(ctx context.Context, b *encoded) error {
-	for _, id := range b.hostsGone {
+// writeKeyed writes hosts and rules.
+func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
+	for _, id := range b.HostsGone {
 		if _, err := w.removeHost.ExecContext(ctx, id); err != nil {
 			return err
 		}
 	}
-	for _, row := range b.hosts {
-		if _, err := w.putHost.ExecContext(ctx, row.key, row.payload); err != nil {
+	for _, row := range b.Hosts {
+		if _, err := w.putHost.ExecContext(ctx, row.Key, row.Payload); err != nil {
 			return err
 		}
 	}
-	for _, selector := range b.selectsGone {
+	for _, selector := range b.QuotasGone {
 		if _, err := w.removeQuota.ExecContext(ctx, selector); err != nil {
 			return err
 		}
 	}
-	for _, row := range b.quotas {
-		if _, err := w.putQuota.ExecContext(ctx, row.key, row.payload); err != nil {
+	for _, row := range b.Quotas {
+		if _, err := w.putQuota.ExecContext(ctx, row.Key, row.Payload); err != nil {
 			return err
 		}
 	}

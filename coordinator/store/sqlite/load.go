@@ -5,10 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
@@ -100,101 +97,28 @@ func loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]led
 		if err := rows.Scan(&r.Caller, &r.RequestID, &hash, &id, &ended); err != nil {
 			return nil, err
 		}
-		r.RequestHash, r.ID, r.Ended = unsigned(hash), ledger.ID(unsigned(id)), ledger.Instant(ended)
+		r.RequestHash, r.ID, r.Ended = store.Unsigned(hash), ledger.ID(store.Unsigned(id)), ledger.Instant(ended)
 		list = append(list, r)
 	}
 	return list, rows.Err()
 }
 
-// chunk is rows on their way from the goroutine that reads them to those that decode them.
-type chunk struct {
-	into     []ledger.Allocation // as long as the others
-	ids      []ledger.ID
-	forget   []bool
-	ends     []int // of each payload in payloads
-	payloads []byte
-}
-
-const chunkRows = 256
-
-// loadLive reads and decodes at the same time: a coordinator's start consists of this.
+// loadLive reads the live rows. There are as many as were counted in the same transaction.
 func loadLive(ctx context.Context, q querier) ([]ledger.Allocation, error) {
 	var count int
 	if err := q.QueryRowContext(ctx, countLiveSQL).Scan(&count); err != nil || count == 0 {
 		return nil, err
 	}
-	all := make([]ledger.Allocation, count)
-	work, ctx := errgroup.WithContext(ctx)
-	chunks := make(chan *chunk, runtime.GOMAXPROCS(0))
-	work.Go(func() error {
-		defer close(chunks)
-		return readLive(ctx, q, all, chunks)
-	})
-	for range runtime.GOMAXPROCS(0) {
-		work.Go(func() error {
-			for c := range chunks {
-				if err := c.decode(); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return all, work.Wait()
-}
-
-// readLive cuts the live rows into chunks, each of which is to be decoded into its part of all.
-func readLive(ctx context.Context, q querier, all []ledger.Allocation, chunks chan<- *chunk) error {
 	rows, err := q.QueryContext(ctx, loadLiveSQL)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
-	for len(all) > 0 {
-		n := min(len(all), chunkRows)
-		c := &chunk{into: all[:n]}
-		all = all[n:]
-		if err := c.read(rows); err != nil {
-			return err
-		}
-		select {
-		case chunks <- c:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// read fills the chunk. There are rows for all of it: they were counted in the same transaction.
-func (c *chunk) read(rows *sql.Rows) error {
-	c.ids, c.forget, c.ends = make([]ledger.ID, len(c.into)), make([]bool, len(c.into)), make([]int, len(c.into))
-	for i := range c.into {
+	return store.DecodeLive(ctx, count, func() (row store.LiveRow, err error) {
 		if !rows.Next() {
-			return errors.Join(errors.New("fewer live allocations than were counted"), rows.Err())
+			return row, errors.Join(errors.New("fewer live allocations than were counted"), rows.Err())
 		}
-		var id, forget int64
-		var payload sql.RawBytes
-		if err := rows.Scan(&id, &forget, &payload); err != nil {
-			return err
-		}
-		if c.payloads == nil {
-			c.payloads = make([]byte, 0, len(payload)*len(c.into)*5/4)
-		}
-		c.payloads = append(c.payloads, payload...)
-		c.ids[i], c.forget[i], c.ends[i] = ledger.ID(unsigned(id)), forget != 0, len(c.payloads)
-	}
-	return nil
-}
-
-func (c *chunk) decode() error {
-	begin := 0
-	for i := range c.into {
-		var err error
-		if c.into[i], err = store.DecodeAllocation(c.ids[i], c.forget[i], c.payloads[begin:c.ends[i]]); err != nil {
-			return err
-		}
-		begin = c.ends[i]
-	}
-	return nil
+		err = rows.Scan(&row.ID, &row.Forget, (*sql.RawBytes)(&row.Payload))
+		return row, err
+	})
 }

@@ -50,7 +50,7 @@ func (r *reads) close() error {
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
-	return s.get(ctx, s.reads.get, signed(uint64(id)))
+	return s.get(ctx, s.reads.get, store.Signed(uint64(id)))
 }
 
 // GetByRequest implements store.Store.
@@ -73,7 +73,7 @@ func (s *Store) get(ctx context.Context, statement *sql.Stmt, args ...any) (ledg
 	if err != nil {
 		return ledger.Allocation{}, fmt.Errorf("store: reading an allocation: %w", classify(err))
 	}
-	return store.DecodeAllocation(ledger.ID(unsigned(id)), forget != 0, payload)
+	return store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget != 0, payload)
 }
 
 // scanned is how many rows a call of History looks at. Decoding them all takes some 30 ms.
@@ -100,7 +100,7 @@ func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []l
 }
 
 func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store.Position) (page []ledger.Allocation, next string, err error) {
-	rows, err := s.reads.history.QueryContext(ctx, int64(at.Ended), signed(uint64(at.ID)), scanned+1)
+	rows, err := s.reads.history.QueryContext(ctx, int64(at.Ended), store.Signed(uint64(at.ID)), scanned+1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -115,7 +115,7 @@ func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store
 		if err := rows.Scan(&id, &ended, &state, &hostID, &forget, &payload); err != nil {
 			return nil, "", err
 		}
-		at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(unsigned(id))}
+		at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
 		if !query.MatchesRow(at.ID, ledger.State(state&0xff), hostID) { // the payload says what is true
 			continue
 		}

@@ -26,7 +26,7 @@ type Store struct {
 	reads                         reads // on reading
 
 	writer  *writer
-	batches sync.Pool      // of *encoded: the memory of batches that have been written
+	batches sync.Pool      // of *store.Rows: the memory of batches that have been written
 	tasks   chan *task     // for the goroutine that writes
 	filled  chan struct{}  // holds one signal: the log is worth carrying over
 	ending  sync.WaitGroup // of both goroutines
@@ -115,7 +115,7 @@ func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 			return fmt.Errorf("epoch %d, at least %d: want less than 2^63", meta.Epoch, atLeast)
 		}
 		meta.Epoch = max(meta.Epoch+1, atLeast)
-		_, err = w.setEpoch.ExecContext(ctx, signed(meta.Epoch))
+		_, err = w.setEpoch.ExecContext(ctx, store.Signed(meta.Epoch))
 		return err
 	})
 	if err == nil {
@@ -123,10 +123,6 @@ func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	}
 	return meta, err
 }
-
-// signed and unsigned go to and from a column of 64 bits, which has a sign: the bits stay.
-func signed(n uint64) int64   { return int64(n) }  //nolint:gosec // as said
-func unsigned(n int64) uint64 { return uint64(n) } //nolint:gosec // as said
 
 // Meta implements store.Store.
 func (s *Store) Meta(ctx context.Context) (store.Meta, error) {
@@ -148,7 +144,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-const metaSQL = `SELECT store_id, epoch, sequence, last_id, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
+const metaSQL = `SELECT store_id, cluster, epoch, sequence, last_id, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
 
 // readMeta reads the row of meta.
 func readMeta(ctx context.Context, q querier) (store.Meta, error) {
@@ -158,10 +154,10 @@ func readMeta(ctx context.Context, q querier) (store.Meta, error) {
 func scanMeta(row *sql.Row) (store.Meta, error) {
 	var meta store.Meta
 	var epoch, sequence, lastID int64
-	if err := row.Scan(&meta.StoreID, &epoch, &sequence, &lastID, &meta.Schema); err != nil {
+	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &meta.Schema); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
-	meta.Epoch, meta.Sequence, meta.LastID = unsigned(epoch), unsigned(sequence), ledger.ID(unsigned(lastID))
+	meta.Epoch, meta.Sequence, meta.LastID = store.Unsigned(epoch), store.Unsigned(sequence), ledger.ID(store.Unsigned(lastID))
 	return meta, nil
 }
 

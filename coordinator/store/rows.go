@@ -1,0 +1,138 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// Rows is a batch as a backend writes it: each row once, numbers as columns hold them. It shares no memory with the batch that
+// may change: a commit that was given up goes on when its caller has long used that for something else.
+type Rows struct {
+	Epoch            int64
+	Sequence, LastID int64
+	Allocations      []AllocationRow // in the order of ids, so that new rows append
+	Hosts, Quotas    []KeyedRow
+	// HostsGone and QuotasGone are what is removed and not there.
+	HostsGone, QuotasGone []string
+
+	payloads []byte
+	last     map[ledger.ID]int // the index of each id's last transition
+}
+
+// AllocationRow is the row of an allocation. See the migrations for its columns.
+type AllocationRow struct {
+	ID                        int64
+	State                     int16
+	Ended                     int64
+	HostID, Caller, RequestID string
+	RequestHash               int64
+	Forget                    int16
+	Payload                   []byte
+}
+
+// KeyedRow is the row of a host or of a rule.
+type KeyedRow struct {
+	Key     string // a host's id, or a selector's text
+	Payload []byte
+}
+
+// mostKept is the payload memory that is kept for the next batch, in bytes; few batches are larger.
+const mostKept = 1 << 20
+
+// Reset makes the rows ready for the next batch. What they held is no longer needed then.
+func (r *Rows) Reset() {
+	clear(r.Allocations)
+	clear(r.last)
+	r.Allocations, r.Hosts, r.Quotas = r.Allocations[:0], nil, nil
+	if r.payloads = r.payloads[:0]; cap(r.payloads) > mostKept {
+		r.payloads = nil
+	}
+}
+
+// Encode makes rows of a batch: of each key's changes the last. The error is a *RowError.
+func (r *Rows) Encode(batch *Batch) error {
+	r.Epoch, r.Sequence, r.LastID = Signed(batch.Epoch), Signed(batch.Revision), Signed(uint64(batch.LastID))
+	if err := r.encodeAllocations(batch.Transitions); err != nil {
+		return err
+	}
+	var err error
+	r.Hosts, err = keyed(batch.Hosts, func(h *ledger.HostRecord) string { return h.ID }, EncodeHost)
+	if err != nil {
+		return err
+	}
+	r.Quotas, err = keyed(batch.Quotas, func(q *ledger.Quota) string { return q.Selector.String() }, EncodeQuota)
+	r.HostsGone, r.QuotasGone = gone(batch.HostsRemoved, r.Hosts), gone(batch.QuotasRemoved, r.Quotas)
+	return err
+}
+
+func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {
+	if r.last == nil {
+		r.last = make(map[ledger.ID]int)
+	}
+	for i := range transitions {
+		r.last[transitions[i].ID] = i
+	}
+	for i := range transitions {
+		a := &transitions[i]
+		if r.last[a.ID] != i {
+			continue
+		}
+		begin := len(r.payloads)
+		var err error
+		if r.payloads, err = AppendAllocation(r.payloads, a); err != nil {
+			return err
+		}
+		row := AllocationRow{
+			ID: Signed(uint64(a.ID)), State: int16(a.State), Ended: int64(EndOf(a)), HostID: a.HostID, Caller: a.Caller,
+			RequestID: a.RequestID, RequestHash: Signed(a.RequestHash), Payload: r.payloads[begin:],
+		}
+		if a.Forget {
+			row.Forget = 1
+		}
+		r.Allocations = append(r.Allocations, row)
+	}
+	slices.SortFunc(r.Allocations, func(x, y AllocationRow) int { return cmp.Compare(x.ID, y.ID) })
+	return nil
+}
+
+// keyed makes rows of hosts or rules, of each key the last.
+func keyed[T any](list []T, key func(*T) string, encode func(*T) ([]byte, error)) ([]KeyedRow, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	rows := make([]KeyedRow, 0, len(list))
+	at := make(map[string]int, len(list))
+	for i := range list {
+		payload, err := encode(&list[i])
+		if err != nil {
+			return nil, err
+		}
+		row := KeyedRow{key(&list[i]), payload}
+		if twice, found := at[row.Key]; found {
+			rows[twice] = row
+			continue
+		}
+		at[row.Key] = len(rows)
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// gone is what is removed without being put in the same batch.
+func gone(removed []string, put []KeyedRow) []string {
+	var list []string
+	for _, key := range removed {
+		if !slices.ContainsFunc(put, func(row KeyedRow) bool { return row.Key == key }) {
+			list = append(list, key)
+		}
+	}
+	return list
+}
+
+// Signed and Unsigned go to and from a column of 64 bits, which has a sign: the bits stay.
+func Signed(n uint64) int64 { return int64(n) } //nolint:gosec // as said
+
+// Unsigned is the way back from Signed.
+func Unsigned(n int64) uint64 { return uint64(n) } //nolint:gosec // as said

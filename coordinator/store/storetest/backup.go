@@ -1,0 +1,24 @@
+package storetest
+
+import "maps"
+
+// Copy returns a place with the same rows: under the same id what a backup has, under another one what a copy of Bursar's has.
+func (m *Memory) Copy(id string) *Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := NewMemory(id)
+	schema := c.meta.Schema
+	c.meta = m.meta
+	c.meta.StoreID, c.meta.Schema = id, schema
+	c.allocations, c.hosts, c.quotas = maps.Clone(m.allocations), maps.Clone(m.hosts), maps.Clone(m.quotas)
+	return c
+}
+
+// Restore puts the place back to what a backup has. Stores that are open there go on with it, as the connections to a
+// database do behind which another one took over.
+func (m *Memory) Restore(backup *Memory) {
+	c := backup.Copy(backup.meta.StoreID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.meta, m.allocations, m.hosts, m.quotas = c.meta, c.allocations, c.hosts, c.quotas
+}
