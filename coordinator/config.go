@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
 )
 
@@ -32,6 +33,15 @@ type Config struct {
 	// StoreFile holds what Store would, so that a password in it stands neither here nor in the environment. Only its owner may read
 	// it.
 	StoreFile string `yaml:"storeFile"`
+	// Election is how coordinators agree on who leads: "consul", or "alone" where there is one. Default: consul where the store is a
+	// database, else alone.
+	Election string `yaml:"election"`
+	// ElectionTTL is how long a leader that does nothing any more keeps the others from leading. Shorter is a shorter pause when a
+	// machine is lost; longer lets a leader get over a longer pause of its process, of the network or of Consul. Default 3 s, at
+	// least 2 s.
+	ElectionTTL time.Duration `yaml:"electionTTL"`
+	// Consul is where they agree, and where agents and clients find them.
+	Consul consul.Config `yaml:"consul"`
 	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator.
 	DataDir string `yaml:"dataDir"`
 	// Placement is how a host is chosen for requests that name none: "spread" (default) or "binpack".
@@ -117,6 +127,12 @@ type History struct {
 	// PruneStep is the size of a step, in allocations; steps follow each other while there is more. Default 500.
 	PruneStep int `yaml:"pruneStep"`
 }
+
+// The ways to agree on who leads.
+const (
+	ElectionConsul = "consul"
+	ElectionAlone  = "alone"
+)
 
 // ConfigError names the field of a configuration that cannot be used.
 type ConfigError struct {
@@ -213,6 +229,12 @@ func (c Config) checkPlace() error {
 			strings.TrimSuffix(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return &ConfigError{"advertise", c.Advertise, "the base URL at which others reach this coordinator, such as https://rm-1:7070"}
 		}
+	}
+	if c.Election != "" && c.Election != ElectionConsul && c.Election != ElectionAlone {
+		return &ConfigError{"election", c.Election, `"consul" or "alone"`}
+	}
+	if c.ElectionTTL != 0 && (c.ElectionTTL < 2*time.Second || c.ElectionTTL > time.Minute) {
+		return &ConfigError{"electionTTL", c.ElectionTTL.String(), "2s to 1m"}
 	}
 	if c.Store != "" && c.StoreFile != "" {
 		return &ConfigError{"storeFile", c.StoreFile, "either store or storeFile, not both"}

@@ -23,8 +23,9 @@ import (
 type Dependencies struct {
 	// Store keeps the rows. The Server closes it.
 	Store store.Store
-	// Elect takes part in an election as self. Nil: the coordinator is alone, and one that cannot lead does not start.
-	Elect func(self Self) election.Election
+	// Elect makes the coordinator's part in an election, which the Server runs. Nil: the coordinator is alone, and one that cannot lead
+	// does not start.
+	Elect func(self Self) (election.Election, error)
 	// Logger takes what is worth telling. Nil: nothing is told.
 	Logger *slog.Logger
 	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of the process and the runtime.
@@ -57,7 +58,7 @@ type Server struct {
 	clock    steady
 	time     patience
 	handler  http.Handler
-	elect    func(Self) election.Election
+	elect    func(Self) (election.Election, error)
 	peers    *peers
 
 	ready  chan struct{}  // closed when calls are taken
@@ -178,15 +179,24 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	elect := s.elect
 	if elect == nil {
-		elect = func(Self) election.Election { return election.Alone(s.URL) }
+		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
 	}
-	campaign := &leadership{election: elect(Self{URL: s.URL(), Alive: s.writer.alive}), writer: s.writer, log: s.log}
-	s.peers.join(campaign.election, s.URL())
+	elected, err := elect(Self{URL: s.URL(), Alive: s.writer.alive})
+	if err != nil {
+		return err
+	}
+	campaign := &leadership{election: elected, writer: s.writer, log: s.log}
+	s.peers.join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	first := make(chan error, 1)
 	s.tasks.Go(s.writer.run)
-	s.tasks.Go(func() { campaign.run(background, first) })
+	electing, ballotsOver := context.WithCancel(context.WithoutCancel(ctx))
+	s.tasks.Go(func() { _ = elected.Run(electing) }) // it ends with its context
+	s.tasks.Go(func() {
+		defer ballotsOver() // once the lead was handed over
+		campaign.run(background, first)
+	})
 	s.tasks.Go(func() { s.peers.follow(background) })
 	if s.elect == nil {
 		if err := <-first; err != nil {

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -16,7 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/coordinator/store/sqlite"
+	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/yamlfile"
 )
@@ -127,24 +125,6 @@ func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *strin
 	}
 }
 
-// openCoordinator makes a coordinator with the embedded store.
-func openCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, log *slog.Logger,
-) (*coordinator.Server, error) {
-	if err := config.Validate(); err != nil {
-		return nil, loaded.explain(err)
-	}
-	opened, err := sqlite.Open(ctx, filepath.Join(config.WithDefaults().DataDir, "bursar.db"), sqlite.Options{Log: log})
-	if err != nil {
-		return nil, serverError(err)
-	}
-	server, err := coordinator.New(config, coordinator.Dependencies{Store: opened, Logger: log, Version: version})
-	if err != nil {
-		return nil, errors.Join(loaded.explain(err), opened.Close())
-	}
-	return server, nil
-}
-
 // openAgent makes an agent of this machine.
 func (c *cli) openAgent(config agent.Config, loaded *configuration, log *slog.Logger) (*agent.Agent, error) {
 	target := defaultAddr
@@ -169,11 +149,14 @@ func (c *cli) openAgent(config agent.Config, loaded *configuration, log *slog.Lo
 // explain tells an error of a configuration at the place where it was set.
 func (c *configuration) explain(err error) error {
 	var ofCoordinator *coordinator.ConfigError
+	var ofConsul *consul.ConfigError
 	var ofAgent *agent.ConfigError
 	var ofLabels *label.FieldError
 	switch {
 	case errors.As(err, &ofCoordinator):
 		return c.wrong(ofCoordinator.Field, yamlfile.Want(ofCoordinator.Value, ofCoordinator.Want))
+	case errors.As(err, &ofConsul):
+		return c.wrong("consul."+ofConsul.Field, yamlfile.Want(ofConsul.Value, ofConsul.Want))
 	case errors.As(err, &ofAgent):
 		return c.wrong(ofAgent.Field, yamlfile.Want(ofAgent.Value, ofAgent.Want))
 	case errors.As(err, &ofLabels):

@@ -1,0 +1,245 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+func TestEveryProcedureCanBePassedOn(t *testing.T) {
+	unary, streams := unaryProcedures(), streamProcedures()
+	for _, file := range []protoreflect.FileDescriptor{
+		bursarv1.File_bursar_v1_allocation_proto, bursarv1.File_bursar_v1_host_proto, bursarv1.File_bursar_v1_quota_proto,
+		bursarv1.File_bursar_v1_queue_proto, bursarv1.File_bursar_v1_cluster_proto,
+	} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				method := methods.Get(j)
+				procedure := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
+				if _, ok := unary[procedure]; ok == method.IsStreamingServer() {
+					t.Errorf("%s: among the calls with one answer: %v", procedure, ok)
+				}
+				if _, ok := streams[procedure]; ok != method.IsStreamingServer() {
+					t.Errorf("%s: among the streams: %v", procedure, ok)
+				}
+			}
+		}
+	}
+}
+
+func TestAnyCoordinatorTakesAnyCall(t *testing.T) {
+	m := startTeam(t, 3)
+	leader, standbys := m.led()
+	standbys[0].host("h", gib)
+	a := standbys[0].allocate(request("once", gib/2))
+	if b := standbys[1].allocate(request("once", gib/2)); b.GetId() != a.GetId() {
+		t.Errorf("the same request at another coordinator got %s, not %s", b.GetId(), a.GetId())
+	}
+	if b := leader.get(a.GetId()); b.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+		t.Errorf("at the leader it is %s", b.GetState())
+	}
+	_, err := standbys[0].allocations.Allocate(t.Context(), request("too-much", gib))
+	if insufficient, ok := detail[*bursarv1.InsufficientResources](err); !ok || connect.CodeOf(err) != connect.CodeResourceExhausted || len(insufficient.GetShortfalls()) == 0 {
+		t.Errorf("a refusal passed back is %v, want the leader's with its detail", err)
+	}
+	overGRPC := bursarv1connect.NewClusterServiceClient(h2cClient(), standbys[0].url, connect.WithGRPC())
+	status, err := overGRPC.Status(t.Context(), &bursarv1.StatusRequest{})
+	if err != nil || !status.GetIsLeader() || status.GetUrl() != leader.url || status.GetReserved() != 1 {
+		t.Errorf("status over gRPC through a standby: %v, %v", status, err)
+	}
+	if code, body := standbys[1].fetch(http.MethodPost, "/bursar.v1.AllocationService/Get", `{"id":"`+a.GetId()+`"}`, "Content-Type", "application/json"); code != http.StatusOK {
+		t.Errorf("JSON through a standby: %d %s", code, body)
+	}
+	standbys[0].release(a.GetId())
+	leader.audited()
+	for _, f := range m.members {
+		if code := f.probed(); code != http.StatusOK {
+			t.Errorf("%s is not ready: %d", f.url, code)
+		}
+	}
+}
+
+func h2cClient() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{Protocols: protocols}}
+}
+
+func TestTheCallersNameGoesWithTheCall(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	as := func(name string) context.Context {
+		ctx, info := connect.NewClientContext(t.Context())
+		info.RequestHeader().Set(identity.Header, identity.Actor{Name: name, Anyone: true}.Encode())
+		return ctx
+	}
+	res, err := standbys[0].allocations.Allocate(as("alice@h"), request("r", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if caller := res.GetAllocation().GetCaller(); caller != "alice@h" {
+		t.Errorf("the leader takes it for %q's", caller)
+	}
+	if _, err := leader.allocations.Get(as("alice@h"), &bursarv1.AllocationServiceGetRequest{RequestId: "r"}); err != nil {
+		t.Errorf("alice does not find her request at the leader: %v", err)
+	}
+	if _, err := standbys[0].allocations.Get(as("bob@h"), &bursarv1.AllocationServiceGetRequest{RequestId: "r"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("bob finds alice's request: %v", err)
+	}
+}
+
+func TestAWaitEndsWithItsCallersDeadlineThroughAStandby(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	leader.allocate(request("all", gib))
+	ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+	defer cancel()
+	waiting := request("waits", gib)
+	waiting.Wait = seconds(60)
+	if _, err := standbys[0].allocations.Allocate(ctx, waiting); connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+		t.Errorf("got %v, want DEADLINE_EXCEEDED", err)
+	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	go func() {
+		eventually(t, "it waits", func() bool { return leader.status().GetWaiting() == 2 })
+		hangUp()
+	}()
+	waiting = request("", gib)
+	waiting.Wait = seconds(60)
+	if _, err := standbys[0].allocations.Allocate(ctx, waiting); connect.CodeOf(err) != connect.CodeCanceled {
+		t.Errorf("got %v, want CANCELED", err)
+	}
+	eventually(t, "nobody waits for a caller that hung up at a standby", func() bool {
+		list, err := leader.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{
+			States: []bursarv1.AllocationState{bursarv1.AllocationState_ALLOCATION_STATE_CANCELED},
+		})
+		return err == nil && slices.ContainsFunc(list.GetAllocations(), func(a *bursarv1.Allocation) bool { return a.GetRequestId() == "" })
+	})
+}
+
+func TestStreamsArePassedOnAndEndWithTheLeadership(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	stream, err := standbys[0].allocations.Watch(ctx, &bursarv1.AllocationServiceWatchRequest{})
+	if err != nil || !stream.Receive() {
+		t.Fatal(err, stream.Err())
+	}
+	leader.host("h", gib)
+	a := leader.allocate(request("r", 1))
+	if !stream.Receive() || stream.Msg().GetAllocation().GetId() != a.GetId() {
+		t.Fatalf("the stream through a standby has %v, %v", stream.Msg(), stream.Err())
+	}
+	m.bar(leader.url, true)
+	m.takeAway()
+	for stream.Receive() {
+		t.Errorf("more: %v", stream.Msg())
+	}
+	if code := connect.CodeOf(stream.Err()); code != connect.CodeUnavailable {
+		t.Errorf("the stream ended with %v, want UNAVAILABLE, so that the watcher looks for the new leader", stream.Err())
+	}
+}
+
+func TestTwoThatTakeEachOtherForTheLeaderDoNotPlayBall(t *testing.T) {
+	m := startTeam(t, 2)
+	m.bar(m.members[0].url, true)
+	m.bar(m.members[1].url, true)
+	m.takeAway()
+	for i, f := range m.members {
+		other := m.members[1-i].url
+		f.server.peers.join(pinned{other}, f.url)
+		f.server.peers.point(other)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	_, err := m.members[0].allocations.Allocate(ctx, request("r", 1))
+	if connect.CodeOf(err) != connect.CodeUnavailable || ctx.Err() != nil {
+		t.Errorf("got %v, want UNAVAILABLE at once", err)
+	}
+}
+
+// pinned is an election of which one coordinator believes to know the outcome.
+type pinned struct{ url string }
+
+func (p pinned) Run(context.Context) error { return nil }
+
+func (p pinned) Campaign(ctx context.Context) (election.Term, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+func (p pinned) Leader() (election.Leader, <-chan struct{}) { return election.Leader{URL: p.url}, nil }
+
+func TestACallToALeaderThatHangsEndsWhenAnotherIsElected(t *testing.T) {
+	held := make(chan struct{})
+	m := startTeam(t, 3, func(member int, s store.Store) store.Store {
+		if member != 0 {
+			return s
+		}
+		return &heldStore{Store: s, held: held}
+	})
+	defer close(held)
+	for i := range m.members[1:] {
+		m.bar(m.members[i+1].url, true)
+	}
+	m.takeAway()
+	leader, standbys := m.led()
+	if leader != m.members[0] {
+		t.Fatal("the first one does not lead")
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := standbys[0].allocations.Allocate(context.WithoutCancel(t.Context()), request("r", 1))
+		answered <- err
+	}()
+	eventually(t, "its commit hangs", func() bool {
+		select {
+		case held <- struct{}{}:
+			return true
+		default:
+			return false
+		}
+	})
+	m.bar(leader.url, true)
+	m.bar(standbys[1].url, false)
+	m.takeAway()
+	select {
+	case err := <-answered:
+		if connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("got %v, want UNAVAILABLE", err)
+		}
+	case <-time.After(soon):
+		t.Fatal("the call still hangs at the old leader")
+	}
+}
+
+// heldStore commits when it is let, twice for every commit: once so that the test knows, and once for good.
+type heldStore struct {
+	store.Store
+
+	held chan struct{}
+}
+
+func (s *heldStore) Commit(ctx context.Context, b store.Batch) error {
+	<-s.held
+	<-s.held
+	if err := s.Store.Commit(ctx, b); err != nil {
+		return err
+	}
+	return errors.Join(ctx.Err())
+}

@@ -1,0 +1,194 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/store"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func TestWhoStopsHandsOver(t *testing.T) {
+	m := startTeam(t, 3)
+	leader, _ := m.led()
+	leader.host("h", gib)
+	a := leader.allocate(request("kept", 1))
+	epoch := leader.status().GetEpoch()
+	leader.stop()
+	next, standbys := m.led()
+	if next == leader {
+		t.Fatal("who was stopped leads")
+	}
+	if got := next.status(); got.GetEpoch() <= epoch || got.GetReserved() != 1 {
+		t.Errorf("after %d: %v", epoch, got)
+	}
+	for _, f := range standbys {
+		if f == leader {
+			continue
+		}
+		if got := f.get(a.GetId()); got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+			t.Errorf("through %s: %s", f.url, got.GetState())
+		}
+	}
+}
+
+func TestALostLockEndsTheLeadership(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	leader.allocate(request("all", gib))
+	waiting := request("waits", gib)
+	waiting.Wait = seconds(60)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := leader.allocations.Allocate(context.WithoutCancel(t.Context()), waiting)
+		answered <- err
+	}()
+	eventually(t, "it waits", func() bool { return leader.status().GetWaiting() == 1 })
+	m.bar(leader.url, true)
+	m.takeAway()
+	if err := <-answered; connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("who waited was told %v, want UNAVAILABLE, to ask again", err)
+	}
+	next, _ := m.led()
+	if next != standbys[0] {
+		t.Fatal("nobody else leads")
+	}
+	// The one that lost it still answers, by passing on.
+	if got := leader.status(); got.GetUrl() != next.url || got.GetWaiting() != 1 {
+		t.Errorf("status through the old leader: %v", got)
+	}
+}
+
+func TestTheStoreHasTheLastWord(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	// Another one believes to lead, and does: this one has not noticed.
+	other := standbys[0].server
+	tenure := other.writer.lead()
+	<-tenure.began
+	if !leader.server.writer.leads.Load() {
+		t.Fatal("the first one has noticed too early")
+	}
+	m.bar(leader.url, true) // when it resigns it shall not be elected again at once
+	_, err := leader.allocations.Allocate(t.Context(), request("r", 1))
+	if connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("a deposed leader answers %v, want UNAVAILABLE", err)
+	}
+	eventually(t, "it knows", func() bool { return !leader.server.writer.leads.Load() })
+}
+
+func TestADeposedLeaderDoesNotAnswerReadsFromThePast(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	a := leader.allocate(request("r", 1))
+	<-standbys[0].server.writer.lead().began
+	m.bar(leader.url, true)
+	standbys[0].release(a.GetId())
+	res, err := leader.allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId()})
+	if err == nil && res.GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+		t.Error("it is still reserved, says who leads no more")
+	}
+}
+
+// sickStore cannot be led while it is sick.
+type sickStore struct {
+	store.Store
+
+	sick *atomic.Bool
+}
+
+func (s sickStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
+	if s.sick.Load() {
+		return store.Meta{}, errors.New("no route to the store")
+	}
+	return s.Store.Lead(ctx, atLeast)
+}
+
+func (s sickStore) Commit(ctx context.Context, b store.Batch) error {
+	if s.sick.Load() {
+		return store.ErrUnknownOutcome
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+func TestWhoLosesTheStoreGivesTheLeadAway(t *testing.T) {
+	var sick [2]atomic.Bool
+	m := startTeam(t, 2, func(member int, s store.Store) store.Store { return sickStore{s, &sick[member]} })
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	for i, f := range m.members {
+		sick[i].Store(f == leader)
+	}
+	_, err := leader.allocations.Allocate(t.Context(), request("r", 1))
+	if connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("a leader without a store answers %v, want UNAVAILABLE", err)
+	}
+	if next, _ := m.led(); next != standbys[0] {
+		t.Error("it did not give the lead away")
+	}
+	standbys[0].host("other", gib)
+	if got := standbys[0].allocate(request("r", 1)); got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+		t.Errorf("the next one: %v", got)
+	}
+}
+
+func TestStaleReadsNeedNoLeader(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	a := leader.allocate(request("r", 1))
+	for _, f := range m.members {
+		m.bar(f.url, true)
+	}
+	m.takeAway()
+	f := standbys[0]
+	eventually(t, "nobody leads", func() bool {
+		_, err := f.allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId()})
+		return connect.CodeOf(err) == connect.CodeUnavailable
+	})
+	got, err := f.allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId(), AllowStale: true})
+	if err != nil || got.GetAllocation().GetId() != a.GetId() {
+		t.Errorf("Get: %v, %v", got, err)
+	}
+	list, err := f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{AllowStale: true})
+	if err != nil || len(list.GetAllocations()) != 1 {
+		t.Errorf("List: %v, %v", list, err)
+	}
+	hosts, err := f.hosts.List(t.Context(), &bursarv1.HostServiceListRequest{AllowStale: true})
+	if err != nil || len(hosts.GetHosts()) != 1 {
+		t.Errorf("hosts: %v, %v", hosts, err)
+	}
+	if _, err := f.quotas.List(t.Context(), &bursarv1.QuotaServiceListRequest{AllowStale: true}); err != nil {
+		t.Errorf("quotas: %v", err)
+	}
+	status, err := f.cluster.Status(t.Context(), &bursarv1.StatusRequest{AllowStale: true})
+	if err != nil || status.GetIsLeader() || status.GetLeaderUrl() != "" || len(status.GetWarnings()) == 0 {
+		t.Errorf("status: %v, %v", status, err)
+	}
+	if code := f.probed(); code != http.StatusServiceUnavailable {
+		t.Errorf("readyz without a leader: %d", code)
+	}
+}
+
+func TestTheHandOverIsQuick(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	began := time.Now()
+	leader.stop()
+	if next, _ := m.led(); next != standbys[0] {
+		t.Fatal("nobody took over")
+	}
+	standbys[0].host("other", gib)
+	standbys[0].allocate(request("r", 1))
+	t.Logf("from the order to stop to the next grant: %s", time.Since(began))
+}

@@ -1,0 +1,187 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+)
+
+// ballot is an election among the coordinators of a test: one lock, which the test can take away.
+type ballot struct {
+	mu      sync.Mutex
+	holder  *fakeTerm       // guarded by mu; nil: the lock is free
+	leader  election.Leader // guarded by mu
+	changed chan struct{}   // guarded by mu; closed when any of it changes
+	barred  map[string]bool // guarded by mu: who may not win, by URL
+}
+
+func newBallot() *ballot {
+	return &ballot{changed: make(chan struct{}), barred: make(map[string]bool)}
+}
+
+func (b *ballot) changedLocked() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// takeAway ends the term of whoever holds the lock, as Consul would.
+func (b *ballot) takeAway() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.holder != nil {
+		close(b.holder.over)
+		b.freeLocked()
+	}
+}
+
+func (b *ballot) freeLocked() {
+	b.holder, b.leader = nil, election.Leader{}
+	b.changedLocked()
+}
+
+// bar keeps a coordinator from winning, or lets it again.
+func (b *ballot) bar(url string, barred bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.barred[url] = barred
+	b.changedLocked()
+}
+
+// candidate is one coordinator's part.
+type candidate struct {
+	*ballot
+
+	self Self
+}
+
+type fakeTerm struct {
+	ballot *ballot
+	url    string
+	over   chan struct{}
+}
+
+func (*candidate) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *candidate) Campaign(ctx context.Context) (election.Term, error) {
+	for {
+		c.mu.Lock()
+		changed := c.changed
+		if c.holder == nil && !c.barred[c.self.URL] {
+			c.holder = &fakeTerm{ballot: c.ballot, url: c.self.URL, over: make(chan struct{})}
+			c.leader = election.Leader{URL: c.self.URL}
+			c.changedLocked()
+			term := c.holder
+			c.mu.Unlock()
+			return term, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (c *candidate) Leader() (election.Leader, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leader, c.changed
+}
+
+func (t *fakeTerm) Over() <-chan struct{} { return t.over }
+
+func (t *fakeTerm) Announce(_ context.Context, epoch uint64, storeID string) error {
+	t.ballot.mu.Lock()
+	defer t.ballot.mu.Unlock()
+	if t.ballot.holder != t {
+		return errors.New("the lock is lost")
+	}
+	t.ballot.leader = election.Leader{URL: t.url, Epoch: epoch, StoreID: storeID}
+	t.ballot.changedLocked()
+	return nil
+}
+
+func (t *fakeTerm) Resign(context.Context) error {
+	t.ballot.mu.Lock()
+	defer t.ballot.mu.Unlock()
+	if t.ballot.holder == t {
+		t.ballot.freeLocked()
+	}
+	return nil
+}
+
+// team is several coordinators on one store.
+type team struct {
+	*ballot
+
+	t       *testing.T
+	memory  *storetest.Memory
+	members []*fixture
+}
+
+func startTeam(t *testing.T, size int, wrap ...func(member int, s store.Store) store.Store) *team {
+	t.Helper()
+	m := &team{ballot: newBallot(), t: t, memory: storetest.NewMemory("shared")}
+	for i := range size {
+		s := m.memory.Open()
+		for _, w := range wrap {
+			s = w(i, s)
+		}
+		m.members = append(m.members, m.join(s))
+	}
+	m.led()
+	return m
+}
+
+// join starts one more member.
+func (m *team) join(s store.Store) *fixture {
+	return start(m.t, Config{}, s, func(server *Server) {
+		server.elect = func(self Self) (election.Election, error) { return &candidate{ballot: m.ballot, self: self}, nil }
+	})
+}
+
+// led waits until somebody leads, and returns that one and the others.
+func (m *team) led() (leader *fixture, standbys []*fixture) {
+	m.t.Helper()
+	eventually(m.t, "somebody leads, and everybody knows", func() bool {
+		leader, standbys = nil, nil
+		for _, f := range m.members {
+			if f.server.writer.leads.Load() {
+				leader = f
+			} else {
+				standbys = append(standbys, f)
+			}
+		}
+		if leader == nil {
+			return false
+		}
+		for _, f := range standbys {
+			if to, _ := f.server.peers.find(); !f.server.writer.ended() && (to == nil || to.url != leader.url) {
+				return false
+			}
+		}
+		return true
+	})
+	return leader, standbys
+}
+
+// probed is the status of GET /readyz.
+func (f *fixture) probed() int {
+	f.tb.Helper()
+	code, _ := f.fetch(http.MethodGet, "/readyz", "")
+	return code
+}
+
+// soon is a deadline that no test's call comes near.
+const soon = 20 * time.Second
