@@ -59,6 +59,7 @@ type memoryStore struct {
 
 	led    uint64 // the epoch of its last Lead; guarded by Memory.mu, like the others
 	leads  bool   // no error has ended it
+	at     uint64 // the sequence that its last Lead or Commit left the place at
 	closed bool
 }
 
@@ -72,7 +73,7 @@ func (s *memoryStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, err
 		return store.Meta{}, fmt.Errorf("epoch %d, at least %d: want less than 2^63", s.meta.Epoch, atLeast)
 	}
 	s.meta.Epoch = max(s.meta.Epoch+1, atLeast)
-	s.led, s.leads = s.meta.Epoch, true
+	s.led, s.leads, s.at = s.meta.Epoch, true, s.meta.Sequence
 	return s.meta, nil
 }
 
@@ -140,6 +141,9 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 	if batch.Epoch != s.meta.Epoch || batch.Epoch != s.led || !s.leads {
 		return &store.DeposedError{Epoch: batch.Epoch, Stored: s.meta.Epoch}
 	}
+	if s.meta.Sequence != s.at {
+		return fmt.Errorf("%w: the store is at sequence %d, and epoch %d left it at %d", store.ErrDeposed, s.meta.Sequence, batch.Epoch, s.at)
+	}
 	if batch.Empty() {
 		return nil
 	}
@@ -181,6 +185,7 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 	}
 	maps.Copy(s.quotas, quotas)
 	s.meta.Sequence, s.meta.LastID = batch.Revision, batch.LastID
+	s.at = batch.Revision
 	return nil
 }
 
