@@ -20,21 +20,20 @@ type Client struct {
 }
 
 // New returns a client. It reads the files that the configuration and the environment name, and calls nobody. The error is a
-// *ConfigError, or says which file cannot be used.
+// *ConfigError, or a *credential.FileError.
 func New(config Config, log *slog.Logger) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
 	config = config.WithDefaults()
 	settings := config.overEnvironment()
-	base := settings.Transport
 	if path, isUnix := strings.CutPrefix(settings.Address, "unix://"); isUnix {
 		settings.Address = "localhost"
-		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		settings.Transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
 	}
-	door, err := newDoor(base, settings.TLSConfig, tokenOf(config), log)
+	door, err := newDoor(settings.Transport, settings.TLSConfig, tokenOf(config), log)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
@@ -43,7 +42,7 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 		// Consul redirects nothing that is asked for here; who does would get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	settings.Token, settings.TokenFile = door.token(), ""
+	settings.Token, settings.TokenFile = door.secret.Token(), ""
 	client, err := api.NewClient(settings)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)

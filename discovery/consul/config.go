@@ -20,7 +20,8 @@ type Config struct {
 	// Token is the ACL token. Better keep it out of the file with TokenFile. Default that of CONSUL_HTTP_TOKEN_FILE, else CONSUL_HTTP_TOKEN,
 	// else none.
 	Token string `yaml:"token"`
-	// TokenFile holds the ACL token and nothing else. It is read again when it changes. Default none.
+	// TokenFile holds the ACL token and nothing else. It must not be readable for everybody (0600 or 0640), and is read again when it
+	// changes. Default none.
 	TokenFile string `yaml:"tokenFile"`
 	// Datacenter is where coordinators are looked for. Coordinators themselves need the one that their Consul agent is in. Default
 	// the agent's.
@@ -45,7 +46,7 @@ type TLS struct {
 	// CA is a file of certificates in PEM. Default CONSUL_CACERT, CONSUL_CAPATH, else those of the system.
 	CA string `yaml:"ca"`
 	// Cert and Key are files in PEM: what a Consul that verifies its callers asks for. Default CONSUL_CLIENT_CERT and
-	// CONSUL_CLIENT_KEY.
+	// CONSUL_CLIENT_KEY. The key must not be readable for everybody.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
 	// ServerName is the name that Consul's certificate must have. Default CONSUL_TLS_SERVER_NAME, else the host of the address.

@@ -1,131 +1,101 @@
 package consul
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/bursar/bursar/credential"
 )
 
 // maxAnswer bounds what is read of one answer, in bytes: some 30,000 coordinators.
 const maxAnswer = 32 << 20
 
-// door is the way to Consul: it puts the token of the day on every request, and knows the certificates of the day. Files are looked at
-// before every request, which is a few system calls; one that cannot be used, such as a half-written one, changes nothing.
+// door is the way to Consul: it puts the token on every request and makes the connections, with what the files say at that moment.
 type door struct {
-	base     *http.Transport
-	settings api.TLSConfig
-	source   tokenSource
-	log      *slog.Logger
-
-	mu         sync.Mutex // guards what follows
-	way        *http.Transport
-	certs      [3]stamp
-	tokenStamp stamp
-	secret     string
-	turns      uint64 // how often the secret has changed
+	way    *http.Transport
+	secret *credential.TokenSource
 }
-
-// tokenSource is a token, or the file of one.
-type tokenSource struct{ text, file string }
 
 // tokenOf goes by Consul's own order: the configuration before the environment, there the file before the variable.
-func tokenOf(c Config) tokenSource {
-	switch {
-	case c.TokenFile != "":
-		return tokenSource{file: c.TokenFile}
-	case c.Token != "":
-		return tokenSource{text: c.Token}
-	case os.Getenv(api.HTTPTokenFileEnvName) != "":
-		return tokenSource{file: os.Getenv(api.HTTPTokenFileEnvName)}
+func tokenOf(c Config) credential.Token {
+	if c.TokenFile != "" || c.Token != "" {
+		return credential.Token{File: c.TokenFile, Text: c.Token}
 	}
-	return tokenSource{text: os.Getenv(api.HTTPTokenEnvName)}
+	return credential.Token{File: os.Getenv(api.HTTPTokenFileEnvName), Text: os.Getenv(api.HTTPTokenEnvName)}
 }
 
-// stamp tells one version of a file from the next.
-type stamp struct {
-	modified time.Time
-	size     int64
-	file     os.FileInfo
-}
-
-func stampOf(path string) stamp {
-	if path == "" {
-		return stamp{}
-	}
-	info, err := os.Stat(path)
+// newDoor changes the transport that it gets.
+func newDoor(way *http.Transport, settings api.TLSConfig, token credential.Token, log *slog.Logger) (*door, error) {
+	secret, err := token.Open(credential.Options{Field: "consul.tokenFile", Log: log})
 	if err != nil {
-		return stamp{}
-	}
-	return stamp{info.ModTime(), info.Size(), info}
-}
-
-func (s stamp) same(other stamp) bool {
-	return s.modified.Equal(other.modified) && s.size == other.size && (s.file == nil) == (other.file == nil) &&
-		(s.file == nil || os.SameFile(s.file, other.file))
-}
-
-func newDoor(base *http.Transport, settings api.TLSConfig, source tokenSource, log *slog.Logger) (*door, error) {
-	d := &door{base: base, settings: settings, source: source, log: log, secret: source.text}
-	if source.file != "" {
-		d.tokenStamp = stampOf(source.file)
-		secret, err := readToken(source.file)
-		if err != nil {
-			return nil, err
+		if wrong, ok := errors.AsType[*credential.FileError](err); ok {
+			wrong.Want = "an ACL token of Consul and nothing else, not readable for everybody"
 		}
-		d.secret = secret
+		return nil, err
 	}
-	d.certs = d.stamps()
-	way, err := d.build()
+	files, err := credential.ClientTLS{
+		CA: settings.CAFile, Cert: settings.CertFile, Key: settings.KeyFile, ServerName: settings.Address,
+	}.Open(credential.Options{Field: "consul.tls", Log: log})
 	if err != nil {
 		return nil, err
 	}
-	d.way = way
-	return d, nil
-}
-
-func readToken(path string) (string, error) {
-	data, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	roots, err := rootsOf(settings)
 	if err != nil {
-		return "", fmt.Errorf("token file: %w", err)
+		return nil, err
 	}
-	secret := strings.TrimSpace(string(data))
-	if secret == "" || strings.ContainsAny(secret, " \t\r\n") {
-		return "", fmt.Errorf("token file %s: want one token and nothing else", path)
+	dial := way.DialContext
+	way.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("address: %w", err)
+		}
+		config := files.Config(host)
+		config.NextProtos = []string{"http/1.1"}
+		config.InsecureSkipVerify = settings.InsecureSkipVerify //nolint:gosec // as the operator says
+		if roots != nil {
+			config.RootCAs = roots
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return secure, nil
 	}
-	return secret, nil
+	return &door{way: way, secret: secret}, nil
 }
 
-func (d *door) stamps() [3]stamp {
-	return [3]stamp{stampOf(d.settings.CAFile), stampOf(d.settings.CertFile), stampOf(d.settings.KeyFile)}
-}
-
-func (d *door) build() (*http.Transport, error) {
-	var config *tls.Config
-	config, err := api.SetupTLSConfig(&d.settings)
+// rootsOf reads the folder of CAs that only the environment can name; nil where there is none, or a file goes before it.
+func rootsOf(settings api.TLSConfig) (*x509.CertPool, error) {
+	if settings.CAPath == "" || settings.CAFile != "" {
+		return nil, nil //nolint:nilnil // said above
+	}
+	config, err := api.SetupTLSConfig(&api.TLSConfig{CAPath: settings.CAPath})
 	if err != nil {
-		return nil, fmt.Errorf("TLS files: %w", err)
+		return nil, fmt.Errorf("%s: %w", api.HTTPCAPath, err)
 	}
-	config.MinVersion = tls.VersionTLS12
-	way := d.base.Clone()
-	way.TLSClientConfig = config
-	return way, nil
+	return config.RootCAs, nil
 }
 
 // RoundTrip implements http.RoundTripper.
 func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
-	way, secret := d.today()
-	request = request.Clone(request.Context())
-	if secret != "" {
+	if secret := d.secret.Token(); secret != "" {
+		request = request.Clone(request.Context())
 		request.Header.Set("X-Consul-Token", secret)
 	}
-	response, err := way.RoundTrip(request)
+	response, err := d.way.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
@@ -134,60 +104,4 @@ func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections is for http.Client.
-func (d *door) CloseIdleConnections() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.way.CloseIdleConnections()
-}
-
-// today returns what the files say now, or what they said when they could last be used.
-func (d *door) today() (*http.Transport, string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.source.file != "" {
-		d.refreshTokenLocked()
-	}
-	if now := d.stamps(); !sameStamps(now, d.certs) {
-		d.certs = now
-		if way, err := d.build(); err != nil {
-			d.log.Warn("Consul's TLS files cannot be used: those before stay in use", "error", err)
-		} else {
-			d.way.CloseIdleConnections() // those in use end with their answers
-			d.way = way
-		}
-	}
-	return d.way, d.secret
-}
-
-func (d *door) refreshTokenLocked() {
-	now := stampOf(d.source.file)
-	if now.same(d.tokenStamp) {
-		return
-	}
-	d.tokenStamp = now
-	secret, err := readToken(d.source.file)
-	if err != nil {
-		d.log.Warn("Consul's token cannot be read: the one before stays in use", "error", err)
-		return
-	}
-	if secret != d.secret {
-		d.secret = secret
-		d.turns++
-	}
-}
-
-func sameStamps(a, b [3]stamp) bool {
-	return a[0].same(b[0]) && a[1].same(b[1]) && a[2].same(b[2])
-}
-
-func (d *door) token() string {
-	_, secret := d.today()
-	return secret
-}
-
-// tokenTurn counts the tokens there have been: what was done with an older one may have to be done again.
-func (d *door) tokenTurn() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.turns
-}
+func (d *door) CloseIdleConnections() { d.way.CloseIdleConnections() }

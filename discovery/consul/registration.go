@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,6 +52,7 @@ type Registration struct {
 	host    string
 	port    int
 	scheme  string
+	check   string
 	wake    chan struct{} // has room for one
 
 	mu      sync.Mutex // guards what follows
@@ -63,7 +65,7 @@ type Registration struct {
 
 	// Run's own.
 	said     uint64 // the version that the agent was told; 0: none
-	saidTurn uint64 // the token's turn then
+	saidWith string // the token then, which the agent goes on to use
 }
 
 var registrationID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`) //nolint:gochecknoglobals // compiled once, never changed
@@ -99,17 +101,20 @@ func NewRegistration(client *Client, options RegistrationOptions) (*Registration
 	if options.Passed == nil {
 		options.Passed = func(context.Context, time.Time) {}
 	}
-	return &Registration{
+	r := &Registration{
 		client: client, options: options, host: u.Hostname(), port: port, scheme: u.Scheme,
 		wake: make(chan struct{}, 1), version: 1, first: make(chan struct{}),
-	}, nil
+	}
+	r.check = "service:" + r.ServiceID() + ":" + rand.Text()
+	return r, nil
 }
 
 // ServiceID is the registration's name in Consul's agent.
 func (r *Registration) ServiceID() string { return r.client.config.Service + "-" + r.options.ID }
 
-// CheckID is the name of its health check.
-func (r *Registration) CheckID() string { return "service:" + r.ServiceID() }
+// CheckID is the name of its health check. It is another one each time the coordinator starts, so that the session that an earlier start
+// left behind ends with the check that it was bound to, and is not kept alive by this one's.
+func (r *Registration) CheckID() string { return r.check }
 
 // Lead marks the coordinator as the one that leads, with its epoch, at the next pass, which is now.
 func (r *Registration) Lead(epoch uint64) { r.mark(true, epoch) }
@@ -238,15 +243,14 @@ func (r *Registration) tell(ctx context.Context) error {
 	r.mu.Lock()
 	leads, epoch, version := r.leads, r.epoch, r.version
 	r.mu.Unlock()
-	turn := r.client.door.tokenTurn()
+	token := r.client.door.secret.Token()
 	agent := r.client.api.Agent()
 	update := func() error {
 		return agent.UpdateTTLOpts(r.CheckID(), "the coordinator's loop turns", api.HealthPassing, r.client.Query(ctx))
 	}
-	if r.said == version && r.saidTurn == turn {
+	if r.said == version && r.saidWith == token {
 		err := update()
-		var status api.StatusError
-		if err == nil || !errors.As(err, &status) || status.Code == http.StatusForbidden {
+		if status, ok := errors.AsType[api.StatusError](err); !ok || status.Code == http.StatusForbidden {
 			return r.client.Explain("pass the health check", err)
 		}
 		r.options.Log.Info("Consul's agent has forgotten this coordinator: registering again", "error", err)
@@ -259,7 +263,7 @@ func (r *Registration) tell(ctx context.Context) error {
 	if err := update(); err != nil {
 		return r.client.Explain("pass the health check", err)
 	}
-	r.said, r.saidTurn = version, turn
+	r.said, r.saidWith = version, token
 	return nil
 }
 
@@ -289,8 +293,7 @@ func (r *Registration) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(r.client.config.Timeout, 2*time.Second))
 	defer cancel()
 	err := r.client.api.Agent().ServiceDeregisterOpts(r.ServiceID(), r.client.Query(ctx))
-	var status api.StatusError
-	if err != nil && !(errors.As(err, &status) && status.Code == http.StatusNotFound) {
+	if status, ok := errors.AsType[api.StatusError](err); err != nil && (!ok || status.Code != http.StatusNotFound) {
 		r.options.Log.Warn("this coordinator stays in Consul's catalog until its check has failed for a while",
 			"error", r.client.Explain("deregister", err))
 	}

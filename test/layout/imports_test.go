@@ -12,7 +12,7 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource"},
-		{"label", "identity", "yamlfile", "credential", "test/certs"},
+		{"label", "identity", "yamlfile", "credential", "test/certs", "test/consul"},
 		{"proto"},
 		{"quotafile", "access"},
 		{"providers"},

@@ -1,0 +1,47 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Kill ends the server at once, as a crash does, and waits for that. A server that does not run stays so.
+func (s *Server) Kill() {
+	if s.process == nil || s.process.Process == nil {
+		return
+	}
+	_ = s.process.Process.Kill() // it may have ended already
+	<-s.ended
+}
+
+// Stop ends the server as an operator does, with SIGTERM, and waits for that.
+func (s *Server) Stop() error {
+	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop %s: %w", s.Node, err)
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-s.ended:
+		return nil
+	case <-late.C:
+		s.Kill()
+		return fmt.Errorf("stop %s: it took longer than %v", s.Node, patience)
+	}
+}
+
+// Pause makes the server stand still, with all its connections open.
+func (s *Server) Pause() error { return s.process.Process.Signal(syscall.SIGSTOP) }
+
+// Continue lets a server that was paused go on.
+func (s *Server) Continue() error { return s.process.Process.Signal(syscall.SIGCONT) }
+
+// Restart starts the server again, after Kill or Stop, with the data and the ports that it had, and waits until it can be used.
+func (s *Server) Restart(ctx context.Context) error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	return s.Ready(ctx)
+}

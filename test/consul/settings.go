@@ -1,0 +1,119 @@
+package consul
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Options say what is started. The zero value is one server on loopback that lets everybody do everything, over HTTP.
+type Options struct {
+	// Bind is the address to listen on. Default 127.0.0.1.
+	Bind string
+	// Prefix is a command that runs the server's, such as ip netns exec NAME. It must become the server, as that one does, and not wait
+	// for it.
+	Prefix []string
+	// Token switches access control on, with nothing allowed to anybody but to this token, which may do all: a UUID.
+	Token string
+	// Cert, Key and CA are files in PEM. With them the server speaks HTTPS and no HTTP.
+	Cert, Key, CA string
+	// VerifyClients lets in only clients with a certificate of CA.
+	VerifyClients bool
+}
+
+// ports are those of one server.
+type ports struct {
+	HTTP    int `json:"http"`
+	HTTPS   int `json:"https"`
+	DNS     int `json:"dns"`
+	GRPC    int `json:"grpc"`
+	GRPCTLS int `json:"grpc_tls"`
+	Server  int `json:"server"`
+	Serf    int `json:"serf_lan"`
+	WAN     int `json:"serf_wan"`
+}
+
+// none switches a listener off.
+const none = -1
+
+func choosePorts(bind string, https bool) (ports, error) {
+	p := ports{HTTP: none, HTTPS: none, GRPC: none, GRPCTLS: none, WAN: none}
+	wanted := []*int{&p.DNS, &p.Server, &p.Serf}
+	if https {
+		wanted = append(wanted, &p.HTTPS)
+	} else {
+		wanted = append(wanted, &p.HTTP)
+	}
+	for _, port := range wanted {
+		var err error
+		if *port, err = freePort(bind); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// freePort returns a port that nobody listens on. Consul cannot be told 0. It is below those that the system gives to outgoing connections,
+// so that it stays free while a server that has it is down.
+func freePort(bind string) (int, error) {
+	for range 1000 {
+		port := 10000 + rand.IntN(22000)
+		if free(bind, port) {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port on %s", bind)
+}
+
+func free(bind string, port int) bool {
+	address := net.JoinHostPort(bind, strconv.Itoa(port))
+	tcp, err := net.Listen("tcp", address) //nolint:noctx // it listens, and waits for nothing
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return true // the address of another network namespace, which is the server's alone
+	}
+	if err != nil {
+		return false
+	}
+	defer tcp.Close()
+	udp, err := net.ListenPacket("udp", address) //nolint:noctx // see above
+	if err != nil {
+		return false
+	}
+	return udp.Close() == nil
+}
+
+// configure writes the server's configuration into its folder.
+func (s *Server) configure(expect int, join []string) error {
+	settings := map[string]any{
+		"server": true, "bootstrap_expect": expect, "node_name": s.Node, "datacenter": "dc1", "data_dir": filepath.Join(s.dir, "data"),
+		"bind_addr": s.bind, "client_addr": s.bind, "advertise_addr": s.bind, "ports": s.ports,
+		"retry_join": join, "retry_interval": "200ms",
+		"performance": map[string]any{"raft_multiplier": 1},
+		"gossip_lan":  map[string]any{"gossip_interval": "50ms", "probe_interval": "200ms", "probe_timeout": "100ms", "suspicion_mult": 2},
+		"connect":     map[string]any{"enabled": false}, "disable_update_check": true, "log_level": "warn",
+		"skip_leave_on_interrupt": true, "leave_on_terminate": false,
+		"dns_config": map[string]any{"allow_stale": false},
+	}
+	if s.options.Token != "" {
+		settings["acl"] = map[string]any{
+			"enabled": true, "default_policy": "deny",
+			"tokens": map[string]any{"initial_management": s.options.Token, "agent": s.options.Token},
+		}
+	}
+	if s.options.Cert != "" {
+		settings["tls"] = map[string]any{"https": map[string]any{
+			"ca_file": s.options.CA, "cert_file": s.options.Cert, "key_file": s.options.Key, "verify_incoming": s.options.VerifyClients,
+		}}
+	}
+	text, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.dir, "consul.json"), text, 0o600)
+}
