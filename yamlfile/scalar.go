@@ -33,6 +33,25 @@ func (s *Scalar) UnmarshalYAML(node ast.Node) error {
 	return &Error{Field: pathOf(node), Reason: "is " + kind(node.Type()) + ": want a single value", token: node.GetToken()}
 }
 
+// OneOrMore is a value, or a list of values.
+type OneOrMore []Scalar
+
+// UnmarshalYAML takes either.
+func (o *OneOrMore) UnmarshalYAML(node ast.Node) error {
+	list, isList := node.(*ast.SequenceNode)
+	if !isList {
+		*o = make(OneOrMore, 1)
+		return (*o)[0].UnmarshalYAML(node)
+	}
+	*o = make(OneOrMore, len(list.Values))
+	for i, item := range list.Values {
+		if err := (*o)[i].UnmarshalYAML(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // NewScalar returns a scalar with this text, for what comes from elsewhere than a file.
 func NewScalar(text string) Scalar { return Scalar{text, true} }
 
