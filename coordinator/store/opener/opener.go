@@ -34,13 +34,21 @@ type Options struct {
 // What cannot be used is refused with a *store.RefusedError; a database that cannot be reached now is an error that wraps
 // store.ErrAway.
 func Open(ctx context.Context, where string, options Options) (store.Store, error) {
-	if !IsDatabase(where) {
-		return sqlite.Open(ctx, where, sqlite.Options{Log: options.Log}) //nolint:wrapcheck // says where and why
+	if IsDatabase(where) {
+		opened, err := postgres.Open(ctx, postgres.Options{
+			DSN: where, PasswordFile: options.PasswordFile, Cluster: options.Cluster, Adopt: options.Adopt, Migrate: options.Migrate,
+			IntoCopy: options.IntoCopy, Log: options.Log,
+		})
+		if err != nil {
+			return nil, err //nolint:wrapcheck // says where and why
+		}
+		return opened, nil
 	}
-	return postgres.Open(ctx, postgres.Options{ //nolint:wrapcheck // as above
-		DSN: where, PasswordFile: options.PasswordFile, Cluster: options.Cluster, Adopt: options.Adopt, Migrate: options.Migrate,
-		IntoCopy: options.IntoCopy, Log: options.Log,
-	})
+	opened, err := sqlite.Open(ctx, where, sqlite.Options{Log: options.Log})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	return opened, nil
 }
 
 // IsDatabase reports whether a place is the address of a database, not the path of a file.

@@ -2,32 +2,184 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/bursar/bursar/coordinator/store"
 )
 
 // Options of Open. The zero value of a field is its default.
 type Options struct {
-	// DSN is the database's address, a postgres:// URL or PostgreSQL's keywords and values.
+	// DSN is the database's address: a postgres:// URL, or PostgreSQL's keywords and values. Its parameters and the environment (PGHOST,
+	// PGPASSFILE, PGSSLROOTCERT …) mean what they mean to psql. Of several hosts the one is used that can be written to.
 	DSN string
-	// PasswordFile holds the password on its first line.
+	// PasswordFile holds the password on its first line, over what the address says. It is read anew for every connection.
 	PasswordFile string
-	// Cluster is the name of the cluster that opens the store. Empty: it is not asked.
+	// Cluster is the name of the cluster that opens the store. The first to lead makes the store its own, and one that belongs to
+	// another is refused. Empty: it is not asked.
 	Cluster string
-	// Adopt makes the store this cluster's, whosever it was.
+	// Adopt makes the store this cluster's, whosever it was. The leader that it had is deposed.
 	Adopt bool
-	// Migrate lets the tables be made or brought up to date.
+	// Migrate lets the tables be made or brought up to date. Without it a store that needs that is refused.
 	Migrate bool
-	// IntoCopy opens a store to copy into it.
+	// IntoCopy opens a store to copy into it: one that an earlier copy did not finish is not refused.
 	IntoCopy bool
 	// Log is told what an operator should know. Default: nobody.
 	Log *slog.Logger
 }
 
-// Open opens the store in a database.
-func Open(_ context.Context, _ Options) (store.Store, error) {
-	return nil, &store.RefusedError{
-		Where: "PostgreSQL", Reason: store.Denied, Found: "this build cannot open it", Want: "the path of a file",
+// readers is how many reads may run at the same time; more wait for each other.
+const readers = 4
+
+// Open opens the store in a database. What cannot be used is refused with a *store.RefusedError and left as it is. A server that cannot be
+// reached now is an error that wraps store.ErrAway.
+func Open(ctx context.Context, options Options) (*Store, error) {
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
 	}
+	server, err := newServer(options.DSN, options.PasswordFile, options.Log)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := server.connect(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer abandon(conn)
+	if err := server.prepare(ctx, conn, options); err != nil {
+		return nil, server.explain(err)
+	}
+	return &Store{
+		server: server, reading: newPool(server, readers), writer: newWriter(server),
+		cluster: options.Cluster, intoCopy: options.IntoCopy,
+	}, nil
+}
+
+// explain gives an error of opening its place, and those of permission their remedy.
+func (s *server) explain(err error) error {
+	var refused *store.RefusedError
+	if errors.As(err, &refused) {
+		return err
+	}
+	if failed := answer(err); failed != nil && failed.Code == codeNoPrivilege {
+		return s.refused(store.Denied, failed.Message,
+			"a user who may make tables in the schema and who owns those that are there: GRANT USAGE, CREATE ON SCHEMA", err)
+	}
+	return fmt.Errorf("store %s: %w", s.where, classify(err))
+}
+
+// prepare looks at the database and makes it a store that is up to date and ours.
+func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) error {
+	latest, err := latestSchema()
+	if err != nil {
+		return err
+	}
+	version, err := s.inspect(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case version > latest:
+		return s.refused(store.Newer, fmt.Sprintf("its schema is version %d", version),
+			fmt.Sprintf("a version of bursar that knows it (this one knows up to %d)", latest), nil)
+	case version == latest:
+	case !options.Migrate:
+		found := fmt.Sprintf("its schema is version %d, this bursar's %d", version, latest)
+		if version == 0 {
+			found = "the database has no tables yet"
+		}
+		return s.refused(store.Older, found, "them made by: bursar coordinator migrate", nil)
+	default:
+		if err := migrate(ctx, conn); err != nil {
+			return err
+		}
+		s.log.Info("the store's tables are up to date", "store", s.where, "from", version, "to", latest)
+	}
+	const once = `INSERT INTO meta (one, store_id, epoch, sequence, last_id) VALUES (1, $1, 0, 0, 0) ON CONFLICT (one) DO NOTHING`
+	if _, err := conn.Exec(ctx, once, strings.ToLower(rand.Text())); err != nil {
+		return fmt.Errorf("making the row of meta: %w", err)
+	}
+	if options.Adopt {
+		// The epoch is raised, so that who led for the other cluster cannot go on.
+		const adopt = `UPDATE meta SET cluster = $1, epoch = epoch + 1 WHERE one = 1 AND cluster <> $1 AND cluster <> ''`
+		tag, err := conn.Exec(ctx, adopt, options.Cluster)
+		if err != nil {
+			return fmt.Errorf("adopting: %w", err)
+		}
+		if tag.RowsAffected() > 0 {
+			s.log.Warn("the store was another cluster's and is this one's now", "store", s.where, "cluster", options.Cluster)
+		}
+	}
+	return s.admit(ctx, conn, options.Cluster, options.IntoCopy)
+}
+
+// inspect returns the version of the tables, zero where there are none yet.
+func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, err error) {
+	var encoding string
+	var schema, fsync *string
+	const settings = `SELECT current_setting('server_encoding'), current_schema(), current_setting('fsync', true)`
+	if err := conn.QueryRow(ctx, settings).Scan(&encoding, &schema, &fsync); err != nil {
+		return 0, fmt.Errorf("looking at the server: %w", err)
+	}
+	if encoding != "UTF8" {
+		return 0, s.refused(store.Denied, "the database's encoding is "+encoding,
+			"a database with UTF8: createdb --encoding=UTF8 --template=template0", nil)
+	}
+	if schema == nil {
+		return 0, s.refused(store.Denied, "no schema of the search path is there", "a schema: CREATE SCHEMA, or another search_path", nil)
+	}
+	if fsync != nil && *fsync == "off" {
+		s.log.Warn("the server runs with fsync=off: what was acknowledged is lost if its machine fails", "store", s.where)
+	}
+	const tables = `SELECT table_name::text FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name`
+	found, err := conn.Query(ctx, tables)
+	if err != nil {
+		return 0, fmt.Errorf("looking for tables: %w", err)
+	}
+	names, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil {
+		return 0, fmt.Errorf("looking for tables: %w", err)
+	}
+	for _, name := range names {
+		if name == versionTable {
+			err := conn.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable).Scan(&version)
+			return version, err
+		}
+	}
+	if len(names) > 0 {
+		return 0, s.refused(store.Foreign, fmt.Sprintf("schema %s holds tables of others: %s", *schema, some(names)),
+			"a database of its own, or an empty schema: search_path=NAME in the address", nil)
+	}
+	return 0, nil
+}
+
+// some lists names, the first few of many.
+func some(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// admit refuses a store that is another cluster's, or a copy that was not finished.
+func (s *server) admit(ctx context.Context, conn *pgx.Conn, cluster string, intoCopy bool) error {
+	var owner, copying string
+	err := conn.QueryRow(ctx, `SELECT cluster, copying FROM meta WHERE one = 1`).Scan(&owner, &copying)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return s.refused(store.Damaged, "the row of meta is gone", "a backup in its place", nil)
+	case err != nil:
+		return fmt.Errorf("reading meta: %w", err)
+	case copying != "" && !intoCopy:
+		return store.RefuseUnfinished(s.where, copying)
+	case cluster != "" && owner != "" && owner != cluster:
+		return s.refused(store.OtherCluster, fmt.Sprintf("it belongs to cluster %q, this one is %q", owner, cluster),
+			"a database for each cluster; to move this one here: bursar coordinator migrate --adopt", nil)
+	}
+	return nil
 }

@@ -1,0 +1,254 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Commit implements store.Store.
+func (s *Store) Commit(ctx context.Context, batch store.Batch) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	err := s.commit(ctx, &batch)
+	if err == nil {
+		return nil
+	}
+	s.writer.endEpoch(batch.Epoch)
+	if errors.Is(err, store.ErrDeposed) {
+		return err
+	}
+	return fmt.Errorf("store: commit: %w", err)
+}
+
+func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.writer.check(batch.Epoch); err != nil {
+		return err
+	}
+	if batch.Empty() {
+		return classify(s.writer.use(ctx, false, func(conn *pgx.Conn) error { return s.checkEpoch(ctx, conn, batch.Epoch) }))
+	}
+	a, _ := s.batches.Get().(*arguments)
+	if a == nil {
+		a = &arguments{}
+	}
+	defer s.batches.Put(a) // what was given up is no longer read from it: it was sent, or its connection is gone
+	if err := a.fill(batch); err != nil {
+		return err
+	}
+	err := s.writer.use(ctx, false, func(conn *pgx.Conn) error { return s.write(ctx, conn, batch.Epoch, a) })
+	if err == nil || errors.Is(err, store.ErrDeposed) || !begun(err) || certain(err) {
+		return classify(err)
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, classify(err))
+}
+
+// checkEpochSQL asks who leads, and whether this server is one that can say so.
+const checkEpochSQL = `SELECT epoch, current_setting('transaction_read_only') FROM meta WHERE one = 1`
+
+func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) error {
+	if err := s.writer.check(epoch); err != nil { // a commit before this one may have failed meanwhile
+		return err
+	}
+	var stored int64
+	var readOnly string
+	if err := conn.QueryRow(ctx, checkEpochSQL).Scan(&stored, &readOnly); err != nil {
+		return fmt.Errorf("checking the epoch: %w", err)
+	}
+	if readOnly != "off" {
+		return errStandby
+	}
+	if store.Unsigned(stored) != epoch {
+		return &store.DeposedError{Epoch: epoch, Stored: store.Unsigned(stored)}
+	}
+	return nil
+}
+
+// write makes a batch durable.
+func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *arguments) error {
+	if err := s.writer.check(epoch); err != nil {
+		return err
+	}
+	s.writer.warned.Store(false)
+	var led int64
+	if err := conn.QueryRow(ctx, a.statement(), a.list...).Scan(&led); err != nil {
+		return err //nolint:wrapcheck // its caller does
+	}
+	if s.writer.warned.Load() {
+		return errors.New("the server has done it with a reservation: it may be lost if the server is replaced by another")
+	}
+	if led == 1 {
+		return nil
+	}
+	meta, err := scanMeta(conn.QueryRow(ctx, metaSQL))
+	if err != nil {
+		return &store.DeposedError{Epoch: epoch, Stored: epoch}
+	}
+	return &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
+}
+
+// arguments are the columns of a batch's rows, as one statement takes them.
+type arguments struct {
+	rows store.Rows
+
+	ids, ended, hashes          []int64
+	states, forgets             []int16
+	hostIDs, callers, requests  []string
+	payloads                    [][]byte
+	hosts, quotas               keyedColumns
+	hostsGone, selectorKeysGone []string
+
+	list []any
+}
+
+// keyedColumns are those of hosts or of rules.
+type keyedColumns struct {
+	keys, texts []string
+	payloads    [][]byte
+}
+
+// fill makes columns of a batch.
+func (a *arguments) fill(batch *store.Batch) error {
+	a.rows.Reset()
+	if err := a.rows.Encode(batch); err != nil {
+		return err
+	}
+	a.ids, a.ended, a.hashes = a.ids[:0], a.ended[:0], a.hashes[:0]
+	a.states, a.forgets = a.states[:0], a.forgets[:0]
+	a.hostIDs, a.callers, a.requests, a.payloads = a.hostIDs[:0], a.callers[:0], a.requests[:0], a.payloads[:0]
+	for i := range a.rows.Allocations {
+		row := &a.rows.Allocations[i]
+		a.ids, a.ended, a.hashes = append(a.ids, row.ID), append(a.ended, row.Ended), append(a.hashes, row.RequestHash)
+		a.states, a.forgets = append(a.states, row.State), append(a.forgets, row.Forget)
+		a.hostIDs, a.callers = append(a.hostIDs, escape(row.HostID)), append(a.callers, escape(row.Caller))
+		a.requests, a.payloads = append(a.requests, escape(row.RequestID)), append(a.payloads, row.Payload)
+	}
+	a.hosts = columns(a.rows.Hosts, escape)
+	a.quotas = columns(a.rows.Quotas, selectorKey)
+	a.hostsGone, a.selectorKeysGone = keys(a.rows.HostsGone, escape), keys(a.rows.QuotasGone, selectorKey)
+	return nil
+}
+
+func columns(rows []store.KeyedRow, key func(string) string) (c keyedColumns) {
+	for _, row := range rows {
+		c.keys, c.texts, c.payloads = append(c.keys, key(row.Key)), append(c.texts, escape(row.Key)), append(c.payloads, row.Payload)
+	}
+	return c
+}
+
+func keys(list []string, key func(string) string) (k []string) {
+	for _, text := range list {
+		k = append(k, key(text))
+	}
+	return k
+}
+
+// selectorKey is the key of a rule's row.
+func selectorKey(selector string) string {
+	sum := sha256.Sum256([]byte(selector))
+	return hex.EncodeToString(sum[:])
+}
+
+// escape writes a text so that a column takes it; unescape reads it. Nearly all are the same before and after.
+func escape(text string) string {
+	if !strings.ContainsAny(text, "\\\x00") {
+		return text
+	}
+	return strings.NewReplacer(`\`, `\\`, "\x00", `\0`).Replace(text)
+}
+
+func unescape(text string) string {
+	if !strings.Contains(text, `\`) {
+		return text
+	}
+	return strings.NewReplacer(`\\`, `\`, `\0`, "\x00").Replace(text)
+}
+
+// The parts of a commit. The first changes meta if the epoch is still the batch's; the others do what they do for each row that it has
+// changed, one or none. All of them are one statement and so one transaction. "$" stands where a parameter's number goes.
+const (
+	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $ WHERE one = 1 AND epoch = $ RETURNING one)`
+
+	allocationPart = `, allocations AS (INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
+ SELECT a.* FROM led, unnest($::bigint[], $::smallint[], $::bigint[], $::text[], $::text[], $::text[], $::bigint[], $::smallint[], $::bytea[]) AS a
+ ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended = excluded.ended, host_id = excluded.host_id, caller = excluded.caller,
+ request_id = excluded.request_id, request_hash = excluded.request_hash, forget = excluded.forget, payload = excluded.payload)`
+
+	hostPart = `, hosts AS (INSERT INTO host (id, payload) SELECT h.* FROM led, unnest($::text[], $::bytea[]) AS h
+ ON CONFLICT (id) DO UPDATE SET payload = excluded.payload)`
+	hostGonePart = `, hosts_gone AS (DELETE FROM host USING led WHERE id = ANY($::text[]))`
+
+	quotaPart = `, quotas AS (INSERT INTO quota (key, selector, payload) SELECT q.* FROM led, unnest($::text[], $::text[], $::bytea[]) AS q
+ ON CONFLICT (key) DO UPDATE SET payload = excluded.payload)`
+	quotaGonePart = `, quotas_gone AS (DELETE FROM quota USING led WHERE key = ANY($::text[]))`
+
+	endPart = ` SELECT count(*) FROM led`
+)
+
+// statement puts the parts together that the batch needs, and their parameters into list.
+func (a *arguments) statement() string {
+	text := fencePart
+	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Epoch)
+	add := func(some bool, part string, args ...any) {
+		if some {
+			text += part
+			a.list = append(a.list, args...)
+		}
+	}
+	add(len(a.ids) > 0, allocationPart,
+		a.ids, a.states, a.ended, a.hostIDs, a.callers, a.requests, a.hashes, a.forgets, a.payloads)
+	add(len(a.hosts.keys) > 0, hostPart, a.hosts.keys, a.hosts.payloads)
+	add(len(a.hostsGone) > 0, hostGonePart, a.hostsGone)
+	add(len(a.quotas.keys) > 0, quotaPart, a.quotas.keys, a.quotas.texts, a.quotas.payloads)
+	add(len(a.selectorKeysGone) > 0, quotaGonePart, a.selectorKeysGone)
+	return number(text + endPart)
+}
+
+// number gives each "$" its number.
+func number(text string) string {
+	var b strings.Builder
+	b.Grow(len(text) + 32)
+	for n := 1; ; n++ {
+		before, after, found := strings.Cut(text, "$")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+		text = after
+	}
+}
+
+// pruneSQL asks twice: a row that was found may have changed before it is its turn.
+const pruneSQL = `DELETE FROM allocation WHERE ended > 0 AND ended < $1
+ AND id IN (SELECT id FROM allocation WHERE ended > 0 AND ended < $1 ORDER BY ended, id LIMIT $2)`
+
+// Prune implements store.Store.
+func (s *Store) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
+	var pruned int64
+	err := s.read(ctx, "pruning", func(conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, pruneSQL, int64(ledger.At(endedBefore)), limit)
+		pruned = tag.RowsAffected()
+		return err //nolint:wrapcheck // read does
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(pruned), nil
+}

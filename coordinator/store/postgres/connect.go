@@ -1,0 +1,143 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+const (
+	// connectTimeout is for one server, where the address says nothing: the next one of several is tried then.
+	connectTimeout = 5 * time.Second
+	// silence is how long a server may not acknowledge what was sent to it before the connection counts as lost. Without it the kernel
+	// tries for a quarter of an hour.
+	silence = 15 * time.Second
+	// longestMessage is PostgreSQL's own limit, in bytes. Who announces more is somebody else.
+	longestMessage = 1 << 30
+)
+
+// errStandby says that a server cannot be written to.
+var errStandby = errors.New("the server is read-only: a standby, or set to be so")
+
+// server knows how to make connections.
+type server struct {
+	config       *pgx.ConnConfig
+	passwordFile string
+	where        string // without the password
+	log          *slog.Logger
+}
+
+// newServer reads an address. The error names no part of it that may be secret.
+func newServer(dsn, passwordFile string, log *slog.Logger) (*server, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		found := "the address cannot be read"
+		// What is wrong with a text that is no URL cannot be told without the risk of telling the password.
+		if _, broken := url.Parse(dsn); broken == nil && errors.Unwrap(err) != nil {
+			found += ": " + errors.Unwrap(err).Error()
+		}
+		return nil, &store.RefusedError{
+			Where: "PostgreSQL", Reason: store.Denied, Found: found,
+			Want: "postgres://USER@HOST:PORT/DATABASE, with %-codes for what is special in the user and the password",
+		}
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "bursar"
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	dialer := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 5},
+		Control:         limitSilence,
+	}
+	config.DialFunc = dialer.DialContext
+	config.ValidateConnect = refuseStandby
+	config.MaxProtocolMessageBodyLen = longestMessage
+	return &server{config: config, passwordFile: passwordFile, where: place(config), log: log}, nil
+}
+
+// place is the address without the password.
+func place(config *pgx.ConnConfig) string {
+	hosts := []string{net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}
+	for _, other := range config.Fallbacks {
+		if host := net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return fmt.Sprintf("postgres://%s@%s/%s", url.PathEscape(config.User), strings.Join(hosts, ","), url.PathEscape(config.Database))
+}
+
+// refuseStandby lets a server pass that takes writes. Of several hosts the next one is tried.
+func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
+	result := conn.ExecParams(ctx, "SHOW transaction_read_only", nil, nil, nil, nil).Read()
+	if result.Err != nil {
+		return result.Err
+	}
+	if len(result.Rows) != 1 || len(result.Rows[0]) != 1 || string(result.Rows[0][0]) == "on" {
+		return errStandby
+	}
+	return nil
+}
+
+// sessionSQL sets what a session must have, whatever the server's, the role's or the database's settings are: commits that are flushed
+// to disk, statements that see what others have committed before, and no end for being idle.
+const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false),
+ CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
+ CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END`
+
+// connect makes a connection. notice is told what the server says beside its answers; it may be nil.
+func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
+	config := s.config.Copy()
+	config.OnNotice = notice
+	if s.passwordFile != "" {
+		password, err := readPassword(s.passwordFile)
+		if err != nil {
+			return nil, s.refused(store.Denied, err.Error(), "a file that this user may read, with the password on its first line", err)
+		}
+		config.Password = password
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, s.refuse(ctx, err)
+	}
+	if _, err := conn.Exec(ctx, sessionSQL, pgx.QueryExecModeExec); err != nil {
+		abandon(conn)
+		return nil, fmt.Errorf("setting up a session: %w", classify(err))
+	}
+	return conn, nil
+}
+
+// readPassword reads the first line of a file.
+func readPassword(path string) (string, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the operator says where
+	if err != nil {
+		return "", fmt.Errorf("password file: %w", err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSuffix(line, "\r"), nil
+}
+
+// abandon closes a connection without waiting long for the server.
+func abandon(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+func (s *server) refused(reason store.Refusal, found, want string, err error) error {
+	return &store.RefusedError{Where: s.where, Reason: reason, Found: found, Want: want, Err: err}
+}

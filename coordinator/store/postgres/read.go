@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+const (
+	getSQL = `SELECT id, forget, payload FROM allocation WHERE id = $1`
+	// The first two conditions and the last are those of the index. There are few rows: no limit, which would have the planner think of
+	// walking through the table by id.
+	getByRequestSQL = `SELECT id, forget, payload FROM allocation WHERE substr(request_id, 1, 128) = substr($1::text, 1, 128)
+ AND substr(caller, 1, 128) = substr($2::text, 1, 128) AND request_id = $1 AND caller = $2 AND forget = 0 AND request_id <> ''
+ ORDER BY id DESC`
+	historySQL = `SELECT id, ended, state, host_id, forget, payload FROM allocation WHERE ended > 0 AND (ended, id) < ($1, $2)
+ ORDER BY ended DESC, id DESC LIMIT $3`
+)
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+	return s.get(ctx, getSQL, store.Signed(uint64(id)))
+}
+
+// GetByRequest implements store.Store.
+func (s *Store) GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error) {
+	return s.get(ctx, getByRequestSQL, escape(requestID), escape(caller))
+}
+
+func (s *Store) get(ctx context.Context, query string, args ...any) (a ledger.Allocation, err error) {
+	err = s.read(ctx, "reading an allocation", func(conn *pgx.Conn) error {
+		var id, forget int64
+		var payload []byte
+		err := conn.QueryRow(ctx, query, args...).Scan(&id, &forget, &payload)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return store.ErrNotFound
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // read does
+		}
+		a, err = store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget != 0, payload)
+		return err
+	})
+	return a, err
+}
+
+// scanned is how many rows a call of History looks at. Decoding them all takes some 30 ms.
+const scanned = 5000
+
+// History implements store.Store.
+func (s *Store) History(ctx context.Context, query store.HistoryQuery) (page []ledger.Allocation, next string, err error) {
+	after := store.Position{Ended: math.MaxInt64}
+	if query.PageToken != "" {
+		if after, err = store.ParseToken(query.PageToken); err != nil {
+			return nil, "", err
+		}
+	}
+	err = s.read(ctx, "reading the history", func(conn *pgx.Conn) error {
+		search := historySearch{query: &query, at: after}
+		err := search.run(ctx, conn)
+		page, next = search.page, search.next
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return page, next, nil
+}
+
+// historySearch collects a page.
+type historySearch struct {
+	query *store.HistoryQuery
+	at    store.Position // behind which it goes on
+
+	page []ledger.Allocation
+	next string
+}
+
+// run asks for as many rows as make a page, and for more where few of them match: the server sends all that it is asked for.
+func (h *historySearch) run(ctx context.Context, conn *pgx.Conn) error {
+	limit := h.query.Size() + 1
+	for looked := 0; looked < scanned; {
+		limit = min(limit, scanned-looked)
+		n, err := h.look(ctx, conn, limit)
+		if err != nil || n < limit || h.next != "" {
+			return err
+		}
+		looked += n
+		limit *= 4
+	}
+	h.next = h.at.Token()
+	return nil
+}
+
+// look goes through so many rows, or fewer where the history or the page ends, and returns how many there were.
+func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n int, err error) {
+	found, err := conn.Query(ctx, historySQL, int64(h.at.Ended), store.Signed(uint64(h.at.ID)), limit)
+	if err != nil {
+		return 0, err //nolint:wrapcheck // read does
+	}
+	defer found.Close()
+	for ; found.Next(); n++ {
+		if len(h.page) == h.query.Size() {
+			h.next = h.at.Token()
+			return n, nil
+		}
+		var id, ended, state, forget int64
+		var hostID string
+		var payload pgtype.DriverBytes // valid until the next row
+		if err := found.Scan(&id, &ended, &state, &hostID, &forget, &payload); err != nil {
+			return n, err //nolint:wrapcheck // read does
+		}
+		h.at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
+		if !h.query.MatchesRow(h.at.ID, ledger.State(state&0xff), unescape(hostID)) { // the payload says what is true
+			continue
+		}
+		a, err := store.DecodeAllocation(h.at.ID, forget != 0, payload)
+		if err != nil {
+			return n, err
+		}
+		if h.query.Matches(&a) {
+			h.page = append(h.page, a)
+		}
+	}
+	return n, found.Err() //nolint:wrapcheck // read does
+}

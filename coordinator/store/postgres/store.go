@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Store is a store in a database. See the package comment.
+type Store struct {
+	server   *server
+	reading  *pool
+	writer   *writer
+	cluster  string
+	intoCopy bool
+
+	batches sync.Pool // of *arguments: the memory of batches that have been written
+
+	mu     sync.RWMutex // held for reading by every call
+	closed bool         // guarded by mu
+}
+
+var _ store.Store = (*Store)(nil)
+
+// enter begins a call; leave ends it. Close waits for those between.
+func (s *Store) enter() error {
+	s.mu.RLock()
+	if s.closed {
+		s.mu.RUnlock()
+		return store.ErrClosed
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.mu.RUnlock() }
+
+// Lead implements store.Store.
+func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
+	if err := s.enter(); err != nil {
+		return store.Meta{}, err
+	}
+	defer s.leave()
+	meta, err := s.lead(ctx, atLeast)
+	if err != nil {
+		return store.Meta{}, fmt.Errorf("store: taking the lead: %w", classify(err))
+	}
+	return meta, nil
+}
+
+const (
+	metaColumns = `store_id, cluster, epoch, sequence, last_id, (SELECT max(version_id) FROM ` + versionTable + `)`
+	metaSQL     = `SELECT ` + metaColumns + ` FROM meta WHERE one = 1`
+	// A commit of the leader before that is under way holds the row: this waits for it.
+	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END
+ WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
+ RETURNING ` + metaColumns
+)
+
+// lead raises the epoch. The one that is led is another even where the outcome is not known.
+func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err error) {
+	s.writer.endAny()
+	if atLeast > math.MaxInt64 {
+		return meta, fmt.Errorf("at least epoch %d: want less than 2^63", atLeast)
+	}
+	err = s.writer.use(ctx, true, func(conn *pgx.Conn) error {
+		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, int64(atLeast), s.cluster, s.intoCopy))
+		if errors.Is(err, pgx.ErrNoRows) {
+			return s.mayNotLead(ctx, conn)
+		}
+		return err
+	})
+	if err == nil {
+		s.writer.beginEpoch(meta.Epoch)
+	}
+	return meta, err
+}
+
+// mayNotLead says why no row of meta was changed.
+func (s *Store) mayNotLead(ctx context.Context, conn *pgx.Conn) error {
+	if err := s.server.admit(ctx, conn, s.cluster, s.intoCopy); err != nil {
+		return err
+	}
+	return errors.New("the epoch has reached its end: want less than 2^63")
+}
+
+func scanMeta(row pgx.Row) (store.Meta, error) {
+	var meta store.Meta
+	var epoch, sequence, lastID int64
+	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &meta.Schema); err != nil {
+		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
+	}
+	meta.Epoch, meta.Sequence, meta.LastID = store.Unsigned(epoch), store.Unsigned(sequence), ledger.ID(store.Unsigned(lastID))
+	return meta, nil
+}
+
+// Meta implements store.Store.
+func (s *Store) Meta(ctx context.Context) (meta store.Meta, err error) {
+	err = s.read(ctx, "reading meta", func(conn *pgx.Conn) error {
+		meta, err = scanMeta(conn.QueryRow(ctx, metaSQL))
+		return err
+	})
+	return meta, err
+}
+
+// read runs a read of the store, which may be run twice.
+func (s *Store) read(ctx context.Context, what string, run func(conn *pgx.Conn) error) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	err := s.reading.read(ctx, run)
+	if err == nil || errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("store: %s: %w", what, classify(err))
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.mu.Lock() // waits for calls under way
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	s.writer.close()
+	s.reading.close()
+	return nil
+}

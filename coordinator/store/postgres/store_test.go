@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/test/postgres"
+)
+
+// shared is the server of all tests that do nothing to a server; each has databases of its own.
+var shared struct {
+	*postgres.Server
+
+	databases atomic.Int64
+}
+
+func TestMain(m *testing.M) {
+	if isChild, err := storetest.Child(open); isChild {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "bursar-postgres-")
+	if err != nil {
+		return 1, err
+	}
+	if shared.Server, err = postgres.Launch(context.Background(), dir, postgres.Options{}); err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	if err := shared.Close(); err != nil {
+		return 1, err
+	}
+	if code == 0 {
+		err = goleak.Find()
+	}
+	return code, err
+}
+
+func open(dsn string) (store.Store, error) {
+	s, err := Open(context.Background(), Options{DSN: dsn, Migrate: true})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// database makes an empty database on the shared server.
+func emptyDatabase(tb testing.TB) (name, dsn string) {
+	tb.Helper()
+	name = "d" + strconv.FormatInt(shared.databases.Add(1), 10)
+	dsn, err := shared.CreateDatabase(context.Background(), name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return name, dsn
+}
+
+// at opens the store in a database and fails the test where that does not work.
+func at(tb testing.TB, dsn string) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), Options{DSN: dsn, Migrate: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// opened is at for the length of the test.
+func opened(tb testing.TB, dsn string) *Store {
+	tb.Helper()
+	s := at(tb, dsn)
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+func fresh(t *testing.T) storetest.Opener {
+	t.Helper()
+	_, dsn := emptyDatabase(t)
+	return func(t *testing.T) store.Store { return at(t, dsn) }
+}
+
+func TestStore(t *testing.T) { storetest.Run(t, fresh) }
+
+func TestKill(t *testing.T) {
+	_, dsn := emptyDatabase(t)
+	storetest.Kill(t, dsn, 20, open)
+}
+
+// fill takes the lead and commits so many allocations.
+func fill(tb testing.TB, s store.Store, n int) (epoch uint64) {
+	tb.Helper()
+	meta, err := s.Lead(tb.Context(), 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.Commit(tb.Context(), store.Batch{Epoch: meta.Epoch, Changes: allocations(1, n, 1)}); err != nil {
+		tb.Fatal(err)
+	}
+	return meta.Epoch
+}
+
+// allocations is a batch of active allocations with ids from first.
+func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
+	c := ledger.Changes{Revision: revision, LastID: first + ledger.ID(n) - 1}
+	for i := range n {
+		c.Transitions = append(c.Transitions, storetest.Typical(first+ledger.ID(i), ledger.Active, revision))
+	}
+	return c
+}

@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// writer is the connection that commits, and what it may commit.
+type writer struct {
+	server *server
+	// turn holds the connection while nobody uses it; nil: not connected.
+	turn chan *pgx.Conn
+	// warned is set when the server has done a statement with a reservation: without waiting for its standbys, for example.
+	warned atomic.Bool
+
+	mu    sync.Mutex
+	epoch uint64 // guarded by mu; of the last Lead
+	over  bool   // guarded by mu; an error has ended it, or there was none
+}
+
+func newWriter(s *server) *writer {
+	w := &writer{server: s, turn: make(chan *pgx.Conn, 1), over: true}
+	w.turn <- nil
+	return w
+}
+
+// errNotBegun says that a statement was not sent, because there was no connection or no time.
+type errNotBegun struct{ err error }
+
+func (e *errNotBegun) Error() string { return e.err.Error() }
+func (e *errNotBegun) Unwrap() error { return e.err }
+
+// use runs a statement on the connection, which it makes where there is none. Where again is set, one that turns out to be broken is
+// replaced and the statement is run once more.
+func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) error) error {
+	var conn *pgx.Conn
+	select {
+	case conn = <-w.turn:
+	case <-ctx.Done():
+		return &errNotBegun{ctx.Err()}
+	}
+	defer func() { w.turn <- conn }()
+	if err := ctx.Err(); err != nil {
+		return &errNotBegun{err}
+	}
+	if conn != nil && broken(conn) {
+		conn = discard(conn)
+	}
+	if conn != nil {
+		err := run(conn)
+		if err == nil || !broken(conn) {
+			return err
+		}
+		conn = discard(conn)
+		if !again || ctx.Err() != nil {
+			return err
+		}
+	}
+	made, err := w.server.connect(ctx, func(_ *pgconn.PgConn, notice *pgconn.Notice) {
+		if notice.Code == codeWarning {
+			w.warned.Store(true)
+		}
+	})
+	if err != nil {
+		return &errNotBegun{err}
+	}
+	conn = made
+	if err = run(conn); err != nil && broken(conn) {
+		conn = discard(conn)
+	}
+	return err
+}
+
+func (w *writer) close() {
+	if conn := <-w.turn; conn != nil {
+		abandon(conn)
+	}
+	w.turn <- nil
+}
+
+// beginEpoch makes an epoch the one that may write.
+func (w *writer) beginEpoch(epoch uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.epoch, w.over = epoch, false
+}
+
+// endAny ends the epoch, whichever it is.
+func (w *writer) endAny() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+}
+
+// endEpoch ends an epoch, if it is still that one.
+func (w *writer) endEpoch(epoch uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.epoch == epoch {
+		w.over = true
+	}
+}
+
+// check returns an ErrDeposed where an epoch may not write.
+func (w *writer) check(epoch uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if epoch != w.epoch || w.over {
+		return &store.DeposedError{Epoch: epoch, Stored: w.epoch}
+	}
+	return nil
+}
+
+// begun reports whether a statement may have been sent.
+func begun(err error) bool {
+	var not *errNotBegun
+	return !errors.As(err, &not)
+}
