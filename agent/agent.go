@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
@@ -41,6 +42,11 @@ type Deps struct {
 	// made for a caller carry that caller in identity.Header. Both are required.
 	Allocations bursarv1connect.AllocationServiceClient
 	Hosts       bursarv1connect.HostServiceClient
+	// Finder, where there is one, tells who leads, so that a new leader hears of this host at once. The clients may use the same.
+	Finder discovery.Finder
+	// Elsewhere is called when a coordinator has answered from a leadership that is over: the clients' next call should go to
+	// another one. Default: nothing happens.
+	Elsewhere func()
 	// Meter measures. Default: a host.Meter of this machine.
 	Meter Meter
 	// Logger is where the agent logs. Default: nowhere.
@@ -74,6 +80,8 @@ type Agent struct {
 	running     sync.WaitGroup
 	measuredAt  atomic.Int64 // when the machine was last measured, and a Sync last answered; Unix nanoseconds
 	syncedAt    atomic.Int64
+	unheard     atomic.Bool // the last Sync failed
+	news        atomic.Bool // since the last Sync began, another leader was named
 
 	mu       sync.Mutex
 	tracker  *tracker.Tracker           // guarded by mu
@@ -110,6 +118,9 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	if deps.Metrics == nil {
 		deps.Metrics = prometheus.NewRegistry()
+	}
+	if deps.Elsewhere == nil {
+		deps.Elsewhere = func() {}
 	}
 	if deps.Proc == "" {
 		deps.Proc = "/proc"
@@ -160,6 +171,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.measureLoop(ctx) })
 	group.Go(func() error { return a.syncLoop(ctx) })
 	group.Go(func() error { return a.saveLoop(ctx) })
+	group.Go(func() error { return a.newsLoop(ctx) })
 	err = group.Wait()
 	a.letGo()
 	a.running.Wait()

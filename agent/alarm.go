@@ -43,6 +43,16 @@ func (a *alarm) by(at time.Time) {
 	}
 }
 
+// bring makes the loop due no later than that, although it was not to be so early: what it had to wait for is over.
+func (a *alarm) bring(at time.Time) {
+	a.mu.Lock()
+	if at.Before(a.earliest) {
+		a.earliest = at
+	}
+	a.mu.Unlock()
+	a.by(at)
+}
+
 // wait returns when the moment has come: true, or when ctx has ended: false.
 func (a *alarm) wait(ctx context.Context) bool {
 	for {

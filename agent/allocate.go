@@ -58,10 +58,21 @@ func (a *Agent) allocate(ctx context.Context, request *bursarv1.AllocateRequest)
 		return nil, err
 	}
 	refused := int64(-1) // the headroom for lack of which a grant was refused
+	reported := false    // the host, on this request's account
 	for stale := 0; ; {
-		answer, err := relay(ctx, a, a.deps.Allocations.Allocate, request)
-		if err != nil {
+		answer, err := relay(ctx, a, a.whileWaiting, request)
+		switch {
+		case err != nil && !reported && a.unknownTo(err):
+			reported = true
+			if a.agree(ctx) {
+				continue
+			}
 			return nil, err
+		case err != nil:
+			return nil, err
+		case answer.asOf < a.epoch():
+			// It may have been given by a coordinator that does not lead any more. The one that does knows what stands.
+			continue
 		}
 		allocation := answer.msg.GetAllocation()
 		if refused >= 0 && over(allocation.GetState()) {
@@ -94,6 +105,11 @@ func (a *Agent) allocate(ctx context.Context, request *bursarv1.AllocateRequest)
 			stale++
 		}
 	}
+}
+
+func (a *Agent) epoch() (epoch uint64) {
+	a.locked(func(t *tracker.Tracker) { epoch = t.Epoch() })
+	return epoch
 }
 
 // judge puts an allocation before the tracker. The channel is closed by the next answer to a Sync.

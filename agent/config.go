@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -8,8 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -33,9 +37,19 @@ type Config struct {
 	Address string `yaml:"address"`
 	// Labels are what requests can ask of a host.
 	Labels map[string]string `yaml:"labels"`
-	// Coordinators are their base URLs, such as http://10.0.0.1:7070. The agent itself is handed clients; whoever builds
-	// these reads it. Default: http://127.0.0.1:7070.
+	// Discovery is how coordinators are found: "static" by the list in Coordinators, "consul" in Consul's catalog. Default: consul
+	// where the section consul says anything, else static. The agent itself is handed clients; whoever builds these reads
+	// this and the next fields.
+	Discovery string `yaml:"discovery"`
+	// Coordinators are their base URLs, such as https://10.0.0.1:7070: all of them, as any takes any call. Default:
+	// http://127.0.0.1:7070.
 	Coordinators []string `yaml:"coordinators"`
+	// Consul is where coordinators are found by discovery "consul". All of it has defaults.
+	Consul consul.Config `yaml:"consul"`
+	// TLS is for coordinators whose URL begins with https.
+	TLS credential.ClientTLS `yaml:"tls"`
+	// TokenFile holds the bearer token that the agent shows to coordinators, and nothing else. Default: none.
+	TokenFile string `yaml:"tokenFile"`
 
 	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made where it is missing.
 	Socket string `yaml:"socket"`
@@ -77,6 +91,12 @@ type Config struct {
 	Patience time.Duration `yaml:"patience"`
 }
 
+// The ways to find coordinators.
+const (
+	DiscoveryStatic = "static"
+	DiscoveryConsul = "consul"
+)
+
 // ConfigError names the field of a configuration that cannot be used.
 type ConfigError struct {
 	Field, Value, Want string
@@ -94,6 +114,12 @@ type settings struct {
 	protected  resource.Vector
 	safety     int64 // bytes; as host.Options takes it
 	socketMode fs.FileMode
+}
+
+// WithDefaults returns the configuration with the way of discovery and the coordinators filled in. The error is that of Validate.
+func (c Config) WithDefaults() (Config, error) {
+	s, err := c.settle()
+	return s.Config, err
 }
 
 // Validate returns the first thing that is wrong as a *ConfigError.
@@ -117,11 +143,17 @@ func (c Config) settle() (settings, error) {
 	c.Safety = orDefault(c.Safety, "128MiB")
 	c.Tick = orDefault(c.Tick, DefaultTick)
 	c.Patience = orDefault(c.Patience, DefaultPatience)
-	if len(c.Coordinators) == 0 {
+	if c.Discovery == "" {
+		c.Discovery = DiscoveryStatic
+		if c.Consul != (consul.Config{}) {
+			c.Discovery = DiscoveryConsul
+		}
+	}
+	if len(c.Coordinators) == 0 && c.Discovery == DiscoveryStatic {
 		c.Coordinators = []string{"http://127.0.0.1:7070"}
 	}
 	s := settings{Config: c}
-	for _, check := range []func() error{s.checkNames, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes} {
+	for _, check := range []func() error{s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes} {
 		if err := check(); err != nil {
 			return settings{}, err
 		}
@@ -147,6 +179,27 @@ func (s *settings) checkNames() error {
 	}
 	if _, err := label.FromMap(s.Labels); err != nil {
 		return &ConfigError{"labels", fmt.Sprint(s.Labels), err.Error()}
+	}
+	return nil
+}
+
+func (s *settings) checkDiscovery() error {
+	switch s.Discovery {
+	case DiscoveryStatic:
+		if s.Consul != (consul.Config{}) {
+			return &ConfigError{"discovery", s.Discovery, `"consul", or no section consul`}
+		}
+	case DiscoveryConsul:
+		if len(s.Coordinators) > 0 {
+			return &ConfigError{"coordinators", strings.Join(s.Coordinators, ","), "nothing, as Consul says where they are; or discovery: static"}
+		}
+		err := s.Consul.Validate()
+		if wrong, ok := errors.AsType[*consul.ConfigError](err); ok {
+			return &ConfigError{"consul." + wrong.Field, wrong.Value, wrong.Want}
+		}
+		return err //nolint:wrapcheck // there is none
+	default:
+		return &ConfigError{"discovery", s.Discovery, `"static" or "consul"`}
 	}
 	return nil
 }

@@ -41,12 +41,15 @@ func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *
 		a.locked(func(t *tracker.Tracker) { answer.asOf = t.Epoch() })
 		began := time.Now()
 		response, err := call(ctx, request)
-		if err == nil {
+		switch {
+		case err == nil:
+			a.heardAgain()
 			answer.msg = response
 			return answer, nil
-		}
-		switch {
-		case errors.Is(ctx.Err(), context.Canceled), !passing(err):
+		case errors.Is(ctx.Err(), context.Canceled):
+			return answer, err
+		case !passing(err):
+			a.heardAgain()
 			return answer, err
 		case ctx.Err() != nil:
 			return answer, nobody(err)
@@ -99,26 +102,27 @@ func passing(err error) bool {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled, connect.CodeDeadlineExceeded:
 		return !wire // the client made it up, for want of a whole answer
 	case connect.CodeResourceExhausted:
-		return wire && !insufficient(err)
+		_, insufficient := insufficiency(err)
+		return wire && !insufficient
 	default:
 		return false
 	}
 }
 
-// insufficient reports whether a request was refused for lack of resources.
-func insufficient(err error) bool {
-	var connectErr *connect.Error
-	if !errors.As(err, &connectErr) {
-		return false
+// insufficiency returns what was short, where a request was refused for lack of resources.
+func insufficiency(err error) (*bursarv1.InsufficientResources, bool) {
+	connectErr, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return nil, false
 	}
 	for _, detail := range connectErr.Details() {
 		if value, err := detail.Value(); err == nil {
-			if _, ok := value.(*bursarv1.InsufficientResources); ok {
-				return true
+			if short, ok := value.(*bursarv1.InsufficientResources); ok {
+				return short, true
 			}
 		}
 	}
-	return false
+	return nil, false
 }
 
 // bounded gives a call that has no deadline one: the time it may wait for resources, and the configured patience for a

@@ -23,6 +23,8 @@ const (
 	// for a new leader to know their host wait that long at most; a thousand agents make some 500 calls a second then.
 	syncRetryFirst = 100 * time.Millisecond
 	syncRetryLast  = 2 * time.Second
+	// newsSpread is the time over which a fleet comes to a new leader when it is named.
+	newsSpread = time.Second
 	// jitter is how far an interval varies, as a share of it, so that a fleet does not beat in time.
 	jitter = 0.1
 )
@@ -35,6 +37,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 	)
 	failures := 0
 	for a.syncDue.wait(ctx) {
+		a.news.Store(false)
 		outcome, err := a.sync(ctx)
 		if err == nil {
 			err = a.carryOut(ctx, outcome)
@@ -48,6 +51,10 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			return err
 		case err != nil:
 			failures++
+			a.unheard.Store(true)
+			if a.news.Load() {
+				retry.Reset() // it was sent to the leader before
+			}
 			delay := retry.NextBackOff()
 			a.syncDue.set(now.Add(delay), now.Add(delay))
 			a.logFailure(err, failures, delay)
@@ -57,10 +64,14 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			a.log.Info("the coordinator answers again", "failures", failures)
 		}
 		failures = 0
+		a.unheard.Store(false)
 		retry.Reset()
 		next := now.Add(a.interval())
-		if a.urgent() {
+		switch {
+		case a.urgent():
 			next = now
+		case a.news.Load():
+			next = now.Add(rand.N(newsSpread))
 		}
 		a.syncDue.set(later(next, now.Add(syncGap)), now.Add(syncGap))
 	}
@@ -122,9 +133,17 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 		a.answered = make(chan struct{})
 	})
 	if err != nil {
+		a.leaveDeposed(err)
 		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
 	}
 	return outcome, nil
+}
+
+// leaveDeposed turns away from a coordinator whose leadership is over, though it answers.
+func (a *Agent) leaveDeposed(err error) {
+	if _, deposed := errors.AsType[*tracker.EpochError](err); deposed {
+		a.deps.Elsewhere()
+	}
 }
 
 // register announces the host where the coordinator does not know it.
@@ -147,6 +166,7 @@ func (a *Agent) register(ctx context.Context) error {
 	}
 	a.locked(func(t *tracker.Tracker) { err = t.Registered(response) })
 	if err != nil {
+		a.leaveDeposed(err)
 		return fmt.Errorf("register: %w", err)
 	}
 	a.log.Info("registered", "epoch", response.GetEpoch(), "store_id", response.GetStoreId(), "interval", response.GetInterval().AsDuration())

@@ -76,13 +76,17 @@ func (t *Tracker) acknowledge(ids []string) {
 	}
 }
 
-// delivered takes note of what the coordinator has heard, if nothing that may be different was sent since.
+// delivered takes note of what the coordinator has heard, if nothing that may be different was sent since. What engines have
+// touched counts only beside a sample that it has not had before, and that says what the machine has left: without one it is told
+// again with the next.
 func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 	if q.GetSequence() != t.sequence {
 		return
 	}
+	counts := q.GetSample() != t.told && q.GetSample().MemoryAvailableBytes != nil
+	t.told = q.GetSample()
 	for _, report := range q.GetEngines() {
-		if e := t.entries[report.GetAllocationId()]; e != nil {
+		if e := t.entries[report.GetAllocationId()]; e != nil && counts {
 			e.pending = false
 		}
 	}

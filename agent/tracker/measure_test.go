@@ -244,3 +244,42 @@ func TestCapacityIsToldUntilItWasHeard(t *testing.T) {
 		t.Error("want it told until it was answered")
 	}
 }
+
+// A coordinator counts what engines have touched only beside a sample that it has not had yet.
+func TestUseIsToldAgainBesideASampleThatIsNew(t *testing.T) {
+	k := registered(t, engine("a", 1, 100, 42))
+	reports := func(sample *bursarv1.HostSample) int {
+		if sample != nil {
+			k.Measure(start, tracker.Measurement{Sample: sample, Usages: []tracker.Usage{uses("a", 42, 60, 50)}})
+		}
+		q := k.BuildSync(start)
+		answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11})
+		return len(q.GetEngines())
+	}
+	for i, step := range []struct {
+		what   string
+		sample *bursarv1.HostSample
+		want   int
+	}{
+		{"a first use, the sources of the sample are broken", &bursarv1.HostSample{}, 1},
+		{"still the same sample", nil, 1},
+		{"a good sample", free(900), 1},
+		{"still the same, which has counted", nil, 0},
+		{"another one, nothing new", free(900), 0},
+	} {
+		if got := reports(step.sample); got != step.want {
+			t.Errorf("step %d, %s: %d reports, want %d", i, step.what, got, step.want)
+		}
+	}
+	// A full report may go out with a sample that came before.
+	k.Measure(start, tracker.Measurement{Sample: free(800), Usages: []tracker.Usage{uses("a", 42, 70, 60)}})
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11, Action: resync})
+	register(t, k, 5)
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 1, 100, 42)}})
+	if !k.Agreed() {
+		t.Error("not agreed after a full report")
+	}
+	if got := reports(free(800)); got != 1 {
+		t.Errorf("after a full report beside an old sample: %d reports, want 1", got)
+	}
+}

@@ -59,6 +59,7 @@ type Tracker struct {
 
 	sample  *bursarv1.HostSample
 	sampled time.Time
+	told    *bursarv1.HostSample // the last that a Sync carried which was answered
 
 	// changed counts the changes of what a Snapshot shows; saved is its value at the last Snapshot.
 	changed, saved uint64
@@ -126,6 +127,9 @@ func (t *Tracker) Interval() time.Duration { return t.interval }
 
 // NeedsRegister reports whether the host must be announced, for the first time or again, before the next Sync.
 func (t *Tracker) NeedsRegister() bool { return !t.registered }
+
+// Agreed reports whether the coordinator knows the host and all that runs on it, and has told all that it knows.
+func (t *Tracker) Agreed() bool { return t.registered && !t.full }
 
 // Urgent reports whether there is something that the coordinator should hear at once.
 func (t *Tracker) Urgent() bool { return t.urgent || !t.registered || t.full }

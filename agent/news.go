@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// newsLoop reports to a new leader soon after it is named: it gives nothing out on a host that it has not heard of.
+func (a *Agent) newsLoop(ctx context.Context) error {
+	if a.deps.Finder == nil {
+		return nil
+	}
+	leader := ""
+	for {
+		known, changed := a.deps.Finder.Coordinators()
+		named := ""
+		for _, coordinator := range known {
+			if coordinator.Leads {
+				named = coordinator.URL
+			}
+		}
+		if named != leader && named != "" {
+			a.news.Store(true)
+			a.syncDue.bring(time.Now().Add(rand.N(newsSpread)))
+		}
+		leader = named
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// heardAgain reports at once when a coordinator answers a caller, while the last reports were in vain.
+func (a *Agent) heardAgain() {
+	if a.unheard.CompareAndSwap(true, false) {
+		a.syncDue.bring(time.Now().Add(syncRetryFirst))
+	}
+}
+
+// reportAfter is how long a request waits for a coordinator before the agent reports on its account, and reportGap how long after the
+// last report that is at least. A leader that has just begun waits for the host's report itself, and nobody may have noticed.
+const (
+	reportAfter = 300 * time.Millisecond
+	reportGap   = time.Second
+)
+
+// whileWaiting makes a call and reports where the answer takes long.
+func (a *Agent) whileWaiting(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	late := time.AfterFunc(reportAfter, func() {
+		a.syncDue.by(later(time.Now(), time.Unix(0, a.syncedAt.Load()).Add(reportGap)))
+	})
+	defer late.Stop()
+	return a.deps.Allocations.Allocate(ctx, request)
+}
+
+// unknownTo reports whether a request was refused because the coordinator has not heard of this host, or not all.
+func (a *Agent) unknownTo(err error) bool {
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return true // the host: there is nothing else that the request names
+	}
+	short, _ := insufficiency(err)
+	for _, s := range short.GetShortfalls() {
+		ofHost := s.GetAccount().GetKind() == bursarv1.AccountKind_ACCOUNT_KIND_HOST
+		if ofHost && (s.GetNote() == "health" || s.GetNote() == "unknown") {
+			return true
+		}
+	}
+	return false
+}
+
+// agree reports to whoever leads now, and waits until that one knows the host and all that runs on it. It returns false where ctx ended
+// first.
+func (a *Agent) agree(ctx context.Context) bool {
+	a.mu.Lock()
+	answered := a.answered
+	a.mu.Unlock()
+	for {
+		a.syncDue.by(time.Now())
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return false
+		}
+		agreed := false
+		a.locked(func(t *tracker.Tracker) { agreed, answered = t.Agreed(), a.answered })
+		if agreed {
+			return true
+		}
+	}
+}
