@@ -58,7 +58,8 @@ type Core struct {
 	open    []Command      // applied; answered with the next batch
 	line    map[ledger.ID]*Ask
 	flight  *Batch
-	outdone uint64 // an epoch above ours that an agent has seen
+	told    map[string]bool // hosts that have heard of this leadership's epoch, or may have
+	outdone uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
 
 	// files are the rules that come from files, by source: they are not in the store.
 	files map[string][]ledger.Quota
@@ -106,6 +107,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
 	c.ledger, c.meta, c.taken, c.outdone = books, meta, snapshot.Revision, 0
+	c.told = make(map[string]bool)
 	return nil
 }
 
@@ -239,9 +241,9 @@ func clearLine(line map[ledger.ID]*Ask, each func(ledger.ID, *Ask)) {
 	}
 }
 
-// Outdone returns the epoch that the next Lead must exceed, where an agent has reported one above this core's: the store
-// was restored from a backup, or this is not the leader any more.
-func (c *Core) Outdone() (uint64, bool) { return c.outdone, c.outdone > c.meta.Epoch }
+// Outdone returns the epoch that the next Lead must exceed, where an agent has reported one that is above this core's, or the
+// same although this leadership did not tell it: the store was restored from a backup, or this is not the leader any more.
+func (c *Core) Outdone() (uint64, bool) { return c.outdone, c.outdone != 0 }
 
 // SetFiles replaces the rules of some files, by source, all or nothing. Where the core leads, the ledger takes them over or
 // refuses them with a *ledger.FieldError; where it does not, the next Lead does.

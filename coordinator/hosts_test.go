@@ -100,8 +100,10 @@ func TestASyncHandsOverWhatWasGranted(t *testing.T) {
 	if res := f.sync("h1", 0, 3, gib); res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
 		t.Errorf("an old epoch: %v", res)
 	}
-	if res := f.sync("never-registered", epoch, 1, gib); res != nil && res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
-		t.Errorf("an unknown host: %v", res)
+	for _, seen := range []uint64{0, epoch} {
+		if res := f.sync("never-registered", seen, 1, gib); res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
+			t.Errorf("an unknown host: %v", res)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func (r *Report) answer(err error) { r.Done(err) }
 
 func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	r.LedEpoch = c.meta.Epoch
-	if r.Err = c.checkEpoch(r.Epoch); r.Err != nil {
+	if r.Err = c.checkEpoch(r.Command.HostID, r.Epoch); r.Err != nil {
 		return true
 	}
 	if r.Epoch < c.meta.Epoch {
@@ -57,7 +57,7 @@ func (e *Enrolment) answer(err error) { e.Done(err) }
 
 func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
 	e.Answer.Epoch, e.Answer.StoreID = c.meta.Epoch, c.meta.StoreID
-	if e.Err = c.checkEpoch(e.Epoch); e.Err != nil {
+	if e.Err = c.checkEpoch(e.Command.HostID, e.Epoch); e.Err != nil {
 		return true
 	}
 	e.Answer.Interval, e.Err = c.ledger.Register(now, e.Command)
@@ -69,10 +69,13 @@ func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
 const epochStride = 1 << 32
 
 // checkEpoch looks at the epoch that an agent has seen. One above this leadership's ends it: the store was put back to an
-// earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it.
-func (c *Core) checkEpoch(seen uint64) error {
+// earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does this
+// leadership's own number from a host that it has not told: that was given out before the store was put back, and the
+// revisions that the host knows are of a ledger that is gone.
+func (c *Core) checkEpoch(host string, seen uint64) error {
 	switch {
-	case seen <= c.meta.Epoch:
+	case seen < c.meta.Epoch, seen == c.meta.Epoch && c.told[host]:
+		c.told[host] = true
 		return nil
 	case seen-c.meta.Epoch > epochStride:
 		return fieldError("epoch", fmt.Sprint(seen), fmt.Sprintf("one that a coordinator gave out; this one is at %d", c.meta.Epoch))
