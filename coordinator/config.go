@@ -101,8 +101,9 @@ type Limits struct {
 	// Batch is how many commands one commit may cover. More lift the rate where commits are slow, and make each of its
 	// callers wait for all. Default 1024.
 	Batch int `yaml:"batch"`
-	// CommitTimeout is how long a commit may take before its outcome counts as unknown and the coordinator leads anew.
-	// Default 10 s.
+	// CommitTimeout is how long a commit may take before its outcome counts as unknown and the coordinator leads anew, or gives the lead
+	// away. Shorter is a shorter pause when a leader has lost its way to the database; longer bears with a slower one. Default
+	// 5 s.
 	CommitTimeout time.Duration `yaml:"commitTimeout"`
 	// MessageBytes is the largest request. Default 1 MiB.
 	MessageBytes int `yaml:"messageBytes"`
@@ -163,7 +164,7 @@ func (c Config) WithDefaults() Config {
 
 	c.Limits.Queue = orDefault(c.Limits.Queue, 8192)
 	c.Limits.Batch = orDefault(c.Limits.Batch, 1024)
-	c.Limits.CommitTimeout = orDefault(c.Limits.CommitTimeout, 10*time.Second)
+	c.Limits.CommitTimeout = orDefault(c.Limits.CommitTimeout, 5*time.Second)
 	c.Limits.MessageBytes = orDefault(c.Limits.MessageBytes, 1<<20)
 	c.Limits.SyncBytes = orDefault(c.Limits.SyncBytes, 64<<20)
 	c.Limits.WatchEvents = orDefault(c.Limits.WatchEvents, 16384)

@@ -192,3 +192,41 @@ func TestTheHandOverIsQuick(t *testing.T) {
 	standbys[0].allocate(request("r", 1))
 	t.Logf("from the order to stop to the next grant: %s", time.Since(began))
 }
+
+// blackStore answers nothing while it is cut off.
+type blackStore struct {
+	store.Store
+
+	cut *atomic.Bool
+}
+
+func (s blackStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
+	if s.cut.Load() {
+		<-ctx.Done()
+		return store.Meta{}, ctx.Err()
+	}
+	return s.Store.Lead(ctx, atLeast)
+}
+
+func (s blackStore) Commit(ctx context.Context, b store.Batch) error {
+	if s.cut.Load() {
+		<-ctx.Done()
+		return errors.Join(store.ErrUnknownOutcome, ctx.Err())
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+func TestWhoHearsNothingFromTheStoreGivesTheLeadAway(t *testing.T) {
+	var cut [2]atomic.Bool
+	m := startTeam(t, 2, func(member int, s store.Store) store.Store { return blackStore{s, &cut[member]} })
+	leader, standbys := m.led()
+	for i, f := range m.members {
+		cut[i].Store(f == leader)
+	}
+	if _, err := leader.cluster.Status(t.Context(), &bursarv1.StatusRequest{}); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("a leader that hears nothing from the store answers %v, want UNAVAILABLE", err)
+	}
+	if next, _ := m.led(); next != standbys[0] {
+		t.Error("it did not give the lead away")
+	}
+}

@@ -146,7 +146,7 @@ func startTeam(t *testing.T, size int, wrap ...func(member int, s store.Store) s
 
 // join starts one more member.
 func (m *team) join(s store.Store) *fixture {
-	return start(m.t, Config{}, s, func(server *Server) {
+	return start(m.t, Config{Limits: Limits{CommitTimeout: time.Second}}, s, func(server *Server) {
 		server.elect = func(self Self) (election.Election, error) { return &candidate{ballot: m.ballot, self: self}, nil }
 	})
 }

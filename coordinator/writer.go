@@ -131,12 +131,20 @@ func (w *writer) order(t *tenure) {
 	}
 }
 
-// load takes the lead in the store and reads what is there.
+// loadTimeout bounds how long reading the store may take: 100,000 live allocations take half a second.
+const loadTimeout = time.Minute
+
+// load takes the lead in the store and reads what is there. A store that does not answer must not keep others from leading that it
+// might answer.
 func (w *writer) load(ctx context.Context, j job) outcome {
 	o := outcome{job: j}
-	if o.meta, o.err = w.store.Lead(ctx, j.atLeast); o.err != nil {
+	leading, cancel := context.WithTimeout(ctx, w.limits.CommitTimeout)
+	defer cancel()
+	if o.meta, o.err = w.store.Lead(leading, j.atLeast); o.err != nil {
 		return o
 	}
+	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
 	since := w.clock.now().Add(-w.remember).Time()
 	o.snapshot, o.err = w.store.Load(ctx, o.meta.Epoch, since)
 	return o
@@ -355,6 +363,9 @@ func (w *writer) obey(t *tenure) {
 	if w.core.Leading() {
 		w.log.Info("not leading any more", "epoch", w.core.Meta().Epoch)
 		w.drop(ErrNotLeading)
+		if w.busy != nil { // whoever leads now tells what became of it
+			w.busy.Answer(&CommitError{Err: store.ErrUnknownOutcome})
+		}
 	}
 	w.tenure = t
 	w.seek()
