@@ -19,6 +19,7 @@ type agent struct {
 	run     int              // of the process; answers for an earlier run are lost
 	syncing bool
 	lastTry time.Time
+	failed  bool // the last try was not answered
 }
 
 // agentDisk is what an agent's process leaves behind.
@@ -132,7 +133,7 @@ func (a *agent) pump(run int) {
 	}
 	w := a.machine.w
 	w.after(100*time.Millisecond, "", func() { a.pump(run) })
-	due := w.now.Sub(a.lastTry) >= a.t.Interval() || (a.t.Urgent() && w.now.Sub(a.lastTry) >= 200*time.Millisecond)
+	due := w.now.Sub(a.lastTry) >= a.t.Interval() || ((a.failed || a.t.Urgent()) && w.now.Sub(a.lastTry) >= 200*time.Millisecond)
 	if a.syncing || !due {
 		return
 	}
@@ -146,51 +147,61 @@ func (a *agent) pump(run int) {
 
 func (a *agent) register(run int) {
 	q := a.t.BuildRegister()
-	a.machine.link.call(0, func(reply func(any)) func() {
-		a.machine.w.coord.register(q, reply)
+	a.machine.link.call(0, func(c *coord, reply func(answer)) func() {
+		c.register(q, reply)
 		return nil
-	}, func(answer any) {
+	}, func(value any) {
 		if a.run != run {
 			return
 		}
-		a.syncing = false
-		if r, ok := answer.(*bursarv1.RegisterResponse); ok {
-			if err := a.t.Registered(r); err != nil {
-				a.machine.w.tellf("%s: %v", a.machine.id, err)
-			}
-			a.save()
+		r, ok := value.(*bursarv1.RegisterResponse)
+		a.syncing, a.failed = false, !ok
+		if !ok {
+			return
 		}
+		epoch := a.t.Epoch()
+		err := a.t.Registered(r)
+		if err != nil {
+			a.machine.w.tellf("%s: %v", a.machine.id, err)
+		}
+		a.checkEpoch(epoch, r.GetEpoch(), err)
+		a.save()
 	})
 }
 
 func (a *agent) sync(run int) {
 	w := a.machine.w
 	q := a.t.BuildSync(w.now)
-	a.machine.link.call(0, func(reply func(any)) func() {
-		w.coord.sync(q, reply)
+	a.machine.link.call(0, func(c *coord, reply func(answer)) func() {
+		c.sync(q, reply)
 		return nil
-	}, func(answer any) {
+	}, func(value any) {
 		if a.run != run {
 			return
 		}
-		a.syncing = false
-		r, ok := answer.(*bursarv1.SyncResponse)
+		r, ok := value.(*bursarv1.SyncResponse)
+		a.syncing, a.failed = false, !ok
 		if !ok {
 			return
 		}
 		epoch := a.t.Epoch()
 		out, err := a.t.Answer(w.now, q, r)
-		if a.t.Epoch() < epoch {
-			w.failf(6, "%s went from epoch %d back to %d", a.machine.id, epoch, a.t.Epoch())
-		}
-		if err == nil && r.GetEpoch() < epoch {
-			w.failf(6, "%s took an answer of epoch %d in epoch %d", a.machine.id, r.GetEpoch(), epoch)
-		}
+		a.checkEpoch(epoch, r.GetEpoch(), err)
 		for _, order := range out.Stops {
 			a.stop(order)
 		}
 		a.save()
 	})
+}
+
+// checkEpoch holds invariant 6 at the agent: its epoch never goes back, and nothing of an older one is acted on.
+func (a *agent) checkEpoch(before, answered uint64, refused error) {
+	if a.t.Epoch() < before {
+		a.machine.w.failf(6, "%s went from epoch %d back to %d", a.machine.id, before, a.t.Epoch())
+	}
+	if refused == nil && answered < before {
+		a.machine.w.failf(6, "%s took an answer of epoch %d in epoch %d", a.machine.id, answered, before)
+	}
 }
 
 func (a *agent) stop(order *bursarv1.StopOrder) {
@@ -203,16 +214,13 @@ func (a *agent) stop(order *bursarv1.StopOrder) {
 	}
 }
 
-// errUnavailable is what a caller gets when nothing is known of its call.
-var errUnavailable = errors.New("unavailable")
-
 // errVetoed is what a caller gets when the agent did not find the memory.
 var errVetoed = errors.New("vetoed")
 
 // allocate forwards a launcher's request and has the last word on the grant.
 func (a *agent) allocate(command ledger.AllocateCommand, done func(*bursarv1.Allocation, error)) {
-	a.forward(command.Wait, func(reply func(any)) func() {
-		return a.machine.w.coord.allocate(command, reply)
+	a.forward(command.Wait, func(c *coord, reply func(answer)) func() {
+		return c.allocate(command, reply)
 	}, func(g *bursarv1.Allocation, verdict tracker.Verdict, err error) {
 		granted := g.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 		if err == nil && granted && verdict != tracker.Held { // vetoed, or over before the answer came
@@ -225,23 +233,23 @@ func (a *agent) allocate(command ledger.AllocateCommand, done func(*bursarv1.All
 
 // command forwards a command on one allocation.
 func (a *agent) command(f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error), done func(*bursarv1.Allocation, error)) {
-	a.forward(0, func(reply func(any)) func() {
-		a.machine.w.coord.on(reply, f)
+	a.forward(0, func(c *coord, reply func(answer)) func() {
+		c.on(reply, f)
 		return nil
 	}, func(g *bursarv1.Allocation, _ tracker.Verdict, err error) { done(g, err) })
 }
 
 // forward passes a call on to the coordinator and takes note of the answer before the caller gets it.
-func (a *agent) forward(patience time.Duration, serve func(reply func(any)) func(), done func(*bursarv1.Allocation, tracker.Verdict, error)) {
+func (a *agent) forward(patience time.Duration, serve func(c *coord, reply func(answer)) func(), done func(*bursarv1.Allocation, tracker.Verdict, error)) {
 	if !a.up() {
 		done(nil, tracker.Passed, errUnavailable)
 		return
 	}
 	run, asOf := a.run, a.t.Epoch()
-	a.machine.link.call(patience, serve, func(answer any) {
-		r, ok := answer.(answerTo)
+	a.machine.link.call(patience, serve, func(value any) {
+		r, ok := value.(answerTo)
 		switch {
-		case a.run != run, !ok, r.broken != nil:
+		case a.run != run, !ok:
 			done(nil, tracker.Passed, errUnavailable)
 		case r.err != nil:
 			done(nil, tracker.Passed, r.err)

@@ -1,20 +1,21 @@
 package sim
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/coordinator/store/storetest"
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // retention is how long request ids are remembered: longer than a world lasts.
 const retention = 10 * time.Minute
+
+// mostSkew is how far a coordinator's time of day is off, either way.
+const mostSkew = 200 * time.Millisecond
 
 // times are the ledger's, short enough for a world of minutes.
 func times() ledger.Config {
@@ -24,257 +25,220 @@ func times() ledger.Config {
 	}
 }
 
-// coord is the coordinator's process, and the store that outlives it.
+// errStopping is what callers get of a coordinator that shuts down.
+var errStopping = errors.New("shutting down")
+
+// coord is one coordinator's machine, and the process there.
 type coord struct {
-	w           *World
-	place       *storetest.Memory
-	disk        store.Store       // as this process has opened it
+	w      *World
+	number int
+	name   string
+	skew   time.Duration // of its time of day
+	rate   float64       // of its own clock, 1 where that is right
+
+	cutStore, cutConsul bool
+	cutPeers            []bool // by number; both ways
+
+	// Of the process:
 	core        *coordinator.Core // nil while it is down
+	disk        store.Store       // as this process has opened it
 	incarnation int
+	paused      bool
+	backlog     []func() // what happens when it goes on
+	stopping    bool     // it shuts down
+	pumping     bool     // a look at what has gathered is due
+
+	// Of its leaderships:
+	election    *candidate
+	campaigning uint64 // the session of the campaign
+	term        *term  // nil: it may not lead
+	leading     bool   // a Lead is under way
+	leadership  uint64 // the number in the sharedStore
 	atLeast     uint64
-	lastEpoch   uint64
-	flight      *coordinator.Batch
+	lastEpoch   uint64 // that this process has led in
+	flight      *flight
+	covering    store.Batch // the one whose callers are being answered
+	granted     uint64      // the last revision whose grants were checked
+	audited     uint64      // the last revision that was audited
 }
 
-func newCoordinator(w *World) *coord {
-	return &coord{w: w, place: storetest.NewMemory("sim")}
+func newCoordinator(w *World, i int) *coord {
+	c := &coord{
+		w: w, number: i, name: fmt.Sprintf("c%d", i+1), cutPeers: make([]bool, w.cfg.Coordinators),
+		skew: w.between(0, 2*mostSkew) - mostSkew, rate: []float64{1, 1, 1.3, 0.3}[w.rng.IntN(4)],
+	}
+	if w.cfg.Coordinators == 1 {
+		c.skew = 0
+	}
+	return c
 }
 
 func (c *coord) up() bool { return c.core != nil }
 
-// boot starts the process: it takes the lead and loads what is stored.
+// instant is the time by this machine's clock, as the ledger counts it.
+func (c *coord) instant() ledger.Instant { return ledger.At(c.w.now.Add(c.skew)) }
+
+func (c *coord) tellf(format string, args ...any) {
+	c.w.tellf("%s: %s", c.name, fmt.Sprintf(format, args...))
+}
+
+// wake lets something happen in the process, at once or when it goes on; not in another one that has taken its place.
+func (c *coord) wake(incarnation int, do func()) {
+	switch {
+	case c.core == nil || c.incarnation != incarnation:
+	case c.paused:
+		c.backlog = append(c.backlog, do)
+	default:
+		do()
+	}
+}
+
+// then lets something happen in this process after a while.
+func (c *coord) then(d time.Duration, do func()) {
+	incarnation := c.incarnation
+	c.w.after(d, "", func() { c.wake(incarnation, do) })
+}
+
+// boot starts the process.
 func (c *coord) boot() {
+	if c.up() {
+		return
+	}
 	c.incarnation++
-	c.disk = c.place.Open()
+	c.tellf("starts")
+	c.disk = c.w.store.place.Open()
 	c.core = coordinator.NewCore(times(), func() ledger.Placer { return placement.New(placement.Spread) })
-	if err := c.core.SetFiles(c.w.instant(), c.w.files); err != nil {
-		panic(err)
-	}
-	c.lead()
-	c.tick(c.incarnation)
+	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
+	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
+	c.readRules()
+	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}
+	c.election.watch()
+	c.election.campaign()
+	c.tick()
 }
 
-func (c *coord) lead() {
-	ctx := context.Background()
-	meta, err := c.disk.Lead(ctx, c.atLeast)
-	if err != nil {
-		panic(err)
+// readRules takes over the rules of the files as they are now.
+func (c *coord) readRules() {
+	c.advance()
+	if err := c.core.SetFiles(c.instant(), c.w.files); err != nil {
+		c.w.failf(3, "rules: %v", err)
 	}
-	if meta.Epoch <= c.lastEpoch {
-		c.w.failf(6, "epoch %d after %d", meta.Epoch, c.lastEpoch)
-	}
-	c.lastEpoch = meta.Epoch
-	snapshot, err := c.disk.Load(ctx, meta.Epoch, c.w.now.Add(-retention))
-	if err != nil {
-		panic(err)
-	}
-	if err := c.core.Lead(c.w.instant(), meta, snapshot); err != nil {
-		panic(err)
-	}
-	c.w.book.seen = c.core.Ledger().Revision()
-	c.w.tellf("coordinator leads in epoch %d with %d allocations at revision %d", meta.Epoch, len(snapshot.Allocations), snapshot.Revision)
-	c.w.book.checkStored(c.disk)
+	c.pumpSoon()
 }
 
-// crash kills the process. A commit that was under way may or may not have happened.
-func (c *coord) crash() {
+// kill ends the process. What it has sent is under way.
+func (c *coord) kill() {
 	if !c.up() {
 		return
 	}
-	c.w.tellf("coordinator is killed")
-	if c.flight != nil && c.w.chance(2) {
-		err := c.store(c.flight)
-		c.w.tellf("  with the commit of revision %d done: %v", c.flight.Revision, err)
+	c.tellf("is killed")
+	c.core, c.term, c.flight, c.backlog = nil, nil, nil, nil
+}
+
+func (c *coord) killAndRestart() {
+	if c.up() {
+		c.kill()
+		c.w.after(c.w.between(100*time.Millisecond, 8*time.Second), "", c.boot)
 	}
-	c.core, c.flight = nil, nil
-	c.w.after(c.w.between(100*time.Millisecond, 8*time.Second), "coordinator starts", c.boot)
+}
+
+// pause stops the process in the middle of what it does; a while later it goes on as if nothing had been.
+func (c *coord) pause(d time.Duration) {
+	if !c.up() || c.paused {
+		return
+	}
+	c.tellf("is stopped for %s", d)
+	c.paused = true
+	incarnation := c.incarnation
+	c.w.after(d, "", func() {
+		if c.incarnation == incarnation {
+			c.proceed()
+		}
+	})
+}
+
+// proceed lets a stopped process go on. What has come due meanwhile happens at once, in about the order that it arrived in.
+func (c *coord) proceed() {
+	if !c.up() || !c.paused {
+		return
+	}
+	c.tellf("goes on, %d things to do", len(c.backlog))
+	list := c.backlog
+	c.paused, c.backlog = false, nil
+	for _, do := range list {
+		c.then(c.w.between(0, 500*time.Microsecond), do)
+	}
+}
+
+// hiccup may stop the process right here: what it does next is done when it goes on.
+func (c *coord) hiccup(where string) {
+	if c.w.calm || c.w.hiccups == 0 || !c.w.chance(c.w.hiccups) {
+		return
+	}
+	c.tellf("%s:", where)
+	c.pause(c.w.drawPause())
+}
+
+// shutDown ends the process in order: who waits is told, what was applied becomes durable, the lock is given back.
+func (c *coord) shutDown() {
+	if !c.up() || c.paused || c.stopping {
+		return
+	}
+	c.tellf("shuts down")
+	c.stopping = true
+	if c.core.Leading() {
+		c.core.HangUp(c.instant(), errStopping)
+	}
+	c.pump()
+	c.finish()
+}
+
+// finish ends a process that shuts down, once nothing is left to be made durable.
+func (c *coord) finish() {
+	if !c.stopping || c.flight != nil || c.core.Pending() > 0 {
+		return
+	}
+	c.core.Drop(errStopping)
+	if c.term != nil {
+		c.term.resign()
+	}
+	c.kill()
+	c.w.after(c.w.between(100*time.Millisecond, 5*time.Second), "", c.boot)
 }
 
 // tick lets timers fire.
-func (c *coord) tick(incarnation int) {
-	c.w.after(100*time.Millisecond, "", func() {
-		if c.core == nil || c.incarnation != incarnation {
-			return
-		}
+func (c *coord) tick() {
+	c.then(100*time.Millisecond, func() {
 		c.advance()
 		c.pump()
-		c.tick(incarnation)
+		c.tick()
+		if c.stopping {
+			c.finish()
+		}
 	})
 }
 
 // advance does what is due.
 func (c *coord) advance() {
-	if err := c.core.Advance(c.w.instant()); err != nil {
+	if err := c.core.Advance(c.instant()); err != nil {
 		c.w.failf(2, "%v", err)
 		return
 	}
-	c.w.book.checkGrants(c.core.Ledger())
+	c.w.book.checkGrants(c)
 }
 
 // do applies a command and lets the batch go.
 func (c *coord) do(command coordinator.Command) {
 	c.advance() // so that what is checked below is the command's doing
-	if err := c.core.Do(c.w.instant(), command); err != nil {
+	if err := c.core.Do(c.instant(), command); err != nil {
 		c.w.failf(2, "%v", err)
 		return
 	}
-	c.w.book.checkGrants(c.core.Ledger())
+	c.w.book.checkGrants(c)
 	if epoch, outdone := c.core.Outdone(); outdone {
 		c.atLeast = max(c.atLeast, epoch+1)
-		c.abandon(errors.New("outdone"))
+		c.tellf("an agent has seen epoch %d", epoch)
+		c.abandon(coordinator.ErrNotLeading)
 	}
-	c.pump()
-}
-
-// pump begins the next commit.
-func (c *coord) pump() {
-	if c.flight != nil || !c.up() {
-		return
-	}
-	b := c.core.Take()
-	if b == nil {
-		return
-	}
-	c.w.book.record(b.Transitions)
-	c.flight = b
-	took := c.w.between(100*time.Microsecond, 10*time.Millisecond)
-	if !c.w.calm && c.w.chance(100) {
-		took = c.w.between(time.Second, 6*time.Second)
-	}
-	c.w.after(took, "", func() { c.commit(b) })
-}
-
-// commit ends a commit in one of the ways that it can end.
-func (c *coord) commit(b *coordinator.Batch) {
-	if c.flight != b {
-		return // the process was killed meanwhile
-	}
-	c.flight = nil
-	happens, told := true, error(nil)
-	if faults := c.w.commitFaults; !c.w.calm && faults > 0 && c.w.chance(faults) {
-		switch c.w.rng.IntN(3) {
-		case 0:
-			happens, told = false, store.ErrIO
-		case 1:
-			happens, told = false, store.ErrUnknownOutcome
-		case 2:
-			told = store.ErrUnknownOutcome
-		}
-		c.w.tellf("coordinator: the commit of revision %d ends with %q, done: %t", b.Revision, told, happens)
-	}
-	if happens {
-		if err := c.store(b); err != nil {
-			told = err
-		}
-	}
-	b.Answer(told)
-	if told != nil {
-		c.abandon(told)
-		return
-	}
-	c.core.Done()
-	c.pump()
-}
-
-// store makes a batch durable.
-func (c *coord) store(b *coordinator.Batch) error {
-	err := c.disk.Commit(context.Background(), b.Batch)
-	if err == nil {
-		c.w.book.stored(b.Transitions)
-	}
-	return err
-}
-
-// abandon ends the leadership and begins a new one.
-func (c *coord) abandon(err error) {
-	c.core.Drop(err)
-	if c.flight != nil {
-		c.flight.Answer(err)
-		c.flight = nil
-	}
-	c.lead()
-}
-
-// answerTo is what comes back of a command on an allocation.
-type answerTo struct {
-	allocation *bursarv1.Allocation
-	err        error // of the ledger
-	broken     error // nothing is known
-}
-
-// allocate serves a request.
-func (c *coord) allocate(command ledger.AllocateCommand, reply func(any)) (hangUp func()) {
-	ask := &coordinator.Ask{Command: command}
-	ask.Done = func(err error) {
-		switch {
-		case err != nil:
-			reply(answerTo{broken: err})
-		case ask.Err != nil:
-			reply(answerTo{err: ask.Err})
-		case ask.Result.Ended:
-			a, err := c.disk.Get(context.Background(), ask.Result.Allocation.ID)
-			if err != nil {
-				c.w.failf(5, "%s is remembered and not stored: %v", ask.Result.Allocation.ID, err)
-				return
-			}
-			reply(answerTo{allocation: coordinator.AllocationMessage(&a)})
-		default:
-			reply(answerTo{allocation: coordinator.AllocationMessage(&ask.Result.Allocation)})
-		}
-	}
-	c.do(ask)
-	return func() { c.do(ask.Leave()) }
-}
-
-// on serves a command on one allocation.
-func (c *coord) on(reply func(any), f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error)) {
-	var a ledger.Allocation
-	var failed error
-	c.do(&coordinator.Call{
-		Do: func(l *ledger.Ledger, now ledger.Instant) { a, failed = f(l, now) },
-		Done: func(err error) {
-			switch {
-			case err != nil:
-				reply(answerTo{broken: err})
-			case failed != nil:
-				reply(answerTo{err: failed})
-			default:
-				reply(answerTo{allocation: coordinator.AllocationMessage(&a)})
-			}
-		},
-	})
-}
-
-// register serves an agent's announcement. The answer is a *RegisterResponse, or nil.
-func (c *coord) register(q *bursarv1.RegisterRequest, reply func(any)) {
-	enrolment, err := coordinator.NewEnrolment(q)
-	if err != nil {
-		c.w.failf(8, "register: %v", err)
-		return
-	}
-	enrolment.Done = func(err error) {
-		if err == nil && enrolment.Err == nil {
-			reply(enrolment.Message())
-		}
-	}
-	c.do(enrolment)
-}
-
-// sync serves a heartbeat. The answer is a *SyncResponse, or an error.
-func (c *coord) sync(q *bursarv1.SyncRequest, reply func(any)) {
-	report, err := coordinator.NewReport(q)
-	if err != nil {
-		c.w.failf(8, "sync: %v", err)
-		return
-	}
-	report.Done = func(err error) {
-		switch {
-		case err != nil:
-		case report.Err != nil:
-			reply(report.Err)
-		default:
-			reply(report.Message())
-		}
-	}
-	c.do(report)
+	c.pumpSoon()
 }

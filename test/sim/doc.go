@@ -1,11 +1,17 @@
 // Package sim runs the production cores of coordinator and agent in one goroutine, under a seeded scheduler: time, network,
-// disk and processes are simulated, and every fault that they can have is drawn from the seed.
+// disk, election and processes are simulated, and every fault that they can have is drawn from the seed.
 //
-// A World has one coordinator (coordinator.Core over a store that survives crashes), several hosts (agent's tracker.Tracker
-// beside a machine whose processes start, touch memory slowly, fill the page cache, fork and die), launchers that ask their
-// agent, and gateways that ask the coordinator. Messages are delayed, lost, repeated and reordered, links are cut,
-// commits fail or end with an unknown outcome, and either side crashes at any moment. After every step the invariants of
-// design §12 are checked, among them by books that the callers keep; at the end the faults stop, and the world must come to rest.
+// A World has several coordinators (each a coordinator.Core) over one store, of which one leads because it holds Consul's
+// lock, or believes to; several hosts (agent's tracker.Tracker beside a machine whose processes start, touch memory slowly,
+// fill the page cache, fork and die); launchers that ask their agent, and gateways and readers that ask a coordinator.
+//
+// Messages are delayed, lost, repeated and reordered. Coordinators are killed, shut down, stopped and continued in the
+// middle of anything, and cut off from Consul, from the store, from each other and from callers. Commits fail or end with an
+// unknown outcome. The store is slow, goes away, is put back to an earlier state behind everybody's back, or is copied.
+// Agents crash, machines reboot.
+//
+// After every step the invariants of design §12 are checked: by the audit of every ledger, by a second set of books over what
+// was committed, and by the books that the callers keep. At the end the faults stop, and the world must come to rest.
 //
 // The same seed gives the same story. A failure prints it.
 package sim

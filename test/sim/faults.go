@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -12,16 +11,15 @@ import (
 // launchFaults lets things go wrong at random moments, each kind at its own pace. A world draws which kinds it has and how
 // often: where everything fails all the time, what takes a while never happens.
 func (w *World) launchFaults() {
-	w.plan(20*time.Second, func() { w.coord.crash() })
 	w.plan(15*time.Second, func() { w.anyHost().agent.crashAndRestart() })
 	w.plan(60*time.Second, func() { w.anyHost().reboot() })
 	w.plan(20*time.Second, func() { w.cutOff(w.anyHost()) })
 	w.plan(30*time.Second, func() { w.anyHost().resize() })
 	w.plan(90*time.Second, w.removeHost)
 	w.every(5*time.Second, w.killSomething)
-	w.every(15*time.Second, w.operate)
+	w.every(15*time.Second, w.mute)
 	w.every(30*time.Second, w.changeRules)
-	w.commitFaults = []int{0, 100, 1000}[w.rng.IntN(3)]
+	w.launchOutages()
 }
 
 // plan plans a kind of fault: not at all, now and then, or often.
@@ -64,14 +62,10 @@ func (w *World) cutOff(m *machine) {
 
 // removeHost takes a host out of the books by force, while its agent and engines go on.
 func (w *World) removeHost() {
-	if !w.coord.up() {
-		return
-	}
 	m := w.anyHost()
-	w.tellf("operator: deregister %s by force", m.id)
-	w.coord.do(&coordinator.Call{Done: func(error) {}, Do: func(l *ledger.Ledger, now ledger.Instant) {
+	w.operate("deregister by force", m.id, func(l *ledger.Ledger, now ledger.Instant) {
 		_ = l.Deregister(now, m.id, true) // an unknown host is fine
-	}})
+	})
 }
 
 // killSomething kills an engine, as an operator or the kernel would.
@@ -82,40 +76,37 @@ func (w *World) killSomething() {
 	}
 }
 
-// operate cordons, drains or opens a host.
-func (w *World) operate() {
-	m := w.anyHost()
-	what := w.rng.IntN(3)
-	if !w.coord.up() {
-		return
+// mute cordons, drains or opens a host.
+func (w *World) mute() {
+	id := w.anyHost().id
+	switch w.rng.IntN(3) { // an unknown host is fine
+	case 0:
+		w.operate("cordon", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Cordon(now, id, "test") })
+	case 1:
+		w.operate("drain", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Drain(now, id, "test") })
+	default:
+		w.operate("uncordon", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Uncordon(now, id) })
 	}
-	w.tellf("operator: %s %s", []string{"cordon", "drain", "uncordon"}[what], m.id)
-	w.coord.do(&coordinator.Call{Done: func(error) {}, Do: func(l *ledger.Ledger, now ledger.Instant) {
-		switch what {
-		case 0:
-			_, _ = l.Cordon(now, m.id, "test") // an unknown host is fine
-		case 1:
-			_, _ = l.Drain(now, m.id, "test")
-		default:
-			_, _ = l.Uncordon(now, m.id)
-		}
-	}})
 }
 
-// changeRules puts other quotas in force.
+// operate does what an operator wants, once, whether or not that arrives.
+func (w *World) operate(what, host string, f func(*ledger.Ledger, ledger.Instant)) {
+	w.tellf("operator: %s %s", what, host)
+	w.operator.call(0, func(c *coord, reply func(answer)) func() {
+		c.operate(reply, f)
+		return nil
+	}, func(any) {})
+}
+
+// changeRules puts other quotas in force, at each coordinator when it next looks at its files.
 func (w *World) changeRules() {
-	if !w.coord.up() {
-		return
+	w.files = map[string][]ledger.Quota{"file:rules": w.drawRules()}
+	w.tellf("operator: %d other rules", len(w.files["file:rules"]))
+	for _, c := range w.coords {
+		if c.up() {
+			c.then(w.between(0, 2*time.Second), c.readRules)
+		}
 	}
-	quotas := w.drawRules()
-	w.tellf("operator: %d other rules", len(quotas))
-	w.coord.advance()
-	w.files["file:rules"] = quotas
-	if err := w.coord.core.SetFiles(w.instant(), w.files); err != nil {
-		w.failf(3, "rules: %v", err)
-		return
-	}
-	w.coord.pump()
 }
 
 // drawRules makes up quotas: for all users together, each of them, and one in particular.
@@ -128,6 +119,7 @@ func (w *World) drawRules() []ledger.Quota {
 		}
 		quotas = append(quotas, ledger.Quota{Selector: s, Limit: resource.Vector{}.WithMemory(memory), Source: "file:rules"})
 	}
+	add("team=*", w.teamLimit)
 	add("user=*", (4+w.rng.Int64N(20))*gib)
 	if w.chance(2) {
 		add("user=u1", (2+w.rng.Int64N(8))*gib)
@@ -141,17 +133,19 @@ func (w *World) drawRules() []ledger.Quota {
 	return quotas
 }
 
-// settleDown ends all faults: what is down comes up, what is cut is joined, and nobody asks for more.
+// settleDown ends all faults: what is down comes up, what is cut is joined, what is stopped goes on, and nobody asks for more.
 func (w *World) settleDown() {
 	w.calm = true
+	w.mendCoordinators()
 	for _, m := range w.hosts {
 		m.link.cut = false
 		if !m.agent.up() {
 			m.agent.boot()
 		}
-		if w.coord.up() {
-			id := m.id
-			w.coord.do(&coordinator.Call{Done: func(error) {}, Do: func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Uncordon(now, id) }})
-		}
+		id := m.id
+		w.operator.insist(func(c *coord, reply func(answer)) func() {
+			c.operate(reply, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Uncordon(now, id) })
+			return nil
+		}, func() {})
 	}
 }

@@ -44,7 +44,8 @@ func (w *World) launchLoad() {
 	}
 	for i := range 2 {
 		name := fmt.Sprintf("gateway%d", i+1)
-		l := &launcher{w: w, name: name, link: &link{w: w, name: name}}
+		l := &launcher{w: w, name: name, link: w.newLink(name)}
+		w.gateways = append(w.gateways, l.link)
 		l.next()
 	}
 }
@@ -84,7 +85,8 @@ func (l *launcher) draw() *attempt {
 	a := &attempt{l: l, command: ledger.AllocateCommand{
 		Actor:     identity.Actor{Name: l.name, Anyone: true, Priority: true},
 		RequestID: fmt.Sprintf("%s-%d", l.name, l.requests), RequestHash: l.requests,
-		Labels:   label.Of("user", fmt.Sprintf("u%d", 1+w.rng.IntN(3)), "creator", []string{"IDE", "shell"}[w.rng.IntN(2)]),
+		Labels: label.Of("user", fmt.Sprintf("u%d", 1+w.rng.IntN(3)), "creator", []string{"IDE", "shell"}[w.rng.IntN(2)],
+			"team", fmt.Sprintf("t%d", 1+w.rng.IntN(2))),
 		Resource: resource.Resource{Vector: v},
 		Wait:     time.Duration(w.rng.IntN(3)) * w.between(0, 10*time.Second),
 		Priority: int32(w.rng.IntN(2)), //nolint:gosec // 0 or 1
@@ -101,21 +103,19 @@ func (l *launcher) draw() *attempt {
 
 // ask makes the request, again and again under the same id while nothing is known of it.
 func (a *attempt) ask() {
-	w, l := a.l.w, a.l
+	l := a.l
 	done := func(g *bursarv1.Allocation, err error) { a.answered(g, err) }
 	if l.machine != nil {
 		l.machine.agent.allocate(a.command, done)
 		return
 	}
-	l.link.call(a.command.Wait, func(reply func(any)) func() {
-		return w.coord.allocate(a.command, reply)
-	}, func(answer any) {
-		r, ok := answer.(answerTo)
-		switch {
-		case !ok, r.broken != nil:
-			done(nil, errUnavailable)
-		default:
+	l.link.call(a.command.Wait, func(c *coord, reply func(answer)) func() {
+		return c.allocate(a.command, reply)
+	}, func(value any) {
+		if r, ok := value.(answerTo); ok {
 			done(r.allocation, r.err)
+		} else {
+			done(nil, errUnavailable)
 		}
 	})
 }

@@ -52,7 +52,7 @@ func newMachine(w *World, i int) *machine {
 		base: 256 * mib, processes: make(map[int32]*process), nextPID: 100,
 	}
 	m.offer, m.gpus = m.total-m.base, w.rng.Int64N(3)
-	m.link = &link{w: w, name: m.id}
+	m.link = w.newLink(m.id)
 	m.agent = &agent{machine: m}
 	return m
 }

@@ -1,51 +1,90 @@
 package sim
 
-import "time"
-
-// link is a way between a caller and the coordinator.
-type link struct {
-	w    *World
-	name string
-	cut  bool
-}
+import (
+	"errors"
+	"time"
+)
 
 // rpcTimeout is how long a caller waits for an answer that does not come, beyond what it asked to wait.
 const rpcTimeout = 3 * time.Second
 
-// call sends a request to the coordinator: serve is run there, at some time, with a function that sends the answer
-// back; done is run at the caller exactly once, with an answer or without one. Requests and answers may be lost, late or
-// repeated, and pass each other. hangUp, which serve returns, is run at the coordinator when it notices that the
-// caller has gone.
-func (l *link) call(patience time.Duration, serve func(reply func(answer any)) (hangUp func()), done func(answer any)) {
+// link is the way between a caller and the coordinators. The caller stays with one as long as that one answers.
+type link struct {
+	w       *World
+	name    string
+	at      int    // the coordinator that it talks to
+	cut     bool   // from all of them
+	cutFrom []bool // by the coordinator's number
+}
+
+func (w *World) newLink(name string) *link {
+	return &link{w: w, name: name, at: w.rng.IntN(len(w.coords)), cutFrom: make([]bool, len(w.coords))}
+}
+
+func (l *link) reaches(c *coord) bool { return !l.cut && !l.cutFrom[c.number] }
+
+// request is what a caller sends.
+type request struct {
+	// serve does it at the coordinator that leads. reply sends the answer back; hangUp, where it is not nil, is run when the
+	// caller has gone.
+	serve     func(c *coord, reply func(answer)) (hangUp func())
+	patience  time.Duration // how long the caller is willing to wait for the decision
+	forwarded bool          // by a standby; it is not passed on once more
+}
+
+// answer is what a coordinator says.
+type answer struct {
+	value any
+	// broken is why nothing is known of what was asked; value means nothing then.
+	broken error
+	// epoch and revision are of the batch that covers the answer. They are not sent: the simulation knows them.
+	epoch, revision uint64
+}
+
+// errUnavailable is what a caller gets when nothing is known of its call.
+var errUnavailable = errors.New("unavailable")
+
+// call sends a request to a coordinator. done is run at the caller exactly once: with what was answered, or with nil where
+// nothing is known. Requests and answers may be lost, late or repeated, and pass each other.
+func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answer)) (hangUp func()), done func(value any)) {
 	w := l.w
+	c := w.coords[l.at]
+	asked := w.store.mark()
 	finished := false
-	finish := func(answer any) {
-		if !finished {
-			finished = true
-			done(answer)
-		}
-	}
-	deliver := func() {
-		incarnation := w.coord.incarnation
-		if l.cut || !w.coord.up() {
+	finish := func(a answer) {
+		if finished {
 			return
 		}
-		hangUp := serve(func(answer any) {
-			if l.lost() {
-				w.tellf("%s: an answer is lost", l.name)
-				return
-			}
-			w.after(w.latency(), "", func() {
-				if !l.cut {
-					finish(answer)
-				}
+		finished = true
+		if a.broken != nil {
+			l.at = w.rng.IntN(len(w.coords))
+			done(nil)
+			return
+		}
+		w.checkFresh(l.name, asked, a)
+		done(a.value)
+	}
+	deliver := func() {
+		switch {
+		case !l.reaches(c):
+		case !c.up():
+			w.after(w.latency(), "", func() { finish(answer{broken: errUnavailable}) })
+		default:
+			q := &request{serve: serve, patience: patience}
+			c.wake(c.incarnation, func() {
+				c.receive(q, func(a answer) {
+					if l.lost() {
+						w.tellf("%s: an answer of %s is lost", l.name, c.name)
+						return
+					}
+					w.after(w.latency(), "", func() {
+						if l.reaches(c) {
+							finish(a)
+						}
+					})
+				})
 			})
-		})
-		w.after(patience+rpcTimeout+w.between(0, time.Second), "", func() {
-			if hangUp != nil && w.coord.up() && w.coord.incarnation == incarnation {
-				hangUp()
-			}
-		})
+		}
 	}
 	if !l.lost() {
 		w.after(w.latency(), "", deliver)
@@ -54,10 +93,24 @@ func (l *link) call(patience time.Duration, serve func(reply func(answer any)) (
 		w.tellf("%s: a request is repeated", l.name)
 		w.after(w.latency()+w.between(0, time.Duration(1+w.rng.IntN(30))*time.Second), "", deliver)
 	}
-	w.after(patience+rpcTimeout, "", func() { finish(nil) })
+	w.after(patience+rpcTimeout, "", func() { finish(answer{broken: errUnavailable}) })
 }
 
-func (l *link) lost() bool { return l.cut || (!l.w.calm && l.w.chance(25)) }
+// insist repeats a call until it is answered.
+func (l *link) insist(serve func(c *coord, reply func(answer)) (hangUp func()), done func()) {
+	l.call(0, serve, func(value any) {
+		if value == nil {
+			l.w.after(500*time.Millisecond, "", func() { l.insist(serve, done) })
+			return
+		}
+		done()
+	})
+}
+
+func (l *link) lost() bool { return l.cut || l.w.drops() }
+
+// drops draws whether a message is lost.
+func (w *World) drops() bool { return !w.calm && w.chance(25) }
 
 // latency is short, and once in a while long enough to change the order of things.
 func (w *World) latency() time.Duration {

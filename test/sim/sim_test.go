@@ -16,7 +16,11 @@ var (
 )
 
 func config(seed uint64) Config {
-	return Config{Seed: seed, Hosts: 1 + int(seed%4), Busy: 90 * time.Second, Quiet: 120 * time.Second}
+	coordinators := 3
+	if seed%5 == 0 {
+		coordinators = 1
+	}
+	return Config{Seed: seed, Hosts: 1 + int(seed%4), Coordinators: coordinators, Busy: 90 * time.Second, Quiet: 120 * time.Second}
 }
 
 // TestSimulation plays many worlds. A seed that fails prints its story; -sim.seed=N plays it again.
@@ -32,8 +36,10 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	var next, steps, granted atomic.Int64
+	var next atomic.Int64
 	var failed atomic.Bool
+	var mu sync.Mutex
+	var all Tally // guarded by mu
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
@@ -43,16 +49,31 @@ func TestSimulation(t *testing.T) {
 					failed.Store(true)
 					t.Errorf("seed %d: %v\nthe last of its story:\n%s\nplay it again with -sim.seed=%d", seed, err, strings.Join(w.Story(), "\n"), seed)
 				}
-				steps.Add(int64(w.Steps()))
-				granted.Add(int64(w.Granted()))
+				mu.Lock()
+				all.add(w.Tally())
+				mu.Unlock()
 			}
 		})
 	}
 	workers.Wait()
-	t.Logf("%d worlds, %d steps, %d grants", min(int(next.Load())-1, *seeds), steps.Load(), granted.Load())
-	if granted.Load() < int64(*seeds) {
-		t.Errorf("only %d grants: the worlds do not do what they are for", granted.Load())
+	t.Logf("%d worlds: %+v", min(int(next.Load())-1, *seeds), all)
+	if all.Grants < *seeds || all.Leaderships < *seeds {
+		t.Error("the worlds do not do what they are for")
 	}
+	if *seeds >= 50 && min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Copied) == 0 {
+		t.Error("something that the worlds are for never happened")
+	}
+}
+
+func (t *Tally) add(other Tally) {
+	t.Steps += other.Steps
+	t.Grants += other.Grants
+	t.Leaderships += other.Leaderships
+	t.Deposed += other.Deposed
+	t.Forwarded += other.Forwarded
+	t.Late += other.Late
+	t.Restored += other.Restored
+	t.Copied += other.Copied
 }
 
 // TestSameSeedSameStory holds that a failure can be played again.

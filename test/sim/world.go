@@ -15,12 +15,23 @@ func start() time.Time { return time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) }
 // Config sizes a World.
 type Config struct {
 	Seed uint64
-	// Hosts is how many machines there are.
-	Hosts int
+	// Hosts is how many machines there are, Coordinators how many coordinators. One alone always leads.
+	Hosts, Coordinators int
 	// Busy is how long faults and load go on; Quiet how long the world then has to come to rest.
 	Busy, Quiet time.Duration
 	// Story keeps every line of what happened; without it only the last ones are kept.
 	Story bool
+}
+
+// Tally counts what a world was made to go through.
+type Tally struct {
+	Steps, Grants int
+	Leaderships   int // that began
+	Deposed       int // commits that the store refused for their epoch
+	Forwarded     int // calls that a standby passed on
+	Late          int // answers that came when another one led already
+	Restored      int // the store was put back
+	Copied        int // the store was copied
 }
 
 // World is one simulation. It is not safe for concurrent use: everything happens in Run.
@@ -30,19 +41,25 @@ type World struct {
 	now    time.Time
 	events events
 	order  uint64 // of scheduling, so that events of one time keep theirs
-	steps  int
 
-	files map[string][]ledger.Quota // the rules
-	calm  bool                      // faults have stopped
-	// commitFaults is how many commits there are for one that fails; 0: none does.
-	commitFaults int
-	coord        *coord
-	hosts        []*machine
-	book         *book
+	files     map[string][]ledger.Quota // the rules
+	teamLimit int64                     // of each team, in bytes of memory; it never changes
+	calm      bool                      // faults have stopped
+	// commitFaults is how many commits there are for one that fails, hiccups how many moments for one in which a
+	// coordinator is stopped; 0: none.
+	commitFaults, hiccups int
 
-	audited uint64 // the revision of the last audit
-	story   []string
-	fault   error // the first violation
+	store    *sharedStore
+	consul   *consul
+	coords   []*coord
+	hosts    []*machine
+	operator *link
+	gateways []*link
+	book     *book
+
+	tally Tally
+	story []string
+	fault error // the first violation
 }
 
 // NewWorld draws a world from its seed.
@@ -53,28 +70,38 @@ func NewWorld(cfg Config) *World {
 		now: start(), files: make(map[string][]ledger.Quota),
 	}
 	w.book = newBook(w)
-	w.coord = newCoordinator(w)
+	w.store = newSharedStore(w)
+	w.consul = &consul{w: w}
+	for i := range cfg.Coordinators {
+		w.coords = append(w.coords, newCoordinator(w, i))
+	}
 	for i := range cfg.Hosts {
 		w.hosts = append(w.hosts, newMachine(w, i))
 	}
+	w.operator = w.newLink("operator")
 	return w
 }
 
 // Run plays the world to its end and returns the first violation.
 func (w *World) Run() error {
+	w.teamLimit = (4 + w.rng.Int64N(20)) * gib
 	w.files["file:rules"] = w.drawRules()
-	w.coord.boot()
+	for _, c := range w.coords {
+		c.boot()
+	}
 	for _, m := range w.hosts {
 		m.boot()
 	}
 	w.launchLoad()
+	w.launchReaders()
 	w.launchFaults()
 	w.after(w.cfg.Busy, "faults stop", w.settleDown)
-	end := w.now.Add(w.cfg.Busy + w.cfg.Quiet)
-	for w.fault == nil && len(w.events) > 0 && !w.events[0].at.After(end) {
+	w.after(w.cfg.Busy+w.cfg.Quiet*3/4, "", w.probe)
+	end := w.cfg.Busy + w.cfg.Quiet
+	for w.fault == nil && len(w.events) > 0 && w.events[0].at <= end {
 		e, _ := heap.Pop(&w.events).(*event)
-		w.now = e.at
-		w.steps++
+		w.now = start().Add(e.at)
+		w.tally.Steps++
 		if e.what != "" {
 			w.tellf("%s", e.what)
 		}
@@ -87,13 +114,10 @@ func (w *World) Run() error {
 	return w.fault
 }
 
-// instant is the time as the ledger counts it.
-func (w *World) instant() ledger.Instant { return ledger.At(w.now) }
-
 // after schedules something.
 func (w *World) after(d time.Duration, what string, do func()) {
 	w.order++
-	heap.Push(&w.events, &event{at: w.now.Add(d), order: w.order, what: what, do: do})
+	heap.Push(&w.events, &event{at: w.now.Sub(start()) + d, order: w.order, what: what, do: do})
 }
 
 // between draws a duration.
@@ -117,7 +141,7 @@ func (w *World) tellf(format string, args ...any) {
 // failf records a violation.
 func (w *World) failf(invariant int, format string, args ...any) {
 	if w.fault == nil {
-		w.fault = fmt.Errorf("invariant %d at %s, step %d: %s", invariant, w.now.Sub(start()), w.steps, fmt.Sprintf(format, args...))
+		w.fault = fmt.Errorf("invariant %d at %s, step %d: %s", invariant, w.now.Sub(start()), w.tally.Steps, fmt.Sprintf(format, args...))
 		w.tellf("VIOLATION %v", w.fault)
 	}
 }
@@ -125,15 +149,16 @@ func (w *World) failf(invariant int, format string, args ...any) {
 // Story is what happened, line by line; the last lines only where Config.Story is not set.
 func (w *World) Story() []string { return w.story }
 
-// Steps is how many events have been played.
-func (w *World) Steps() int { return w.steps }
-
-// Granted is how many allocations were granted and told to their callers.
-func (w *World) Granted() int { return len(w.book.granted) }
+// Tally is what the world has gone through.
+func (w *World) Tally() Tally {
+	t := w.tally
+	t.Grants = len(w.book.granted)
+	return t
+}
 
 // event is something that happens at a time.
 type event struct {
-	at    time.Time
+	at    time.Duration // since the start
 	order uint64
 	what  string
 	do    func()
@@ -144,10 +169,7 @@ type events []*event
 
 func (e events) Len() int { return len(e) }
 func (e events) Less(i, j int) bool {
-	if e[i].at.Equal(e[j].at) {
-		return e[i].order < e[j].order
-	}
-	return e[i].at.Before(e[j].at)
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
 }
 func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
 func (e *events) Push(x any)   { ev, _ := x.(*event); *e = append(*e, ev) }

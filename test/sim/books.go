@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"maps"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// books are what was committed, kept a second time and apart from the store: who may commit, the rows, and whose they are.
+type books struct {
+	leadership uint64 // the last one that was taken
+	epoch      uint64
+	sequence   uint64
+	rows       map[ledger.ID]row
+	asks       map[string]ledger.ID // by caller and request id
+	print      uint64               // of the live rows
+}
+
+// row is what an allocation's row says.
+type row struct {
+	state    ledger.State
+	revision uint64
+	forget   bool
+}
+
+func newBooks() books {
+	return books{rows: make(map[ledger.ID]row), asks: make(map[string]ledger.ID)}
+}
+
+func (b *books) clone() books {
+	c := *b
+	c.rows, c.asks = maps.Clone(b.rows), maps.Clone(b.asks)
+	return c
+}
+
+// lead holds that every leadership has a higher epoch than all before it in the same past.
+func (b *books) lead(w *World, leadership, epoch uint64) {
+	if epoch <= b.epoch {
+		w.failf(6, "epoch %d was given out after %d", epoch, b.epoch)
+	}
+	b.leadership, b.epoch = leadership, epoch
+}
+
+// commit takes in a batch that the store has accepted. It holds invariant 6, that nobody commits whose leadership is over;
+// invariant 5, that one request id is one allocation; and that the rows are then what the ledger is that the batch came
+// from, so that whatever was checked there is true of the rows.
+func (b *books) commit(w *World, by string, f *flight) {
+	if f.batch.Epoch != b.epoch {
+		w.failf(6, "the store took a commit of %s in epoch %d, and is in %d", by, f.batch.Epoch, b.epoch)
+	}
+	if f.batch.Revision < b.sequence {
+		w.failf(6, "the store went from revision %d back to %d", b.sequence, f.batch.Revision)
+	}
+	if !f.batch.Empty() {
+		b.sequence = f.batch.Revision
+	}
+	for i := range f.batch.Transitions {
+		b.put(w, &f.batch.Transitions[i])
+	}
+	if b.print != f.print {
+		w.failf(4, "after a commit of %s at revision %d the rows are not what its ledger has", by, f.batch.Revision)
+	}
+	w.book.record(f.batch.Transitions)
+}
+
+func (b *books) put(w *World, t *ledger.Allocation) {
+	key := t.Caller + "/" + t.RequestID
+	if id, known := b.asks[key]; known && id != t.ID && !b.rows[id].forget && t.RequestID != "" && !w.book.undone[t.ID.String()] {
+		w.failf(5, "request %s is stored as %s and as %s", key, id, t.ID)
+	}
+	b.asks[key] = t.ID
+	b.print -= b.rows[t.ID].print(t.ID)
+	b.rows[t.ID] = row{t.State, t.Revision, t.Forget}
+	b.print += b.rows[t.ID].print(t.ID)
+}
+
+// print is a row's part in the sum over all that live; of one that does not, zero.
+func (r row) print(id ledger.ID) uint64 {
+	if !r.state.Live() {
+		return 0
+	}
+	n := uint64(id) ^ r.revision<<8 ^ uint64(r.state)
+	n ^= n >> 30 // as splitmix64 does it
+	n *= 0xbf58476d1ce4e5b9
+	n ^= n >> 27
+	n *= 0x94d049bb133111eb
+	return n ^ n>>31
+}
+
+// ledgerPrint is the same sum over a ledger.
+func ledgerPrint(l *ledger.Ledger) uint64 {
+	sum := uint64(0)
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		sum += row{a.State, a.Revision, a.Forget}.print(a.ID)
+		return true
+	})
+	return sum
+}

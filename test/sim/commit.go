@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// commitTimeout is when a coordinator gives up on a commit.
+const commitTimeout = 4 * time.Second
+
+// flight is a batch on its way to the store.
+type flight struct {
+	batch      *coordinator.Batch
+	leadership uint64 // that it was made in
+	print      uint64 // of the ledger behind it
+}
+
+// pumpSoon lets what arrives within a moment go into one batch.
+func (c *coord) pumpSoon() {
+	if c.pumping {
+		return
+	}
+	c.pumping = true
+	c.hiccup("after a command")
+	c.then(c.w.between(0, 500*time.Microsecond), func() {
+		c.pumping = false
+		c.pump()
+	})
+}
+
+// pump begins the next commit.
+func (c *coord) pump() {
+	if c.flight != nil || !c.core.Leading() {
+		return
+	}
+	b := c.core.Take()
+	if b == nil {
+		return
+	}
+	f := &flight{batch: b, leadership: c.leadership, print: ledgerPrint(c.core.Ledger())}
+	c.flight = f
+	c.hiccup("before a commit")
+	c.then(c.w.between(0, 100*time.Microsecond), func() {
+		c.w.store.commit(c, f, func(err error) {
+			c.hiccup("after a commit")
+			c.then(0, func() { c.settle(f, err) })
+		})
+		c.then(commitTimeout, func() { c.settle(f, store.ErrUnknownOutcome) })
+	})
+}
+
+// settle answers whoever waits for a commit. Only the first outcome that is told of it counts.
+func (c *coord) settle(f *flight, err error) {
+	c.covering = f.batch.Batch
+	f.batch.Answer(err)
+	if c.flight != f {
+		return // it was given up meanwhile, or is settled
+	}
+	c.flight = nil
+	switch {
+	case err == nil:
+		c.core.Done()
+		c.pumpSoon()
+	default:
+		if errors.Is(err, store.ErrDeposed) {
+			c.w.tally.Deposed++
+		}
+		c.abandon(err)
+	}
+	if c.stopping {
+		c.finish()
+	}
+}

@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// checkHeadroom holds invariant 9 from the sample and the reports that the coordinator has taken in: what is promised on a
+// host is there.
+func (b *book) checkHeadroom(l *ledger.Ledger, a *ledger.Allocation, info ledger.HostInfo) {
+	if a.Entitled.Memory() == 0 || info.Sample == nil || info.Sample.MemoryAvailable == nil {
+		return
+	}
+	left := *info.Sample.MemoryAvailable - info.Sample.MemorySafety
+	l.HostAllocations(a.HostID, func(other *ledger.Allocation) bool {
+		left -= max(0, other.Entitled.Memory()-other.Unreclaimable)
+		return true
+	})
+	if left < 0 {
+		b.w.failf(9, "the grant of %s put host %s %d bytes below its live headroom", a.ID, a.HostID, -left)
+	}
+}
+
+// checkGrants holds invariants 1 and 9 at the moment of every grant: right after it, no account that it touches is short.
+func (b *book) checkGrants(c *coord) {
+	l := c.core.Ledger()
+	if l == nil || l.Revision() == c.granted {
+		return
+	}
+	var fresh []ledger.Allocation
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		if a.State == ledger.Reserved && a.Revision > c.granted {
+			fresh = append(fresh, *a)
+		}
+		return true
+	})
+	c.granted = l.Revision()
+	for i := range fresh {
+		a := &fresh[i]
+		info, _ := l.Host(a.HostID)
+		b.checkAccount(a, info.Account)
+		b.checkHeadroom(l, a, info)
+		l.QuotaAccounts("", func(_ string, account ledger.AccountInfo) bool {
+			if touches(a, account) {
+				b.checkAccount(a, account)
+			}
+			return true
+		})
+	}
+}
+
+// touches reports whether an allocation counts in a quota account, by its labels alone. Of a user's own rule and the rule
+// for any user only the first one's account exists.
+func touches(a *ledger.Allocation, account ledger.AccountInfo) bool {
+	for _, l := range account.Name.Labels {
+		if a.Labels.Value(l.Key) != l.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// checkAccount holds invariant 1 in the dimensions that the grant asks for.
+func (b *book) checkAccount(a *ledger.Allocation, account ledger.AccountInfo) {
+	for dimension, asked := range a.Entitled.All() {
+		limit, limited := account.Limit.Get(dimension)
+		if !limited || asked == 0 {
+			continue
+		}
+		used, _ := account.Used.Get(dimension)
+		reserved, _ := account.Reserved.Get(dimension)
+		if used+reserved > limit {
+			b.w.failf(1, "the grant of %s put %s over its limit: %s used %d, reserved %d, limit %d", a.ID, account.Name, dimension, used, reserved, limit)
+		}
+	}
+}

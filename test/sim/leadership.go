@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// begin starts to lead in a term.
+func (c *coord) begin(t *term) {
+	c.term, c.campaigning = t, 0
+	c.tellf("has the lock")
+	c.lead()
+}
+
+// led is what became of a Lead and the Load after it.
+type led struct {
+	meta       store.Meta
+	snapshot   ledger.Snapshot
+	leadership uint64
+	err        error
+}
+
+// errTermOver is why a leadership was not begun.
+var errTermOver = errors.New("the term is over")
+
+// lead takes the lead in the store, and begins with what is stored there.
+func (c *coord) lead() {
+	if c.leading || c.core.Leading() || c.stopping {
+		return
+	}
+	if c.term == nil || c.term.over() {
+		c.stepDown("its term is over")
+		return
+	}
+	c.leading = true
+	t, done := c.term, false
+	finish := func(o led) {
+		if done {
+			return
+		}
+		done = true
+		c.leading = false
+		if o.err == nil && c.term != t {
+			o.err = errTermOver
+		}
+		if o.err == nil {
+			o.err = c.start(&o)
+		}
+		if o.err != nil {
+			c.stepDown(o.err.Error()) // somebody else may have more luck
+		}
+	}
+	c.w.store.lead(c, c.atLeast, finish)
+	c.then(leadTimeout, func() { finish(led{err: store.ErrIO}) })
+}
+
+// leadTimeout is how long a Lead may take.
+const leadTimeout = 5 * time.Second
+
+// start begins a leadership with what was loaded.
+func (c *coord) start(o *led) error {
+	if o.meta.Epoch <= c.lastEpoch || o.meta.Epoch < c.atLeast {
+		c.w.failf(6, "%s leads in epoch %d after %d, at least %d was wanted", c.name, o.meta.Epoch, c.lastEpoch, c.atLeast)
+	}
+	if err := c.core.Lead(c.instant(), o.meta, o.snapshot); err != nil {
+		c.w.failf(4, "%s cannot lead with what is stored: %v", c.name, err)
+		return err
+	}
+	c.lastEpoch, c.leadership = o.meta.Epoch, o.leadership
+	c.granted, c.audited = c.core.Ledger().Revision(), 0
+	c.w.tally.Leaderships++
+	c.tellf("leads in epoch %d with %d allocations at revision %d", o.meta.Epoch, len(o.snapshot.Allocations), o.snapshot.Revision)
+	c.term.announce(o.meta.Epoch, o.meta.StoreID)
+	c.pumpSoon()
+	return nil
+}
+
+// drop ends a leadership. A commit that is under way goes on; whoever waits for it is told now that nothing is known, or what
+// became of it then. Whatever the store is put back to, the next epoch of this process is a higher one.
+func (c *coord) drop(err error) {
+	if !c.core.Leading() {
+		return
+	}
+	c.tellf("ends epoch %d: %v", c.core.Meta().Epoch, err)
+	c.atLeast = max(c.atLeast, c.core.Meta().Epoch+1)
+	c.core.Drop(err)
+	if f := c.flight; f != nil {
+		c.flight = nil
+		if c.w.chance(2) {
+			f.batch.Answer(err)
+		}
+	}
+}
+
+// abandon ends a leadership whose ledger may not be what the store has. Another one follows in the same term, but for one
+// who was deposed: somebody has been elected since.
+func (c *coord) abandon(err error) {
+	c.drop(err)
+	if errors.Is(err, store.ErrDeposed) {
+		c.stepDown("it was deposed")
+		return
+	}
+	c.then(c.w.between(0, 100*time.Millisecond), c.lead)
+}
+
+// stepDown ends the term, and stands for another one.
+func (c *coord) stepDown(why string) {
+	c.drop(coordinator.ErrNotLeading)
+	t := c.term
+	if t == nil {
+		return
+	}
+	c.tellf("steps down: %s", why)
+	c.term = nil
+	t.resign()
+	c.then(c.w.between(0, time.Second), func() {
+		if c.term == nil && c.campaigning == 0 {
+			c.election.campaign()
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// receive takes a call: the one who leads serves it, any other passes it on to whom it believes to lead, once.
+func (c *coord) receive(q *request, reply func(answer)) {
+	switch {
+	case c.stopping:
+		reply(answer{broken: errStopping})
+	case c.core.Leading():
+		if hangUp := q.serve(c, reply); hangUp != nil {
+			incarnation := c.incarnation
+			c.w.after(q.patience+rpcTimeout+c.w.latency(), "", func() { c.wake(incarnation, hangUp) })
+		}
+	case q.forwarded:
+		reply(answer{broken: coordinator.ErrNotLeading})
+	default:
+		leader := c.election.leader()
+		if leader == nil || leader == c {
+			reply(answer{broken: coordinator.ErrNotLeading})
+			return
+		}
+		c.forward(leader, q, reply)
+	}
+}
+
+// forward passes a call on, and its answer back.
+func (c *coord) forward(to *coord, q *request, reply func(answer)) {
+	w, incarnation := c.w, c.incarnation
+	passed := *q
+	passed.forwarded = true
+	w.tally.Forwarded++
+	w.after(w.latency(), "", func() {
+		switch {
+		case c.cutPeers[to.number] || w.drops():
+		case !to.up():
+			c.then(w.latency(), func() { reply(answer{broken: errUnavailable}) })
+		default:
+			to.wake(to.incarnation, func() {
+				to.receive(&passed, func(a answer) {
+					w.after(w.latency(), "", func() {
+						if !c.cutPeers[to.number] && !w.drops() {
+							c.wake(incarnation, func() { reply(a) })
+						}
+					})
+				})
+			})
+		}
+	})
+}
+
+// answer sends what became of a command, with the batch that covers it.
+func (c *coord) answer(reply func(answer), value any, broken error) {
+	reply(answer{value: value, broken: broken, epoch: c.covering.Epoch, revision: c.covering.Revision})
+}
+
+// answerTo is what comes back of a command on an allocation.
+type answerTo struct {
+	allocation *bursarv1.Allocation
+	err        error // of the ledger
+}
+
+// allocate serves a request.
+func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (hangUp func()) {
+	ask := &coordinator.Ask{Command: command}
+	ask.Done = func(err error) {
+		switch {
+		case err != nil:
+			c.answer(reply, nil, err)
+		case ask.Err != nil:
+			c.answer(reply, answerTo{err: ask.Err}, nil)
+		case ask.Result.Ended:
+			a, err := c.look(ask.Result.Allocation.ID)
+			c.answer(reply, answerTo{allocation: a}, err)
+		default:
+			c.answer(reply, answerTo{allocation: coordinator.AllocationMessage(&ask.Result.Allocation)}, nil)
+		}
+	}
+	c.do(ask)
+	return func() { c.do(ask.Leave()) }
+}
+
+// look reads an allocation that has ended.
+func (c *coord) look(id ledger.ID) (*bursarv1.Allocation, error) {
+	if !c.w.store.reaches(c) {
+		return nil, store.ErrIO
+	}
+	a, err := c.disk.Get(context.Background(), id)
+	if errors.Is(err, store.ErrNotFound) && c.w.store.known.leadership == c.leadership && !c.w.book.undone[id.String()] {
+		c.w.failf(5, "%s is remembered and not stored", id)
+	}
+	return coordinator.AllocationMessage(&a), err
+}
+
+// on serves a command on one allocation.
+func (c *coord) on(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error)) {
+	var a ledger.Allocation
+	var failed error
+	c.do(&coordinator.Call{
+		Do: func(l *ledger.Ledger, now ledger.Instant) { a, failed = f(l, now) },
+		Done: func(err error) {
+			switch {
+			case err != nil:
+				c.answer(reply, nil, err)
+			case failed != nil:
+				c.answer(reply, answerTo{err: failed}, nil)
+			default:
+				c.answer(reply, answerTo{allocation: coordinator.AllocationMessage(&a)}, nil)
+			}
+		},
+	})
+}
+
+// operate serves a command without a result.
+func (c *coord) operate(reply func(answer), f func(*ledger.Ledger, ledger.Instant)) {
+	c.do(&coordinator.Call{Do: f, Done: func(err error) { c.answer(reply, struct{}{}, err) }})
+}
+
+// register serves an agent's announcement. The answer is a *RegisterResponse, or an error.
+func (c *coord) register(q *bursarv1.RegisterRequest, reply func(answer)) {
+	enrolment, err := coordinator.NewEnrolment(q)
+	if err != nil {
+		c.w.failf(8, "register: %v", err)
+		return
+	}
+	enrolment.Done = func(err error) {
+		switch {
+		case err != nil:
+			c.answer(reply, nil, err)
+		case enrolment.Err != nil:
+			c.answer(reply, enrolment.Err, nil)
+		default:
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), enrolment.Answer.Epoch)
+			c.answer(reply, enrolment.Message(), nil)
+		}
+	}
+	c.do(enrolment)
+}
+
+// sync serves a heartbeat. The answer is a *SyncResponse, or an error.
+func (c *coord) sync(q *bursarv1.SyncRequest, reply func(answer)) {
+	report, err := coordinator.NewReport(q)
+	if err != nil {
+		c.w.failf(8, "sync: %v", err)
+		return
+	}
+	report.Done = func(err error) {
+		switch {
+		case err != nil:
+			c.answer(reply, nil, err)
+		case report.Err != nil:
+			c.answer(reply, report.Err, nil)
+		default:
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), report.LedEpoch)
+			c.answer(reply, report.Message(), nil)
+		}
+	}
+	c.do(report)
+}
+
+// checkAccepted holds invariant 6 at the coordinator: it takes nothing in from a host that has seen a later epoch.
+func (c *coord) checkAccepted(host string, seen, led uint64) {
+	if seen > led {
+		c.w.failf(6, "%s has taken in what host %s says, which has seen epoch %d, in epoch %d", c.name, host, seen, led)
+	}
+}
