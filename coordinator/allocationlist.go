@@ -15,10 +15,7 @@ import (
 
 // Get reads one allocation, live or ended.
 func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
-	actor, err := actorOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+	actor := actorOf(ctx)
 	id, err := eitherID(req.GetId(), req.GetRequestId())
 	if err != nil {
 		return nil, err
@@ -38,6 +35,9 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 		if a, err = s.find(ctx, id, actor.Name, req.GetRequestId()); err != nil {
 			return nil, err
 		}
+	}
+	if err := ofOwnHost(actor, &a); err != nil {
+		return nil, err
 	}
 	return &bursarv1.AllocationServiceGetResponse{Allocation: AllocationMessage(&a)}, nil
 }

@@ -59,9 +59,7 @@ func (s *allocationService) repeated(ctx context.Context, id ledger.ID) (*bursar
 func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateRequest) (ledger.AllocateCommand, error) {
 	var c ledger.AllocateCommand
 	var err error
-	if c.Actor, err = actorOf(ctx); err != nil {
-		return c, err
-	}
+	c.Actor = actorOf(ctx)
 	given, err := convert.LabelsFromProto(req.GetLabels())
 	if err != nil {
 		return c, err
@@ -142,7 +140,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 		return nil, err
 	}
 	c := ledger.ConfirmCommand{
-		Actor: actor, ID: id, Address: req.GetAddress(), ApplicationIDs: req.GetApplicationIds(), Lease: duration(req.GetLease()),
+		Actor: actor, ID: id, HostID: actor.Host, Address: req.GetAddress(), ApplicationIDs: req.GetApplicationIds(), Lease: duration(req.GetLease()),
 	}
 	if p := req.GetProcess(); p != nil {
 		c.Process = processFrom(p)
@@ -154,7 +152,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 		}
 		c.Entitled = &entitled
 	}
-	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) })
+	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved one; stop the engine")
 	}
@@ -178,18 +176,15 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	if err != nil {
 		return nil, err
 	}
-	c := ledger.ReleaseCommand{Actor: actor, ID: id, Reason: req.GetReason(), Exit: exitFrom(req.GetExitStatus())}
-	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) })
+	c := ledger.ReleaseCommand{Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: exitFrom(req.GetExitStatus())}
+	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	m, err := s.orEnded(ctx, id, a, err)
 	return &bursarv1.ReleaseResponse{Allocation: m}, err
 }
 
 // Cancel ends a request that waits, or a reservation.
 func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
-	actor, err := actorOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+	actor := actorOf(ctx)
 	id, err := eitherID(req.GetId(), req.GetRequestId())
 	if err != nil {
 		return nil, err
@@ -198,6 +193,9 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 	known, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
 		if c.ID == 0 { // what has ended is known by its own id
 			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
+		}
+		if err := onOwnHost(l, c.Actor, c.ID); err != nil {
+			return cancelResult{}, err
 		}
 		a, err := l.Cancel(now, c)
 		return cancelResult{a, c.ID}, err
@@ -219,7 +217,7 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 		return nil, err
 	}
 	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: duration(req.GetTtl())}
-	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) })
+	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
@@ -237,7 +235,7 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 		return nil, within("entitled.", err)
 	}
 	c := ledger.ResizeCommand{Actor: actor, ID: id, Entitled: entitled}
-	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) })
+	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved or active one")
 	}
@@ -255,7 +253,7 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 		grace := duration(req.GetGrace())
 		c.Grace = &grace
 	}
-	a, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) })
+	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "an active one")
 	}
@@ -264,11 +262,8 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 
 // target is who asks, and for which allocation.
 func (s *allocationService) target(ctx context.Context, text string) (actor identity.Actor, id ledger.ID, err error) {
-	if actor, err = actorOf(ctx); err != nil {
-		return actor, 0, err
-	}
 	id, err = parseID("id", text)
-	return actor, id, err
+	return actorOf(ctx), id, err
 }
 
 func parseID(field, text string) (ledger.ID, error) {
@@ -296,10 +291,25 @@ func eitherID(id, requestID string) (ledger.ID, error) {
 // ended reads an allocation that is not live any more; *ledger.NotFoundError where there is none.
 func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	a, err := s.store.Get(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return a, &ledger.NotFoundError{What: "allocation", ID: id.String()}
+	case err != nil:
+		return a, err
 	}
-	return a, err
+	return a, ofOwnHost(actorOf(ctx), &a)
+}
+
+// touching is a command for an allocation that, where it comes through a host's agent, has to be on that host.
+func touching(
+	actor identity.Actor, id ledger.ID, command func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error),
+) func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error) {
+	return func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		if err := onOwnHost(l, actor, id); err != nil {
+			return ledger.Allocation{}, err
+		}
+		return command(l, now)
+	}
 }
 
 // orEnded answers commands that are fine with an allocation which has ended, or is unknown.

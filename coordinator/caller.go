@@ -4,42 +4,52 @@ import (
 	"context"
 	"net/netip"
 
-	"connectrpc.com/connect"
-
 	"github.com/bursar/bursar/identity"
 )
 
-// remote is whoever comes from another machine to a coordinator that was told to be insecure.
-var remote = identity.Actor{Name: "remote", Anyone: true, Priority: true, Admin: true} //nolint:gochecknoglobals // never changed
-
-// actorOf says who makes a call. Over loopback, or within the process, it is whom the caller's header names, such as the
-// user that an agent knows from its socket, or else whoever is on this machine. From elsewhere nobody is believed; only an
-// insecure coordinator can be reached from there at all.
-func actorOf(ctx context.Context) (identity.Actor, error) {
-	info, ok := connect.CallInfoForHandlerContext(ctx)
-	if !ok {
-		return identity.Local(), nil
-	}
-	claimed := info.RequestHeader().Get(identity.Header)
-	if !isLocal(info.Peer().Addr) {
-		if claimed != "" {
-			return identity.Actor{}, fieldError(identity.Header, claimed, "no such header from another machine")
-		}
-		return remote, nil
-	}
-	if claimed == "" {
-		return identity.Local(), nil
-	}
-	actor, err := identity.Decode(claimed)
-	if err != nil {
-		return identity.Actor{}, connect.NewError(connect.CodeInvalidArgument, err)
-	}
-	return actor, nil
+// caller is who a call is from, as the gate has found out.
+type caller struct {
+	actor identity.Actor // in whose name it is made
+	maker identity.Actor // who made it: the actor, or an agent or coordinator that passes it on
+	peer  string         // the address it came from
 }
 
-// isLocal reports whether a peer is this machine or this process: what is no IP address comes from a listener that exists
-// only in here.
+type callerKey struct{}
+
+// callerOf returns who a call is from. What did not come through the gate is this process's own.
+func callerOf(ctx context.Context) *caller {
+	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
+		return c
+	}
+	return &caller{actor: identity.Local(), maker: identity.Local()}
+}
+
+// actorOf says in whose name a call is made.
+func actorOf(ctx context.Context) identity.Actor { return callerOf(ctx).actor }
+
+// via is who has passed a call on; empty where nobody has.
+func (c *caller) via() string {
+	if c.maker.Name == c.actor.Name {
+		return ""
+	}
+	return c.maker.Name
+}
+
+// remote is whoever comes from another machine to a coordinator that knows nobody.
+func remote() identity.Actor {
+	actor := identity.Local()
+	actor.Name = "remote"
+	return actor
+}
+
+// isLocal reports whether a peer is this machine.
 func isLocal(peer string) bool {
 	address, err := netip.ParseAddrPort(peer)
 	return err != nil || address.Addr().Unmap().IsLoopback()
+}
+
+// isInternal reports whether a peer is this process: what is no IP address comes from a listener that exists only in here.
+func isInternal(peer string) bool {
+	_, err := netip.ParseAddrPort(peer)
+	return err != nil
 }

@@ -11,17 +11,29 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
 )
 
 // Config says how a coordinator runs. The zero value of a field is its default.
 type Config struct {
-	// Listen is the address to serve on, HTTP/1.1 and HTTP/2 without TLS. Default 127.0.0.1:7070. Any other than a loopback
-	// address is refused unless Insecure is set.
+	// Listen is the address to serve on, HTTP/1.1 and HTTP/2, with TLS where it is configured. Default 127.0.0.1:7070. Any other than a
+	// loopback address is refused without TLS, and without Identities or TLS.ClientCA, unless Insecure is set.
 	Listen string `yaml:"listen"`
-	// Insecure serves whoever can connect, as anybody, in clear text.
+	// Insecure serves a network without TLS, and where there are neither Identities nor TLS.ClientCA whoever can connect, as anybody.
+	// Status and the log warn of it.
 	Insecure bool `yaml:"insecure"`
+	// TLS is the server's certificate, and the CA of certificates by which clients are known.
+	TLS credential.ServerTLS `yaml:"tls"`
+	// Identities is a file of those who may call, with the SHA-256 of their tokens; bursar token create writes it. Where it is set nobody
+	// else may, over loopback neither. A changed file is in force within 2 s, all of it or nothing. Default: none.
+	Identities string `yaml:"identities"`
+	// Peers is how this coordinator shows itself to the others, and knows them.
+	Peers Peers `yaml:"peers"`
+	// AuditLog is the file that takes a line of JSON for every call refused for who made it, and every one that administers. It is
+	// made with mode 0600, and made anew when it was moved away. Default: these records go to the log, with audit=true.
+	AuditLog string `yaml:"auditLog"`
 	// Advertise is the base URL at which agents, clients and other coordinators reach this one, such as https://rm-1:7070. Default: the
 	// address that it listens on, where that is a certain one, and else the machine's host name.
 	Advertise string `yaml:"advertise"`
@@ -180,7 +192,7 @@ func (c Config) WithDefaults() Config {
 // Validate reports the first field that cannot be used, as a *ConfigError, after the defaults were filled in.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
-	if err := checkListen(c.Listen, c.Insecure); err != nil {
+	if err := c.checkTrust(); err != nil {
 		return err
 	}
 	if err := c.checkPlace(); err != nil {
@@ -264,21 +276,5 @@ func (c Config) advertised(address string) string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// checkListen refuses addresses that others than this machine can reach: nothing here would tell who they are.
-func checkListen(address string, insecure bool) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return &ConfigError{"listen", address, "HOST:PORT, such as 127.0.0.1:7070"}
-	}
-	ip, err := netip.ParseAddr(host)
-	if insecure || host == "localhost" || (err == nil && ip.IsLoopback()) {
-		return nil
-	}
-	return &ConfigError{
-		"listen", address,
-		"a loopback address such as 127.0.0.1:7070, or insecure: true to serve everybody who can connect, without TLS and identities",
-	}
-}
-
 // secure reports whether it serves TLS.
-func (c Config) secure() bool { return false }
+func (c Config) secure() bool { return c.TLS.IsSet() }

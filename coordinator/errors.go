@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/label"
@@ -150,6 +151,12 @@ func ledgerCode(err error) connect.Code {
 	}
 	if _, ok := errors.AsType[*ledger.DeniedError](err); ok {
 		return connect.CodePermissionDenied
+	}
+	if _, ok := errors.AsType[*access.DeniedError](err); ok {
+		return connect.CodePermissionDenied
+	}
+	if _, ok := errors.AsType[*access.UnknownError](err); ok {
+		return connect.CodeUnauthenticated
 	}
 	if _, ok := errors.AsType[*ledger.StaleError](err); ok {
 		return connect.CodeAborted

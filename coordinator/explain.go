@@ -36,7 +36,12 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 	if err != nil {
 		return nil, err
 	}
-	x, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) { return l.ExplainID(now, id) })
+	x, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
+		if err := onOwnHost(l, actorOf(ctx), id); err != nil {
+			return ledger.Explanation{}, err
+		}
+		return l.ExplainID(now, id)
+	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		var a ledger.Allocation
 		if a, err = s.ended(ctx, id); err == nil {

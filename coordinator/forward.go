@@ -89,13 +89,9 @@ func (f *forwarder) way(ctx context.Context, received http.Header) (*leader, htt
 	case to == nil:
 		return nil, nil, errLeaderless
 	}
-	actor, err := actorOf(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	header := http.Header{}
 	header.Set(forwardedHeader, self)
-	header.Set(identity.Header, actor.Encode())
+	header.Set(identity.Header, actorOf(ctx).Encode())
 	if f.peers.token != nil {
 		token, err := f.peers.token()
 		if err != nil {

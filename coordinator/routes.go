@@ -28,7 +28,7 @@ const compressFrom = 4 << 10
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(errorMapper{}, validate.NewInterceptor(), &forwarder{writer: s.writer, peers: s.peers}),
+		connect.WithInterceptors(errorMapper{}, &inspector{s.audit}, validate.NewInterceptor(), &forwarder{writer: s.writer, peers: s.peers}),
 		connect.WithCodec(convert.StrictJSON{}),
 		connect.WithReadMaxBytes(s.config.Limits.MessageBytes),
 		connect.WithCompressMinBytes(compressFrom),
@@ -46,7 +46,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount(quotaPath, quotas)
 	mount(bursarv1connect.NewQueueServiceHandler(queueService{}, options...))
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
-		writer: s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.files.warnings,
+		writer: s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
 	for procedure, handler := range map[string]http.Handler{
@@ -68,8 +68,9 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
 	mount("GET /healthz", http.HandlerFunc(s.healthz))
 	mount("GET /readyz", http.HandlerFunc(s.readyz))
+	refuse := connect.NewErrorWriter()
 	return &guard{
-		next: mux, time: &s.time, limit: int64(s.config.Limits.MessageBytes), refuse: connect.NewErrorWriter(),
+		next: &gate{next: mux, who: &s.trust.who, insecure: s.config.Insecure, audit: s.audit, refuse: refuse}, time: &s.time, limit: int64(s.config.Limits.MessageBytes), refuse: refuse,
 		limits: map[string]int64{bursarv1connect.HostServiceSyncProcedure: int64(s.config.Limits.SyncBytes)},
 	}
 }

@@ -2,11 +2,13 @@ package coordinator
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +62,8 @@ type Server struct {
 	handler  http.Handler
 	elect    func(Self) (election.Election, error)
 	peers    *peers
+	trust    *trust
+	audit    *auditLog
 
 	ready  chan struct{}  // closed when calls are taken
 	tasks  sync.WaitGroup // background goroutines
@@ -88,6 +92,10 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
+	trust, err := openTrust(&config, deps.Logger)
+	if err != nil {
+		return nil, err
+	}
 	if deps.Clock == nil {
 		deps.Clock = SystemClock()
 	}
@@ -98,6 +106,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s := &Server{
 		config: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
 		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
+		trust: trust, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
 		time: defaultPatience(), elect: deps.Elect, ready: make(chan struct{}),
 	}
 	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) })
@@ -105,6 +114,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
 	s.writer.rules = s.files.latest
 	s.peers = newPeers()
+	trust.introduce(s.peers)
 	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
 	return s, nil
@@ -149,13 +159,23 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.address = listener.Addr().String()
 	s.url = s.config.advertised(s.address)
 	s.mu.Unlock()
+	if err := s.audit.open(); err != nil {
+		return errors.Join(err, listener.Close(), s.store.Close())
+	}
+	defer s.audit.close()
 	if err := s.start(ctx); err != nil {
 		return errors.Join(err, listener.Close(), s.store.Close())
+	}
+	if s.trust.tls != nil {
+		listener = tls.NewListener(listener, s.trust.tls.Config())
+	}
+	for _, lax := range s.trust.laxness() {
+		s.log.Warn(lax)
 	}
 	server := s.httpServer()
 	failed := make(chan error, 1)
 	s.tasks.Go(func() { failed <- server.Serve(listener) })
-	s.log.Info("serving", "address", s.Address(), "url", s.URL(), "insecure", s.config.Insecure)
+	s.log.Info("serving", "address", s.Address(), "url", s.URL(), "tls", s.trust.tls != nil, "insecure", s.config.Insecure)
 	close(s.ready)
 
 	var err error
@@ -208,16 +228,25 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	s.tasks.Go(func() { prune(background, s.writer, s.config.History) })
 	s.tasks.Go(func() { auditing(background, s.writer) })
+	if s.trust.identities != nil {
+		s.tasks.Go(func() { s.trust.identities.Watch(background, identitiesPoll) })
+	}
 	if len(s.config.QuotaFiles) > 0 {
 		s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.writer) })
 	}
 	return nil
 }
 
+// warnings says what is wrong at the moment.
+func (s *Server) warnings() []string {
+	return slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings())
+}
+
 // httpServer bounds what connections may cost that do not behave.
 func (s *Server) httpServer() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true) // over TLS
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           s.handler,

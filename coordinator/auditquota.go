@@ -1,0 +1,75 @@
+package coordinator
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// refusalRate and refusalBurst bound how many refused calls from one address are written down: some mistakes in full, and of a
+	// flood 150 bytes × 2 a second.
+	refusalRate  = 2.0
+	refusalBurst = 50.0
+	// maxSources bounds how many addresses are told apart; the rest share one account.
+	maxSources  = 4096
+	otherSource = "others"
+)
+
+// refusalQuota keeps floods of refused calls out of the audit log: a token bucket for each address they come from.
+type refusalQuota struct {
+	mu      sync.Mutex
+	sources map[string]*refusals // guarded by mu
+}
+
+type refusals struct {
+	tokens  float64
+	at      time.Time // when tokens was right
+	leftOut int64
+}
+
+func newRefusalQuota() *refusalQuota { return &refusalQuota{sources: make(map[string]*refusals)} }
+
+// take reports whether a refused call from an address is to be written down; where not, it is counted.
+func (q *refusalQuota) take(source string, now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := q.sources[source]
+	if r == nil {
+		if len(q.sources) >= maxSources {
+			source = otherSource
+		}
+		if r = q.sources[source]; r == nil {
+			r = &refusals{tokens: refusalBurst, at: now}
+			q.sources[source] = r
+		}
+	}
+	r.fill(now)
+	if r.tokens < 1 {
+		r.leftOut++
+		return false
+	}
+	r.tokens--
+	return true
+}
+
+func (r *refusals) fill(now time.Time) {
+	if passed := now.Sub(r.at); passed > 0 {
+		r.tokens = min(refusalBurst, r.tokens+passed.Seconds()*refusalRate)
+	}
+	r.at = now
+}
+
+// leftOut returns, once, how many calls of each address were not written down, and forgets those addresses that have been quiet.
+func (q *refusalQuota) leftOut(now time.Time) map[string]int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	found := make(map[string]int64)
+	for source, r := range q.sources {
+		if r.fill(now); r.leftOut > 0 {
+			found[source], r.leftOut = r.leftOut, 0
+		} else if r.tokens >= refusalBurst {
+			delete(q.sources, source)
+		}
+	}
+	return found
+}

@@ -1,0 +1,54 @@
+package coordinator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// targetOf says in a few words what a request is about, for the audit log, and its request id.
+func targetOf(message any) (target, requestID string) {
+	if m, ok := message.(interface{ GetRequestId() string }); ok {
+		requestID = m.GetRequestId()
+	}
+	switch m := message.(type) {
+	case *bursarv1.PutRequest:
+		return "quota " + selectorText(m.GetQuota().GetSelector()), requestID
+	case *bursarv1.DeleteRequest:
+		return "quota " + selectorText(m.GetSelector()), requestID
+	case *bursarv1.ApplyRequest:
+		return fmt.Sprintf("%d quotas of %q", len(m.GetQuotas()), m.GetSource()), requestID
+	case *bursarv1.PutProviderRequest:
+		return "provider " + m.GetProvider().GetKind() + "/" + m.GetProvider().GetCluster(), requestID
+	case *bursarv1.DeleteProviderRequest:
+		return "provider " + m.GetKind() + "/" + m.GetCluster(), requestID
+	case *bursarv1.AllocateRequest:
+		return "user " + m.GetLabels()["user"], requestID
+	case interface{ GetHostId() string }:
+		if m.GetHostId() != "" {
+			target = "host " + m.GetHostId()
+		}
+		return target, requestID
+	case interface{ GetId() string }:
+		if m.GetId() != "" {
+			target = "allocation " + m.GetId()
+		}
+		return target, requestID
+	default:
+		return "", requestID
+	}
+}
+
+func selectorText(selector map[string]string) string {
+	if len(selector) == 0 {
+		return "*"
+	}
+	parts := make([]string, 0, len(selector))
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		parts = append(parts, key+"="+selector[key])
+	}
+	return strings.Join(parts, ",")
+}

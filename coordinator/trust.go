@@ -1,0 +1,149 @@
+package coordinator
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/bursar/bursar/access"
+	"github.com/bursar/bursar/credential"
+)
+
+// identitiesPoll is how often the file of identities is looked at: as long as a revoked token is still good.
+const identitiesPoll = 2 * time.Second
+
+// Peers is how coordinators know each other.
+type Peers struct {
+	// TLS is for others whose URL begins with https: their CA, and the certificate to show them, with O = "bursar:coordinator".
+	TLS credential.ClientTLS `yaml:"tls"`
+	// TokenFile holds the bearer token to show to other coordinators, of an identity with the role coordinator, instead of a certificate.
+	// It must not be readable for everybody. Default: none.
+	TokenFile string `yaml:"tokenFile"`
+}
+
+// trust is what a coordinator knows its callers by, and what it shows to other coordinators.
+type trust struct {
+	config     *Config
+	tls        *credential.Server // nil: plain HTTP
+	identities *access.File       // nil: none
+	who        access.Authenticator
+	peer       *credential.Client
+	token      *credential.TokenSource
+}
+
+// openTrust reads the files. The error is a *ConfigError, or a *yamlfile.Error of the identities.
+func openTrust(config *Config, log *slog.Logger) (*trust, error) {
+	t := &trust{config: config, who: access.Authenticator{Now: time.Now}}
+	var err error
+	if config.TLS.IsSet() {
+		if t.tls, err = config.TLS.Open(credential.Options{Log: log}); err != nil {
+			return nil, ofFile(err)
+		}
+		if config.TLS.ClientCA != "" {
+			t.who.Certificates = t.tls
+		}
+	}
+	if config.Identities != "" {
+		if t.identities, err = access.Open(config.Identities, log); err != nil {
+			return nil, err
+		}
+		t.who.Identities = t.identities.Identities
+	}
+	if t.peer, err = config.Peers.TLS.Open(credential.Options{Field: "peers.tls", Log: log}); err != nil {
+		return nil, ofFile(err)
+	}
+	if config.Peers.TokenFile != "" {
+		options := credential.Options{Field: "peers.tokenFile", Log: log}
+		if t.token, err = (credential.Token{File: config.Peers.TokenFile}).Open(options); err != nil {
+			return nil, ofFile(err)
+		}
+	}
+	return t, nil
+}
+
+// ofFile makes an error of a file one of the configuration that names it.
+func ofFile(err error) error {
+	if wrong, ok := errors.AsType[*credential.FileError](err); ok {
+		return &ConfigError{wrong.Field, wrong.File, wrong.Want + " (it " + wrong.Wrong + ")"}
+	}
+	return err
+}
+
+// introduce lets a coordinator show itself to the others.
+func (t *trust) introduce(p *peers) {
+	if transport, ok := p.client.Transport.(*http.Transport); ok {
+		t.peer.Use(transport)
+	}
+	if t.token != nil {
+		p.token = func() (string, error) { return t.token.Token(), nil }
+	}
+}
+
+// warnings says what is wrong, or will be, with what callers are known by.
+func (t *trust) warnings() []string {
+	list := t.laxness()
+	if t.tls != nil {
+		list = append(list, t.tls.Warnings()...)
+	}
+	if t.identities != nil {
+		list = append(list, t.identities.Warnings()...)
+	}
+	return append(list, t.peer.Warnings()...)
+}
+
+// laxness says what being insecure means here; nothing where it makes no difference.
+func (t *trust) laxness() []string {
+	if !t.config.Insecure || loopback(t.config.Listen) {
+		return nil
+	}
+	var list []string
+	if !t.who.Set() {
+		list = append(list, "insecure: whoever can connect to "+t.config.Listen+" may do everything, as anybody: want identities, or tls.clientCA")
+	}
+	if t.tls == nil {
+		list = append(list, "insecure: what crosses the network can be read and changed on its way: want tls.cert and tls.key")
+	}
+	return list
+}
+
+// loopback reports whether only this machine can reach an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && ip.IsLoopback())
+}
+
+// checkTrust refuses to serve a network without knowing who calls, unless told so.
+func (c Config) checkTrust() error {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return &ConfigError{"listen", c.Listen, "HOST:PORT, such as 127.0.0.1:7070"}
+	}
+	if c.TLS.ClientCA != "" && c.TLS.Cert == "" {
+		return &ConfigError{"tls.cert", "", "the server's certificate, as tls.clientCA is of no use without TLS"}
+	}
+	if c.Insecure || loopback(c.Listen) {
+		return nil
+	}
+	const otherwise = "; or a loopback address such as 127.0.0.1:7070; or insecure: true to serve everybody who can connect, as anybody, in clear text"
+	var missing []string
+	if c.TLS.Cert == "" {
+		missing = append(missing, "tls.cert and tls.key")
+	}
+	if c.Identities == "" && c.TLS.ClientCA == "" {
+		missing = append(missing, "identities or tls.clientCA")
+	}
+	switch len(missing) {
+	case 0:
+		return nil
+	case 1:
+		return &ConfigError{"listen", c.Listen, missing[0] + " for what others than this machine can reach" + otherwise}
+	default:
+		return &ConfigError{"listen", c.Listen, missing[0] + ", and " + missing[1] + ", for what others than this machine can reach" + otherwise}
+	}
+}
