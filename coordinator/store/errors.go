@@ -117,11 +117,3 @@ func (e *RefusedError) Error() string {
 
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.Err }
-
-// RefuseUnfinished is the refusal of a store into which a copy was begun and not finished.
-func RefuseUnfinished(where, source string) error {
-	return &RefusedError{
-		Where: where, Reason: Unfinished, Found: "a copy from " + source + " was begun and not finished",
-		Want: "the copy made again: bursar store copy --from " + source,
-	}
-}

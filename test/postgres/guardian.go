@@ -8,17 +8,27 @@ import (
 	"syscall"
 )
 
-// guardScript waits until nobody holds the other end of its input, then clears away what is left of a server: all processes that stand
-// in its data, stopped ones too, and its directory.
+// guardScript waits until nobody holds the other end of its input, then clears away what is left of a server: all processes that
+// stand in its data, stopped ones too, and its directory. They get five seconds to end in order, because only then does the kernel
+// get back the memory that they share.
 const guardScript = `cat >/dev/null
 data=$(readlink -f "$1/data")
-for process in /proc/[0-9]*; do
-	[ "$(readlink "$process/cwd")" != "$data" ] || kill -KILL "${process#/proc/}"
-done
+signal() {
+	found=1
+	for process in /proc/[0-9]*; do
+		[ "$(readlink "$process/cwd")" != "$data" ] || { found=0; kill "-$1" "${process#/proc/}"; }
+	done
+	return $found
+}
+round=0
+if signal QUIT; then
+	while signal CONT && [ $round -lt 50 ]; do round=$((round + 1)); sleep 0.1; done
+	signal KILL
+fi
 rm -rf "$1"`
 
-// guardian clears away after a process that was killed before it could do so itself. The kernel would kill the first process of the
-// server alone, and leave those that are stopped.
+// guardian clears away after a process that was killed before it could do so itself. The kernel would signal the first process of the
+// server alone, and nobody those that are stopped.
 type guardian struct {
 	process *exec.Cmd
 	hold    io.Closer // as long as this is open in this process, it waits

@@ -208,7 +208,8 @@ func copyTree(ctx context.Context, from, to string) error {
 
 // Close ends the server and removes its directory.
 func (s *Server) Close() error {
-	err := s.Kill()
+	err := s.Continue()
+	err = errors.Join(err, s.Stop(syscall.SIGQUIT))
 	if s.guardian != nil {
 		err = errors.Join(err, s.guardian.dismiss())
 	}

@@ -124,7 +124,7 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	s.port = port
 	settings := map[string]string{
 		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(port), "unix_socket_directories": s.dir,
-		"max_connections": "100", "shared_buffers": "64MB",
+		"max_connections": "100", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap", // in its directory
 		"fsync": "on", "synchronous_commit": "on", "log_min_messages": "warning",
 	}
 	for name, value := range options.Settings {
@@ -157,12 +157,12 @@ func freePort(ctx context.Context) (int, error) {
 	return address.Port, nil
 }
 
-// command is a program of PostgreSQL's, run by the right user. The kernel kills it when this process ends.
+// command is a program of PostgreSQL's, run by the right user. The kernel ends it when this process ends.
 func (s *Server) command(ctx context.Context, program string, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(string(s.bin), program), arguments...) //nolint:gosec // as found
 	command.Dir = s.dir
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + s.dir}
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.as, Setpgid: true}
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT, Credential: s.as, Setpgid: true}
 	return command
 }
 

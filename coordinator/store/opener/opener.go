@@ -44,11 +44,19 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 		}
 		return opened, nil
 	}
-	opened, err := sqlite.Open(ctx, where, sqlite.Options{Log: options.Log})
+	opened, err := sqlite.Open(ctx, where, sqlite.Options{IntoCopy: options.IntoCopy, Log: options.Log})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // as above
 	}
 	return opened, nil
+}
+
+// Name is a place as it may be shown: without the password.
+func Name(where string) string {
+	if IsDatabase(where) {
+		return postgres.Name(where)
+	}
+	return where
 }
 
 // IsDatabase reports whether a place is the address of a database, not the path of a file.

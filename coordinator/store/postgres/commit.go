@@ -26,7 +26,7 @@ func (s *Store) Commit(ctx context.Context, batch store.Batch) error {
 	if err == nil {
 		return nil
 	}
-	s.writer.endEpoch(batch.Epoch)
+	s.writer.end(batch.Epoch)
 	if errors.Is(err, store.ErrDeposed) {
 		return err
 	}
@@ -37,7 +37,7 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.writer.check(batch.Epoch); err != nil {
+	if _, err := s.writer.may(batch.Epoch); err != nil {
 		return err
 	}
 	if batch.Empty() {
@@ -59,47 +59,61 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 }
 
 // checkEpochSQL asks who leads, and whether this server is one that can say so.
-const checkEpochSQL = `SELECT epoch, current_setting('transaction_read_only') FROM meta WHERE one = 1`
+const checkEpochSQL = `SELECT epoch, sequence, leadership, current_setting('transaction_read_only') FROM meta WHERE one = 1`
 
 func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) error {
-	if err := s.writer.check(epoch); err != nil { // a commit before this one may have failed meanwhile
+	own, err := s.writer.may(epoch) // a commit before this one may have failed meanwhile
+	if err != nil {
 		return err
 	}
-	var stored int64
-	var readOnly string
-	if err := conn.QueryRow(ctx, checkEpochSQL).Scan(&stored, &readOnly); err != nil {
+	var stored, sequence int64
+	var leadership, readOnly string
+	if err := conn.QueryRow(ctx, checkEpochSQL).Scan(&stored, &sequence, &leadership, &readOnly); err != nil {
 		return fmt.Errorf("checking the epoch: %w", err)
 	}
 	if readOnly != "off" {
 		return errStandby
 	}
-	if store.Unsigned(stored) != epoch {
-		return &store.DeposedError{Epoch: epoch, Stored: store.Unsigned(stored)}
+	return own.differs(term{store.Unsigned(stored), leadership, sequence})
+}
+
+// differs returns an ErrDeposed where what is stored is not what this leadership has left.
+func (t term) differs(stored term) error {
+	switch {
+	case stored == t:
+		return nil
+	case stored.epoch != t.epoch:
+		return &store.DeposedError{Epoch: t.epoch, Stored: stored.epoch}
+	case stored.secret != t.secret:
+		return fmt.Errorf("%w: the store was put back, and epoch %d is another's now", store.ErrDeposed, t.epoch)
+	default:
+		return fmt.Errorf("%w: the store was put back: it is at sequence %d, and epoch %d left it at %d",
+			store.ErrDeposed, store.Unsigned(stored.sequence), t.epoch, store.Unsigned(t.sequence))
 	}
-	return nil
 }
 
 // write makes a batch durable.
 func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *arguments) error {
-	if err := s.writer.check(epoch); err != nil {
+	own, err := s.writer.may(epoch)
+	if err != nil {
 		return err
 	}
 	s.writer.warned.Store(false)
 	var led int64
-	if err := conn.QueryRow(ctx, a.statement(), a.list...).Scan(&led); err != nil {
+	if err := conn.QueryRow(ctx, a.statement(own), a.list...).Scan(&led); err != nil {
 		return err //nolint:wrapcheck // its caller does
 	}
 	if s.writer.warned.Load() {
 		return errors.New("the server has done it with a reservation: it may be lost if the server is replaced by another")
 	}
 	if led == 1 {
+		s.writer.advance(epoch, a.rows.Sequence)
 		return nil
 	}
-	meta, err := scanMeta(conn.QueryRow(ctx, metaSQL))
-	if err != nil {
-		return &store.DeposedError{Epoch: epoch, Stored: epoch}
+	if err := s.checkEpoch(ctx, conn, epoch); errors.Is(err, store.ErrDeposed) {
+		return err
 	}
-	return &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
+	return &store.DeposedError{Epoch: epoch, Stored: epoch} // by whom cannot be told now
 }
 
 // arguments are the columns of a batch's rows, as one statement takes them.
@@ -179,10 +193,10 @@ func unescape(text string) string {
 	return strings.NewReplacer(`\\`, `\`, `\0`, "\x00").Replace(text)
 }
 
-// The parts of a commit. The first changes meta if the epoch is still the batch's; the others do what they do for each row that it has
+// The parts of a commit. The first changes meta if it is still as this leadership left it; the others do what they do for each row that it has
 // changed, one or none. All of them are one statement and so one transaction. "$" stands where a parameter's number goes.
 const (
-	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $ WHERE one = 1 AND epoch = $ RETURNING one)`
+	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
 
 	allocationPart = `, allocations AS (INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  SELECT a.* FROM led, unnest($::bigint[], $::smallint[], $::bigint[], $::text[], $::text[], $::text[], $::bigint[], $::smallint[], $::bytea[]) AS a
@@ -201,9 +215,9 @@ const (
 )
 
 // statement puts the parts together that the batch needs, and their parameters into list.
-func (a *arguments) statement() string {
+func (a *arguments) statement(own term) string {
 	text := fencePart
-	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Epoch)
+	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Epoch, own.sequence, own.secret)
 	add := func(some bool, part string, args ...any) {
 		if some {
 			text += part

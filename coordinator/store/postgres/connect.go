@@ -70,6 +70,15 @@ func newServer(dsn, passwordFile string, log *slog.Logger) (*server, error) {
 	return &server{config: config, passwordFile: passwordFile, where: place(config), log: log}, nil
 }
 
+// Name is an address as it may be shown: without the password, and without what is secret where it cannot be read.
+func Name(dsn string) string {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return "PostgreSQL"
+	}
+	return place(config)
+}
+
 // place is the address without the password.
 func place(config *pgx.ConnConfig) string {
 	hosts := []string{net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}

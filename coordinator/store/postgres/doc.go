@@ -1,9 +1,9 @@
 // Package postgres keeps a store in a database of PostgreSQL, which several coordinators share.
 //
-// Every commit is one statement and one round trip. It changes the row of meta under the condition that the epoch is still its own, and
-// all other rows only if that row was changed; the row's lock puts commits and leaderships into one order. So what a leader sent
-// before it was deposed is either there when the next one has taken the lead, or never will be. An empty batch reads the
-// epoch on the connection that commits, and takes no answer from a server that cannot be written to.
+// Every commit is one statement and one round trip. It changes the row of meta under the condition that it is as this leadership left it,
+// and all other rows only if that row was changed; the row's lock puts commits and leaderships into one order. So what a leader sent
+// before it was deposed is either there when the next one has taken the lead, or never will be. An empty batch reads
+// that row on the connection that commits, and takes no answer from a server that cannot be written to.
 //
 // A Store has one connection that commits and a few that read, all of them to a server that takes writes. What a lost connection
 // breaks off is reported as of unknown outcome. Commits are flushed to the server's disk whatever its settings say, except

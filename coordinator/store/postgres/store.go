@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -58,8 +60,8 @@ const (
 	metaColumns = `store_id, cluster, epoch, sequence, last_id, (SELECT max(version_id) FROM ` + versionTable + `)`
 	metaSQL     = `SELECT ` + metaColumns + ` FROM meta WHERE one = 1`
 	// A commit of the leader before that is under way holds the row: this waits for it.
-	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END
- WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
+	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
+ leadership = $4 WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
  RETURNING ` + metaColumns
 )
 
@@ -69,15 +71,16 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 	if atLeast > math.MaxInt64 {
 		return meta, fmt.Errorf("at least epoch %d: want less than 2^63", atLeast)
 	}
+	secret := strings.ToLower(rand.Text())
 	err = s.writer.use(ctx, true, func(conn *pgx.Conn) error {
-		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, int64(atLeast), s.cluster, s.intoCopy))
+		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, int64(atLeast), s.cluster, s.intoCopy, secret))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.mayNotLead(ctx, conn)
 		}
 		return err
 	})
 	if err == nil {
-		s.writer.beginEpoch(meta.Epoch)
+		s.writer.begin(term{epoch: meta.Epoch, secret: secret, sequence: store.Signed(meta.Sequence)})
 	}
 	return meta, err
 }

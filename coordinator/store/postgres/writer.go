@@ -20,9 +20,16 @@ type writer struct {
 	// warned is set when the server has done a statement with a reservation: without waiting for its standbys, for example.
 	warned atomic.Bool
 
-	mu    sync.Mutex
-	epoch uint64 // guarded by mu; of the last Lead
-	over  bool   // guarded by mu; an error has ended it, or there was none
+	mu   sync.Mutex
+	term term // guarded by mu; of the last Lead
+	over bool // guarded by mu; an error has ended it, or there was none
+}
+
+// term is a leadership, as meta has it while nobody else has written.
+type term struct {
+	epoch    uint64
+	secret   string // what no other leadership has, not even one of the same epoch in a database that was put back
+	sequence int64  // that its last commit has left
 }
 
 func newWriter(s *server) *writer {
@@ -85,37 +92,46 @@ func (w *writer) close() {
 	w.turn <- nil
 }
 
-// beginEpoch makes an epoch the one that may write.
-func (w *writer) beginEpoch(epoch uint64) {
+// begin makes a leadership the one that may write.
+func (w *writer) begin(t term) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.epoch, w.over = epoch, false
+	w.term, w.over = t, false
 }
 
-// endAny ends the epoch, whichever it is.
+// advance notes that a commit has changed the sequence.
+func (w *writer) advance(epoch uint64, sequence int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.term.epoch == epoch {
+		w.term.sequence = sequence
+	}
+}
+
+// endAny ends the leadership, whichever it is.
 func (w *writer) endAny() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
 }
 
-// endEpoch ends an epoch, if it is still that one.
-func (w *writer) endEpoch(epoch uint64) {
+// end ends the leadership of an epoch, if it is still that one.
+func (w *writer) end(epoch uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.epoch == epoch {
+	if w.term.epoch == epoch {
 		w.over = true
 	}
 }
 
-// check returns an ErrDeposed where an epoch may not write.
-func (w *writer) check(epoch uint64) error {
+// may returns the leadership of an epoch, or an ErrDeposed where it may not write.
+func (w *writer) may(epoch uint64) (term, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if epoch != w.epoch || w.over {
-		return &store.DeposedError{Epoch: epoch, Stored: w.epoch}
+	if epoch != w.term.epoch || w.over {
+		return term{}, &store.DeposedError{Epoch: epoch, Stored: w.term.epoch}
 	}
-	return nil
+	return w.term, nil
 }
 
 // begun reports whether a statement may have been sent.

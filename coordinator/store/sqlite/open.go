@@ -16,6 +16,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/bursar/bursar/coordinator/store"
 )
 
 // Options of Open. The zero value of a field is its default.
@@ -23,6 +25,8 @@ type Options struct {
 	// CheckTime bounds the search for damage when the file is opened; a file that takes longer is opened unchecked. A check
 	// reads the whole file, some 400 MB a second from memory. Default 200 ms, negative for none.
 	CheckTime time.Duration
+	// IntoCopy opens a store to copy into it: one that an earlier copy did not finish is not refused.
+	IntoCopy bool
 	// Log is told what an operator should know. Default: nobody.
 	Log *slog.Logger
 
@@ -115,14 +119,14 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	if err := s.writer.connect(ctx); err != nil {
 		return err
 	}
-	if err := s.identify(ctx); err != nil {
+	if err := s.identify(ctx, options.IntoCopy); err != nil {
 		return err
 	}
 	return s.reads.prepare(ctx, s.reading)
 }
 
-// identify gives a new store its identity.
-func (s *Store) identify(ctx context.Context) error {
+// identify gives a new store its identity, and refuses one that is half a copy.
+func (s *Store) identify(ctx context.Context, intoCopy bool) error {
 	id := strings.ToLower(rand.Text())
 	const once = `INSERT INTO meta (one, store_id, epoch, sequence, last_id) SELECT 1, ?, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM meta)`
 	if _, err := s.writer.conn.ExecContext(ctx, once, id); err != nil {
@@ -130,6 +134,13 @@ func (s *Store) identify(ctx context.Context) error {
 	}
 	meta, err := readMeta(ctx, s.writer.conn)
 	s.writer.epoch, s.writer.over = meta.Epoch, true
+	if err != nil || intoCopy {
+		return err
+	}
+	var copying string
+	if err = s.writer.conn.QueryRowContext(ctx, `SELECT copying FROM meta WHERE one = 1`).Scan(&copying); err == nil && copying != "" {
+		err = store.RefuseUnfinished(s.path, copying)
+	}
 	return err
 }
 

@@ -14,6 +14,13 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+func TestMemoryShared(t *testing.T) {
+	storetest.RunShared(t, func(*testing.T) storetest.Opener {
+		place := storetest.NewMemory("memory")
+		return func(*testing.T) store.Store { return place.Open() }
+	})
+}
+
 func TestFaultyWithoutFaults(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Opener {
 		place := storetest.NewMemory("memory")

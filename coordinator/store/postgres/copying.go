@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+var _ store.CopyTarget = (*Store)(nil)
+
+const (
+	// The lock keeps commits out until it is decided.
+	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
+ OR EXISTS (SELECT 1 FROM quota) FROM meta WHERE one = 1 FOR UPDATE`
+	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, leadership = '' WHERE one = 1`
+	endCopySQL   = `UPDATE meta SET copying = '', sequence = $1, last_id = $2 WHERE one = 1 AND epoch = $3 AND leadership = $4 AND copying <> ''`
+)
+
+// BeginCopy implements store.CopyTarget.
+func (s *Store) BeginCopy(ctx context.Context, source string) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	s.writer.endAny()
+	err := s.writer.use(ctx, false, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			var copying string
+			var rows bool
+			if err := tx.QueryRow(ctx, copyStateSQL).Scan(&copying, &rows); err != nil {
+				return fmt.Errorf("looking at what is there: %w", err)
+			}
+			if rows && copying == "" {
+				return store.RefuseNotEmpty(s.server.where)
+			}
+			if _, err := tx.Exec(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
+				return fmt.Errorf("marking the copy: %w", err)
+			}
+			for _, table := range []string{"allocation", "host", "quota"} {
+				if _, err := tx.Exec(ctx, "DELETE FROM "+table); err != nil {
+					return fmt.Errorf("clearing %s: %w", table, err)
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("store: beginning a copy: %w", classify(err))
+	}
+	return nil
+}
+
+// EndCopy implements store.CopyTarget.
+func (s *Store) EndCopy(ctx context.Context, epoch, sequence uint64, lastID ledger.ID) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	err := s.writer.use(ctx, false, func(conn *pgx.Conn) error {
+		own, err := s.writer.may(epoch)
+		if err != nil {
+			return err
+		}
+		tag, err := conn.Exec(ctx, endCopySQL, store.Signed(sequence), store.Signed(uint64(lastID)), store.Signed(epoch), own.secret)
+		if err == nil && tag.RowsAffected() != 1 {
+			err = fmt.Errorf("%w: another copy into this store has begun", store.ErrDeposed)
+		}
+		return err //nolint:wrapcheck // below
+	})
+	s.writer.endAny()
+	if err != nil && !errors.Is(err, store.ErrDeposed) {
+		return fmt.Errorf("store: ending a copy: %w", classify(err))
+	}
+	return err //nolint:wrapcheck // ours
+}

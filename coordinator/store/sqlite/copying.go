@@ -1,0 +1,75 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+var _ store.CopyTarget = (*Store)(nil)
+
+const (
+	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
+ OR EXISTS (SELECT 1 FROM quota) FROM meta WHERE one = 1`
+	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0 WHERE one = 1`
+	endCopySQL   = `UPDATE meta SET copying = '', sequence = ?, last_id = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
+)
+
+// BeginCopy implements store.CopyTarget.
+func (s *Store) BeginCopy(ctx context.Context, source string) error {
+	_, err := s.do(ctx, func(ctx context.Context, w *writer) error {
+		w.endAny()
+		return w.transaction(ctx, func() error {
+			var copying string
+			var rows bool
+			if err := w.conn.QueryRowContext(ctx, copyStateSQL).Scan(&copying, &rows); err != nil {
+				return err
+			}
+			if rows && copying == "" {
+				return store.RefuseNotEmpty(s.path)
+			}
+			if _, err := w.conn.ExecContext(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
+				return err
+			}
+			for _, table := range []string{"allocation", "host", "quota"} {
+				if _, err := w.conn.ExecContext(ctx, "DELETE FROM "+table); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("store: beginning a copy: %w", classify(err))
+	}
+	return nil
+}
+
+// EndCopy implements store.CopyTarget.
+func (s *Store) EndCopy(ctx context.Context, epoch, sequence uint64, lastID ledger.ID) error {
+	_, err := s.do(ctx, func(ctx context.Context, w *writer) error {
+		defer w.endAny()
+		if err := w.check(epoch); err != nil {
+			return err
+		}
+		return w.transaction(ctx, func() error {
+			result, err := w.conn.ExecContext(ctx, endCopySQL, store.Signed(sequence), store.Signed(uint64(lastID)), store.Signed(epoch))
+			if err != nil {
+				return err
+			}
+			if n, err := result.RowsAffected(); err != nil || n != 1 {
+				return errors.Join(err, fmt.Errorf("%w: no copy is under way", store.ErrDeposed))
+			}
+			return nil
+		})
+	})
+	if err != nil && !errors.Is(err, store.ErrDeposed) {
+		return fmt.Errorf("store: ending a copy: %w", classify(err))
+	}
+	return err
+}
