@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/discovery/consul"
 )
 
 func TestZeroConfigIsGood(t *testing.T) {
@@ -60,12 +61,34 @@ patience: 20s
 	}
 }
 
+func TestConsulIsAskedWhereItsSectionSaysAnything(t *testing.T) {
+	for name, test := range map[string]struct {
+		config       agent.Config
+		discovery    string
+		coordinators int
+	}{
+		"nothing said":   {agent.Config{}, "static", 1},
+		"a list":         {agent.Config{Coordinators: []string{"http://a:1", "http://b:1"}}, "static", 2},
+		"a section":      {agent.Config{Consul: consul.Config{Address: "127.0.0.1:8500"}}, "consul", 0},
+		"said in a word": {agent.Config{Discovery: "consul"}, "consul", 0},
+	} {
+		got, err := test.config.WithDefaults()
+		if err != nil || got.Discovery != test.discovery || len(got.Coordinators) != test.coordinators {
+			t.Errorf("%s: %s, %q, %v", name, got.Discovery, got.Coordinators, err)
+		}
+	}
+}
+
 func TestWrongConfigNamesItsField(t *testing.T) {
 	for _, test := range []struct {
 		field  string
 		config agent.Config
 	}{
 		{"hostId", agent.Config{HostID: "a b"}},
+		{"discovery", agent.Config{Discovery: "dns"}},
+		{"discovery", agent.Config{Discovery: "static", Consul: consul.Config{Address: "127.0.0.1:8500"}}},
+		{"coordinators", agent.Config{Discovery: "consul", Coordinators: []string{"http://127.0.0.1:7070"}}},
+		{"consul.tls.key", agent.Config{Consul: consul.Config{TLS: consul.TLS{Cert: "/c.pem"}}}},
 		{"hostId", agent.Config{HostID: strings.Repeat("a", 254)}},
 		{"address", agent.Config{Address: strings.Repeat("a", 513)}},
 		{"labels", agent.Config{Labels: map[string]string{"": "x"}}},

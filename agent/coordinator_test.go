@@ -37,8 +37,9 @@ type coordinator struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 	bursarv1connect.UnimplementedHostServiceHandler
 
-	t      *testing.T
-	server *httptest.Server
+	t       *testing.T
+	handler http.Handler
+	server  *httptest.Server
 
 	mu          sync.Mutex
 	changed     chan struct{} // closed and replaced at every change
@@ -57,6 +58,9 @@ type coordinator struct {
 	actors      []identity.Actor
 	asked       []*bursarv1.AllocateRequest
 	left        int // callers that went away while they waited
+	// careful coordinators give nothing out on a host that has not reported all its engines since they began to lead; heardAll says
+	// that it has.
+	careful, heardAll bool
 }
 
 func newCoordinator(t *testing.T) *coordinator {
@@ -69,6 +73,7 @@ func newCoordinator(t *testing.T) *coordinator {
 	mux := http.NewServeMux()
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(c))
 	mux.Handle(bursarv1connect.NewHostServiceHandler(hosts{coordinator: c}))
+	c.handler = mux
 	c.server = httptest.NewServer(c.unlessAway(mux))
 	t.Cleanup(c.server.Close)
 	return c
@@ -166,6 +171,9 @@ func (c *coordinator) note(ctx context.Context) identity.Actor {
 func (c *coordinator) Allocate(ctx context.Context, q *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	actor := c.note(ctx)
 	var id string
+	if err := c.notYet(q); err != nil {
+		return nil, err
+	}
 	c.do(func() {
 		c.asked = append(c.asked, q)
 		key := actor.Name + "/" + q.GetRequestId()
@@ -185,7 +193,7 @@ func (c *coordinator) Allocate(ctx context.Context, q *bursarv1.AllocateRequest)
 		var a *bursarv1.Allocation
 		c.mu.Lock()
 		a = c.allocations[id]
-		if a.GetState() == waiting && !c.hold {
+		if a.GetState() == waiting && !c.hold && (!c.careful || c.heardAll) {
 			a = c.put(a, func(a *bursarv1.Allocation) { a.State, a.ReserveTime = reserved, timestamppb.Now() })
 			delete(c.ended, id)
 		}
@@ -201,6 +209,25 @@ func (c *coordinator) Allocate(ctx context.Context, q *bursarv1.AllocateRequest)
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// notYet refuses a request that would have to wait for its host to report.
+func (c *coordinator) notYet(q *bursarv1.AllocateRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.careful || c.heardAll || q.GetWait().AsDuration() > 0 {
+		return nil
+	}
+	err := connect.NewError(connect.CodeResourceExhausted, errors.New("insufficient resources"))
+	detail, detailErr := connect.NewErrorDetail(&bursarv1.InsufficientResources{Reason: "refused", Shortfalls: []*bursarv1.Shortfall{{
+		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": q.GetHost().GetId()}},
+		Dimension: "memory", Note: "health",
+	}}})
+	if detailErr != nil {
+		return detailErr
+	}
+	err.AddDetail(detail)
+	return err
 }
 
 func (c *coordinator) change(id string, from []bursarv1.AllocationState, change func(a *bursarv1.Allocation)) (*bursarv1.Allocation, error) {
@@ -354,6 +381,7 @@ func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncR
 			r.Action = bursarv1.SyncAction_SYNC_ACTION_RESYNC
 			return
 		}
+		c.heardAll = c.heardAll || q.GetFull()
 		for _, end := range q.GetEnded() {
 			r.Acknowledged = append(r.Acknowledged, end.GetAllocationId())
 			if a := c.allocations[end.GetAllocationId()]; a.GetState() == active {

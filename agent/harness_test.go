@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"
@@ -59,6 +60,7 @@ type subject struct {
 
 	t           *testing.T
 	coordinator *coordinator
+	seats       *seats // nil: one coordinator alone
 	meter       *meter
 	config      agent.Config
 	agent       *agent.Agent
@@ -108,15 +110,22 @@ func run(t *testing.T) *subject {
 
 func (s *subject) begin() {
 	s.t.Helper()
-	upstream := &http.Client{Transport: &http.Transport{}}
-	s.t.Cleanup(upstream.CloseIdleConnections)
+	deps := agent.Deps{
+		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
+	}
+	if s.seats != nil {
+		coordinators := client.NewCluster(s.seats, client.WithoutRetries())
+		s.t.Cleanup(coordinators.Close)
+		deps.Allocations, deps.Hosts = coordinators.Allocations(), coordinators.Hosts()
+		deps.Finder, deps.Elsewhere = s.seats, coordinators.Elsewhere
+	} else {
+		upstream := &http.Client{Transport: &http.Transport{}}
+		s.t.Cleanup(upstream.CloseIdleConnections)
+		deps.Allocations = bursarv1connect.NewAllocationServiceClient(upstream, s.coordinator.server.URL)
+		deps.Hosts = bursarv1connect.NewHostServiceClient(upstream, s.coordinator.server.URL)
+	}
 	var err error
-	s.agent, err = agent.New(s.config, agent.Deps{
-		Allocations: bursarv1connect.NewAllocationServiceClient(upstream, s.coordinator.server.URL),
-		Hosts:       bursarv1connect.NewHostServiceClient(upstream, s.coordinator.server.URL),
-		Meter:       s.meter, Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
-	})
-	if err != nil {
+	if s.agent, err = agent.New(s.config, deps); err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

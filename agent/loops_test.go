@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"
@@ -207,6 +208,126 @@ func TestMeasurementsCanBeBroughtForwardButNotWithoutEnd(t *testing.T) {
 		}
 		if got := count(func() { a.measureIn(0) }); got < 35 || got > 41 {
 			t.Errorf("%d measurements in 10 s when one is always wanted, want one every 250 ms", got)
+		}
+	})
+}
+
+// heralds is a finder that names a leader.
+type heralds struct {
+	mu      sync.Mutex
+	leader  string        // guarded by mu
+	changed chan struct{} // guarded by mu
+}
+
+func (h *heralds) Coordinators() ([]discovery.Coordinator, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.changed == nil {
+		h.changed = make(chan struct{})
+	}
+	return []discovery.Coordinator{{URL: h.leader, Leads: h.leader != ""}}, h.changed
+}
+
+func (h *heralds) name(leader string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leader = leader
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
+	p := &pulse{interval: time.Minute}
+	herald := &heralds{leader: "a"}
+	beat(t, p, func(a *Agent) {
+		a.deps.Finder = herald
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = a.newsLoop(ctx)
+		}()
+		time.Sleep(5 * time.Second) // the first one is named at the start
+		for _, named := range []string{"b", "", "b"} {
+			before := p.calls()
+			herald.name(named)
+			time.Sleep(newsSpread + syncGap)
+			want := 1
+			if named == "" {
+				want = 0
+			}
+			if got := p.calls() - before; got != want {
+				t.Errorf("%q was named: %d heartbeats, want %d", named, got, want)
+			}
+		}
+		// Also where it was waiting longer and longer for the one before.
+		p.fail(connect.NewError(connect.CodeUnavailable, errors.New("away")))
+		a.syncDue.by(time.Now())
+		time.Sleep(time.Minute)
+		p.fail(nil)
+		before := p.calls()
+		herald.name("c")
+		time.Sleep(newsSpread + syncGap)
+		if got := p.calls() - before; got < 1 {
+			t.Error("no heartbeat for a leader that was named after a long time without")
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestFleetComesToANewLeaderBitByBit(t *testing.T) {
+	var first, last time.Duration
+	for i := range 40 {
+		p := &pulse{interval: time.Minute}
+		beat(t, p, func(a *Agent) {
+			time.Sleep(time.Second)
+			herald := &heralds{leader: "a"}
+			a.deps.Finder = herald
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan struct{})
+			named, before := time.Now(), p.calls()
+			go func() {
+				defer close(ended)
+				_ = a.newsLoop(ctx)
+			}()
+			for p.calls() == before {
+				time.Sleep(time.Millisecond)
+			}
+			took := time.Since(named)
+			if first, last = min(first, took), max(last, took); i == 0 {
+				first = took
+			}
+			cancel()
+			<-ended
+		})
+	}
+	if first > newsSpread/4 || last < newsSpread*3/4 || last > newsSpread*11/10 {
+		t.Errorf("40 agents came between %v and %v after, want all over %v", first, last, newsSpread)
+	}
+}
+
+func TestAnswerToACallerEndsALongPause(t *testing.T) {
+	p := &pulse{interval: time.Minute, err: connect.NewError(connect.CodeUnavailable, errors.New("away"))}
+	beat(t, p, func(a *Agent) {
+		time.Sleep(time.Minute)
+		p.fail(nil)
+		before := p.calls()
+		a.heardAgain()
+		time.Sleep(2 * syncRetryFirst)
+		if got := p.calls() - before; got != 1 {
+			t.Errorf("%d heartbeats after a coordinator answered again, want 1", got)
+		}
+		p.fail(connect.NewError(connect.CodePermissionDenied, errors.New("not for heartbeats")))
+		a.syncDue.by(time.Now())
+		time.Sleep(time.Second)
+		before = p.calls()
+		for range 10_000 {
+			a.heardAgain()
+			time.Sleep(time.Millisecond)
+		}
+		if got := p.calls() - before; got > 110 {
+			t.Errorf("%d heartbeats in 10 s, all refused, while calls are answered", got)
 		}
 	})
 }
