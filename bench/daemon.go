@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -46,18 +47,26 @@ func (r *run) start(ctx context.Context, kind, config string, ready func(context
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	retry := time.NewTicker(time.Millisecond)
+	if err := await(ctx, time.Millisecond, ready); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s does not serve: %w", kind, err), d.kill())
+	}
+	d.took = time.Since(began)
+	return d, nil
+}
+
+// await asks until the answer is yes: no error. The error is the last one before ctx ended.
+func await(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
+	retry := time.NewTicker(every)
 	defer retry.Stop()
 	for {
-		err := ready(ctx)
+		err := ask(ctx)
 		if err == nil {
-			d.took = time.Since(began)
-			return d, nil
+			return nil
 		}
 		select {
 		case <-retry.C:
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("%s does not serve: %w", kind, err), d.kill())
+			return errors.Join(err, ctx.Err())
 		}
 	}
 }
@@ -76,14 +85,44 @@ func (d *daemon) kill() error {
 
 func (d *daemon) pid() int { return d.command.Process.Pid }
 
+// setup is where a coordinator is and what it works with. What is empty is the product's default.
+type setup struct {
+	dir      string        // for an embedded store
+	store    string        // address of a database
+	consul   string        // address of the Consul that elects; empty: it is alone
+	interval time.Duration // between two reports of a host
+}
+
+// configure is the configuration of a coordinator that serves on an address.
+func (s setup) configure(address string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "listen: %s\ndataDir: %s\n", address, s.dir)
+	if s.store != "" {
+		fmt.Fprintf(&b, "store: %q\n", s.store)
+	}
+	if s.consul != "" {
+		fmt.Fprintf(&b, "election: consul\nconsul: {address: %q}\n", s.consul)
+	} else {
+		b.WriteString("election: alone\n")
+	}
+	if s.interval > 0 {
+		fmt.Fprintf(&b, "times: {interval: %s, lostAfter: %s}\n", s.interval, never) // hosts of the books need not report
+	}
+	return b.String()
+}
+
 // startCoordinator starts a coordinator on a directory, whose hosts need not report: or, with an interval, as often as that.
 func (r *run) startCoordinator(ctx context.Context, dir string, interval time.Duration) (*daemon, error) {
+	return r.startAlone(ctx, setup{dir: dir, interval: interval})
+}
+
+// startAlone starts a coordinator that is alone.
+func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf("listen: %s\ndataDir: %s\ntimes: {interval: %s}\n", address, dir, interval)
-	d, err := r.start(ctx, "coordinator", config, func(ctx context.Context) error { return probe(ctx, "http://"+address+"/readyz") })
+	d, err := r.start(ctx, "coordinator", s.configure(address), func(ctx context.Context) error { return probe(ctx, "http://"+address+"/readyz") })
 	if err != nil {
 		return nil, err
 	}
@@ -91,18 +130,13 @@ func (r *run) startCoordinator(ctx context.Context, dir string, interval time.Du
 	return d, nil
 }
 
-// startAgent starts an agent of this machine.
-func (r *run) startAgent(ctx context.Context, dir, coordinator string, tick time.Duration) (*daemon, error) {
+// startAgent starts an agent of this machine, the host "bench", that finds its coordinators as the configuration says.
+func (r *run) startAgent(ctx context.Context, dir, discovery string, coordinators *client.Client, tick time.Duration) (*daemon, error) {
 	socket := filepath.Join(dir, "agent.sock")
-	config := fmt.Sprintf("hostId: bench\nsocket: %s\nstateDir: %s\ncoordinators: [\"http://%s\"]\ntick: %s\ncapacity: {instances: \"100000\"}\n",
-		socket, filepath.Join(dir, "agent"), coordinator, tick)
-	c, err := client.New(coordinator, client.WithoutRetries())
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
+	config := fmt.Sprintf("hostId: bench\nsocket: %s\nstateDir: %s\n%s\ntick: %s\ncapacity: {instances: \"100000\"}\n",
+		socket, filepath.Join(dir, "agent"), discovery, tick)
 	d, err := r.start(ctx, "agent", config, func(ctx context.Context) error {
-		res, err := c.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: "bench"})
+		res, err := coordinators.Hosts().Get(ctx, &bursarv1.HostServiceGetRequest{Id: "bench"})
 		if err == nil && res.GetHost().GetUnavailableReason() != "" {
 			err = errors.New(res.GetHost().GetUnavailableReason())
 		}
@@ -113,6 +147,16 @@ func (r *run) startAgent(ctx context.Context, dir, coordinator string, tick time
 	}
 	d.address = socket
 	return d, nil
+}
+
+// startAgentOf starts an agent of one coordinator.
+func (r *run) startAgentOf(ctx context.Context, dir string, coordinator *daemon, tick time.Duration) (*daemon, error) {
+	c, err := client.New(coordinator.address, client.WithoutRetries())
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return r.startAgent(ctx, dir, fmt.Sprintf("coordinators: [%q]", "http://"+coordinator.address), c, tick)
 }
 
 // never is an interval for hosts that do not report while they are used.

@@ -44,7 +44,7 @@ func (r *run) agentCost(ctx context.Context, w *workload, name string, engines i
 		return err
 	}
 	defer func() { err = errors.Join(err, coordinator.stop()) }()
-	agent, err := r.startAgent(ctx, dir, coordinator.address, w.Tick)
+	agent, err := r.startAgentOf(ctx, dir, coordinator, w.Tick)
 	if err != nil {
 		return err
 	}

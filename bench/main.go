@@ -42,6 +42,8 @@ func suites() []suite {
 		{"hop", hopSuite},
 		{"start", startSuite},
 		{"agent", agentSuite},
+		{"stores", storesSuite},
+		{"forward", forwardSuite},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/coordinator/store/sqlite"
+	"github.com/bursar/bursar/coordinator/store/opener"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -22,7 +22,7 @@ func startSuite(ctx context.Context, r *run) error {
 	}
 	dir := filepath.Join(r.dir, "start")
 	live := r.size(w.Live)
-	if err := writeStore(ctx, w, live, filepath.Join(dir, "bursar.db")); err != nil {
+	if err := writeStore(ctx, w, live, filepath.Join(dir, "bursar.db"), ""); err != nil {
 		return err
 	}
 	var took, memory []float64
@@ -62,9 +62,10 @@ func expect(ctx context.Context, address string, live int) error {
 	return nil
 }
 
-// writeStore leaves what a coordinator has left behind: hosts, rules and active allocations.
-func writeStore(ctx context.Context, w *workload, live int, path string) (err error) {
-	s, err := sqlite.Open(ctx, path, sqlite.Options{})
+// writeStore leaves in a file, or in the database of a cluster, what a coordinator has left behind: hosts, rules and active
+// allocations.
+func writeStore(ctx context.Context, w *workload, live int, where, cluster string) (err error) {
+	s, err := opener.Open(ctx, where, opener.Options{Migrate: true, Cluster: cluster})
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,16 @@ func percentile(sorted []time.Duration, share float64) float64 {
 	return float64(sorted[at].Nanoseconds()) / 1000
 }
 
+// middle is the median of durations, in microseconds.
+func middle(list []time.Duration) float64 { return percentile(slices.Sorted(slices.Values(list)), 0.5) }
+
+func sum(list []time.Duration) (total time.Duration) {
+	for _, d := range list {
+		total += d
+	}
+	return total
+}
+
 // cpuTime is what this process has used of all cores.
 func cpuTime() (time.Duration, error) {
 	var usage syscall.Rusage

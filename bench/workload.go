@@ -41,6 +41,11 @@ type workload struct {
 	Engines   int `yaml:"engines"`
 	Processes int `yaml:"processes"`
 
+	Members   int   `yaml:"members"`
+	Handovers int   `yaml:"handovers"`
+	Rows      []int `yaml:"rows"`
+
+	Every    time.Duration `yaml:"every"`
 	Tick     time.Duration `yaml:"tick"`
 	Scaled   time.Duration `yaml:"scaled"`
 	Duration time.Duration `yaml:"duration"`

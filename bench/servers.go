@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/bursar/bursar/test/postgres"
+)
+
+// startPostgres starts a PostgreSQL as it is installed, on the same disk as the other stores, and makes a database in it. Close ends it.
+func (r *run) startPostgres(ctx context.Context) (server *postgres.Server, store string, err error) {
+	// Beside this run's own directory: the server's user must get into it.
+	dir, err := os.MkdirTemp(filepath.Dir(r.dir), "bursar-bench-postgres-")
+	if err != nil {
+		return nil, "", fmt.Errorf("a place for PostgreSQL: %w", err)
+	}
+	server, err = postgres.Launch(ctx, dir, postgres.Options{})
+	if err != nil {
+		return nil, "", errors.Join(err, os.RemoveAll(dir))
+	}
+	if store, err = server.CreateDatabase(ctx, "bursar"); err != nil {
+		return nil, "", errors.Join(err, server.Close())
+	}
+	return server, store, nil
+}
