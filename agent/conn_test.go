@@ -198,15 +198,16 @@ func TestTrustIsByNameOrNumber(t *testing.T) {
 		return &user.User{Username: names[uid]}, nil
 	}
 	for uid, want := range map[uint32]struct {
-		name           string
-		trusted, admin bool
+		name    string
+		trusted bool
 	}{
-		0: {"root@h1", true, true}, 77: {"bursar@h1", true, false}, 1000: {"alice@h1", false, false}, 1001: {"ecm@h1", true, false},
-		1002: {"hadoop@h1", true, false}, 1003: {"1001@h1", false, false}, 1004: {"1004@h1", false, false},
+		0: {"root@h1", true}, 77: {"bursar@h1", true}, 1000: {"alice@h1", false}, 1001: {"ecm@h1", true},
+		1002: {"hadoop@h1", true}, 1003: {"1001@h1", false}, 1004: {"1004@h1", false},
 	} {
 		for range 2 {
 			c := p.caller(uid)
-			if c.actor.Name != want.name || c.trusted != want.trusted || c.actor.Anyone != want.trusted || c.actor.Priority != want.trusted || c.actor.Admin != want.admin {
+			if c.actor.Name != want.name || c.trusted != want.trusted || c.actor.Anyone != want.trusted || c.actor.Priority != want.trusted ||
+				c.actor.Admin || c.actor.Role != identity.Submitter || c.actor.Host != "h1" {
 				t.Errorf("uid %d: %+v", uid, c.actor)
 			}
 		}

@@ -76,18 +76,22 @@ func credentials(conn *net.UnixConn) (uid uint32, err error) {
 	return credentials.Uid, nil
 }
 
-// caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone.
+// caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of
+// them, root neither, is more than a submitter on this host: that is all that a coordinator believes of an agent's callers.
 func (p *peers) caller(uid uint32) *caller {
 	userName := p.name(uid)
 	trusted := p.isTrusted(uid, userName)
 	return newCaller(identity.Actor{
-		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted, Admin: uid == 0,
+		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
+		Role: identity.Submitter, Host: p.hostID,
 	}, uid)
 }
 
 // loopback is whoever calls over TCP, where that is allowed.
 func (p *peers) loopback() *caller {
-	return newCaller(identity.Actor{Name: "local@" + p.hostID, Anyone: true, Priority: true}, p.self)
+	return newCaller(identity.Actor{
+		Name: "local@" + p.hostID, Anyone: true, Priority: true, Role: identity.Submitter, Host: p.hostID,
+	}, p.self)
 }
 
 func newCaller(actor identity.Actor, uid uint32) *caller {
