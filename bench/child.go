@@ -24,6 +24,9 @@ type order struct {
 	Pairs int    // make so many
 	Echo  string // serve an echo on this address or socket, with Reply as its answer
 	Reply []byte
+
+	Servers []string      // where the coordinators of Hosts simulated agents are
+	Beat    time.Duration // let them report for as long
 }
 
 // answer is what became of it.
@@ -31,6 +34,9 @@ type answer struct {
 	CPU     time.Duration // of the child's process
 	Address string
 	Err     string
+
+	Reports  int     // that were answered
+	P50, P99 float64 // how long they took, in microseconds
 }
 
 // serveChild does what its parent asks for, until there is no more.
@@ -39,6 +45,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 	switch role {
 	case "ledger":
 		do = (&ledgerChild{}).do
+	case "fleet":
+		do = (&fleetChild{}).do
 	case "echo":
 		do = (&echoChild{}).do
 	default:

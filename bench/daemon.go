@@ -188,8 +188,8 @@ func probe(ctx context.Context, url string) error {
 	return err
 }
 
-// populate puts the workload's rules and hosts into a coordinator.
-func populate(ctx context.Context, c *client.Client, w *workload) error {
+// setRules puts the workload's rules into a coordinator.
+func setRules(ctx context.Context, c *client.Client, w *workload) error {
 	quotas, err := w.quotas()
 	if err != nil {
 		return err
@@ -198,8 +198,16 @@ func populate(ctx context.Context, c *client.Client, w *workload) error {
 		if _, err := c.Quotas().Put(ctx, &bursarv1.PutRequest{Quota: &bursarv1.Quota{
 			Selector: convert.LabelsToProto(q.Selector.Labels()), Limit: convert.VectorToProto(q.Limit),
 		}}); err != nil {
-			return fmt.Errorf("populate: %w", err)
+			return fmt.Errorf("rules: %w", err)
 		}
+	}
+	return nil
+}
+
+// populate puts the workload's rules and hosts into a coordinator.
+func populate(ctx context.Context, c *client.Client, w *workload) error {
+	if err := setRules(ctx, c, w); err != nil {
+		return err
 	}
 	capacity, err := w.Host.vector()
 	if err != nil {

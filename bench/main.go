@@ -44,6 +44,7 @@ func suites() []suite {
 		{"agent", agentSuite},
 		{"stores", storesSuite},
 		{"forward", forwardSuite},
+		{"fleet", fleetSuite},
 	}
 }
 

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+)
+
+// slice is what happened in a part of the time: with the load alone, with the fleet alone, or with both.
+type slice struct {
+	load, fleet bool
+
+	cpu      []float64 // of the coordinator, in percent of a core
+	p50, p99 []float64 // of Allocate, in microseconds
+	own      []float64 // what the load itself costs this process, in percent of a core
+	agents   []float64 // what the fleet's process costs, the same
+	reports  []float64 // a second
+	syncs    []float64 // p50 of a report, in microseconds
+	slowest  []float64 // p99 of a report
+}
+
+// fleetSuite shows what many hosts that report cost a coordinator, and those who ask it for allocations meanwhile.
+func fleetSuite(ctx context.Context, r *run) (err error) {
+	w, err := readWorkload("fleet")
+	if err != nil {
+		return err
+	}
+	coordinator, err := r.startAlone(ctx, setup{dir: filepath.Join(r.dir, "fleet")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, coordinator.stop()) }()
+	load, err := newCaller(coordinator.address, w)
+	if err != nil {
+		return err
+	}
+	defer load.client.Close()
+	if err := setRules(ctx, load.client, w); err != nil {
+		return err
+	}
+	fleet, err := r.startChild(ctx, "fleet", order{Workload: "fleet", Hosts: r.size(w.Hosts), Servers: []string{"http://" + coordinator.address}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fleet.stop()) }()
+	alone, beside, idle := &slice{load: true}, &slice{load: true, fleet: true}, &slice{fleet: true}
+	for round := range r.rounds(w.Rounds) {
+		for _, s := range []*slice{alone, beside, idle} {
+			if err := s.run(ctx, coordinator, load, fleet, w.Every, r.period(w.Duration), round > 0); err != nil {
+				return err
+			}
+		}
+	}
+	bytes, err := memoryOf(coordinator.pid())
+	if err != nil {
+		return err
+	}
+	r.line("fleet/cpu", median(idle.cpu), "% of a core", 0)
+	r.line("fleet/rss", float64(bytes)/(1<<20), "MiB", 0)
+	r.line("fleet/reports", median(idle.reports), "1/s", 0)
+	r.line("fleet/report-p50", median(idle.syncs), "µs", 0)
+	r.line("fleet/report-p99", median(idle.slowest), "µs", 0)
+	r.line("fleet/p50", median(beside.p50), "µs", median(ratios(beside.p50, alone.p50)))
+	r.line("fleet/p99", median(beside.p99), "µs", median(ratios(beside.p99, alone.p99)))
+	r.line("fleet/alone-p50", median(alone.p50), "µs", 0)
+	r.line("fleet/alone-p99", median(alone.p99), "µs", 0)
+	r.line("fleet/alone-cpu", median(alone.cpu), "% of a core", 0)
+	r.line("fleet/beside-cpu", median(beside.cpu), "% of a core", 0)
+	r.line("fleet/load-own-cpu", median(beside.own), "% of a core", 0)
+	r.line("fleet/agents-own-cpu", median(beside.agents), "% of a core", 0)
+	return load.audit(ctx)
+}
+
+// run lets a slice have its time, and keeps what it measured unless it was only to warm up.
+func (s *slice) run(ctx context.Context, coordinator *daemon, load *caller, fleet *child, every, lasts time.Duration, keep bool) error {
+	before, err := cpuTimeOf(coordinator.pid())
+	if err != nil {
+		return err
+	}
+	own, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	period, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
+	var pairs stopwatch
+	loaded := make(chan struct{})
+	go func() {
+		defer close(loaded)
+		if s.load {
+			pace(period, every, func() { pairs.add(load.pair(ctx)) })
+		} else {
+			<-period.Done()
+		}
+	}()
+	var reported answer
+	if s.fleet {
+		reported, err = fleet.do(order{Beat: lasts})
+	}
+	<-loaded
+	took, failed := pairs.sorted()
+	if err := errors.Join(err, failed, ctx.Err()); err != nil {
+		return err
+	}
+	elapsed := time.Since(began).Seconds()
+	after, err := cpuTimeOf(coordinator.pid())
+	if err != nil {
+		return err
+	}
+	ownAfter, err := cpuTime()
+	if err != nil || !keep {
+		return err
+	}
+	s.cpu = append(s.cpu, 100*(after-before).Seconds()/elapsed)
+	s.p50, s.p99 = append(s.p50, percentile(took, 0.5)), append(s.p99, percentile(took, 0.99))
+	s.own = append(s.own, 100*(ownAfter-own).Seconds()/elapsed)
+	s.agents = append(s.agents, 100*reported.CPU.Seconds()/elapsed)
+	s.reports = append(s.reports, float64(reported.Reports)/elapsed)
+	s.syncs, s.slowest = append(s.syncs, reported.P50), append(s.slowest, reported.P99)
+	return nil
+}
