@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -22,11 +23,17 @@ type cli struct {
 
 	// Global flags.
 	addr, agent, output string
+	credentials         credentialFlags
 
 	// begun is set when the command line has been understood; what fails before is its user's mistake.
 	begun bool
 	// clients are those made so far, to be closed; the last one is whom an error is about.
 	clients []*client.Client
+	// finders are ended, and finding is waited for, when the command is done.
+	finders []context.CancelFunc
+	finding sync.WaitGroup
+	// trouble is what went wrong beside the calls.
+	trouble troubles
 }
 
 // Groups of commands in the help text.
@@ -49,6 +56,10 @@ func execute(ctx context.Context, args []string, s streams) int {
 	for _, cl := range c.clients {
 		cl.Close()
 	}
+	for _, stop := range c.finders {
+		stop()
+	}
+	c.finding.Wait()
 	c.report(err)
 	return exitCode(err)
 }
@@ -83,8 +94,10 @@ Try it on this machine:
 		&cobra.Group{ID: groupServe, Title: "To serve:"},
 	)
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.addr, "addr", "", "coordinator, HOST:PORT or http(s)://HOST:PORT (env BURSAR_ADDR, default "+defaultAddr+")")
+	flags.StringVar(&c.addr, "addr", "", "coordinators: HOST:PORT or http(s)://HOST:PORT, several with commas between them, or consul[://HOST:PORT[/SERVICE]] "+
+		"(env BURSAR_ADDR, default "+defaultAddr+")")
 	flags.StringVar(&c.agent, "agent", "", "agent, path of its socket or HOST:PORT (env BURSAR_AGENT, default "+systemSocket+")")
+	c.credentials.add(flags)
 	flags.StringVarP(&c.output, "output", "o", "table", "table, wide or json")
 
 	for group, commands := range map[string][]*cobra.Command{
@@ -95,7 +108,7 @@ Try it on this machine:
 		groupLook: {
 			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.watchCommand(), c.auditCommand(),
 		},
-		groupOperate: {c.quotaCommand(), c.hostCommand()},
+		groupOperate: {c.quotaCommand(), c.hostCommand(), c.storeCommand()},
 		groupServe:   {c.devCommand(), c.coordinatorCommand(), c.agentCommand()},
 	} {
 		for _, command := range commands {

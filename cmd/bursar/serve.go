@@ -66,6 +66,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		}
 		return serverError(server.Run(ctx))
 	}
+	cmd.AddCommand(c.migrateCommand())
 	return cmd
 }
 

@@ -105,13 +105,13 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 	}
 	if options.Adopt {
 		// The epoch is raised, so that who led for the other cluster cannot go on.
-		const adopt = `UPDATE meta SET cluster = $1, epoch = epoch + 1 WHERE one = 1 AND cluster <> $1 AND cluster <> ''`
+		const adopt = `UPDATE meta SET cluster = $1, epoch = epoch + 1 WHERE one = 1 AND cluster <> $1`
 		tag, err := conn.Exec(ctx, adopt, options.Cluster)
 		if err != nil {
 			return fmt.Errorf("adopting: %w", err)
 		}
 		if tag.RowsAffected() > 0 {
-			s.log.Warn("the store was another cluster's and is this one's now", "store", s.where, "cluster", options.Cluster)
+			s.log.Warn("the store is this cluster's now, whosever it was", "store", s.where, "cluster", options.Cluster)
 		}
 	}
 	return s.admit(ctx, conn, options.Cluster, options.IntoCopy)

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/store/opener"
+)
+
+// migrateCommand is `bursar coordinator migrate`.
+func (c *cli) migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Make or update the tables of a store",
+		Long: `Migrate makes the tables of the store that the configuration names, or brings them up to date, and shows what it is then. Coordinators of
+the version before go on meanwhile; any number of these may run at once.
+
+A store that belongs to another cluster is refused. With --adopt it becomes this one's, and whoever led it is deposed.`,
+		Example: `  bursar coordinator migrate --config /etc/bursar/coordinator.yaml
+  bursar coordinator migrate --store postgres://owner@db1/bursar
+  bursar coordinator migrate --adopt`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	file := addConfigFlag(cmd, coordinatorFile)
+	logs := addLogFlags(cmd, "info")
+	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
+	adopt := cmd.Flags().Bool("adopt", false, "make the store this cluster's, whosever it was")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		log, err := logs.logger(c.err)
+		if err != nil {
+			return err
+		}
+		var config coordinator.Config
+		loaded, err := loadConfig(*file, coordinatorFile, "BURSAR_COORDINATOR", &config)
+		if err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("store") {
+			config.StoreFile = ""
+		}
+		loaded.flag(cmd, "store", "store", &config.Store, *where)
+		config = config.WithDefaults()
+		place, err := storeOf(config, loaded)
+		if err != nil {
+			return err
+		}
+		options := opener.Options{Adopt: *adopt, Migrate: true, Log: log}
+		if *adopt {
+			options.Cluster = config.Cluster
+		}
+		opened, err := opener.Open(cmd.Context(), place, options)
+		if err != nil {
+			return serverError(err)
+		}
+		meta, err := opened.Meta(cmd.Context())
+		if err = errors.Join(err, opened.Close()); err != nil {
+			return err
+		}
+		return c.printMeta(place, meta)
+	}
+	return cmd
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/copying"
+	"github.com/bursar/bursar/coordinator/store/opener"
+)
+
+// storeVariable names the store of a coordinator, as its configuration does.
+const storeVariable = "BURSAR_COORDINATOR_STORE"
+
+func (c *cli) storeCommand() *cobra.Command {
+	return family("store", "Look at and copy the store of a coordinator",
+		`Store is about the rows that coordinators keep: in a file of one, or in a PostgreSQL database that several share.`,
+		c.storeInfoCommand(), c.storeCopyCommand())
+}
+
+func (c *cli) storeInfoCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "info",
+		Short: "What a store says of itself",
+		Long: `Info shows which store it is, whose it is, and how far it has come. It changes nothing. The file of a coordinator that runs
+cannot be looked at: that has it to itself.`,
+		Example: `  bursar store info --store postgres://bursar@db1,db2/bursar
+  bursar store info --store /var/lib/bursar/coordinator/bursar.db -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		place := firstSet(*where, os.Getenv(storeVariable))
+		if place == "" {
+			return usagef("--store: missing: want the path of a file or postgres://…")
+		}
+		meta, err := readMeta(cmd.Context(), place)
+		if err != nil {
+			return serverError(err)
+		}
+		return c.printMeta(place, meta)
+	}
+	return cmd
+}
+
+func readMeta(ctx context.Context, where string) (store.Meta, error) {
+	opened, err := openExisting(ctx, where, opener.Options{})
+	if err != nil {
+		return store.Meta{}, err
+	}
+	meta, err := opened.Meta(ctx)
+	return meta, errors.Join(err, opened.Close())
+}
+
+// openExisting opens a store, and makes none where there is no file.
+func openExisting(ctx context.Context, where string, options opener.Options) (store.Store, error) {
+	if !opener.IsDatabase(where) {
+		if _, err := os.Stat(where); err != nil {
+			return nil, fmt.Errorf("store: %w", err)
+		}
+	}
+	return opener.Open(ctx, where, options) //nolint:wrapcheck // says where and why
+}
+
+// storeFacts are the facts of a store as JSON.
+type storeFacts struct {
+	Store    string `json:"store"`
+	StoreID  string `json:"storeId"`
+	Cluster  string `json:"cluster,omitempty"`
+	Epoch    uint64 `json:"epoch,string"`
+	Sequence uint64 `json:"sequence,string"`
+	LastID   string `json:"lastId,omitempty"`
+	Schema   int64  `json:"schema"`
+}
+
+func (c *cli) printMeta(where string, meta store.Meta) error {
+	facts := storeFacts{
+		Store: opener.Name(where), StoreID: meta.StoreID, Cluster: meta.Cluster, Epoch: meta.Epoch, Sequence: meta.Sequence,
+		Schema: meta.Schema,
+	}
+	if meta.LastID != 0 {
+		facts.LastID = meta.LastID.String()
+	}
+	if c.output != outputJSON {
+		c.facts("store", facts.Store, "id", facts.StoreID, "cluster", facts.Cluster, "epoch", strconv.FormatUint(facts.Epoch, 10),
+			"sequence", strconv.FormatUint(facts.Sequence, 10), "last allocation", facts.LastID,
+			"schema", strconv.FormatInt(facts.Schema, 10))
+		return nil
+	}
+	text, err := json.MarshalIndent(facts, "", "  ")
+	if err != nil {
+		return fmt.Errorf("marshal: %w", err)
+	}
+	c.printf("%s\n", text)
+	return nil
+}
+
+func (c *cli) storeCopyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "copy --from STORE --to STORE",
+		Short: "Copy a store, from a file to a database or the other way",
+		Long: `Copy copies all rows of a store into an empty one, compares both, and checks the books of the copy. End the coordinators that use either
+first. The copy gets an identity of its own. One that was interrupted is not used by any coordinator; copy again.`,
+		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db --to postgres://bursar@db1,db2/bursar
+  bursar store copy --from postgres://bursar@db1/bursar --to ./bursar.db`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	from := cmd.Flags().String("from", "", "what to copy: path of a file or postgres://…")
+	to := cmd.Flags().String("to", "", "where to: path of a file or postgres://…")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case *from == "" || *to == "":
+			return usagef("want --from and --to, each the path of a file or postgres://…")
+		case *from == *to:
+			return usagef("--from and --to are the same store")
+		}
+		report, err := copyStore(cmd.Context(), *from, *to)
+		if err != nil {
+			return serverError(err)
+		}
+		fmt.Fprintf(c.err, "copied %d live and %d ended allocations, %d hosts and %d rules; the copy is the same, and its books are right\n",
+			report.Live, report.Ended, report.Hosts, report.Quotas)
+		return c.printMeta(*to, report.Copy)
+	}
+	return cmd
+}
+
+func copyStore(ctx context.Context, from, to string) (report copying.Report, err error) {
+	source, err := openExisting(ctx, from, opener.Options{})
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	opened, err := opener.Open(ctx, to, opener.Options{Migrate: true, IntoCopy: true})
+	if err != nil {
+		return report, err //nolint:wrapcheck // says where and why
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	target, ok := opened.(store.CopyTarget)
+	if !ok {
+		return report, fmt.Errorf("store %s: cannot be copied into", opener.Name(to))
+	}
+	return copying.Run(ctx, source, target, copying.Options{Source: opener.Name(from), Now: time.Now()}) //nolint:wrapcheck // says it
+}

@@ -1,0 +1,250 @@
+// Package copying copies a store into another, of whatever backend: live allocations, history, remembered request ids, hosts and
+// rules, the sequence and the last id. The copy has an identity of its own and an epoch that is at least the source's.
+//
+// It needs as much memory as a coordinator does that loads the store, twice; the history goes through in pages. Nobody may use the
+// source meanwhile: a change of it is noticed, and the copy is not finished then. What was not finished is refused as a
+// store, and can be copied over again.
+package copying
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Options of Run.
+type Options struct {
+	// Source is what the copy is marked to come from while it is not finished, without secrets.
+	Source string
+	// Now is when the copy is made.
+	Now time.Time
+	// Progress is told, if set, how many allocations have been copied.
+	Progress func(allocations int)
+}
+
+// remember is how far back the request ids are compared as well that a ledger would remember. It is the time for which the
+// coordinator keeps them by default.
+const remember = 24 * time.Hour
+
+// Report says what was copied and found to be the same.
+type Report struct {
+	Copy                               store.Meta
+	Live, Ended, Hosts, Quotas, Recent int // Recent: remembered request ids
+}
+
+// DifferenceError is a copy that is not what it was made from. The target stays unfinished.
+type DifferenceError struct{ What string }
+
+func (e *DifferenceError) Error() string {
+	return "the copy differs from its source: " + e.What + ": want nobody to use either store meanwhile"
+}
+
+// Run copies, compares, audits, and makes the copy a store like any other. An error leaves the target unfinished, or, where it
+// is a *store.RefusedError with NotEmpty, as it was.
+func Run(ctx context.Context, from store.Store, to store.CopyTarget, options Options) (Report, error) {
+	before, err := from.Meta(ctx)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the source: %w", err)
+	}
+	if err := to.BeginCopy(ctx, options.Source); err != nil {
+		return Report{}, err //nolint:wrapcheck // says it
+	}
+	led, err := to.Lead(ctx, before.Epoch)
+	if err != nil {
+		return Report{}, fmt.Errorf("writing the copy: %w", err)
+	}
+	c := &run{from: from, to: to, options: options, before: before, epoch: led.Epoch}
+	snapshot, err := from.Load(ctx, before.Epoch, options.Now.Add(-remember))
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the source: %w", err)
+	}
+	if err := c.live(ctx, &snapshot); err != nil {
+		return Report{}, err
+	}
+	if err := c.history(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := c.compare(ctx, &snapshot); err != nil {
+		return Report{}, err
+	}
+	if err := to.EndCopy(ctx, c.epoch, before.Sequence, before.LastID); err != nil {
+		return Report{}, err //nolint:wrapcheck // says it
+	}
+	c.report.Copy, err = to.Meta(ctx)
+	if err == nil && (c.report.Copy.Sequence != before.Sequence || c.report.Copy.LastID != before.LastID) {
+		err = &DifferenceError{"the sequence or the last id"}
+	}
+	return c.report, err
+}
+
+// run is one copy.
+type run struct {
+	from    store.Store
+	to      store.CopyTarget
+	options Options
+	before  store.Meta // of the source
+	epoch   uint64     // of the target
+	report  Report
+}
+
+// commit writes rows under the source's numbers.
+func (c *run) commit(ctx context.Context, changes ledger.Changes) error {
+	changes.Revision, changes.LastID = c.before.Sequence, c.before.LastID
+	if err := c.to.Commit(ctx, store.Batch{Epoch: c.epoch, Changes: changes}); err != nil {
+		return fmt.Errorf("writing the copy: %w", err)
+	}
+	if c.options.Progress != nil {
+		c.options.Progress(c.report.Live + c.report.Ended)
+	}
+	return nil
+}
+
+// live copies what a ledger is rebuilt from.
+func (c *run) live(ctx context.Context, s *ledger.Snapshot) error {
+	c.report.Hosts, c.report.Quotas, c.report.Recent = len(s.Hosts), len(s.Quotas), len(s.Remembered)
+	if err := c.commit(ctx, ledger.Changes{Hosts: s.Hosts, Quotas: s.Quotas}); err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(s.Allocations, store.MaxPage) {
+		c.report.Live += len(chunk)
+		if err := c.commit(ctx, ledger.Changes{Transitions: chunk}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// history copies what has ended.
+func (c *run) history(ctx context.Context) error {
+	query := store.HistoryQuery{PageSize: store.MaxPage}
+	for {
+		page, next, err := c.from.History(ctx, query)
+		if err != nil {
+			return fmt.Errorf("reading the source: %w", err)
+		}
+		c.report.Ended += len(page)
+		if err := c.commit(ctx, ledger.Changes{Transitions: page}); err != nil {
+			return err
+		}
+		if query.PageToken = next; next == "" {
+			return nil
+		}
+	}
+}
+
+// compare reads both stores again and audits the ledger that the copy makes.
+func (c *run) compare(ctx context.Context, source *ledger.Snapshot) error {
+	loaded, err := c.to.Load(ctx, c.epoch, c.options.Now.Add(-remember))
+	if err != nil {
+		return fmt.Errorf("reading the copy: %w", err)
+	}
+	if what := differs(source, &loaded); what != "" {
+		return &DifferenceError{what}
+	}
+	if err := c.compareHistory(ctx); err != nil {
+		return err
+	}
+	after, err := c.from.Meta(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the source: %w", err)
+	case after != c.before:
+		return &DifferenceError{fmt.Sprintf("the source was at epoch %d and sequence %d, and is at %d and %d now",
+			c.before.Epoch, c.before.Sequence, after.Epoch, after.Sequence)}
+	}
+	return audit(c.options.Now, loaded)
+}
+
+// differs names the first kind of rows that is not the same in both; nothing where all are.
+func differs(a, b *ledger.Snapshot) string {
+	sort(a)
+	sort(b)
+	switch {
+	case !same(a.Allocations, b.Allocations):
+		return "live allocations"
+	case !same(a.Hosts, b.Hosts):
+		return "hosts"
+	case !same(a.Quotas, b.Quotas):
+		return "quota rules"
+	case !same(a.Remembered, b.Remembered):
+		return "remembered request ids"
+	}
+	return ""
+}
+
+func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b)) }
+
+// sort puts the lists into one order: stores return them in any.
+func sort(s *ledger.Snapshot) {
+	slices.SortFunc(s.Allocations, func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.Hosts, func(a, b ledger.HostRecord) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.Quotas, func(a, b ledger.Quota) int { return cmp.Compare(a.Selector.String(), b.Selector.String()) })
+	slices.SortFunc(s.Remembered, func(a, b ledger.Remembered) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// compareHistory walks through both histories side by side.
+func (c *run) compareHistory(ctx context.Context) error {
+	query := store.HistoryQuery{PageSize: store.MaxPage}
+	for ended := 0; ; {
+		a, next, err := c.from.History(ctx, query)
+		if err != nil {
+			return fmt.Errorf("reading the source: %w", err)
+		}
+		b, _, err := c.to.History(ctx, query) // tokens are places in the history, the same for every store
+		if err != nil {
+			return fmt.Errorf("reading the copy: %w", err)
+		}
+		if len(a) != len(b) {
+			return &DifferenceError{fmt.Sprintf("%d and %d allocations in a page of the history", len(a), len(b))}
+		}
+		for i := range a {
+			if err := sameRow(&a[i], &b[i]); err != nil {
+				return err
+			}
+		}
+		ended += len(a)
+		if query.PageToken = next; next != "" {
+			continue
+		}
+		if ended != c.report.Ended {
+			return &DifferenceError{fmt.Sprintf("%d allocations were copied from the history, and there are %d", c.report.Ended, ended)}
+		}
+		return nil
+	}
+}
+
+// sameRow compares two allocations as rows.
+func sameRow(a, b *ledger.Allocation) error {
+	x, err := store.AppendAllocation(nil, a)
+	if err != nil {
+		return err //nolint:wrapcheck // names the row
+	}
+	y, err := store.AppendAllocation(nil, b)
+	if err != nil {
+		return err //nolint:wrapcheck // names the row
+	}
+	if a.ID != b.ID || a.Forget != b.Forget || !bytes.Equal(x, y) {
+		return &DifferenceError{fmt.Sprintf("allocation %s in the history", a.ID)}
+	}
+	return nil
+}
+
+// audit builds a ledger from what was loaded and has it check its books.
+func audit(now time.Time, loaded ledger.Snapshot) error {
+	books := ledger.New(ledger.Config{}, placement.New(placement.Spread))
+	if err := books.Restore(ledger.At(now), loaded); err != nil {
+		return fmt.Errorf("the copy makes no ledger: %w", err)
+	}
+	if found := books.Audit(); len(found) > 0 {
+		return fmt.Errorf("the books of the copy are wrong, %d times; the first: invariant %d: %s", len(found), found[0].Invariant, found[0].Message)
+	}
+	return nil
+}
