@@ -41,6 +41,10 @@ build: ## Build bin/bursar, static, with its version
 run: build ## Build, then show the main job on this machine and stay up
 	bin/bursar dev --demo
 
+.PHONY: cluster
+cluster: build $(CONSUL) postgres ## Show three coordinators and two hosts, with a real Consul and PostgreSQL, and stay up
+	go run -trimpath ./test/cluster -bursar bin/bursar
+
 .PHONY: tools
 tools: $(BUF) $(GOLANGCI_LINT) $(CONSUL) ## Build the tools that lint, generate and the tests need
 
@@ -54,6 +58,10 @@ $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
 $(CONSUL): tools/consul/go.mod tools/consul/go.sum
 $(CONSUL): export CGO_ENABLED := 0
 $(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
+
+.PHONY: postgres
+postgres: ## See to it that PostgreSQL's server is installed: tests and the cluster run one of their own
+	@tools/postgres/provide.sh
 
 # --- test --------------------------------------------------------------------------------------------------------
 
@@ -78,7 +86,7 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
 
 .PHONY: test-race
-test-race: $(CONSUL) ## Test all other packages with the race detector
+test-race: $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
 	@packages=$$(go list ./... | grep -Ev '$(pure)'); $(go_test) -race -timeout 20m $$packages
 

@@ -48,6 +48,14 @@ func run(ctx context.Context, binary string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for _, sub := range []string{"consul", "postgres"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil { //nolint:gosec // PostgreSQL does not run as root
+			return err
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above
+		return err
+	}
 	c := &cluster{binary: binary, dir: dir}
 	discovery, err := consul.Launch(ctx, filepath.Join(dir, "consul"), 1, consul.Options{})
 	if err != nil {
