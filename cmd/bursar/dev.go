@@ -119,7 +119,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 		return nil
 	}
 	target := "http://" + books.Address()
-	host, err := c.openAgent(agent.Config{
+	host, err := c.openAgent(ctx, agent.Config{
 		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
 	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir"}}, log)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 // devUp says what is there and what to type next.
 func (c *cli) devUp(ctx context.Context, f devFlags, target, hostID string, took time.Duration) error {
 	c.addr, c.agent = target, f.socket
-	cl, err := c.coordinator()
+	cl, err := c.coordinator(ctx)
 	if err != nil {
 		return err
 	}

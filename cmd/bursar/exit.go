@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/discovery"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -61,6 +62,7 @@ func exitCode(err error) int {
 		exit    *exitError
 		usage   *usageError
 		target  *client.TargetError
+		wrong   *discovery.URLError
 		file    *yamlfile.Error
 		missing *noSuchError
 		vague   *ambiguousError
@@ -70,7 +72,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage), errors.As(err, &target):
+	case errors.As(err, &usage), errors.As(err, &target), errors.As(err, &wrong):
 		return exitUsage
 	case errors.As(err, &file), errors.As(err, &vague):
 		return exitData

@@ -90,7 +90,7 @@ agent that still runs there brings its host and its engines back.`,
 	}
 	force := cmd.Flags().Bool("force", false, "even with live engines: they become lost")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.coordinator()
+		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ agent that still runs there brings its host and its engines back.`,
 func (c *cli) onHost(
 	cmd *cobra.Command, text string, do func(context.Context, *client.Client, string) (*bursarv1.Host, error),
 ) error {
-	cl, err := c.coordinator()
+	cl, err := c.coordinator(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ still give by its last measurement (headroom). With an id it shows all about one
 	cmd.Flags().VarP(labels, "label", "l", "only hosts with this label; repeatable")
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only hosts in this state: healthy, suspect, lost or returning; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cl, err := c.coordinator()
+		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

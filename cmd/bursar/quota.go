@@ -53,7 +53,7 @@ func (c *cli) quotaSetCommand() *cobra.Command {
 		if !guaranteed.IsUnset() {
 			q.Guaranteed = convert.VectorToProto(guaranteed)
 		}
-		cl, err := c.coordinator()
+		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ at all. A rule from a file that the coordinator watches is removed from that fil
 			if err != nil {
 				return err
 			}
-			cl, err := c.coordinator()
+			cl, err := c.coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ line, column, field and reason. Rules that are not in the file stay, unless --pr
 		if err != nil {
 			return err
 		}
-		cl, err := c.coordinator()
+		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ holds or waits for something, with what it has and could still get.`,
 	labels := labelFlag{}
 	cmd.Flags().VarP(labels, "label", "l", "only accounts with this label, * for any value; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cl, err := c.coordinator()
+		cl, err := c.coordinator(cmd.Context())
 		if err != nil {
 			return err
 		}

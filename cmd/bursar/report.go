@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"syscall"
 
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/credential"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/yamlfile"
 )
@@ -75,17 +77,32 @@ func (c *cli) message(err error) string {
 	return prefix + oneLine(call.Message())
 }
 
-// nobodyAnswers says whom we tried, and the system's reason.
+// nobodyAnswers says whom we tried, and why in vain.
 func (c *cli) nobodyAnswers(err *connect.Error) string {
-	reason := "no answer in time"
-	var errno syscall.Errno
-	switch {
-	case errors.As(err, &errno):
-		reason = errno.Error()
-	case err.Code() == connect.CodeUnavailable:
-		reason = oneLine(err.Message())
+	text := fmt.Sprintf("nobody answers at %s: %s", c.server(), c.reason(err))
+	if beside := c.trouble.String(); beside != "" {
+		text += ": " + oneLine(beside)
 	}
-	return fmt.Sprintf("nobody answers at %s: %s", c.server(), reason)
+	return text
+}
+
+// reason is why there was no answer: the system's word where there is one, and what to do about it where one end does not trust the
+// other.
+func (c *cli) reason(err error) string {
+	if trust, ok := errors.AsType[*credential.TrustError](err); ok {
+		cause := trust.Err
+		if call, ok := errors.AsType[*url.Error](cause); ok {
+			cause = call.Err
+		}
+		return oneLine(inFlags(cause.Error() + ": " + trust.Advice))
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if call, ok := errors.AsType[*connect.Error](err); ok && call.Code() != connect.CodeDeadlineExceeded {
+		return oneLine(call.Message())
+	}
+	return "no answer in time"
 }
 
 // server names whom the last call went to.

@@ -146,7 +146,7 @@ func (c *cli) completeHosts(cmd *cobra.Command, args []string, prefix string) ([
 }
 
 func (c *cli) offerHosts(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	cl, err := c.coordinator()
+	cl, err := c.coordinator(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -166,7 +166,7 @@ func (c *cli) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	cl, err := c.coordinator()
+	cl, err := c.coordinator(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

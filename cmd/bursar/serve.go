@@ -11,9 +11,9 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/agent/statefile"
-	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/yamlfile"
@@ -80,6 +80,7 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 		Example: `  bursar agent
   bursar agent --config /etc/bursar/agent.yaml
   bursar agent --coordinator http://127.0.0.1:7070 --socket /run/bursar/agent.sock
+  bursar agent --coordinator consul --token-file /etc/bursar/token --tls-ca /etc/bursar/ca.pem
   BURSAR_AGENT_HOST_ID=vm-1 bursar agent`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -88,7 +89,7 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 	logs := addLogFlags(cmd, "info")
 	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
 	stateDir := cmd.Flags().String("state-dir", "", "where it keeps what it must know after a restart (default "+agent.DefaultStateDir+")")
-	coordinatorURL := cmd.Flags().String("coordinator", "", "the coordinator (default "+defaultAddr+")")
+	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them (default "+defaultAddr+")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		log, err := logs.logger(c.err)
 		if err != nil {
@@ -101,18 +102,21 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 		}
 		loaded.flag(cmd, "socket", "socket", &config.Socket, *socket)
 		loaded.flag(cmd, "state-dir", "stateDir", &config.StateDir, *stateDir)
-		if *coordinatorURL != "" {
-			config.Coordinators = []string{*coordinatorURL}
-		}
-		if len(config.Coordinators) > 1 {
-			return loaded.wrong("coordinators", fmt.Sprintf("%d of them: want one", len(config.Coordinators)))
-		}
-		server, err := c.openAgent(config, loaded, log)
-		if err != nil {
-			return err
+		loaded.flag(cmd, "tls-ca", "tls.ca", &config.TLS.CA, c.credentials.tls.CA)
+		loaded.flag(cmd, "tls-cert", "tls.cert", &config.TLS.Cert, c.credentials.tls.Cert)
+		loaded.flag(cmd, "tls-key", "tls.key", &config.TLS.Key, c.credentials.tls.Key)
+		loaded.flag(cmd, "tls-server-name", "tls.serverName", &config.TLS.ServerName, c.credentials.tls.ServerName)
+		loaded.flag(cmd, "token-file", "tokenFile", &config.TokenFile, c.credentials.tokenFile)
+		if *coordinators != "" {
+			config.Discovery, config.Consul, config.Coordinators = "", consul.Config{}, []string{*coordinators}
+			loaded.set["coordinators"] = "--coordinator"
 		}
 		ctx, interrupts := catchInterrupts(cmd.Context())
 		defer interrupts.stop()
+		server, err := c.openAgent(ctx, config, loaded, log)
+		if err != nil {
+			return err
+		}
 		return serverError(server.Run(ctx))
 	}
 	return cmd
@@ -126,34 +130,16 @@ func (c *configuration) flag(cmd *cobra.Command, flag, field string, into *strin
 	}
 }
 
-// openAgent makes an agent of this machine.
-func (c *cli) openAgent(config agent.Config, loaded *configuration, log *slog.Logger) (*agent.Agent, error) {
-	target := defaultAddr
-	if len(config.Coordinators) > 0 {
-		target = config.Coordinators[0]
-	}
-	// The agent knows better than a client how long to try again.
-	upstream, err := client.New(target, client.WithoutRetries())
-	if err != nil {
-		return nil, loaded.wrong("coordinators", err.Error())
-	}
-	c.clients = append(c.clients, upstream)
-	server, err := agent.New(config, agent.Deps{
-		Allocations: upstream.Allocations(), Hosts: upstream.Hosts(), Logger: log, Version: version,
-	})
-	if err != nil {
-		return nil, loaded.explain(err)
-	}
-	return server, nil
-}
-
 // explain tells an error of a configuration at the place where it was set.
 func (c *configuration) explain(err error) error {
 	var ofCoordinator *coordinator.ConfigError
 	var ofConsul *consul.ConfigError
 	var ofAgent *agent.ConfigError
 	var ofLabels *label.FieldError
+	var ofFile *credential.FileError
 	switch {
+	case errors.As(err, &ofFile):
+		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
 	case errors.As(err, &ofCoordinator):
 		return c.wrong(ofCoordinator.Field, yamlfile.Want(ofCoordinator.Value, ofCoordinator.Want))
 	case errors.As(err, &ofConsul):

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -12,36 +14,48 @@ func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "How the whole is doing",
-		Long:  "Status tells who leads, and how many allocations, hosts and quotas there are.",
+		Long: `Status tells who leads, who answered, and how many allocations, hosts and quotas there are. Where several coordinators are known it tells
+how each of them is, also when none leads.`,
 		Example: `  bursar status
-  bursar status --addr coordinator-2:7070 -o json`,
+  bursar status --addr coordinator-2:7070 -o json
+  bursar status --addr https://rm-1:7070,https://rm-2:7070,https://rm-3:7070
+  bursar status --addr consul`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.coordinator()
+			cl, at, err := c.coordinators(cmd.Context(), shortPatience)
 			if err != nil {
 				return err
 			}
 			res, err := cl.Cluster().Status(cmd.Context(), &bursarv1.StatusRequest{})
-			if err != nil {
+			if err != nil && !client.Unavailable(err) {
 				return err
 			}
-			return c.print(res, func() { c.printStatus(res) })
+			team, teamErr := c.team(cmd.Context(), at)
+			if teamErr != nil {
+				return teamErr
+			}
+			if err != nil {
+				c.printTeam(team)
+				return err
+			}
+			return c.print(res, func() {
+				c.printStatus(res, at)
+				c.printTeam(team)
+			})
 		},
 	}
 }
 
-func (c *cli) printStatus(s *bursarv1.StatusResponse) {
-	leader := s.GetLeader()
-	switch {
-	case s.GetIsLeader():
+func (c *cli) printStatus(s *bursarv1.StatusResponse, at place) {
+	leader := firstSet(s.GetLeader(), "nobody")
+	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.server, "/"), s.GetLeader()) {
 		leader += " (this one)"
-	case leader == "":
-		leader = "nobody"
 	}
 	c.facts(
 		"version", s.GetVersion(),
 		"leader", leader,
+		"answered by", s.GetUrl(),
 		"epoch", fmt.Sprint(s.GetEpoch()),
 		"revision", fmt.Sprint(s.GetRevision()),
 		"up", durationText(s.GetUptime().AsDuration()),
@@ -50,6 +64,7 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse) {
 			s.GetHostsHealthy(), s.GetHostsSuspect(), s.GetHostsLost(), s.GetHostsReturning()),
 		"quotas", fmt.Sprintf("%d rules, %d accounts", s.GetQuotaRules(), s.GetQuotaAccounts()),
 		"store", s.GetStoreId(),
+		"warning", strings.Join(s.GetWarnings(), "; "),
 	)
 }
 
@@ -63,7 +78,7 @@ func (c *cli) auditCommand() *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cl, err := c.coordinator()
+			cl, err := c.coordinator(cmd.Context())
 			if err != nil {
 				return err
 			}

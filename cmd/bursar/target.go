@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -30,16 +31,50 @@ const (
 // was stopped, or an agent without a coordinator. It outlasts a change of leader.
 const callTimeout = 10 * time.Second
 
-// coordinator returns a client of the coordinator.
-func (c *cli) coordinator() (*client.Client, error) { return c.patientCoordinator(shortPatience) }
+// coordinator returns a client of the coordinators.
+func (c *cli) coordinator(ctx context.Context) (*client.Client, error) {
+	return c.patientCoordinator(ctx, shortPatience)
+}
 
-func (c *cli) patientCoordinator(patience time.Duration) (*client.Client, error) {
-	return c.connect(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), patience)
+func (c *cli) patientCoordinator(ctx context.Context, patience time.Duration) (*client.Client, error) {
+	cl, _, err := c.coordinators(ctx, patience)
+	return cl, err
+}
+
+// coordinators returns a client of the coordinators, and where they are.
+func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client.Client, place, error) {
+	own := c.credentials.overEnvironment()
+	log := slog.New(&c.trouble)
+	options, err := own.options(log)
+	if err != nil {
+		return nil, place{}, credentialError(err)
+	}
+	at, err := parsePlace(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), own.tls.IsSet(), log)
+	if err != nil {
+		return nil, place{}, placeError(err)
+	}
+	cl, err := at.open(append(options, calling(patience)...)...)
+	if err != nil {
+		return nil, place{}, err
+	}
+	c.keep(ctx, at)
+	c.clients = append(c.clients, cl)
+	return cl, at, nil
+}
+
+// calling are the options of every client.
+func calling(patience time.Duration) []client.Option {
+	return []client.Option{client.WithRetries(client.RetryPolicy{Patience: patience}), client.WithTimeout(callTimeout)}
 }
 
 // localAgent returns a client of this machine's agent.
 func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.Client, error) {
-	return c.connect(c.agentTarget(ctx), patience)
+	cl, err := client.New(c.agentTarget(ctx), calling(patience)...)
+	if err != nil {
+		return nil, err
+	}
+	c.clients = append(c.clients, cl)
+	return cl, nil
 }
 
 // either returns a client of the agent where --agent was given, and of the coordinator else. Both serve allocations.
@@ -51,7 +86,7 @@ func (c *cli) patientEither(cmd *cobra.Command, patience time.Duration) (*client
 	if cmd.Flags().Changed("agent") && !cmd.Flags().Changed("addr") {
 		return c.localAgent(cmd.Context(), patience)
 	}
-	return c.patientCoordinator(patience)
+	return c.patientCoordinator(cmd.Context(), patience)
 }
 
 // patienceFor is that of a request that waits for so long.
@@ -60,15 +95,6 @@ func patienceFor(wait time.Duration) time.Duration {
 		return max(longPatience, wait) // as long as it would wait for resources
 	}
 	return shortPatience
-}
-
-func (c *cli) connect(target string, patience time.Duration) (*client.Client, error) {
-	cl, err := client.New(target, client.WithRetries(client.RetryPolicy{Patience: patience}), client.WithTimeout(callTimeout))
-	if err != nil {
-		return nil, err
-	}
-	c.clients = append(c.clients, cl)
-	return cl, nil
 }
 
 // agentTarget is what was said, or else the first of the usual sockets on which somebody listens: that of this user's `bursar dev`,

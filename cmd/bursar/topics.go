@@ -18,7 +18,7 @@ func topics() []*cobra.Command {
    69   nobody answers, or not in time
    75   refused or timed out for lack of resources: try again later
    77   not allowed
-   78   bad configuration (coordinator, agent, dev)
+   78   bad configuration (coordinator, agent, dev); a file of a certificate or token that cannot be used
 
 "bursar run" ends with its command's own code, and:
 
@@ -31,9 +31,21 @@ func topics() []*cobra.Command {
 			Short: "Environment variables",
 			Long: `Where the servers are, below the flags:
 
-  BURSAR_ADDR    the coordinator, HOST:PORT or http(s)://HOST:PORT; default http://127.0.0.1:7070
+  BURSAR_ADDR    the coordinators: HOST:PORT or http(s)://HOST:PORT, or several with commas between them; or
+                 consul, consul://HOST:PORT or consul://HOST:PORT/SERVICE: those that Consul knows of, with the CONSUL_
+                 variables as for Consul's own commands; default http://127.0.0.1:7070
   BURSAR_AGENT   this machine's agent, path of its socket or HOST:PORT; default: the socket of your own "bursar dev" where
                  one runs ($XDG_RUNTIME_DIR/bursar/agent.sock), else /run/bursar/agent.sock
+
+What coordinators are shown, and whom to trust, below the flags:
+
+  BURSAR_TOKEN_FILE, BURSAR_TOKEN
+                 the file with the bearer token, or the token itself
+  BURSAR_TLS_CA  the file of the CAs that may have issued the coordinators' certificates; default: those of the machine
+  BURSAR_TLS_CERT, BURSAR_TLS_KEY
+                 the files of a client certificate and of its private key
+  BURSAR_TLS_SERVER_NAME
+                 the name that a coordinator's certificate must have; default: the address that is called
 
 What "bursar run" tells its command:
 

@@ -22,10 +22,7 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 		return func() {}
 	}
 	// One that does not try again: what it shows is about now.
-	quick, err := client.New(cl.Target(), client.WithoutRetries(), client.WithTimeout(2*time.Second))
-	if err != nil {
-		return func() {}
-	}
+	quick := cl.With(client.WithoutRetries(), client.WithTimeout(2*time.Second))
 	ctx, cancel := context.WithCancel(ctx)
 	w := &waitLine{cli: c, client: quick, requestID: req.GetRequestId(), began: time.Now(), live: term.IsTerminal(int(c.err.Fd()))}
 	done := make(chan struct{})
@@ -36,7 +33,6 @@ func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.All
 	return sync.OnceFunc(func() {
 		cancel()
 		<-done
-		quick.Close()
 		w.end()
 	})
 }

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/credential"
+)
+
+// credentialFlags say whom to trust and what to show, for every command that calls a coordinator.
+type credentialFlags struct {
+	tls       credential.ClientTLS
+	tokenFile string
+}
+
+func (f *credentialFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with the bearer token to show (env BURSAR_TOKEN_FILE; or the token itself in BURSAR_TOKEN)")
+	flags.StringVar(&f.tls.CA, "tls-ca", "", "file of the CAs that may have issued the coordinator's certificate (env BURSAR_TLS_CA, default the machine's)")
+	flags.StringVar(&f.tls.Cert, "tls-cert", "", "file of a client certificate to show (env BURSAR_TLS_CERT)")
+	flags.StringVar(&f.tls.Key, "tls-key", "", "file of its private key (env BURSAR_TLS_KEY)")
+	flags.StringVar(&f.tls.ServerName, "tls-server-name", "", "name that the coordinator's certificate must have (env BURSAR_TLS_SERVER_NAME, default its address)")
+}
+
+// credentials are what was said on the command line, and below that in the environment.
+type credentials struct {
+	tls   credential.ClientTLS
+	token credential.Token
+}
+
+func (f *credentialFlags) overEnvironment() credentials {
+	return credentials{
+		tls: credential.ClientTLS{
+			CA:         firstSet(f.tls.CA, os.Getenv("BURSAR_TLS_CA")),
+			Cert:       firstSet(f.tls.Cert, os.Getenv("BURSAR_TLS_CERT")),
+			Key:        firstSet(f.tls.Key, os.Getenv("BURSAR_TLS_KEY")),
+			ServerName: firstSet(f.tls.ServerName, os.Getenv("BURSAR_TLS_SERVER_NAME")),
+		},
+		token: credential.Token{File: firstSet(f.tokenFile, os.Getenv("BURSAR_TOKEN_FILE")), Text: os.Getenv("BURSAR_TOKEN")},
+	}
+}
+
+// options reads the files. The error is a *credential.FileError.
+func (c credentials) options(log *slog.Logger) ([]client.Option, error) {
+	var options []client.Option
+	if c.tls.IsSet() {
+		shows, err := c.tls.Open(credential.Options{Log: log})
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, client.WithCredentials(shows))
+	}
+	if c.token.IsSet() {
+		token, err := c.token.Open(credential.Options{Log: log})
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, client.WithToken(func() (string, error) { return token.Token(), nil }))
+	}
+	return options, nil
+}
+
+// inFlags names the fields of a client's configuration as they are said on the command line.
+func inFlags(text string) string {
+	return strings.NewReplacer(
+		"tls.ca", "--tls-ca", "tls.cert", "--tls-cert", "tls.key", "--tls-key", "tls.serverName", "--tls-server-name", "tokenFile", "--token-file",
+	).Replace(text)
+}
+
+// credentialError tells a file that cannot be used by the flag that names it.
+func credentialError(err error) error {
+	if _, wrong := errors.AsType[*credential.FileError](err); wrong {
+		return configError(&wordsError{err, inFlags(err.Error())})
+	}
+	return err
+}
+
+// wordsError says an error in other words.
+type wordsError struct {
+	err   error
+	words string
+}
+
+func (e *wordsError) Error() string { return e.words }
+
+func (e *wordsError) Unwrap() error { return e.err }

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/discovery/consul"
+)
+
+// place is where coordinators are: one server, or a finder of several.
+type place struct {
+	server string // empty: finder
+	finder discovery.Finder
+	// run keeps the finder up to date until ctx ends; nil where there is nothing to keep.
+	run func(ctx context.Context) error
+}
+
+// consulWord says in --addr that Consul knows where the coordinators are; what follows may be where Consul is, and the service.
+const consulWord = "consul"
+
+// parsePlace reads --addr: one server, several URLs with commas between them, "consul", or "consul://HOST:PORT/SERVICE". With TLS,
+// https is what an address without a scheme means.
+func parsePlace(text string, secure bool, log *slog.Logger) (place, error) {
+	if config, isConsul := consulPlace(text); isConsul {
+		return placeInConsul(config, log)
+	}
+	if !strings.Contains(text, ",") {
+		return place{server: text}, nil
+	}
+	return placeInList(strings.Split(text, ","), secure)
+}
+
+// placeInList is one or several coordinators by their addresses.
+func placeInList(addresses []string, secure bool) (place, error) {
+	urls := make([]string, len(addresses))
+	for i, address := range addresses {
+		urls[i] = strings.TrimSpace(address)
+		switch {
+		case strings.Contains(urls[i], "://"):
+		case secure:
+			urls[i] = "https://" + urls[i]
+		default:
+			urls[i] = "http://" + urls[i]
+		}
+	}
+	finder, err := discovery.Static(urls)
+	if err != nil {
+		return place{}, err
+	}
+	return place{finder: finder}, nil
+}
+
+// consulPlace reads "consul" and "consul://HOST:PORT/SERVICE". Consul's environment says what it leaves out.
+func consulPlace(text string) (config consul.Config, isConsul bool) {
+	rest, isConsul := strings.CutPrefix(text, consulWord)
+	if rest == "" {
+		return config, isConsul
+	}
+	if rest, isConsul = strings.CutPrefix(rest, "://"); isConsul {
+		config.Address, config.Service, _ = strings.Cut(rest, "/")
+	}
+	return config, isConsul
+}
+
+// placeInConsul is where Consul says the coordinators are.
+func placeInConsul(config consul.Config, log *slog.Logger) (place, error) {
+	reached, err := consul.New(config, log)
+	if err != nil {
+		return place{}, err
+	}
+	finder := consul.NewFinder(reached, log)
+	return place{
+		finder: named{finder, "service " + reached.Service() + " in Consul"},
+		run: func(ctx context.Context) error {
+			defer reached.Close()
+			return finder.Run(ctx)
+		},
+	}, nil
+}
+
+// named is a finder with a name for messages.
+type named struct {
+	discovery.Finder
+
+	name string
+}
+
+func (n named) String() string { return n.name }
+
+// open makes a client of what is at the place.
+func (p place) open(opts ...client.Option) (*client.Client, error) {
+	if p.finder == nil {
+		return client.New(p.server, opts...)
+	}
+	return client.NewCluster(p.finder, opts...), nil
+}
+
+// keep runs a place's finder until the invocation ends.
+func (c *cli) keep(ctx context.Context, p place) {
+	if p.run == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	c.finders = append(c.finders, stop)
+	c.finding.Go(func() {
+		_ = p.run(ctx) // it ends with ctx alone
+	})
+}
+
+// troubles is a log that remembers what was last wrong, so that a command can say why nobody was found.
+type troubles struct {
+	mu   sync.Mutex
+	last string // guarded by mu
+}
+
+// Enabled takes what is wrong.
+func (t *troubles) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle remembers a record.
+func (t *troubles) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" {
+			text = a.Value.String()
+		}
+		return true
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = text
+	return nil
+}
+
+// WithAttrs and WithGroup change nothing of what is remembered.
+func (t *troubles) WithAttrs([]slog.Attr) slog.Handler { return t }
+
+// WithGroup is WithAttrs for groups.
+func (t *troubles) WithGroup(string) slog.Handler { return t }
+
+// String is what was last wrong; empty where nothing was.
+func (t *troubles) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+// placeError gives an address that cannot be used its exit code: it came from the command line.
+func placeError(err error) error {
+	_, ofURL := errors.AsType[*discovery.URLError](err)
+	_, ofConsul := errors.AsType[*consul.ConfigError](err)
+	_, ofFile := errors.AsType[*credential.FileError](err) // that Consul's environment names
+	switch {
+	case ofURL, ofConsul:
+		return usagef("--addr: %w", err)
+	case ofFile:
+		return configError(err)
+	}
+	return err
+}

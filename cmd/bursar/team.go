@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/discovery"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// memberTimeout is how long each coordinator may take to say how it is.
+const memberTimeout = 2 * time.Second
+
+// member is one of several coordinators, and what it says of itself.
+type member struct {
+	url    string
+	status *bursarv1.StatusResponse
+	err    error
+}
+
+// team asks every coordinator that is known how it is; none where only one is.
+func (c *cli) team(ctx context.Context, at place) ([]member, error) {
+	if at.finder == nil {
+		return nil, nil
+	}
+	known, _ := at.finder.Coordinators()
+	if len(known) < 2 {
+		return nil, nil
+	}
+	options, err := c.credentials.overEnvironment().options(nil)
+	if err != nil {
+		return nil, credentialError(err)
+	}
+	options = append(options, client.WithoutRetries(), client.WithTimeout(memberTimeout))
+	team := make([]member, len(known))
+	var asking sync.WaitGroup
+	for i, coordinator := range known {
+		asking.Go(func() { team[i] = ask(ctx, coordinator, options) })
+	}
+	asking.Wait()
+	slices.SortFunc(team, func(a, b member) int { return strings.Compare(a.url, b.url) })
+	return team, nil
+}
+
+func ask(ctx context.Context, coordinator discovery.Coordinator, options []client.Option) member {
+	m := member{url: coordinator.URL}
+	one, err := client.New(coordinator.URL, options...)
+	if err != nil {
+		m.err = err
+		return m
+	}
+	defer one.Close()
+	m.status, m.err = one.Cluster().Status(ctx, &bursarv1.StatusRequest{AllowStale: true})
+	return m
+}
+
+// printTeam shows several coordinators, one a line.
+func (c *cli) printTeam(team []member) {
+	if len(team) == 0 || c.output == "json" {
+		return
+	}
+	c.printf("\n")
+	rows := make([][]string, len(team))
+	for i, m := range team {
+		if m.err != nil {
+			rows[i] = []string{m.url, "does not answer", "", "", "", c.reason(m.err)}
+			continue
+		}
+		rows[i] = []string{
+			m.url, part(m.status), m.status.GetVersion(), fmt.Sprint(m.status.GetEpoch()), durationText(m.status.GetUptime().AsDuration()),
+			printable(strings.Join(m.status.GetWarnings(), "; ")),
+		}
+	}
+	c.table([]string{"COORDINATOR", "PART", "VERSION", "EPOCH", "UP", "NOTE"}, rows)
+}
+
+// part is what a coordinator does at the moment.
+func part(s *bursarv1.StatusResponse) string {
+	if s.GetIsLeader() {
+		return "leads"
+	}
+	if s.GetLeaderUrl() == "" {
+		return "waits for a leader"
+	}
+	return "stands by"
+}
