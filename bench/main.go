@@ -45,6 +45,7 @@ func suites() []suite {
 		{"stores", storesSuite},
 		{"forward", forwardSuite},
 		{"fleet", fleetSuite},
+		{"failover", failoverSuite},
 	}
 }
 

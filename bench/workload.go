@@ -46,6 +46,8 @@ type workload struct {
 	Rows      []int `yaml:"rows"`
 
 	Every    time.Duration `yaml:"every"`
+	RunIn    time.Duration `yaml:"runIn"`
+	RunOut   time.Duration `yaml:"runOut"`
 	Tick     time.Duration `yaml:"tick"`
 	Scaled   time.Duration `yaml:"scaled"`
 	Duration time.Duration `yaml:"duration"`

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// failover is a cluster whose leader is ended again and again.
+type failover struct {
+	*team
+
+	workload  *workload
+	launchers *launchers
+	live      int
+	random    *rand.Rand
+	log       func(format string, arguments ...any)
+}
+
+// loss is what came of one end of a leader: times from the signal on, in seconds.
+type loss struct {
+	elected float64 // until another one was seen to lead
+	granted float64 // until the next Allocate was granted
+	longest float64 // of all calls of the round, from their own beginning
+	failed  int     // calls that the client gave up
+}
+
+// failoverSuite is row 8.
+func failoverSuite(ctx context.Context, r *run) (err error) {
+	w, err := readWorkload("failover")
+	if err != nil {
+		return err
+	}
+	live := r.size(w.Live)
+	t, err := r.startTeam(ctx, w.Members, setup{}, func(store string) error { return writeStore(ctx, w, live, store, "bursar") })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.stop()) }()
+	agent, err := r.startAgent(ctx, filepath.Join(r.dir, "failover"), fmt.Sprintf("consul: {address: %q}", t.consul.Address), t.client, w.Tick)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, agent.stop()) }()
+	l, err := newLaunchers(agent.address, w)
+	if err != nil {
+		return err
+	}
+	defer l.client.Close()
+	f := &failover{
+		team: t, workload: w, launchers: l, live: live, random: rand.New(rand.NewPCG(w.Seed, 0)), //nolint:gosec // no secret
+		log: func(format string, arguments ...any) { fmt.Fprintf(r.log, format, arguments...) },
+	}
+	for _, way := range []struct {
+		name   string
+		signal syscall.Signal
+		rounds int
+	}{{"kill", syscall.SIGKILL, w.Rounds}, {"handover", syscall.SIGTERM, w.Handovers}} {
+		if r.short {
+			way.rounds = min(way.rounds, 5)
+		}
+		var losses []loss
+		for round := range way.rounds {
+			one, err := f.round(ctx, way.signal)
+			if err != nil {
+				return fmt.Errorf("%s, round %d: %w", way.name, round+1, err)
+			}
+			f.log("%s %d: elected after %.3f s, granted after %.3f s, longest call %.3f s, failed calls %d\n",
+				way.name, round+1, one.elected, one.granted, one.longest, one.failed)
+			losses = append(losses, one)
+		}
+		r.losses("failover/"+way.name, losses)
+	}
+	return nil
+}
+
+// losses prints what came of all rounds of a kind.
+func (r *run) losses(name string, losses []loss) {
+	column := func(of func(loss) float64) (list []float64) {
+		for _, one := range losses {
+			list = append(list, of(one))
+		}
+		return list
+	}
+	granted := column(func(l loss) float64 { return l.granted })
+	r.line(name+"-max", slices.Max(granted), "s", 0)
+	r.line(name+"-median", median(granted), "s", 0)
+	elected := column(func(l loss) float64 { return l.elected })
+	r.line(name+"-elected-median", median(elected), "s", 0)
+	r.line(name+"-elected-max", slices.Max(elected), "s", 0)
+	r.line(name+"-longest-call", slices.Max(column(func(l loss) float64 { return l.longest })), "s", 0)
+	failed := 0
+	for _, one := range losses {
+		failed += one.failed
+	}
+	r.line(name+"-failed-calls", float64(failed), "calls", 0)
+}
+
+// round ends the leader and measures what the launchers feel.
+func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, err error) {
+	leader, _, err := f.leader(ctx, nil)
+	if err != nil {
+		return one, err
+	}
+	asking, rest := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { pace(asking, f.workload.Every, func() { f.launchers.ask(ctx) }) })
+	defer group.Wait()
+	defer rest()
+	if err := pause(ctx, time.Duration(float64(f.workload.RunIn)*(0.5+f.random.Float64()))); err != nil {
+		return one, err
+	}
+	ended := time.Now()
+	if err := leader.command.Process.Signal(signal); err != nil {
+		return one, fmt.Errorf("end the leader: %w", err)
+	}
+	successor, seen, err := f.leader(ctx, leader)
+	if err != nil {
+		return one, err
+	}
+	one.elected = seen.Sub(ended).Seconds()
+	granted, err := f.launchers.answeredAfter(ctx, seen)
+	if err != nil {
+		return one, err
+	}
+	one.granted = granted.Sub(ended).Seconds()
+	if err := pause(ctx, f.workload.RunOut); err != nil {
+		return one, err
+	}
+	rest()
+	group.Wait()
+	calls := f.launchers.take()
+	for _, c := range calls {
+		one.longest = max(one.longest, c.ended.Sub(c.began).Seconds())
+	}
+	if one.failed, err = f.launchers.settle(ctx, calls); err != nil {
+		return one, err
+	}
+	return one, errors.Join(f.verify(ctx, successor, calls), f.launchers.release(ctx, calls), f.revive(ctx, leader))
+}
+
+// verify holds what the launchers got, and what was there before, against the books of the one that leads.
+func (f *failover) verify(ctx context.Context, leader *member, calls []call) error {
+	status, err := leader.client.Cluster().Status(ctx, &bursarv1.StatusRequest{})
+	if err != nil {
+		return fmt.Errorf("status: %w", err)
+	}
+	if status.GetActive() != int64(f.live) {
+		err = fmt.Errorf("%d active allocations: want the %d that were there", status.GetActive(), f.live)
+	}
+	audit, auditErr := leader.client.Cluster().Audit(ctx, &bursarv1.AuditRequest{})
+	if found := audit.GetViolations(); len(found) > 0 {
+		auditErr = fmt.Errorf("%d violations of the books, the first: %s", len(found), found[0].GetMessage())
+	}
+	return errors.Join(err, auditErr, f.launchers.compare(ctx, leader.client, calls))
+}
+
+// revive starts a coordinator again that was ended.
+func (f *failover) revive(ctx context.Context, m *member) error {
+	_ = m.command.Wait() // how it ended is known
+	m.daemon = nil
+	return f.start(ctx, m)
+}
+
+// pause waits.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+)
+
+// launchers ask an agent for allocations all the time, with the client's own retries, and keep what they get.
+type launchers struct {
+	client   *client.Client
+	labels   map[string]string // of all that they ask for, and of nothing else
+	resource *bursarv1.Resource
+	prefix   string
+
+	mu    sync.Mutex
+	next  int           // guarded by mu: number of the next request
+	calls []call        // guarded by mu: those that were answered
+	news  chan struct{} // guarded by mu: closed when one more was
+}
+
+// call is one Allocate that was answered.
+type call struct {
+	request      string
+	id           string // of the allocation
+	began, ended time.Time
+	err          error
+}
+
+func newLaunchers(socket string, w *workload) (*launchers, error) {
+	c, err := client.New(socket)
+	if err != nil {
+		return nil, err
+	}
+	request, err := w.request()
+	if err != nil {
+		return nil, err
+	}
+	return &launchers{
+		client: c, labels: map[string]string{"user": "launcher", "creator": "bench", "engineType": "failover"},
+		resource: convert.ResourceToProto(request), prefix: "failover-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-",
+		news: make(chan struct{}),
+	}, nil
+}
+
+// ask makes one Allocate under a name of its own.
+func (l *launchers) ask(ctx context.Context) {
+	l.mu.Lock()
+	c := call{request: l.prefix + strconv.Itoa(l.next), began: time.Now()}
+	l.next++
+	l.mu.Unlock()
+	c.id, c.err = l.allocate(ctx, c.request)
+	c.ended = time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, c)
+	close(l.news)
+	l.news = make(chan struct{})
+}
+
+func (l *launchers) allocate(ctx context.Context, request string) (id string, err error) {
+	res, err := l.client.Allocations().Allocate(ctx, &bursarv1.AllocateRequest{RequestId: request, Labels: l.labels, Resource: l.resource})
+	return res.GetAllocation().GetId(), err
+}
+
+// answeredAfter waits for the first Allocate that is granted after a moment, and returns when that was.
+func (l *launchers) answeredAfter(ctx context.Context, moment time.Time) (time.Time, error) {
+	for {
+		l.mu.Lock()
+		first, news := time.Time{}, l.news
+		for _, c := range l.calls {
+			if c.err == nil && c.ended.After(moment) && (first.IsZero() || c.ended.Before(first)) {
+				first = c.ended
+			}
+		}
+		l.mu.Unlock()
+		if !first.IsZero() {
+			return first, nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("no Allocate is granted any more: %w", ctx.Err())
+		}
+	}
+}
+
+// take returns the calls that were answered since the last take. The launchers must be at rest.
+func (l *launchers) take() []call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls := l.calls
+	l.calls = nil
+	return calls
+}
+
+// settle makes the calls once more that failed, under the names that they had, so that the outcome of all is known, and returns how many
+// those were.
+func (l *launchers) settle(ctx context.Context, calls []call) (failed int, err error) {
+	for i := range calls {
+		if calls[i].err == nil {
+			continue
+		}
+		failed++
+		id, err := l.allocate(ctx, calls[i].request)
+		if err != nil {
+			return failed, fmt.Errorf("request %s failed (%w), and again: %w", calls[i].request, calls[i].err, err)
+		}
+		calls[i].id = id
+	}
+	return failed, nil
+}
+
+// compare holds what was granted against the books: each grant is there, and nothing else is.
+func (l *launchers) compare(ctx context.Context, books *client.Client, calls []call) error {
+	live := make(map[string]string) // request ids, by id
+	for token := ""; ; {
+		page, err := books.Allocations().List(ctx, &bursarv1.AllocationServiceListRequest{Labels: l.labels, PageSize: 1000, PageToken: token})
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		for _, a := range page.GetAllocations() {
+			live[a.GetId()] = a.GetRequestId()
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	var errs []error
+	for _, c := range calls {
+		if live[c.id] != c.request {
+			errs = append(errs, fmt.Errorf("allocation %s was granted to request %s and is lost", c.id, c.request))
+		}
+		got, err := books.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: c.id})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("get allocation %s: %w", c.id, err))
+		} else if state := got.GetAllocation().GetState(); state != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+			errs = append(errs, fmt.Errorf("allocation %s is %s: want it reserved", c.id, state))
+		}
+		delete(live, c.id)
+	}
+	for id, request := range live {
+		errs = append(errs, fmt.Errorf("allocation %s of request %s is in the books, and nobody got it", id, request))
+	}
+	return errors.Join(errs...)
+}
+
+// release gives back what was granted.
+func (l *launchers) release(ctx context.Context, calls []call) error {
+	for _, c := range calls {
+		if _, err := l.client.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: c.id}); err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+	}
+	return nil
+}
