@@ -30,8 +30,10 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 	e := t.entries[a.GetId()]
 	switch a.GetState() {
 	case bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
-		if e == nil && asOf == t.epoch && a.GetRevision() <= t.seen {
-			return Passed // all that lived by then has come with a Sync: this one has ended
+		if e == nil && a.GetRevision() <= t.seen {
+			// All that lived by then has come with a Sync: this one has ended, or waits again. Whoever led when the call was
+			// sent. Of a store that was put back since, revisions say nothing; then it is asked for once more.
+			return Passed
 		}
 		return t.take(now, a, asOf, true)
 	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_LOST:

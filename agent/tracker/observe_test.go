@@ -21,7 +21,8 @@ func TestObserve(t *testing.T) {
 		"the same again":                 {engine("a", 3, 100, 42), 5, tracker.Held, []string{"a"}},
 		"its own past":                   {grant("a", reserved, 2, 100), 5, tracker.Held, []string{"a"}},
 		"a grant from before the answer": {grant("new", reserved, 9, 100), 5, tracker.Passed, []string{"a"}},
-		"a grant of the leader before":   {grant("new", reserved, 9, 100), 4, tracker.Held, []string{"a", "new"}},
+		"a grant of the leader before":   {grant("new", reserved, 11, 100), 4, tracker.Held, []string{"a", "new"}},
+		"one from before the answer":     {grant("new", reserved, 9, 100), 4, tracker.Passed, []string{"a"}},
 		"a request that waits":           {grant("new", waiting, 11, 100), 5, tracker.Passed, []string{"a"}},
 		"a release":                      {grant("a", released, 11, 100), 5, tracker.Passed, []string{}},
 		"a release by the leader before": {grant("a", released, 1, 100), 4, tracker.Passed, []string{}},
@@ -53,6 +54,23 @@ func TestReleaseIsNotUndoneByAnAnswerFromBefore(t *testing.T) {
 	if k.Knows("a") {
 		t.Error("an allocation that ended long ago is still remembered")
 	}
+}
+
+// A call is sent, another leader follows, its grant comes with a Sync and is refused; then the answer to the call comes.
+func TestAVetoOutlivesAnAnswerToACallOfTheLeadershipBefore(t *testing.T) {
+	k := registered(t)
+	k.Measure(start, tracker.Measurement{Sample: free(150)})
+	told := grant("a", reserved, 11, 100)
+	out := answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11, Grants: []*bursarv1.Allocation{told}})
+	if len(out.Vetoed) != 1 {
+		t.Fatalf("not refused: %+v", out)
+	}
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12}) // it waits again
+	k.Measure(start, tracker.Measurement{Sample: free(1000)})
+	if got := k.Observe(start, told, 4); got != tracker.Passed {
+		t.Errorf("verdict %d: what was given back is held", got)
+	}
+	same(t, "held", []string{}, held(k))
 }
 
 func TestReleaseOfWhatTheCoordinatorDoesNotKnow(t *testing.T) {
