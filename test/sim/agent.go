@@ -147,42 +147,35 @@ func (a *agent) pump(run int) {
 
 func (a *agent) register(run int) {
 	q := a.t.BuildRegister()
-	a.machine.link.call(0, func(c *coord, reply func(answer)) func() {
+	a.report(run, func(c *coord, reply func(answer)) func() {
 		c.register(q, reply)
 		return nil
-	}, func(value any) {
-		if a.run != run {
-			return
-		}
+	}, func(value any) bool {
 		r, ok := value.(*bursarv1.RegisterResponse)
-		a.syncing, a.failed = false, !ok
 		if !ok {
-			return
+			return false
 		}
 		epoch := a.t.Epoch()
 		err := a.t.Registered(r)
-		if err != nil {
-			a.machine.w.tellf("%s: %v", a.machine.id, err)
-		}
 		a.checkEpoch(epoch, r.GetEpoch(), err)
 		a.save()
+		return true
 	})
 }
 
 func (a *agent) sync(run int) {
 	w := a.machine.w
 	q := a.t.BuildSync(w.now)
-	a.machine.link.call(0, func(c *coord, reply func(answer)) func() {
+	a.report(run, func(c *coord, reply func(answer)) func() {
 		c.sync(q, reply)
 		return nil
-	}, func(value any) {
-		if a.run != run {
-			return
-		}
+	}, func(value any) bool {
 		r, ok := value.(*bursarv1.SyncResponse)
-		a.syncing, a.failed = false, !ok
 		if !ok {
-			return
+			if value != nil { // it knows of a later sequence: Register tells which
+				a.t.Resync()
+			}
+			return false
 		}
 		epoch := a.t.Epoch()
 		out, err := a.t.Answer(w.now, q, r)
@@ -191,17 +184,39 @@ func (a *agent) sync(run int) {
 			a.stop(order)
 		}
 		a.save()
+		return true
 	})
 }
 
-// checkEpoch holds invariant 6 at the agent: its epoch never goes back, and nothing of an older one is acted on.
+// report makes one call in a row of them. The agent takes in what comes after it has given the call up as well: its tracker
+// must know by itself what is too old.
+func (a *agent) report(run int, serve func(c *coord, reply func(answer)) func(), take func(value any) (ok bool)) {
+	a.machine.link.callAndListen(0, serve, func(value any) {
+		if a.run == run {
+			a.syncing, a.failed = false, !take(value)
+		}
+	}, func(value any) {
+		if a.run == run {
+			take(value)
+		}
+	})
+}
+
+// checkEpoch holds invariant 6 at the agent: its epoch never goes back, not even over its own restart, and nothing of an
+// older one is acted on.
 func (a *agent) checkEpoch(before, answered uint64, refused error) {
+	m := a.machine
+	if refused != nil {
+		m.w.tellf("%s: %v", m.id, refused)
+	}
+	before = max(before, m.epoch)
 	if a.t.Epoch() < before {
-		a.machine.w.failf(6, "%s went from epoch %d back to %d", a.machine.id, before, a.t.Epoch())
+		m.w.failf(6, "%s went from epoch %d back to %d", m.id, before, a.t.Epoch())
 	}
 	if refused == nil && answered < before {
-		a.machine.w.failf(6, "%s took an answer of epoch %d in epoch %d", a.machine.id, answered, before)
+		m.w.failf(6, "%s took an answer of epoch %d in epoch %d", m.id, answered, before)
 	}
+	m.epoch = a.t.Epoch()
 }
 
 func (a *agent) stop(order *bursarv1.StopOrder) {

@@ -123,7 +123,7 @@ func (e *candidate) try(session uint64) {
 		t.keep()
 	})
 	c.campaigning = session
-	c.then(c.w.between(100*time.Millisecond, 400*time.Millisecond), func() {
+	c.then(c.w.between(200*time.Millisecond, 800*time.Millisecond), func() {
 		if !given && c.term == nil && c.campaigning == session {
 			e.try(session)
 		}
@@ -138,7 +138,7 @@ func (e *candidate) watch() {
 	}
 	var seen election.Leader
 	e.ask(func(s *consul) bool { s.expire(); seen = s.leader; return true }, func(bool) { e.known = seen })
-	e.c.then(e.c.w.between(100*time.Millisecond, 400*time.Millisecond), e.watch)
+	e.c.then(e.c.w.between(200*time.Millisecond, 800*time.Millisecond), e.watch)
 }
 
 // leader is the coordinator that is believed to lead; nil: nobody is known to.

@@ -32,6 +32,7 @@ type machine struct {
 	link  *link
 	agent *agent
 	disk  agentDisk
+	epoch uint64 // the last one that its agents have told of
 }
 
 // process is an engine's process tree on a machine.

@@ -47,22 +47,28 @@ var errUnavailable = errors.New("unavailable")
 // call sends a request to a coordinator. done is run at the caller exactly once: with what was answered, or with nil where
 // nothing is known. Requests and answers may be lost, late or repeated, and pass each other.
 func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answer)) (hangUp func()), done func(value any)) {
+	l.callAndListen(patience, serve, done, func(any) {})
+}
+
+// callAndListen is call by somebody who does not close the door: late gets what arrives after done was run.
+func (l *link) callAndListen(patience time.Duration, serve func(c *coord, reply func(answer)) (hangUp func()), done, late func(value any)) {
 	w := l.w
 	c := w.coords[l.at]
 	asked := w.store.mark()
 	finished := false
 	finish := func(a answer) {
-		if finished {
-			return
-		}
+		first := !finished
 		finished = true
-		if a.broken != nil {
+		switch {
+		case a.broken == nil && first:
+			w.checkFresh(l.name, asked, a)
+			done(a.value)
+		case a.broken == nil:
+			late(a.value)
+		case first:
 			l.at = w.rng.IntN(len(w.coords))
 			done(nil)
-			return
 		}
-		w.checkFresh(l.name, asked, a)
-		done(a.value)
 	}
 	deliver := func() {
 		switch {
@@ -71,19 +77,7 @@ func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answ
 			w.after(w.latency(), "", func() { finish(answer{broken: errUnavailable}) })
 		default:
 			q := &request{serve: serve, patience: patience}
-			c.wake(c.incarnation, func() {
-				c.receive(q, func(a answer) {
-					if l.lost() {
-						w.tellf("%s: an answer of %s is lost", l.name, c.name)
-						return
-					}
-					w.after(w.latency(), "", func() {
-						if l.reaches(c) {
-							finish(a)
-						}
-					})
-				})
-			})
+			c.wake(c.incarnation, func() { c.receive(q, func(a answer) { l.deliver(c, a, finish) }) })
 		}
 	}
 	if !l.lost() {
@@ -94,6 +88,24 @@ func (l *link) call(patience time.Duration, serve func(c *coord, reply func(answ
 		w.after(w.latency()+w.between(0, time.Duration(1+w.rng.IntN(30))*time.Second), "", deliver)
 	}
 	w.after(patience+rpcTimeout, "", func() { finish(answer{broken: errUnavailable}) })
+}
+
+// deliver brings an answer back.
+func (l *link) deliver(from *coord, a answer, finish func(answer)) {
+	w := l.w
+	if l.lost() {
+		w.tellf("%s: an answer of %s is lost", l.name, from.name)
+		return
+	}
+	took := w.latency()
+	if !w.calm && w.chance(100) {
+		took += w.between(0, 4*rpcTimeout)
+	}
+	w.after(took, "", func() {
+		if l.reaches(from) {
+			finish(a)
+		}
+	})
 }
 
 // insist repeats a call until it is answered.
