@@ -30,7 +30,7 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "netlab:", err)
 		return 126
 	}
-	if _, inside := os.LookupEnv(insideVariable); inside {
+	if Inside() {
 		return m.Run()
 	}
 	code, err := runInside()
@@ -41,9 +41,15 @@ func Main(m *testing.M) int {
 	return code
 }
 
+// Inside reports whether this process is in a namespace of its own, where tests run: Main starts the program again to get there.
+func Inside() bool {
+	_, inside := os.LookupEnv(insideVariable)
+	return inside && (len(os.Args) < 2 || os.Args[1] != enterWord)
+}
+
 // become makes this process another program in a namespace.
 func become(namespace string, argv []string) error {
-	runtime.LockOSThread() // of all threads this one enters, and this one becomes the program
+	runtime.LockOSThread()          // of all threads this one enters, and this one becomes the program
 	file, err := os.Open(namespace) //nolint:gosec // of the lab that started this
 	if err != nil {
 		return err

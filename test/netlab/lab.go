@@ -58,7 +58,7 @@ func New(tb testing.TB, names ...string) *Lab {
 const prefix = "10.77"
 
 func build(tb testing.TB, names []string) (*Lab, error) {
-	if _, inside := os.LookupEnv(insideVariable); !inside {
+	if !Inside() {
 		return nil, errors.New("this process is not in a namespace of its own: call Main in TestMain")
 	}
 	l := &Lab{tb: tb, names: make(map[string]*Node), unplugged: make(map[*Node]bool)}
