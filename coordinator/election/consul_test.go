@@ -1,0 +1,296 @@
+package election
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
+	all := []*coordinator{stand(t, shared.Address, "a"), stand(t, shared.Address, "b"), stand(t, shared.Address, "c")}
+	won := make(chan int)
+	var terms [3]Term
+	for i, c := range all {
+		term := c.campaign(t)
+		go func() {
+			select {
+			case terms[i] = <-term:
+				won <- i
+			case <-t.Context().Done():
+			}
+		}()
+	}
+	first := await(t, "a leader", won)
+	if err := terms[first].Announce(t.Context(), 7, "store-1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		c.knows(t, Leader{URL: all[first].options.URL, Epoch: 7, StoreID: "store-1"})
+	}
+	select {
+	case second := <-won:
+		t.Fatalf("%d leads beside %d", second, first)
+	default:
+	}
+
+	began := time.Now()
+	if err := terms[first].Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := await(t, "the next leader", won)
+	took := time.Since(began)
+	t.Logf("planned hand-over: %v", took)
+	if second == first || took > time.Second {
+		t.Errorf("%d leads after %d, %v later: want another one within 1s", second, first, took)
+	}
+}
+
+func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
+	c, standby := stand(t, shared.Address, "localhost"), stand(t, shared.Address, "b")
+	if err := standby.registration.Registered(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.options.URL = "http://127.0.0.1:7070"
+	term := c.lead(t, 3)
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, shared.DNS)
+	}}
+	marked := func() []string {
+		t.Helper()
+		entries, _, err := admin(t, shared).Health().Service(c.client.Service(), "leader", true, &api.QueryOptions{RequireConsistent: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, entry := range entries {
+			ids = append(ids, entry.Service.ID+" "+entry.Service.Meta["epoch"])
+		}
+		return ids
+	}
+	until(t, func() bool { return slices.Equal(marked(), []string{c.registration.ServiceID() + " 3"}) })
+	_, records, err := resolver.LookupSRV(t.Context(), "", "", "leader."+c.client.Service()+".service.consul.")
+	if err != nil || len(records) != 1 || records[0].Port != 7070 {
+		t.Errorf("DNS says %v, %v: want one leader at port 7070", records, err)
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return len(marked()) == 0 })
+	c.end()
+	entries, _, err := admin(t, shared).Catalog().Service(c.client.Service(), "", &api.QueryOptions{RequireConsistent: true})
+	if err != nil || len(entries) != 1 {
+		t.Errorf("%d coordinators in the catalog, %v: want the other one", len(entries), err)
+	}
+}
+
+// until waits for what has no channel to wait on.
+func until(t *testing.T, condition func() bool) {
+	t.Helper()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	late := time.After(patience)
+	for !condition() {
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatalf("not within %v", patience)
+		}
+	}
+}
+
+func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
+	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	term := a.lead(t, 1)
+	next := b.campaign(t)
+	b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"})
+	began := time.Now()
+	a.dead.Store(true)
+	await(t, "the next leader", next)
+	t.Logf("with a TTL of %v the next leader is there %v after the last one stood still", ttl, time.Since(began))
+	if !isOver(term) {
+		t.Error("the one before still believes to lead")
+	}
+	if took := time.Since(began); took > ttl+2*time.Second {
+		t.Errorf("the next leader came after %v", took)
+	}
+	if leader, _ := a.Leader(); leader.URL == a.options.URL {
+		t.Error("the one before says that it leads")
+	}
+}
+
+func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"cut":   cut,
+		"500":   say(http.StatusInternalServerError, "text/plain", "No cluster leader"),
+		"HTML":  say(http.StatusOK, "text/html", "<html><body>Please log in</body></html>"),
+		"empty": say(http.StatusOK, "application/json", "[]"),
+		"null":  say(http.StatusOK, "application/json", "null"),
+		"404":   say(http.StatusNotFound, "text/plain", ""),
+		"silence": func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			way := inFrontOf(t, shared)
+			a, b := stand(t, way.URL, "a"), stand(t, shared.Address, "b")
+			term := a.lead(t, 1)
+			next := b.campaign(t)
+			b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"})
+			way.turn(answer)
+			began := time.Now()
+			await(t, "the end of the term", term.Over())
+			if took := time.Since(began); took > ttl {
+				t.Errorf("the term went on for %v: want less than the TTL, %v", took, ttl)
+			}
+			second := await(t, "the next leader", next)
+			if err := second.Announce(t.Context(), 2, "store-1"); err != nil {
+				t.Fatal(err)
+			}
+			way.turn(nil)
+			if err := term.Resign(t.Context()); err != nil {
+				t.Errorf("resign: %v", err)
+			}
+			a.knows(t, Leader{URL: b.options.URL, Epoch: 2, StoreID: "store-1"})
+			if isOver(second) {
+				t.Error("the end of one term has ended the next")
+			}
+		})
+	}
+}
+
+func TestStandbyKeepsTheLeaderWhileConsulTalksNonsense(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"cut":   cut,
+		"500":   say(http.StatusInternalServerError, "text/plain", "No cluster leader"),
+		"HTML":  say(http.StatusOK, "text/html", "<html><body>Please log in</body></html>"),
+		"empty": say(http.StatusOK, "application/json", "[]"),
+		"404":   say(http.StatusNotFound, "text/plain", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			way := inFrontOf(t, shared)
+			a, b := stand(t, shared.Address, "a"), stand(t, way.URL, "b")
+			term := a.lead(t, 1)
+			leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"}
+			b.knows(t, leader)
+			next := b.campaign(t)
+			_, changed := b.Leader()
+			way.turn(answer)
+			until(t, func() bool { return strings.Contains(b.log.String(), "what is known stays in use") })
+			if now, _ := b.Leader(); now != leader {
+				t.Errorf("the standby knows %+v to lead: want %+v", now, leader)
+			}
+			select {
+			case <-changed:
+				t.Error("the standby says that the leader has changed")
+			default:
+			}
+			way.turn(nil)
+			if err := term.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the standby's own term", next)
+		})
+	}
+}
+
+func TestOperatorEndsTheTerm(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, c *coordinator) error{
+		"session destroyed": func(t *testing.T, c *coordinator) error {
+			_, err := admin(t, shared).Session().Destroy(holder(t, shared, c), nil)
+			return err
+		},
+		"key deleted": func(t *testing.T, c *coordinator) error {
+			_, err := admin(t, shared).KV().Delete(c.key(), nil)
+			return err
+		},
+		"key overwritten": func(t *testing.T, c *coordinator) error {
+			// A plain write leaves the lock; the release is what takes it away.
+			_, _, err := admin(t, shared).KV().Release(&api.KVPair{Key: c.key(), Value: []byte("x"), Session: holder(t, shared, c)}, nil)
+			return err
+		},
+		"service deregistered": func(t *testing.T, c *coordinator) error {
+			return admin(t, shared).Agent().ServiceDeregister(c.registration.ServiceID())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := stand(t, shared.Address, "a")
+			term := c.lead(t, 1)
+			began := time.Now()
+			if err := end(t, c); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the end of the term", term.Over())
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("noticed after %v", took)
+			}
+			if err := term.Announce(t.Context(), 2, "store-1"); err == nil {
+				t.Error("a term that is over was announced")
+			}
+			if err := term.Resign(t.Context()); err != nil {
+				t.Errorf("resign: %v", err)
+			}
+			c.lead(t, 2)
+			c.knows(t, Leader{URL: c.options.URL, Epoch: 2, StoreID: "store-1"})
+		})
+	}
+}
+
+func TestCoordinatorTakesBackWhatItLeftBehind(t *testing.T) {
+	way := inFrontOf(t, shared)
+	before := stand(t, way.URL, "a")
+	before.lead(t, 1)
+	way.turn(cut) // what it was is gone without a word
+	before.end()
+	session := holder(t, shared, before)
+	after := stand(t, shared.Address, "a")
+	began := time.Now()
+	after.lead(t, 2)
+	t.Logf("leads %v after its start", time.Since(began))
+	if now := holder(t, shared, after); now == session {
+		t.Error("it leads by the session of its earlier start")
+	}
+}
+
+func TestTermThatCouldNotBeResignedIsTakenBack(t *testing.T) {
+	way := inFrontOf(t, shared)
+	c := stand(t, way.URL, "a")
+	term := c.lead(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := term.Resign(ctx); err == nil {
+		t.Fatal("it was resigned without a call")
+	}
+	c.lead(t, 2)
+}
+
+func TestKeyThatSaysNothingIsNobody(t *testing.T) {
+	c := stand(t, shared.Address, "a")
+	other := admin(t, shared)
+	session, _, err := other.Session().Create(&api.SessionEntry{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = other.Session().Destroy(session, nil) }()
+	for _, value := range []string{"", "{}", "<html>", `{"url":"bursar-1"}`, `{"url":7}`} {
+		if ok, _, err := other.KV().Acquire(&api.KVPair{Key: c.key(), Value: []byte(value), Session: session}, nil); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		until(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.reading.holder == session })
+		c.knows(t, Leader{})
+	}
+	if ok, _, err := other.KV().Acquire(&api.KVPair{Key: c.key(), Value: []byte(`{"url":"https://B:1/","epoch":4}`), Session: session}, nil); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	c.knows(t, Leader{URL: "https://b:1", Epoch: 4})
+	if !strings.Contains(c.log.String(), "does not say who leads") {
+		t.Error("nothing was logged")
+	}
+}

@@ -1,0 +1,294 @@
+package election
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"go.uber.org/goleak"
+
+	"github.com/bursar/bursar/discovery/consul"
+	consulserver "github.com/bursar/bursar/test/consul"
+)
+
+// shared is the server of the tests that do nothing to it.
+var shared *consulserver.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "election")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		servers, err := consulserver.Launch(context.Background(), dir, 1, consulserver.Options{})
+		if err != nil {
+			panic(err)
+		}
+		shared = servers[0]
+		code := m.Run()
+		shared.Kill()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections() //nolint:errcheck,forcetypeassert // it is one
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		return code
+	}())
+}
+
+// patience is far beyond what anything here takes: reaching it means that something does not happen at all.
+const patience = 20 * time.Second
+
+// ttl of the tests.
+const ttl = 2 * time.Second
+
+// buffer keeps what was logged.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// candidate is one coordinator of a test.
+type coordinator struct {
+	*ConsulElection
+	log  *buffer
+	dead atomic.Bool // it does not renew any more
+	end  func()      // ends Run, and waits for that
+}
+
+// stand starts a coordinator of the test's own cluster.
+func stand(t *testing.T, address, id string, change ...func(*consul.Config, *Options)) *coordinator {
+	t.Helper()
+	c := &coordinator{log: new(buffer)}
+	log := slog.New(slog.NewTextHandler(c.log, nil))
+	config := consul.Config{Address: address, Service: strings.ReplaceAll(t.Name(), "_", "-")[:min(60, len(t.Name()))], Timeout: time.Second}
+	config.Service = strings.Map(func(r rune) rune {
+		if r == '/' || r == '_' {
+			return '-'
+		}
+		return r
+	}, config.Service)
+	options := Options{ID: id, URL: "http://" + id + ".example.com:7070", TTL: ttl, Log: log, Alive: func(context.Context) error {
+		if c.dead.Load() {
+			return errors.New("the loop stands still")
+		}
+		return nil
+	}}
+	for _, f := range change {
+		f(&config, &options)
+	}
+	client, err := consul.New(config, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.ConsulElection, err = Consul(client, options); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Run(ctx)
+		client.Close()
+	}()
+	c.end = func() { cancel(); <-done }
+	t.Cleanup(func() {
+		c.end()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", id, c.log)
+		}
+	})
+	return c
+}
+
+// lead campaigns until the coordinator leads, and announces it.
+func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	term, err := c.Campaign(ctx)
+	if err != nil {
+		t.Fatalf("%s does not lead: %v", c.options.ID, err)
+	}
+	if err := term.Announce(ctx, epoch, "store-1"); err != nil {
+		t.Fatal(err)
+	}
+	return term
+}
+
+// campaign campaigns in the background.
+func (c *coordinator) campaign(t *testing.T) <-chan Term {
+	t.Helper()
+	won := make(chan Term, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		if term, err := c.Campaign(ctx); err == nil {
+			won <- term
+		}
+	}()
+	return won
+}
+
+// await fails the test where it has to wait for too long.
+func await[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s: not within %v", what, patience)
+	}
+	panic("unreachable")
+}
+
+// knows waits until a coordinator knows that leader.
+func (c *coordinator) knows(t *testing.T, want Leader) {
+	t.Helper()
+	for {
+		leader, changed := c.Leader()
+		if leader == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(patience):
+			t.Fatalf("%s knows %+v to lead: want %+v", c.options.ID, leader, want)
+		}
+	}
+}
+
+func isOver(term Term) bool {
+	select {
+	case <-term.Over():
+		return true
+	default:
+		return false
+	}
+}
+
+func admin(t *testing.T, s *consulserver.Server) *api.Client {
+	t.Helper()
+	client, err := s.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// holder returns the session that holds the key.
+func holder(t *testing.T, s *consulserver.Server, c *coordinator) string {
+	t.Helper()
+	pair, _, err := admin(t, s).KV().Get(c.key(), nil)
+	if err != nil || pair == nil {
+		t.Fatalf("%s: %v, %v", c.key(), pair, err)
+	}
+	return pair.Session
+}
+
+// front stands between a coordinator and Consul, and can answer in its place.
+type front struct {
+	URL string
+
+	answer atomic.Pointer[http.HandlerFunc] // nil: Consul answers
+	mu     sync.Mutex
+	turned chan struct{} // closed when answer changes, so that calls that Consul holds end
+}
+
+func inFrontOf(t *testing.T, s *consulserver.Server) *front {
+	t.Helper()
+	target, err := url.Parse(s.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{turned: make(chan struct{})}
+	transport := &http.Transport{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		turned := f.turned
+		f.mu.Unlock()
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		go func() {
+			select {
+			case <-turned:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		r = r.WithContext(ctx)
+		if answer := f.answer.Load(); answer != nil {
+			_, _ = io.Copy(io.Discard, r.Body) // a server hears of a client that has gone only after that
+			(*answer)(w, r)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	t.Cleanup(func() {
+		f.turn(nil)
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	f.URL = server.URL
+	return f
+}
+
+// turn changes who answers; nil: Consul.
+func (f *front) turn(answer http.HandlerFunc) {
+	if answer == nil {
+		f.answer.Store(nil)
+	} else {
+		f.answer.Store(&answer)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.turned)
+	f.turned = make(chan struct{})
+}
+
+// cut ends every connection without an answer.
+func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// say answers everything with this.
+func say(status int, kind, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}
+}
