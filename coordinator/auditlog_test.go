@@ -1,0 +1,248 @@
+package coordinator
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// records reads the audit log.
+func (c *castle) records(t *testing.T) []auditRecord {
+	t.Helper()
+	file, err := os.Open(c.config.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var list []auditRecord
+	for scan := bufio.NewScanner(file); scan.Scan(); {
+		var r auditRecord
+		if err := json.Unmarshal(scan.Bytes(), &r); err != nil {
+			t.Fatalf("%s: %v", scan.Text(), err)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+func TestRefusedAndAdministrativeCallsAreWrittenDown(t *testing.T) {
+	c := newCastle(t)
+	c.furnish(t)
+	ctx := t.Context()
+	ops, root, reader := c.visit(t, "ops"), c.visit(t, "root"), c.visit(t, "reader")
+	id := c.visit(t, "agent1", identity.Actor{Name: "alice@h1", Users: []string{"alice"}}).mustAllocate(t, "h1", "alice")
+	for _, err := range []error{
+		second(reader.cluster.Status(ctx, &bursarv1.StatusRequest{})), // not written down
+		second(root.quotas.Put(ctx, &bursarv1.PutRequest{Quota: &bursarv1.Quota{Selector: map[string]string{"user": "*", "creator": "IDE"}, Limit: memory(gib)}})),
+		second(ops.hosts.Cordon(ctx, &bursarv1.CordonRequest{HostId: "h2", Reason: "disk"})),
+		second(ops.allocations.Release(ctx, &bursarv1.ReleaseRequest{Id: id})),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = reader.quotas.Delete(ctx, &bursarv1.DeleteRequest{})
+	_, _ = c.visit(t, "").hosts.Drain(ctx, &bursarv1.DrainRequest{HostId: "h1"})
+	_, _ = ops.hosts.Uncordon(ctx, &bursarv1.UncordonRequest{HostId: "nowhere"})
+	_, _ = c.visit(t, "agent1", identity.Actor{Name: "alice@h1", Users: []string{"alice"}}).allocations.Allocate(ctx, &bursarv1.AllocateRequest{
+		RequestId: "req-1", Labels: map[string]string{"user": "bob"}, Resource: memory(mib), Host: &bursarv1.HostWishes{Id: "h1"},
+	})
+	c.stop()
+	got := c.records(t)
+	for i := range got {
+		if got[i].Time.IsZero() || !strings.HasPrefix(got[i].Peer, "127.0.0.1:") {
+			t.Errorf("without time or address: %+v", got[i])
+		}
+		if (got[i].Code == "ok") != (got[i].Message == "") {
+			t.Errorf("the message does not go with the code: %+v", got[i])
+		}
+		got[i].Time, got[i].Peer, got[i].Message = time.Time{}, "", ""
+	}
+	const service = "/bursar.v1."
+	want := []auditRecord{
+		{Event: "call", Actor: "root", Role: "admin", Procedure: service + "QuotaService/Put", Target: "quota creator=IDE,user=*", Code: "ok"},
+		{Event: "call", Actor: "ops", Role: "operator", Procedure: service + "HostService/Cordon", Target: "host h2", Code: "ok"},
+		{Event: "call", Actor: "ops", Role: "operator", Procedure: service + "AllocationService/Release", Target: "allocation " + id, Code: "ok"},
+		{Event: "call", Actor: "reader", Role: "reader", Procedure: service + "QuotaService/Delete", Code: "permission_denied"},
+		{Event: "call", Procedure: service + "HostService/Drain", Code: "unauthenticated"},
+		{Event: "call", Actor: "ops", Role: "operator", Procedure: service + "HostService/Uncordon", Target: "host nowhere", Code: "not_found"},
+		{Event: "call", Actor: "alice@h1", Role: "submitter", Host: "h1", Via: "agent1", Procedure: service + "AllocationService/Allocate", Target: "user bob", Code: "permission_denied", RequestID: "req-1"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if info, err := os.Stat(c.config.AuditLog); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestAFloodOfRefusedCallsDoesNotFillTheDisk(t *testing.T) {
+	c := newCastle(t)
+	nobody, reader := c.visit(t, ""), c.visit(t, "reader")
+	const flood = 400
+	for range flood {
+		_, _ = nobody.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
+	}
+	if _, err := reader.cluster.Status(t.Context(), &bursarv1.StatusRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	written, leftOut := 0, int64(0)
+	for _, r := range c.records(t) {
+		switch r.Event {
+		case "call":
+			written++
+		case "left out":
+			leftOut += r.Count
+			if r.Peer != "127.0.0.1" {
+				t.Errorf("left out of %q", r.Peer)
+			}
+		}
+	}
+	// What is written beyond the burst came while the flood lasted: it was far from a minute.
+	if written < refusalBurst || written > refusalBurst+60*refusalRate || int64(written)+leftOut != flood {
+		t.Errorf("%d written and %d left out, of %d", written, leftOut, flood)
+	}
+}
+
+func TestRefusalsAreBoundedByAddress(t *testing.T) {
+	q, now := newRefusalQuota(), time.Unix(1e9, 0)
+	take := func(source string, n int) (taken int) {
+		for range n {
+			if q.take(source, now) {
+				taken++
+			}
+		}
+		return taken
+	}
+	if got := take("a", 60); got != refusalBurst {
+		t.Errorf("%d of 60 at once", got)
+	}
+	if got := take("b", 1); got != 1 {
+		t.Error("one address has taken from another")
+	}
+	now = now.Add(3 * time.Second)
+	if got := take("a", 60); got != 3*refusalRate {
+		t.Errorf("%d after 3 s", got)
+	}
+	if diff := cmp.Diff(map[string]int64{"a": 10 + 54}, q.leftOut(now)); diff != "" {
+		t.Error(diff)
+	}
+	if len(q.leftOut(now)) != 0 {
+		t.Error("told twice")
+	}
+	for i := range 2 * maxSources {
+		take(fmt.Sprint(i), 1)
+	}
+	if len(q.sources) > maxSources+1 {
+		t.Errorf("%d addresses are kept", len(q.sources))
+	}
+	q.leftOut(now)
+	now = now.Add(time.Hour)
+	q.leftOut(now)
+	if len(q.sources) != 0 {
+		t.Errorf("%d quiet addresses are kept", len(q.sources))
+	}
+}
+
+func TestTheAuditLogIsMadeAnewWhenItWasRotatedAway(t *testing.T) {
+	c := newCastle(t)
+	nobody := c.visit(t, "")
+	refuse := func() { _, _ = nobody.cluster.Status(t.Context(), &bursarv1.StatusRequest{}) }
+	count := func() int {
+		if _, err := os.Stat(c.config.AuditLog); err != nil {
+			return 0
+		}
+		return len(c.records(t))
+	}
+	refuse()
+	eventually(t, "it is written", func() bool { return count() == 1 })
+	if err := os.Rename(c.config.AuditLog, c.config.AuditLog+".1"); err != nil {
+		t.Fatal(err)
+	}
+	refuse()
+	eventually(t, "it is made anew", func() bool { return count() == 1 })
+}
+
+func TestAFullDiskKeepsNobodyWaitingAndShows(t *testing.T) {
+	c := newCastle(t, func(config *Config) { config.AuditLog = "/dev/full" })
+	nobody, reader := c.visit(t, ""), c.visit(t, "reader")
+	for range 3 {
+		_, err := nobody.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
+		expect(t, "nobody", err, connect.CodeUnauthenticated, "no credentials")
+	}
+	eventually(t, "Status warns", func() bool {
+		res, err := reader.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
+		return err == nil && strings.Contains(strings.Join(res.GetWarnings(), "\n"), "auditLog: 3 records could not be written")
+	})
+	res, err := reader.http.Get(c.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	for _, want := range []string{"bursar_audit_records_lost_total 3\n", `bursar_refused_calls_total{code="unauthenticated"} 3`} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("no %s in /metrics, %v", want, err)
+		}
+	}
+}
+
+func TestLostRecordsAreToldOnceSomethingCanBeWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	a := newAuditLog(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now)
+	c := &caller{actor: identity.Local(), maker: identity.Local(), peer: "pipe"}
+	const calls = auditQueue + 7
+	for range calls { // nobody writes yet
+		a.answered("/bursar.v1.QuotaService/Put", c, nil, nil)
+	}
+	if list := a.warnings(); len(list) != 1 || !strings.Contains(list[0], "7 records") {
+		t.Errorf("warnings %q", list)
+	}
+	if err := a.open(); err != nil {
+		t.Fatal(err)
+	}
+	a.close()
+	got := (&castle{config: Config{AuditLog: path}}).records(t)
+	if len(got) != auditQueue+1 || got[0].Event != "lost" || got[0].Count != 7 || got[1].Event != "call" {
+		t.Errorf("%d records, the first %+v", len(got), got[0])
+	}
+	if list := a.warnings(); len(list) != 0 {
+		t.Errorf("warnings %q", list)
+	}
+}
+
+func TestWithoutAFileTheLogTakesTheRecords(t *testing.T) {
+	var log lines
+	a := newAuditLog("", slog.New(slog.NewJSONHandler(&log, nil)), prometheus.NewRegistry(), time.Now)
+	if err := a.open(); err != nil {
+		t.Fatal(err)
+	}
+	a.answered("/bursar.v1.HostService/Drain", &caller{actor: identity.Local(), maker: identity.Local(), peer: "127.0.0.1:5"}, &bursarv1.DrainRequest{HostId: "h1"}, nil)
+	a.close()
+	for _, want := range []string{`"audit":true`, `"procedure":"/bursar.v1.HostService/Drain"`, `"target":"host h1"`, `"code":"ok"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("want %s in %s", want, log.String())
+		}
+	}
+	wrong := newAuditLog("/nowhere/audit.log", slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now)
+	if err := wrong.open(); err == nil || !strings.Contains(err.Error(), `auditLog: "/nowhere/audit.log": want a file that can be written`) {
+		t.Errorf("%v", err)
+	}
+}
