@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -125,17 +124,7 @@ func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 }
 
 func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
-		"cut":   cut,
-		"500":   say(http.StatusInternalServerError, "text/plain", "No cluster leader"),
-		"HTML":  say(http.StatusOK, "text/html", "<html><body>Please log in</body></html>"),
-		"empty": say(http.StatusOK, "application/json", "[]"),
-		"null":  say(http.StatusOK, "application/json", "null"),
-		"404":   say(http.StatusNotFound, "text/plain", ""),
-		"silence": func(_ http.ResponseWriter, r *http.Request) {
-			<-r.Context().Done()
-		},
-	} {
+	for name, answer := range nonsense() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			way := inFrontOf(t, shared)
@@ -166,13 +155,7 @@ func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
 }
 
 func TestStandbyKeepsTheLeaderWhileConsulTalksNonsense(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
-		"cut":   cut,
-		"500":   say(http.StatusInternalServerError, "text/plain", "No cluster leader"),
-		"HTML":  say(http.StatusOK, "text/html", "<html><body>Please log in</body></html>"),
-		"empty": say(http.StatusOK, "application/json", "[]"),
-		"404":   say(http.StatusNotFound, "text/plain", ""),
-	} {
+	for name, answer := range nonsense() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			way := inFrontOf(t, shared)

@@ -219,6 +219,7 @@ func holder(t *testing.T, s *consulserver.Server, c *coordinator) string {
 type front struct {
 	URL string
 
+	serve  http.HandlerFunc
 	answer atomic.Pointer[http.HandlerFunc] // nil: Consul answers
 	mu     sync.Mutex
 	turned chan struct{} // closed when answer changes, so that calls that Consul holds end
@@ -236,7 +237,7 @@ func inFrontOf(t *testing.T, s *consulserver.Server) *front {
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.serve = func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		turned := f.turned
 		f.mu.Unlock()
@@ -256,7 +257,8 @@ func inFrontOf(t *testing.T, s *consulserver.Server) *front {
 			return
 		}
 		proxy.ServeHTTP(w, r)
-	}))
+	}
+	server := httptest.NewServer(f.serve)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	t.Cleanup(func() {
 		f.turn(nil)
@@ -290,5 +292,18 @@ func say(status int, kind, text string) http.HandlerFunc {
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, text)
+	}
+}
+
+// nonsense is what something else than a healthy Consul answers, by name.
+func nonsense() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"cut":     cut,
+		"500":     say(http.StatusInternalServerError, "text/plain", "No cluster leader"),
+		"HTML":    say(http.StatusOK, "text/html", "<html><body>Please log in</body></html>"),
+		"empty":   say(http.StatusOK, "application/json", "[]"),
+		"null":    say(http.StatusOK, "application/json", "null"),
+		"404":     say(http.StatusNotFound, "text/plain", ""),
+		"silence": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	}
 }

@@ -1,0 +1,111 @@
+package election
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	consulserver "github.com/bursar/bursar/test/consul"
+)
+
+func TestConsulRestartedIsAPauseForLeaderAndStandby(t *testing.T) {
+	s := consulserver.Start(t, consulserver.Options{})
+	a, b := stand(t, s.Address, "a"), stand(t, s.Address, "b")
+	term := a.lead(t, 1)
+	leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"}
+	b.knows(t, leader)
+	next := b.campaign(t)
+	s.Kill()
+	await(t, "the end of the term", term.Over())
+	if now, _ := b.Leader(); now != leader {
+		t.Errorf("while Consul is away the standby knows %+v to lead: want %+v", now, leader)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := await(t, "the standby's term", next)
+	if err := second.Announce(t.Context(), 2, "store-1"); err != nil {
+		t.Fatal(err)
+	}
+	a.knows(t, Leader{URL: b.options.URL, Epoch: 2, StoreID: "store-1"})
+	until(t, func() bool { return len(passing(t, s, b)) == 2 })
+}
+
+func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
+	s, other := consulserver.Start(t, consulserver.Options{}), consulserver.Start(t, consulserver.Options{})
+	way := inFrontOf(t, s)
+	c := stand(t, way.URL, "a")
+	term := c.lead(t, 1)
+	way.turn(inFrontOf(t, other).serve) // the same address, another Consul: its indexes begin anew, too
+	await(t, "the end of the term", term.Over())
+	if err := term.Resign(t.Context()); err != nil {
+		t.Errorf("resign: %v", err)
+	}
+	c.lead(t, 2)
+	if got := passing(t, other, c); !slices.Equal(got, []string{c.registration.ServiceID()}) {
+		t.Errorf("healthy in the new Consul: %q", got)
+	}
+}
+
+func TestConsulPausedEndsTheTermInTime(t *testing.T) {
+	s := consulserver.Start(t, consulserver.Options{})
+	c := stand(t, s.Address, "a")
+	term := c.lead(t, 1)
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	await(t, "the end of the term", term.Over())
+	if took := time.Since(began); took > ttl {
+		t.Errorf("the term went on for %v: want less than the TTL, %v", took, ttl)
+	}
+	if err := s.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Errorf("resign: %v", err)
+	}
+	c.lead(t, 2)
+}
+
+func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
+	servers := consulserver.StartCluster(t, 3, consulserver.Options{})
+	all := make([]*coordinator, len(servers))
+	for i, s := range servers {
+		all[i] = stand(t, s.Address, s.Node)
+	}
+	term := all[0].lead(t, 1)
+	next := all[1].campaign(t)
+	servers[0].Kill() // the agent of the leader's machine: its health check cannot fail, but the machine's does
+	began := time.Now()
+	await(t, "the end of the term", term.Over())
+	second := await(t, "the next leader", next)
+	t.Logf("the next leader is there %v after the agent of the last one had died", time.Since(began))
+	if err := second.Announce(t.Context(), 2, "store-1"); err != nil {
+		t.Fatal(err)
+	}
+	all[2].knows(t, Leader{URL: all[1].options.URL, Epoch: 2, StoreID: "store-1"})
+	if err := servers[0].Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all[0].knows(t, Leader{URL: all[1].options.URL, Epoch: 2, StoreID: "store-1"})
+	if isOver(second) {
+		t.Error("a server that came back has ended the term")
+	}
+}
+
+func passing(t *testing.T, s *consulserver.Server, c *coordinator) []string {
+	t.Helper()
+	entries, _, err := admin(t, s).Health().Service(c.client.Service(), "", true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, entry := range entries {
+		ids = append(ids, entry.Service.ID)
+	}
+	return ids
+}
