@@ -232,17 +232,25 @@ func (a *agent) stop(order *bursarv1.StopOrder) {
 // errVetoed is what a caller gets when the agent did not find the memory.
 var errVetoed = errors.New("vetoed")
 
-// allocate forwards a launcher's request and has the last word on the grant.
-func (a *agent) allocate(command ledger.AllocateCommand, done func(*bursarv1.Allocation, error)) {
+// allocate forwards a launcher's request and has the last word on the grant. One that comes late is asked for anew; if it is
+// still granted then, what the agent believes to know is wrong.
+func (a *agent) allocate(command ledger.AllocateCommand, anew bool, done func(*bursarv1.Allocation, error)) {
 	a.forward(command.Wait, func(c *coord, reply func(answer)) func() {
 		return c.allocate(command, reply)
 	}, func(g *bursarv1.Allocation, verdict tracker.Verdict, err error) {
-		granted := g.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
-		if err == nil && granted && verdict != tracker.Held { // vetoed, or over before the answer came
-			a.machine.w.tellf("%s: agent does not hold %s", a.machine.id, g.GetId())
-			err = errVetoed
+		switch {
+		case err != nil, g.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, verdict == tracker.Held:
+			done(g, err)
+		case verdict == tracker.Vetoed:
+			a.machine.w.tellf("%s: agent has no memory for %s", a.machine.id, g.GetId())
+			done(g, errVetoed)
+		case anew:
+			a.machine.w.tellf("%s: agent does not know of %s", a.machine.id, g.GetId())
+			a.t.Resync()
+			done(g, nil)
+		default:
+			a.allocate(command, true, done)
 		}
-		done(g, err)
 	})
 }
 

@@ -13,7 +13,7 @@ type books struct {
 	sequence   uint64
 	rows       map[ledger.ID]row
 	asks       map[string]ledger.ID // by caller and request id
-	print      uint64               // of the live rows
+	sum        uint64               // over the live rows
 }
 
 // row is what an allocation's row says.
@@ -57,7 +57,7 @@ func (b *books) commit(w *World, by string, f *flight) {
 	for i := range f.batch.Transitions {
 		b.put(w, &f.batch.Transitions[i])
 	}
-	if b.print != f.print {
+	if b.sum != f.sum {
 		w.failf(4, "after a commit of %s at revision %d the rows are not what its ledger has", by, f.batch.Revision)
 	}
 	w.book.record(f.batch.Transitions)
@@ -69,13 +69,13 @@ func (b *books) put(w *World, t *ledger.Allocation) {
 		w.failf(5, "request %s is stored as %s and as %s", key, id, t.ID)
 	}
 	b.asks[key] = t.ID
-	b.print -= b.rows[t.ID].print(t.ID)
+	b.sum -= b.rows[t.ID].weight(t.ID)
 	b.rows[t.ID] = row{t.State, t.Revision, t.Forget}
-	b.print += b.rows[t.ID].print(t.ID)
+	b.sum += b.rows[t.ID].weight(t.ID)
 }
 
-// print is a row's part in the sum over all that live; of one that does not, zero.
-func (r row) print(id ledger.ID) uint64 {
+// weight is a row's part in the sum over all that live; of one that does not, zero. Sums that agree are of the same rows.
+func (r row) weight(id ledger.ID) uint64 {
 	if !r.state.Live() {
 		return 0
 	}
@@ -87,11 +87,11 @@ func (r row) print(id ledger.ID) uint64 {
 	return n ^ n>>31
 }
 
-// ledgerPrint is the same sum over a ledger.
-func ledgerPrint(l *ledger.Ledger) uint64 {
+// ledgerSum is the same sum over a ledger.
+func ledgerSum(l *ledger.Ledger) uint64 {
 	sum := uint64(0)
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		sum += row{a.State, a.Revision, a.Forget}.print(a.ID)
+		sum += row{a.State, a.Revision, a.Forget}.weight(a.ID)
 		return true
 	})
 	return sum

@@ -15,7 +15,7 @@ const commitTimeout = 4 * time.Second
 type flight struct {
 	batch      *coordinator.Batch
 	leadership uint64 // that it was made in
-	print      uint64 // of the ledger behind it
+	sum        uint64 // over the ledger behind it
 }
 
 // pumpSoon lets what arrives within a moment go into one batch.
@@ -40,7 +40,7 @@ func (c *coord) pump() {
 	if b == nil {
 		return
 	}
-	f := &flight{batch: b, leadership: c.leadership, print: ledgerPrint(c.core.Ledger())}
+	f := &flight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger())}
 	c.flight = f
 	c.hiccup("before a commit")
 	c.then(c.w.between(0, 100*time.Microsecond), func() {
@@ -60,11 +60,10 @@ func (c *coord) settle(f *flight, err error) {
 		return // it was given up meanwhile, or is settled
 	}
 	c.flight = nil
-	switch {
-	case err == nil:
+	if err == nil {
 		c.core.Done()
 		c.pumpSoon()
-	default:
+	} else {
 		if errors.Is(err, store.ErrDeposed) {
 			c.w.tally.Deposed++
 		}

@@ -106,7 +106,7 @@ func (a *attempt) ask() {
 	l := a.l
 	done := func(g *bursarv1.Allocation, err error) { a.answered(g, err) }
 	if l.machine != nil {
-		l.machine.agent.allocate(a.command, done)
+		l.machine.agent.allocate(a.command, false, done)
 		return
 	}
 	l.link.call(a.command.Wait, func(c *coord, reply func(answer)) func() {

@@ -98,7 +98,7 @@ func (l *link) deliver(from *coord, a answer, finish func(answer)) {
 		return
 	}
 	took := w.latency()
-	if !w.calm && w.chance(100) {
+	if !w.calm && w.chance(40) {
 		took += w.between(0, 4*rpcTimeout)
 	}
 	w.after(took, "", func() {

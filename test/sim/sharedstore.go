@@ -168,6 +168,7 @@ func (s *sharedStore) putBack() {
 	}
 	s.goAway(s.w.between(time.Second, 5*time.Second), func() {
 		s.w.tellf("store: is as it was at %s, in epoch %d at revision %d", b.at.Sub(start()), b.known.epoch, b.known.sequence)
+		s.w.tally.Restored++
 		s.place.Restore(b.place)
 		s.becomes(b.known.clone())
 	})
@@ -193,7 +194,6 @@ func (s *sharedStore) copyTo(b backup) {
 
 // becomes takes note of another past. What was only in the one before is undone.
 func (s *sharedStore) becomes(past books) {
-	s.w.tally.Restored++
 	s.restored++
 	for id, r := range s.known.rows {
 		if past.rows[id] != r {
