@@ -35,7 +35,7 @@ func New(server string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{target: server, transport: newTransport(t.socket, s), baseURL: t.baseURL, settings: s}
-	c.send = &http.Client{Transport: c.transport}
+	c.send = &http.Client{Transport: plain{c.transport}}
 	c.build()
 	return c, nil
 }

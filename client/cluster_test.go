@@ -17,9 +17,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/test/certs"
 )
 
 // member is one coordinator of several.
@@ -337,5 +339,76 @@ func TestCoordinatorsAreSpokenToOverTLS(t *testing.T) {
 	var unknown x509.UnknownAuthorityError
 	if !client.Unavailable(err) || !errors.As(err, &unknown) || !strings.Contains(err.Error(), "want tls.ca to name") {
 		t.Errorf("who does not trust its authority: %v", err)
+	}
+}
+
+func TestServerThatSpeaksTLSIsRecognizedWithout(t *testing.T) {
+	m := newMember(t, func(h http.Handler) *httptest.Server {
+		server := httptest.NewUnstartedServer(h)
+		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		server.StartTLS()
+		return server
+	})
+	address := "http://" + m.server.Listener.Addr().String()
+	one, err := client.New(address, client.WithoutRetries())
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder, err := discovery.Static([]string{address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*client.Client{one, client.NewCluster(finder, client.WithoutRetries())} {
+		defer c.Close()
+		_, err = c.Allocations().Allocate(t.Context(), &bursarv1.AllocateRequest{})
+		if !client.Unavailable(err) || !strings.Contains(err.Error(), "speaks TLS here: want https://") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestClientAndServerShowTheirCertificates(t *testing.T) {
+	dir := t.TempDir()
+	ca := certs.New(t, "here")
+	file := ca.File(t, dir, "ca.pem")
+	cert, key := ca.Issue(t, certs.Request{Name: "vm-1"}).Files(t, dir, "agent")
+	own, err := tls.X509KeyPair(func() ([]byte, []byte) {
+		server := ca.Issue(t, certs.Request{Name: "rm-1", Hosts: []string{"127.0.0.1"}})
+		return server.CertPEM, server.KeyPEM
+	}())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(ca.PEM())
+	m := newMember(t, func(h http.Handler) *httptest.Server {
+		server := httptest.NewUnstartedServer(h)
+		server.EnableHTTP2 = true
+		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		server.TLS = &tls.Config{
+			Certificates: []tls.Certificate{own}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+		}
+		server.StartTLS()
+		return server
+	})
+	known := &directory{}
+	known.lists(m)
+	shows, err := credential.ClientTLS{CA: file, Cert: cert, Key: key}.Open(credential.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.NewCluster(known, client.WithCredentials(shows))
+	defer c.Close()
+	allocate(t, c)
+
+	nobody, err := credential.ClientTLS{CA: file}.Open(credential.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := client.NewCluster(known, client.WithCredentials(nobody), client.WithoutRetries())
+	defer stranger.Close()
+	_, err = stranger.Allocations().Allocate(t.Context(), &bursarv1.AllocateRequest{})
+	if !client.Unavailable(err) || !strings.Contains(err.Error(), "want a client certificate: tls.cert and tls.key") {
+		t.Errorf("who shows none: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	a := r.lines.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
-	response, err := r.transport.RoundTrip(routed)
+	response, err := plain{r.transport}.RoundTrip(routed)
 	if err != nil {
 		err = whyEnded(ctx, err)
 		if connected(err) {

@@ -16,6 +16,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/bursar/bursar/access"
+	"github.com/bursar/bursar/test/certs"
+	consultest "github.com/bursar/bursar/test/consul"
 )
 
 func TestMain(m *testing.M) {
@@ -37,9 +41,45 @@ const patience = 60 * time.Second
 //	serve NAME COMMAND…      start a server that logs; waits for "serving" or "agent starts" and sets ADDRESS to where it serves
 //	endserve NAME SIGNAL     end it by a signal; it must end with code 0
 func TestScripts(t *testing.T) {
+	runScripts(t, "testdata", func(*testscript.Env) {})
+}
+
+// TestScriptsOfNetworks runs testdata/net/*.txtar, which beside that have certificates in $WORK/tls, of the authority ca.pem: server.pem
+// for 127.0.0.1, agent.pem for the agent of host vm-one, admin.pem, and elsewhere.pem, which is another authority; the token of
+// an admin in token, its hash in identities.yaml; and a Consul at CONSUL_HTTP_ADDR.
+func TestScriptsOfNetworks(t *testing.T) {
+	catalog := consultest.Start(t, consultest.Options{})
+	ca, elsewhere := certs.New(t, "here"), certs.New(t, "elsewhere")
+	runScripts(t, filepath.Join("testdata", "net"), func(env *testscript.Env) {
+		env.Setenv("CONSUL_HTTP_ADDR", catalog.Address)
+		env.Setenv("CATALOG", strings.Replace(catalog.Address, "http:", "consul:", 1))
+		dir := filepath.Join(env.WorkDir, "tls")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		ca.File(t, dir, "ca.pem")
+		elsewhere.File(t, dir, "elsewhere.pem")
+		ca.Issue(t, certs.Request{Name: "rm-1", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "server")
+		ca.Issue(t, certs.Request{Name: "vm-one", Organization: []string{"bursar:agent"}}).Files(t, dir, "agent")
+		ca.Issue(t, certs.Request{Name: "root", Organization: []string{"bursar:admin"}}).Files(t, dir, "admin")
+		token := access.NewToken()
+		for name, content := range map[string]string{
+			"token": token, "unknown-token": access.NewToken(),
+			"identities.yaml": "identities:\n- {name: ops, role: admin, tokenHash: '" + access.Hash(token) + "'}\n",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
+			setup(env)
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("BURSAR_ADDR", "127.0.0.1:1") // nobody's
@@ -78,7 +118,7 @@ func (s *servers) start(ts *testscript.TestScript, name string, args []string, l
 	cmd := exec.Command(path, args...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = os.Environ()
-	for _, variable := range []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "BURSAR_AGENT_STATE_DIR"} {
+	for _, variable := range []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "BURSAR_AGENT_STATE_DIR", "CONSUL_HTTP_ADDR"} {
 		if value := ts.Getenv(variable); value != "" {
 			cmd.Env = append(cmd.Env, variable+"="+value)
 		}

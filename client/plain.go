@@ -1,0 +1,80 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bursar/bursar/credential"
+)
+
+// errSpeaksTLS is what is wrong where a server that speaks TLS was called without.
+var errSpeaksTLS = errors.New("the server speaks TLS here")
+
+// lostAlert is how net/http says that a connection of HTTP/2 ended before it began. A server that does not like our certificate has said
+// why by then, but that is thrown away.
+const lostAlert = "http2: client conn could not be established"
+
+// alertTime is how long the server has to say so once more.
+const alertTime = 2 * time.Second
+
+// mayLackAlert reports whether the server may have said why it hung up: what is sent after that resets the connection, and its last
+// words are lost with it.
+func mayLackAlert(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), lostAlert)
+}
+
+// plain makes plain what servers say in words alone: that they were meant to be called over TLS, and what is wrong with our certificate.
+type plain struct {
+	*http.Transport
+}
+
+// RoundTrip makes an error of such an answer.
+func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := p.Transport.RoundTrip(req)
+	if err != nil && mayLackAlert(err) {
+		err = p.findAlert(req, err)
+	}
+	if err != nil || response.StatusCode != http.StatusBadRequest || req.URL.Scheme != "http" || response.Header.Get("Content-Type") != "" {
+		return response, err
+	}
+	said, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+	if err == nil && bytes.Contains(said, []byte("HTTP request to an HTTPS server")) {
+		_ = response.Body.Close() // nothing else is in it
+		return nil, &credential.TrustError{Err: errSpeaksTLS, Advice: "want https://"}
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(said), response.Body), response.Body}
+	return response, err
+}
+
+// findAlert connects once more, and only listens. Where nothing is heard about trust, the error stays.
+func (p plain) findAlert(req *http.Request, lost error) error {
+	if p.DialTLSContext == nil || req.URL.Scheme != "https" {
+		return lost
+	}
+	port := req.URL.Port()
+	if port == "" {
+		port = "443"
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), alertTime)
+	defer cancel()
+	conn, err := p.DialTLSContext(ctx, "tcp", net.JoinHostPort(req.URL.Hostname(), port))
+	if err == nil {
+		defer conn.Close()
+		_ = conn.SetReadDeadline(time.Now().Add(alertTime)) // every connection of TLS has deadlines
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if _, heard := errors.AsType[*credential.TrustError](credential.Describe(err)); heard {
+		return err
+	}
+	return lost
+}
