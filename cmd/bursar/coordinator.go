@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
 	"github.com/bursar/bursar/discovery/consul"
 )
@@ -30,13 +31,15 @@ func openCoordinator(
 	}
 	deps := coordinator.Dependencies{Logger: log, Version: version}
 	options := opener.Options{Migrate: true, Log: log}
-	if config.Election == coordinator.ElectionConsul || (config.Election == "" && opener.IsDatabase(where)) {
+	if elected(config, where) {
 		client, err := consul.New(config.Consul, log)
 		if err != nil {
 			return nil, loaded.explain(err)
 		}
 		options.Cluster = config.Cluster
-		deps.Elect = elect(client, config, log)
+		deps.Elect = func(self coordinator.Self) (election.Election, error) {
+			return elect(ctx, client, config, deps.Store, self, log)
+		}
 	}
 	if deps.Store, err = opener.Open(ctx, where, options); err != nil {
 		return nil, serverError(err)
@@ -46,6 +49,26 @@ func openCoordinator(
 		return nil, errors.Join(loaded.explain(err), deps.Store.Close())
 	}
 	return server, nil
+}
+
+// elected reports whether a coordinator stands for election.
+func elected(config coordinator.Config, where string) bool {
+	return config.Election == coordinator.ElectionConsul || (config.Election == "" && opener.IsDatabase(where))
+}
+
+// claim makes a store the one that the cluster's coordinators use.
+func claim(ctx context.Context, config coordinator.Config, loaded *configuration, storeID string, log *slog.Logger) error {
+	client, err := consul.New(config.Consul, log)
+	if err != nil {
+		return loaded.explain(err)
+	}
+	defer client.Close()
+	// Nobody is elected here: the address is never said.
+	made, err := election.Consul(client, election.Options{ID: "migrate", URL: "http://127.0.0.1:1", Cluster: config.Cluster, Log: log})
+	if err != nil {
+		return loaded.explain(err)
+	}
+	return made.ClaimStore(ctx, storeID, true)
 }
 
 // storeOf is where the rows of a coordinator are.
@@ -87,18 +110,30 @@ func secretFile(path string) (string, error) {
 	return "", fmt.Errorf("%s: is empty", path)
 }
 
-// elect makes a coordinator's part in the election that Consul holds.
-func elect(client *consul.Client, config coordinator.Config, log *slog.Logger) func(coordinator.Self) (election.Election, error) {
-	return func(self coordinator.Self) (election.Election, error) {
-		made, err := election.Consul(client, election.Options{
-			ID: instanceOf(self.URL), URL: self.URL, Cluster: config.Cluster, TTL: config.ElectionTTL, Alive: self.Alive,
-			Meta: map[string]string{"version": version}, Log: log,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("election: %w", err)
-		}
-		return made, nil
+// elect makes a coordinator's part in the election that Consul holds. A coordinator with another store than the others is refused; where
+// Consul does not answer now, that is found out before it campaigns.
+func elect(
+	ctx context.Context, client *consul.Client, config coordinator.Config, opened store.Store, self coordinator.Self, log *slog.Logger,
+) (election.Election, error) {
+	meta, err := opened.Meta(ctx)
+	if err != nil {
+		return nil, err
 	}
+	made, err := election.Consul(client, election.Options{
+		ID: instanceOf(self.URL), URL: self.URL, Cluster: config.Cluster, TTL: config.ElectionTTL, Alive: self.Alive,
+		StoreID: meta.StoreID, Meta: map[string]string{"version": version}, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("election: %w", err)
+	}
+	err = made.ClaimStore(ctx, meta.StoreID, false)
+	if _, other := errors.AsType[*election.StoreError](err); other || consul.Refused(err) {
+		return nil, err
+	}
+	if err != nil {
+		log.Warn("Consul does not answer: this coordinator serves, and leads when it does", "error", err)
+	}
+	return made, nil
 }
 
 // instanceOf is what tells a coordinator from the others: where it is.

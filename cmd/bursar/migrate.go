@@ -17,7 +17,8 @@ func (c *cli) migrateCommand() *cobra.Command {
 		Long: `Migrate makes the tables of the store that the configuration names, or brings them up to date, and shows what it is then. Coordinators of
 the version before go on meanwhile; any number of these may run at once.
 
-A store that belongs to another cluster is refused. With --adopt it becomes this one's, and whoever led it is deposed.`,
+A store that belongs to another cluster is refused. With --adopt it becomes this one's, and whoever led it is deposed. Where this
+cluster's coordinators have used another store until now, they use this one from then on: end them first.`,
 		Example: `  bursar coordinator migrate --config /etc/bursar/coordinator.yaml
   bursar coordinator migrate --store postgres://owner@db1/bursar
   bursar coordinator migrate --adopt`,
@@ -58,6 +59,11 @@ A store that belongs to another cluster is refused. With --adopt it becomes this
 		meta, err := opened.Meta(cmd.Context())
 		if err = errors.Join(err, opened.Close()); err != nil {
 			return err
+		}
+		if *adopt && elected(config, place) {
+			if err := claim(cmd.Context(), config, loaded, meta.StoreID, log); err != nil {
+				return err
+			}
 		}
 		return c.printMeta(place, meta)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery/consul"
@@ -42,6 +43,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 	logs := addLogFlags(cmd, "info")
 	listen := cmd.Flags().String("listen", "", "address to serve on (default 127.0.0.1:7070)")
 	dataDir := cmd.Flags().String("data-dir", "", "where the store keeps its file (default /var/lib/bursar/coordinator)")
+	insecure := cmd.Flags().Bool("insecure", false, "serve a network without TLS, and without identities whoever can connect, as anybody")
 	quotas := cmd.Flags().StringArray("quotas", nil, "file of quota rules to keep in force; repeatable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		log, err := logs.logger(c.err)
@@ -55,6 +57,9 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		}
 		loaded.flag(cmd, "listen", "listen", &config.Listen, *listen)
 		loaded.flag(cmd, "data-dir", "dataDir", &config.DataDir, *dataDir)
+		if cmd.Flags().Changed("insecure") {
+			config.Insecure = *insecure
+		}
 		if cmd.Flags().Changed("quotas") {
 			config.QuotaFiles = *quotas
 		}
@@ -137,7 +142,10 @@ func (c *configuration) explain(err error) error {
 	var ofAgent *agent.ConfigError
 	var ofLabels *label.FieldError
 	var ofFile *credential.FileError
+	var located *yamlfile.Error
 	switch {
+	case errors.As(err, &located): // in a file that the configuration names
+		return configError(err)
 	case errors.As(err, &ofFile):
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
 	case errors.As(err, &ofCoordinator):
@@ -159,11 +167,15 @@ func serverError(err error) error {
 	var file *yamlfile.Error
 	var newer *statefile.VersionError
 	var ofAgent *agent.ConfigError
+	var ofCoordinator *coordinator.ConfigError
+	var otherStore *election.StoreError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &otherStore), consul.Refused(err):
+		return configError(err)
 	case errors.As(err, &refused) && refused.Reason != store.InUse,
-		errors.As(err, &file), errors.As(err, &newer), errors.As(err, &ofAgent):
+		errors.As(err, &file), errors.As(err, &newer), errors.As(err, &ofAgent), errors.As(err, &ofCoordinator):
 		return configError(err)
 	}
 	return err

@@ -29,6 +29,11 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	if err := e.registration.Registered(ctx); err != nil {
 		return nil, err
 	}
+	if e.options.StoreID != "" {
+		if err := e.ClaimStore(ctx, e.options.StoreID, false); err != nil {
+			return nil, err
+		}
+	}
 	c := candidate{election: e, log: consul.Quiet{Log: e.options.Log}}
 	defer c.withdraw(ctx)
 	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstAttempt), backoff.WithMultiplier(2),

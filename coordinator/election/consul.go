@@ -31,6 +31,9 @@ type Options struct {
 	// Alive says whether the coordinator's loop turns. It is asked about every third of the TTL, and must answer by then: whoever
 	// is not alive neither counts as healthy, nor goes on leading. Default always.
 	Alive func(ctx context.Context) error
+	// StoreID is the store that this coordinator would lead on: it campaigns only where the others have the same, see ClaimStore. Default:
+	// it is not asked.
+	StoreID string
 	// Meta is said in Consul's catalog, such as the version.
 	Meta map[string]string
 	Log  *slog.Logger
