@@ -141,7 +141,7 @@ func (l line) entry() (Entry, *wrongField) {
 		return e, wrong
 	}
 	if l.NotAfter.IsSet() {
-		if e.NotAfter, err = parseTime(l.NotAfter.String()); err != nil {
+		if e.NotAfter, err = ParseTime(l.NotAfter.String()); err != nil {
 			return e, &wrongField{"notAfter", yamlfile.Want(l.NotAfter.String(), "a day such as 2027-01-31, or a time such as 2027-01-31T12:00:00Z")}
 		}
 	}
@@ -207,8 +207,8 @@ func actorOf(role identity.Role, name string) identity.Actor {
 	}
 }
 
-// parseTime reads a time, or a day, which then ends it.
-func parseTime(text string) (time.Time, error) {
+// ParseTime reads a time such as 2027-01-31T12:00:00Z, or a day, which is good to its end.
+func ParseTime(text string) (time.Time, error) {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		return day.AddDate(0, 0, 1), nil
 	}

@@ -45,7 +45,7 @@ func TestCallersAreKnownByTokenOrCertificate(t *testing.T) {
 	if err := credential.Describe(status(wrong)); err == nil || !strings.Contains(err.Error(), "want tls.ca to name the file of the CA") {
 		t.Errorf("the client trusts another CA: %v", err)
 	}
-	plain := bursarv1connect.NewClusterServiceClient(c.fixture.http, "http"+strings.TrimPrefix(c.url, "https"))
+	plain := bursarv1connect.NewClusterServiceClient(http.DefaultClient, "http"+strings.TrimPrefix(c.url, "https"))
 	if _, err := plain.Status(t.Context(), &bursarv1.StatusRequest{}); err == nil {
 		t.Error("plain HTTP is served")
 	}

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -98,9 +99,7 @@ type bearer struct {
 
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	for key, values := range b.header {
-		r.Header[key] = values
-	}
+	maps.Copy(r.Header, b.header)
 	return b.next.RoundTrip(r)
 }
 

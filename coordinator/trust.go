@@ -10,6 +10,7 @@ import (
 
 	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/yamlfile"
 )
 
 // identitiesPoll is how often the file of identities is looked at: as long as a revoked token is still good.
@@ -47,7 +48,11 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 		}
 	}
 	if config.Identities != "" {
-		if t.identities, err = access.Open(config.Identities, log); err != nil {
+		t.identities, err = access.Open(config.Identities, log)
+		if _, located := errors.AsType[*yamlfile.Error](err); err != nil && !located {
+			err = &ConfigError{"identities", config.Identities, "a file of identities (" + err.Error() + "); bursar token create makes one"}
+		}
+		if err != nil {
 			return nil, err
 		}
 		t.who.Identities = t.identities.Identities

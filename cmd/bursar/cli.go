@@ -108,7 +108,7 @@ Try it on this machine:
 		groupLook: {
 			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.watchCommand(), c.auditCommand(),
 		},
-		groupOperate: {c.quotaCommand(), c.hostCommand(), c.storeCommand()},
+		groupOperate: {c.quotaCommand(), c.hostCommand(), c.tokenCommand(), c.storeCommand()},
 		groupServe:   {c.devCommand(), c.coordinatorCommand(), c.agentCommand()},
 	} {
 		for _, command := range commands {

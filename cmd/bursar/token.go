@@ -1,0 +1,252 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/access"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/yamlfile"
+)
+
+func (c *cli) tokenCommand() *cobra.Command {
+	return family("token", "Make, list and revoke the tokens of callers",
+		`Tokens are what callers of a coordinator are known by. Its file of identities (the setting identities) has their hashes, names and
+roles; a changed file is in force within 2 s, without a restart. These commands work on the file and call nobody.`,
+		c.tokenCreateCommand(), c.tokenListCommand(), c.tokenRevokeCommand())
+}
+
+func (c *cli) tokenCreateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make an identity with a token, and print the token once",
+		Long: `Create makes an identity with a token. The token is printed on standard output and kept nowhere: whoever is to use it puts it into a
+file that nobody else can read. Its hash goes into the file of identities, or without --identities is printed on standard error, to be
+put there by hand.
+
+  reader       sees everything and changes nothing
+  submitter    allocates for the users it may act as (--user)
+  agent        speaks for one host (--host)
+  operator     looks after hosts, and ends what must end, whosever it is
+  admin        does everything
+  coordinator  is another coordinator`,
+		Example: `  bursar token create --name gateway --role submitter --user '*' --identities /etc/bursar/identities.yaml > gateway.token
+  bursar token create --name vm-1 --role agent --host vm-1 --identities /etc/bursar/identities.yaml
+  bursar token create --name nightly --role submitter --user etl --not-after 2027-01-31`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := cmd.Flags()
+	name := flags.String("name", "", "the identity's name, by which logs and allocations know it")
+	role := flags.String("role", "", "reader, submitter, agent, operator, admin or coordinator")
+	users := flags.StringArrayP("user", "u", nil, "user that it may act as, or * for all; repeatable (submitter, operator)")
+	host := flags.String("host", "", "id of the host that it speaks for (agent)")
+	priority := flags.Bool("priority", false, "lets it set priorities (submitter)")
+	notAfter := flags.String("not-after", "", "the last day it may be used on, 2027-01-31, or a time, 2027-01-31T12:00:00Z (default never)")
+	file := addIdentitiesFlag(cmd, "file of identities to add it to; made where it is missing")
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roleNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(*cobra.Command, []string) error {
+		known, err := identity.ParseRole(*role)
+		if err != nil {
+			return usagef("--%w", err)
+		}
+		end, err := endOf(*notAfter)
+		if err != nil {
+			return err
+		}
+		token := access.NewToken()
+		entry, err := access.NewEntry(known, *name, *host, *users, *priority, end, token)
+		if err != nil {
+			return flagError(err)
+		}
+		if *file == "" {
+			fmt.Fprintf(c.err, "# This belongs into the coordinator's file of identities, below \"identities:\".\n%s", access.Format(entry, "  "))
+		} else if err := changeFile(*file, func(content []byte) ([]byte, error) { return access.Append(*file, content, entry) }); err != nil {
+			return err
+		}
+		return c.printToken(entry, token)
+	}
+	return cmd
+}
+
+// printToken shows a token for the only time.
+func (c *cli) printToken(e access.Entry, token string) error {
+	if c.output != outputJSON {
+		c.printf("%s\n", token)
+		return nil
+	}
+	return json.NewEncoder(c.out).Encode(map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "token": token, "tokenHash": e.Hashes[0]})
+}
+
+func addIdentitiesFlag(cmd *cobra.Command, usage string) *string {
+	file := cmd.Flags().String("identities", "", usage)
+	_ = cmd.MarkFlagFilename("identities", "yaml", "yml")
+	return file
+}
+
+func roleNames() []cobra.Completion {
+	var names []cobra.Completion
+	for _, role := range identity.Roles() {
+		names = append(names, string(role))
+	}
+	return names
+}
+
+func endOf(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	end, err := access.ParseTime(text)
+	if err != nil {
+		return end, usagef("--not-after %q: want a day such as 2027-01-31, or a time such as 2027-01-31T12:00:00Z", text)
+	}
+	return end, nil
+}
+
+// flagError tells an error about a field of an identity by the flag it came from.
+func flagError(err error) error {
+	wrong, ok := errors.AsType[*yamlfile.Error](err)
+	if !ok {
+		return err
+	}
+	field := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
+	flag := map[string]string{"users": "user"}[strings.SplitN(field, "[", 2)[0]]
+	return usagef("--%s: %s", firstSet(flag, field), wrong.Reason)
+}
+
+func (c *cli) tokenListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "list",
+		Short:             "Show the identities of a file",
+		Long:              "List shows the identities of a file, and checks it: what is wrong with it is told with its line.",
+		Example:           "  bursar token list --identities /etc/bursar/identities.yaml",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	file := addIdentitiesFlag(cmd, "file of identities")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		content, err := readIdentities(*file)
+		if err != nil {
+			return err
+		}
+		all, err := access.Parse(*file, content)
+		if err != nil {
+			return err
+		}
+		return c.printIdentities(all.Entries())
+	}
+	return cmd
+}
+
+func (c *cli) printIdentities(entries []access.Entry) error {
+	rows := make([][]string, 0, len(entries))
+	for _, e := range entries {
+		users := strings.Join(e.Actor.Users, ",")
+		if e.Actor.Anyone {
+			users = "*"
+		}
+		end := ""
+		if !e.NotAfter.IsZero() {
+			end = e.NotAfter.UTC().Format(time.RFC3339)
+			if time.Now().After(e.NotAfter) {
+				end += " (over)"
+			}
+		}
+		rows = append(rows, []string{e.Actor.Name, string(e.Actor.Role), users, e.Actor.Host, end, fmt.Sprint(len(e.Hashes))})
+	}
+	if c.output == outputJSON {
+		list := make([]map[string]any, 0, len(entries))
+		for i, e := range entries {
+			list = append(list, map[string]any{
+				"name": e.Actor.Name, "role": e.Actor.Role, "users": e.Actor.Users, "anyone": e.Actor.Anyone,
+				"priority": e.Actor.Priority, "host": e.Actor.Host, "notAfter": rows[i][4], "tokenHash": e.Hashes,
+			})
+		}
+		out := json.NewEncoder(c.out)
+		out.SetIndent("", "  ")
+		return out.Encode(map[string]any{"identities": list})
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(c.err, "no identities")
+		return nil
+	}
+	c.table([]string{"NAME", "ROLE", "USERS", "HOST", "ENDS", "TOKENS"}, rows)
+	return nil
+}
+
+func (c *cli) tokenRevokeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Remove an identity, and with it its tokens",
+		Long: `Revoke removes an identity from a file. Coordinators that watch the file refuse its tokens within 2 s, also on connections that are
+open. To exchange a token without a gap, put the hash of the new one beside the old one instead: tokenHash: ["sha256:…", "sha256:…"].`,
+		Example:           "  bursar token revoke nightly --identities /etc/bursar/identities.yaml",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	file := addIdentitiesFlag(cmd, "file of identities")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if _, err := readIdentities(*file); err != nil {
+			return err
+		}
+		err := changeFile(*file, func(content []byte) ([]byte, error) { return access.Remove(*file, content, args[0]) })
+		if missing, ok := errors.AsType[*access.MissingError](err); ok {
+			return &exitError{exitNoSuchThing, missing}
+		}
+		if err == nil {
+			c.printf("%s revoked\n", args[0])
+		}
+		return err
+	}
+	return cmd
+}
+
+func readIdentities(file string) ([]byte, error) {
+	if file == "" {
+		return nil, usagef("no file: want --identities FILE, that of the coordinator's setting identities")
+	}
+	return os.ReadFile(file) //nolint:wrapcheck,gosec // it names the file
+}
+
+// changeFile puts a file with another content in its place, in one step, with the same owner and mode.
+func changeFile(name string, change func([]byte) ([]byte, error)) error {
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target // the link stays one
+	}
+	content, err := os.ReadFile(name) //nolint:gosec // named on the command line
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err //nolint:wrapcheck // it names the file
+	}
+	changed, err := change(content)
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o640)
+	next, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".")
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	defer os.Remove(next.Name())
+	if info, err := os.Stat(name); err == nil {
+		mode = info.Mode().Perm()
+		if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+			if err := next.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+				return errors.Join(fmt.Errorf("keep the owner of %s: %w", name, err), next.Close())
+			}
+		}
+	}
+	_, err = next.Write(changed)
+	if err := errors.Join(err, next.Chmod(mode), next.Sync(), next.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return os.Rename(next.Name(), name) //nolint:wrapcheck // it names the file
+}
