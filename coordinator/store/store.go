@@ -50,8 +50,8 @@ type Store interface {
 
 	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of several transitions of an id the
 	// last is the row; a host or rule that is both removed and there is there. ErrDeposed: the epoch is another, or was
-	// ended by an error; or the stored sequence is not the one that this epoch's last Commit, or its Lead, left, because the store
-	// was put back to an earlier state since, in which an epoch of that number may have been taken before. ErrUnknownOutcome: the
+	// ended by an error; or the store was put back to an earlier state since: then the stored sequence is not the one that this
+	// leadership's last Commit, or its Lead, has left, or another Lead has taken an epoch of the same number. ErrUnknownOutcome: the
 	// batch may or may not be there; Lead and Load to find out. After any other error it is not there. A context that ends while the
 	// batch is being written makes the outcome unknown. The caller may use the batch's memory again as soon as Commit has
 	// returned, whatever it returned.

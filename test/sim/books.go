@@ -45,8 +45,8 @@ func (b *books) lead(w *World, leadership, epoch uint64) {
 // invariant 5, that one request id is one allocation; and that the rows are then what the ledger is that the batch came
 // from, so that whatever was checked there is true of the rows.
 func (b *books) commit(w *World, by string, f *flight) {
-	if f.batch.Epoch != b.epoch {
-		w.failf(6, "the store took a commit of %s in epoch %d, and is in %d", by, f.batch.Epoch, b.epoch)
+	if f.leadership != b.leadership {
+		w.failf(6, "the store took a commit of %s in epoch %d, whose leadership is over; it is in %d", by, f.batch.Epoch, b.epoch)
 	}
 	if f.batch.Revision < b.sequence {
 		w.failf(6, "the store went from revision %d back to %d", b.sequence, f.batch.Revision)

@@ -8,7 +8,7 @@ func (m *Memory) Copy(id string) *Memory {
 	defer m.mu.Unlock()
 	c := NewMemory(id)
 	schema := c.meta.Schema
-	c.meta = m.meta
+	c.meta, c.leadership = m.meta, m.leadership
 	c.meta.StoreID, c.meta.Schema = id, schema
 	c.allocations, c.hosts, c.quotas = maps.Clone(m.allocations), maps.Clone(m.hosts), maps.Clone(m.quotas)
 	return c
@@ -20,5 +20,5 @@ func (m *Memory) Restore(backup *Memory) {
 	c := backup.Copy(backup.meta.StoreID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.meta, m.allocations, m.hosts, m.quotas = c.meta, c.allocations, c.hosts, c.quotas
+	m.meta, m.leadership, m.allocations, m.hosts, m.quotas = c.meta, c.leadership, c.allocations, c.hosts, c.quotas
 }

@@ -65,4 +65,10 @@ func TestAnEpochThatIsGivenOutTwice(t *testing.T) {
 	if err := leads.Commit(t.Context(), row(3, second, 1)); err != nil {
 		t.Errorf("a commit of the second: %v", err)
 	}
+	// Both have come as far by now.
+	for _, batch := range []store.Batch{{Epoch: first}, row(2, first, 2)} {
+		if err := stopped.Commit(t.Context(), batch); !errors.Is(err, store.ErrDeposed) {
+			t.Errorf("a commit of the first epoch %d when the second is at the same sequence: %v", first, err)
+		}
+	}
 }

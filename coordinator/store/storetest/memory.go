@@ -21,6 +21,8 @@ type Memory struct {
 	allocations map[ledger.ID]memoryRow
 	hosts       map[string][]byte
 	quotas      map[string][]byte
+	leadership  uint64 // the number of the last Lead
+	turns       uint64 // how many there have been, also in pasts that were put back
 }
 
 // memoryRow is an allocation's row: its payload and the columns beside it.
@@ -58,6 +60,7 @@ type memoryStore struct {
 	*Memory
 
 	led    uint64 // the epoch of its last Lead; guarded by Memory.mu, like the others
+	turn   uint64 // the number of that Lead
 	leads  bool   // no error has ended it
 	at     uint64 // the sequence that its last Lead or Commit left the place at
 	closed bool
@@ -73,7 +76,9 @@ func (s *memoryStore) Lead(ctx context.Context, atLeast uint64) (store.Meta, err
 		return store.Meta{}, fmt.Errorf("epoch %d, at least %d: want less than 2^63", s.meta.Epoch, atLeast)
 	}
 	s.meta.Epoch = max(s.meta.Epoch+1, atLeast)
-	s.led, s.leads, s.at = s.meta.Epoch, true, s.meta.Sequence
+	s.turns++
+	s.leadership = s.turns
+	s.led, s.turn, s.leads, s.at = s.meta.Epoch, s.leadership, true, s.meta.Sequence
 	return s.meta, nil
 }
 
@@ -141,8 +146,8 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 	if batch.Epoch != s.meta.Epoch || batch.Epoch != s.led || !s.leads {
 		return &store.DeposedError{Epoch: batch.Epoch, Stored: s.meta.Epoch}
 	}
-	if s.meta.Sequence != s.at {
-		return fmt.Errorf("%w: the store is at sequence %d, and epoch %d left it at %d", store.ErrDeposed, s.meta.Sequence, batch.Epoch, s.at)
+	if s.leadership != s.turn || s.meta.Sequence != s.at {
+		return fmt.Errorf("%w: the store was put back: it is at sequence %d, and epoch %d left it at %d", store.ErrDeposed, s.meta.Sequence, batch.Epoch, s.at)
 	}
 	if batch.Empty() {
 		return nil
