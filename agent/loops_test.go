@@ -247,7 +247,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 			defer close(ended)
 			_ = a.newsLoop(ctx)
 		}()
-		time.Sleep(5 * time.Second) // the first one is named at the start
+		time.Sleep(7 * time.Second) // between two ticks; the first one is named at the start
 		for _, named := range []string{"b", "", "b"} {
 			before := p.calls()
 			herald.name(named)
