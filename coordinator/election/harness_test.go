@@ -128,19 +128,51 @@ func stand(t *testing.T, address, id string, change ...func(*consul.Config, *Opt
 	return c
 }
 
-// lead campaigns until the coordinator leads, and announces it.
+// lead campaigns until the coordinator leads, and announces it. Like a coordinator it campaigns again where the term has ended by then: a
+// Consul that has just come back may end a session that it has just made.
 func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	term, err := c.Campaign(ctx)
-	if err != nil {
-		t.Fatalf("%s does not lead: %v", c.options.ID, err)
+	for {
+		term, err := c.Campaign(ctx)
+		if err != nil {
+			t.Fatalf("%s does not lead: %v", c.options.ID, err)
+		}
+		switch err := term.Announce(ctx, epoch, "store-1"); {
+		case err == nil:
+			return term
+		case !errors.Is(err, ErrOver):
+			t.Fatal(err)
+		}
+		if err := term.Resign(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := term.Announce(ctx, epoch, "store-1"); err != nil {
-		t.Fatal(err)
-	}
-	return term
+}
+
+// rule leads in the background, as a coordinator does: term after term.
+func (c *coordinator) rule(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		for epoch := uint64(10); ; epoch++ {
+			term, err := c.Campaign(ctx)
+			if err != nil {
+				return
+			}
+			if err := term.Announce(ctx, epoch, "store-1"); err == nil {
+				select {
+				case <-term.Over():
+				case <-ctx.Done():
+				}
+			}
+			_ = term.Resign(ctx) // what it could not give up is taken back
+		}
+	}()
 }
 
 // campaign campaigns in the background.
@@ -174,9 +206,20 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 // knows waits until a coordinator knows that leader.
 func (c *coordinator) knows(t *testing.T, want Leader) {
 	t.Helper()
+	c.until(t, want, func(leader Leader) bool { return leader == want })
+}
+
+// knowsURL waits until a coordinator knows that leader, in whatever epoch.
+func (c *coordinator) knowsURL(t *testing.T, want string) {
+	t.Helper()
+	c.until(t, Leader{URL: want}, func(leader Leader) bool { return leader.URL == want && leader.Epoch > 0 })
+}
+
+func (c *coordinator) until(t *testing.T, want Leader, right func(Leader) bool) {
+	t.Helper()
 	for {
 		leader, changed := c.Leader()
-		if leader == want {
+		if right(leader) {
 			return
 		}
 		select {
@@ -252,7 +295,6 @@ func inFrontOf(t *testing.T, s *consulserver.Server) *front {
 		}()
 		r = r.WithContext(ctx)
 		if answer := f.answer.Load(); answer != nil {
-			_, _ = io.Copy(io.Discard, r.Body) // a server hears of a client that has gone only after that
 			(*answer)(w, r)
 			return
 		}
@@ -295,6 +337,12 @@ func say(status int, kind, text string) http.HandlerFunc {
 	}
 }
 
+// silence never answers. A server hears that its client has gone only when it has read what that sent.
+func silence(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
 // nonsense is what something else than a healthy Consul answers, by name.
 func nonsense() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
@@ -304,6 +352,6 @@ func nonsense() map[string]http.HandlerFunc {
 		"empty":   say(http.StatusOK, "application/json", "[]"),
 		"null":    say(http.StatusOK, "application/json", "null"),
 		"404":     say(http.StatusNotFound, "text/plain", ""),
-		"silence": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"silence": silence,
 	}
 }

@@ -169,7 +169,7 @@ func (r *Registration) Registered(ctx context.Context) error {
 // Run registers, passes the check about every third of the TTL until the context ends, then deregisters, and returns the context's error.
 func (r *Registration) Run(ctx context.Context) error {
 	defer r.deregister(ctx)
-	silent := Quiet{Log: r.options.Log}
+	silent, marking := Quiet{Log: r.options.Log}, Quiet{Log: r.options.Log}
 	pause := pauses(r.options.TTL / 3)
 	for {
 		err := r.pass(ctx)
@@ -183,6 +183,12 @@ func (r *Registration) Run(ctx context.Context) error {
 		default:
 			silent.Worked("this coordinator counts as healthy in Consul again")
 			pause.Reset()
+			if err := r.refresh(ctx); err != nil && ctx.Err() == nil {
+				marking.Failed("Consul's catalog does not say yet whether this coordinator leads", err)
+				wait = pause.NextBackOff()
+			} else {
+				marking.Worked("Consul's catalog says whether this coordinator leads")
+			}
 		}
 		r.note(err)
 		if err := r.rest(ctx, wait); err != nil {
@@ -214,7 +220,7 @@ func (r *Registration) note(err error) {
 	}
 }
 
-// pass passes the check once, and registers before where that is needed. It takes no longer than a third of the TTL.
+// pass passes the check once. It takes no longer than a third of the TTL.
 func (r *Registration) pass(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.TTL/3)
 	defer cancel()
@@ -225,7 +231,7 @@ func (r *Registration) pass(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("it does not do its work: no answer within %v: %w", r.options.TTL/3, err)
 	}
-	if err := r.tell(ctx); err != nil {
+	if err := r.update(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -238,30 +244,48 @@ func (r *Registration) pass(ctx context.Context) error {
 	return nil
 }
 
-// tell registers where the agent was not told, was told something else, or has forgotten; and passes the check.
-func (r *Registration) tell(ctx context.Context) error {
-	r.mu.Lock()
-	leads, epoch, version := r.leads, r.epoch, r.version
-	r.mu.Unlock()
-	token := r.client.door.secret.Token()
-	agent := r.client.api.Agent()
+// update passes the check, and registers before where the agent was not told yet, or has forgotten.
+func (r *Registration) update(ctx context.Context) error {
 	update := func() error {
-		return agent.UpdateTTLOpts(r.CheckID(), "the coordinator's loop turns", api.HealthPassing, r.client.Query(ctx))
+		return r.client.api.Agent().UpdateTTLOpts(r.CheckID(), "the coordinator's loop turns", api.HealthPassing, r.client.Query(ctx))
 	}
-	if r.said == version && r.saidWith == token {
+	if r.said != 0 {
 		err := update()
 		if status, ok := errors.AsType[api.StatusError](err); !ok || status.Code == http.StatusForbidden {
 			return r.client.Explain("pass the health check", err)
 		}
-		r.options.Log.Info("Consul's agent has forgotten this coordinator: registering again", "error", err)
+		r.options.Log.Info("Consul's agent has forgotten this coordinator, or another one has registered by its id: registering again", "error", err)
+		r.said = 0
 	}
-	r.said = 0
-	service := r.service(leads, epoch)
-	if err := agent.ServiceRegisterOpts(service, api.ServiceRegisterOpts{ReplaceExistingChecks: true}.WithContext(ctx)); err != nil {
+	if err := r.register(ctx); err != nil {
+		return err
+	}
+	return r.client.Explain("pass the health check", update())
+}
+
+// refresh registers again where something else is to be said than the agent was told, or with another token. It comes after a pass and
+// apart from it: an agent that is slow at this must not cost the coordinator its health.
+func (r *Registration) refresh(ctx context.Context) error {
+	r.mu.Lock()
+	fresh := r.said == r.version
+	r.mu.Unlock()
+	if fresh && r.saidWith == r.client.door.secret.Token() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.TTL/3)
+	defer cancel()
+	return r.register(ctx)
+}
+
+// register tells the agent everything. A check that it has already stays as it is.
+func (r *Registration) register(ctx context.Context) error {
+	r.mu.Lock()
+	leads, epoch, version := r.leads, r.epoch, r.version
+	r.mu.Unlock()
+	token := r.client.door.secret.Token()
+	options := api.ServiceRegisterOpts{ReplaceExistingChecks: true}.WithContext(ctx)
+	if err := r.client.api.Agent().ServiceRegisterOpts(r.service(leads, epoch), options); err != nil {
 		return r.client.Explain("register the service "+r.client.config.Service, err)
-	}
-	if err := update(); err != nil {
-		return r.client.Explain("pass the health check", err)
 	}
 	r.said, r.saidWith = version, token
 	return nil
