@@ -44,13 +44,21 @@ type document struct {
 }
 
 type line struct {
-	Name      yamlfile.Scalar    `yaml:"name"`
-	Role      yamlfile.Scalar    `yaml:"role"`
+	// Name is how logs and allocations know it: 1 to 128 letters, digits, and . _ -.
+	Name yamlfile.Scalar `yaml:"name"`
+	// Role is reader, submitter, agent, operator, admin or coordinator.
+	Role yamlfile.Scalar `yaml:"role"`
+	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits; a list of them while tokens are being exchanged. Never the
+	// token itself.
 	TokenHash yamlfile.OneOrMore `yaml:"tokenHash"`
-	Users     []yamlfile.Scalar  `yaml:"users"`
-	Priority  yamlfile.Scalar    `yaml:"priority"`
-	Host      yamlfile.Scalar    `yaml:"host"`
-	NotAfter  yamlfile.Scalar    `yaml:"notAfter"`
+	// Users are those that a submitter or an operator may act as, "*" for all.
+	Users []yamlfile.Scalar `yaml:"users"`
+	// Priority lets a submitter set priorities other than 0. Default false.
+	Priority yamlfile.Scalar `yaml:"priority"`
+	// Host is the id of the host that an agent speaks for.
+	Host yamlfile.Scalar `yaml:"host"`
+	// NotAfter is the last day, such as 2027-01-31, or the time, such as 2027-01-31T12:00:00Z, at which it ends. Default: never.
+	NotAfter yamlfile.Scalar `yaml:"notAfter"`
 }
 
 // Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in the contract.

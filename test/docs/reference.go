@@ -23,6 +23,7 @@ func Sections() []Section {
 	return []Section{
 		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column.", "coordinator", "Config"},
 		{"bursar agent --config FILE", "Read strictly, like the coordinator's.", "agent", "Config"},
+		{"identities: FILE", "The file that the coordinator's setting `identities` names, read strictly. `bursar token` writes it.", "access", "document"},
 	}
 }
 
@@ -98,12 +99,13 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 			if err := fields(b, root, structs, element, at+suffix); err != nil {
 				return err
 			}
-		case strings.HasPrefix(element, "label."):
-			nested, err := structsOf(filepath.Join(root, "label"))
+		case elsewhere(element) != "":
+			nested, err := structsOf(filepath.Join(root, elsewhere(element)))
 			if err != nil {
 				return err
 			}
-			if err := fields(b, root, nested, strings.TrimPrefix(element, "label."), at+"."); err != nil {
+			_, name, _ := strings.Cut(element, ".")
+			if err := fields(b, root, nested, name, at+"."); err != nil {
 				return err
 			}
 		default:
@@ -111,6 +113,12 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 		}
 	}
 	return nil
+}
+
+// elsewhere is the folder of the package whose struct a field has; empty where it is no struct of ours.
+func elsewhere(typed string) string {
+	name, _, _ := strings.Cut(typed, ".")
+	return map[string]string{"label": "label", "credential": "credential", "consul": "discovery/consul"}[name]
 }
 
 func yamlName(f *ast.Field) string {
@@ -152,7 +160,9 @@ func plain(t string) string {
 	case strings.HasPrefix(t, "map["):
 		_, value, _ := strings.Cut(t, "]")
 		return "map to " + plain(value)
-	case t == "string":
+	case t == "yamlfile.OneOrMore":
+		return "text, or list of text"
+	case t == "string", t == "yamlfile.Scalar":
 		return "text"
 	default:
 		return t
