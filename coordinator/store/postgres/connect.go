@@ -148,5 +148,5 @@ func abandon(conn *pgx.Conn) {
 }
 
 func (s *server) refused(reason store.Refusal, found, want string, err error) error {
-	return &store.RefusedError{Where: s.where, Reason: reason, Found: found, Want: want, Err: err}
+	return &store.RefusedError{Where: s.where, Reason: reason, Found: strings.Join(strings.Fields(found), " "), Want: want, Err: err}
 }

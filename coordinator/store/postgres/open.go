@@ -135,7 +135,8 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 	if fsync != nil && *fsync == "off" {
 		s.log.Warn("the server runs with fsync=off: what was acknowledged is lost if its machine fails", "store", s.where)
 	}
-	const tables = `SELECT table_name::text FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name`
+	// Not those of information_schema, which hides what this user may not touch.
+	const tables = `SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename`
 	found, err := conn.Query(ctx, tables)
 	if err != nil {
 		return 0, fmt.Errorf("looking for tables: %w", err)

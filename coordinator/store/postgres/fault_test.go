@@ -1,0 +1,450 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/test/postgres"
+)
+
+// verify takes the lead and checks that the store is at a revision between the two, in all of its rows: ten allocations that every
+// batch moves, and one more for each batch.
+func verify(t *testing.T, s *Store, least, most uint64) (epoch, revision uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	meta, err := s.Lead(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := s.Load(ctx, meta.Epoch, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := snapshot.Revision
+	if r < least || r > most || uint64(len(snapshot.Allocations)) != 10+r || meta.Sequence != r {
+		t.Fatalf("revision %d with %d allocations, led at %d; want between %d and %d", r, len(snapshot.Allocations), meta.Sequence, least, most)
+	}
+	for _, a := range snapshot.Allocations {
+		if a.ID <= 10 && a.Revision != r {
+			t.Fatalf("allocation %d at revision %d, the store at %d", a.ID, a.Revision, r)
+		}
+	}
+	return meta.Epoch, r
+}
+
+// step is the batch with which a store reaches a revision.
+func step(revision uint64) ledger.Changes {
+	c := allocations(1, 10, revision)
+	c.Transitions = append(c.Transitions, allocations(ledger.ID(revision*100), 1, revision).Transitions...)
+	return c
+}
+
+// commitUntilFailure commits batch after batch. It returns the last revision that was acknowledged.
+func commitUntilFailure(ctx context.Context, s *Store, epoch, from uint64) (acknowledged uint64, err error) {
+	for revision := from + 1; ; revision++ {
+		if err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: step(revision)}); err != nil {
+			return revision - 1, err
+		}
+	}
+}
+
+// started makes a store with one batch in it.
+func started(t *testing.T, dsn string) (s *Store, epoch uint64) {
+	t.Helper()
+	s = opened(t, dsn)
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: step(1)}); err != nil {
+		t.Fatal(err)
+	}
+	return s, meta.Epoch
+}
+
+func wantUnknown(t *testing.T, s *Store, epoch uint64, err error) {
+	t.Helper()
+	if !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Fatalf("got %v, want %v", err, store.ErrUnknownOutcome)
+	}
+	t.Log(err)
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch}); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("the epoch goes on: %v", err)
+	}
+}
+
+// The server dies, is ended or restarted while batches are committed: what was acknowledged is there, whole, and at most one more.
+func TestServerEnds(t *testing.T) {
+	server := postgres.Start(t, postgres.Options{})
+	s, epoch := started(t, server.DSN("postgres"))
+	revision := uint64(1)
+	for round := range 6 {
+		type result struct {
+			acknowledged uint64
+			err          error
+		}
+		done := make(chan result, 1)
+		go func() {
+			acknowledged, err := commitUntilFailure(context.WithoutCancel(t.Context()), s, epoch, revision)
+			done <- result{acknowledged, err}
+		}()
+		waitForRevision(t, s, revision+5)
+		end := []func() error{server.Kill, func() error { return server.Stop(syscall.SIGINT) }, func() error { return server.Stop(syscall.SIGQUIT) }}[round%3]
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		got := <-done
+		if errors.Is(got.err, store.ErrDeposed) || got.acknowledged <= revision {
+			t.Fatalf("acknowledged %d: %v", got.acknowledged, got.err)
+		}
+		t.Log(got.err)
+		if _, err := s.Meta(t.Context()); !errors.Is(err, store.ErrAway) {
+			t.Errorf("reading from nobody: %v", err)
+		}
+		if _, err := s.Lead(t.Context(), 0); !errors.Is(err, store.ErrAway) {
+			t.Errorf("leading nobody: %v", err)
+		}
+		if err := server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		epoch, revision = verify(t, s, got.acknowledged, got.acknowledged+1)
+	}
+	// A restart that nobody was looking at: the next read and the next leadership find new connections by themselves.
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * readers {
+		if _, err := s.Get(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+	}
+	verify(t, s, revision, revision)
+}
+
+// waitForRevision waits until a store has been committed to.
+func waitForRevision(t *testing.T, s *Store, revision uint64) {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		meta, err := s.Meta(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta.Sequence >= revision {
+			return
+		}
+		select {
+		case <-limit:
+			t.Fatalf("at %d, want %d", meta.Sequence, revision)
+		default:
+		}
+	}
+}
+
+// A server that stops answering: the commit is given up with an unknown outcome, and the next leadership tells.
+func TestServerPauses(t *testing.T) {
+	server := postgres.Start(t, postgres.Options{})
+	s, epoch := started(t, server.DSN("postgres"))
+	for revision := uint64(1); revision < 4; {
+		if err := server.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		err := s.Commit(ctx, store.Batch{Epoch: epoch, Changes: step(revision + 1)})
+		cancel()
+		wantUnknown(t, s, epoch, err)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v: want it to name the deadline", err)
+		}
+		if err := server.Continue(); err != nil {
+			t.Fatal(err)
+		}
+		epoch, revision = verify(t, s, revision, revision+1)
+		if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: step(revision + 1)}); err != nil {
+			t.Fatal(err)
+		}
+		revision++
+	}
+}
+
+// A commit that waits behind a lock when its caller gives up, its session is ended, or its wait for a standby is.
+func TestCommitHangs(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  string // what an administrator does to the session
+		want uint64 // the least revision afterwards
+	}{
+		"given up":   {"", 1},
+		"terminated": {`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hangs' AND wait_event_type = 'Lock'`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := emptySchema(t)
+			s, epoch := started(t, dsn+"&application_name=hangs")
+			holder, err := pgx.Connect(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holder.Close(t.Context())
+			tx, err := holder.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), "SELECT * FROM meta FOR UPDATE"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			batch := store.Batch{Epoch: epoch, Changes: step(2)}
+			go func() { done <- s.Commit(ctx, batch) }()
+			waitForLock(t, "hangs")
+			if c.end == "" {
+				cancel()
+			} else if err := shared.Execute(t.Context(), "postgres", c.end); err != nil {
+				t.Fatal(err)
+			}
+			wantUnknown(t, s, epoch, <-done)
+			clear(batch.Transitions) // the caller's again
+			if _, err := s.Get(t.Context(), 1); err != nil {
+				t.Errorf("reading meanwhile: %v", err)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			epoch, revision := verify(t, s, c.want, 2)
+			if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: step(revision + 1)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A server that was told to stop waiting for its standby has committed, with a reservation: that is no acknowledgement.
+func TestStandbyIsMissing(t *testing.T) {
+	server := postgres.Start(t, postgres.Options{})
+	s, epoch := started(t, server.DSN("postgres", "application_name=waits"))
+	for _, statement := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"} {
+		if err := server.Execute(t.Context(), "postgres", statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := pgx.Connect(t.Context(), server.DSN("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := commitUntilFailure(context.WithoutCancel(t.Context()), s, epoch, 1) // the setting may take a moment
+		done <- err
+	}()
+	const cancel = `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE application_name = 'waits' AND wait_event = 'SyncRep'`
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for n := 0; n == 0; <-again.C {
+		if err := admin.QueryRow(t.Context(), cancel).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantUnknown(t, s, epoch, <-done)
+}
+
+// A failure that the server reports before the commit is known: nothing of the batch is there.
+func TestFailuresThatAreKnown(t *testing.T) {
+	dsn := emptySchema(t)
+	s, epoch := started(t, dsn)
+	schema, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := schema.Query().Get("search_path") + ".allocation"
+	if err := shared.Execute(t.Context(), "postgres", "ALTER TABLE "+table+" ADD CONSTRAINT small CHECK (id < 200)"); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: step(2)})
+	if err == nil || errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrDeposed) {
+		t.Fatalf("got %v", err)
+	}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch}); !errors.Is(err, store.ErrDeposed) {
+		t.Errorf("the epoch goes on: %v", err)
+	}
+	if err := shared.Execute(t.Context(), "postgres", "ALTER TABLE "+table+" DROP CONSTRAINT small"); err != nil {
+		t.Fatal(err)
+	}
+	epoch, _ = verify(t, s, 1, 1)
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: step(2)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What an agent may report is stored, whatever PostgreSQL's texts and indexes cannot hold.
+func TestUnusualTexts(t *testing.T) {
+	s := opened(t, emptySchema(t))
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := fmt.Sprintf("%x", make([]byte, 100<<10))
+	for i, request := range []string{"a\x00b", `a\0b`, `a\`, `\\`, long + "1", long + "2"} {
+		c := allocations(ledger.ID(i+1), 1, uint64(i+1))
+		c.Transitions[0].RequestID, c.Transitions[0].Caller = request, request
+		c.Hosts = []ledger.HostRecord{{ID: `h\0` + "\x00"}}
+		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: c}); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := s.GetByRequest(t.Context(), request, request); err != nil || a.ID != ledger.ID(i+1) || a.RequestID != request {
+			t.Errorf("request %.20q: %s, %v", request, a.ID, err)
+		}
+	}
+	if snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{}); err != nil || len(snapshot.Hosts) != 1 || snapshot.Hosts[0].ID != `h\0`+"\x00" {
+		t.Errorf("%d hosts, %v", len(snapshot.Hosts), err)
+	}
+}
+
+// A database that was put back to what it was an hour ago deposes its leader, even where the same epoch is given out again.
+func TestRestoredBackup(t *testing.T) {
+	server := postgres.Start(t, postgres.Options{})
+	dsn := server.DSN("postgres")
+	old, _ := started(t, dsn)
+	backup := filepath.Join(t.TempDir(), "backup")
+	if err := server.Backup(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	first, err := old.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Commit(t.Context(), store.Batch{Epoch: first.Epoch, Changes: step(2)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restore(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	next := opened(t, dsn)
+	second, err := next.Lead(t.Context(), 0)
+	if err != nil || second.Epoch != first.Epoch {
+		t.Fatalf("epoch %d, %v; want %d once more", second.Epoch, err, first.Epoch)
+	}
+	if err := next.Commit(t.Context(), store.Batch{Epoch: second.Epoch, Changes: step(2)}); err != nil { // the same sequence, too
+		t.Fatal(err)
+	}
+	conn := <-old.writer.turn // the new connection of one that was stopped meanwhile
+	old.writer.turn <- discard(conn)
+	for _, c := range []ledger.Changes{{}, step(3)} {
+		if err := old.Commit(t.Context(), store.Batch{Epoch: first.Epoch, Changes: c}); !errors.Is(err, store.ErrDeposed) {
+			t.Errorf("got %v", err)
+		} else {
+			t.Log(err)
+		}
+		old.writer.mu.Lock()
+		old.writer.over = false // as if it had not been told
+		old.writer.mu.Unlock()
+	}
+	if err := next.Commit(t.Context(), store.Batch{Epoch: second.Epoch, Changes: step(3)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// cutter stands between a store and its server, and cuts connections.
+type cutter struct {
+	net.Listener
+
+	server string
+
+	mu   sync.Mutex
+	next func(request []byte, server net.Conn, answered <-chan struct{}) // guarded by mu; what becomes of the next request, before its connection is cut
+	busy sync.WaitGroup
+}
+
+func newCutter(t *testing.T, server string) *cutter {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{Listener: listener, server: server}
+	c.busy.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c.busy.Go(func() { c.serve(client) })
+		}
+	})
+	t.Cleanup(func() { listener.Close(); c.busy.Wait() })
+	return c
+}
+
+func (c *cutter) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	answered := make(chan struct{})
+	c.busy.Go(func() { defer close(answered); _, _ = io.Copy(client, server); client.Close() })
+	buffer := make([]byte, 1<<20)
+	for {
+		n, err := client.Read(buffer)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		cut := c.next
+		c.next = nil
+		c.mu.Unlock()
+		if cut != nil {
+			client.Close() // the answer has nowhere to go
+			cut(buffer[:n], server, answered)
+			return
+		}
+		if _, err := server.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func TestConnectionIsCut(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut  func(request []byte, server net.Conn, answered <-chan struct{})
+		want uint64
+	}{
+		"before the request": {func([]byte, net.Conn, <-chan struct{}) {}, 1},
+		"within the request": {func(request []byte, server net.Conn, answered <-chan struct{}) { _, _ = server.Write(request[:len(request)/2]) }, 1},
+		"before the answer": {func(request []byte, server net.Conn, answered <-chan struct{}) {
+			_, _ = server.Write(request)
+			<-answered
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, err := url.Parse(emptySchema(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := newCutter(t, address.Host)
+			address.Host = proxy.Addr().String()
+			s, epoch := started(t, address.String())
+			proxy.mu.Lock()
+			proxy.next = c.cut
+			proxy.mu.Unlock()
+			wantUnknown(t, s, epoch, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: step(2)}))
+			verify(t, s, c.want, c.want)
+			s.Close()
+		})
+	}
+}
