@@ -1,0 +1,329 @@
+//go:build linux
+
+package ha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/discovery"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/netlab"
+	"github.com/bursar/bursar/test/postgres"
+)
+
+// cluster is the whole installation.
+type cluster struct {
+	t        *testing.T
+	dir      string
+	lab      *netlab.Lab
+	consuls  []*consul.Server // number i stands in node consul-i, and serves coordinator i
+	database *postgres.Server
+	dsn      string
+	members  []*member
+	hosts    []*host
+	trust    *trust // nil: everybody may do everything, in clear text
+
+	// books is a client that finds whichever coordinator answers.
+	books *client.Client
+}
+
+// member is a coordinator, with the nodes of its machine: its own, and that of the Consul beside it.
+type member struct {
+	*process
+	url          string
+	node, consul *netlab.Node
+	// direct is a client of this coordinator alone, which asks once.
+	direct *client.Client
+}
+
+// host is an agent.
+type host struct {
+	*process
+	id, socket string
+	local      *client.Client
+}
+
+// size is how large an installation is.
+type size struct{ coordinators, agents int }
+
+// How agents and hosts are named and measured. A host's capacity is far less than its share of the machine, so that what is refused
+// is refused by the books and never for lack of real memory.
+const (
+	tick           = 2 * time.Second
+	hostMemory     = 64 << 20
+	hostCPU        = 1000
+	userInstances  = 8
+	userMemory     = 48 << 20
+	racerInstances = 3
+	requestMemory  = 4 << 20 // at most
+)
+
+// settings of every coordinator. A leader whose commits do not end stops leading after two seconds, so that a store that hangs
+// costs little of the time that this suite has.
+const settings = `quotaFiles: [%s]
+times:
+  interval: 2s
+  suspectAfter: 15
+  reservationTTL: 30m
+limits:
+  commitTimeout: 2s
+`
+
+var quotas = fmt.Sprintf(`quotas:
+  - selector: {user: "*"}
+    limit: {instances: %d, memory: %d}
+  - selector: {user: "*", creator: racer}
+    limit: {instances: %d}
+`, userInstances, userMemory, racerInstances)
+
+// newCluster builds the network and starts everything, and waits until every agent is a host and every coordinator answers.
+func newCluster(t *testing.T, want size, trusted *trust) *cluster {
+	t.Helper()
+	// Not t.TempDir, whose path may be too long for a socket and closed to the user that PostgreSQL runs as.
+	dir, err := os.MkdirTemp("", "ha") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"postgres", "hosts-1", "hosts-2"}
+	for i := range want.coordinators {
+		names = append(names, fmt.Sprintf("rm-%d", i+1), fmt.Sprintf("consul-%d", i+1))
+	}
+	c := &cluster{t: t, dir: dir, lab: netlab.New(t, names...), trust: trusted}
+	began := time.Now()
+	c.startDatabase()
+	c.startConsuls(want.coordinators)
+	c.startCoordinators(want.coordinators)
+	servers := time.Since(began)
+	c.startAgents(want.agents)
+	t.Logf("%s; servers up after %v, %d hosts after %v", c.lab, servers.Round(time.Millisecond), want.agents, time.Since(began).Round(time.Millisecond))
+	return c
+}
+
+func (c *cluster) write(name, content string) (path string) {
+	c.t.Helper()
+	path = filepath.Join(c.dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// startDatabase starts PostgreSQL in its node, where it takes whoever reaches it.
+func (c *cluster) startDatabase() {
+	c.t.Helper()
+	node := c.lab.Node("postgres")
+	rules := filepath.Join(c.dir, "pg_hba.conf")
+	if err := os.WriteFile(rules, []byte("local all all trust\nhost all all 0.0.0.0/0 trust\n"), 0o644); err != nil { //nolint:gosec // no secret
+		c.t.Fatal(err)
+	}
+	dir := filepath.Join(c.dir, "postgres")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	c.inDatabase(func() (err error) {
+		c.database, err = postgres.Launch(c.t.Context(), dir, postgres.Options{Settings: map[string]string{
+			"listen_addresses": "127.0.0.1," + node.Address.String(), "hba_file": rules,
+		}})
+		return err
+	})
+	c.t.Cleanup(func() {
+		if err := c.database.Close(); err != nil {
+			c.t.Error(err)
+		}
+	})
+	dsn, err := c.database.CreateDatabase(c.t.Context(), "bursar")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.dsn = strings.Replace(dsn, "127.0.0.1", node.Address.String(), 1)
+}
+
+// inDatabase does something to PostgreSQL from inside its node, so that what is started is there.
+func (c *cluster) inDatabase(f func() error) {
+	c.t.Helper()
+	if err := netlab.Do(c.lab.Node("postgres"), f); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) startConsuls(number int) {
+	c.t.Helper()
+	var each []consul.Options
+	for i := range number {
+		node := c.lab.Node(fmt.Sprintf("consul-%d", i+1))
+		each = append(each, consul.Options{Bind: node.Address.String(), Prefix: node.Prefix()})
+	}
+	var err error
+	if c.consuls, err = consul.LaunchEach(c.t.Context(), filepath.Join(c.dir, "consul"), each); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		for _, s := range c.consuls {
+			s.Kill()
+		}
+	})
+}
+
+func (c *cluster) startCoordinators(number int) {
+	c.t.Helper()
+	quotaFile := c.write("quotas.yaml", quotas)
+	var urls []string
+	for i := range number {
+		name := fmt.Sprintf("rm-%d", i+1)
+		node := c.lab.Node(name)
+		// The node is nobody else's, and so are its ports.
+		address := net.JoinHostPort(node.Address.String(), "7070")
+		m := &member{node: node, consul: c.lab.Node(fmt.Sprintf("consul-%d", i+1)), url: c.scheme() + address}
+		file := c.write(name+".yaml", fmt.Sprintf("listen: %s\nstore: %s\nconsul:\n  address: %s\n", address, c.dsn, c.consuls[i].Address)+
+			fmt.Sprintf(settings, quotaFile)+c.trust.coordinator(c, node))
+		m.process = newProcess(c.t, name, node, "coordinator", "--config", file, "--log-format", "text")
+		m.direct = c.client(m.url, client.WithoutRetries())
+		m.start()
+		c.members = append(c.members, m)
+		urls = append(urls, m.url)
+	}
+	finder, err := discovery.Static(urls)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.books = client.NewCluster(finder, append(c.trust.client(c, "operator"), patiently()...)...)
+	c.t.Cleanup(c.books.Close)
+	c.awaitMembers()
+}
+
+func (c *cluster) scheme() string {
+	if c.trust != nil {
+		return "https://"
+	}
+	return "http://"
+}
+
+// patiently makes a client go on until its server is back, as long as that may take here.
+func patiently() []client.Option {
+	return []client.Option{client.WithTimeout(patience), client.WithRetries(client.RetryPolicy{Longest: time.Second, Patience: patience})}
+}
+
+// client returns a client of one server that lives as long as the test.
+func (c *cluster) client(target string, options ...client.Option) *client.Client {
+	c.t.Helper()
+	if strings.HasPrefix(target, "https://") {
+		options = append(c.trust.client(c, "operator"), options...)
+	}
+	made, err := client.New(target, options...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(made.Close)
+	return made
+}
+
+// awaitMembers waits until every coordinator answers out of the books, by itself or by passing the call on.
+func (c *cluster) awaitMembers() {
+	c.t.Helper()
+	for _, m := range c.members {
+		eventually(c.t, m.name+" answers", func() error {
+			if !m.running() {
+				c.t.Fatalf("%s has ended:\n%s", m.name, tail(m.output.String(), 6<<10))
+			}
+			_, err := c.status(m)
+			return err
+		})
+	}
+}
+
+// status asks one coordinator what the leader says. It has a second.
+func (c *cluster) status(m *member) (*bursarv1.StatusResponse, error) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
+	defer cancel()
+	return m.direct.Cluster().Status(ctx, &bursarv1.StatusRequest{})
+}
+
+// leader returns who leads: it must say so itself.
+func (c *cluster) leader() *member {
+	c.t.Helper()
+	return c.leaderBut(nil)
+}
+
+// leaderBut waits for a leader that is not this one.
+func (c *cluster) leaderBut(not *member) (leader *member) {
+	c.t.Helper()
+	eventually(c.t, "a leader", func() error {
+		var last error
+		for _, m := range c.members {
+			if m == not {
+				continue
+			}
+			status, err := c.status(m)
+			if err != nil {
+				last = errors.Join(last, fmt.Errorf("%s: %w", m.name, err))
+				continue
+			}
+			for _, leads := range c.members {
+				if leads != not && leads.url == status.GetLeaderUrl() && status.GetIsLeader() {
+					leader = leads
+					return nil
+				}
+			}
+			last = errors.Join(last, fmt.Errorf("%s says that %q leads", m.name, status.GetLeaderUrl()))
+		}
+		return last
+	})
+	return leader
+}
+
+func (c *cluster) startAgents(number int) {
+	c.t.Helper()
+	var urls []string
+	for _, m := range c.members {
+		urls = append(urls, m.url)
+	}
+	for i := range number {
+		h := &host{id: "host-" + strconv.Itoa(i)}
+		h.socket = filepath.Join(c.dir, h.id+".sock")
+		// Half of them have a list, the others ask one of the Consuls.
+		node, found := c.lab.Node("hosts-1"), "coordinators: ["+strings.Join(urls, ", ")+"]\n"
+		if i%2 == 1 {
+			node, found = c.lab.Node("hosts-2"), "consul:\n  address: "+c.consuls[i%len(c.consuls)].Address+"\n"
+		}
+		file := c.write(h.id+".yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ntick: %s\n%scapacity: {memory: %d, cpu: %dm}\n%s",
+			h.id, h.socket, filepath.Join(c.dir, h.id), tick, found, hostMemory, hostCPU, c.trust.agent(c, h.id)))
+		h.process = newProcess(c.t, h.id, node, "agent", "--config", file, "--log-format", "text", "--log-level", "warn")
+		h.local = c.client(h.socket, patiently()...)
+		h.start()
+		c.hosts = append(c.hosts, h)
+	}
+	c.awaitHosts()
+}
+
+// awaitHosts waits until every host takes engines.
+func (c *cluster) awaitHosts() {
+	c.t.Helper()
+	eventually(c.t, "every host is healthy", func() error {
+		for _, h := range c.hosts {
+			if !h.running() {
+				c.t.Fatalf("%s has ended:\n%s", h.name, tail(h.output.String(), 6<<10))
+			}
+		}
+		status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
+		if err == nil && status.GetHostsHealthy() != int64(len(c.hosts)) {
+			err = fmt.Errorf("%d healthy, %d returning, %d suspect, %d lost", status.GetHostsHealthy(), status.GetHostsReturning(),
+				status.GetHostsSuspect(), status.GetHostsLost())
+		}
+		return err
+	})
+}

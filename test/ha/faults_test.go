@@ -1,0 +1,273 @@
+//go:build linux
+
+package ha
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/consul"
+)
+
+// TestEveryFault does to an installation under load what happens to machines, one after the other.
+func TestEveryFault(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	c := newCluster(t, size{coordinators: 3, agents: 50}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watching := c.observe(ctx)
+	l := c.startLoad(seed)
+	l.probe()
+	for _, fault := range []struct {
+		name string
+		do   func(*load)
+	}{
+		{"the leader is killed", (*load).leaderKilled},
+		{"the leader stands still and goes on", (*load).leaderStopped},
+		{"the leader is cut off from Consul", (*load).leaderWithoutConsul},
+		{"the leader is cut off from PostgreSQL", (*load).leaderWithoutStore},
+		{"the leader is cut off from the agents", (*load).leaderWithoutAgents},
+		{"the leader is cut off from everything", (*load).leaderAlone},
+		{"Consul restarts", (*load).consulRestarts},
+		{"Consul loses its leader", (*load).consulLosesLeader},
+		{"PostgreSQL restarts without warning", (*load).storeRestarts},
+		{"PostgreSQL stands still for 5 s", (*load).storeStops},
+		{"the coordinators restart one by one", (*load).coordinatorsRestart},
+		{"the agents restart", (*load).agentsRestart},
+	} {
+		began := time.Now()
+		fault.do(l)
+		l.recovered()
+		pause := l.book.pause(began)
+		l.check()
+		if err := watching.found(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Fatalf("after: %s", fault.name)
+		}
+		t.Logf("%-40s pause %6.2f s, with the check %5.1f s", fault.name, pause.Seconds(), time.Since(began).Seconds())
+	}
+	l.finish(span{})
+	cancel()
+	watching.running.Wait()
+	if err := watching.found(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d grants seen one by one, in %d parts; epochs %v", watching.grants, watching.begins, watching.epochs)
+}
+
+// probe has every agent allocate and release once.
+func (l *load) probe() {
+	l.t.Helper()
+	for _, h := range l.hosts {
+		eventually(l.t, "an allocation through "+h.id, func() error {
+			one := int64(1)
+			res, err := h.local.Allocations().Allocate(l.t.Context(), &bursarv1.AllocateRequest{
+				RequestId: client.NewRequestID(), Labels: map[string]string{"user": "probe"}, Resource: &bursarv1.Resource{CpuMillis: &one},
+				Wait: durationpb.New(time.Second),
+			})
+			if err != nil {
+				return err
+			}
+			_, err = h.local.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: res.GetAllocation().GetId()})
+			return err
+		})
+	}
+}
+
+// recovered waits until everything is as it was: a leader, coordinators that answer, healthy hosts, and allocations through each.
+func (l *load) recovered() {
+	l.t.Helper()
+	l.leader()
+	l.awaitMembers()
+	l.awaitHosts()
+	l.probe()
+}
+
+func (l *load) leaderKilled() {
+	leader := l.leader()
+	leader.kill()
+	l.leaderBut(leader)
+	l.probe()
+	leader.start()
+}
+
+// leaderStopped: what the old leader is asked while it stands still it must not answer from the past, and not grant either.
+func (l *load) leaderStopped() {
+	leader := l.leader()
+	one := int64(1)
+	res, err := l.books.Allocations().Allocate(l.t.Context(), &bursarv1.AllocateRequest{
+		RequestId: client.NewRequestID(), Labels: map[string]string{"user": "probe"}, Resource: &bursarv1.Resource{CpuMillis: &one},
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	id := res.GetAllocation().GetId()
+	leader.signal(syscall.SIGSTOP)
+	l.leaderBut(leader)
+	if _, err := l.books.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
+		l.t.Fatal(err)
+	}
+	// These lie in its sockets when it goes on, before anybody can have told it.
+	var asked atomic.Int64
+	states := make(chan bursarv1.AllocationState, 8)
+	for range cap(states) {
+		go func() {
+			ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+			defer cancel()
+			asked.Add(1)
+			res, err := leader.direct.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+			if err != nil {
+				states <- 0
+				return
+			}
+			states <- res.GetAllocation().GetState()
+		}()
+	}
+	eventually(l.t, "everybody has asked", func() error {
+		if n := asked.Load(); n < int64(cap(states)) {
+			return fmt.Errorf("%d of %d", n, cap(states))
+		}
+		return nil
+	})
+	leader.signal(syscall.SIGCONT)
+	for range cap(states) {
+		if state := <-states; state != 0 && state != released {
+			l.t.Errorf("a leader that stood still says of a released allocation that it is %s", state)
+		}
+	}
+}
+
+func (l *load) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *load) leaderWithoutConsul() {
+	leader := l.leader()
+	for _, m := range l.members {
+		l.must(l.lab.Cut(leader.node, m.consul))
+	}
+	l.leaderBut(leader)
+	l.probe()
+	l.must(l.lab.Heal())
+}
+
+func (l *load) leaderWithoutStore() {
+	leader := l.leader()
+	l.must(l.lab.Cut(leader.node, l.lab.Node("postgres")))
+	l.leaderBut(leader)
+	l.probe()
+	l.must(l.lab.Heal())
+}
+
+// leaderWithoutAgents: it goes on leading, and the others pass on what agents want.
+func (l *load) leaderWithoutAgents() {
+	leader := l.leader()
+	l.must(l.lab.Cut(leader.node, l.lab.Node("hosts-1")))
+	l.must(l.lab.Cut(leader.node, l.lab.Node("hosts-2")))
+	l.probe()
+	l.must(l.lab.Heal())
+}
+
+func (l *load) leaderAlone() {
+	leader := l.leader()
+	l.must(l.lab.CutAll(leader.node, leader.consul))
+	l.must(l.lab.CutAll(leader.consul, leader.node))
+	l.leaderBut(leader)
+	l.probe()
+	l.must(l.lab.Heal())
+}
+
+// consulRestarts: nobody can know for sure that nobody else leads, and so nobody leads, until Consul is back.
+func (l *load) consulRestarts() {
+	for _, s := range l.consuls {
+		s.Kill()
+	}
+	l.restart(l.consuls...)
+}
+
+// restart starts Consul servers that need each other.
+func (l *load) restart(servers ...*consul.Server) {
+	l.t.Helper()
+	var group errgroup.Group
+	for _, s := range servers {
+		group.Go(func() error { return s.Restart(l.t.Context()) })
+	}
+	l.must(group.Wait())
+}
+
+func (l *load) consulLosesLeader() {
+	var leader *consul.Server
+	eventually(l.t, "Consul's leader", func() error {
+		asked, err := l.consuls[0].Client()
+		if err != nil {
+			return err
+		}
+		address, err := asked.Status().Leader()
+		if err != nil {
+			return err
+		}
+		for i, s := range l.consuls {
+			if strings.HasPrefix(address, l.members[i].consul.Address.String()+":") {
+				leader = s
+				return nil
+			}
+		}
+		return fmt.Errorf("%q", address)
+	})
+	leader.Kill()
+	l.probe()
+	l.restart(leader)
+}
+
+func (l *load) storeRestarts() {
+	l.inDatabase(func() error {
+		return errors.Join(l.database.Stop(syscall.SIGQUIT), l.database.Start(l.t.Context()))
+	})
+}
+
+func (l *load) storeStops() {
+	l.must(l.database.Pause())
+	wait(l.t.Context(), 5*time.Second)
+	l.must(l.database.Continue())
+}
+
+// coordinatorsRestart: each hands over what it has.
+func (l *load) coordinatorsRestart() {
+	for _, m := range l.members {
+		m.stop()
+		l.probe()
+		m.start()
+		l.awaitMembers()
+	}
+}
+
+// agentsRestart: ten at a time; the engines go on.
+func (l *load) agentsRestart() {
+	for some := range slices.Chunk(l.hosts, 10) {
+		for _, h := range some {
+			h.stop()
+		}
+		for _, h := range some {
+			h.start()
+		}
+		l.awaitHosts()
+	}
+}
