@@ -247,6 +247,17 @@ func procedures() map[string][]string {
 	return all
 }
 
+func TestWhatIsNotInTheTableIsAnAdmins(t *testing.T) {
+	for _, path := range []string{"/bursar.v1.HostService/Explode", "/bursar.v1.HostService/Drain/", "/bursar.v2.HostService/Drain"} {
+		rule := access.RuleOf(path)
+		for _, role := range identity.Roles() {
+			if rule.Allows(role) != (role == identity.Admin) {
+				t.Errorf("%s by %s: %v", path, role, rule.Allows(role))
+			}
+		}
+	}
+}
+
 func TestPermitGivesForOneCall(t *testing.T) {
 	operator := identity.Actor{Name: "ops", Role: identity.Operator}
 	for path, anyone := range map[string]bool{
