@@ -425,7 +425,9 @@ func TestConnectionIsCut(t *testing.T) {
 		want uint64
 	}{
 		"before the request": {func([]byte, net.Conn, <-chan struct{}) {}, 1},
-		"within the request": {func(request []byte, server net.Conn, answered <-chan struct{}) { _, _ = server.Write(request[:len(request)/2]) }, 1},
+		"within the request": {func(request []byte, server net.Conn, answered <-chan struct{}) {
+			_, _ = server.Write(request[:len(request)/2])
+		}, 1},
 		"before the answer": {func(request []byte, server net.Conn, answered <-chan struct{}) {
 			_, _ = server.Write(request)
 			<-answered
