@@ -26,7 +26,9 @@ type order struct {
 	Reply []byte
 
 	Servers []string      // where the coordinators of Hosts simulated agents are
+	Consul  string        // or who knows
 	Beat    time.Duration // let them report for as long
+	Ride    bool          // let them report for good
 }
 
 // answer is what became of it.
@@ -35,6 +37,7 @@ type answer struct {
 	Address string
 	Err     string
 
+	Engines  int     // that the agents know of
 	Reports  int     // that were answered
 	P50, P99 float64 // how long they took, in microseconds
 }
@@ -78,7 +81,7 @@ type child struct {
 	in      io.WriteCloser
 	orders  *json.Encoder
 	answers *json.Decoder
-	address string // where it serves, if it does
+	first   answer // to the first order
 }
 
 // startChild starts one and gives it its first order.
@@ -107,7 +110,7 @@ func (r *run) startChild(ctx context.Context, role string, first order, environm
 	if err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
-	c.address = a.Address
+	c.first = a
 	return c, nil
 }
 

@@ -21,6 +21,7 @@ type failover struct {
 	workload  *workload
 	launchers *launchers
 	live      int
+	hosts     int
 	random    *rand.Rand
 	log       func(format string, arguments ...any)
 }
@@ -29,6 +30,7 @@ type failover struct {
 type loss struct {
 	elected float64 // until another one was seen to lead
 	granted float64 // until the next Allocate was granted
+	fleet   float64 // until every host was heard of again
 	longest float64 // of all calls of the round, from their own beginning
 	failed  int     // calls that the client gave up
 }
@@ -45,6 +47,14 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.stop()) }()
+	fleet, err := r.startChild(ctx, "fleet", order{Workload: "failover", Hosts: w.Hosts, Consul: t.consul.Address, Ride: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fleet.stop()) }()
+	if fleet.first.Engines != live {
+		return fmt.Errorf("the fleet has %d engines: want %d", fleet.first.Engines, live)
+	}
 	agent, err := r.startAgent(ctx, filepath.Join(r.dir, "failover"), fmt.Sprintf("consul: {address: %q}", t.consul.Address), t.client, w.Tick)
 	if err != nil {
 		return err
@@ -56,7 +66,7 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 	}
 	defer l.client.Close()
 	f := &failover{
-		team: t, workload: w, launchers: l, live: live, random: rand.New(rand.NewPCG(w.Seed, 0)), //nolint:gosec // no secret
+		team: t, workload: w, launchers: l, live: live, hosts: w.Hosts + 1, random: rand.New(rand.NewPCG(w.Seed, 0)),
 		log: func(format string, arguments ...any) { fmt.Fprintf(r.log, format, arguments...) },
 	}
 	for _, way := range []struct {
@@ -73,8 +83,8 @@ func failoverSuite(ctx context.Context, r *run) (err error) {
 			if err != nil {
 				return fmt.Errorf("%s, round %d: %w", way.name, round+1, err)
 			}
-			f.log("%s %d: elected after %.3f s, granted after %.3f s, longest call %.3f s, failed calls %d\n",
-				way.name, round+1, one.elected, one.granted, one.longest, one.failed)
+			f.log("%s %d: elected after %.3f s, granted after %.3f s, all hosts after %.3f s, longest call %.3f s, failed calls %d\n",
+				way.name, round+1, one.elected, one.granted, one.fleet, one.longest, one.failed)
 			losses = append(losses, one)
 		}
 		r.losses("failover/"+way.name, losses)
@@ -96,6 +106,7 @@ func (r *run) losses(name string, losses []loss) {
 	elected := column(func(l loss) float64 { return l.elected })
 	r.line(name+"-elected-median", median(elected), "s", 0)
 	r.line(name+"-elected-max", slices.Max(elected), "s", 0)
+	r.line(name+"-hosts-median", median(column(func(l loss) float64 { return l.fleet })), "s", 0)
 	r.line(name+"-longest-call", slices.Max(column(func(l loss) float64 { return l.longest })), "s", 0)
 	failed := 0
 	for _, one := range losses {
@@ -132,6 +143,10 @@ func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, 
 		return one, err
 	}
 	one.granted = granted.Sub(ended).Seconds()
+	if err := f.healthy(ctx, successor); err != nil {
+		return one, err
+	}
+	one.fleet = time.Since(ended).Seconds()
 	if err := pause(ctx, f.workload.RunOut); err != nil {
 		return one, err
 	}
@@ -145,6 +160,19 @@ func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, 
 		return one, err
 	}
 	return one, errors.Join(f.verify(ctx, successor, calls), f.launchers.release(ctx, calls), f.revive(ctx, leader))
+}
+
+// healthy waits until the one that leads has heard of every host.
+func (f *failover) healthy(ctx context.Context, leader *member) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return await(ctx, 20*time.Millisecond, func(ctx context.Context) error {
+		status, err := leader.client.Cluster().Status(ctx, &bursarv1.StatusRequest{})
+		if err == nil && status.GetHostsHealthy() != int64(f.hosts) {
+			err = fmt.Errorf("%d hosts are healthy: want %d", status.GetHostsHealthy(), f.hosts)
+		}
+		return err
+	})
 }
 
 // verify holds what the launchers got, and what was there before, against the books of the one that leads.

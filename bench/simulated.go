@@ -38,10 +38,22 @@ type simulated struct {
 // settlers is how many agents are set up at the same time.
 const settlers = 16
 
-// do sets the fleet up at the first order, and then lets it report for as long as an order says.
+// do sets the fleet up at the first order, and then lets it report for as long as an order says, or from the first on until this process
+// ends.
 func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 	if c.agents == nil {
-		return answer{}, c.settle(ctx, o)
+		finder, err := find(ctx, o)
+		if err == nil {
+			err = c.settle(ctx, o, finder)
+		}
+		engines := 0
+		for _, a := range c.agents {
+			engines += len(a.tracker.Engines())
+			if o.Ride && err == nil {
+				go a.ride(ctx, finder)
+			}
+		}
+		return answer{Engines: engines}, err
 	}
 	before, err := cpuTime()
 	if err != nil {
@@ -63,7 +75,7 @@ func (c *fleetChild) do(ctx context.Context, o order) (answer, error) {
 }
 
 // settle registers every host and starts its engines.
-func (c *fleetChild) settle(ctx context.Context, o order) error {
+func (c *fleetChild) settle(ctx context.Context, o order, finder discovery.Finder) error {
 	w, err := readWorkload(o.Workload)
 	if err != nil {
 		return err
@@ -76,17 +88,13 @@ func (c *fleetChild) settle(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	finder, err := discovery.Static(o.Servers)
-	if err != nil {
-		return err
-	}
 	for i := range o.Hosts {
 		c.agents = append(c.agents, &simulated{
 			client: client.NewCluster(finder, client.WithoutRetries()),
 			tracker: tracker.New(time.Now(), tracker.Host{
-				ID: hostName(i), Address: hostName(i) + ":7071", Capacity: convert.VectorToProto(capacity), BootID: "boot", Incarnation: 1,
+				ID: hostName(i), Address: hostName(i) + ":7071", Capacity: convert.VectorToProto(capacity), BootID: "boot", Incarnation: 2,
 			}, tracker.Snapshot{}),
-			engine: engine, memory: capacity.Memory(), random: rand.New(rand.NewPCG(w.Seed, uint64(i))), //nolint:gosec // a number
+			engine: engine, memory: capacity.Memory(), random: rand.New(rand.NewPCG(w.Seed, uint64(i))),
 		})
 	}
 	errs := make([]error, settlers)
@@ -115,7 +123,7 @@ func (a *simulated) settle(ctx context.Context, w *workload, number int) error {
 			return fmt.Errorf("an engine: %w", err)
 		}
 		if _, err := a.client.Allocations().Confirm(ctx, &bursarv1.ConfirmRequest{
-			Id: res.GetAllocation().GetId(), Process: &bursarv1.Process{Pid: int32(1000 + i), StartTime: 1, BootId: "boot"}, //nolint:gosec // a few
+			Id: res.GetAllocation().GetId(), Process: &bursarv1.Process{Pid: int32(1000 + i), StartTime: 1, BootId: "boot"},
 		}); err != nil {
 			return fmt.Errorf("an engine: %w", err)
 		}
@@ -123,7 +131,7 @@ func (a *simulated) settle(ctx context.Context, w *workload, number int) error {
 	if err := a.report(ctx); err != nil { // it learns of them here
 		return err
 	}
-	if got := len(a.tracker.Engines()); got != w.Engines {
+	if got := len(a.tracker.Engines()); w.Engines > 0 && got != w.Engines {
 		return fmt.Errorf("%s has %d engines: want %d", a.tracker.Host().ID, got, w.Engines)
 	}
 	a.due = time.Duration(a.random.Int64N(int64(a.tracker.Interval())))
@@ -190,7 +198,7 @@ func (a *simulated) measure() {
 		})
 	}
 	a.tracker.Measure(time.Now(), tracker.Measurement{Usages: usages, Sample: &bursarv1.HostSample{
-		SampleTime: timestamppb.Now(), MemoryTotalBytes: proto.Int64(a.memory), MemoryAvailableBytes: proto.Int64(free),
-		MemorySafetyBytes: proto.Int64(0), CpuTotalMillis: proto.Int64(32000), CpuUsedMillis: proto.Int64(a.random.Int64N(32000)),
+		SampleTime: timestamppb.Now(), MemoryTotalBytes: new(a.memory), MemoryAvailableBytes: new(free),
+		MemorySafetyBytes: proto.Int64(0), CpuTotalMillis: proto.Int64(32000), CpuUsedMillis: new(a.random.Int64N(32000)),
 	}})
 }

@@ -161,7 +161,7 @@ func wireSuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, echoing.stop()) }()
-	echo, err := newCaller(echoing.address, w)
+	echo, err := newCaller(echoing.first.Address, w)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func hopSuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, echoing.stop()) }()
-	echo, err := newCaller(echoing.address, w)
+	echo, err := newCaller(echoing.first.Address, w)
 	if err != nil {
 		return err
 	}

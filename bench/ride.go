@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/discovery/consul"
+)
+
+// These are the agent's own.
+const (
+	reportTimeout    = 10 * time.Second
+	reportRetryFirst = 100 * time.Millisecond
+	reportRetryLast  = 2 * time.Second
+	newsSpread       = time.Second
+	reportGap        = 20 * time.Millisecond
+)
+
+// find returns where the coordinators are: as listed, or as Consul says. All agents of the fleet share one watch of Consul.
+func find(ctx context.Context, o order) (discovery.Finder, error) {
+	if o.Consul == "" {
+		return discovery.Static(o.Servers)
+	}
+	reached, err := consul.New(consul.Config{Address: o.Consul}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	finder := consul.NewFinder(reached, slog.New(slog.DiscardHandler))
+	go func() { _ = finder.Run(ctx) }() // until this process ends
+	err = await(ctx, time.Millisecond, func(context.Context) error {
+		if known, _ := finder.Coordinators(); len(known) == 0 {
+			return errNobody
+		}
+		return nil
+	})
+	return finder, err
+}
+
+// ride reports for good, and rides over changes of leader as the agent does: it tries again where nobody answers, later each time, and
+// comes to a new leader within a second of its being named.
+func (a *simulated) ride(ctx context.Context, finder discovery.Finder) {
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(reportRetryFirst), backoff.WithMaxInterval(reportRetryLast),
+		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0))
+	next, leader := time.Now().Add(a.due), ""
+	timer := time.NewTimer(a.due)
+	defer timer.Stop()
+	for {
+		known, changed := finder.Coordinators()
+		if named := whoLeads(known); named != leader {
+			if soon := time.Now().Add(time.Duration(a.random.Int64N(int64(newsSpread)))); leader != "" && named != "" && soon.Before(next) {
+				next = soon
+				timer.Reset(time.Until(next))
+			}
+			if named != "" {
+				leader = named
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			continue
+		case <-timer.C:
+		}
+		wait := a.interval()
+		switch err := a.reportOnce(ctx); {
+		case err != nil:
+			wait = retry.NextBackOff()
+		case a.tracker.Urgent():
+			wait = reportGap
+		default:
+			retry.Reset()
+		}
+		next = time.Now().Add(wait)
+		timer.Reset(wait)
+	}
+}
+
+// reportOnce reports in the time that one report may take. A coordinator that does not know the host is told of it next.
+func (a *simulated) reportOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	err := a.report(ctx)
+	switch connect.CodeOf(err) { //nolint:exhaustive // the others say nothing about this host
+	case connect.CodeNotFound, connect.CodeAborted:
+		a.tracker.Resync()
+	}
+	return err
+}
+
+// whoLeads is the URL of who leads; empty: nobody is known to.
+func whoLeads(known []discovery.Coordinator) string {
+	for _, coordinator := range known {
+		if coordinator.Leads {
+			return coordinator.URL
+		}
+	}
+	return ""
+}
