@@ -21,6 +21,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers/host"
+	"github.com/bursar/bursar/tracing"
 )
 
 // ErrReplaced ends Run: another agent has registered for this host after this one.
@@ -55,6 +56,8 @@ type Deps struct {
 	Metrics *prometheus.Registry
 	// Version is reported to the coordinator.
 	Version string
+	// Tracing is where traces of calls go; the clients' own part is theirs. Whoever made it closes it. Nil: there are none.
+	Tracing *tracing.Tracing
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
 }

@@ -135,7 +135,7 @@ func (s *server) mux(socket bool) *http.ServeMux {
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(convert.StrictJSON{}),
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(compressFrom),
-		connect.WithInterceptors(s.agent.metrics.interceptor()), connect.WithRecover(s.recovered),
+		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor()), connect.WithRecover(s.recovered),
 	)
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, connect.WithReadMaxBytes(maxMessage)))

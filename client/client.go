@@ -53,7 +53,7 @@ func NewCluster(finder discovery.Finder, opts ...Option) *Client {
 
 // build makes the generated clients.
 func (c *Client) build() {
-	calls := connect.WithInterceptors(&caller{settings: c.settings, router: c.router})
+	calls := connect.WithInterceptors(append([]connect.Interceptor{&caller{settings: c.settings, router: c.router}}, c.settings.attempts...)...)
 	c.allocations = allocations{bursarv1connect.NewAllocationServiceClient(c.send, c.baseURL, calls)}
 	c.hosts = bursarv1connect.NewHostServiceClient(c.send, c.baseURL, calls)
 	c.quotas = bursarv1connect.NewQuotaServiceClient(c.send, c.baseURL, calls)

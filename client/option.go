@@ -2,7 +2,10 @@ package client
 
 import (
 	"crypto/tls"
+	"slices"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/identity"
@@ -22,6 +25,8 @@ type settings struct {
 	tls     *tls.Config
 	shows   *credential.Client
 	token   func() (string, error) // nil: none
+	// attempts are the interceptors of each attempt.
+	attempts []connect.Interceptor
 }
 
 // settle applies the options to the defaults.
@@ -117,4 +122,10 @@ func WithCredentials(own *credential.Client) Option {
 // by everybody on the way. Default: none.
 func WithToken(token func() (string, error)) Option {
 	return optionFunc(func(s *settings) { s.token = token })
+}
+
+// WithInterceptors adds interceptors that see each attempt of each call, inside of what repeats them: tracing, for example. Default:
+// none.
+func WithInterceptors(interceptors ...connect.Interceptor) Option {
+	return optionFunc(func(s *settings) { s.attempts = slices.Concat(s.attempts, interceptors) })
 }

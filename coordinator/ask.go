@@ -23,6 +23,7 @@ type Ask struct {
 
 	applied bool
 	waited  bool        // it was on the line
+	passage *passage    // nil: it is not traced
 	gone    atomic.Bool // its caller has left; set by the caller's goroutine
 }
 
@@ -32,6 +33,7 @@ func (a *Ask) apply(c *Core, now ledger.Instant) bool {
 	if a.gone.Load() {
 		return true
 	}
+	a.passage.pass()
 	a.applied = true
 	a.Result, a.Err = c.ledger.Allocate(now, a.Command)
 	if a.Err != nil || a.Result.Ended || a.Command.Async || a.Result.Allocation.State != ledger.Waiting {

@@ -37,12 +37,16 @@ func newPendingAsk() any {
 func (w *writer) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
 	p, _ := w.calls.Get().(*pending)
 	p.Do = f
-	if err := w.submit(p); err != nil {
+	way := w.tracer.enter(ctx)
+	if err := w.submit(way.travels(p)); err != nil {
 		p.Do = nil
 		w.calls.Put(p)
 		return err
 	}
 	answered, err := w.await(ctx, p.done)
+	if err == nil {
+		w.tracer.tell(way, false)
+	}
 	if answered { // else the loop still has it
 		p.Do = nil
 		w.calls.Put(p)
@@ -84,12 +88,14 @@ func decide[R any](ctx context.Context, b books, f func(l *ledger.Ledger, now le
 func (w *writer) report(ctx context.Context, r *Report) error {
 	done := make(chan error, 1)
 	r.Done = func(err error) { done <- err }
-	if err := w.submit(r); err != nil {
+	way := w.tracer.enter(ctx)
+	if err := w.submit(way.travels(r)); err != nil {
 		return err
 	}
 	if _, err := w.await(ctx, done); err != nil {
 		return err
 	}
+	w.tracer.tell(way, false)
 	return r.Err
 }
 
@@ -97,12 +103,14 @@ func (w *writer) report(ctx context.Context, r *Report) error {
 func (w *writer) enrol(ctx context.Context, e *Enrolment) error {
 	done := make(chan error, 1)
 	e.Done = func(err error) { done <- err }
-	if err := w.submit(e); err != nil {
+	way := w.tracer.enter(ctx)
+	if err := w.submit(way.travels(e)); err != nil {
 		return err
 	}
 	if _, err := w.await(ctx, done); err != nil {
 		return err
 	}
+	w.tracer.tell(way, false)
 	return e.Err
 }
 
@@ -112,8 +120,9 @@ func (w *writer) ask(ctx context.Context, command *ledger.AllocateCommand) (ledg
 	patience, stop := w.patience(ctx, command)
 	defer stop()
 	p, _ := w.asks.Get().(*pendingAsk)
-	p.Command = *command
+	p.Command, p.passage = *command, w.tracer.enter(ctx)
 	if err := w.submit(&p.Ask); err != nil {
+		p.passage = nil
 		w.asks.Put(p)
 		return ledger.AllocateResult{}, err
 	}
@@ -142,6 +151,7 @@ func (w *writer) answered(p *pendingAsk, start ledger.Instant, err error) (ledge
 	if err == nil {
 		err = p.Err
 		w.observe(&p.Ask, start)
+		w.tracer.tell(p.passage, p.waited)
 	} else {
 		result = ledger.AllocateResult{}
 	}

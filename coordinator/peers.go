@@ -18,6 +18,7 @@ var errLeaderless = errors.New("no coordinator is known to lead at the moment: t
 // peers keeps the way to the coordinator that leads.
 type peers struct {
 	client *http.Client
+	seen   []connect.Interceptor  // these see each call that is passed on
 	token  func() (string, error) // this coordinator's own, to show to the others; nil: none
 
 	mu       sync.Mutex
@@ -36,7 +37,9 @@ type leader struct {
 	end  context.CancelCauseFunc
 }
 
-func newPeers() *peers { return &peers{client: &http.Client{Transport: peerTransport()}} }
+func newPeers(seen ...connect.Interceptor) *peers {
+	return &peers{client: &http.Client{Transport: peerTransport()}, seen: seen}
+}
 
 // peerTransport keeps one connection to whoever leads: many calls wait on it for long.
 func peerTransport() *http.Transport {
@@ -94,7 +97,7 @@ func (p *peers) point(url string) {
 		p.leader = nil
 	}
 	if url != "" && url != p.self {
-		p.leader = newLeader(url, p.client)
+		p.leader = newLeader(url, p.client, connect.WithInterceptors(p.seen...))
 	}
 }
 
@@ -105,14 +108,14 @@ func (p *peers) find() (to *leader, self string) {
 	return p.leader, p.self
 }
 
-func newLeader(url string, client connect.HTTPClient) *leader {
+func newLeader(url string, client connect.HTTPClient, options ...connect.ClientOption) *leader {
 	l := &leader{url: url, unary: make(map[string]unaryCall), streams: make(map[string]streamCall)}
 	l.over, l.end = context.WithCancelCause(context.Background())
 	for procedure, dial := range unaryProcedures() {
-		l.unary[procedure] = dial(client, url+procedure)
+		l.unary[procedure] = dial(client, url+procedure, options...)
 	}
 	for procedure, dial := range streamProcedures() {
-		l.streams[procedure] = dial(client, url+procedure)
+		l.streams[procedure] = dial(client, url+procedure, options...)
 	}
 	return l
 }

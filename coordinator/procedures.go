@@ -20,8 +20,8 @@ type (
 )
 
 // unary makes the client of a procedure with one answer.
-func unary[Q, R any](client connect.HTTPClient, url string) unaryCall {
-	c := connect.NewClient[Q, R](client, url)
+func unary[Q, R any](client connect.HTTPClient, url string, options ...connect.ClientOption) unaryCall {
+	c := connect.NewClient[Q, R](client, url, options...)
 	return func(ctx context.Context, message any, header http.Header) (connect.AnyResponse, error) {
 		request, ok := message.(*Q)
 		if !ok {
@@ -38,8 +38,8 @@ func unary[Q, R any](client connect.HTTPClient, url string) unaryCall {
 }
 
 // streaming makes the client of a procedure with a stream of answers.
-func streaming[Q, R any](client connect.HTTPClient, url string) streamCall {
-	c := connect.NewClient[Q, R](client, url)
+func streaming[Q, R any](client connect.HTTPClient, url string, options ...connect.ClientOption) streamCall {
+	c := connect.NewClient[Q, R](client, url, options...)
 	return func(ctx context.Context, conn connect.StreamingHandlerConn, header http.Header) error {
 		request := new(Q)
 		if err := conn.Receive(request); err != nil {
@@ -67,8 +67,8 @@ func copyHeader(to, from http.Header) {
 }
 
 // unaryProcedures are those of the contract with one answer, each with what makes its client.
-func unaryProcedures() map[string]func(connect.HTTPClient, string) unaryCall {
-	return map[string]func(connect.HTTPClient, string) unaryCall{
+func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.ClientOption) unaryCall {
+	return map[string]func(connect.HTTPClient, string, ...connect.ClientOption) unaryCall{
 		bursarv1connect.AllocationServiceAllocateProcedure: unary[bursarv1.AllocateRequest, bursarv1.AllocateResponse],
 		bursarv1connect.AllocationServiceConfirmProcedure:  unary[bursarv1.ConfirmRequest, bursarv1.ConfirmResponse],
 		bursarv1connect.AllocationServiceReleaseProcedure:  unary[bursarv1.ReleaseRequest, bursarv1.ReleaseResponse],
@@ -107,8 +107,8 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string) unaryCall {
 }
 
 // streamProcedures are those with a stream of answers.
-func streamProcedures() map[string]func(connect.HTTPClient, string) streamCall {
-	return map[string]func(connect.HTTPClient, string) streamCall{
+func streamProcedures() map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall {
+	return map[string]func(connect.HTTPClient, string, ...connect.ClientOption) streamCall{
 		bursarv1connect.AllocationServiceWatchProcedure: streaming[bursarv1.AllocationServiceWatchRequest, bursarv1.AllocationServiceWatchResponse],
 		bursarv1connect.ClusterServiceWatchProcedure:    streaming[bursarv1.ClusterServiceWatchRequest, bursarv1.ClusterServiceWatchResponse],
 	}

@@ -28,6 +28,7 @@ const compressFrom = 4 << 10
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	options := []connect.HandlerOption{
+		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
 		connect.WithInterceptors(errorMapper{}, &inspector{s.audit}, validate.NewInterceptor(), &forwarder{writer: s.writer, peers: s.peers}),
 		connect.WithCodec(convert.StrictJSON{}),
 		connect.WithReadMaxBytes(s.config.Limits.MessageBytes),

@@ -19,6 +19,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/tracing"
 )
 
 // Dependencies are what a Server needs from whoever starts it.
@@ -36,6 +37,8 @@ type Dependencies struct {
 	Clock Clock
 	// Version is what Status tells.
 	Version string
+	// Tracing is where traces of calls go. Whoever made it closes it. Nil: there are none.
+	Tracing *tracing.Tracing
 }
 
 // Self is a coordinator as an election sees it.
@@ -63,6 +66,7 @@ type Server struct {
 	elect    func(Self) (election.Election, error)
 	peers    *peers
 	trust    *trust
+	tracing  *tracing.Tracing
 	audit    *auditLog
 
 	ready  chan struct{}  // closed when calls are taken
@@ -106,14 +110,15 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s := &Server{
 		config: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
 		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
-		trust: trust, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
+		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
 		time: defaultPatience(), elect: deps.Elect, ready: make(chan struct{}),
 	}
 	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) })
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
 	s.writer.rules = s.files.latest
-	s.peers = newPeers()
+	s.writer.tracer = newTracer(s.tracing)
+	s.peers = newPeers(s.tracing.Clients()...)
 	trust.introduce(s.peers)
 	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)

@@ -12,9 +12,9 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource"},
-		{"label", "identity", "yamlfile", "credential", "test/certs", "test/consul"},
+		{"label", "identity", "yamlfile", "credential", "test/certs", "test/consul", "test/otlp"},
 		{"proto"},
-		{"quotafile", "access"},
+		{"quotafile", "access", "tracing"},
 		{"providers"},
 		{"discovery"},
 		{"client"},

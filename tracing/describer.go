@@ -1,0 +1,61 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+
+	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Keys of the attributes that spans have beside the standard ones.
+const (
+	KeyAllocation = attribute.Key("bursar.allocation.id")
+	KeyState      = attribute.Key("bursar.allocation.state") // as the contract writes it, without its prefix: "reserved"
+	KeyHost       = attribute.Key("bursar.host.id")
+	KeyEpoch      = attribute.Key("bursar.epoch")
+)
+
+// describer says in the span of a call which allocation it was about.
+type describer struct{}
+
+var _ connect.Interceptor = describer{}
+
+// WrapUnary implements connect.Interceptor.
+func (describer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		res, err := next(ctx, req)
+		if span := trace.SpanFromContext(ctx); err == nil && span.IsRecording() {
+			span.SetAttributes(about(res.Any())...)
+		}
+		return res, err
+	}
+}
+
+// WrapStreamingHandler changes nothing: a stream is about many.
+func (describer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// WrapStreamingClient changes nothing either.
+func (describer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// about is what an answer is about.
+func about(answer any) (list []attribute.KeyValue) {
+	of, ok := answer.(interface{ GetAllocation() *bursarv1.Allocation })
+	if !ok || of.GetAllocation() == nil {
+		return nil
+	}
+	a := of.GetAllocation()
+	state := strings.ToLower(strings.TrimPrefix(a.GetState().String(), "ALLOCATION_STATE_"))
+	list = append(list, KeyAllocation.String(a.GetId()), KeyState.String(state))
+	if a.GetHostId() != "" {
+		list = append(list, KeyHost.String(a.GetHostId()))
+	}
+	return list
+}

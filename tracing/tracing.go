@@ -1,0 +1,76 @@
+package tracing
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// flushTime is how long Close waits for the collector.
+const flushTime = 2 * time.Second
+
+// instrumentation names the spans that this module makes itself.
+const instrumentation = "github.com/bursar/bursar"
+
+// Tracing is one process's, or one server's of several in a process.
+type Tracing struct {
+	provider *sdk.TracerProvider
+	exporter *exporter
+	log      *slog.Logger
+}
+
+// Open returns what the environment asks for; nil where it asks for nothing, or for what there is not, which is logged: a process works
+// without traces as well. service is what the traces are from, unless OTEL_SERVICE_NAME says otherwise. Close what it returns.
+func Open(ctx context.Context, service, version string, log *slog.Logger) *Tracing {
+	asked, err := asked()
+	if err != nil {
+		log.Warn("no traces are sent", "error", err)
+		return nil
+	}
+	if !asked {
+		return nil
+	}
+	sender, err := otlptracehttp.New(ctx)
+	if err != nil {
+		log.Warn("no traces are sent", "error", err)
+		return nil
+	}
+	from, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", version)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil { // it holds what could be read
+		log.Warn("a part of the traces' resource is left out", "error", err)
+	}
+	t := &Tracing{exporter: newExporter(sender, log), log: log}
+	t.provider = sdk.NewTracerProvider(sdk.WithBatcher(t.exporter), sdk.WithResource(from))
+	log.Info("traces are sent", "service", service)
+	return t
+}
+
+// Tracer makes spans; nil where there are none to make.
+func (t *Tracing) Tracer() trace.Tracer {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Tracer(instrumentation)
+}
+
+// Close sends what is left, for at most two seconds. The second call does nothing.
+func (t *Tracing) Close() {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	err := t.provider.Shutdown(ctx)
+	t.exporter.giveUp()
+	if err != nil {
+		t.log.Warn("the last traces were not sent", "error", err)
+	}
+}
