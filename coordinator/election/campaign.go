@@ -29,15 +29,13 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	if err := e.registration.Registered(ctx); err != nil {
 		return nil, err
 	}
-	if e.options.StoreID != "" {
-		if err := e.ClaimStore(ctx, e.options.StoreID, false); err != nil {
-			return nil, err
-		}
-	}
 	c := candidate{election: e, log: consul.Quiet{Log: e.options.Log}}
 	defer c.withdraw(ctx)
 	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstAttempt), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(lastAttempt), backoff.WithMaxElapsedTime(0))
+	if err := c.claim(ctx, pause); err != nil {
+		return nil, err
+	}
 	for {
 		e.mu.Lock()
 		now, news := e.reading, e.news
@@ -104,17 +102,7 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	held, err := c.take(ctx)
 	if err != nil {
 		c.withdraw(ctx) // what became of the attempt is unknown: with the session everything of it goes
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		e.mu.Lock()
-		led := e.led
-		e.mu.Unlock()
-		if consul.Refused(err) && !led {
-			return nil, err
-		}
-		c.log.Failed("this coordinator cannot stand for election", err)
-		return nil, nil //nolint:nilnil // see above
+		return nil, c.outlive(ctx, err)
 	}
 	c.log.Worked("this coordinator stands for election again")
 	if !held {
@@ -132,6 +120,45 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	e.newsLocked()
 	e.mu.Unlock()
 	return term, nil
+}
+
+// claim makes sure that the cluster's store is the candidate's, before it stands by for a leadership that it could not take.
+func (c *candidate) claim(ctx context.Context, pause backoff.BackOff) error {
+	e := c.election
+	if e.options.StoreID == "" {
+		return nil
+	}
+	for {
+		err := e.ClaimStore(ctx, e.options.StoreID, false)
+		if err == nil {
+			pause.Reset()
+			return nil
+		}
+		if _, other := errors.AsType[*StoreError](err); other {
+			return err
+		}
+		if err := c.outlive(ctx, err); err != nil {
+			return err
+		}
+		if err := wait(ctx, nil, pause.NextBackOff()); err != nil {
+			return err
+		}
+	}
+}
+
+// outlive returns nil for an error after which it is tried again: all but the context's, and one that refuses what never worked.
+func (c *candidate) outlive(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.election.mu.Lock()
+	led := c.election.led
+	c.election.mu.Unlock()
+	if consul.Refused(err) && !led {
+		return err
+	}
+	c.log.Failed("this coordinator cannot stand for election", err)
+	return nil
 }
 
 // take takes the key for the candidate's session, which it makes first where there is none.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/bursar/bursar/discovery/consul"
 )
 
 func TestCoordinatorsOfOneClusterShareAStore(t *testing.T) {
@@ -29,6 +31,31 @@ func TestCoordinatorsOfOneClusterShareAStore(t *testing.T) {
 	}
 	if err := a.ClaimStore(t.Context(), "store-2", false); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
+	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = "store-1" })
+	term := a.lead(t, 1)
+	way := inFrontOf(t, shared)
+	b := stand(t, way.URL, "b", func(_ *consul.Config, o *Options) { o.StoreID = "store-2" })
+	if err := b.registration.Registered(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	way.turn(cut)
+	refused := make(chan error, 1)
+	go func() {
+		_, err := b.Campaign(t.Context())
+		refused <- err
+	}()
+	until(t, func() bool { return strings.Contains(b.log.String(), "cannot stand for election") }) // and tries again
+	way.turn(nil)
+	var other *StoreError
+	if err := await(t, "a refusal", refused); !errors.As(err, &other) {
+		t.Errorf("error %v: want a *StoreError", err)
+	}
+	if isOver(term) {
+		t.Error("the other store has ended the term")
 	}
 }
 

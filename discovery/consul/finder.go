@@ -69,9 +69,6 @@ func (f *Finder) Run(ctx context.Context) error {
 			if meta.LastIndex == 0 {
 				return nil, ErrNotConsul
 			}
-			if !meta.KnownLeader && f.knows() {
-				return nil, errors.New("this server of Consul's is cut off from the others")
-			}
 			list, errs := f.sort(entries)
 			if errs != nil {
 				odd.Failed("registrations in Consul that are no coordinators are left out", errs)
@@ -80,11 +77,6 @@ func (f *Finder) Run(ctx context.Context) error {
 			return meta, nil
 		},
 	})
-}
-
-func (f *Finder) knows() bool {
-	list, _ := f.Coordinators()
-	return len(list) > 0
 }
 
 func (f *Finder) take(list []discovery.Coordinator) {
