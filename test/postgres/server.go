@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -127,9 +128,7 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 		"max_connections": "100", "shared_buffers": "64MB", "dynamic_shared_memory_type": "mmap", // in its directory
 		"fsync": "on", "synchronous_commit": "on", "log_min_messages": "warning",
 	}
-	for name, value := range options.Settings {
-		settings[name] = value
-	}
+	maps.Copy(settings, options.Settings)
 	var text strings.Builder
 	for name, value := range settings {
 		fmt.Fprintf(&text, "%s = '%s'\n", name, strings.ReplaceAll(value, "'", "''"))

@@ -20,7 +20,7 @@ import (
 )
 
 // now is some time after the allocations of storetest.Typical have ended.
-var now = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+var now = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 
 const live, ended = 2500, 2300 // more than two pages each
 
@@ -236,8 +236,7 @@ func TestSourceInUse(t *testing.T) {
 			return err
 		}}
 	})
-	var differs *copying.DifferenceError
-	if !errors.As(err, &differs) {
+	if _, differs := errors.AsType[*copying.DifferenceError](err); !differs {
 		t.Fatalf("got %v", err)
 	}
 	t.Log(err)

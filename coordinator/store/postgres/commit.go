@@ -199,15 +199,18 @@ const (
 	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
 
 	allocationPart = `, allocations AS (INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
- SELECT a.* FROM led, unnest($::bigint[], $::smallint[], $::bigint[], $::text[], $::text[], $::text[], $::bigint[], $::smallint[], $::bytea[]) AS a
+ SELECT a.id, a.state, a.ended, a.host_id, a.caller, a.request_id, a.request_hash, a.forget, a.payload FROM led,
+ unnest($::bigint[], $::smallint[], $::bigint[], $::text[], $::text[], $::text[], $::bigint[], $::smallint[], $::bytea[])
+ AS a (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  ON CONFLICT (id) DO UPDATE SET state = excluded.state, ended = excluded.ended, host_id = excluded.host_id, caller = excluded.caller,
  request_id = excluded.request_id, request_hash = excluded.request_hash, forget = excluded.forget, payload = excluded.payload)`
 
-	hostPart = `, hosts AS (INSERT INTO host (id, payload) SELECT h.* FROM led, unnest($::text[], $::bytea[]) AS h
+	hostPart = `, hosts AS (INSERT INTO host (id, payload) SELECT h.id, h.payload FROM led, unnest($::text[], $::bytea[]) AS h (id, payload)
  ON CONFLICT (id) DO UPDATE SET payload = excluded.payload)`
 	hostGonePart = `, hosts_gone AS (DELETE FROM host USING led WHERE id = ANY($::text[]))`
 
-	quotaPart = `, quotas AS (INSERT INTO quota (key, selector, payload) SELECT q.* FROM led, unnest($::text[], $::text[], $::bytea[]) AS q
+	quotaPart = `, quotas AS (INSERT INTO quota (key, selector, payload) SELECT q.key, q.selector, q.payload FROM led,
+ unnest($::text[], $::text[], $::bytea[]) AS q (key, selector, payload)
  ON CONFLICT (key) DO UPDATE SET payload = excluded.payload)`
 	quotaGonePart = `, quotas_gone AS (DELETE FROM quota USING led WHERE key = ANY($::text[]))`
 

@@ -124,7 +124,7 @@ func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx
 		return nil, s.refuse(ctx, err)
 	}
 	if _, err := conn.Exec(ctx, sessionSQL, pgx.QueryExecModeExec); err != nil {
-		abandon(conn)
+		abandon(ctx, conn)
 		return nil, fmt.Errorf("setting up a session: %w", classify(err))
 	}
 	return conn, nil
@@ -141,8 +141,8 @@ func readPassword(path string) (string, error) {
 }
 
 // abandon closes a connection without waiting long for the server.
-func abandon(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func abandon(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
 }

@@ -43,9 +43,9 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if _, err := tx.Exec(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
 				return fmt.Errorf("marking the copy: %w", err)
 			}
-			for _, table := range []string{"allocation", "host", "quota"} {
-				if _, err := tx.Exec(ctx, "DELETE FROM "+table); err != nil {
-					return fmt.Errorf("clearing %s: %w", table, err)
+			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota"} {
+				if _, err := tx.Exec(ctx, statement); err != nil {
+					return fmt.Errorf("%s: %w", statement, err)
 				}
 			}
 			return nil

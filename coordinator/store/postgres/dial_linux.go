@@ -15,7 +15,7 @@ func limitSilence(network, _ string, connection syscall.RawConn) error {
 	}
 	var failed error
 	err := connection.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds())) //nolint:gosec // a descriptor
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
 	})
 	if err == nil {
 		err = failed

@@ -342,7 +342,8 @@ func TestRestoredBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := <-old.writer.turn // the new connection of one that was stopped meanwhile
-	old.writer.turn <- discard(conn)
+	abandon(t.Context(), conn)
+	old.writer.turn <- nil
 	for _, c := range []ledger.Changes{{}, step(3)} {
 		if err := old.Commit(t.Context(), store.Batch{Epoch: first.Epoch, Changes: c}); !errors.Is(err, store.ErrDeposed) {
 			t.Errorf("got %v", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +51,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer abandon(conn)
+	defer abandon(ctx, conn)
 	if err := server.prepare(ctx, conn, options); err != nil {
 		return nil, server.explain(err)
 	}
@@ -62,8 +63,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 
 // explain gives an error of opening its place, and those of permission their remedy.
 func (s *server) explain(err error) error {
-	var refused *store.RefusedError
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*store.RefusedError](err); refused {
 		return err
 	}
 	if failed := answer(err); failed != nil && failed.Code == codeNoPrivilege {
@@ -145,11 +145,9 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 	if err != nil {
 		return 0, fmt.Errorf("looking for tables: %w", err)
 	}
-	for _, name := range names {
-		if name == versionTable {
-			err := conn.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable).Scan(&version)
-			return version, err
-		}
+	if slices.Contains(names, versionTable) {
+		err := conn.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable).Scan(&version)
+		return version, err //nolint:wrapcheck // explain does
 	}
 	if len(names) > 0 {
 		return 0, s.refused(store.Foreign, fmt.Sprintf("schema %s holds tables of others: %s", *schema, some(names)),

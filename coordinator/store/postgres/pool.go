@@ -36,7 +36,8 @@ func (p *pool) read(ctx context.Context, run func(conn *pgx.Conn) error) error {
 		if err == nil || !broken(conn) {
 			return err
 		}
-		conn = discard(conn)
+		abandon(ctx, conn)
+		conn = nil
 		if ctx.Err() != nil {
 			return errors.Join(ctx.Err(), err)
 		}
@@ -47,7 +48,8 @@ func (p *pool) read(ctx context.Context, run func(conn *pgx.Conn) error) error {
 	}
 	conn = made
 	if err = run(conn); err != nil && broken(conn) {
-		conn = discard(conn)
+		abandon(ctx, conn)
+		conn = nil
 	}
 	return err
 }
@@ -55,17 +57,11 @@ func (p *pool) read(ctx context.Context, run func(conn *pgx.Conn) error) error {
 // broken reports whether a connection cannot be used for the next statement.
 func broken(conn *pgx.Conn) bool { return conn.IsClosed() || conn.PgConn().TxStatus() != 'I' }
 
-// discard closes a connection and returns what takes its place.
-func discard(conn *pgx.Conn) *pgx.Conn {
-	abandon(conn)
-	return nil
-}
-
 // close waits for what is under way and closes all connections.
 func (p *pool) close() {
 	for range cap(p.slots) {
 		if conn := <-p.slots; conn != nil {
-			abandon(conn)
+			abandon(context.Background(), conn)
 		}
 	}
 }

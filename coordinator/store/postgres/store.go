@@ -73,7 +73,7 @@ func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err 
 	}
 	secret := strings.ToLower(rand.Text())
 	err = s.writer.use(ctx, true, func(conn *pgx.Conn) error {
-		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, int64(atLeast), s.cluster, s.intoCopy, secret))
+		meta, err = scanMeta(conn.QueryRow(ctx, leadSQL, store.Signed(atLeast), s.cluster, s.intoCopy, secret))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.mayNotLead(ctx, conn)
 		}

@@ -38,11 +38,11 @@ func newWriter(s *server) *writer {
 	return w
 }
 
-// errNotBegun says that a statement was not sent, because there was no connection or no time.
-type errNotBegun struct{ err error }
+// notBegunError says that a statement was not sent, because there was no connection or no time.
+type notBegunError struct{ err error }
 
-func (e *errNotBegun) Error() string { return e.err.Error() }
-func (e *errNotBegun) Unwrap() error { return e.err }
+func (e *notBegunError) Error() string { return e.err.Error() }
+func (e *notBegunError) Unwrap() error { return e.err }
 
 // use runs a statement on the connection, which it makes where there is none. Where again is set, one that turns out to be broken is
 // replaced and the statement is run once more.
@@ -51,21 +51,23 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 	select {
 	case conn = <-w.turn:
 	case <-ctx.Done():
-		return &errNotBegun{ctx.Err()}
+		return &notBegunError{ctx.Err()}
 	}
 	defer func() { w.turn <- conn }()
 	if err := ctx.Err(); err != nil {
-		return &errNotBegun{err}
+		return &notBegunError{err}
 	}
 	if conn != nil && broken(conn) {
-		conn = discard(conn)
+		abandon(ctx, conn)
+		conn = nil
 	}
 	if conn != nil {
 		err := run(conn)
 		if err == nil || !broken(conn) {
 			return err
 		}
-		conn = discard(conn)
+		abandon(ctx, conn)
+		conn = nil
 		if !again || ctx.Err() != nil {
 			return err
 		}
@@ -76,18 +78,19 @@ func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) e
 		}
 	})
 	if err != nil {
-		return &errNotBegun{err}
+		return &notBegunError{err}
 	}
 	conn = made
 	if err = run(conn); err != nil && broken(conn) {
-		conn = discard(conn)
+		abandon(ctx, conn)
+		conn = nil
 	}
 	return err
 }
 
 func (w *writer) close() {
 	if conn := <-w.turn; conn != nil {
-		abandon(conn)
+		abandon(context.Background(), conn)
 	}
 	w.turn <- nil
 }
@@ -136,6 +139,6 @@ func (w *writer) may(epoch uint64) (term, error) {
 
 // begun reports whether a statement may have been sent.
 func begun(err error) bool {
-	var not *errNotBegun
+	var not *notBegunError
 	return !errors.As(err, &not)
 }

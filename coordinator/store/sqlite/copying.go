@@ -36,8 +36,8 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if _, err := w.conn.ExecContext(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
 				return err
 			}
-			for _, table := range []string{"allocation", "host", "quota"} {
-				if _, err := w.conn.ExecContext(ctx, "DELETE FROM "+table); err != nil {
+			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota"} {
+				if _, err := w.conn.ExecContext(ctx, statement); err != nil {
 					return err
 				}
 			}
