@@ -194,19 +194,23 @@ func TestMistrustSaysWhatToDo(t *testing.T) {
 }
 
 func TestRefusedClientsAreToldWhy(t *testing.T) {
-	s := newSite(t)
-	other, past := certs.New(t, "other"), time.Now().Add(-time.Minute)
+	past := time.Now().Add(-time.Minute)
 	for name, c := range map[string]struct {
-		issuer  *certs.Authority
+		foreign bool
 		request certs.Request
 		want    string
 	}{
-		"another CA":    {other, certs.Request{Name: "alice"}, `client certificate of "CN=alice": x509: certificate signed by unknown authority`},
-		"not yet":       {s.ca, certs.Request{Name: "alice", NotBefore: past.Add(time.Hour), NotAfter: past.Add(2 * time.Hour)}, "want one that is valid now"},
-		"once, not now": {s.ca, certs.Request{Name: "alice", NotAfter: past.Add(time.Hour)}, "want one that is valid now"},
+		"another CA":    {true, certs.Request{Name: "alice"}, `client certificate of "CN=alice": x509: certificate signed by unknown authority`},
+		"not yet":       {false, certs.Request{Name: "alice", NotBefore: past.Add(time.Hour), NotAfter: past.Add(2 * time.Hour)}, "want one that is valid now"},
+		"once, not now": {false, certs.Request{Name: "alice", NotAfter: past.Add(time.Hour)}, "want one that is valid now"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			certificate, err := tls.X509KeyPair(pems(c.issuer.Issue(t, c.request)))
+			s := newSite(t)
+			issuer := s.ca
+			if c.foreign {
+				issuer = certs.New(t, "other")
+			}
+			certificate, err := tls.X509KeyPair(pems(issuer.Issue(t, c.request)))
 			if err != nil {
 				t.Fatal(err)
 			}
