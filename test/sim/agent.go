@@ -146,18 +146,19 @@ func (a *agent) pump(run int) {
 }
 
 func (a *agent) register(run int) {
-	q := a.t.BuildRegister()
+	q, seenIn := a.t.BuildRegister(), a.machine.seenIn
 	a.report(run, func(c *coord, reply func(answer)) func() {
-		c.register(q, reply)
+		c.register(q, seenIn, reply)
 		return nil
 	}, func(value any) bool {
-		r, ok := value.(*bursarv1.RegisterResponse)
+		h, _ := value.(heard)
+		r, ok := h.message.(*bursarv1.RegisterResponse)
 		if !ok {
 			return false
 		}
 		epoch := a.t.Epoch()
 		err := a.t.Registered(r)
-		a.checkEpoch(epoch, r.GetEpoch(), err)
+		a.checkEpoch(epoch, r.GetEpoch(), h.leadership, err)
 		a.save()
 		return true
 	})
@@ -165,12 +166,13 @@ func (a *agent) register(run int) {
 
 func (a *agent) sync(run int) {
 	w := a.machine.w
-	q := a.t.BuildSync(w.now)
+	q, seenIn := a.t.BuildSync(w.now), a.machine.seenIn
 	a.report(run, func(c *coord, reply func(answer)) func() {
-		c.sync(q, reply)
+		c.sync(q, seenIn, reply)
 		return nil
 	}, func(value any) bool {
-		r, ok := value.(*bursarv1.SyncResponse)
+		h, _ := value.(heard)
+		r, ok := h.message.(*bursarv1.SyncResponse)
 		if !ok {
 			if value != nil { // it knows of a later sequence: Register tells which
 				a.t.Resync()
@@ -179,7 +181,7 @@ func (a *agent) sync(run int) {
 		}
 		epoch := a.t.Epoch()
 		out, err := a.t.Answer(w.now, q, r)
-		a.checkEpoch(epoch, r.GetEpoch(), err)
+		a.checkEpoch(epoch, r.GetEpoch(), h.leadership, err)
 		for _, order := range out.Stops {
 			a.stop(order)
 		}
@@ -204,7 +206,7 @@ func (a *agent) report(run int, serve func(c *coord, reply func(answer)) func(),
 
 // checkEpoch holds invariant 6 at the agent: its epoch never goes back, not even over its own restart, and nothing of an
 // older one is acted on.
-func (a *agent) checkEpoch(before, answered uint64, refused error) {
+func (a *agent) checkEpoch(before, answered, leadership uint64, refused error) {
 	m := a.machine
 	if refused != nil {
 		m.w.tellf("%s: %v", m.id, refused)
@@ -216,7 +218,9 @@ func (a *agent) checkEpoch(before, answered uint64, refused error) {
 	if refused == nil && answered < before {
 		m.w.failf(6, "%s took an answer of epoch %d in epoch %d", m.id, answered, before)
 	}
-	m.epoch = a.t.Epoch()
+	if refused == nil {
+		m.epoch, m.seenIn = a.t.Epoch(), leadership
+	}
 }
 
 func (a *agent) stop(order *bursarv1.StopOrder) {

@@ -54,7 +54,7 @@ func (c *coord) pump() {
 
 // settle answers whoever waits for a commit. Only the first outcome that is told of it counts.
 func (c *coord) settle(f *flight, err error) {
-	c.covering = f.batch.Batch
+	c.covering = f
 	f.batch.Answer(err)
 	if c.flight != f {
 		return // it was given up meanwhile, or is settled

@@ -57,9 +57,9 @@ type coord struct {
 	atLeast     uint64
 	lastEpoch   uint64 // that this process has led in
 	flight      *flight
-	covering    store.Batch // the one whose callers are being answered
-	granted     uint64      // the last revision whose grants were checked
-	audited     uint64      // the last revision that was audited
+	covering    *flight // the one whose callers are being answered
+	granted     uint64  // the last revision whose grants were checked
+	audited     uint64  // the last revision that was audited
 }
 
 func newCoordinator(w *World, i int) *coord {
@@ -110,6 +110,7 @@ func (c *coord) boot() {
 	c.core = coordinator.NewCore(times(), func() ledger.Placer { return placement.New(placement.Spread) })
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
+	c.covering = &flight{batch: &coordinator.Batch{}}
 	c.readRules()
 	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}
 	c.election.watch()

@@ -32,7 +32,9 @@ type machine struct {
 	link  *link
 	agent *agent
 	disk  agentDisk
-	epoch uint64 // the last one that its agents have told of
+	epoch uint64 // the last one that its agents have taken note of, and the leadership that it was of
+
+	seenIn uint64
 }
 
 // process is an engine's process tree on a machine.

@@ -59,7 +59,7 @@ func (c *coord) forward(to *coord, q *request, reply func(answer)) {
 
 // answer sends what became of a command, with the batch that covers it.
 func (c *coord) answer(reply func(answer), value any, broken error) {
-	reply(answer{value: value, broken: broken, epoch: c.covering.Epoch, revision: c.covering.Revision})
+	reply(answer{value: value, broken: broken, epoch: c.covering.batch.Epoch, revision: c.covering.batch.Revision})
 }
 
 // answerTo is what comes back of a command on an allocation.
@@ -124,8 +124,14 @@ func (c *coord) operate(reply func(answer), f func(*ledger.Ledger, ledger.Instan
 	c.do(&coordinator.Call{Do: f, Done: func(err error) { c.answer(reply, struct{}{}, err) }})
 }
 
-// register serves an agent's announcement. The answer is a *RegisterResponse, or an error.
-func (c *coord) register(q *bursarv1.RegisterRequest, reply func(answer)) {
+// heard is the answer to a register or sync: the message, and the leadership that it is of, which is not sent.
+type heard struct {
+	message    any
+	leadership uint64
+}
+
+// register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is heard, or an error.
+func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(answer)) {
 	enrolment, err := coordinator.NewEnrolment(q)
 	if err != nil {
 		c.w.failf(8, "register: %v", err)
@@ -138,15 +144,15 @@ func (c *coord) register(q *bursarv1.RegisterRequest, reply func(answer)) {
 		case enrolment.Err != nil:
 			c.answer(reply, enrolment.Err, nil)
 		default:
-			c.checkAccepted(q.GetHostId(), q.GetEpoch(), enrolment.Answer.Epoch)
-			c.answer(reply, enrolment.Message(), nil)
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Answer.Epoch)
+			c.answer(reply, heard{enrolment.Message(), c.covering.leadership}, nil)
 		}
 	}
 	c.do(enrolment)
 }
 
-// sync serves a heartbeat. The answer is a *SyncResponse, or an error.
-func (c *coord) sync(q *bursarv1.SyncRequest, reply func(answer)) {
+// sync serves a heartbeat in the same way.
+func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer)) {
 	report, err := coordinator.NewReport(q)
 	if err != nil {
 		c.w.failf(8, "sync: %v", err)
@@ -159,16 +165,18 @@ func (c *coord) sync(q *bursarv1.SyncRequest, reply func(answer)) {
 		case report.Err != nil:
 			c.answer(reply, report.Err, nil)
 		default:
-			c.checkAccepted(q.GetHostId(), q.GetEpoch(), report.LedEpoch)
-			c.answer(reply, report.Message(), nil)
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.LedEpoch)
+			c.answer(reply, heard{report.Message(), c.covering.leadership}, nil)
 		}
 	}
 	c.do(report)
 }
 
-// checkAccepted holds invariant 6 at the coordinator: it takes nothing in from a host that has seen a later epoch.
-func (c *coord) checkAccepted(host string, seen, led uint64) {
-	if seen > led {
-		c.w.failf(6, "%s has taken in what host %s says, which has seen epoch %d, in epoch %d", c.name, host, seen, led)
+// checkAccepted holds invariant 6 at the coordinator: it takes nothing in from a host that has seen a later epoch, or the
+// same number in a past of the store that is gone.
+func (c *coord) checkAccepted(host string, seen, seenIn, led uint64) {
+	if seen > led || seen == led && seenIn != c.covering.leadership {
+		c.w.failf(6, "%s has taken in what host %s says, which has seen epoch %d of leadership %d, in epoch %d of leadership %d",
+			c.name, host, seen, seenIn, led, c.covering.leadership)
 	}
 }
