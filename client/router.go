@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/bursar/bursar/discovery"
 )
@@ -54,6 +56,9 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		cancel(err)
 		return nil, err
+	}
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(attribute.String("bursar.coordinator", routed.URL.Host))
 	}
 	a := r.lines.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
 	response, err := plain{r.transport}.RoundTrip(routed)

@@ -34,14 +34,14 @@ func (c *cli) openAgent(ctx context.Context, config agent.Config, loaded *config
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	// The agent knows better than a client how long to try again.
-	upstream, err := at.open(append(options, client.WithoutRetries())...)
+	upstream, err := at.open(append(options, client.WithoutRetries(), client.WithInterceptors(c.tracing.Clients()...))...)
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	c.clients = append(c.clients, upstream)
 	server, err := agent.New(config, agent.Deps{
 		Allocations: upstream.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder, Elsewhere: upstream.Elsewhere,
-		Logger: log, Version: version,
+		Logger: log, Version: version, Tracing: c.tracing,
 	})
 	if err != nil {
 		return nil, loaded.explain(err)

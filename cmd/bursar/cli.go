@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/tracing"
 )
 
 // streams are where an invocation reads and writes: data on out, everything else on err.
@@ -32,6 +33,8 @@ type cli struct {
 	// finders are ended, and finding is waited for, when the command is done.
 	finders []context.CancelFunc
 	finding sync.WaitGroup
+	// tracing is where the servers' calls are traced to; nil: nowhere.
+	tracing *tracing.Tracing
 	// trouble is what went wrong beside the calls.
 	trouble troubles
 }
@@ -60,6 +63,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 		stop()
 	}
 	c.finding.Wait()
+	c.tracing.Close()
 	c.report(err)
 	return exitCode(err)
 }

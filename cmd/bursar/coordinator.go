@@ -15,11 +15,12 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
 	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/tracing"
 )
 
 // openCoordinator makes a coordinator with the store and the election that its configuration names.
 func openCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, log *slog.Logger,
+	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger,
 ) (*coordinator.Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, loaded.explain(err)
@@ -29,7 +30,7 @@ func openCoordinator(
 	if err != nil {
 		return nil, err
 	}
-	deps := coordinator.Dependencies{Logger: log, Version: version}
+	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces}
 	options := opener.Options{Migrate: true, Log: log}
 	if elected(config, where) {
 		client, err := consul.New(config.Consul, log)

@@ -93,10 +93,11 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	if err := privateDir(filepath.Dir(f.socket)); err != nil {
 		return err
 	}
+	c.trace(ctx, "bursar-dev", log)
 	books, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
-	}, &configuration{set: map[string]string{"listen": "--listen"}}, log)
+	}, &configuration{set: map[string]string{"listen": "--listen"}}, c.tracing, log)
 	if err != nil {
 		return err
 	}

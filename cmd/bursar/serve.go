@@ -65,7 +65,8 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		}
 		ctx, interrupts := catchInterrupts(cmd.Context())
 		defer interrupts.stop()
-		server, err := openCoordinator(ctx, config, loaded, log)
+		c.trace(ctx, "bursar-coordinator", log)
+		server, err := openCoordinator(ctx, config, loaded, c.tracing, log)
 		if err != nil {
 			return err
 		}
@@ -118,6 +119,7 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 		}
 		ctx, interrupts := catchInterrupts(cmd.Context())
 		defer interrupts.stop()
+		c.trace(ctx, "bursar-agent", log)
 		server, err := c.openAgent(ctx, config, loaded, log)
 		if err != nil {
 			return err

@@ -1,0 +1,14 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/bursar/bursar/tracing"
+)
+
+// trace makes the servers of this command send traces where the environment asks for them. They are sent off when the command is
+// done.
+func (c *cli) trace(ctx context.Context, service string, log *slog.Logger) {
+	c.tracing = tracing.Open(ctx, service, version, log)
+}
