@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -328,6 +329,41 @@ func TestAnswerToACallerEndsALongPause(t *testing.T) {
 		}
 		if got := p.calls() - before; got > 110 {
 			t.Errorf("%d heartbeats in 10 s, all refused, while calls are answered", got)
+		}
+	})
+}
+
+func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
+	unavailable := connect.NewError(connect.CodeUnavailable, errors.New("away"))
+	p := &pulse{interval: time.Minute, err: unavailable}
+	beat(t, p, func(a *Agent) {
+		var back atomic.Bool
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is not of the bubble
+		defer cancel()
+		const callers = 20
+		answered := make(chan time.Time, callers)
+		for range callers {
+			go func() {
+				if _, err := relay(ctx, a, func(context.Context, *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
+					if !back.Load() {
+						return nil, unavailable
+					}
+					return &bursarv1.ReleaseResponse{}, nil
+				}, &bursarv1.ReleaseRequest{}); err != nil {
+					t.Error(err)
+				}
+				answered <- time.Now()
+			}()
+		}
+		time.Sleep(10 * time.Second) // their pauses are as long as they get
+		p.fail(nil)
+		back.Store(true)
+		came := time.Now()
+		a.syncDue.bring(came)
+		for range callers {
+			if late := (<-answered).Sub(came); late > syncGap {
+				t.Errorf("a caller was answered %v after a heartbeat was", late)
+			}
 		}
 	})
 }

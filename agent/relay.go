@@ -61,10 +61,26 @@ func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *
 		if deadline, _ := ctx.Deadline(); time.Now().Add(delay).After(deadline) {
 			return answer, nobody(err)
 		}
-		if !sleep(ctx, delay) {
+		if !a.rest(ctx, delay) {
 			return answer, nobody(err)
 		}
 	}
+}
+
+// rest waits before the next attempt of a call: for d, or until a heartbeat is answered, which is when somebody leads who may not have
+// a moment ago. So whoever waited the longest for a leader does not wait longer than the others. It returns false where ctx ended first.
+func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
+	var answered <-chan struct{}
+	a.locked(func(*tracker.Tracker) { answered = a.answered })
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-answered:
+	case <-timer.C:
+	}
+	return true
 }
 
 // nobody says that no coordinator answered in the time that there was.
