@@ -68,7 +68,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 func (e *ConsulElection) left(now reading) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return now.holder == e.last || now.leader.URL == e.options.URL
+	return now.holder == e.last || now.id == e.options.ID
 }
 
 // wait waits for news, or for d where that is not 0.
@@ -169,7 +169,7 @@ func (c *candidate) take(ctx context.Context) (held bool, err error) {
 			return false, e.client.Explain("make a session", err)
 		}
 	}
-	held, err = e.put(ctx, c.session, announcement{URL: e.options.URL})
+	held, err = e.put(ctx, c.session, announcement{ID: e.options.ID, URL: e.options.URL})
 	return held, e.client.Explain("take "+e.key(), err)
 }
 

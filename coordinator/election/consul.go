@@ -62,10 +62,11 @@ type reading struct {
 	known   bool   // it was read
 	refusal error  // why it was not read, as long as it never was
 	holder  string // the session that holds it; empty: none
+	id      string // the holder, as it says
 	leader  Leader // who the holder says it is
 }
 
-var clusterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`) //nolint:gochecknoglobals // compiled once, never changed
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
 // Consul returns the election among the coordinators that have the same cluster in the same Consul. It does nothing until Run. The error
 // is a *consul.ConfigError or a *discovery.URLError.
@@ -129,6 +130,7 @@ func (e *ConsulElection) key() string { return "bursar/" + e.options.Cluster + "
 
 // announcement is the key's value.
 type announcement struct {
+	ID      string `json:"id,omitempty"` // of the coordinator
 	URL     string `json:"url"`
 	Epoch   uint64 `json:"epoch,omitempty"`
 	StoreID string `json:"store_id,omitempty"`
@@ -168,7 +170,8 @@ const (
 func (e *ConsulElection) see(pair *api.KVPair) (doubtful bool) {
 	var now reading
 	if pair != nil && pair.Session != "" {
-		now = reading{holder: pair.Session, leader: e.read(pair)}
+		now = reading{holder: pair.Session}
+		now.id, now.leader = e.read(pair)
 	}
 	now.known = true
 	e.mu.Lock()
@@ -196,7 +199,7 @@ func (e *ConsulElection) newsLocked() {
 }
 
 // read returns who the key says leads; nobody where it says nothing of use.
-func (e *ConsulElection) read(pair *api.KVPair) Leader {
+func (e *ConsulElection) read(pair *api.KVPair) (id string, leader Leader) {
 	var said announcement
 	err := json.Unmarshal(pair.Value, &said)
 	if err == nil {
@@ -207,7 +210,7 @@ func (e *ConsulElection) read(pair *api.KVPair) Leader {
 			e.odd = pair.ModifyIndex
 			e.options.Log.Warn("Consul's key does not say who leads: nobody, for now", "key", e.key(), "error", err)
 		}
-		return Leader{}
+		return "", Leader{}
 	}
-	return Leader{URL: said.URL, Epoch: said.Epoch, StoreID: said.StoreID}
+	return said.ID, Leader{URL: said.URL, Epoch: said.Epoch, StoreID: said.StoreID}
 }

@@ -49,6 +49,7 @@ key_prefix "bursar/" { policy = "write" }
 node_prefix "" { policy = "read" }`
 
 func TestConsulThatRefusesIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	s, ca := secured(t)
 	const unknown = "11111111-2222-3333-4444-555555555555"
 	otherCA := certs.New(t, "Other CA").File(t, t.TempDir(), "other.pem")
@@ -100,6 +101,7 @@ func TestConsulThatRefusesIsAnErrorThatSaysWhatToDo(t *testing.T) {
 }
 
 func TestTokenInAFileIsEnoughAndMayChange(t *testing.T) {
+	t.Parallel()
 	s, ca := secured(t)
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
@@ -126,7 +128,7 @@ func TestTokenInAFileIsEnoughAndMayChange(t *testing.T) {
 	if _, err := admin(t, s).ACL().TokenDelete(deleted.AccessorID, nil); err != nil {
 		t.Fatal(err)
 	}
-	passesAfter(t, c, ttl)
+	passesAfter(t, c, ttl/2)
 	if isOver(term) {
 		t.Error("the new token has ended the term")
 	}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestConsulRestartedIsAPauseForLeaderAndStandby(t *testing.T) {
+	t.Parallel()
 	s := consulserver.Start(t, consulserver.Options{})
 	a, b := stand(t, s.Address, "a"), stand(t, s.Address, "b")
 	term := a.lead(t, 1)
@@ -31,6 +32,7 @@ func TestConsulRestartedIsAPauseForLeaderAndStandby(t *testing.T) {
 }
 
 func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
+	t.Parallel()
 	s, other := consulserver.Start(t, consulserver.Options{}), consulserver.Start(t, consulserver.Options{})
 	way := inFrontOf(t, s)
 	c := stand(t, way.URL, "a")
@@ -47,6 +49,7 @@ func TestConsulThatForgetsEverythingIsToldAgain(t *testing.T) {
 }
 
 func TestConsulPausedEndsTheTermInTime(t *testing.T) {
+	t.Parallel()
 	s := consulserver.Start(t, consulserver.Options{})
 	c := stand(t, s.Address, "a")
 	term := c.lead(t, 1)
@@ -68,6 +71,7 @@ func TestConsulPausedEndsTheTermInTime(t *testing.T) {
 }
 
 func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
+	t.Parallel()
 	servers := consulserver.StartCluster(t, 3, consulserver.Options{})
 	all := make([]*coordinator, len(servers))
 	for i, s := range servers {

@@ -38,7 +38,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 		return ErrOver
 	}
 	e := t.election
-	held, err := e.put(ctx, t.session, announcement{URL: e.options.URL, Epoch: epoch, StoreID: storeID})
+	held, err := e.put(ctx, t.session, announcement{ID: e.options.ID, URL: e.options.URL, Epoch: epoch, StoreID: storeID})
 	switch {
 	case invalidSession(err), err == nil && !held:
 		t.lease.end()

@@ -88,7 +88,7 @@ func (c Config) WithDefaults() Config {
 }
 
 // A service's name is a label of a DNS name as well.
-var serviceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`) //nolint:gochecknoglobals // compiled once, never changed
+var serviceName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
 // Validate reports the first field that cannot be used. The error is a *ConfigError. It opens no file and calls nobody.
 func (c Config) Validate() error {

@@ -52,8 +52,13 @@ func TestConfigurationsThatCannotBeUsedAreRefused(t *testing.T) {
 		}
 	}
 	for _, config := range []Config{
-		{}, {Address: "127.0.0.1:8500"}, {Address: "consul", Scheme: "https"}, {Address: "https://[::1]:8501"}, {Address: "unix:///run/consul.sock"},
-		{Address: "http://proxy:80/consul"}, {Token: "0e4b2c9a-7a34-4d0e-9a52-3a3c6c1f2b11", Datacenter: "dc-1", Namespace: "default"},
+		{},
+		{Address: "127.0.0.1:8500"},
+		{Address: "consul", Scheme: "https"},
+		{Address: "https://[::1]:8501"},
+		{Address: "unix:///run/consul.sock"},
+		{Address: "http://proxy:80/consul"},
+		{Token: "0e4b2c9a-7a34-4d0e-9a52-3a3c6c1f2b11", Datacenter: "dc-1", Namespace: "default"},
 	} {
 		if err := config.Validate(); err != nil {
 			t.Errorf("%+v: %v", config, err)

@@ -197,8 +197,14 @@ func TestIndexThatWentBackBeginsAnew(t *testing.T) {
 func TestRegistrationsThatCannotBeCalledAreRefused(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	for _, options := range []RegistrationOptions{
-		{ID: "a", URL: "https://a"}, {ID: "a", URL: "a:7070"}, {ID: "a", URL: "http://0.0.0.0:7070"}, {ID: "a", URL: "http://[::]:7070"},
-		{ID: "", URL: "http://a:1"}, {ID: "a b", URL: "http://a:1"}, {ID: "a", URL: "http://a:1", TTL: 1}, {ID: "a", URL: "http://a:1", TTL: 1e12},
+		{ID: "a", URL: "https://a"},
+		{ID: "a", URL: "a:7070"},
+		{ID: "a", URL: "http://0.0.0.0:7070"},
+		{ID: "a", URL: "http://[::]:7070"},
+		{ID: "", URL: "http://a:1"},
+		{ID: "a b", URL: "http://a:1"},
+		{ID: "a", URL: "http://a:1", TTL: 1},
+		{ID: "a", URL: "http://a:1", TTL: 1e12},
 	} {
 		options.Log = slog.New(slog.DiscardHandler)
 		_, err := NewRegistration(client, options)

@@ -68,7 +68,7 @@ type Registration struct {
 	saidWith string // the token then, which the agent goes on to use
 }
 
-var registrationID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`) //nolint:gochecknoglobals // compiled once, never changed
+var registrationID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
 // NewRegistration returns a registration that is made when it runs. The error is a *ConfigError or a *discovery.URLError.
 func NewRegistration(client *Client, options RegistrationOptions) (*Registration, error) {
