@@ -40,6 +40,14 @@ type desk struct {
 // runWriter starts a writer. Its limits may be changed before it runs. It is stopped by close.
 func runWriter(tb testing.TB, s store.Store, change func(*Config)) *desk {
 	tb.Helper()
+	d := newDesk(tb, s, change)
+	lead(tb, d.writer)
+	return d
+}
+
+// newDesk is one whose writer does not run yet.
+func newDesk(tb testing.TB, s store.Store, change func(*Config)) *desk {
+	tb.Helper()
 	config := Config{}
 	if change != nil {
 		change(&config)
@@ -48,7 +56,6 @@ func runWriter(tb testing.TB, s store.Store, change func(*Config)) *desk {
 	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
 	clock := newSteady(&wallClock{start: time.Now()})
 	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	lead(tb, w)
 	return &desk{writer: w, t: tb}
 }
 

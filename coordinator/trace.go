@@ -103,26 +103,24 @@ func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *commitS
 	if t == nil {
 		return ctx, nil
 	}
-	var owner *passage
+	var c *commitSpan
 	var others []trace.Link
-	c := &commitSpan{began: time.Now()}
 	for _, command := range b.commands {
 		p := passageOf(command)
 		switch {
 		case p == nil:
 			continue
-		case owner == nil:
-			owner = p
+		case c == nil:
+			c = &commitSpan{owner: p, began: time.Now()}
 		default:
 			others = append(others, trace.Link{SpanContext: p.call})
 		}
 		p.commit = c
 	}
-	if owner == nil {
+	if c == nil {
 		return ctx, nil
 	}
-	c.owner = owner
-	ctx, c.span = t.spans.Start(trace.ContextWithSpanContext(ctx, owner.call), "commit", trace.WithTimestamp(c.began), trace.WithLinks(others...),
+	ctx, c.span = t.spans.Start(trace.ContextWithSpanContext(ctx, c.owner.call), "commit", trace.WithTimestamp(c.began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
 			attribute.Int("bursar.commit.calls", len(b.commands)), attribute.Int("bursar.commit.transitions", len(b.Transitions)),

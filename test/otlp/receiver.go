@@ -5,9 +5,11 @@ package otlp
 import (
 	"compress/gzip"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +26,7 @@ type Span struct {
 
 	// Service is the service.name of what sent it.
 	Service string
-	// Resource and Attributes are of text only: other values are written as text.
+	// Resource and Attributes are texts; numbers are written in decimal.
 	Resource, Attributes map[string]string
 }
 
@@ -116,10 +118,14 @@ func texts(attributes []*commonv1.KeyValue) map[string]string {
 }
 
 func text(value *commonv1.AnyValue) string {
-	if s, ok := value.GetValue().(*commonv1.AnyValue_StringValue); ok {
-		return s.StringValue
+	switch v := value.GetValue().(type) {
+	case *commonv1.AnyValue_StringValue:
+		return v.StringValue
+	case *commonv1.AnyValue_IntValue:
+		return strconv.FormatInt(v.IntValue, 10)
+	default:
+		return fmt.Sprint(v)
 	}
-	return value.String()
 }
 
 // Spans returns what was received so far.
