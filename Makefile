@@ -102,7 +102,7 @@ fuzz: ## Run every fuzz target for FUZZTIME=10s
 	done
 
 .PHONY: bench
-bench: build ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
+bench: build $(CONSUL) postgres ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
 	go run -trimpath ./bench -bursar bin/bursar -name '$(BENCH)'
 
 # --- check -------------------------------------------------------------------------------------------------------

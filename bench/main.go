@@ -7,8 +7,9 @@
 // those that have one. workloads/ holds what is run, in full, so that it can be run beside a peer; budgets.yaml the thresholds and
 // where each comes from. A budget that is missed fails nothing: the machine may be slow, or busy.
 //
-// What is measured for real runs in processes of its own: bin/bursar as it is shipped (-bursar), and this binary again for the ledger
-// alone and for the echo. One goroutine prints and waits for everything it has started.
+// What is measured for real runs in processes of its own: bin/bursar as it is shipped (-bursar), a real PostgreSQL and a real Consul
+// (`make bench` sees to it that they are there), and this binary again for the ledger alone, for the echo and for simulated agents. One
+// goroutine prints and waits for everything it has started.
 package main
 
 import (
