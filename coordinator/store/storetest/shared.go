@@ -78,6 +78,7 @@ func testTakeover(t *testing.T, open Opener) {
 		leader, next := stores[round%2], stores[(round+1)%2]
 		epoch := lead(t, leader, 0).Epoch
 		begun := make(chan struct{})
+		begin := sync.OnceFunc(func() { close(begun) })
 		var acknowledged uint64
 		var failed error
 		var committing sync.WaitGroup
@@ -90,10 +91,7 @@ func testTakeover(t *testing.T, open Opener) {
 					return
 				}
 				acknowledged = revision
-				if begun != nil {
-					close(begun)
-					begun = nil
-				}
+				begin()
 			}
 		})
 		<-begun
