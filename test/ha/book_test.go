@@ -78,14 +78,15 @@ func (b *book) now(id string, may ...bursarv1.AllocationState) {
 	b.entries[id].may = may
 }
 
-// pause returns the longest time between two grants, of which the later came after began.
+// pause returns the longest time since then in which nobody was granted anything.
 func (b *book) pause(began time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first, _ := slices.BinarySearchFunc(b.grants, began, time.Time.Compare)
 	longest := time.Duration(0)
-	for i := max(first, 1); i < len(b.grants); i++ {
-		longest = max(longest, b.grants[i].Sub(b.grants[i-1]))
+	for _, granted := range b.grants[first:] {
+		longest = max(longest, granted.Sub(began))
+		began = granted
 	}
 	return longest
 }
@@ -108,13 +109,20 @@ func (e entry) live() bool {
 	return !slices.ContainsFunc(e.may, func(s bursarv1.AllocationState) bool { return s != reserved && s != active })
 }
 
-// settle takes out what has ended for good.
+// settle takes out what has ended: nobody will ask for it again.
 func (b *book) settle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
 		e.settled = !e.live()
 	}
+}
+
+// size is how many allocations were acknowledged.
+func (b *book) size() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.entries)
 }
 
 // faults returns what was wrong by the book alone, and how many allocations there were.

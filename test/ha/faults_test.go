@@ -30,11 +30,12 @@ func TestEveryFault(t *testing.T) {
 	defer cancel()
 	watching := c.observe(ctx)
 	l := c.startLoad(seed)
+	l.startLaunchers()
+	l.startGateways()
+	l.startRace()
 	l.probe()
-	for _, fault := range []struct {
-		name string
-		do   func(*load)
-	}{
+	for _, fault := range []fault{
+		{"nothing at all", func(l *load) { wait(t.Context(), 5*time.Second) }},
 		{"the leader is killed", (*load).leaderKilled},
 		{"the leader stands still and goes on", (*load).leaderStopped},
 		{"the leader is cut off from Consul", (*load).leaderWithoutConsul},
@@ -48,18 +49,10 @@ func TestEveryFault(t *testing.T) {
 		{"the coordinators restart one by one", (*load).coordinatorsRestart},
 		{"the agents restart", (*load).agentsRestart},
 	} {
-		began := time.Now()
-		fault.do(l)
-		l.recovered()
-		pause := l.book.pause(began)
-		l.check()
+		l.survives(fault)
 		if err := watching.found(); err != nil {
-			t.Error(err)
+			t.Fatalf("after: %s: %v", fault.name, err)
 		}
-		if t.Failed() {
-			t.Fatalf("after: %s", fault.name)
-		}
-		t.Logf("%-40s pause %6.2f s, with the check %5.1f s", fault.name, pause.Seconds(), time.Since(began).Seconds())
 	}
 	l.finish(span{})
 	cancel()
@@ -68,6 +61,26 @@ func TestEveryFault(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d grants seen one by one, in %d parts; epochs %v", watching.grants, watching.begins, watching.epochs)
+}
+
+// fault is something that happens to the machines or to the wires between them.
+type fault struct {
+	name string
+	do   func(*load)
+}
+
+// survives does it, waits until all is as it was, compares all books, and tells for how long nobody was granted anything.
+func (l *load) survives(f fault) {
+	l.t.Helper()
+	began := time.Now()
+	f.do(l)
+	l.recovered()
+	pause := l.book.pause(began)
+	l.check()
+	if l.t.Failed() {
+		l.t.Fatalf("after: %s", f.name)
+	}
+	l.t.Logf("%-40s longest pause %6.2f s, in all %5.1f s", f.name, pause.Seconds(), time.Since(began).Seconds())
 }
 
 // probe has every agent allocate and release once.
@@ -200,6 +213,17 @@ func (l *load) consulRestarts() {
 	for _, s := range l.consuls {
 		s.Kill()
 	}
+	eventually(l.t, "nobody leads without Consul", func() error {
+		for _, m := range l.members {
+			ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
+			status, err := m.direct.Cluster().Status(ctx, &bursarv1.StatusRequest{AllowStale: true})
+			cancel()
+			if err != nil || status.GetIsLeader() {
+				return errors.Join(fmt.Errorf("%s: %v", m.name, status), err)
+			}
+		}
+		return nil
+	})
 	l.restart(l.consuls...)
 }
 

@@ -35,8 +35,7 @@ const racers = 3
 const attemptTime = 3 * time.Second
 
 // startRace has four clients race for each account: one at each coordinator, and one at an agent.
-func (l *load) startRace(ctx context.Context, seed uint64) {
-	l.racing = &race{load: l, granted: make(map[int32]string)}
+func (l *load) startRace() {
 	for account := range racers {
 		places := []*client.Client{l.hosts[account].local.With(client.WithoutRetries())}
 		for _, m := range l.members {
@@ -44,8 +43,8 @@ func (l *load) startRace(ctx context.Context, seed uint64) {
 		}
 		for i, place := range places {
 			r := &racer{race: l.racing, account: account, at: place, local: i == 0, id: account*len(places) + i}
-			r.random = rand.New(rand.NewPCG(seed, uint64(r.id)))
-			l.running.Go(func() { r.run(ctx) })
+			r.random = rand.New(rand.NewPCG(l.seed, uint64(2000+r.id)))
+			l.running.Go(func() { r.run(l.ctx) })
 		}
 	}
 }
@@ -65,7 +64,7 @@ func (r *racer) run(ctx context.Context) {
 	for ctx.Err() == nil && !r.t.Failed() {
 		r.steps.RLock()
 		number := r.number()
-		if id := r.take(ctx, number); id != "" {
+		if id := r.take(number); id != "" {
 			think(ctx, r.random, 300*time.Millisecond)
 			r.look()
 			r.giveBack(number, id)
@@ -108,7 +107,7 @@ func (r *racer) until(operations []int) {
 
 // take asks for one instance. Where an attempt was not answered it goes on until one is granted, so that all is known in the end. It
 // returns the id, or nothing where the answer was no.
-func (r *racer) take(ctx context.Context, number int32) (id string) {
+func (r *racer) take(number int32) (id string) {
 	request := r.request(number)
 	var unknown []int
 	deadline := time.Now().Add(2 * patience)

@@ -22,9 +22,11 @@ import (
 type load struct {
 	*cluster
 	book *book
+	seed uint64
 	// steps is read-locked by each worker's step: whoever locks it has all of them stand still between two, with what they hold.
 	steps sync.RWMutex
 
+	ctx     context.Context //nolint:containedctx // ends with the load
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	began   time.Time
@@ -34,21 +36,11 @@ type load struct {
 // users is how many users there are: five agents' launchers and a gateway ask for each, so that its quota binds.
 const users = 10
 
-// startLoad starts a launcher beside every agent, a gateway for every user, and those who race for the few instances of an account.
+// startLoad prepares a load that ends with the test.
 func (c *cluster) startLoad(seed uint64) *load {
 	ctx, cancel := context.WithCancel(c.t.Context())
-	l := &load{cluster: c, book: newBook(), stop: cancel, began: time.Now()}
-	for i, h := range c.hosts {
-		l.work(ctx, &worker{name: h.id, user: userName(i % users), client: h.local.Allocations(), local: true}, seed)
-	}
-	for i := range users {
-		gateway := c.books
-		if i%3 == 0 { // this one knows one coordinator only
-			gateway = c.members[i%len(c.members)].direct.With(patiently()...)
-		}
-		l.work(ctx, &worker{name: fmt.Sprintf("gateway-%d", i), user: userName(i), client: gateway.Allocations()}, seed)
-	}
-	l.startRace(ctx, seed)
+	l := &load{cluster: c, book: newBook(), seed: seed, ctx: ctx, stop: cancel, began: time.Now()}
+	l.racing = &race{load: l, granted: make(map[int32]string)}
 	c.t.Cleanup(func() {
 		cancel()
 		l.running.Wait()
@@ -56,16 +48,34 @@ func (c *cluster) startLoad(seed uint64) *load {
 	return l
 }
 
+// startLaunchers starts one beside every agent, which starts real processes there.
+func (l *load) startLaunchers() {
+	for i, h := range l.hosts {
+		l.work(&worker{name: h.id, user: userName(i % users), client: h.local.Allocations(), local: true}, i)
+	}
+}
+
+// startGateways starts one for every user, which asks coordinators for a host and starts engines of which only it knows.
+func (l *load) startGateways() {
+	for i := range users {
+		gateway := l.books
+		if i%3 == 0 { // this one knows one coordinator only
+			gateway = l.members[i%len(l.members)].direct.With(patiently()...)
+		}
+		l.work(&worker{name: fmt.Sprintf("gateway-%d", i), user: userName(i), client: gateway.Allocations()}, 1000+i)
+	}
+}
+
 func userName(n int) string { return fmt.Sprintf("user%d", n) }
 
-func (l *load) work(ctx context.Context, w *worker, seed uint64) {
-	w.load, w.random = l, rand.New(rand.NewPCG(seed, uint64(len(w.name))<<32+uint64(w.name[len(w.name)-1])))
+func (l *load) work(w *worker, number int) {
+	w.load, w.random = l, rand.New(rand.NewPCG(l.seed, uint64(number)))
 	l.running.Go(func() {
-		for ctx.Err() == nil && !l.t.Failed() {
+		for l.ctx.Err() == nil && !l.t.Failed() {
 			l.steps.RLock()
 			w.step()
 			l.steps.RUnlock()
-			think(ctx, w.random, 1500*time.Millisecond)
+			think(l.ctx, w.random, 1500*time.Millisecond)
 		}
 		w.endAll()
 	})

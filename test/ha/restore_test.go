@@ -1,0 +1,77 @@
+//go:build linux
+
+package ha
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// TestStoreIsPutBack: PostgreSQL is restored from a backup, while the agents have seen later epochs and run engines that it knows nothing
+// of. The engines are what counts. Only those that run on a host are looked at: of one without a process its owner alone knows that it is
+// there, and is told at the next Renew that nobody remembers it.
+func TestStoreIsPutBack(t *testing.T) {
+	c := newCluster(t, size{coordinators: 3, agents: 20}, nil)
+	l := c.startLoad(uint64(time.Now().UnixNano()))
+	l.startLaunchers()
+	l.acknowledges(100)
+	backup := filepath.Join(c.dir, "backup")
+	l.inDatabase(func() error { return l.database.Backup(t.Context(), backup) })
+	from := time.Now()
+	l.recovered()
+	// Two more epochs, and allocations that the backup does not have.
+	l.survives(fault{"the leader is killed", (*load).leaderKilled})
+	l.acknowledges(100)
+	before := l.epoch()
+
+	l.putBack(backup)
+	if after := l.epoch(); after <= before {
+		t.Errorf("epoch %d after %d", after, before)
+	}
+	to := time.Now()
+
+	l.acknowledges(100)
+	l.check()
+	l.finish(span{from, to})
+}
+
+// putBack restores the backup while nobody asks for anything. What ended since the backup was made may be unknown again, or have ended in
+// another way. What runs must be in the books.
+func (l *load) putBack(backup string) {
+	l.t.Helper()
+	l.steps.Lock()
+	defer l.steps.Unlock()
+	l.inDatabase(func() error { return l.database.Restore(l.t.Context(), backup) })
+	l.recovered()
+	l.book.settle()
+	eventually(l.t, "what ran before the store was put back is in the books", l.agrees)
+	audit, err := l.books.Cluster().Audit(l.t.Context(), &bursarv1.AuditRequest{})
+	if err != nil || len(audit.GetViolations()) > 0 {
+		l.t.Errorf("audit: %v, %v", audit.GetViolations(), err)
+	}
+}
+
+// acknowledges waits until so many more allocations were acknowledged.
+func (l *load) acknowledges(more int) {
+	l.t.Helper()
+	want := l.book.size() + more
+	eventually(l.t, "the load goes on", func() error {
+		if n := l.book.size(); n < want {
+			return fmt.Errorf("%d acknowledged, want %d", n, want)
+		}
+		return nil
+	})
+}
+
+func (c *cluster) epoch() uint64 {
+	c.t.Helper()
+	status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return status.GetEpoch()
+}
