@@ -63,7 +63,7 @@ func newDesk(tb testing.TB, s store.Store, change func(*Config)) *desk {
 func lead(tb testing.TB, w *writer) {
 	tb.Helper()
 	first := make(chan error, 1)
-	campaign := &leadership{election: election.Alone(func() string { return "" }), writer: w, log: w.log}
+	campaign := &leadership{election: election.Alone(func() string { return "" }), writer: w, latest: func() uint64 { return 0 }, log: w.log}
 	go w.run()
 	go campaign.run(context.Background(), first)
 	if err := <-first; err != nil {

@@ -109,6 +109,9 @@ func rpcError(err error) error {
 
 func classify(err error) (connect.Code, proto.Message) {
 	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
+		if insufficient.Returning {
+			return connect.CodeUnavailable, nil
+		}
 		return connect.CodeResourceExhausted, insufficientMessage(insufficient)
 	}
 	if ended, ok := errors.AsType[*EndedError](err); ok {

@@ -17,6 +17,7 @@ import (
 type leadership struct {
 	election election.Election
 	writer   *writer
+	latest   func() uint64 // the last epoch that anybody is known to have led in
 	log      *slog.Logger
 }
 
@@ -58,7 +59,7 @@ func (l *leadership) run(ctx context.Context, first chan<- error) {
 // lost may have been a connection. Where that cannot begin the term is better given to somebody else, and err says why.
 func (l *leadership) serve(ctx context.Context, term election.Term, first chan<- error) (led bool, err error) {
 	for {
-		tenure := l.writer.lead()
+		tenure := l.writer.lead(l.latest() + 1)
 		select {
 		case meta := <-tenure.began:
 			led = true

@@ -72,7 +72,7 @@ func TestTheStoreHasTheLastWord(t *testing.T) {
 	leader.host("h", gib)
 	// Another one believes to lead, and does: this one has not noticed.
 	other := standbys[0].server
-	tenure := other.writer.lead()
+	tenure := other.writer.lead(0)
 	<-tenure.began
 	if !leader.server.writer.leads.Load() {
 		t.Fatal("the first one has noticed too early")
@@ -90,7 +90,7 @@ func TestADeposedLeaderDoesNotAnswerReadsFromThePast(t *testing.T) {
 	leader, standbys := m.led()
 	leader.host("h", gib)
 	a := leader.allocate(request("r", 1))
-	<-standbys[0].server.writer.lead().began
+	<-standbys[0].server.writer.lead(0).began
 	m.bar(leader.url, true)
 	standbys[0].release(a.GetId())
 	res, err := leader.allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: a.GetId()})
@@ -228,5 +228,46 @@ func TestWhoHearsNothingFromTheStoreGivesTheLeadAway(t *testing.T) {
 	}
 	if next, _ := m.led(); next != standbys[0] {
 		t.Error("it did not give the lead away")
+	}
+}
+
+func TestAStoreThatWasPutBackDoesNotGiveOutAnEpochTwice(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, _ := m.led()
+	leader.host("h", gib)
+	before := m.memory.Copy("shared")
+	for range 3 {
+		m.takeAway()
+		leader, _ = m.led()
+		eventually(t, "it leads", func() bool { return leader.status().GetIsLeader() })
+	}
+	epoch := leader.status().GetEpoch()
+	m.memory.Restore(before)
+	m.takeAway()
+	leader, _ = m.led()
+	if got := leader.status().GetEpoch(); got <= epoch {
+		t.Errorf("epoch %d after %d, of a store that was put back", got, epoch)
+	}
+}
+
+func TestItIsTooEarlyToSayNoWhileHostsComeBack(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, _ := m.led()
+	leader.host("h", gib)
+	m.bar(leader.url, true)
+	m.takeAway()
+	next, _ := m.led()
+	for name, req := range map[string]*bursarv1.AllocateRequest{"any host": request("any", 1), "this host": request("this", 1)} {
+		if name == "this host" {
+			req.Host = &bursarv1.HostWishes{Id: "h"}
+		}
+		if _, err := next.allocations.Allocate(t.Context(), req); connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("%s: %v, want UNAVAILABLE, so that its client tries again", name, err)
+		}
+	}
+	next.host("h", gib)
+	next.allocate(request("any", 1))
+	if _, err := next.allocations.Allocate(t.Context(), request("more", gib)); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("once all are back: %v, want RESOURCE_EXHAUSTED", err)
 	}
 }

@@ -25,6 +25,7 @@ type peers struct {
 	election election.Election // guarded by mu; nil before the start
 	self     string            // guarded by mu: this coordinator's URL
 	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
+	epoch    uint64            // guarded by mu: the latest that anybody has announced
 }
 
 // leader is the coordinator that leads, as another one calls it.
@@ -66,6 +67,7 @@ func (p *peers) follow(ctx context.Context) {
 	for {
 		known, changed := p.known()
 		p.point(known.URL)
+		p.heard(known.Epoch)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -99,6 +101,25 @@ func (p *peers) point(url string) {
 	if url != "" && url != p.self {
 		p.leader = newLeader(url, p.client, connect.WithInterceptors(p.seen...))
 	}
+}
+
+// sane bounds the epochs that are believed: whoever can write nonsense into the place where leaders announce themselves must not use up
+// the numbers.
+const sane = 1 << 48
+
+func (p *peers) heard(epoch uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if epoch < sane {
+		p.epoch = max(p.epoch, epoch)
+	}
+}
+
+// latest is the last epoch that was announced. A store that was put back does not know it.
+func (p *peers) latest() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch
 }
 
 // find returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.

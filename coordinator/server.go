@@ -210,7 +210,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	campaign := &leadership{election: elected, writer: s.writer, log: s.log}
+	campaign := &leadership{election: elected, writer: s.writer, latest: s.peers.latest, log: s.log}
 	s.peers.join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel

@@ -53,8 +53,9 @@ type writer struct {
 
 // tenure is the permission to lead once: to take the lead, and to keep it until it is lost. The loop tells what becomes of it.
 type tenure struct {
-	began chan store.Meta // holds one: the lead was taken
-	over  chan error      // holds one: it could not be, or was lost
+	atLeast uint64
+	began   chan store.Meta // holds one: the lead was taken
+	over    chan error      // holds one: it could not be, or was lost
 }
 
 // sideQueue takes commands that must not be refused: those of callers who leave, and of the server itself.
@@ -114,9 +115,9 @@ func newWriter(core *Core, s store.Store, clock steady, c *Config, f *feed, m *m
 	return w
 }
 
-// lead tells the loop to take the lead. After stop nothing comes of it.
-func (w *writer) lead() *tenure {
-	t := &tenure{began: make(chan store.Meta, 1), over: make(chan error, 1)}
+// lead tells the loop to take the lead, in an epoch not below one. After stop nothing comes of it.
+func (w *writer) lead(atLeast uint64) *tenure {
+	t := &tenure{atLeast: atLeast, began: make(chan store.Meta, 1), over: make(chan error, 1)}
 	w.order(t)
 	return t
 }
@@ -357,13 +358,12 @@ func (w *writer) obey(t *tenure) {
 func (w *writer) seek() {
 	if w.tenure != nil && !w.core.Leading() && !w.loading && w.busy == nil {
 		w.loading = true
-		w.jobs <- job{tenure: w.tenure, atLeast: w.atLeast}
+		w.jobs <- job{tenure: w.tenure, atLeast: max(w.atLeast, w.tenure.atLeast)}
 	}
 }
 
 // abandon ends the leadership and its tenure: what the ledger holds may not be what the store has.
 func (w *writer) abandon(err error) {
-	w.atLeast = max(w.atLeast, w.core.Meta().Epoch+1)
 	w.drop(err)
 	w.meter.abandoned.Inc()
 	t := w.tenure
@@ -371,8 +371,10 @@ func (w *writer) abandon(err error) {
 	t.over <- err
 }
 
-// drop forgets the ledger. Those who watch are told to look elsewhere.
+// drop forgets the ledger. Those who watch are told to look elsewhere. The same epoch is never led again, not even where the store was
+// put back to before it.
 func (w *writer) drop(err error) {
+	w.atLeast = max(w.atLeast, w.core.Meta().Epoch+1)
 	w.leads.Store(false)
 	w.meter.leading.Set(0)
 	w.feed.cut(err)

@@ -253,14 +253,18 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	for _, quota := range e.accounts {
 		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e)
 	}
+	withinQuotas := len(refusal.Shortfalls) == 0
 	if e.HostID != "" {
-		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.hosts[e.HostID], e)
+		h := l.hosts[e.HostID]
+		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, h, e)
+		refusal.Returning = withinQuotas && h.state == Returning
 		return refusal
 	}
 	q := l.query(e)
 	if l.placer.Choose(q) == NoSlot {
 		l.noHost(refusal, e, q)
 	}
+	refusal.Returning = withinQuotas && l.now < l.settled && l.Counts().HostsReturning > 0
 	return refusal
 }
 

@@ -86,6 +86,9 @@ type InsufficientError struct {
 	Shortfalls []Shortfall
 	Filters    *HostFilters // where no host was named
 	Reason     string
+	// Returning says that no quota is short, and that a host it may go to has not reported yet since the ledger was loaded: it is too
+	// early to say no.
+	Returning bool
 }
 
 func (e *InsufficientError) Error() string {
@@ -96,7 +99,11 @@ func (e *InsufficientError) Error() string {
 	if e.Filters != nil {
 		parts = append(parts, e.Filters.String())
 	}
-	return "insufficient resources (" + e.Reason + "): " + strings.Join(parts, "; ")
+	text := "insufficient resources (" + e.Reason + "): " + strings.Join(parts, "; ")
+	if e.Returning {
+		return "hosts have not reported yet since this coordinator began to lead: try again; until then: " + text
+	}
+	return text
 }
 
 // FieldError refuses a command for one bad field.
