@@ -22,6 +22,7 @@ FUZZTIME  ?= 10s
 pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
 BUF           := .cache/tools/buf-$(call pinned,buf,github.com/bufbuild/buf)/buf
 GOLANGCI_LINT := .cache/tools/golangci-lint-$(call pinned,golangci-lint,github.com/golangci/golangci-lint/v2)/golangci-lint
+GRPCURL       := .cache/tools/grpcurl-$(call pinned,grpcurl,github.com/fullstorydev/grpcurl)/grpcurl
 CONSUL        := .cache/tools/consul-$(call pinned,consul,github.com/hashicorp/consul)/consul
 
 # A heading with the time of day, so that a log says where the time went.
@@ -46,7 +47,7 @@ cluster: build $(CONSUL) postgres ## Show three coordinators and two hosts, with
 	go run -trimpath ./test/cluster -bursar bin/bursar
 
 .PHONY: tools
-tools: $(BUF) $(GOLANGCI_LINT) $(CONSUL) ## Build the tools that lint, generate and the tests need
+tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) ## Build the tools that lint, generate and the tests need
 
 # "tool" is what the module's go.mod names as its tool.
 .cache/tools/%:
@@ -55,6 +56,7 @@ tools: $(BUF) $(GOLANGCI_LINT) $(CONSUL) ## Build the tools that lint, generate 
 
 $(BUF): tools/buf/go.mod tools/buf/go.sum
 $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
+$(GRPCURL): tools/grpcurl/go.mod tools/grpcurl/go.sum
 $(CONSUL): tools/consul/go.mod tools/consul/go.sum
 $(CONSUL): export CGO_ENABLED := 0
 $(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
@@ -86,7 +88,7 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
 
 .PHONY: test-race
-test-race: $(CONSUL) postgres ## Test all other packages with the race detector
+test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
 	@packages=$$(go list ./... | grep -Ev '$(pure)'); $(go_test) -race -timeout 20m $$packages
 
