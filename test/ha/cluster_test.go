@@ -34,8 +34,8 @@ type cluster struct {
 	hosts    []*host
 	trust    *trust // nil: everybody may do everything, in clear text
 
-	// books is a client that finds whichever coordinator answers.
-	books *client.Client
+	// books and gateway are clients that find whichever coordinator answers: an admin, and one that asks for users.
+	books, gateway *client.Client
 }
 
 // member is a coordinator, with the nodes of its machine: its own, and that of the Consul beside it.
@@ -166,7 +166,7 @@ func (c *cluster) startConsuls(number int) {
 	var each []consul.Options
 	for i := range number {
 		node := c.lab.Node(fmt.Sprintf("consul-%d", i+1))
-		each = append(each, consul.Options{Bind: node.Address.String(), Prefix: node.Prefix()})
+		each = append(each, c.trust.consulServer(c.t, node))
 	}
 	var err error
 	if c.consuls, err = consul.LaunchEach(c.t.Context(), filepath.Join(c.dir, "consul"), each); err != nil {
@@ -189,8 +189,8 @@ func (c *cluster) startCoordinators(number int) {
 		// The node is nobody else's, and so are its ports.
 		address := net.JoinHostPort(node.Address.String(), "7070")
 		m := &member{node: node, consul: c.lab.Node(fmt.Sprintf("consul-%d", i+1)), url: c.scheme() + address}
-		file := c.write(name+".yaml", fmt.Sprintf("listen: %s\nstore: %s\nconsul:\n  address: %s\n", address, c.dsn, c.consuls[i].Address)+
-			fmt.Sprintf(settings, quotaFile)+c.trust.coordinator(c, node))
+		file := c.write(name+".yaml", fmt.Sprintf("listen: %s\nstore: %s\n", address, c.dsn)+
+			c.trust.consulSection(c, c.consuls[i], name)+fmt.Sprintf(settings, quotaFile)+c.trust.coordinator(c, node))
 		m.process = newProcess(c.t, name, node, "coordinator", "--config", file, "--log-format", "text")
 		m.direct = c.client(m.url, client.WithoutRetries())
 		m.start()
@@ -201,8 +201,10 @@ func (c *cluster) startCoordinators(number int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.books = client.NewCluster(finder, append(c.trust.client(c, "operator"), patiently()...)...)
+	c.books = client.NewCluster(finder, append(c.trust.client(c, "ops"), patiently()...)...)
+	c.gateway = client.NewCluster(finder, append(c.trust.client(c, "gateway"), patiently()...)...)
 	c.t.Cleanup(c.books.Close)
+	c.t.Cleanup(c.gateway.Close)
 	c.awaitMembers()
 }
 
@@ -218,12 +220,18 @@ func patiently() []client.Option {
 	return []client.Option{client.WithTimeout(patience), client.WithRetries(client.RetryPolicy{Longest: time.Second, Patience: patience})}
 }
 
-// client returns a client of one server that lives as long as the test.
+// client returns a client of one server, who is an admin, that lives as long as the test.
 func (c *cluster) client(target string, options ...client.Option) *client.Client {
 	c.t.Helper()
 	if strings.HasPrefix(target, "https://") {
-		options = append(c.trust.client(c, "operator"), options...)
+		options = append(c.trust.client(c, "ops"), options...)
 	}
+	return c.newClient(target, options...)
+}
+
+// newClient returns a client that shows what the options say and nothing else.
+func (c *cluster) newClient(target string, options ...client.Option) *client.Client {
+	c.t.Helper()
 	made, err := client.New(target, options...)
 	if err != nil {
 		c.t.Fatal(err)
@@ -286,6 +294,8 @@ func (c *cluster) leaderBut(not *member) (leader *member) {
 	return leader
 }
 
+func hostName(n int) string { return "host-" + strconv.Itoa(n) }
+
 func (c *cluster) startAgents(number int) {
 	c.t.Helper()
 	var urls []string
@@ -293,12 +303,12 @@ func (c *cluster) startAgents(number int) {
 		urls = append(urls, m.url)
 	}
 	for i := range number {
-		h := &host{id: "host-" + strconv.Itoa(i)}
+		h := &host{id: hostName(i)}
 		h.socket = filepath.Join(c.dir, h.id+".sock")
 		// Half of them have a list, the others ask one of the Consuls.
 		node, found := c.lab.Node("hosts-1"), "coordinators: ["+strings.Join(urls, ", ")+"]\n"
 		if i%2 == 1 {
-			node, found = c.lab.Node("hosts-2"), "consul:\n  address: "+c.consuls[i%len(c.consuls)].Address+"\n"
+			node, found = c.lab.Node("hosts-2"), c.trust.consulSection(c, c.consuls[i%len(c.consuls)], h.id)
 		}
 		file := c.write(h.id+".yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ntick: %s\n%scapacity: {memory: %d, cpu: %dm}\n%s",
 			h.id, h.socket, filepath.Join(c.dir, h.id), tick, found, hostMemory, hostCPU, c.trust.agent(c, h.id)))

@@ -58,9 +58,9 @@ func (l *load) startLaunchers() {
 // startGateways starts one for every user, which asks coordinators for a host and starts engines of which only it knows.
 func (l *load) startGateways() {
 	for i := range users {
-		gateway := l.books
+		gateway := l.gateway
 		if i%3 == 0 { // this one knows one coordinator only
-			gateway = l.members[i%len(l.members)].direct.With(patiently()...)
+			gateway = l.newClient(l.members[i%len(l.members)].url, append(l.trust.client(l.cluster, "gateway"), patiently()...)...)
 		}
 		l.work(&worker{name: fmt.Sprintf("gateway-%d", i), user: userName(i), client: gateway.Allocations()}, 1000+i)
 	}
