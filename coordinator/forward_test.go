@@ -183,6 +183,7 @@ func (p pinned) Campaign(ctx context.Context) (election.Term, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
+
 func (p pinned) Leader() (election.Leader, <-chan struct{}) { return election.Leader{URL: p.url}, nil }
 
 func TestACallToALeaderThatHangsEndsWhenAnotherIsElected(t *testing.T) {

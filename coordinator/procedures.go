@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -28,7 +29,7 @@ func unary[Q, R any](client connect.HTTPClient, url string, options ...connect.C
 			return nil, fmt.Errorf("a request of type %T", message)
 		}
 		req := connect.NewRequest(request)
-		copyHeader(req.Header(), header)
+		maps.Copy(req.Header(), header)
 		res, err := c.CallUnary(ctx, req)
 		if err != nil {
 			return nil, err
@@ -46,7 +47,7 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 			return err //nolint:wrapcheck // it has its code
 		}
 		req := connect.NewRequest(request)
-		copyHeader(req.Header(), header)
+		maps.Copy(req.Header(), header)
 		stream, err := c.CallServerStream(ctx, req)
 		if err != nil {
 			return err
@@ -57,12 +58,6 @@ func streaming[Q, R any](client connect.HTTPClient, url string, options ...conne
 			}
 		}
 		return errors.Join(stream.Err(), stream.Close())
-	}
-}
-
-func copyHeader(to, from http.Header) {
-	for key, values := range from {
-		to[key] = values
 	}
 }
 

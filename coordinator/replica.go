@@ -107,7 +107,7 @@ func (r *replica) refresh(ctx context.Context) error {
 	defer r.mu.Unlock()
 	if err != nil {
 		if r.books != nil {
-			return nil //nolint:nilerr // what was last seen is what was asked for
+			return nil // what was last seen is what was asked for
 		}
 		return err
 	}

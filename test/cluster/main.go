@@ -128,11 +128,11 @@ func (c *cluster) socket(host string) string { return filepath.Join(c.dir, host+
 
 // start runs the binary until ctx ends; then it is asked to end, so that it hands over. What it says goes into a file.
 func (c *cluster) start(ctx context.Context, name string, arguments ...string) error {
-	cmd := exec.CommandContext(ctx, c.binary, arguments...)
+	cmd := exec.CommandContext(ctx, c.binary, arguments...) //nolint:gosec // what the caller says
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's ^C is ours to pass on
-	log, err := os.Create(filepath.Join(c.dir, name+".log"))
+	log, err := os.Create(filepath.Join(c.dir, name+".log")) //nolint:gosec // a folder of our own
 	if err != nil {
 		return err
 	}
