@@ -25,12 +25,19 @@ import (
 func main() {
 	binary := flag.String("bursar", "bin/bursar", "the binary to run")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *binary); err != nil && ctx.Err() == nil {
+	if err := untilInterrupted(*binary); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
+}
+
+func untilInterrupted(binary string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, binary); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // cluster is what runs.
@@ -131,7 +138,7 @@ func (c *cluster) start(ctx context.Context, name string, arguments ...string) e
 	cmd := exec.CommandContext(ctx, c.binary, arguments...) //nolint:gosec // what the caller says
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's ^C is ours to pass on
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}    // the terminal's ^C is ours to pass on
 	log, err := os.Create(filepath.Join(c.dir, name+".log")) //nolint:gosec // a folder of our own
 	if err != nil {
 		return err
