@@ -280,7 +280,9 @@ func (w *writer) tick() {
 		err := &CommitError{Err: store.ErrUnknownOutcome}
 		w.log.Error("a commit takes too long", "timeout", w.limits.CommitTimeout, "epoch", w.busy.Epoch)
 		w.busy.Answer(err)
-		w.abandon(err)
+		if w.core.Leading() { // else the leadership that it was made in is over already
+			w.abandon(err)
+		}
 	}
 	if err := w.core.Advance(now); err != nil {
 		w.panicked(err)

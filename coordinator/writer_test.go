@@ -139,6 +139,32 @@ func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// A leader that stood still finds both when it goes on: it has lost the lead, and a commit has taken too long.
+func TestALeadThatIsLostWhileACommitHangsEndsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := &stuckStore{Store: newMemoryStore()}
+		d := runWriter(t, stuck, func(c *Config) { c.Times.Interval = time.Hour })
+		defer d.close()
+		d.host(100)
+		stuck.stick = make(chan struct{})
+		answered := make(chan error, 1)
+		go func() {
+			_, err := d.allocate(t.Context(), "a", 40, 0)
+			answered <- err
+		}()
+		synctest.Wait()
+		d.stepDown()
+		if err := <-answered; !lost(err) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Minute) // more than a commit may take
+		if err := d.alive(t.Context()); err != nil {
+			t.Errorf("the loop does not turn: %v", err)
+		}
+		close(stuck.stick)
+	})
+}
+
 func TestACutOffStoreIsTriedUntilItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := storetest.NewFaulty(newMemoryStore())
