@@ -16,7 +16,7 @@ func TestWrongConfigurationIsRefusedAtItsPlace(t *testing.T) {
 		{"coordinator", "dataDir: /tmp\nlistenOn: 127.0.0.1:1\n", "2:1", "listenOn: unknown field: want listen"},
 		{"coordinator", "times:\n  interval: 1s\n  lostafter: 5m\n", "3:3", "lostafter: unknown field"},
 		{"coordinator", "times:\n  interval: fast\n", "2:13", `"fast": want a duration`},
-		{"coordinator", "# all\nlisten: 0.0.0.0:7070\n", "2:9", "want a loopback address"},
+		{"coordinator", "# all\nlisten: 0.0.0.0:7070\n", "2:9", "or a loopback address"},
 		{"coordinator", "placement: best\n", "1:12", `want "spread" or "binpack"`},
 		{"coordinator", "limits:\n  queue: many\n", "2:10", `"many": want a whole number`},
 		{"agent", "hostId: a\nsokcet: /tmp/a.sock\n", "2:1", "sokcet: unknown field: want"},
