@@ -35,7 +35,7 @@ func newTracer(t *tracing.Tracing) *tracer {
 // passage is the way of one call through the loop. Its goroutine tells it, once it was answered; the loop and the store's goroutine
 // only write down the time.
 type passage struct {
-	call    trace.SpanContext
+	call    context.Context //nolint:containedctx // of the call, with its span
 	queued  time.Time
 	applied time.Time   // written by the loop
 	commit  *commitSpan // written by the store's goroutine before it answers
@@ -53,12 +53,14 @@ func (t *tracer) enter(ctx context.Context) *passage {
 	if t == nil {
 		return nil
 	}
-	call := trace.SpanFromContext(ctx)
-	if !call.IsRecording() {
+	if !trace.SpanFromContext(ctx).IsRecording() {
 		return nil
 	}
-	return &passage{call: call.SpanContext(), queued: time.Now()}
+	return &passage{call: ctx, queued: time.Now()}
 }
+
+// span is that of the call.
+func (p *passage) span() trace.SpanContext { return trace.SpanContextFromContext(p.call) }
 
 // travels returns the command for the queue.
 func (p *passage) travels(command Command) Command {
@@ -113,14 +115,15 @@ func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *commitS
 		case c == nil:
 			c = &commitSpan{owner: p, began: time.Now()}
 		default:
-			others = append(others, trace.Link{SpanContext: p.call})
+			others = append(others, trace.Link{SpanContext: p.span()})
 		}
 		p.commit = c
 	}
 	if c == nil {
 		return ctx, nil
 	}
-	ctx, c.span = t.spans.Start(trace.ContextWithSpanContext(ctx, c.owner.call), "commit", trace.WithTimestamp(c.began), trace.WithLinks(others...),
+	ctx, c.span = t.spans.Start(trace.ContextWithSpanContext(ctx, c.owner.span()), "commit", //nolint:spancheck // ended by end
+		trace.WithTimestamp(c.began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
 			attribute.Int("bursar.commit.calls", len(b.commands)), attribute.Int("bursar.commit.transitions", len(b.Transitions)),
@@ -145,13 +148,12 @@ func (t *tracer) tell(p *passage, waited bool) {
 	if p == nil || p.commit == nil {
 		return
 	}
-	ctx := trace.ContextWithSpanContext(context.Background(), p.call)
-	t.stretch(ctx, "queue", p.queued, p.applied)
+	t.stretch(p.call, "queue", p.queued, p.applied)
 	if waited {
-		t.stretch(ctx, "wait", p.applied, p.commit.began)
+		t.stretch(p.call, "wait", p.applied, p.commit.began)
 	}
 	if p.commit.owner != p {
-		t.stretch(ctx, "commit", p.commit.began, p.commit.ended, trace.Link{SpanContext: p.commit.span.SpanContext()})
+		t.stretch(p.call, "commit", p.commit.began, p.commit.ended, trace.Link{SpanContext: p.commit.span.SpanContext()})
 	}
 }
 
@@ -166,7 +168,7 @@ func (t *trust) traces(ctx context.Context) bool {
 	if !t.who.Set() {
 		return true
 	}
-	switch callerOf(ctx).maker.Effective() { //nolint:exhaustive // all others are not
+	switch callerOf(ctx).maker.Effective() {
 	case identity.Agent, identity.Coordinator, identity.Admin:
 		return true
 	default:

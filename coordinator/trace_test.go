@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -36,10 +37,10 @@ func runTraced(t *testing.T, s store.Store) *tracedDesk {
 }
 
 // call makes an Allocate within a span of its name.
-func (d *tracedDesk) call(name string, memory int64, wait time.Duration) error {
+func (d *tracedDesk) call(name string, wait time.Duration) error {
 	ctx, span := d.tracer.spans.Start(context.Background(), name)
 	defer span.End()
-	_, err := d.allocate(ctx, name, memory, wait)
+	_, err := d.allocate(ctx, name, 1, wait)
 	return err
 }
 
@@ -69,11 +70,11 @@ func TestACommitIsTheSpanOfAllTheCallsThatItAnswers(t *testing.T) {
 		defer d.close()
 		d.host(100)
 		faulty.Next(storetest.HangBefore)
-		go func() { _ = d.call("first", 1, 0) }() // its span says how it ended
+		go func() { _ = d.call("first", 0) }() // its span says how it ended
 		synctest.Wait()
-		go func() { _ = d.call("second", 1, 0) }()
+		go func() { _ = d.call("second", 0) }()
 		synctest.Wait()
-		go func() { _ = d.call("third", 1, 0) }()
+		go func() { _ = d.call("third", 0) }()
 		go func() { _, _ = d.allocate(context.Background(), "untraced", 1, 0) }()
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -121,7 +122,7 @@ func TestAWaitForResourcesIsASpanOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		granted := make(chan error, 1)
-		go func() { granted <- d.call("waits", 1, time.Minute) }()
+		go func() { granted <- d.call("waits", time.Minute) }()
 		time.Sleep(5 * time.Second)
 		if _, err := decide(t.Context(), d.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 			return l.Cancel(now, ledger.CancelCommand{Actor: identity.Local(), ID: holder.ID})
@@ -149,7 +150,7 @@ func TestACommitThatFailsIsToldWithoutWords(t *testing.T) {
 		defer d.close()
 		d.host(100)
 		faulty.Next(storetest.FailBefore)
-		if err := d.call("lost", 1, 0); !lost(err) {
+		if err := d.call("lost", 0); !lost(err) {
 			t.Fatalf("got %v", err)
 		}
 		synctest.Wait()
@@ -186,6 +187,21 @@ func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 		})
 		if allocations != 0 {
 			t.Errorf("%s: a commit: %v allocations", name, allocations)
+		}
+	}
+}
+
+// TestWhoDecidesWhetherACallIsRecorded: where callers are known, those who run the cluster; anybody's call could fill it with traces.
+func TestWhoDecidesWhetherACallIsRecorded(t *testing.T) {
+	nobodyKnown, known := &trust{}, &trust{who: access.Authenticator{Identities: func() *access.Identities { return nil }}}
+	want := map[identity.Role]bool{identity.Agent: true, identity.Coordinator: true, identity.Admin: true}
+	for _, role := range append(identity.Roles(), identity.Agent, identity.Coordinator) {
+		ctx := context.WithValue(t.Context(), callerKey{}, &caller{maker: identity.Actor{Name: "x", Role: role}})
+		if got := known.traces(ctx); got != want[role] {
+			t.Errorf("%s: trusted %t, want %t", role, got, want[role])
+		}
+		if !nobodyKnown.traces(ctx) {
+			t.Errorf("%s: not trusted where nobody is known", role)
 		}
 	}
 }

@@ -61,12 +61,12 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.provider.Tracer(instrumentation)
 }
 
-// Close sends what is left, for at most two seconds. The second call does nothing.
-func (t *Tracing) Close() {
+// Close sends what is left, for at most two seconds, also where ctx has ended. The second call does nothing.
+func (t *Tracing) Close(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	err := t.provider.Shutdown(ctx)
 	t.exporter.giveUp()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -64,7 +65,7 @@ func open(t *testing.T, log *slog.Logger) *tracing.Tracing {
 	if traces == nil {
 		t.Fatal("no traces")
 	}
-	t.Cleanup(traces.Close)
+	t.Cleanup(func() { traces.Close(context.Background()) })
 	return traces
 }
 
@@ -94,7 +95,7 @@ func TestTheEnvironmentDecides(t *testing.T) {
 			environment(t, test.variables)
 			log := &journal{}
 			traces := tracing.Open(t.Context(), "bursar-test", "v1", log.logger())
-			defer traces.Close()
+			defer traces.Close(t.Context())
 			if on := traces != nil; on != test.on {
 				t.Errorf("traces: %t, want %t; log: %s", on, test.on, log)
 			}
@@ -113,7 +114,7 @@ func TestWithoutTracesThereIsNothing(t *testing.T) {
 	if none.Tracer() != nil {
 		t.Error("a tracer")
 	}
-	none.Close()
+	none.Close(t.Context())
 }
 
 // service answers every Allocate with one allocation, or an error that quotes a label.
@@ -158,9 +159,7 @@ func call(t *testing.T, url string, traces *tracing.Tracing, header http.Header)
 	t.Helper()
 	client := bursarv1connect.NewAllocationServiceClient(http.DefaultClient, url, connect.WithInterceptors(traces.Clients()...))
 	ctx, info := connect.NewClientContext(t.Context())
-	for key, values := range header {
-		info.RequestHeader()[key] = values
-	}
+	maps.Copy(info.RequestHeader(), header)
 	_, err := client.Allocate(ctx, &bursarv1.AllocateRequest{RequestId: "r-1", Labels: map[string]string{"user": secret}})
 	return err
 }
@@ -181,7 +180,7 @@ func TestACallIsOneTraceWithoutWhatItSaid(t *testing.T) {
 			if _, err := hosts.Sync(t.Context(), &bursarv1.SyncRequest{HostId: "h-1"}); err != nil {
 				t.Fatal(err)
 			}
-			traces.Close()
+			traces.Close(t.Context())
 
 			spans := receiver.Spans()
 			if len(spans) != 2 { // none of Sync
@@ -229,7 +228,7 @@ func TestWhoIsNotTrustedBeginsATraceOfItsOwn(t *testing.T) {
 			if err := call(t, url, nil, http.Header{"Traceparent": {parent}}); err != nil {
 				t.Fatal(err)
 			}
-			traces.Close()
+			traces.Close(t.Context())
 			spans := receiver.Spans()
 			if len(spans) != 1 {
 				t.Fatalf("%d spans, want the server's", len(spans))
@@ -256,7 +255,7 @@ func TestTheSamplerOfTheEnvironment(t *testing.T) {
 	if err := call(t, url, traces, nil); err != nil {
 		t.Fatal(err)
 	}
-	traces.Close()
+	traces.Close(t.Context())
 	if spans := receiver.Spans(); len(spans) != 0 {
 		t.Errorf("%d spans, want none", len(spans))
 	}
@@ -281,7 +280,7 @@ func TestACollectorThatHangsHoldsUpNobody(t *testing.T) {
 		t.Errorf("20,000 spans took %s", took)
 	}
 	begun = time.Now()
-	traces.Close()
+	traces.Close(t.Context())
 	if took := time.Since(begun); took > 8*time.Second { // 2 s; the collector would be waited for 10 s and more
 		t.Errorf("Close took %s", took)
 	}
@@ -314,7 +313,7 @@ func TestTheLogSaysOnceThatTheCollectorIsAwayAndWhenItIsBack(t *testing.T) {
 	send()
 	answers.Store("code", http.StatusOK)
 	send()
-	traces.Close()
+	traces.Close(t.Context())
 	if away, back := strings.Count(log.String(), "does not take traces"), strings.Count(log.String(), "takes traces again"); away != 1 || back != 1 {
 		t.Errorf("away %d times, back %d times, want once each; log:\n%s", away, back, log)
 	}

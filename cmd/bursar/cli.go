@@ -63,7 +63,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 		stop()
 	}
 	c.finding.Wait()
-	c.tracing.Close()
+	c.tracing.Close(ctx)
 	c.report(err)
 	return exitCode(err)
 }

@@ -51,20 +51,20 @@ func (term) Resign(context.Context) error                   { return nil }
 
 // team is a leader and a standby on one store in memory.
 type team struct {
-	t               *testing.T
+	t               testing.TB
 	leader, standby string // URLs
 }
 
 // traces opens what a process of its own would have.
-func traces(t *testing.T, service string) *tracing.Tracing {
+func traces(t testing.TB, service string) *tracing.Tracing {
 	t.Helper()
 	opened := tracing.Open(t.Context(), service, "test", slog.New(slog.DiscardHandler))
-	t.Cleanup(opened.Close)
+	t.Cleanup(func() { opened.Close(context.Background()) })
 	return opened
 }
 
 // startTeam starts both with a configuration; where it has a certificate they speak TLS, and know each other by the CA.
-func startTeam(t *testing.T, config coordinator.Config) *team {
+func startTeam(t testing.TB, config coordinator.Config) *team {
 	t.Helper()
 	scheme := "http://"
 	if config.TLS.IsSet() {
@@ -99,7 +99,7 @@ func startTeam(t *testing.T, config coordinator.Config) *team {
 }
 
 // background runs a server until the test ends.
-func background(t *testing.T, name string, run func(context.Context) error) {
+func background(t testing.TB, name string, run func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -147,7 +147,7 @@ func (m *team) ready(url string, own credential.ServerTLS) {
 // startAgent starts the agent of a host that knows the standby alone, and returns its socket.
 func (m *team) startAgent() string {
 	m.t.Helper()
-	dir, err := os.MkdirTemp("", "api") //nolint:usetesting // the path of a socket has at most 107 bytes
+	dir, err := os.MkdirTemp("", "api") // short: the path of a socket has at most 107 bytes
 	if err != nil {
 		m.t.Fatal(err)
 	}

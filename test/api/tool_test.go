@@ -107,7 +107,8 @@ func doors(t *testing.T) []door {
 		{"standby", open.standby, address(open.standby), true, nil, []string{"-plaintext"}},
 		{
 			"standby with TLS", secure.standby, address(secure.standby), false,
-			[]string{"--cacert", caFile, "--cert", ownCert, "--key", ownKey}, []string{"-cacert", caFile, "-cert", ownCert, "-key", ownKey},
+			[]string{"--cacert", caFile, "--cert", ownCert, "--key", ownKey},
+			[]string{"-cacert", caFile, "-cert", ownCert, "-key", ownKey},
 		},
 		{"agent", "http://agent", socket, true, []string{"--unix-socket", socket}, []string{"-plaintext", "-unix"}},
 	}

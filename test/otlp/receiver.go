@@ -30,10 +30,14 @@ type Span struct {
 	Resource, Attributes map[string]string
 }
 
-// ID is the span's id in hex, Parent that of its parent; empty: it has none. Trace is that of its trace.
-func (s Span) ID() string     { return hex.EncodeToString(s.GetSpanId()) }
+// ID is the span's id in hex.
+func (s Span) ID() string { return hex.EncodeToString(s.GetSpanId()) }
+
+// Parent is that of the span above it; empty: there is none.
 func (s Span) Parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
-func (s Span) Trace() string  { return hex.EncodeToString(s.GetTraceId()) }
+
+// Trace is that of its trace.
+func (s Span) Trace() string { return hex.EncodeToString(s.GetTraceId()) }
 
 // Linked reports whether the span has a link to another one.
 func (s Span) Linked(to Span) bool {
