@@ -1,0 +1,221 @@
+//go:build linux
+
+package ha
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// The version before this one is the tree in which the contract's baseline was set.
+const baseline = "proto/baseline.binpb"
+
+// TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every coordinator has one agent that says and
+// understands nothing beyond the contract's baseline, and, where the tree's history is at hand, one that was built from the version
+// before. Such an agent knows one coordinator.
+func TestAgentsOneVersionBehind(t *testing.T) {
+	c := newCluster(t, size{coordinators: 3, agents: 4}, nil)
+	before := filepath.Join(c.dir, "bursar-before")
+	switch err := buildBefore(t, before); {
+	case errors.Is(err, errNoHistory):
+		t.Logf("%v: only the contract's baseline is tried", err)
+	case err != nil:
+		t.Fatal(err)
+	default:
+		for _, m := range c.members {
+			c.startAgent("before-"+m.name, before, m.url)
+		}
+	}
+	stripped := new(atomic.Int64)
+	for _, m := range c.members {
+		c.startAgent("baseline-"+m.name, "", c.speakBaseline(m.url, stripped))
+	}
+	c.awaitHosts()
+	l := c.startLoad(uint64(time.Now().UnixNano()))
+	l.startLaunchers()
+	l.acknowledges(50)
+	for _, f := range []fault{
+		{"the leader is killed", func(l *load) {
+			leader := l.leader()
+			leader.kill()
+			l.leaderBut(leader)
+			leader.start()
+		}},
+		{"the leader stands still and goes on", (*load).leaderStopped},
+		{"PostgreSQL restarts without warning", (*load).storeRestarts},
+		{"the agents restart", (*load).agentsRestart},
+	} {
+		l.survives(f)
+	}
+	l.finish(span{})
+	if n := stripped.Load(); n == 0 {
+		t.Error("nothing went through the baseline")
+	}
+}
+
+// startAgent starts one that knows one coordinator.
+func (c *cluster) startAgent(id, program, coordinator string) {
+	c.t.Helper()
+	h := &host{id: id, socket: filepath.Join(c.dir, id+".sock")}
+	file := c.write(id+".yaml", fmt.Sprintf("hostId: %s\nsocket: %s\nstateDir: %s\ntick: %s\ncoordinators: [%s]\ncapacity: {memory: %d, cpu: %dm}\n",
+		id, h.socket, filepath.Join(c.dir, id), tick, coordinator, hostMemory, hostCPU))
+	h.process = newProcess(c.t, id, c.lab.Node("hosts-1"), "agent", "--config", file, "--log-format", "text", "--log-level", "warn")
+	h.program = program
+	h.local = c.client(h.socket, patiently()...)
+	h.start()
+	c.hosts = append(c.hosts, h)
+}
+
+// errNoHistory says that the tree has no version before this one to build.
+var errNoHistory = errors.New("no history of the tree")
+
+// buildBefore builds the version before this one.
+func buildBefore(t *testing.T, into string) error {
+	t.Helper()
+	git := func(arguments ...string) ([]byte, error) {
+		return exec.CommandContext(t.Context(), "git", append([]string{"-C", "../..", "-c", "safe.directory=*"}, arguments...)...).Output()
+	}
+	shallow, err := git("rev-parse", "--is-shallow-repository")
+	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
+		return errNoHistory
+	}
+	commit, err := git("log", "-1", "--format=%H", "--", baseline)
+	if err != nil || len(commit) == 0 {
+		return errNoHistory
+	}
+	archive, err := git("archive", strings.TrimSpace(string(commit)))
+	if err != nil {
+		return fmt.Errorf("git archive: %w", err)
+	}
+	tree := t.TempDir()
+	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", tree)
+	unpack.Stdin = bytes.NewReader(archive)
+	if output, err := unpack.CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack: %w: %s", err, output)
+	}
+	began := time.Now()
+	if err := build(tree, into); err != nil {
+		return err
+	}
+	t.Logf("built %s in %v", strings.TrimSpace(string(commit))[:12], time.Since(began).Round(time.Second))
+	return nil
+}
+
+// speakBaseline serves in front of a coordinator, and takes out of every call and every answer what the contract's baseline does not
+// have. It returns its address.
+func (c *cluster) speakBaseline(coordinator string, count *atomic.Int64) string {
+	c.t.Helper()
+	methods := readBaseline(c.t)
+	target, err := url.Parse(coordinator)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Accept-Encoding") // what is compressed cannot be looked at
+			if method, unary := methods[r.In.URL.Path]; unary && isProto(r.Out.Header) {
+				r.Out.Body, r.Out.ContentLength = c.strip(r.Out.Body, method.Input(), count)
+			}
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if method, unary := methods[r.Request.URL.Path]; unary && r.StatusCode == http.StatusOK && isProto(r.Header) {
+				r.Body, r.ContentLength = c.strip(r.Body, method.Output(), count)
+				r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(c.lab.Here.Address.String(), "0"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	server := &http.Server{Handler: proxy}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener) // until it is closed
+	}()
+	c.t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func isProto(header http.Header) bool {
+	return header.Get("Content-Type") == "application/proto" && header.Get("Content-Encoding") == ""
+}
+
+// strip reads a message as the baseline knows it, and writes that down again.
+func (c *cluster) strip(body io.ReadCloser, kind protoreflect.MessageDescriptor, count *atomic.Int64) (io.ReadCloser, int64) {
+	defer body.Close()
+	encoded, err := io.ReadAll(body)
+	if err != nil {
+		return io.NopCloser(bytes.NewReader(nil)), 0 // its caller went away
+	}
+	message := dynamicpb.NewMessage(kind)
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(encoded, message); err != nil {
+		c.t.Errorf("baseline: %s: %v", kind.FullName(), err)
+	}
+	known, err := proto.Marshal(message)
+	if err != nil {
+		c.t.Errorf("baseline: %s: %v", kind.FullName(), err)
+	}
+	count.Add(1)
+	return io.NopCloser(bytes.NewReader(known)), int64(len(known))
+}
+
+// readBaseline returns the unary methods of the contract's baseline by their paths.
+func readBaseline(t *testing.T) map[string]protoreflect.MethodDescriptor {
+	t.Helper()
+	encoded, err := os.ReadFile(filepath.Join("../..", baseline))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(encoded, &set); err != nil {
+		t.Fatal(err)
+	}
+	files, err := protodesc.NewFiles(&set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	methods := make(map[string]protoreflect.MethodDescriptor)
+	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				if method := service.Methods().Get(j); !method.IsStreamingServer() && !method.IsStreamingClient() {
+					methods[fmt.Sprintf("/%s/%s", service.FullName(), method.Name())] = method
+				}
+			}
+		}
+		return true
+	})
+	if len(methods) == 0 {
+		t.Fatal("the baseline has no methods")
+	}
+	return methods
+}
