@@ -15,6 +15,10 @@ func TestGRPCurl(t *testing.T) {
 				return slices.Concat(d.grpcurl, flags, []string{d.address}, what)
 			}
 			procedure, answer := d.read()
+			if d.name == stranger {
+				prints(t, 1, "Unauthenticated", grpcurl, call(nil, "list")...)
+				return
+			}
 			prints(t, 0, "bursar.v1.AllocationService", grpcurl, call(nil, "list")...)
 			prints(t, 0, "rpc Allocate", grpcurl, call(nil, "describe", "bursar.v1.AllocationService")...)
 			prints(t, 0, answer, grpcurl, call(nil, procedure)...)

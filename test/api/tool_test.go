@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/test/certs"
@@ -85,7 +87,7 @@ type door struct {
 	buf, grpcurl  []string // what both need to get in
 }
 
-// doors opens every kind: a leader and a standby without TLS, a standby that asks for a certificate, and an agent's socket.
+// doors opens every kind: a leader and a standby without TLS, a standby that asks for a certificate or a token, and an agent's socket.
 func doors(t *testing.T) []door {
 	t.Helper()
 	open := startTeam(t, coordinator.Config{})
@@ -97,9 +99,16 @@ func doors(t *testing.T) []door {
 	cert, key := ca.Issue(t, certs.Request{Name: "server", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "server")
 	peerCert, peerKey := ca.Issue(t, certs.Request{Name: "peer", Organization: []string{"bursar:coordinator"}}).Files(t, dir, "peer")
 	ownCert, ownKey := ca.Issue(t, certs.Request{Name: "ops", Organization: []string{"bursar:admin"}}).Files(t, dir, "ops")
+	token := access.NewToken()
+	identities := filepath.Join(dir, "identities.yaml")
+	if err := os.WriteFile(identities, []byte("identities: [{name: ops, role: admin, tokenHash: "+access.Hash(token)+"}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bearer := "Authorization: Bearer " + token
 	secure := startTeam(t, coordinator.Config{
-		TLS:   credential.ServerTLS{Cert: cert, Key: key, ClientCA: caFile},
-		Peers: coordinator.Peers{TLS: credential.ClientTLS{CA: caFile, Cert: peerCert, Key: peerKey}},
+		TLS:        credential.ServerTLS{Cert: cert, Key: key, ClientCA: caFile},
+		Identities: identities,
+		Peers:      coordinator.Peers{TLS: credential.ClientTLS{CA: caFile, Cert: peerCert, Key: peerKey}},
 	})
 	address := func(url string) string { return url[strings.Index(url, "//")+2:] }
 	return []door{
@@ -110,9 +119,20 @@ func doors(t *testing.T) []door {
 			[]string{"--cacert", caFile, "--cert", ownCert, "--key", ownKey},
 			[]string{"-cacert", caFile, "-cert", ownCert, "-key", ownKey},
 		},
+		{
+			"standby with TLS and a token", secure.standby, address(secure.standby), false,
+			[]string{"--cacert", caFile, "--header", bearer},
+			[]string{"-cacert", caFile, "-H", bearer},
+		},
+		{
+			stranger, secure.standby, address(secure.standby), false, []string{"--cacert", caFile}, []string{"-cacert", caFile},
+		},
 		{"agent", "http://agent", socket, true, []string{"--unix-socket", socket}, []string{"-plaintext", "-unix"}},
 	}
 }
+
+// stranger is the door of somebody who shows nothing.
+const stranger = "standby with TLS and nothing else"
 
 // read is a call that every server answers, with a part of the answer. A coordinator's says who leads.
 func (d door) read() (procedure, answer string) {
