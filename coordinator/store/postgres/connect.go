@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -34,7 +35,7 @@ var errStandby = errors.New("the server is read-only: a standby, or set to be so
 
 // server knows how to make connections.
 type server struct {
-	config       *pgx.ConnConfig
+	config       *pgxpool.Config // of the pool; all connections are made with what it has
 	passwordFile string
 	where        string // without the password
 	log          *slog.Logger
@@ -42,7 +43,7 @@ type server struct {
 
 // newServer reads an address. The error names no part of it that may be secret.
 func newServer(dsn, passwordFile string, log *slog.Logger) (*server, error) {
-	config, err := pgx.ParseConfig(dsn)
+	pooled, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		found := "the address cannot be read"
 		// What is wrong with a text that is no URL cannot be told without the risk of telling the password.
@@ -54,6 +55,7 @@ func newServer(dsn, passwordFile string, log *slog.Logger) (*server, error) {
 			Want: "postgres://USER@HOST:PORT/DATABASE, with %-codes for what is special in the user and the password",
 		}
 	}
+	config := pooled.ConnConfig
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "bursar"
 	}
@@ -67,7 +69,10 @@ func newServer(dsn, passwordFile string, log *slog.Logger) (*server, error) {
 	config.DialFunc = dialer.DialContext
 	config.ValidateConnect = refuseStandby
 	config.MaxProtocolMessageBodyLen = longestMessage
-	return &server{config: config, passwordFile: passwordFile, where: place(config), log: log}, nil
+	s := &server{config: pooled, passwordFile: passwordFile, where: place(config), log: log}
+	pooled.BeforeConnect, pooled.AfterConnect = s.authorize, s.settle
+	limit(pooled)
+	return s, nil
 }
 
 // Name is an address as it may be shown: without the password, and without what is secret where it cannot be read.
@@ -108,26 +113,45 @@ const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read com
  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
  CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END`
 
-// connect makes a connection. notice is told what the server says beside its answers; it may be nil.
+// connect makes a connection outside of the pool. notice is told what the server says beside its answers.
 func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
-	config := s.config.Copy()
+	config := s.config.ConnConfig.Copy()
 	config.OnNotice = notice
-	if s.passwordFile != "" {
-		password, err := readPassword(s.passwordFile)
-		if err != nil {
-			return nil, s.refused(store.Denied, err.Error(), "a file that this user may read, with the password on its first line", err)
-		}
-		config.Password = password
+	if err := s.authorize(ctx, config); err != nil {
+		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, s.refuse(ctx, err)
 	}
-	if _, err := conn.Exec(ctx, sessionSQL, pgx.QueryExecModeExec); err != nil {
+	if err := s.settle(ctx, conn); err != nil {
 		abandon(ctx, conn)
-		return nil, fmt.Errorf("setting up a session: %w", classify(err))
+		return nil, err
 	}
 	return conn, nil
+}
+
+// authorize gives the next connection its password, which may have changed.
+func (s *server) authorize(_ context.Context, config *pgx.ConnConfig) error {
+	if s.passwordFile == "" {
+		return nil
+	}
+	password, err := readPassword(s.passwordFile)
+	if err != nil {
+		return s.refused(store.Denied, err.Error(), "a file that this user may read, with the password on its first line", err)
+	}
+	config.Password = password
+	return nil
+}
+
+// settle sets up a new session. It has a limit of its own: the pool goes on making a connection whose caller has given up.
+func (s *server) settle(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ConnConfig.ConnectTimeout)
+	defer cancel()
+	if _, err := conn.Exec(ctx, sessionSQL, pgx.QueryExecModeExec); err != nil {
+		return fmt.Errorf("setting up a session: %w", classify(err))
+	}
+	return nil
 }
 
 // readPassword reads the first line of a file.

@@ -113,14 +113,14 @@ func (s *server) refuse(ctx context.Context, err error) error {
 			return s.refused(store.Denied, failed.Message,
 				"a user and a password that the server lets in; the password comes from the address, PGPASSFILE or a password file", err)
 		case failed.Code == codeUnknownDatabase:
-			return s.refused(store.Denied, failed.Message, "a database that exists: createdb "+s.config.Database, err)
+			return s.refused(store.Denied, failed.Message, "a database that exists: createdb "+s.config.ConnConfig.Database, err)
 		case failed.Code == codeNoPrivilege:
 			return s.refused(store.Denied, failed.Message, "a user that may connect: GRANT CONNECT ON DATABASE", err)
 		}
 	}
 	var untrusted *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &untrusted) || strings.Contains(err.Error(), "server refused TLS connection") && s.config.TLSConfig != nil && len(s.config.Fallbacks) == 0:
+	case errors.As(err, &untrusted) || strings.Contains(err.Error(), "server refused TLS connection") && s.config.ConnConfig.TLSConfig != nil && len(s.config.ConnConfig.Fallbacks) == 0:
 		return s.refused(store.Denied, err.Error(), "sslmode, sslrootcert and a host name in the address that fit the server's certificate", err)
 	case isAway(err):
 		return fmt.Errorf("store %s: %w: %w", s.where, store.ErrAway, err)

@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 )
 
@@ -33,21 +33,16 @@ func latestSchema() (int64, error) {
 }
 
 // migrate brings the tables up to date, each step in a transaction of its own. It waits for another coordinator that is at
-// it, and finds nothing to do then. The server ends the lock with the session, however that ends.
-func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
-		return fmt.Errorf("waiting for another migration: %w", err)
-	}
-	defer func() {
-		_, failed := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", int64(migrationLock))
-		err = errors.Join(err, failed)
-	}()
+// it, and finds nothing to do then.
+func (s *server) migrate(ctx context.Context) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	db := database(conn)
+	// A session has the lock before it can be used, and the server ends the lock with the session, however that ends.
+	db := stdlib.OpenDB(*s.config.ConnConfig.Copy(), stdlib.OptionBeforeConnect(s.authorize), stdlib.OptionAfterConnect(s.lock))
 	defer db.Close()
+	db.SetMaxOpenConns(1)
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
 		goose.WithDisableGlobalRegistry(true), goose.WithTableName(versionTable))
 	if err != nil {
@@ -55,6 +50,20 @@ func migrate(ctx context.Context, conn *pgx.Conn) (err error) {
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrating: %w", err)
+	}
+	return nil
+}
+
+// lock sets up a session for migrations. Not by goose's locker, which goose does not ask before it makes its own table, and which looks
+// once a second whether the lock is free.
+func (s *server) lock(ctx context.Context, conn *pgx.Conn) error {
+	err := s.settle(ctx, conn)
+	if err == nil {
+		_, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock))
+	}
+	if err != nil {
+		abandon(ctx, conn)
+		return fmt.Errorf("waiting for another migration: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
 	"github.com/bursar/bursar/coordinator/store"
@@ -55,7 +56,9 @@ func atVersion(t *testing.T, dsn string, version int64) *pgx.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, database(conn), files, goose.WithTableName(versionTable))
+	db := stdlib.OpenDB(*conn.Config())
+	defer db.Close()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(versionTable))
 	if err != nil {
 		t.Fatal(err)
 	}

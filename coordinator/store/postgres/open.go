@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -17,7 +18,8 @@ import (
 // Options of Open. The zero value of a field is its default.
 type Options struct {
 	// DSN is the database's address: a postgres:// URL, or PostgreSQL's keywords and values. Its parameters and the environment (PGHOST,
-	// PGPASSFILE, PGSSLROOTCERT …) mean what they mean to psql. Of several hosts the one is used that can be written to.
+	// PGPASSFILE, PGSSLROOTCERT …) mean what they mean to psql; those whose names begin with pool_ are pgxpool's, for the connections that read. Of several hosts the one is used that can
+	// be written to.
 	DSN string
 	// PasswordFile holds the password on its first line, over what the address says. It is read anew for every connection.
 	PasswordFile string
@@ -34,9 +36,6 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// readers is how many reads may run at the same time; more wait for each other.
-const readers = 4
-
 // Open opens the store in a database. What cannot be used is refused with a *store.RefusedError and left as it is. A server that cannot be
 // reached now is an error that wraps store.ErrAway.
 func Open(ctx context.Context, options Options) (*Store, error) {
@@ -47,23 +46,26 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := server.connect(ctx, nil)
+	reading, err := pgxpool.NewWithConfig(ctx, server.config)
 	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", server.where, err)
+	}
+	_, err = server.borrow(ctx, reading, func(conn *pgx.Conn) error {
+		return server.explain(server.prepare(ctx, conn, options))
+	})
+	if err != nil {
+		reading.Close()
 		return nil, err
 	}
-	defer abandon(ctx, conn)
-	if err := server.prepare(ctx, conn, options); err != nil {
-		return nil, server.explain(err)
-	}
 	return &Store{
-		server: server, reading: newPool(server, readers), writer: newWriter(server),
+		server: server, reading: reading, writer: newWriter(server),
 		cluster: options.Cluster, intoCopy: options.IntoCopy,
 	}, nil
 }
 
 // explain gives an error of opening its place, and those of permission their remedy.
 func (s *server) explain(err error) error {
-	if _, refused := errors.AsType[*store.RefusedError](err); refused {
+	if _, refused := errors.AsType[*store.RefusedError](err); refused || err == nil {
 		return err
 	}
 	if failed := answer(err); failed != nil && failed.Code == codeNoPrivilege {
@@ -94,7 +96,7 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 		}
 		return s.refused(store.Older, found, "them made by: bursar coordinator migrate", nil)
 	default:
-		if err := migrate(ctx, conn); err != nil {
+		if err := s.migrate(ctx); err != nil {
 			return err
 		}
 		s.log.Info("the store's tables are up to date", "store", s.where, "from", version, "to", latest)

@@ -5,63 +5,53 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// pool lends connections, made on demand, at most as many as it has slots. Its methods may be called concurrently.
-type pool struct {
-	server *server
-	slots  chan *pgx.Conn // nil: not connected
+// readers is how many reads may run at the same time; more wait for each other.
+const readers = 4
+
+// limit sets what the pool for reads may do. The address can lower its size, and has it make connections before they are needed.
+func limit(config *pgxpool.Config) {
+	config.MaxConns = min(config.MaxConns, readers)
+	// A read that meets a lost connection is run again, which costs nothing as long as none is lost. A ping before a read would go on
+	// after its caller has given up, and keep Close waiting for a server that is silent.
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 }
 
-func newPool(s *server, most int) *pool {
-	p := &pool{server: s, slots: make(chan *pgx.Conn, most)}
-	for range most {
-		p.slots <- nil
-	}
-	return p
-}
-
-// read runs something that may be run twice: a connection that turns out to be broken is replaced, once, because a server that was
-// started anew has ended those that nobody was using.
-func (p *pool) read(ctx context.Context, run func(conn *pgx.Conn) error) error {
-	var conn *pgx.Conn
-	select {
-	case conn = <-p.slots:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { p.slots <- conn }()
-	if conn != nil {
-		err := run(conn)
-		if err == nil || !broken(conn) {
-			return err
-		}
-		abandon(ctx, conn)
-		conn = nil
-		if ctx.Err() != nil {
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-	made, err := p.server.connect(ctx, nil)
+// borrow runs something on a connection of a pool. It says whether that connection was lost with it.
+func (s *server) borrow(ctx context.Context, pool *pgxpool.Pool, run func(conn *pgx.Conn) error) (lost bool, err error) {
+	conn, err := pool.Acquire(ctx)
 	if err != nil {
+		// Other errors are those of preparing a connection, which say what they are.
+		if _, unconnected := errors.AsType[*pgconn.ConnectError](err); unconnected || ctx.Err() != nil {
+			err = s.refuse(ctx, err)
+		}
+		return false, err
+	}
+	defer func() {
+		if lost = broken(conn.Conn()); lost {
+			// Not back to the pool, which would keep its place until the server has let go of it: 15 s where that is silent.
+			abandon(ctx, conn.Hijack())
+			return
+		}
+		conn.Release()
+	}()
+	return false, run(conn.Conn())
+}
+
+// read runs something that may be run twice: once more where its connection was lost, because a server that was started anew has ended
+// those that nobody was using. All of the pool's are given up with it.
+func (s *server) read(ctx context.Context, pool *pgxpool.Pool, run func(conn *pgx.Conn) error) error {
+	lost, err := s.borrow(ctx, pool, run)
+	if err == nil || !lost || ctx.Err() != nil {
 		return err
 	}
-	conn = made
-	if err = run(conn); err != nil && broken(conn) {
-		abandon(ctx, conn)
-		conn = nil
-	}
+	pool.Reset()
+	_, err = s.borrow(ctx, pool, run)
 	return err
 }
 
 // broken reports whether a connection cannot be used for the next statement.
 func broken(conn *pgx.Conn) bool { return conn.IsClosed() || conn.PgConn().TxStatus() != 'I' }
-
-// close waits for what is under way and closes all connections.
-func (p *pool) close() {
-	for range cap(p.slots) {
-		if conn := <-p.slots; conn != nil {
-			abandon(context.Background(), conn)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
@@ -18,7 +19,7 @@ import (
 // Store is a store in a database. See the package comment.
 type Store struct {
 	server   *server
-	reading  *pool
+	reading  *pgxpool.Pool
 	writer   *writer
 	cluster  string
 	intoCopy bool
@@ -118,7 +119,7 @@ func (s *Store) read(ctx context.Context, what string, run func(conn *pgx.Conn) 
 		return err
 	}
 	defer s.leave()
-	err := s.reading.read(ctx, run)
+	err := s.server.read(ctx, s.reading, run)
 	if err == nil || errors.Is(err, store.ErrNotFound) {
 		return err
 	}
@@ -135,6 +136,6 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.writer.close()
-	s.reading.close()
+	s.reading.Close()
 	return nil
 }
