@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -58,6 +59,11 @@ func (c *Client) hint(err error) string {
 	}
 	if trust, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
 		return trust.Advice + " (in the section consul, or by the CONSUL_ variables of the environment)"
+	}
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	_, kind := errors.AsType[*json.UnmarshalTypeError](err)
+	if syntax || kind || errors.Is(err, ErrNotConsul) {
+		return "something else than Consul answers there: set consul.address to Consul's HTTP API, such as 127.0.0.1:8500"
 	}
 	return ""
 }

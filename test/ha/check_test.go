@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/anishathalye/porcupine"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/client"
@@ -157,12 +158,12 @@ func (l *load) finish(but span) {
 		l.t.Error(fault)
 	}
 	l.racing.mu.Lock()
-	history, unknown := l.racing.history, l.racing.unknown
+	history, unanswered := l.racing.history, l.racing.unanswered
 	l.racing.mu.Unlock()
 	verdict := linearizable(history)
-	if verdict != "Ok" {
+	if verdict != porcupine.Ok {
 		l.t.Errorf("the calls of those who raced are not linearizable: %s", verdict)
 	}
-	l.t.Logf("%d allocations acknowledged, %d grants in the history, %d operations in the race of which %d were not answered: %s",
-		told, grants, len(history), unknown, verdict)
+	l.t.Logf("%d allocations acknowledged, %d grants in the history, %d operations in the race, with %d attempts that were not answered: %s",
+		told, grants, len(history), unanswered, verdict)
 }

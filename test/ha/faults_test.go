@@ -80,7 +80,7 @@ func (l *load) survives(f fault) {
 	if l.t.Failed() {
 		l.t.Fatalf("after: %s", f.name)
 	}
-	l.t.Logf("%-40s longest pause %6.2f s, in all %5.1f s", f.name, pause.Seconds(), time.Since(began).Seconds())
+	l.t.Logf("%-40s longest pause %6.2f s, in all %5.1f s, epoch %d", f.name, pause.Seconds(), time.Since(began).Seconds(), l.epoch())
 }
 
 // probe has every agent allocate and release once.

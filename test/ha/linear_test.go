@@ -31,9 +31,8 @@ const (
 
 // answer is what was said.
 type answer struct {
-	unknown bool
-	ok      bool // take: granted. see: it lives
-	held    int  // count
+	ok   bool // take: granted. see: it lives
+	held int  // count
 }
 
 // account is the numbers of the live allocations, in order, zeros first.
@@ -88,10 +87,10 @@ func (a account) step(what wish, got answer) (bool, any) {
 	case take:
 		switch {
 		case there:
-			return got.ok || got.unknown, a
+			return got.ok, a
 		case full:
 			return !got.ok, a
-		case got.ok || got.unknown:
+		case got.ok:
 			return true, a.changed(0, what.number)
 		}
 		return false, a // refused, while there was room
@@ -118,7 +117,7 @@ func TestHistoriesThatAreWrongAreFound(t *testing.T) {
 	at := func(call, ret int64, kind kind, number int32, got answer) porcupine.Operation {
 		return porcupine.Operation{Input: wish{kind: kind, number: number}, Call: call, Return: ret, Output: got}
 	}
-	yes, no, unknown := answer{ok: true}, answer{}, answer{unknown: true}
+	yes, no := answer{ok: true}, answer{}
 	full := []porcupine.Operation{at(1, 2, take, 1, yes), at(3, 4, take, 2, yes), at(5, 6, take, 3, yes)}
 	for _, test := range []struct {
 		name string
@@ -135,18 +134,18 @@ func TestHistoriesThatAreWrongAreFound(t *testing.T) {
 		{"the same request twice", []porcupine.Operation{at(7, 8, take, 3, yes), at(9, 10, count, 0, answer{held: 3})}, porcupine.Ok},
 		{"counted twice", []porcupine.Operation{at(7, 8, give, 1, yes), at(9, 10, take, 3, yes), at(11, 12, count, 0, answer{held: 3})}, porcupine.Illegal},
 		{
-			"without an answer, in effect later",
-			[]porcupine.Operation{at(7, 30, take, 4, unknown), at(8, 9, take, 5, no), at(10, 11, give, 1, yes), at(12, 13, count, 0, answer{held: 3})},
+			"answered late, in effect when another gave back",
+			[]porcupine.Operation{at(7, 30, take, 4, yes), at(8, 9, take, 5, no), at(10, 11, give, 1, yes), at(12, 13, count, 0, answer{held: 3})},
 			porcupine.Ok,
 		},
 		{
-			"without an answer, never in effect",
-			[]porcupine.Operation{at(7, 30, take, 4, unknown), at(10, 11, give, 1, yes), at(12, 13, count, 0, answer{held: 2})},
+			"answered late, in effect in the end",
+			[]porcupine.Operation{at(7, 30, take, 4, yes), at(10, 11, give, 1, yes), at(12, 13, count, 0, answer{held: 2})},
 			porcupine.Ok,
 		},
 		{
-			"without an answer, in effect before it was asked for",
-			[]porcupine.Operation{at(7, 8, give, 1, yes), at(9, 10, count, 0, answer{held: 3}), at(11, 30, take, 4, unknown)},
+			"in effect before it was asked for",
+			[]porcupine.Operation{at(7, 8, give, 1, yes), at(9, 10, count, 0, answer{held: 3}), at(11, 30, take, 4, yes)},
 			porcupine.Illegal,
 		},
 	} {

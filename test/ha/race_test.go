@@ -17,15 +17,17 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// race is what clients do who want the few instances of an account, with the times at which they asked and were answered. Each attempt of a
-// call stands for itself: one without an answer may take effect at any later time, as long as its allocation has not ended.
+// race is what clients do who want the few instances of an account, with the times at which they asked and were answered. An attempt without
+// an answer may take effect at any later time, so its client goes on with the same request until that is granted, or with the same
+// release until that is confirmed. All those attempts are one operation, which begins with the first that was not answered: of several
+// that take effect only one changes anything.
 type race struct {
 	*load
-	mu      sync.Mutex
-	history []porcupine.Operation // guarded by mu
-	granted map[int32]string      // guarded by mu; the live allocations' ids, by the number of their request
-	next    int32                 // guarded by mu; the number of the next request
-	unknown int                   // guarded by mu
+	mu         sync.Mutex
+	history    []porcupine.Operation // guarded by mu
+	granted    map[int32]string      // guarded by mu; the live allocations' ids, by the number of their request
+	next       int32                 // guarded by mu; the number of the next request
+	unanswered int                   // guarded by mu; attempts without an answer
 }
 
 // racers is how many accounts are raced for.
@@ -86,76 +88,108 @@ func (r *race) number() int32 {
 func (r *race) clock() int64 { return int64(time.Since(r.began)) }
 
 // did adds an operation to the history.
-func (r *racer) did(call int64, what wish, got answer) int {
+func (r *racer) did(call int64, what wish, got answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.history = append(r.history, porcupine.Operation{ClientId: r.id, Input: what, Call: call, Output: got, Return: r.clock()})
-	if got.unknown {
-		r.unknown++
-	}
-	return len(r.history) - 1
 }
 
-// until is when operations without an answer are over: they change nothing any more.
-func (r *racer) until(operations []int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, i := range operations {
-		r.history[i].Return = r.clock()
-	}
+// attempts are those of one operation.
+type attempts struct {
+	*racer
+	first    int64 // when the first began that was not answered; 0: none
+	deadline time.Time
 }
 
-// take asks for one instance. Where an attempt was not answered it goes on until one is granted, so that all is known in the end. It
-// returns the id, or nothing where the answer was no.
+func (r *racer) attempts() *attempts {
+	return &attempts{racer: r, deadline: time.Now().Add(2 * patience)}
+}
+
+// call makes one, and returns when the operation began.
+func (a *attempts) call(make func(context.Context) error) (began int64, err error) {
+	began = a.clock()
+	ctx, cancel := context.WithTimeout(a.t.Context(), attemptTime)
+	defer cancel()
+	err = make(ctx)
+	_, no := client.Insufficient(err)
+	switch {
+	case err == nil && a.first != 0:
+		began = a.first
+	case err != nil && !no && !errors.Is(err, syscall.ECONNREFUSED): // else nobody was there to hear it
+		a.mu.Lock()
+		a.unanswered++
+		a.mu.Unlock()
+		if a.first == 0 {
+			a.first = began
+		}
+	}
+	return began, err
+}
+
+// again waits before the next one; false: no more.
+func (a *attempts) again(what string, err error) bool {
+	if a.t.Context().Err() != nil || a.t.Failed() {
+		return false
+	}
+	if time.Now().After(a.deadline) {
+		a.t.Errorf("racer %d: %s was not answered: %v", a.id, what, err)
+		return false
+	}
+	think(a.t.Context(), a.random, time.Second)
+	return true
+}
+
+// take asks for one instance. It returns the id, or nothing where the answer was no.
 func (r *racer) take(number int32) (id string) {
-	request := r.request(number)
-	var unknown []int
-	deadline := time.Now().Add(2 * patience)
+	request, what, all := r.request(number), wish{account: r.account, kind: take, number: number}, r.attempts()
 	for {
-		call := r.clock()
-		attempt, cancel := context.WithTimeout(r.t.Context(), attemptTime)
-		res, err := r.at.Allocations().Allocate(attempt, request)
-		cancel()
-		short, no := client.Insufficient(err)
-		switch {
-		case err == nil:
-			id = res.GetAllocation().GetId()
-			r.did(call, wish{account: r.account, kind: take, number: number}, answer{ok: true})
+		var granted *bursarv1.Allocation
+		began, err := all.call(func(ctx context.Context) error {
+			res, err := r.at.Allocations().Allocate(ctx, request)
+			granted = res.GetAllocation()
+			return err
+		})
+		if err == nil {
+			r.did(began, what, answer{ok: true})
+			r.book.acknowledged(granted, r.local)
 			r.mu.Lock()
-			r.granted[number] = id
+			r.granted[number] = granted.GetId()
 			r.mu.Unlock()
-			r.book.acknowledged(res.GetAllocation(), r.local)
-			r.until(unknown)
-			r.pending(number, unknown)
-			return id
-		case no:
+			return granted.GetId()
+		}
+		if short, no := client.Insufficient(err); no {
 			if r.blames(short) { // else it is for lack of a host, and says nothing of the account
-				r.did(call, wish{account: r.account, kind: take, number: number}, answer{})
+				r.did(began, what, answer{})
 			}
-			if len(unknown) == 0 {
+			if all.first == 0 {
+				r.book.refused(request.GetRequestId())
 				return ""
 			}
-		case !errors.Is(err, syscall.ECONNREFUSED): // nobody was there to hear it
-			unknown = append(unknown, r.did(call, wish{account: r.account, kind: take, number: number}, answer{unknown: true}))
 		}
-		if r.t.Context().Err() != nil || r.t.Failed() {
+		if !all.again(request.GetRequestId(), err) {
 			return ""
 		}
-		if time.Now().After(deadline) {
-			r.t.Errorf("racer %d: request %d was not answered: %v", r.id, number, err)
-			return ""
-		}
-		think(r.t.Context(), r.random, time.Second)
 	}
 }
 
-// pending remembers attempts without an answer until the allocation has ended.
-func (r *racer) pending(number int32, unknown []int) {
-	if len(unknown) > 0 {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, i := range unknown {
-			r.history[i].Metadata = number
+// giveBack releases until that is confirmed.
+func (r *racer) giveBack(number int32, id string) {
+	r.book.now(id, reserved, released)
+	for all := r.attempts(); ; {
+		began, err := all.call(func(ctx context.Context) error {
+			_, err := r.at.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id})
+			return err
+		})
+		if err == nil {
+			r.did(began, wish{account: r.account, kind: give, number: number}, answer{ok: true})
+			r.book.now(id, released)
+			r.mu.Lock()
+			delete(r.granted, number)
+			r.mu.Unlock()
+			return
+		}
+		if !all.again("release of "+id, err) {
+			return
 		}
 	}
 }
@@ -177,45 +211,6 @@ func (r *racer) blames(short *bursarv1.InsufficientResources) bool {
 		}
 	}
 	return false
-}
-
-// giveBack releases until that is answered.
-func (r *racer) giveBack(number int32, id string) {
-	r.book.now(id, reserved, released)
-	var unknown []int
-	deadline := time.Now().Add(2 * patience)
-	for {
-		call := r.clock()
-		ctx, cancel := context.WithTimeout(r.t.Context(), attemptTime)
-		_, err := r.at.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id})
-		cancel()
-		what := wish{account: r.account, kind: give, number: number}
-		switch {
-		case err == nil:
-			r.did(call, what, answer{ok: true})
-			r.book.now(id, released)
-			r.mu.Lock()
-			for i := range r.history { // the attempts without an answer are over, too
-				if r.history[i].Metadata == number {
-					unknown = append(unknown, i)
-				}
-			}
-			delete(r.granted, number)
-			r.mu.Unlock()
-			r.until(unknown)
-			return
-		case !errors.Is(err, syscall.ECONNREFUSED):
-			unknown = append(unknown, r.did(call, what, answer{unknown: true}))
-		}
-		if r.t.Context().Err() != nil || r.t.Failed() {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Errorf("racer %d: release of %s was not answered: %v", r.id, id, err)
-			return
-		}
-		think(r.t.Context(), r.random, time.Second)
-	}
 }
 
 // look reads one allocation, or the account. What is not answered says nothing.

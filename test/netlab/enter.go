@@ -31,6 +31,10 @@ func Main(m *testing.M) int {
 		return 126
 	}
 	if Inside() {
+		if err := setUp("lo"); err != nil {
+			fmt.Fprintln(os.Stderr, "netlab:", err)
+			return 1
+		}
 		return m.Run()
 	}
 	code, err := runInside()

@@ -89,9 +89,6 @@ func (l *Lab) makeBridge() (bridge string, number int, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	if err := setUp("lo"); err != nil {
-		return "", 0, err
-	}
 	for number = range 200 {
 		bridge = fmt.Sprintf("lab%d", number)
 		here := &Node{Name: "here", lab: l, ns: ns, mac: macOf(number, 1), Address: addressOf(number, 1)}

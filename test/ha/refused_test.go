@@ -1,0 +1,191 @@
+//go:build linux
+
+package ha
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/test/certs"
+	"github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/postgres"
+)
+
+// misfit is a configuration that must not work, beside servers that do.
+type misfit struct {
+	t        *testing.T
+	dir, dsn string
+	consul   *consul.Server
+	database *postgres.Server
+}
+
+// What a bursar ends with.
+const (
+	exitConfig = 78
+	goesOn     = -1 // not at all: what is wrong may be gone by itself
+)
+
+func newMisfit(t *testing.T) *misfit {
+	t.Helper()
+	m := &misfit{t: t, dir: t.TempDir(), consul: consul.Start(t, consul.Options{}), database: postgres.Start(t, postgres.Options{})}
+	m.dsn = m.create("bursar")
+	return m
+}
+
+func (m *misfit) create(database string) (dsn string) {
+	m.t.Helper()
+	dsn, err := m.database.CreateDatabase(m.t.Context(), database)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return dsn
+}
+
+// run starts a bursar with a configuration, and waits until it ends or has said each of these.
+func (m *misfit) run(part, config string, code int, says ...string) {
+	m.t.Helper()
+	file := filepath.Join(m.dir, strings.ReplaceAll(m.t.Name(), "/", "-")+".yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(m.t.Context())
+	defer cancel()
+	said := &output{}
+	cmd := exec.CommandContext(ctx, executable, part, "--config", file, "--log-format", "text")
+	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), said, said
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	deadline, again := time.After(patience), time.NewTicker(pollEvery)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-ended:
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != code || !contains(said.String(), says) {
+				m.t.Errorf("ended with %v, want code %d and to say %q:\n%s", err, code, says, said)
+			}
+			return
+		case <-again.C:
+			if code == goesOn && contains(said.String(), says) {
+				cancel()
+				<-ended
+				return
+			}
+		case <-deadline:
+			cancel()
+			<-ended
+			m.t.Errorf("goes on, want code %d and to say %q:\n%s", code, says, said)
+			return
+		}
+	}
+}
+
+func contains(text string, each []string) bool {
+	for _, part := range each {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *misfit) coordinator(dsn, consulAddress, more string) string {
+	return fmt.Sprintf("listen: 127.0.0.1:0\nstore: %s\nconsul: {address: '%s'}\n%s", dsn, consulAddress, more)
+}
+
+func (m *misfit) agent(more string) string {
+	return fmt.Sprintf("hostId: a\nsocket: %s/a.sock\nstateDir: %s\n%s", m.dir, m.dir, more)
+}
+
+// TestOneStoreIsOneClusters: whoever comes second to a store of another cluster is told whose it is.
+func TestOneStoreIsOneClusters(t *testing.T) {
+	m := newMisfit(t)
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "cluster: first\n"), goesOn, "leading")
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "cluster: second\n"), exitConfig, "another cluster's", "first", "want")
+	// One election, two stores.
+	m.run("coordinator", m.coordinator(m.create("elsewhere"), m.consul.Address, "cluster: first\n"), exitConfig, "point it to theirs")
+}
+
+// TestStoresThatAreNotForThisVersion are left as they are.
+func TestStoresThatAreNotForThisVersion(t *testing.T) {
+	m := newMisfit(t)
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, ""), goesOn, "leading")
+	if err := m.database.Execute(t.Context(), "bursar", "INSERT INTO bursar_schema (version_id, is_applied) VALUES (9999, true)"); err != nil {
+		t.Fatal(err)
+	}
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, ""), exitConfig, "from a newer version", "want")
+	foreign := m.create("foreign")
+	if err := m.database.Execute(t.Context(), "foreign", "CREATE TABLE customers (name text)"); err != nil {
+		t.Fatal(err)
+	}
+	m.run("coordinator", m.coordinator(foreign, m.consul.Address, ""), exitConfig, "not a bursar store", "want")
+	m.run("coordinator", m.coordinator(strings.Replace(m.dsn, "/bursar", "/nowhere", 1), m.consul.Address, ""), exitConfig, "nowhere", "want")
+}
+
+// TestConsulThatIsNone: where Consul is in trouble a coordinator says so and goes on asking; what time alone does not mend is an error of the
+// configuration. An agent always goes on: it has engines to look after.
+func TestConsulThatIsNone(t *testing.T) {
+	m := newMisfit(t)
+	for _, test := range []struct {
+		name   string
+		answer http.HandlerFunc
+		code   int
+		says   string
+	}{
+		{"an error", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "No cluster leader", http.StatusInternalServerError)
+		}, goesOn, "No cluster leader"},
+		{"a page", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, "<html><body>Welcome!</body></html>")
+		}, exitConfig, "set consul.address to Consul's HTTP API"},
+		{"nonsense", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(bytes.Repeat([]byte{0xff, 0}, 1000))
+		}, exitConfig, "set consul.address to Consul's HTTP API"},
+		{"another service's answer", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"status": "ok"}`)
+		}, exitConfig, "set consul.address to Consul's HTTP API"},
+		{"no permission", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "Permission denied: token with AccessorID '0' lacks permission", http.StatusForbidden)
+		}, exitConfig, "set consul.token or consul.tokenFile"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := httptest.NewServer(test.answer)
+			defer server.Close()
+			m := *m
+			m.t = t
+			m.run("coordinator", m.coordinator(m.dsn, server.URL, ""), test.code, server.URL, test.says)
+			m.run("agent", m.agent(fmt.Sprintf("consul: {address: '%s'}\n", server.URL)), goesOn, server.URL, test.says)
+		})
+	}
+}
+
+// TestCertificatesThatAreNotTrusted are told apart.
+func TestCertificatesThatAreNotTrusted(t *testing.T) {
+	m := newMisfit(t)
+	authority, other := certs.New(t, "Bursar"), certs.New(t, "Somebody")
+	ca, otherCA := authority.File(t, m.dir, "ca.pem"), other.File(t, m.dir, "other.pem")
+	good, goodKey := authority.Issue(t, certs.Request{Name: "good", Hosts: []string{"127.0.0.1"}, Both: true}).Files(t, m.dir, "good")
+	old, oldKey := authority.Issue(t, certs.Request{Name: "old", Hosts: []string{"127.0.0.1"}, Both: true, NotAfter: time.Now().Add(-time.Minute)}).
+		Files(t, m.dir, "old")
+	secured := consul.Start(t, consul.Options{Cert: good, Key: goodKey, CA: ca})
+	m.run("coordinator", fmt.Sprintf("listen: 127.0.0.1:0\nstore: %s\nconsul: {address: '%s', tls: {ca: %s}}\n", m.dsn, secured.Address, otherCA), goesOn,
+		"unknown authority", "want")
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", old, oldKey)), exitConfig, "expired", "want")
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", good, oldKey)), exitConfig, "want")
+	m.run("agent", m.agent(fmt.Sprintf("coordinators: ['%s']\ntls: {ca: %s}\n", secured.Address, otherCA)), goesOn, "unknown authority", "want")
+	m.run("agent", m.agent(fmt.Sprintf("coordinators: ['%s']\ntls: {ca: %s}\n", "https://127.0.0.1:1", m.dir+"/none.pem")), exitConfig, "none.pem", "want")
+}
