@@ -44,8 +44,8 @@ func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode != http.StatusBadRequest || req.URL.Scheme != "http" || response.Header.Get("Content-Type") != "" {
 		return response, err
 	}
-	said, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-	if err == nil && bytes.Contains(said, []byte("HTTP request to an HTTPS server")) {
+	said, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what could not be read cannot be read again either
+	if bytes.Contains(said, []byte("HTTP request to an HTTPS server")) {
 		_ = response.Body.Close() // nothing else is in it
 		return nil, &credential.TrustError{Err: errSpeaksTLS, Advice: "want https://"}
 	}
