@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// planRows is how many allocations the plans are made for; of each hundred, one is live.
+const planRows = 100_000
+
+// filledForPlans makes a table of a month's history, and has the server look at it.
+func filledForPlans(t *testing.T) *pgx.Conn {
+	t.Helper()
+	dsn := emptySchema(t)
+	fill(t, opened(t, dsn), 1)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	const insert = `INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
+ SELECT i, 3, CASE WHEN i % 100 = 0 THEN 0 ELSE i * 25920000000 END, 'h' || i % 100, 'agent:h' || i % 100,
+ CASE WHEN i % 10 = 0 THEN '' ELSE 'r' || i END, i, 0, decode(repeat(md5(i::text), 18), 'hex') FROM generate_series(2, $1::bigint) AS i`
+	if _, err := conn.Exec(t.Context(), insert, planRows); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "VACUUM ANALYZE allocation"); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// No query looks at rows that it does not want: the server finds them by an index, in the order they are wanted in. It may
+// make one plan for all parameters after five for those it was given, so each statement is executed more often than that.
+func TestQueriesUseIndexes(t *testing.T) {
+	const (
+		tick      = 25_920_000_000 // between two ends, for thirty days
+		lastDay   = planRows / 30 * 29 * tick
+		firstHour = planRows / 720 * tick
+	)
+	conn := filledForPlans(t)
+	for name, c := range map[string]struct {
+		query   string
+		args    []any
+		indexes []string // all that are used
+	}{
+		"get":                     {getSQL, []any{4711}, []string{"allocation_pkey"}},
+		"get by request":          {getByRequestSQL, []any{"'r4711'", "'agent:h11'"}, []string{"allocation_by_request"}},
+		"history, first page":     {historySQL, []any{math.MaxInt64, 0, 101}, []string{"allocation_by_end"}},
+		"history, page in middle": {historySQL, []any{planRows / 2 * tick, planRows / 2, 101}, []string{"allocation_by_end"}},
+		"history, search":         {historySQL, []any{math.MaxInt64, 0, scanned}, []string{"allocation_by_end"}},
+		"count of the live":       {countLiveSQL, nil, []string{"allocation_by_end"}},
+		"load of the live":        {loadLiveSQL, nil, []string{"allocation_by_end"}},
+		"request ids of a day":    {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
+		"prune":                   {pruneSQL, []any{firstHour, 1000}, []string{"allocation_by_end"}},
+		"prune of a backlog":      {pruneSQL, []any{lastDay, 1000}, []string{"allocation_by_end", "allocation_pkey"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			prepare(t, conn, c.query)
+			var plan string
+			for range 8 {
+				plan = explain(t, conn, c.args)
+				var used []string
+				for _, scan := range regexp.MustCompile(`Scan.* using (\w+)`).FindAllStringSubmatch(plan, -1) {
+					used = append(used, scan[1])
+				}
+				slices.Sort(used)
+				all := regexp.MustCompile(`Seq Scan|Bitmap`).MatchString(plan)
+				sorts := strings.Contains(plan, "Sort Key") && c.query != getByRequestSQL // but for the few rows of one request
+				if !slices.Equal(slices.Compact(used), c.indexes) || all || sorts {
+					t.Fatalf("%s\n%s", c.query, plan)
+				}
+			}
+			t.Log(plan)
+		})
+	}
+}
+
+// prepare prepares a statement for explain, in place of the one before.
+func prepare(t *testing.T, conn *pgx.Conn, query string) {
+	t.Helper()
+	for _, statement := range []string{"DEALLOCATE ALL", "PREPARE plan AS " + query} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// explain shows the plan of the next execution of the prepared statement.
+func explain(t *testing.T, conn *pgx.Conn, args []any) string {
+	t.Helper()
+	execute := "EXPLAIN EXECUTE plan"
+	if len(args) > 0 {
+		var list []string
+		for _, arg := range args {
+			list = append(list, fmt.Sprint(arg))
+		}
+		execute += " (" + strings.Join(list, ", ") + ")"
+	}
+	found, err := conn.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/test/postgres"
+)
+
+// A read that is given up while the server is silent keeps no place in the pool, and Close does not wait for what is left of it.
+func TestReadOfASilentServer(t *testing.T) {
+	server := postgres.Start(t, postgres.Options{})
+	s, _ := started(t, server.DSN("postgres"))
+	if n := s.reading.Stat().TotalConns(); n != 1 {
+		t.Fatalf("%d connections; want that which opened the store", n)
+	}
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Get(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if n := s.reading.Stat().TotalConns(); n != 0 {
+		t.Errorf("%d connections still have a place", n)
+	}
+	if err := server.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// However many read, there are so many connections and no more; the address may have fewer.
+func TestReadsAreBounded(t *testing.T) {
+	for parameter, most := range map[string]int32{"": readers, "&pool_max_conns=100": readers, "&pool_max_conns=1": 1} {
+		dsn := emptySchema(t) + parameter
+		s := opened(t, dsn)
+		fill(t, s, 10)
+		var reading sync.WaitGroup
+		for range 10 * readers {
+			reading.Go(func() {
+				if _, err := s.Get(context.WithoutCancel(t.Context()), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		reading.Wait()
+		if stat := s.reading.Stat(); stat.MaxConns() != most || stat.TotalConns() > most {
+			t.Errorf("%q: %d connections of %d; want at most %d", parameter, stat.TotalConns(), stat.MaxConns(), most)
+		}
+	}
+}
+
+// A connection is lost while all others are whole, or every one of them is: the next reads do not notice.
+func TestReadersAreTerminated(t *testing.T) {
+	s, _ := started(t, emptySchema(t)+"&application_name=terminated")
+	for round := range 5 {
+		var reading sync.WaitGroup
+		for range readers {
+			reading.Go(func() {
+				if _, err := s.Get(context.WithoutCancel(t.Context()), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		reading.Wait()
+		limit := ""
+		if round%2 == 0 {
+			limit = " LIMIT 1"
+		}
+		terminate := `SELECT pg_terminate_backend(pid, 10000) FROM
+ (SELECT pid FROM pg_stat_activity WHERE application_name = 'terminated'` + limit + `) AS sessions`
+		if err := shared.Execute(t.Context(), "postgres", terminate); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * readers {
+			if _, err := s.Get(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// The password is read anew for every connection of the pool.
+func TestPasswordChanges(t *testing.T) {
+	const user = "rotated"
+	set := func(file, password string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := postgres.Start(t, postgres.Options{Password: secret})
+	execute := func(statement string) {
+		t.Helper()
+		if err := server.Execute(t.Context(), "postgres", statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'first'; CREATE SCHEMA %[1]s AUTHORIZATION %[1]s", user))
+	file := filepath.Join(t.TempDir(), "password")
+	set(file, "first")
+	address, err := url.Parse(server.DSN("postgres", "search_path="+user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.User(user)
+	s, err := Open(t.Context(), Options{DSN: address.String(), PasswordFile: file, Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	execute("ALTER ROLE " + user + " PASSWORD 'second'")
+	execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '" + user + "'")
+	_, err = s.Meta(t.Context())
+	if found, _ := wantRefusal(t, err, store.Denied); !strings.Contains(found, user) {
+		t.Errorf("found %s", found)
+	}
+	set(file, "second")
+	if _, err := s.Meta(t.Context()); err != nil {
+		t.Error(err)
+	}
+	fill(t, s, 1)
+}

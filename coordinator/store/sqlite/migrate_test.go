@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"database/sql"
+	"io/fs"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pressly/goose/v3"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// rowsOfEveryKind are the changes that fill a store: live rows, ended ones and such whose request may be used again, a host and a rule.
+func rowsOfEveryKind(t *testing.T) ledger.Changes {
+	t.Helper()
+	selector, err := label.ParseSelector("user=alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := ledger.Changes{
+		Revision: 42, LastID: 1<<63 + 9,
+		Hosts:  []ledger.HostRecord{{ID: "host-0123.example.org", Capacity: resource.Vector{}.WithMemory(1 << 40), Revision: 7}},
+		Quotas: []ledger.Quota{{Selector: selector, Limit: resource.Vector{}.WithMemory(64 << 30), Source: "api"}},
+	}
+	for i := range 300 {
+		a := storetest.Typical(ledger.ID(i+1), []ledger.State{ledger.Active, ledger.Reserved, ledger.Released}[i%3], uint64(i+1))
+		a.Forget = i%7 == 0
+		c.Transitions = append(c.Transitions, a)
+	}
+	odd := storetest.Typical(c.LastID, ledger.Released, 42) // an id that is negative in its column
+	odd.Caller, odd.RequestID = "a\x00b", `\`
+	c.Transitions = append(c.Transitions, odd)
+	return c
+}
+
+// firstVersion makes a store of version 1 with these rows, as that version did.
+func firstVersion(t *testing.T, path string, c ledger.Changes) {
+	t.Helper()
+	var rows store.Rows
+	if err := rows.Encode(&store.Batch{Changes: c}); err != nil {
+		t.Fatal(err)
+	}
+	db := pool(path, "mode=rwc", 1, "journal_mode(WAL)")
+	defer db.Close()
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.UpTo(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	insert := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert(`INSERT INTO meta (one, store_id, epoch, sequence, last_id) VALUES (1, 'the-first', 7, ?, ?)`, rows.Sequence, rows.LastID)
+	for _, r := range rows.Allocations {
+		insert(`INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
+ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, r.ID, r.State, r.Ended, r.HostID, r.Caller, r.RequestID, r.RequestHash, r.Forget, r.Payload)
+	}
+	for _, r := range rows.Hosts {
+		insert(`INSERT INTO host (id, payload) VALUES (?, ?)`, r.Key, r.Payload)
+	}
+	for _, r := range rows.Quotas {
+		insert(`INSERT INTO quota (selector, payload) VALUES (?, ?)`, r.Key, r.Payload)
+	}
+}
+
+// contents are all that can be read of a store.
+type contents struct {
+	Snapshot ledger.Snapshot
+	History  []ledger.Allocation
+}
+
+func read(t *testing.T, s *Store, epoch uint64) (c contents) {
+	t.Helper()
+	var err error
+	if c.Snapshot, err = s.Load(t.Context(), epoch, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	query := store.HistoryQuery{PageSize: 1000}
+	var next string
+	if c.History, next, err = s.History(t.Context(), query); err != nil || next != "" {
+		t.Fatalf("next %q, %v", next, err)
+	}
+	return c
+}
+
+// A store of version 1 holds after its migration what one would that this version has written from the start.
+func TestMigrationForward(t *testing.T) {
+	changes := rowsOfEveryKind(t)
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	firstVersion(t, path, changes)
+	latest, err := latestSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	fresh := at(t, filepath.Join(t.TempDir(), "bursar.db"))
+	defer fresh.Close()
+	led, err := fresh.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.Commit(t.Context(), store.Batch{Epoch: led.Epoch, Changes: changes}); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, fresh, led.Epoch)
+	if len(want.Snapshot.Allocations) != 200 || len(want.History) != 101 {
+		t.Fatalf("the test is wrong: %d live, %d ended", len(want.Snapshot.Allocations), len(want.History))
+	}
+
+	for _, epoch := range []uint64{8, 9} { // the second time there is nothing to do
+		s := at(t, path)
+		meta, err := s.Lead(t.Context(), 0)
+		wantMeta := store.Meta{StoreID: "the-first", Epoch: epoch, Sequence: 42, LastID: changes.LastID, Schema: latest}
+		if err != nil || meta != wantMeta {
+			t.Errorf("%+v, %v; want %+v", meta, err, wantMeta)
+		}
+		if diff := cmp.Diff(want, read(t, s, meta.Epoch)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A migration that cannot be done leaves the version before, whole, and the next attempt does it.
+func TestMigrationFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	firstVersion(t, path, rowsOfEveryKind(t))
+	execute := func(statement string) {
+		t.Helper()
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute("ALTER TABLE meta ADD COLUMN copying TEXT") // in the way of the second of two columns
+	if s, err := Open(t.Context(), path, Options{}); err == nil {
+		s.Close()
+		t.Fatal("opened")
+	} else {
+		t.Log(err)
+	}
+	execute("ALTER TABLE meta DROP COLUMN copying")
+	s := at(t, path)
+	defer s.Close()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil || meta.Epoch != 8 || meta.StoreID != "the-first" {
+		t.Fatalf("%+v, %v", meta, err)
+	}
+	if got := read(t, s, meta.Epoch); len(got.Snapshot.Allocations) != 200 || len(got.History) != 101 {
+		t.Errorf("%d live, %d ended", len(got.Snapshot.Allocations), len(got.History))
+	}
+}
