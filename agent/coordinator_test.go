@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,8 +60,9 @@ type coordinator struct {
 	asked       []*bursarv1.AllocateRequest
 	left        int // callers that went away while they waited
 	// careful coordinators give nothing out on a host that has not reported all its engines since they began to lead; heardAll says
-	// that it has.
+	// that it has. What they refuse until then has this code: RESOURCE_EXHAUSTED where it is 0.
 	careful, heardAll bool
+	early             connect.Code
 }
 
 func newCoordinator(t *testing.T) *coordinator {
@@ -218,7 +220,7 @@ func (c *coordinator) notYet(q *bursarv1.AllocateRequest) error {
 	if !c.careful || c.heardAll || q.GetWait().AsDuration() > 0 {
 		return nil
 	}
-	err := connect.NewError(connect.CodeResourceExhausted, errors.New("insufficient resources"))
+	err := connect.NewError(cmp.Or(c.early, connect.CodeResourceExhausted), errors.New("insufficient resources"))
 	detail, detailErr := connect.NewErrorDetail(&bursarv1.InsufficientResources{Reason: "refused", Shortfalls: []*bursarv1.Shortfall{{
 		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": q.GetHost().GetId()}},
 		Dimension: "memory", Note: "health",

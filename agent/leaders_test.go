@@ -78,16 +78,21 @@ func TestEnginesGoThroughAChangeOfLeader(t *testing.T) {
 	}
 }
 
-// A leader that has just begun knows nothing of the host. That is no reason to refuse whoever does not want to wait.
+// A leader that has just begun knows nothing of the host. That is no reason to refuse whoever does not want to wait, whether it says that
+// it is too early to tell or, as earlier versions do, that there is nothing.
 func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
-	s := runAmong(t, 2)
-	c := s.coordinator
-	c.do(func() { c.careful = true })
-	s.seats.all[0].die()
-	s.seats.lead(1)
-	s.allocate(100)
-	c.do(func() { c.host, c.heardAll = nil, false }) // it has forgotten the host, and nobody has noticed
-	s.allocate(100)
+	for _, early := range []connect.Code{connect.CodeUnavailable, connect.CodeResourceExhausted} {
+		t.Run(early.String(), func(t *testing.T) {
+			s := runAmong(t, 2)
+			c := s.coordinator
+			c.do(func() { c.careful, c.early = true, early })
+			s.seats.all[0].die()
+			s.seats.lead(1)
+			s.allocate(100)
+			c.do(func() { c.host, c.heardAll = nil, false }) // it has forgotten the host, and nobody has noticed
+			s.allocate(100)
+		})
+	}
 }
 
 func TestDeposedLeaderIsNotBelieved(t *testing.T) {

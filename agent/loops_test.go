@@ -368,6 +368,30 @@ func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
 	})
 }
 
+// Asking again would be in vain until the next heartbeat: whoever gets this answer is to send one first.
+func TestRefusalForWantOfAReportIsNotAskedAgain(t *testing.T) {
+	beat(t, &pulse{interval: time.Minute}, func(a *Agent) {
+		early := connect.NewError(connect.CodeUnavailable, errors.New("hosts have not reported yet"))
+		detail, err := connect.NewErrorDetail(&bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{{
+			Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST}, Dimension: "memory", Note: "health",
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		early.AddDetail(detail)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own is not of the bubble
+		defer cancel()
+		calls := 0
+		_, err = relay(ctx, a, func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+			calls++
+			return nil, early
+		}, &bursarv1.AllocateRequest{})
+		if calls != 1 || !a.unknownTo(err) {
+			t.Errorf("%d calls, %v: want one, and that the host is to report", calls, err)
+		}
+	})
+}
+
 func TestAlarmRingsAtTheEarliestMomentThatIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -109,12 +109,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // passing reports whether the error says nothing about the request: nobody answered, the connection broke, or the
-// coordinator has too much to do to look at it.
+// coordinator has too much to do to look at it. One that has not heard of this host yet says so, and is to be told: see unknownTo.
 func passing(err error) bool {
 	wire := connect.IsWireError(err)
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
-		return true
+		_, early := insufficiency(err)
+		return !early
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled, connect.CodeDeadlineExceeded:
 		return !wire // the client made it up, for want of a whole answer
 	case connect.CodeResourceExhausted:

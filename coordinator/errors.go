@@ -110,7 +110,7 @@ func rpcError(err error) error {
 func classify(err error) (connect.Code, proto.Message) {
 	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
 		if insufficient.Returning {
-			return connect.CodeUnavailable, nil
+			return connect.CodeUnavailable, insufficientMessage(insufficient) // by which the host's agent knows that it is to report
 		}
 		return connect.CodeResourceExhausted, insufficientMessage(insufficient)
 	}
