@@ -75,7 +75,7 @@ pure = ^$(MODULE)/(resource|label|identity|proto|coordinator/ledger|coordinator/
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-race ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race
+test: test-sim test-pure test-race test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, the faults of machines
 
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator
@@ -90,7 +90,13 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)'); $(go_test) -race -timeout 20m $$packages
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/ha$$'); $(go_test) -race -timeout 20m $$packages
+
+# By itself, and without the race detector: it runs some seventy processes and measures pauses.
+.PHONY: test-ha
+test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through every fault of machines and wires
+	$(call section,test-ha: three coordinators and fifty agents with real Consul and PostgreSQL)
+	@$(go_test) -timeout 15m ./test/ha
 
 .PHONY: sim
 sim: ## Run SEEDS=20000 seeds of the simulator

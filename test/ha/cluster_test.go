@@ -128,7 +128,7 @@ func (c *cluster) startDatabase() {
 	c.t.Helper()
 	node := c.lab.Node("postgres")
 	rules := filepath.Join(c.dir, "pg_hba.conf")
-	if err := os.WriteFile(rules, []byte("local all all trust\nhost all all 0.0.0.0/0 trust\n"), 0o644); err != nil { //nolint:gosec // no secret
+	if err := os.WriteFile(rules, []byte("local all all trust\nhost all all 0.0.0.0/0 trust\n"), 0o644); err != nil { //nolint:dupword // its columns
 		c.t.Fatal(err)
 	}
 	dir := filepath.Join(c.dir, "postgres")
@@ -246,7 +246,7 @@ func (c *cluster) awaitMembers() {
 	for _, m := range c.members {
 		eventually(c.t, m.name+" answers", func() error {
 			if !m.running() {
-				c.t.Fatalf("%s has ended:\n%s", m.name, tail(m.output.String(), 6<<10))
+				c.t.Fatalf("%s has ended:\n%s", m.name, m.output.tail())
 			}
 			_, err := c.status(m)
 			return err
@@ -326,7 +326,7 @@ func (c *cluster) awaitHosts() {
 	eventually(c.t, "every host is healthy", func() error {
 		for _, h := range c.hosts {
 			if !h.running() {
-				c.t.Fatalf("%s has ended:\n%s", h.name, tail(h.output.String(), 6<<10))
+				c.t.Fatalf("%s has ended:\n%s", h.name, h.output.tail())
 			}
 		}
 		status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})

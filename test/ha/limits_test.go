@@ -167,7 +167,7 @@ func TestOvercommitIsFound(t *testing.T) {
 	if faults, grants := sweep(sound, span{}); len(faults) > 0 || grants != 3 {
 		t.Errorf("%d grants, %v", grants, faults)
 	}
-	more := append(sound, grant("d", 4, 5))
+	more := slices.Concat(sound, []*bursarv1.Allocation{grant("d", 4, 5)})
 	if faults, _ := sweep(more, span{}); len(faults) == 0 {
 		t.Error("three halves at once are not found")
 	}

@@ -63,7 +63,7 @@ func accounts() porcupine.Model {
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 			parts := map[int][]porcupine.Operation{}
 			for _, operation := range history {
-				of := operation.Input.(wish).account //nolint:forcetypeassert // ours
+				of := operation.Input.(wish).account //nolint:errcheck // it is nothing else
 				parts[of] = append(parts[of], operation)
 			}
 			var list [][]porcupine.Operation
@@ -74,7 +74,7 @@ func accounts() porcupine.Model {
 		},
 		Init: func() any { return account{} },
 		Step: func(state, input, output any) (bool, any) {
-			return state.(account).step(input.(wish), output.(answer)) //nolint:forcetypeassert // ours
+			return state.(account).step(input.(wish), output.(answer)) //nolint:errcheck // they are nothing else
 		},
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v %+v", input, output) },
 	}

@@ -90,11 +90,14 @@ func (p *process) checkOutput() {
 		}
 	}
 	if p.t.Failed() {
-		p.t.Logf("%s printed:\n%s", p.name, tail(text, 6<<10))
+		p.t.Logf("%s printed:\n%s", p.name, p.output.tail())
 	}
 }
 
-func tail(text string, most int) string {
+// tail is the end of it.
+func (o *output) tail() string {
+	const most = 6 << 10
+	text := o.String()
 	if len(text) > most {
 		return "…" + text[len(text)-most:]
 	}
@@ -128,7 +131,7 @@ func (p *process) stop() {
 	select {
 	case <-p.ended:
 	case <-timer.C:
-		p.t.Fatalf("%s has not ended within %v of SIGTERM:\n%s", p.name, patience, tail(p.output.String(), 6<<10))
+		p.t.Fatalf("%s has not ended within %v of SIGTERM:\n%s", p.name, patience, p.output.tail())
 	}
 }
 

@@ -106,11 +106,11 @@ func (r *racer) attempts() *attempts {
 }
 
 // call makes one, and returns when the operation began.
-func (a *attempts) call(make func(context.Context) error) (began int64, err error) {
+func (a *attempts) call(attempt func(context.Context) error) (began int64, err error) {
 	began = a.clock()
 	ctx, cancel := context.WithTimeout(a.t.Context(), attemptTime)
 	defer cancel()
-	err = make(ctx)
+	err = attempt(ctx)
 	_, no := client.Insufficient(err)
 	switch {
 	case err == nil && a.first != 0:

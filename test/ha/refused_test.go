@@ -66,13 +66,17 @@ func (m *misfit) run(part, config string, code int, says ...string) {
 	if err := cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	var err error // of its end; read after ended
+	go func() {
+		defer close(ended)
+		err = cmd.Wait()
+	}()
 	deadline, again := time.After(patience), time.NewTicker(pollEvery)
 	defer again.Stop()
 	for {
 		select {
-		case err := <-ended:
+		case <-ended:
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != code || !contains(said.String(), says) {
 				m.t.Errorf("ended with %v, want code %d and to say %q:\n%s", err, code, says, said)
@@ -182,8 +186,8 @@ func TestCertificatesThatAreNotTrusted(t *testing.T) {
 	old, oldKey := authority.Issue(t, certs.Request{Name: "old", Hosts: []string{"127.0.0.1"}, Both: true, NotAfter: time.Now().Add(-time.Minute)}).
 		Files(t, m.dir, "old")
 	secured := consul.Start(t, consul.Options{Cert: good, Key: goodKey, CA: ca})
-	m.run("coordinator", fmt.Sprintf("listen: 127.0.0.1:0\nstore: %s\nconsul: {address: '%s', tls: {ca: %s}}\n", m.dsn, secured.Address, otherCA), goesOn,
-		"unknown authority", "want")
+	m.run("coordinator", fmt.Sprintf("listen: 127.0.0.1:0\nstore: %s\nconsul: {address: '%s', tls: {ca: %s}}\n", m.dsn, secured.Address, otherCA), exitConfig,
+		"unknown authority", "want tls.ca")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", old, oldKey)), exitConfig, "expired", "want")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", good, oldKey)), exitConfig, "want")
 	m.run("agent", m.agent(fmt.Sprintf("coordinators: ['%s']\ntls: {ca: %s}\n", secured.Address, otherCA)), goesOn, "unknown authority", "want")

@@ -55,7 +55,7 @@ func (o *observer) rest(ctx context.Context) {
 	}
 }
 
-func (o *observer) fault(format string, arguments ...any) {
+func (o *observer) faultf(format string, arguments ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.faults = append(o.faults, fmt.Sprintf(format, arguments...))
@@ -82,13 +82,13 @@ func (o *observer) follow(ctx context.Context) {
 	for message, err := range stream.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: revision}) {
 		if err != nil {
 			if connect.CodeOf(err) == connect.CodeInvalidArgument {
-				o.fault("watch: %v", err)
+				o.faultf("watch: %v", err)
 			}
 			break
 		}
 		if a := message.GetAllocation(); a != nil {
 			if message.GetRevision() < revision {
-				o.fault("the watch goes back from revision %d to %d", revision, message.GetRevision())
+				o.faultf("the watch goes back from revision %d to %d", revision, message.GetRevision())
 			}
 			revision = message.GetRevision()
 			seen.transition(a)
@@ -110,7 +110,7 @@ func (o *observer) epoch(ctx context.Context, m *member, last uint64) uint64 {
 		return last
 	}
 	if status.GetEpoch() < last {
-		o.fault("%s answers for epoch %d after %d", m.name, status.GetEpoch(), last)
+		o.faultf("%s answers for epoch %d after %d", m.name, status.GetEpoch(), last)
 	}
 	if status.GetEpoch() > last {
 		o.mu.Lock()

@@ -26,7 +26,7 @@ type load struct {
 	// steps is read-locked by each worker's step: whoever locks it has all of them stand still between two, with what they hold.
 	steps sync.RWMutex
 
-	ctx     context.Context //nolint:containedctx // ends with the load
+	ctx     context.Context // ends with the load
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	began   time.Time
