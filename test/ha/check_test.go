@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -129,6 +130,17 @@ func (l *load) explained() error {
 	return group.Wait()
 }
 
+// once takes out what was listed twice because it ended between two pages, and keeps the later of the two.
+func once(list []*bursarv1.Allocation) []*bursarv1.Allocation {
+	latest := make(map[string]*bursarv1.Allocation)
+	for _, a := range list {
+		if known := latest[a.GetId()]; known.GetRevision() <= a.GetRevision() {
+			latest[a.GetId()] = a
+		}
+	}
+	return slices.Collect(maps.Values(latest))
+}
+
 // finish stops the load, and judges the whole history.
 func (l *load) finish(but span) {
 	l.t.Helper()
@@ -141,6 +153,7 @@ func (l *load) finish(but span) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	all = once(all)
 	faults, grants := sweep(all, but)
 	for _, fault := range faults[:min(len(faults), 5)] {
 		l.t.Error(fault)
