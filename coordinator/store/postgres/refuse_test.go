@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -246,19 +245,22 @@ func TestUnsafeSettings(t *testing.T) {
 		t.Errorf("not warned: %s", log.String())
 	}
 	for setting, want := range map[string]string{"synchronous_commit": "on", "transaction_isolation": "read committed", "application_name": "bursar"} {
-		if got := show(t, s, setting); got != want {
-			t.Errorf("%s is %s, want %s", setting, got, want)
+		if writing, reading := show(t, s, setting); writing != want || reading != want {
+			t.Errorf("%s is %s for commits and %s for reads, want %s", setting, writing, reading, want)
 		}
 	}
 }
 
-// show reads a setting of the session that commits.
-func show(t *testing.T, s *Store, setting string) (value string) {
+// show reads a setting of the session that commits, and of one that reads.
+func show(t *testing.T, s *Store, setting string) (writing, reading string) {
 	t.Helper()
 	conn := <-s.writer.turn
 	defer func() { s.writer.turn <- conn }()
-	if err := conn.QueryRow(context.WithoutCancel(t.Context()), "SHOW "+setting).Scan(&value); err != nil {
+	if err := conn.QueryRow(t.Context(), "SHOW "+setting).Scan(&writing); err != nil {
 		t.Fatal(err)
 	}
-	return value
+	if err := s.reading.QueryRow(t.Context(), "SHOW "+setting).Scan(&reading); err != nil {
+		t.Fatal(err)
+	}
+	return writing, reading
 }
