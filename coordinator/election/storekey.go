@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/consul/api"
@@ -20,6 +21,13 @@ type StoreError struct {
 func (e *StoreError) Error() string {
 	return fmt.Sprintf("the coordinators of cluster %s use store %s, this one has %s: point it to theirs; if the store was replaced on purpose, "+
 		"stop them all and run \"bursar coordinator migrate --adopt\"", e.Cluster, e.Theirs, e.Ours)
+}
+
+// Permanent reports whether an error of Campaign or ClaimStore is one that only an operator ends: then the coordinator should end, too, and
+// say why. What waiting mends, and what Consul refuses, which may be taken back there at any time, is not.
+func Permanent(err error) bool {
+	_, store := errors.AsType[*StoreError](err)
+	return store
 }
 
 func (e *ConsulElection) storeKey() string { return "bursar/" + e.options.Cluster + "/store" }

@@ -2,6 +2,7 @@ package election
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -51,8 +52,8 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 	until(t, func() bool { return strings.Contains(b.log.String(), "cannot stand for election") }) // and tries again
 	way.turn(nil)
 	var other *StoreError
-	if err := await(t, "a refusal", refused); !errors.As(err, &other) {
-		t.Errorf("error %v: want a *StoreError", err)
+	if err := await(t, "a refusal", refused); !errors.As(err, &other) || !Permanent(fmt.Errorf("campaign: %w", err)) {
+		t.Errorf("error %v: want a *StoreError, and that for good", err)
 	}
 	if isOver(term) {
 		t.Error("the other store has ended the term")
@@ -64,8 +65,8 @@ func TestStoreIsNotClaimedWithoutConsul(t *testing.T) {
 	c := stand(t, way.URL, "a")
 	for name, answer := range nonsense() {
 		way.turn(answer)
-		if err := c.ClaimStore(t.Context(), "store-1", true); err == nil {
-			t.Errorf("%s: it was claimed", name)
+		if err := c.ClaimStore(t.Context(), "store-1", true); err == nil || Permanent(err) {
+			t.Errorf("%s: error %v: want one that passes", name, err)
 		}
 	}
 }
