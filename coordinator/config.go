@@ -1,10 +1,10 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/discovery"
 	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
 )
@@ -237,10 +238,12 @@ func (c Config) checkPlace() error {
 		return &ConfigError{"cluster", c.Cluster, "1 to 64 letters, digits, - and _"}
 	}
 	if c.Advertise != "" {
-		u, err := url.Parse(c.Advertise)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Port() == "" || u.Hostname() == "" ||
-			strings.TrimSuffix(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return &ConfigError{"advertise", c.Advertise, "the base URL at which others reach this coordinator, such as https://rm-1:7070"}
+		base, err := discovery.ParseURL(c.Advertise)
+		if wrong, ok := errors.AsType[*discovery.URLError](err); ok {
+			return &ConfigError{"advertise", wrong.URL, wrong.Want}
+		}
+		if _, port, err := net.SplitHostPort(addressOf(base)); err != nil || port == "" {
+			return &ConfigError{"advertise", c.Advertise, "a URL with a port, such as https://rm-1:7070"}
 		}
 	}
 	if c.Election != "" && c.Election != ElectionConsul && c.Election != ElectionAlone {
@@ -257,8 +260,8 @@ func (c Config) checkPlace() error {
 
 // advertised is the URL at which others reach a coordinator that serves at an address.
 func (c Config) advertised(address string) string {
-	if c.Advertise != "" {
-		return strings.TrimSuffix(c.Advertise, "/")
+	if base, err := discovery.ParseURL(c.Advertise); err == nil {
+		return base
 	}
 	scheme := "http"
 	if c.secure() {
@@ -273,7 +276,7 @@ func (c Config) advertised(address string) string {
 			host = name
 		}
 	}
-	return scheme + "://" + net.JoinHostPort(host, port)
+	return scheme + "://" + strings.ToLower(net.JoinHostPort(host, port))
 }
 
 // secure reports whether it serves TLS.

@@ -124,6 +124,10 @@ func passedBack(ctx context.Context, to *leader, err error) error {
 	if !connect.IsWireError(err) && ctx.Err() == nil && answer.Code() != connect.CodeResourceExhausted {
 		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the leader %s does not answer: %w", to.url, answer.Unwrap()))
 	}
+	if answer.Code() == connect.CodeUnauthenticated {
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf(
+			"the leader %s does not know this coordinator (%s): want peers.tokenFile or peers.tls in its configuration that the leader knows", to.url, answer.Message()))
+	}
 	passed := connect.NewError(answer.Code(), errors.New(answer.Message()))
 	for _, detail := range answer.Details() {
 		passed.AddDetail(detail)

@@ -3,8 +3,12 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -195,14 +199,11 @@ func TestACallToALeaderThatHangsEndsWhenAnotherIsElected(t *testing.T) {
 		return &heldStore{Store: s, held: held}
 	})
 	defer close(held)
-	for i := range m.members[1:] {
-		m.bar(m.members[i+1].url, true)
-	}
-	m.takeAway()
 	leader, standbys := m.led()
 	if leader != m.members[0] {
 		t.Fatal("the first one does not lead")
 	}
+	m.bar(standbys[0].url, true)
 	answered := make(chan error, 1)
 	go func() {
 		_, err := standbys[0].allocations.Allocate(context.WithoutCancel(t.Context()), request("r", 1))
@@ -243,4 +244,68 @@ func (s *heldStore) Commit(ctx context.Context, b store.Batch) error {
 		return err
 	}
 	return errors.Join(ctx.Err())
+}
+
+func TestAStandbyThatCannotReachTheLeaderSaysSoInTime(t *testing.T) {
+	m := startTeam(t, 2)
+	_, standbys := m.led()
+	full := fullListener(t)
+	f := standbys[0]
+	f.server.peers.join(pinned{full}, f.url)
+	f.server.peers.point(full)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	_, err := f.allocations.Allocate(ctx, request("r", 1))
+	if connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("got %v, want UNAVAILABLE, so that the caller tries another one", err)
+	}
+}
+
+// fullListener is the URL of a listener that takes no more connections: what is sent to it gets no answer.
+func fullListener(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := errors.Join(syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(socket, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(socket)
+	bound, ok := name.(*syscall.SockaddrInet4)
+	if err != nil || !ok {
+		t.Fatal(err, name)
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.Port))
+	for range 8 {
+		conn, err := (&net.Dialer{Timeout: 200 * time.Millisecond}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			break // full
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	return "http://" + address
+}
+
+func TestALeaderThatDoesNotKnowAStandbyIsNotItsCallersFault(t *testing.T) {
+	strange := connect.NewError(connect.CodeUnauthenticated, errors.New("who are you"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = connect.NewErrorWriter().Write(w, r, strange)
+	}))
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	server.Close()
+	server = httptest.NewUnstartedServer(server.Config.Handler)
+	server.Config.Protocols = protocols
+	server.Start()
+	defer server.Close()
+	m := startTeam(t, 2)
+	_, standbys := m.led()
+	f := standbys[0]
+	f.server.peers.join(pinned{server.URL}, f.url)
+	f.server.peers.point(server.URL)
+	if _, err := f.allocations.Allocate(t.Context(), request("r", 1)); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("got %v, want UNAVAILABLE, so that the caller tries another one", err)
+	}
 }

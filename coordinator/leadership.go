@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,72 +22,128 @@ type leadership struct {
 	log      *slog.Logger
 }
 
-// resignTime bounds what handing over may take: after it the others find out by themselves.
-const resignTime = 2 * time.Second
+const (
+	// resignTime bounds what handing over may take: after it the others find out by themselves.
+	resignTime = 2 * time.Second
+	// steadyAfter is how long a leadership must last for its end not to count as another failure to lead. A ledger that cannot go on, or
+	// somebody else who leads on the same store, would otherwise keep this coordinator loading for ever.
+	steadyAfter = 10 * time.Second
+)
 
-// run campaigns until the writer's loop has ended. What became of the first attempt to lead is told to first, which holds one.
-func (l *leadership) run(ctx context.Context, first chan<- error) {
+// run campaigns until the writer's loop has ended, or something is wrong that no waiting mends, which it returns. What became of the first
+// attempt to lead is told to first, which holds one.
+func (l *leadership) run(ctx context.Context, first chan<- error) error {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
 		term, err := l.election.Campaign(ctx)
 		if err == nil {
-			var led bool
-			if led, err = l.serve(ctx, term, first); led {
+			began := time.Now()
+			err = l.serve(ctx, term, first)
+			l.resign(ctx, term)
+			if time.Since(began) > steadyAfter {
 				retry.Reset()
 			}
-			l.resign(ctx, term)
 		}
 		if ctx.Err() != nil || l.writer.ended() {
-			return
+			return nil
 		}
-		if err == nil {
-			continue
+		if _, other := errors.AsType[*election.StoreError](err); other {
+			return err
 		}
 		wait := retry.NextBackOff()
-		l.log.Error("cannot lead", "error", err, "retry_in", wait)
+		l.log.Warn("does not lead", "reason", err, "campaigns_in", wait)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
+		case <-l.writer.done:
+			timer.Stop()
+			return nil
 		case <-ctx.Done():
 			timer.Stop()
-			return
+			return nil
 		}
 	}
 }
 
-// serve leads for as long as the term lasts and the store lets it. A leadership that was lost is followed by another one: what was
-// lost may have been a connection. Where that cannot begin the term is better given to somebody else, and err says why.
-func (l *leadership) serve(ctx context.Context, term election.Term, first chan<- error) (led bool, err error) {
+// errLockLost ends a leadership whose term is over.
+var errLockLost = errors.New("the lock on the lead was lost")
+
+// serve leads for as long as the term lasts and the store lets it, and returns why that is over. A leadership that ends by a fault of this
+// coordinator's own is followed by another one. One that ends because the store does not answer, or because somebody else has
+// begun another, is not: who has a better way to the store shall lead.
+func (l *leadership) serve(ctx context.Context, term election.Term, first chan<- error) error {
 	for {
 		tenure := l.writer.lead(l.latest() + 1)
 		select {
 		case meta := <-tenure.began:
-			led = true
 			tell(first, nil)
-			if err := term.Announce(ctx, meta.Epoch, meta.StoreID); err != nil && ctx.Err() == nil {
-				l.log.Warn("the others were not told who leads", "epoch", meta.Epoch, "error", err)
+			announcing, stop := context.WithCancel(ctx)
+			announced := make(chan struct{})
+			go func() {
+				defer close(announced)
+				l.announce(announcing, term, meta)
+			}()
+			err := l.keep(term, tenure)
+			stop()
+			<-announced // or it would be said after the term
+			if err != nil {
+				return err
 			}
 		case err := <-tenure.over:
 			tell(first, err)
-			return led, err
+			return err
 		case <-term.Over():
 			l.writer.stepDown()
-			return led, nil
+			return errLockLost
 		case <-l.writer.done:
-			return led, nil
+			return ErrStopping
 		}
+	}
+}
+
+// keep waits for the end of a leadership. The error is nil where another one may follow in the same term.
+func (l *leadership) keep(term election.Term, tenure *tenure) error {
+	began := time.Now()
+	select {
+	case err := <-tenure.over:
+		switch {
+		case errors.Is(err, store.ErrDeposed):
+			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
+		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
+			time.Since(began) < steadyAfter:
+			return err
+		}
+		return nil
+	case <-term.Over():
+		l.writer.stepDown()
+		return errLockLost
+	case <-l.writer.done:
+		return ErrStopping
+	}
+}
+
+// announce tells everybody who leads, again until it works: until then every caller takes a way around.
+func (l *leadership) announce(ctx context.Context, term election.Term, meta store.Meta) {
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
+	for said := false; ; said = true {
+		err := term.Announce(ctx, meta.Epoch, meta.StoreID)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if !said {
+			l.log.Warn("the others were not told who leads: trying again", "epoch", meta.Epoch, "error", err)
+		}
+		timer := time.NewTimer(retry.NextBackOff())
 		select {
-		case err := <-tenure.over:
-			if errors.Is(err, store.ErrDeposed) { // somebody has been elected since
-				return led, nil
-			}
+		case <-timer.C:
 		case <-term.Over():
-			l.log.Warn("the lock on the lead was lost")
-			l.writer.stepDown()
-			return led, nil
-		case <-l.writer.done:
-			return led, nil
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
 		}
 	}
 }

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -47,8 +48,10 @@ func peerTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
+	// One that does not take connections must not keep callers who could go elsewhere.
+	dialer := &net.Dialer{Timeout: 2 * time.Second}
 	return &http.Transport{
-		Protocols: protocols, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute,
+		DialContext: dialer.DialContext, Protocols: protocols, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute,
 		// One that does not answer any more is noticed, calls or not.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
 	}
@@ -97,6 +100,7 @@ func (p *peers) point(url string) {
 	if p.leader != nil {
 		p.leader.end(ErrNotLeading)
 		p.leader = nil
+		p.client.CloseIdleConnections()
 	}
 	if url != "" && url != p.self {
 		p.leader = newLeader(url, p.client, connect.WithInterceptors(p.seen...))

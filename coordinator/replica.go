@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -37,10 +38,19 @@ type replica struct {
 	mu     sync.Mutex
 	books  *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
 	readAt ledger.Instant // guarded by mu
+	turn   uint64         // guarded by mu; counts the times that it was forgotten
 }
 
-// replicaAge is how old a replica may be before it is read again: with 100,000 live allocations that takes half a second.
-const replicaAge = 3 * time.Second
+const (
+	// replicaAge is how old a replica may be before it is read again: with 100,000 live allocations that takes half a second.
+	replicaAge = 3 * time.Second
+	// replicaWait is how long a read waits for a store that does not answer, where there is something older to look at.
+	replicaWait = time.Second
+	// replicaMost is how old it may be where the store cannot be read.
+	replicaMost = 5 * time.Minute
+	// refreshTime bounds one reading of the store.
+	refreshTime = 10 * time.Second
+)
 
 func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer) *replica {
 	return &replica{clock: w.clock, load: func(ctx context.Context) (*ledger.Ledger, error) {
@@ -56,35 +66,25 @@ func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer)
 	}}
 }
 
-// currentSnapshot reads the store's state of this moment, whoever leads on it.
-func currentSnapshot(ctx context.Context, s store.Store) (ledger.Snapshot, error) {
-	for {
-		meta, err := s.Meta(ctx)
-		if err != nil {
-			return ledger.Snapshot{}, err
+// currentSnapshot reads the store's state of this moment, whoever leads on it, without the requests that have ended.
+func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapshot, err error) {
+	never := ledger.Instant(math.MaxInt64).Time()
+	for range 3 { // somebody may begin to lead in between
+		var meta store.Meta
+		if meta, err = s.Meta(ctx); err != nil {
+			return snapshot, err
 		}
-		snapshot, err := s.Load(ctx, meta.Epoch, time.Unix(1<<40, 0)) // no ended requests
-		if !errors.Is(err, store.ErrDeposed) || ctx.Err() != nil {
+		if snapshot, err = s.Load(ctx, meta.Epoch, never); !errors.Is(err, store.ErrDeposed) {
 			return snapshot, err
 		}
 	}
+	return snapshot, err
 }
 
 // do looks at the replica, read anew where it is too old. f must not change it.
 func (r *replica) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
-	r.mu.Lock()
-	due := r.books == nil || r.clock.now().Sub(r.readAt) > replicaAge
-	r.mu.Unlock()
-	if due {
-		read := r.fresh.DoChan("", func() (any, error) { return nil, r.refresh(context.WithoutCancel(ctx)) })
-		select {
-		case result := <-read:
-			if result.Err != nil {
-				return result.Err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := r.renew(ctx); err != nil {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,23 +95,50 @@ func (r *replica) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.In
 	return nil
 }
 
-// refreshTime bounds one reading of the store.
-const refreshTime = 10 * time.Second
+// renew reads the store where what was read last is too old. Where the store does not answer that stays good for a while.
+func (r *replica) renew(ctx context.Context) error {
+	r.mu.Lock()
+	has, age := r.books != nil, r.clock.now().Sub(r.readAt)
+	r.mu.Unlock()
+	if has && age <= replicaAge {
+		return nil
+	}
+	read := r.fresh.DoChan("", func() (any, error) { return nil, r.refresh(context.WithoutCancel(ctx)) })
+	var enough <-chan time.Time
+	if has && age < replicaMost {
+		timer := time.NewTimer(replicaWait)
+		defer timer.Stop()
+		enough = timer.C
+	}
+	select {
+	case result := <-read:
+		if result.Err != nil && (!has || age >= replicaMost) {
+			return result.Err
+		}
+		return nil
+	case <-enough:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 func (r *replica) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
 	asOf := r.clock.now()
-	l, err := r.load(ctx)
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	turn := r.turn
+	r.mu.Unlock()
+	l, err := r.load(ctx)
 	if err != nil {
-		if r.books != nil {
-			return nil // what was last seen is what was asked for
-		}
 		return err
 	}
-	r.books, r.readAt = l, asOf
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if turn == r.turn {
+		r.books, r.readAt = l, asOf
+	}
 	return nil
 }
 
@@ -120,4 +147,5 @@ func (r *replica) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.books = nil
+	r.turn++
 }

@@ -69,6 +69,7 @@ type Server struct {
 	tracing  *tracing.Tracing
 	audit    *auditLog
 
+	fatal  chan error     // holds one: why it cannot go on
 	ready  chan struct{}  // closed when calls are taken
 	tasks  sync.WaitGroup // background goroutines
 	cancel context.CancelFunc
@@ -100,6 +101,11 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if deps.Elect != nil {
+		if err := trust.knownToPeers(); err != nil {
+			return nil, err
+		}
+	}
 	if deps.Clock == nil {
 		deps.Clock = SystemClock()
 	}
@@ -111,7 +117,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		config: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
 		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
 		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
-		time: defaultPatience(), elect: deps.Elect, ready: make(chan struct{}),
+		time: defaultPatience(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
 	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) })
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
@@ -189,6 +195,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		s.log.Info("shutting down")
 	case err = <-failed:
 		err = fmt.Errorf("serve: %w", err)
+	case err = <-s.fatal:
 	}
 	return errors.Join(err, s.shutDown(server)) //nolint:contextcheck // the caller's has ended: that is why
 }
@@ -220,7 +227,9 @@ func (s *Server) start(ctx context.Context) error {
 	s.tasks.Go(func() { _ = elected.Run(electing) }) // it ends with its context
 	s.tasks.Go(func() {
 		defer ballotsOver() // once the lead was handed over
-		campaign.run(background, first)
+		if err := campaign.run(background, first); err != nil {
+			s.fatal <- err
+		}
 	})
 	s.tasks.Go(func() { s.peers.follow(background) })
 	if s.elect == nil {

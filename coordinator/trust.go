@@ -87,6 +87,18 @@ func (t *trust) introduce(p *peers) {
 	}
 }
 
+// knownToPeers refuses a coordinator that asks its callers who they are, as the others will, and has nothing to show to them: every call
+// that it passes on would be refused.
+func (t *trust) knownToPeers() error {
+	if !t.who.Set() || t.token != nil || t.config.Peers.TLS.Cert != "" {
+		return nil
+	}
+	return &ConfigError{
+		"peers.tokenFile", "",
+		`a file with a token of an identity with the role coordinator, or peers.tls with a certificate with O = "bursar:coordinator": coordinators pass calls on to each other`,
+	}
+}
+
 // warnings says what is wrong, or will be, with what callers are known by.
 func (t *trust) warnings() []string {
 	list := t.laxness()
