@@ -20,7 +20,7 @@ func TestStoreIsPutBack(t *testing.T) {
 	l.startLaunchers()
 	l.acknowledges(100)
 	backup := filepath.Join(c.dir, "backup")
-	l.inDatabase(func() error { return l.database.Backup(t.Context(), backup) })
+	l.backUp(backup)
 	from := time.Now()
 	l.recovered()
 	// Two more epochs, and allocations that the backup does not have.
@@ -37,6 +37,15 @@ func TestStoreIsPutBack(t *testing.T) {
 	l.acknowledges(100)
 	l.check()
 	l.finish(span{from, to})
+}
+
+// backUp copies the store while nobody asks for anything: a reservation that is in the copy would come back with it, and hold until its time
+// is over, as that of a launcher that died does.
+func (l *load) backUp(into string) {
+	l.t.Helper()
+	l.steps.Lock()
+	defer l.steps.Unlock()
+	l.inDatabase(func() error { return l.database.Backup(l.t.Context(), into) })
 }
 
 // putBack restores the backup while nobody asks for anything. What ended since the backup was made may be unknown again, or have ended in

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -81,9 +79,6 @@ func (o *observer) follow(ctx context.Context) {
 	stream := o.books.With(client.WithoutRetries())
 	for message, err := range stream.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: revision}) {
 		if err != nil {
-			if connect.CodeOf(err) == connect.CodeInvalidArgument {
-				o.faultf("watch: %v", err)
-			}
 			break
 		}
 		if a := message.GetAllocation(); a != nil {
