@@ -107,7 +107,7 @@ func contains(text string, each []string) bool {
 }
 
 func (m *misfit) coordinator(dsn, consulAddress, more string) string {
-	return fmt.Sprintf("listen: 127.0.0.1:0\nstore: %s\nconsul: {address: '%s'}\n%s", dsn, consulAddress, more)
+	return fmt.Sprintf("listen: 127.0.0.1:0\nadvertise: http://127.0.0.1:1\nstore: %s\nconsul: {address: '%s'}\n%s", dsn, consulAddress, more)
 }
 
 func (m *misfit) agent(more string) string {
@@ -186,7 +186,7 @@ func TestCertificatesThatAreNotTrusted(t *testing.T) {
 	old, oldKey := authority.Issue(t, certs.Request{Name: "old", Hosts: []string{"127.0.0.1"}, Both: true, NotAfter: time.Now().Add(-time.Minute)}).
 		Files(t, m.dir, "old")
 	secured := consul.Start(t, consul.Options{Cert: good, Key: goodKey, CA: ca})
-	m.run("coordinator", fmt.Sprintf("listen: 127.0.0.1:0\nstore: %s\nconsul: {address: '%s', tls: {ca: %s}}\n", m.dsn, secured.Address, otherCA), exitConfig,
+	m.run("coordinator", fmt.Sprintf("listen: 127.0.0.1:0\nadvertise: http://127.0.0.1:1\nstore: %s\nconsul: {address: '%s', tls: {ca: %s}}\n", m.dsn, secured.Address, otherCA), exitConfig,
 		"unknown authority", "want tls.ca")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", old, oldKey)), exitConfig, "expired", "want")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, fmt.Sprintf("tls: {cert: %s, key: %s}\n", good, oldKey)), exitConfig, "want")

@@ -3,6 +3,7 @@
 package ha
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -76,11 +77,16 @@ func (l *load) acknowledges(more int) {
 	})
 }
 
-func (c *cluster) epoch() uint64 {
+// epoch is that of whoever leads.
+func (c *cluster) epoch() (epoch uint64) {
 	c.t.Helper()
-	status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return status.GetEpoch()
+	eventually(c.t, "the epoch", func() error {
+		status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})
+		if err == nil && !status.GetIsLeader() {
+			err = errors.New("nobody leads")
+		}
+		epoch = status.GetEpoch()
+		return err
+	})
+	return epoch
 }

@@ -101,7 +101,7 @@ func (o *observer) epoch(ctx context.Context, m *member, last uint64) uint64 {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	status, err := m.direct.Cluster().Status(ctx, &bursarv1.StatusRequest{})
-	if err != nil {
+	if err != nil || !status.GetIsLeader() { // one that has just lost the lead speaks for itself
 		return last
 	}
 	if status.GetEpoch() < last {
