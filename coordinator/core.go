@@ -15,7 +15,7 @@ import (
 // Command is one thing to do to the ledger, with the caller that waits for it: a *Call, an *Ask, a *Report or an *Enrolment.
 type Command interface {
 	// apply does it. It reports whether the caller is to be answered with this batch; if not, the command has put itself
-	// among those that wait.
+	// among those that wait, or has answered where there was nothing to do or to see.
 	apply(c *Core, now ledger.Instant) (answer bool)
 	// answer tells the caller, once, from any goroutine, without blocking: nil once everything that the command changed or
 	// could have seen is durable, else why nothing is known of it.
@@ -58,8 +58,9 @@ type Core struct {
 	open    []Command      // applied; answered with the next batch
 	line    map[ledger.ID]*Ask
 	flight  *Batch
-	told    map[string]bool // hosts that have heard of this leadership's epoch, or may have
+	told    map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
 	outdone uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
+	claims  claims          // of hosts that have seen such epochs, over all leaderships
 
 	// files are the rules that come from files, by source: they are not in the store.
 	files map[string][]ledger.Quota
@@ -90,7 +91,7 @@ func (b *Batch) Size() int { return len(b.commands) }
 func NewCore(config ledger.Config, newPlacer func() ledger.Placer) *Core {
 	return &Core{
 		config: config, newPlacer: newPlacer,
-		line: make(map[ledger.ID]*Ask), files: make(map[string][]ledger.Quota),
+		line: make(map[ledger.ID]*Ask), files: make(map[string][]ledger.Quota), claims: make(claims),
 	}
 }
 

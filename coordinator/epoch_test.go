@@ -2,7 +2,9 @@ package coordinator
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -52,5 +54,145 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	}
 	if seen, outdone := r.core.Outdone(); !outdone || seen != first {
 		t.Errorf("got %d, %v: want to be outdone by %d", seen, outdone, first)
+	}
+}
+
+// reports lets a host report that has seen an epoch.
+func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
+	r.t.Helper()
+	report := &Report{Epoch: seen, OfAgent: ofAgent, Command: ledger.SyncCommand{HostID: host, Incarnation: 1, Sequence: 99, Full: true}, Done: func(error) {}}
+	if err := r.core.Do(r.now, report); err != nil {
+		r.t.Fatal(err)
+	}
+	return report
+}
+
+// again leads anew, above what has ended the leadership before, and reports whether something has.
+func (r *rig) again() bool {
+	r.t.Helper()
+	epoch, outdone := r.core.Outdone()
+	if outdone {
+		r.core.Drop(ErrNotLeading)
+		r.lead(epoch + 1)
+	}
+	return outdone
+}
+
+// claim lets a host report an epoch that nobody has given out, and reports whether that has ended the leadership. It must be refused
+// either way, with what fits.
+func (r *rig) claim(host string, ofAgent bool) bool {
+	r.t.Helper()
+	report := r.reports(host, r.core.Meta().Epoch+1, ofAgent)
+	claim, ok := errors.AsType[*ClaimError](report.Err)
+	if !ok || claim.HostID != host || claim.Epoch != r.core.Meta().Epoch+1 {
+		r.t.Fatalf("%s has seen a later epoch and is not refused for it: %+v, %v", host, report.Result, report.Err)
+	}
+	ended := r.again()
+	if wrong, refused := errors.AsType[*ledger.FieldError](report.Err); ended != errors.Is(report.Err, ErrNotLeading) || ended == refused || refused && wrong.Field != "epoch" {
+		r.t.Errorf("ended %v, with %v", ended, report.Err)
+	}
+	return ended
+}
+
+func (r *rig) claimUntilRefused(host string, ofAgent bool) (ended int) {
+	r.t.Helper()
+	for ended < 100 && r.claim(host, ofAgent) {
+		ended++
+	}
+	return ended
+}
+
+// An agent that was broken into must not keep the others from being served.
+func TestOneHostEndsFewLeaderships(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.host()
+	if ended := r.claimUntilRefused("h", true); ended != claimBurst {
+		t.Errorf("%d leaderships ended by one host at once, want %d", ended, claimBurst)
+	}
+	for range 12 {
+		r.now = r.now.Add(claimEvery - time.Second)
+		if r.claim("h", true) {
+			t.Error("its word counts before its time")
+		}
+		r.now = r.now.Add(time.Second)
+		if !r.claim("h", true) || r.claim("h", true) {
+			t.Errorf("want one leadership in %s", claimEvery)
+		}
+	}
+	if old := r.reports("h", 0, true); old.Err != nil || old.Result.Action != ledger.ActionResync {
+		t.Errorf("a host that lied must be heard where it does not: %v", old.Err)
+	}
+	r.now = r.now.Add(time.Hour)
+	if !r.claim("other", true) {
+		t.Error("another host does not count")
+	}
+	if len(r.core.claims) != 1 {
+		t.Errorf("%d claims are kept, all but one of them long past", len(r.core.claims))
+	}
+}
+
+// Whoever is let in without being known as an agent can make up hosts.
+func TestHostsThatNobodyVouchesForCountAsOne(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.host()
+	ended := 0
+	for i := range 100 {
+		if r.claim(fmt.Sprint("made-up-", i), false) {
+			ended++
+		}
+	}
+	if ended != claimBurst || len(r.core.claims) != 1 {
+		t.Errorf("%d leaderships ended, %d claimants are kept", ended, len(r.core.claims))
+	}
+	if !r.claim("h", false) {
+		t.Error("a host that the ledger has does not count for itself")
+	}
+	if !r.claim("new", true) {
+		t.Error("a new host whose agent is known does not count for itself")
+	}
+}
+
+// A fleet that comes to a store which was put back.
+func TestOneStepIsEnoughForAllHosts(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.host()
+	latest := r.core.Meta().Epoch + 4000
+	for i := range 100 {
+		if report := r.reports(fmt.Sprint("h", i), latest, true); !errors.Is(report.Err, ErrNotLeading) {
+			t.Fatalf("host %d: %v", i, report.Err)
+		}
+	}
+	if len(r.core.claims) != 1 {
+		t.Errorf("%d hosts have used up their word for the same epoch", len(r.core.claims))
+	}
+	if !r.again() || r.core.Meta().Epoch != latest+1 {
+		t.Errorf("epoch %d after %d was seen", r.core.Meta().Epoch, latest)
+	}
+	if report := r.reports("h", latest, true); report.Err != nil || report.Result.Action != ledger.ActionResync {
+		t.Errorf("in the next leadership: %+v, %v", report.Result, report.Err)
+	}
+	for i := range 100 {
+		r.reports(fmt.Sprint("h", i), latest, true)
+	}
+	if r.again() {
+		t.Error("a second step was made")
+	}
+}
+
+// What a host that the ledger does not have says changes nothing, and must not take memory either.
+func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.host()
+	for i := range 100 {
+		report := r.reports(fmt.Sprint("made-up-", i), 0, false)
+		if _, ok := errors.AsType[*ledger.NotFoundError](report.Err); !ok {
+			t.Fatalf("an unknown host is told something: %+v, %v", report.Result, report.Err)
+		}
+	}
+	if report := r.reports("h", 0, false); report.Err != nil {
+		t.Error(report.Err)
+	}
+	if len(r.core.told) != 1 || !r.core.told["h"] {
+		t.Errorf("%d hosts are noted, want the one that the ledger has", len(r.core.told))
 	}
 }

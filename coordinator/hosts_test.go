@@ -100,10 +100,14 @@ func TestASyncHandsOverWhatWasGranted(t *testing.T) {
 	if res := f.sync("h1", 0, 3, gib); res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
 		t.Errorf("an old epoch: %v", res)
 	}
-	for _, seen := range []uint64{0, epoch} {
-		if res := f.sync("never-registered", seen, 1, gib); res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC {
-			t.Errorf("an unknown host: %v", res)
-		}
+	if _, err := f.hosts.Sync(t.Context(), &bursarv1.SyncRequest{HostId: "never-registered", Incarnation: 1, Sequence: 1, BootId: "boot"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("an unknown host: %v", err)
+	}
+	if _, err := f.hosts.Deregister(t.Context(), &bursarv1.DeregisterRequest{HostId: "h1", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if res := f.sync("h1", epoch, 4, gib); res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC || res.GetEpoch() != epoch {
+		t.Errorf("a host that was forgotten: %v", res)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"
@@ -18,10 +19,17 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 	if err != nil {
 		return nil, err
 	}
+	e.OfAgent = isAgentOf(ctx, req.GetHostId())
 	if err := s.writer.enrol(ctx, e); err != nil {
 		return nil, err
 	}
 	return e.Message(), nil
+}
+
+// isAgentOf reports whether a call comes from the agent of a host.
+func isAgentOf(ctx context.Context, host string) bool {
+	actor := actorOf(ctx)
+	return actor.Effective() == identity.Agent && actor.Host == host
 }
 
 // NewEnrolment reads an announcement. Done is the caller's to set.
@@ -61,6 +69,7 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 	if err != nil {
 		return nil, err
 	}
+	r.OfAgent = isAgentOf(ctx, req.GetHostId())
 	if err := s.writer.report(ctx, r); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,89 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+const (
+	// epochStride bounds how far above this leadership's an epoch may be that an agent has seen. A real one is above it by as many
+	// leaderships as a restored backup has missed: some thousands, where one is lost every minute for days. Numbers last for longer than
+	// anybody could use them up in these strides.
+	epochStride = 1 << 20
+	// claimEvery and claimBurst bound how often the word of one host ends a leadership. A real one does once for each time that the store
+	// was put back, if others have not done so before; one that lies costs everybody a pause, which must stay a rare one.
+	claimEvery = 5 * time.Minute
+	claimBurst = 3
+)
+
+// anyHost stands for all hosts that nobody vouches for: the ledger does not have them, and whoever reports is not known as their
+// agent. They are not worth more than one host together. Who has lost a store altogether has only such ones, where it has no
+// identities.
+const anyHost = ""
+
+// ClaimError refuses what a host reports that has seen an epoch which this leadership did not give out. Nothing of it was taken in. Where it is
+// an ErrNotLeading the leadership ends because of it, and else it is a *ledger.FieldError.
+type ClaimError struct {
+	HostID string
+	Epoch  uint64 // that the host has seen
+	Err    error
+}
+
+func (e *ClaimError) Error() string { return fmt.Sprintf("host %s: %v", e.HostID, e.Err) }
+
+// Unwrap returns what it means for the caller.
+func (e *ClaimError) Unwrap() error { return e.Err }
+
+// heed looks at the epoch that a host has seen, in its report. One above this leadership's ends it: the store was put back to an earlier
+// state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does this leadership's own number from
+// a host that it has not told: that was given out before the store was put back, and the revisions that the host knows are of a ledger
+// that is gone. The error is a *ClaimError.
+//
+// ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
+// same.
+func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, seen uint64) error {
+	if seen < c.meta.Epoch || seen == c.meta.Epoch && c.told[host] {
+		return nil
+	}
+	refuse := func(err error) error { return &ClaimError{HostID: host, Epoch: seen, Err: err} }
+	if seen-c.meta.Epoch > epochStride {
+		return refuse(fieldError("epoch", fmt.Sprint(seen), fmt.Sprintf("one that a coordinator gave out; this one is at %d", c.meta.Epoch)))
+	}
+	if seen > c.outdone || c.outdone == 0 {
+		claimant := host
+		if _, known := c.ledger.Host(host); !known && !ofAgent {
+			claimant = anyHost
+		}
+		if wait := c.claims.take(claimant, now); wait > 0 {
+			return refuse(fieldError("epoch", fmt.Sprint(seen), fmt.Sprintf(
+				"one that this coordinator gave out, which is at %d: the word of this host has ended enough leaderships, and counts again in %s",
+				c.meta.Epoch, wait.Round(time.Second))))
+		}
+		c.outdone = seen
+	}
+	return refuse(fmt.Errorf("%w (epoch %d was seen, this one is %d)", ErrNotLeading, seen, c.meta.Epoch))
+}
+
+// greet notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.
+func (c *Core) greet(host string) { c.told[host] = true }
+
+// claims are those that have ended leaderships, each with the moment from which nothing is held against the claimant. There are
+// no more of them than there are hosts.
+type claims map[string]ledger.Instant
+
+// take counts a claim. Where the claimant has made too many it is not counted, and wait says when the next one is.
+func (c claims) take(claimant string, now ledger.Instant) (wait time.Duration) {
+	free := max(c[claimant], now)
+	if wait = free.Sub(now) - (claimBurst-1)*claimEvery; wait > 0 {
+		return wait
+	}
+	for other, until := range c {
+		if until <= now {
+			delete(c, other)
+		}
+	}
+	c[claimant] = free.Add(claimEvery)
+	return 0
+}
