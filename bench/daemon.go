@@ -101,7 +101,7 @@ func (s setup) configure(address string) string {
 		fmt.Fprintf(&b, "store: %q\n", s.store)
 	}
 	if s.consul != "" {
-		fmt.Fprintf(&b, "election: consul\nconsul: {address: %q}\n", s.consul)
+		fmt.Fprintf(&b, "advertise: http://%s\nelection: consul\nconsul: {address: %q}\n", address, s.consul)
 	} else {
 		b.WriteString("election: alone\n")
 	}
