@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +32,9 @@ func openCoordinator(
 	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces}
 	options := opener.Options{Migrate: true, Log: log}
 	if elected(config, where) {
+		if err := reachable(config); err != nil {
+			return nil, loaded.explain(err)
+		}
 		client, err := consul.New(config.Consul, log)
 		if err != nil {
 			return nil, loaded.explain(err)
@@ -120,8 +122,12 @@ func elect(
 	if err != nil {
 		return nil, err
 	}
+	machine, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("election: the name of this machine: %w", err)
+	}
 	made, err := election.Consul(client, election.Options{
-		ID: instanceOf(self.URL), URL: self.URL, Cluster: config.Cluster, TTL: config.ElectionTTL, Alive: self.Alive,
+		ID: instanceOf(machine, config.Listen, self.URL), URL: self.URL, Cluster: config.Cluster, TTL: config.ElectionTTL, Alive: self.Alive,
 		StoreID: meta.StoreID, Meta: map[string]string{"version": version}, Log: log,
 	})
 	if err != nil {
@@ -135,18 +141,4 @@ func elect(
 		log.Warn("Consul does not answer: this coordinator serves, and leads when it does", "error", err)
 	}
 	return made, nil
-}
-
-// instanceOf is what tells a coordinator from the others: where it is.
-func instanceOf(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return "coordinator"
-	}
-	return strings.Map(func(r rune) rune {
-		if r == ':' || r == '[' || r == ']' || r == '%' {
-			return '-'
-		}
-		return r
-	}, u.Host)
 }

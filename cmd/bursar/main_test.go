@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,12 +47,13 @@ func TestScripts(t *testing.T) {
 
 // TestScriptsOfNetworks runs testdata/net/*.txtar, which beside that have certificates in $WORK/tls, of the authority ca.pem: server.pem
 // for 127.0.0.1, agent.pem for the agent of host vm-one, admin.pem, and elsewhere.pem, which is another authority; the token of
-// an admin in token, its hash in identities.yaml; and a Consul at CONSUL_HTTP_ADDR.
+// an admin in token, its hash in identities.yaml; a Consul at CONSUL_HTTP_ADDR; and an address on loopback at FREE that nobody serves on.
 func TestScriptsOfNetworks(t *testing.T) {
 	catalog := consultest.Start(t, consultest.Options{})
 	ca, elsewhere := certs.New(t, "here"), certs.New(t, "elsewhere")
 	runScripts(t, filepath.Join("testdata", "net"), func(env *testscript.Env) {
 		env.Setenv("CONSUL_HTTP_ADDR", catalog.Address)
+		env.Setenv("FREE", freeAddress(t))
 		env.Setenv("CATALOG", strings.Replace(catalog.Address, "http:", "consul:", 1))
 		dir := filepath.Join(env.WorkDir, "tls")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -72,6 +74,16 @@ func TestScriptsOfNetworks(t *testing.T) {
 			}
 		}
 	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
@@ -118,7 +130,7 @@ func (s *servers) start(ts *testscript.TestScript, name string, args []string, l
 	cmd := exec.Command(path, args...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = os.Environ()
-	for _, variable := range []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "BURSAR_AGENT_STATE_DIR", "CONSUL_HTTP_ADDR"} {
+	for _, variable := range []string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "BURSAR_AGENT_STATE_DIR", "BURSAR_COORDINATOR_ADVERTISE", "CONSUL_HTTP_ADDR"} {
 		if value := ts.Getenv(variable); value != "" {
 			cmd.Env = append(cmd.Env, variable+"="+value)
 		}

@@ -56,6 +56,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 			again = pause.NextBackOff()
 		default:
 			pause.Reset()
+			again = c.doubt(now)
 		}
 		if err := wait(ctx, news, again); err != nil {
 			return nil, err
@@ -63,12 +64,38 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	}
 }
 
-// left reports that the key is held by a session that this coordinator left behind: as the process that it was before, or in a
-// term that it could not resign from. Its health check passes again, so that session would never end.
+// left reports that the key is held by a session of this coordinator's own, of a term that it could not resign from. Its health check
+// passes, so that session would never end. One that an earlier start left behind ends with the check that it was bound to.
 func (e *ConsulElection) left(now reading) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return now.holder == e.last || now.id == e.options.ID
+	return now.holder == e.last
+}
+
+// twinAfter is after how many TTLs a leader at a coordinator's own address is taken for another process. What the coordinator was
+// itself, before it was started again, is gone after one, or where Consul's agent went with it, when the others count that out.
+const twinAfter = 5
+
+// doubt complains, once, of a leader that has this coordinator's address and will not go: nobody can tell the two from each other. It
+// returns how long to wait before that is known; 0 where there is nothing to wait for.
+func (c *candidate) doubt(now reading) time.Duration {
+	e := c.election
+	if !now.known || now.leader.URL != e.options.URL {
+		c.twin = ""
+		return 0
+	}
+	if c.twin != now.holder {
+		c.twin, c.since, c.told = now.holder, time.Now(), false
+	}
+	if left := twinAfter*e.options.TTL - time.Since(c.since); left > 0 {
+		return left
+	}
+	if !c.told {
+		c.told = true
+		e.options.Log.Error("another process leads at this coordinator's own address: every coordinator wants one of its own; set advertise",
+			"url", e.options.URL, "id", e.options.ID, "leader_id", now.id)
+	}
+	return 0
 }
 
 // wait waits for news, or for d where that is not 0.
@@ -93,6 +120,10 @@ type candidate struct {
 	election *ConsulElection
 	log      consul.Quiet
 	session  string // bound to the health check; empty: none yet
+
+	twin  string    // the session of a leader at this coordinator's own address; empty: there is none
+	since time.Time // when that was first seen
+	told  bool      // it was complained about
 }
 
 // acquire tries to take the key. It returns neither a term nor an error where it is to be tried again.

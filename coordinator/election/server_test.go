@@ -2,6 +2,7 @@ package election
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,31 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 	all[0].knows(t, Leader{URL: all[1].options.URL, Epoch: 2, StoreID: "store-1"})
 	if isOver(second) {
 		t.Error("a server that came back has ended the term")
+	}
+}
+
+func TestTwinsDoNotTakeTheLeadFromEachOther(t *testing.T) {
+	t.Parallel()
+	// Two machines, each with its own agent of Consul, that were set up alike.
+	servers := consulserver.StartCluster(t, 3, consulserver.Options{})
+	one, two := stand(t, servers[0].Address, "a"), stand(t, servers[1].Address, "a")
+	term := one.lead(t, 1)
+	next := two.campaign(t)
+	until(t, func() bool {
+		return isOver(term) || strings.Contains(two.log.String(), "at this coordinator's own address")
+	})
+	if isOver(term) {
+		t.Fatal("the second has ended the term of the first")
+	}
+	if known, _ := two.Leader(); known.URL != "" {
+		t.Errorf("the second takes %q for another one's address", known.URL)
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a term of the second", next)
+	if n := strings.Count(two.log.String(), "at this coordinator's own address"); n != 1 {
+		t.Errorf("told %d times: want once", n)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *cluster) show(ctx context.Context, discovery, dsn string) error {
 		}
 		name := fmt.Sprintf("coordinator-%d", i+1)
 		file := filepath.Join(c.dir, name+".yaml")
-		settings := fmt.Sprintf("listen: %s\nstore: %s\nconsul:\n  address: %s\n", address, dsn, discovery)
+		settings := fmt.Sprintf("listen: %[1]s\nadvertise: http://%[1]s\nstore: %[2]s\nconsul:\n  address: %[3]s\n", address, dsn, discovery)
 		if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 			return err
 		}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator"
+)
+
+// instanceOf is the ID of a coordinator in an election. It is the same whenever it is started again, and another one for every other:
+// on one machine no two listen at the same address, and machines that were set up alike have names of their own. It begins with
+// what people know it by.
+func instanceOf(machine, listen, base string) string {
+	where := base
+	if u, err := url.Parse(base); err == nil {
+		where = u.Host
+	}
+	where = strings.Map(func(r rune) rune {
+		if strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-", r) {
+			return r
+		}
+		return '-'
+	}, where)
+	sum := sha256.Sum256([]byte(machine + "\n" + listen + "\n" + base))
+	return where[:min(len(where), 100)] + "-" + hex.EncodeToString(sum[:4])
+}
+
+// reachable refuses a coordinator that would tell others an address at which each of them reaches itself. One that was said on purpose is
+// for coordinators of one machine.
+func reachable(config coordinator.Config) error {
+	if config.Advertise != "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(config.Listen)
+	if err != nil {
+		return nil //nolint:nilerr // a wrong address is told when it is listened on
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || (err == nil && ip.IsUnspecified()) {
+		if host, err = os.Hostname(); err != nil {
+			return &coordinator.ConfigError{Field: "advertise", Want: "the URL at which others reach this coordinator: this machine does not tell its name"}
+		}
+	}
+	if !onlyHere(host) {
+		return nil
+	}
+	return &coordinator.ConfigError{
+		Field: "advertise", Want: "the URL at which agents and other coordinators reach this one, such as https://rm-1.example.com:7070: it listens on " +
+			config.Listen + ", which is every machine's own (for coordinators of this machine alone, say so with advertise: http://" + config.Listen + ")",
+	}
+}
+
+// onlyHere reports whether a host names the machine that looks it up, whichever that is.
+func onlyHere(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return (err == nil && ip.IsLoopback()) || host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasPrefix(host, "localhost.")
+}
