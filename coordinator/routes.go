@@ -2,11 +2,7 @@ package coordinator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"sync"
-	"time"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
@@ -14,7 +10,6 @@ import (
 	"connectrpc.com/validate"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
@@ -62,13 +57,14 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
 	}
-	mount(grpchealth.NewHandler(healthChecker{s.serves, names}))
+	probes := newProbes(s.writer, s.peers)
+	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mount(grpcreflect.NewHandlerV1(reflector))
 	mount(grpcreflect.NewHandlerV1Alpha(reflector))
 	mount("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
-	mount("GET /healthz", http.HandlerFunc(s.healthz))
-	mount("GET /readyz", http.HandlerFunc(s.readyz))
+	mount("GET /healthz", page(probes.alive))
+	mount("GET /readyz", page(probes.ready))
 	refuse := connect.NewErrorWriter()
 	return &guard{
 		next: &gate{next: mux, who: &s.trust.who, insecure: s.config.Insecure, audit: s.audit, refuse: refuse}, time: &s.time, limit: int64(s.config.Limits.MessageBytes), refuse: refuse,
@@ -100,84 +96,4 @@ func (errorMapper) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		return rpcError(next(ctx, conn))
 	}
-}
-
-// probeTime is how long a probe waits for the loop and the store.
-const probeTime = 5 * time.Second
-
-// probe sends an empty command all the way.
-func (w *writer) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	return w.do(ctx, func(*ledger.Ledger, ledger.Instant) {})
-}
-
-// alive reports whether the loop still turns, whatever it is that the store does.
-func (w *writer) alive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	turned := make(chan struct{})
-	once := sync.OnceFunc(func() { close(turned) })
-	w.side.put(&Call{Do: func(*ledger.Ledger, ledger.Instant) { once() }, Done: func(error) { once() }})
-	select {
-	case <-turned:
-		return nil
-	case <-w.done:
-		return ErrStopping
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// healthz says whether the process works at all. What it lacks to be of use is readyz's to say: a restart would not bring it.
-func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
-	answerProbe(w, s.writer.alive(r.Context()))
-}
-
-// readyz says whether calls are answered.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	answerProbe(w, s.serves(r.Context()))
-}
-
-// serves reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
-// them on to.
-func (s *Server) serves(ctx context.Context) error {
-	err := s.writer.probe(ctx)
-	if errors.Is(err, ErrNotLeading) {
-		if to, _ := s.peers.find(); to != nil {
-			return nil
-		}
-	}
-	return err
-}
-
-func answerProbe(w http.ResponseWriter, err error) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if err != nil {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, err)
-		return
-	}
-	fmt.Fprintln(w, "ok")
-}
-
-// healthChecker answers the standard health service.
-type healthChecker struct {
-	serves func(context.Context) error
-	names  []string
-}
-
-// Check implements grpchealth.Checker.
-func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	known := req.Service == ""
-	for _, name := range h.names {
-		known = known || name == req.Service
-	}
-	if !known {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("service: %q: want one of %v", req.Service, h.names))
-	}
-	if h.serves(ctx) != nil {
-		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil //nolint:nilerr // that is the answer
-	}
-	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
 }

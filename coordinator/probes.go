@@ -1,0 +1,161 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+const (
+	// probeTime is how long a probe waits for the loop and the store.
+	probeTime = 5 * time.Second
+	// probeAge is how long what a probe has found is told again: nobody needs to show who they are to ask, so that however many do must
+	// cost no more than one.
+	probeAge = time.Second
+)
+
+// probes answer whether this coordinator works, to whoever asks.
+type probes struct {
+	writer       *writer
+	peers        *peers
+	turns, takes *sharedProbe // the loop; and commands, all the way to the store
+}
+
+func newProbes(w *writer, p *peers) *probes {
+	return &probes{
+		writer: w, peers: p,
+		turns: &sharedProbe{ask: w.alive, clock: w.clock}, takes: &sharedProbe{ask: w.probe, clock: w.clock},
+	}
+}
+
+// alive says whether the process works at all. What it lacks to be of use is ready's to say: a restart would not bring it.
+func (p *probes) alive(ctx context.Context) error { return p.turns.look(ctx) }
+
+// ready reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
+// them on to.
+func (p *probes) ready(ctx context.Context) error {
+	if p.writer.isStopping() {
+		return ErrStopping
+	}
+	err := ErrNotLeading
+	if p.writer.leads.Load() {
+		err = p.takes.look(ctx)
+	}
+	if errors.Is(err, ErrNotLeading) {
+		if to, _ := p.peers.find(); to != nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// sharedProbe is a probe of which one runs at a time, for all who ask.
+type sharedProbe struct {
+	ask     func(context.Context) error
+	clock   steady
+	running singleflight.Group
+
+	mu    sync.Mutex
+	found error          // guarded by mu: by the last one
+	until ledger.Instant // guarded by mu: as long as that is told; 0: nothing was found yet
+}
+
+func (p *sharedProbe) look(ctx context.Context) error {
+	p.mu.Lock()
+	found, fresh := p.found, p.clock.now() < p.until
+	p.mu.Unlock()
+	if fresh {
+		return found
+	}
+	answer := p.running.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+		defer cancel()
+		err := p.ask(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.found, p.until = err, p.clock.now().Add(probeAge)
+		return nil, err
+	})
+	select {
+	case result := <-answer:
+		return result.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// probe sends an empty command all the way.
+func (w *writer) probe(ctx context.Context) error {
+	return w.do(ctx, func(*ledger.Ledger, ledger.Instant) {})
+}
+
+// alive reports whether the loop still turns, whatever it is that the store does.
+func (w *writer) alive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	beat := &pulse{felt: make(chan struct{})}
+	w.side.put(beat)
+	select {
+	case <-beat.felt:
+		return nil
+	case <-w.done:
+		return ErrStopping
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// pulse is a command that does nothing. It is answered when the loop comes to it and joins no batch: a commit would be made for it.
+type pulse struct{ felt chan struct{} }
+
+func (p *pulse) apply(*Core, ledger.Instant) bool {
+	close(p.felt)
+	return false
+}
+
+// answer comes instead of apply, where the core does not lead.
+func (p *pulse) answer(error) { close(p.felt) }
+
+// page answers a probe over HTTP.
+func page(probe func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := probe(r.Context())
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, err)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}
+
+// healthChecker answers the standard health service.
+type healthChecker struct {
+	ready func(context.Context) error
+	names []string
+}
+
+// Check implements grpchealth.Checker.
+func (h healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	known := req.Service == ""
+	for _, name := range h.names {
+		known = known || name == req.Service
+	}
+	if !known {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("service: %q: want one of %v", req.Service, h.names))
+	}
+	if h.ready(ctx) != nil {
+		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil //nolint:nilerr // that is the answer
+	}
+	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+}
