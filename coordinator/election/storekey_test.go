@@ -70,3 +70,18 @@ func TestStoreIsNotClaimedWithoutConsul(t *testing.T) {
 		}
 	}
 }
+
+func TestAClusterHasOneNameInOneConsul(t *testing.T) {
+	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	one, err := ClusterID(t.Context(), a.client, "named")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := ClusterID(t.Context(), b.client, "named")
+	if err != nil || one != two || !strings.HasPrefix(one, "named/") || len(one) < len("named/")+8 {
+		t.Errorf("%q, %q, %v: want one name", one, two, err)
+	}
+	if other, err := ClusterID(t.Context(), a.client, "other"); err != nil || strings.TrimPrefix(other, "other/") == strings.TrimPrefix(one, "named/") {
+		t.Errorf("%q, %v: want a name of its own", other, err)
+	}
+}

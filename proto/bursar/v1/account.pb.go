@@ -354,7 +354,8 @@ func (x *Shortfall) GetNote() string {
 	return ""
 }
 
-// InsufficientResources is the detail of RESOURCE_EXHAUSTED: every account that fell short, and what the search for a host found.
+// InsufficientResources is the detail of RESOURCE_EXHAUSTED: every account that fell short, and what the search for a host found. With
+// UNAVAILABLE it says that hosts have not reported yet since the coordinator began to lead: it is too early to refuse, so try again.
 type InsufficientResources struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Shortfalls []*Shortfall           `protobuf:"bytes,1,rep,name=shortfalls,proto3" json:"shortfalls,omitempty"`
