@@ -30,7 +30,7 @@ func find(ctx context.Context, o order) (discovery.Finder, error) {
 	if err != nil {
 		return nil, err
 	}
-	finder := consul.NewFinder(reached, slog.New(slog.DiscardHandler))
+	finder := consul.NewFinder(reached, consul.FinderOptions{Log: slog.New(slog.DiscardHandler)})
 	go func() { _ = finder.Run(ctx) }() // until this process ends
 	err = await(ctx, time.Millisecond, func(context.Context) error {
 		if known, _ := finder.Coordinators(); len(known) == 0 {

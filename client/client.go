@@ -27,15 +27,20 @@ type Client struct {
 }
 
 // New makes a client of one server: a path or "unix:PATH" names a Unix socket, "host:port" or "http(s)://host:port" an address.
-// With TLS "host:port" means https. It does not connect yet. The error is a *TargetError.
+// With TLS, or with a token and another machine's address, "host:port" means https. It does not connect yet. The error is a
+// *TargetError.
 func New(server string, opts ...Option) (*Client, error) {
 	s := settle(opts)
 	t, err := parseTarget(server, s.tls != nil || s.shows != nil)
+	if err == nil && s.token != nil && !s.inClear && !t.said && InClear(t.baseURL) {
+		t, err = parseTarget(server, true)
+	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{target: server, transport: newTransport(t.socket, s), baseURL: t.baseURL, settings: s}
-	c.send = &http.Client{Transport: plain{c.transport}}
+	// An address that says http:// is meant.
+	c.send = &http.Client{Transport: plain{c.transport, s.inClear || t.said && InClear(t.baseURL)}}
 	c.build()
 	return c, nil
 }
@@ -45,7 +50,7 @@ func New(server string, opts ...Option) (*Client, error) {
 func NewCluster(finder discovery.Finder, opts ...Option) *Client {
 	s := settle(opts)
 	c := &Client{target: nameOf(finder), transport: newTransport("", s), baseURL: "http://coordinator", settings: s}
-	c.router = newRouter(finder, c.transport)
+	c.router = newRouter(finder, plain{c.transport, s.inClear})
 	c.send = c.router
 	c.build()
 	return c

@@ -25,6 +25,7 @@ type settings struct {
 	tls     *tls.Config
 	shows   *credential.Client
 	token   func() (string, error) // nil: none
+	inClear bool                   // the token may be sent in clear
 	// attempts are the interceptors of each attempt.
 	attempts []connect.Interceptor
 }
@@ -118,10 +119,16 @@ func WithCredentials(own *credential.Client) Option {
 }
 
 // WithToken sends a bearer token with every attempt of every call, as the function gives it then. It must be quick and may be called
-// by many goroutines; where it fails, so does the call, with UNAUTHENTICATED. A token that is sent over plain http can be read
-// by everybody on the way. Default: none.
+// by many goroutines; where it fails, so does the call, with UNAUTHENTICATED. Over plain http it goes to this machine alone, and to a server
+// that New was told with http://: any other call fails with ErrTokenInClear. Default: none.
 func WithToken(token func() (string, error)) Option {
 	return optionFunc(func(s *settings) { s.token = token })
+}
+
+// WithTokenInClear sends the token over plain http to other machines as well, where everybody on the way can read it: for networks that
+// are trusted, and finders that nobody else can change. Default: see WithToken.
+func WithTokenInClear() Option {
+	return optionFunc(func(s *settings) { s.inClear = true })
 }
 
 // WithInterceptors adds interceptors that see each attempt of each call, inside of what repeats them: tracing, for example. Default:

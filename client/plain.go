@@ -30,13 +30,22 @@ func mayLackAlert(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), lostAlert)
 }
 
-// plain makes plain what servers say in words alone: that they were meant to be called over TLS, and what is wrong with our certificate.
+// plain makes plain what servers say in words alone: that they were meant to be called over TLS, and what is wrong with our certificate. It
+// keeps tokens off the network where that is not TLS.
 type plain struct {
 	*http.Transport
+
+	inClear bool // tokens may be sent in clear
 }
 
 // RoundTrip makes an error of such an answer.
 func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !p.inClear {
+		if err := keepSecret(req); err != nil {
+			closeBody(req)
+			return nil, err
+		}
+	}
 	response, err := p.Transport.RoundTrip(req)
 	if err != nil && mayLackAlert(err) {
 		err = p.findAlert(req, err)

@@ -21,12 +21,12 @@ import (
 type router struct {
 	choice    *choice
 	lines     *lifelines
-	transport *http.Transport
+	transport plain
 }
 
 var _ connect.HTTPClient = (*router)(nil)
 
-func newRouter(finder discovery.Finder, transport *http.Transport) *router {
+func newRouter(finder discovery.Finder, transport plain) *router {
 	r := &router{choice: newChoice(finder), transport: transport}
 	r.lines = newLifelines(r.probe, func(url string) {
 		r.choice.failed(time.Now(), url, true)
@@ -61,7 +61,7 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 		span.SetAttributes(attribute.String("bursar.coordinator", routed.URL.Host))
 	}
 	a := r.lines.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
-	response, err := plain{r.transport}.RoundTrip(routed)
+	response, err := r.transport.RoundTrip(routed)
 	if err != nil {
 		err = whyEnded(ctx, err)
 		if connected(err) {

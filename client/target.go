@@ -13,6 +13,8 @@ type target struct {
 	baseURL string
 	// socket is the path of a Unix socket; empty for TCP.
 	socket string
+	// said is set where the name says the scheme.
+	said bool
 }
 
 // TargetError refuses the name of a server.
@@ -35,7 +37,8 @@ func parseTarget(text string, secure bool) (target, error) {
 		return target{baseURL: "http://localhost", socket: path}, nil
 	}
 	address := text
-	if !strings.Contains(address, "://") {
+	said := strings.Contains(address, "://")
+	if !said {
 		scheme := "http://"
 		if secure {
 			scheme = "https://"
@@ -59,7 +62,7 @@ func parseTarget(text string, secure bool) (target, error) {
 	if u.Hostname() == "" {
 		return target{}, &TargetError{text, "no host"}
 	}
-	return target{baseURL: strings.TrimSuffix(u.String(), "/")}, nil
+	return target{baseURL: strings.TrimSuffix(u.String(), "/"), said: said}, nil
 }
 
 func socketPath(text string) (path string, isSocket bool) {

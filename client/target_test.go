@@ -15,9 +15,9 @@ func TestTargetNamesASocketOrAnAddress(t *testing.T) {
 		"127.0.0.1:7070":                {baseURL: "http://127.0.0.1:7070"},
 		"[::1]:7070":                    {baseURL: "http://[::1]:7070"},
 		"coordinator-1:7070":            {baseURL: "http://coordinator-1:7070"},
-		"http://127.0.0.1:7070/":        {baseURL: "http://127.0.0.1:7070"},
-		"https://bursar.example.com":    {baseURL: "https://bursar.example.com"},
-		"https://example.com/bursar/":   {baseURL: "https://example.com/bursar"},
+		"http://127.0.0.1:7070/":        {baseURL: "http://127.0.0.1:7070", said: true},
+		"https://bursar.example.com":    {baseURL: "https://bursar.example.com", said: true},
+		"https://example.com/bursar/":   {baseURL: "https://example.com/bursar", said: true},
 	} {
 		got, err := parseTarget(text, false)
 		if err != nil || got != want {

@@ -70,3 +70,14 @@ func TestPasswordInAURLStaysOutOfTheError(t *testing.T) {
 		}
 	}
 }
+
+func TestLoopbackIsThisMachineAlone(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "127.0.0.1": true, "127.8.9.1": true, "::1": true, "::ffff:127.0.0.1": true,
+		"": false, "0.0.0.0": false, "10.0.0.1": false, "localhost.example.com": false, "127.0.0.1.example.com": false, "rm-1": false,
+	} {
+		if got := Loopback(host); got != want {
+			t.Errorf("%q: %v, want %v", host, got, want)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (c *cli) openAgent(ctx context.Context, config agent.Config, loaded *config
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
-	at, err := placeOf(config, log)
+	at, err := placeOf(config, own, log)
 	if err != nil {
 		if config.Discovery == agent.DiscoveryConsul {
 			return nil, loaded.explain(err)
@@ -39,6 +39,9 @@ func (c *cli) openAgent(ctx context.Context, config agent.Config, loaded *config
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	c.clients = append(c.clients, upstream)
+	if base := at.inClear(); base != "" && own.token.IsSet() {
+		log.Warn(tokenInClear(base))
+	}
 	server, err := agent.New(config, agent.Deps{
 		Allocations: upstream.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder, Elsewhere: upstream.Elsewhere,
 		Logger: log, Version: version, Tracing: c.tracing,
@@ -51,13 +54,13 @@ func (c *cli) openAgent(ctx context.Context, config agent.Config, loaded *config
 }
 
 // placeOf is where an agent's coordinators are. Also one alone is watched over, so that it is asked again where it does not answer.
-func placeOf(config agent.Config, log *slog.Logger) (place, error) {
+func placeOf(config agent.Config, own credentials, log *slog.Logger) (place, error) {
 	if config.Discovery == agent.DiscoveryConsul {
-		return placeInConsul(config.Consul, log)
+		return placeInConsul(config.Consul, own, log)
 	}
 	list := config.Coordinators
 	if len(list) == 1 {
 		list = strings.Split(list[0], ",")
 	}
-	return placeInList(list, config.TLS.IsSet())
+	return placeInList(list, own)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/discovery"
 )
 
 // instanceOf is the ID of a coordinator in an election. It is the same whenever it is started again, and another one for every other:
@@ -30,9 +31,12 @@ func instanceOf(machine, listen, base string) string {
 	return where[:min(len(where), 100)] + "-" + hex.EncodeToString(sum[:4])
 }
 
-// reachable refuses a coordinator that would tell others an address at which each of them reaches itself. One that was said on purpose is
-// for coordinators of one machine.
+// reachable refuses a coordinator that would tell others an address at which each of them reaches itself, or one without the TLS that it
+// serves. A loopback address that was said on purpose is for coordinators of one machine.
 func reachable(config coordinator.Config) error {
+	if config.TLS.IsSet() && strings.HasPrefix(config.Advertise, "http://") {
+		return &coordinator.ConfigError{Field: "advertise", Value: config.Advertise, Want: "https://: this coordinator serves TLS, and shows itself to others that do"}
+	}
 	if config.Advertise != "" {
 		return nil
 	}
@@ -56,6 +60,5 @@ func reachable(config coordinator.Config) error {
 
 // onlyHere reports whether a host names the machine that looks it up, whichever that is.
 func onlyHere(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return (err == nil && ip.IsLoopback()) || host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasPrefix(host, "localhost.")
+	return discovery.Loopback(host) || strings.HasPrefix(host, "localhost.") || strings.HasSuffix(host, ".localhost")
 }

@@ -51,4 +51,9 @@ func TestElectedCoordinatorHasAnAddressForOthers(t *testing.T) {
 			t.Errorf("%s: %v: want what was said to be taken", listen, err)
 		}
 	}
+	serves := coordinator.Config{Advertise: "http://rm-1:7070"}
+	serves.TLS.Cert, serves.TLS.Key = "cert.pem", "key.pem"
+	if err := reachable(serves); err == nil || !strings.Contains(err.Error(), "advertise") {
+		t.Errorf("%v: want TLS to be advertised where it is served", err)
+	}
 }

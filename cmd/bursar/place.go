@@ -17,6 +17,7 @@ import (
 type place struct {
 	server string // empty: finder
 	finder discovery.Finder
+	listed bool // the finder is of a list that was written down
 	// run keeps the finder up to date until ctx ends; nil where there is nothing to keep.
 	run func(ctx context.Context) error
 }
@@ -25,35 +26,36 @@ type place struct {
 const consulWord = "consul"
 
 // parsePlace reads --addr: one server, several URLs with commas between them, "consul", or "consul://HOST:PORT/SERVICE". With TLS,
-// https is what an address without a scheme means.
-func parsePlace(text string, secure bool, log *slog.Logger) (place, error) {
+// https is what an address without a scheme means; with a token as well, but for this machine's own.
+func parsePlace(text string, own credentials, log *slog.Logger) (place, error) {
 	if config, isConsul := consulPlace(text); isConsul {
-		return placeInConsul(config, log)
+		return placeInConsul(config, own, log)
 	}
 	if !strings.Contains(text, ",") {
 		return place{server: text}, nil
 	}
-	return placeInList(strings.Split(text, ","), secure)
+	return placeInList(strings.Split(text, ","), own)
 }
 
 // placeInList is one or several coordinators by their addresses.
-func placeInList(addresses []string, secure bool) (place, error) {
+func placeInList(addresses []string, own credentials) (place, error) {
 	urls := make([]string, len(addresses))
 	for i, address := range addresses {
 		urls[i] = strings.TrimSpace(address)
-		switch {
-		case strings.Contains(urls[i], "://"):
-		case secure:
+		if strings.Contains(urls[i], "://") {
+			continue
+		}
+		if plain := "http://" + urls[i]; own.tls.IsSet() || (own.token.IsSet() && client.InClear(plain)) {
 			urls[i] = "https://" + urls[i]
-		default:
-			urls[i] = "http://" + urls[i]
+		} else {
+			urls[i] = plain
 		}
 	}
 	finder, err := discovery.Static(urls)
 	if err != nil {
 		return place{}, err
 	}
-	return place{finder: finder}, nil
+	return place{finder: finder, listed: true}, nil
 }
 
 // consulPlace reads "consul" and "consul://HOST:PORT/SERVICE". Consul's environment says what it leaves out.
@@ -68,13 +70,14 @@ func consulPlace(text string) (config consul.Config, isConsul bool) {
 	return config, isConsul
 }
 
-// placeInConsul is where Consul says the coordinators are.
-func placeInConsul(config consul.Config, log *slog.Logger) (place, error) {
+// placeInConsul is where Consul says the coordinators are. Who has something to show shows it only to those with TLS: what Consul says may
+// have been written by somebody who wants to see it.
+func placeInConsul(config consul.Config, own credentials, log *slog.Logger) (place, error) {
 	reached, err := consul.New(config, log)
 	if err != nil {
 		return place{}, err
 	}
-	finder := consul.NewFinder(reached, log)
+	finder := consul.NewFinder(reached, consul.FinderOptions{RequireTLS: own.tls.IsSet() || own.token.IsSet(), Log: log})
 	return place{
 		finder: named{finder, "service " + reached.Service() + " in Consul"},
 		run: func(ctx context.Context) error {
@@ -98,7 +101,27 @@ func (p place) open(opts ...client.Option) (*client.Client, error) {
 	if p.finder == nil {
 		return client.New(p.server, opts...)
 	}
+	if p.listed { // http:// stands in the list on purpose
+		opts = append(opts, client.WithTokenInClear())
+	}
 	return client.NewCluster(p.finder, opts...), nil
+}
+
+// inClear is the first address of the place at which a token would cross a network in clear; empty: none.
+func (p place) inClear() string {
+	if p.finder == nil {
+		if strings.HasPrefix(p.server, "http://") && client.InClear(p.server) {
+			return p.server
+		}
+		return ""
+	}
+	known, _ := p.finder.Coordinators()
+	for _, coordinator := range known {
+		if p.listed && client.InClear(coordinator.URL) {
+			return coordinator.URL
+		}
+	}
+	return ""
 }
 
 // keep runs a place's finder until the invocation ends.

@@ -49,7 +49,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 	if err != nil {
 		return nil, place{}, credentialError(err)
 	}
-	at, err := parsePlace(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), own.tls.IsSet(), log)
+	at, err := parsePlace(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), own, log)
 	if err != nil {
 		return nil, place{}, placeError(err)
 	}
@@ -57,9 +57,17 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 	if err != nil {
 		return nil, place{}, err
 	}
+	if base := at.inClear(); base != "" && own.token.IsSet() {
+		c.sayf("bursar: warning: %s", tokenInClear(base))
+	}
 	c.keep(ctx, at)
 	c.clients = append(c.clients, cl)
 	return cl, at, nil
+}
+
+// tokenInClear says what is wrong with a token for an address that says http://.
+func tokenInClear(base string) string {
+	return "the token goes to " + base + " as it is, and everybody on the way can read it: want https://"
 }
 
 // calling are the options of every client.

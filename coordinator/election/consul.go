@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 type Options struct {
 	// ID is the coordinator's, different from that of every other of the cluster.
 	ID string
-	// URL is where the others and clients can call it, with a port.
+	// URL is where the others and clients can call it, with a port. Where it is https, a leader whose URL is not is nobody: what is
+	// passed on to a leader shows it who this coordinator is, and whoever can write into Consul must not say that this is done in clear.
 	URL string
 	// Cluster is what the coordinators that elect one of them have in common; its keys in Consul are bursar/<cluster>/leader and
 	// bursar/<cluster>/store. Default the name of the service that they are registered by.
@@ -204,6 +206,9 @@ func (e *ConsulElection) read(pair *api.KVPair) (id string, leader Leader) {
 	err := json.Unmarshal(pair.Value, &said)
 	if err == nil {
 		said.URL, err = discovery.ParseURL(said.URL)
+	}
+	if err == nil && strings.HasPrefix(e.options.URL, "https://") && !strings.HasPrefix(said.URL, "https://") {
+		err = &discovery.URLError{URL: said.URL, Want: "https://, as this coordinator has"}
 	}
 	if err != nil {
 		if e.odd != pair.ModifyIndex {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/bursar/bursar/discovery/consul"
 )
 
 func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
@@ -275,5 +277,17 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 	c.knows(t, Leader{URL: "https://b:1", Epoch: 4})
 	if !strings.Contains(c.log.String(), "does not say who leads") {
 		t.Error("nothing was logged")
+	}
+}
+
+func TestLeaderWithoutTLSIsNobodyToThoseThatHaveIt(t *testing.T) {
+	secure := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.URL = "https://a.example.com:7070" })
+	plain := stand(t, shared.Address, "b")
+	plain.lead(t, 4)
+	plain.knows(t, Leader{URL: plain.options.URL, Epoch: 4, StoreID: "store-1"})
+	until(t, func() bool { return strings.Contains(secure.log.String(), "does not say who leads") })
+	secure.knows(t, Leader{})
+	if !strings.Contains(secure.log.String(), "want https://") {
+		t.Errorf("the log says %s", secure.log)
 	}
 }

@@ -29,14 +29,22 @@ const (
 // findGap keeps a thousand agents from asking more than this often each, however restless the catalog is.
 const findGap = 100 * time.Millisecond
 
+// FinderOptions say what is looked for.
+type FinderOptions struct {
+	// RequireTLS leaves out coordinators whose URL is not https. Whoever has credentials, or knows by which CA coordinators are to be
+	// recognized, wants it: else anybody who may register a service says where tokens are sent, and that they are sent in clear.
+	RequireTLS bool
+	Log        *slog.Logger
+}
+
 // Finder is the discovery.Finder of Consul's catalog: the coordinators whose health check passes.
 //
 // An answer with no coordinator at all does not replace one that had some: coordinators whose checks fail may still answer, and
 // who calls one in vain loses nothing.
 type Finder struct {
-	client *Client
-	log    *slog.Logger
-	seed   maphash.Seed // spreads the callers over coordinators of which none leads
+	client  *Client
+	options FinderOptions
+	seed    maphash.Seed // spreads the callers over coordinators of which none leads
 
 	mu      sync.Mutex // guards what follows
 	list    []discovery.Coordinator
@@ -44,8 +52,8 @@ type Finder struct {
 }
 
 // NewFinder returns a finder that knows nothing until it runs.
-func NewFinder(client *Client, log *slog.Logger) *Finder {
-	return &Finder{client: client, log: log, seed: maphash.MakeSeed(), changed: make(chan struct{})}
+func NewFinder(client *Client, options FinderOptions) *Finder {
+	return &Finder{client: client, options: options, seed: maphash.MakeSeed(), changed: make(chan struct{})}
 }
 
 // Coordinators implements discovery.Finder.
@@ -57,9 +65,9 @@ func (f *Finder) Coordinators() (list []discovery.Coordinator, changed <-chan st
 
 // Run asks Consul until the context ends, and returns its error.
 func (f *Finder) Run(ctx context.Context) error {
-	odd := Quiet{Log: f.log}
+	odd := Quiet{Log: f.options.Log}
 	return f.client.Watch(ctx, Watch{
-		About: "look for coordinators", Gap: findGap, Log: f.log,
+		About: "look for coordinators", Gap: findGap, Log: f.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
 			options.AllowStale = true // any server of Consul's may answer, so that a fleet does not hang on its leader
 			entries, meta, err := f.client.api.Health().Service(f.client.config.Service, "", true, options)
@@ -71,7 +79,7 @@ func (f *Finder) Run(ctx context.Context) error {
 			}
 			list, errs := f.sort(entries)
 			if errs != nil {
-				odd.Failed("registrations in Consul that are no coordinators are left out", errs)
+				odd.Failed("registrations in Consul that cannot be called are left out", errs)
 			}
 			f.take(list)
 			return meta, nil
@@ -100,6 +108,9 @@ func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, err
 	)
 	for _, entry := range entries {
 		base, err := baseOf(entry)
+		if err == nil && f.options.RequireTLS && !strings.HasPrefix(base, "https://") {
+			err = &discovery.URLError{URL: base, Want: "https://, since this end has a token or certificates: Consul's word is not enough for less"}
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -45,6 +45,24 @@ func TestFinderFollowsTheCatalog(t *testing.T) {
 	})
 }
 
+func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
+	client := open(t, Config{Address: shared.Address})
+	var log buffer
+	finder := NewFinder(client, FinderOptions{RequireTLS: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	run(t, finder.Run)
+	liar, _ := register(t, client, RegistrationOptions{ID: "liar", URL: "http://10.6.6.6:7070"})
+	liar.Lead(99)
+	register(t, client, RegistrationOptions{ID: "nearby", URL: "http://127.0.0.1:7070"})
+	register(t, client, RegistrationOptions{ID: "a", URL: "https://a.example.com:7070"})
+	finds(t, finder, func(list []discovery.Coordinator) bool {
+		return cmp.Equal(list, []discovery.Coordinator{{URL: "https://a.example.com:7070"}})
+	})
+	until(t, func() bool { return strings.Contains(log.String(), "http://10.6.6.6:7070") })
+	if !strings.Contains(log.String(), "want https://") {
+		t.Errorf("the log says %q", log.String())
+	}
+}
+
 func TestCoordinatorThatDoesNotWorkIsNotFound(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	finder := find(t, client)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,9 +97,27 @@ func register(t *testing.T, client *Client, options RegistrationOptions) (r *Reg
 	return r, end
 }
 
+// buffer keeps what was logged.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 func find(t *testing.T, client *Client) *Finder {
 	t.Helper()
-	f := NewFinder(client, slog.New(slog.DiscardHandler))
+	f := NewFinder(client, FinderOptions{Log: slog.New(slog.DiscardHandler)})
 	run(t, f.Run)
 	return f
 }

@@ -29,7 +29,7 @@ func TestFinderHearsOfChangesWhileItWaits(t *testing.T) {
 		}
 	}
 	register("a", 7001, LeaderTag)
-	finder := NewFinder(c, slog.New(slog.DiscardHandler))
+	finder := NewFinder(c, FinderOptions{Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	ended := make(chan struct{})
 	go func() {

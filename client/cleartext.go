@@ -1,0 +1,30 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/discovery"
+)
+
+// ErrTokenInClear fails a call with UNAUTHENTICATED before anything was sent: its token would cross a network over plain http, where everybody
+// on the way can read it, and nobody has said that it may.
+var ErrTokenInClear = errors.New("the token would be sent in clear: want https://")
+
+// InClear reports whether what is sent to a base URL crosses a network as it is.
+func InClear(base string) bool {
+	u, err := url.Parse(base)
+	return err == nil && u.Scheme == "http" && !discovery.Loopback(u.Hostname())
+}
+
+// keepSecret refuses a request that would show a token to a network. The host of a socket's URL is localhost.
+func keepSecret(req *http.Request) error {
+	if req.Header.Get("Authorization") == "" || req.URL.Scheme != "http" || discovery.Loopback(req.URL.Hostname()) {
+		return nil
+	}
+	return connect.NewError(connect.CodeUnauthenticated, fmt.Errorf("http://%s: %w", req.URL.Host, ErrTokenInClear))
+}
