@@ -34,6 +34,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = g.refuse.Write(w, r, rpcError(err)) // nobody is left to tell
 		return
 	}
+	c.recheck = func() error { return g.recheck(r, c) }
 	g.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 }
 
@@ -97,6 +98,7 @@ func asDenied(err error) error {
 // what has to be written down.
 type inspector struct {
 	audit *auditLog
+	time  *patience
 }
 
 var _ connect.Interceptor = (*inspector)(nil)
@@ -120,7 +122,8 @@ func (i *inspector) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (i *inspector) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := callerOf(ctx)
-		err := advised(next(ctx, &inspected{StreamingHandlerConn: conn, actor: c.actor}))
+		ctx, relieve := i.oversee(ctx, c)
+		err := advised(relieve(next(ctx, &inspected{StreamingHandlerConn: conn, actor: c.actor})))
 		i.audit.answered(conn.Spec().Procedure, c, nil, rpcError(err))
 		return err
 	}

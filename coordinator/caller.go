@@ -12,6 +12,8 @@ type caller struct {
 	actor identity.Actor // in whose name it is made
 	maker identity.Actor // who made it: the actor, or an agent or coordinator that passes it on
 	peer  string         // the address it came from
+	// recheck looks again whether the call would be let through as it was, for those that last. Nil: nobody has looked.
+	recheck func() error
 }
 
 type callerKey struct{}

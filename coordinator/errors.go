@@ -128,7 +128,7 @@ func classify(err error) (connect.Code, proto.Message) {
 		return connect.CodeNotFound, nil
 	case errors.Is(err, ErrBusy):
 		return connect.CodeResourceExhausted, nil
-	case errors.Is(err, ErrNotLeading), errors.Is(err, errLeaderless), errors.Is(err, ErrStopping), errors.Is(err, store.ErrClosed):
+	case errors.Is(err, ErrNotLeading), errors.Is(err, errLeaderless), errors.Is(err, ErrStopping), errors.Is(err, errRightsChanged), errors.Is(err, store.ErrClosed):
 		return connect.CodeUnavailable, nil
 	case errors.Is(err, errTooOld), errors.Is(err, errFellBehind), errors.Is(err, errAhead):
 		return connect.CodeOutOfRange, nil

@@ -19,10 +19,12 @@ type patience struct {
 	body   time.Duration // for its body; one of 64 MiB in 30 s takes 17 Mbit/s
 	write  time.Duration // for a piece of a stream or of a long answer to be taken
 	idle   time.Duration // for the next request
+	// recheck is how long a stream goes on before its caller's credentials are looked at again: so long is a revoked one still good.
+	recheck time.Duration
 }
 
 func defaultPatience() patience {
-	return patience{header: 10 * time.Second, body: 30 * time.Second, write: 30 * time.Second, idle: 2 * time.Minute}
+	return patience{header: 10 * time.Second, body: 30 * time.Second, write: 30 * time.Second, idle: 2 * time.Minute, recheck: keepAlive}
 }
 
 // guard bounds what a request may cost before anything has looked at it: the size of its body, and the time that the

@@ -24,7 +24,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
-		connect.WithInterceptors(errorMapper{}, &inspector{s.audit}, validate.NewInterceptor(), &forwarder{writer: s.writer, peers: s.peers}),
+		connect.WithInterceptors(errorMapper{}, &inspector{s.audit, &s.time}, validate.NewInterceptor(), &forwarder{writer: s.writer, peers: s.peers}),
 		connect.WithCodec(convert.StrictJSON{}),
 		connect.WithReadMaxBytes(s.config.Limits.MessageBytes),
 		connect.WithCompressMinBytes(compressFrom),

@@ -55,6 +55,9 @@ func (w *watchers) follow(ctx context.Context, after uint64, beat func(revision 
 			}
 			return err
 		}
+		if ctx.Err() != nil { // where changes follow each other closely nothing else looks
+			return ctx.Err()
+		}
 		for _, e := range batch {
 			if err := send(e); err != nil {
 				return err

@@ -1,0 +1,67 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// errRightsChanged ends a stream that was opened with other rights: what it shows was cut down to those.
+var errRightsChanged = errors.New("the caller's rights have changed: call again")
+
+// revokedError ends a stream whose caller would not be let in any more.
+type revokedError struct{ err error }
+
+func (e *revokedError) Error() string { return e.err.Error() }
+
+// Unwrap returns the refusal.
+func (e *revokedError) Unwrap() error { return e.err }
+
+// recheck admits a request once more: a token may have been revoked, a certificate may have expired or its CA have gone, an identity may
+// have got another role.
+func (g *gate) recheck(r *http.Request, before *caller) error {
+	now, err := g.admit(r)
+	switch {
+	case err != nil:
+		return err
+	case now.actor.Encode() != before.actor.Encode():
+		return errRightsChanged
+	default:
+		return nil
+	}
+}
+
+// oversee ends the context of a stream when its caller's credentials do not hold any more, whether it is answered here or passed on to
+// the leader, who does not know them. relieve must be called with how the stream ended, and returns why.
+func (i *inspector) oversee(ctx context.Context, c *caller) (_ context.Context, relieve func(error) error) {
+	if c.recheck == nil {
+		return ctx, func(err error) error { return err }
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	var overseer sync.WaitGroup
+	overseer.Go(func() {
+		tick := time.NewTicker(i.time.recheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := c.recheck(); err != nil {
+					end(&revokedError{err})
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return ctx, func(err error) error {
+		end(nil)
+		overseer.Wait()
+		if revoked, ok := errors.AsType[*revokedError](context.Cause(ctx)); ok && err != nil {
+			return revoked.err
+		}
+		return err
+	}
+}
