@@ -21,9 +21,9 @@ type clusterService struct {
 }
 
 // Status tells how the whole is doing.
-func (s *clusterService) Status(ctx context.Context, _ *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
+func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
 	v, err := s.writer.look(ctx)
-	if errors.Is(err, ErrNotLeading) {
+	if errors.Is(err, ErrNotLeading) && req.GetAllowStale() {
 		return s.standby(), nil
 	}
 	if err != nil {

@@ -192,17 +192,9 @@ func (p pinned) Leader() (election.Leader, <-chan struct{}) { return election.Le
 
 func TestACallToALeaderThatHangsEndsWhenAnotherIsElected(t *testing.T) {
 	held := make(chan struct{})
-	m := startTeam(t, 3, func(member int, s store.Store) store.Store {
-		if member != 0 {
-			return s
-		}
-		return &heldStore{Store: s, held: held}
-	})
+	m := startTeam(t, 3, func(_ int, s store.Store) store.Store { return &heldStore{Store: s, held: held} })
 	defer close(held)
 	leader, standbys := m.led()
-	if leader != m.members[0] {
-		t.Fatal("the first one does not lead")
-	}
 	m.bar(standbys[0].url, true)
 	answered := make(chan error, 1)
 	go func() {

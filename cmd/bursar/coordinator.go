@@ -31,18 +31,23 @@ func openCoordinator(
 	}
 	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces}
 	options := opener.Options{Migrate: true, Log: log}
+	var client *consul.Client
 	if elected(config, where) {
 		if err := reachable(config); err != nil {
 			return nil, loaded.explain(err)
 		}
-		client, err := consul.New(config.Consul, log)
-		if err != nil {
+		if client, err = consul.New(config.Consul, log); err != nil {
 			return nil, loaded.explain(err)
 		}
-		options.Cluster = config.Cluster
 		deps.Elect = func(self coordinator.Self) (election.Election, error) {
 			return elect(ctx, client, config, deps.Store, self, log)
 		}
+	}
+	if options.Cluster, err = ownerOf(ctx, client, config); err != nil {
+		if consul.Refused(err) {
+			return nil, serverError(err)
+		}
+		log.Warn("Consul does not answer: whether the store is this cluster's is not known", "error", err)
 	}
 	if deps.Store, err = opener.Open(ctx, where, options); err != nil {
 		return nil, serverError(err)
@@ -59,17 +64,20 @@ func elected(config coordinator.Config, where string) bool {
 	return config.Election == coordinator.ElectionConsul || (config.Election == "" && opener.IsDatabase(where))
 }
 
-// claim makes a store the one that the cluster's coordinators use.
-func claim(ctx context.Context, config coordinator.Config, loaded *configuration, storeID string, log *slog.Logger) error {
-	client, err := consul.New(config.Consul, log)
-	if err != nil {
-		return loaded.explain(err)
+// ownerOf names the cluster that a coordinator belongs to, as a store remembers it. client is nil where it is alone.
+func ownerOf(ctx context.Context, client *consul.Client, config coordinator.Config) (string, error) {
+	if client == nil {
+		return config.Cluster + "/alone", nil
 	}
-	defer client.Close()
+	return election.ClusterID(ctx, client, config.Cluster)
+}
+
+// claim makes a store the one that the cluster's coordinators use.
+func claim(ctx context.Context, client *consul.Client, config coordinator.Config, storeID string, log *slog.Logger) error {
 	// Nobody is elected here: the address is never said.
 	made, err := election.Consul(client, election.Options{ID: "migrate", URL: "http://127.0.0.1:1", Cluster: config.Cluster, Log: log})
 	if err != nil {
-		return loaded.explain(err)
+		return err
 	}
 	return made.ClaimStore(ctx, storeID, true)
 }

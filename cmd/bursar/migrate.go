@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/store/opener"
+	"github.com/bursar/bursar/discovery/consul"
 )
 
 // migrateCommand is `bursar coordinator migrate`.
@@ -49,8 +50,17 @@ cluster's coordinators have used another store until now, they use this one from
 			return err
 		}
 		options := opener.Options{Adopt: *adopt, Migrate: true, Log: log}
+		var client *consul.Client
+		if *adopt && elected(config, place) {
+			if client, err = consul.New(config.Consul, log); err != nil {
+				return loaded.explain(err)
+			}
+			defer client.Close()
+		}
 		if *adopt {
-			options.Cluster = config.Cluster
+			if options.Cluster, err = ownerOf(cmd.Context(), client, config); err != nil {
+				return serverError(err)
+			}
 		}
 		opened, err := opener.Open(cmd.Context(), place, options)
 		if err != nil {
@@ -60,8 +70,8 @@ cluster's coordinators have used another store until now, they use this one from
 		if err = errors.Join(err, opened.Close()); err != nil {
 			return err
 		}
-		if *adopt && elected(config, place) {
-			if err := claim(cmd.Context(), config, loaded, meta.StoreID, log); err != nil {
+		if client != nil {
+			if err := claim(cmd.Context(), client, config, meta.StoreID, log); err != nil {
 				return err
 			}
 		}

@@ -119,6 +119,9 @@ func TestOneStoreIsOneClusters(t *testing.T) {
 	m := newMisfit(t)
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "cluster: first\n"), goesOn, "leading")
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "cluster: second\n"), exitConfig, "another cluster's", "first", "want")
+	elsewhere := consul.Start(t, consul.Options{})
+	m.run("coordinator", m.coordinator(m.dsn, elsewhere.Address, "cluster: first\n"), exitConfig, "another cluster's", "--adopt")
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "election: alone\n"), exitConfig, "another cluster's", "alone")
 	// One election, two stores.
 	m.run("coordinator", m.coordinator(m.create("elsewhere"), m.consul.Address, "cluster: first\n"), exitConfig, "point it to theirs")
 }
