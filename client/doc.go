@@ -6,9 +6,9 @@
 // # Retries
 //
 // A unary call that nobody answered (UNAVAILABLE, or a connection that broke), or that a full queue turned away, is made again
-// after a random delay that grows, until the call's deadline or the RetryPolicy's patience is over. That is safe for every
-// call but HostService.Sync, which is never repeated: Allocate always carries a request id, so that a repeated one is the same
-// allocation, and the others have their effect once.
+// after a random delay that grows, until the call's deadline: that of its context, or of the wait that an Allocate asks for. A call that
+// has neither goes by the RetryPolicy's patience. That is safe for every call but HostService.Sync, which is never repeated:
+// Allocate always carries a request id, so that a repeated one is the same allocation, and the others have their effect once.
 //
 // # Several coordinators
 //

@@ -46,8 +46,9 @@ type RetryPolicy struct {
 	First time.Duration
 	// Longest bounds every delay. Default 2 s.
 	Longest time.Duration
-	// Patience is how long a call goes on without an answer, from its first failure on; one that began to wait and then lost its
-	// server has it in full again. Default 15 s, which outlasts a restart or a change of leader. Negative: never repeat.
+	// Patience is how long a call goes on without an answer, from its first failure on, and so is a watch. It is for calls that do not say
+	// how long they may take: one whose context has a deadline, or an Allocate with a wait, goes on until that is over. Default
+	// 15 s, which outlasts a restart or a change of leader. Negative: never repeat.
 	Patience time.Duration
 }
 

@@ -32,9 +32,14 @@ var _ connect.Interceptor = (*caller)(nil)
 // WrapUnary repeats the call by the policy.
 func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		if _, bounded := ctx.Deadline(); !bounded {
+		policy, wait := c.settings.retries, waitOf(req.Any())
+		_, bounded := ctx.Deadline()
+		if (bounded || wait > 0) && policy.Patience >= 0 {
+			policy.Patience = untilDeadline // whoever says how long it may take means it
+		}
+		if !bounded {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, c.settings.timeout+waitOf(req.Any()))
+			ctx, cancel = context.WithTimeout(ctx, c.settings.timeout+wait)
 			defer cancel()
 		}
 		call := func() (connect.AnyResponse, error) {
@@ -47,10 +52,10 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			c.router.end(at, err)
 			return res, err
 		}
-		if c.settings.retries.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
+		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
 			return call()
 		}
-		return c.repeat(ctx, call)
+		return repeat(ctx, policy, call)
 	}
 }
 
@@ -90,9 +95,9 @@ func (c *caller) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 
 // repeat makes the call until it is answered, the answer is worth nothing, or there is no time for another attempt. Then it
 // returns the last attempt's error, which says more than that time is over.
-func (c *caller) repeat(ctx context.Context, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
+func repeat(ctx context.Context, policy RetryPolicy, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
 	var last error
-	delays := newDelays(ctx, c.settings.retries)
+	delays := newDelays(ctx, policy)
 	res, err := backoff.RetryWithData(func() (connect.AnyResponse, error) {
 		began := time.Now()
 		res, err := call()
@@ -101,7 +106,7 @@ func (c *caller) repeat(ctx context.Context, call func() (connect.AnyResponse, e
 			return res, nil
 		case !retriable(err):
 			return nil, backoff.Permanent(err)
-		case time.Since(began) > c.settings.retries.Longest:
+		case time.Since(began) > policy.Longest:
 			delays.Reset() // it was connected and waited: what failed now is new
 		}
 		last = err
@@ -154,6 +159,9 @@ func brokenIsUnavailable(ctx context.Context, err error) error {
 	}
 	return connect.NewError(connect.CodeUnavailable, call.Unwrap())
 }
+
+// untilDeadline is the patience of a call that its deadline alone ends, in the words of the library.
+const untilDeadline time.Duration = 0
 
 // waitOf returns how long the server may take because the request asks it to, which comes on top of what any call may take; of a
 // wait that no server takes, enough to hear so.

@@ -104,6 +104,39 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
+// Whoever says how long a call may take means it, whatever the policy is for those who do not.
+func TestDeadlineOfItsOwnIsACallsPatience(t *testing.T) {
+	leaderless := func(t *testing.T, ctx context.Context, req connect.AnyRequest, until time.Duration) (time.Duration, error) {
+		t.Helper()
+		began := time.Now()
+		s := defaults()
+		s.retries.Patience = 3 * time.Second
+		_, err := attempts(ctx, s, req, func(context.Context, int) error {
+			if time.Since(began) < until {
+				return errRefused
+			}
+			return nil
+		})
+		return time.Since(began), err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if took, err := leaderless(t, t.Context(), waiting(5*time.Minute), 20*time.Second); err != nil || took > 23*time.Second {
+			t.Errorf("an Allocate that waits 5 min, leaderless for 20 s: %v after %v", err, took)
+		}
+		if took, err := leaderless(t, t.Context(), waiting(time.Minute), time.Hour); !errors.Is(err, errRefused) || took < time.Minute || took > time.Minute+defaultTimeout {
+			t.Errorf("one that waits 1 min, leaderless for long: %v after %v, want to end with its wait", err, took)
+		}
+		own, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if took, err := leaderless(t, own, get(), 50*time.Second); err != nil || took > 53*time.Second {
+			t.Errorf("a call with a deadline in 1 min, leaderless for 50 s: %v after %v", err, took)
+		}
+		if took, err := leaderless(t, t.Context(), get(), 20*time.Second); !errors.Is(err, errRefused) || took > 3*time.Second {
+			t.Errorf("a call without either: %v after %v, want the policy's patience", err, took)
+		}
+	})
+}
+
 func TestRetriesStayWithinTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -131,14 +164,14 @@ func TestRetriesEndWhenTheCallerGoes(t *testing.T) {
 	})
 }
 
-// A call that waited for longer than the patience and then lost its server is repeated nevertheless.
+// A call that took longer than the patience and then lost its server is repeated nevertheless.
 func TestPatienceBeginsAnewAfterALongWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := defaults()
 		s.retries.Patience = time.Second
-		made, err := attempts(t.Context(), s, waiting(time.Minute), func(_ context.Context, n int) error {
+		made, err := attempts(t.Context(), s, get(), func(_ context.Context, n int) error {
 			if n == 1 {
-				time.Sleep(30 * time.Second)
+				time.Sleep(10 * time.Second)
 				return errRefused
 			}
 			return nil

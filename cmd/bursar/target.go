@@ -97,10 +97,10 @@ func (c *cli) patientEither(cmd *cobra.Command, patience time.Duration) (*client
 	return c.patientCoordinator(cmd.Context(), patience)
 }
 
-// patienceFor is that of a request that waits for so long.
+// patienceFor is that of a command whose request waits for so long. The request itself goes on for as long as it would wait.
 func patienceFor(wait time.Duration) time.Duration {
 	if wait > 0 {
-		return max(longPatience, wait) // as long as it would wait for resources
+		return longPatience
 	}
 	return shortPatience
 }
