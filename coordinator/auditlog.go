@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,11 @@ import (
 const (
 	// auditQueue is how many records may wait to be written.
 	auditQueue = 1024
+	// auditRefusals is how many of them may be of refused calls: the rest is kept for those that change something, so that nobody who
+	// is not let in can crowd out what somebody else does.
+	auditRefusals = auditQueue * 3 / 4
+	// auditText is how many bytes of a text are written down. Callers choose many of them.
+	auditText = 256
 	// auditSweep is how often what was left out is told, at most.
 	auditSweep = 10 * time.Second
 )
@@ -42,19 +48,27 @@ type auditRecord struct {
 	Count     int64     `json:"count,omitempty"` // of records that were left out or lost
 }
 
+// queuedRecord is one that waits to be written.
+type queuedRecord struct {
+	auditRecord
+
+	refusal bool // counted in auditLog.waiting
+}
+
 // auditLog writes down every call that was refused for who made it, and every one that administers, into a file or else the log. No
 // call waits for it: what cannot be written is counted, and said as soon as something can be.
 type auditLog struct {
 	path  string
 	log   *slog.Logger
 	now   func() time.Time
-	queue chan auditRecord
+	queue chan queuedRecord
 	stop  chan struct{}
 	done  chan struct{}
 	quota *refusalQuota
 
 	lost    prometheus.Counter
 	refusal *prometheus.CounterVec
+	waiting atomic.Int64 // records of refused calls in the queue
 	missing atomic.Int64 // records lost since the last one that was written
 	failing atomic.Bool  // the file cannot be written
 
@@ -67,7 +81,7 @@ type auditLog struct {
 
 func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer, now func() time.Time) *auditLog {
 	a := &auditLog{
-		path: path, log: log, now: now, queue: make(chan auditRecord, auditQueue),
+		path: path, log: log, now: now, queue: make(chan queuedRecord, auditQueue),
 		stop: make(chan struct{}), done: make(chan struct{}), quota: newRefusalQuota(),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_audit_records_lost_total", Help: "Records that the audit log could not take.",
@@ -106,18 +120,32 @@ func (a *auditLog) answered(procedure string, c *caller, message any, err error)
 		a.refused(procedure, c, message, err)
 		return
 	}
+	if _, claim := errors.AsType[*ClaimError](err); claim { // it may end the leadership: who said so?
+		a.bounded(procedure, c, message, err)
+		return
+	}
 	if access.RuleOf(procedure).Records(c.actor.Effective()) {
-		a.put(a.record(procedure, c, message, err))
+		a.put(queuedRecord{a.record(procedure, c, message, err), false})
 	}
 }
 
 // refused takes note of a call that was refused for who made it. c says as much of that as is known.
 func (a *auditLog) refused(procedure string, c *caller, message any, err error) {
 	a.refusal.WithLabelValues(connect.CodeOf(err).String()).Inc()
-	now := a.now()
-	if a.quota.take(sourceOf(c.peer), now) {
-		a.put(a.record(procedure, c, message, err))
+	a.bounded(procedure, c, message, err)
+}
+
+// bounded takes note of what one address may cause only so often.
+func (a *auditLog) bounded(procedure string, c *caller, message any, err error) {
+	if !a.quota.take(sourceOf(c.peer), a.now()) {
+		return
 	}
+	if a.waiting.Add(1) > auditRefusals {
+		a.waiting.Add(-1)
+		a.miss(1)
+		return
+	}
+	a.put(queuedRecord{a.record(procedure, c, message, err), true})
 }
 
 func (a *auditLog) record(procedure string, c *caller, message any, err error) auditRecord {
@@ -134,7 +162,23 @@ func (a *auditLog) record(procedure string, c *caller, message any, err error) a
 			r.Message = wrong.Message()
 		}
 	}
+	for _, text := range []*string{&r.Actor, &r.Role, &r.Host, &r.Via, &r.Peer, &r.Procedure, &r.Target, &r.Message, &r.RequestID} {
+		*text = shortened(*text)
+	}
 	return r
+}
+
+// shortened is a text of at most auditText bytes, with what is missing shown.
+func shortened(text string) string {
+	if len(text) <= auditText {
+		return text
+	}
+	const more = "…"
+	end := auditText - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
 }
 
 // sourceOf is a peer without its port.
@@ -145,11 +189,19 @@ func sourceOf(peer string) string {
 	return peer
 }
 
-func (a *auditLog) put(r auditRecord) {
+func (a *auditLog) put(r queuedRecord) {
 	select {
 	case a.queue <- r:
 	default:
+		a.leave(r)
 		a.miss(1)
+	}
+}
+
+// leave takes a record out of the count of those that wait.
+func (a *auditLog) leave(r queuedRecord) {
+	if r.refusal {
+		a.waiting.Add(-1)
 	}
 }
 
@@ -173,14 +225,16 @@ func (a *auditLog) run() {
 	for {
 		select {
 		case r := <-a.queue:
-			a.write(r)
+			a.leave(r)
+			a.write(r.auditRecord)
 		case <-sweep.C:
 			a.sweep()
 		case <-a.stop:
 			for {
 				select {
 				case r := <-a.queue:
-					a.write(r)
+					a.leave(r)
+					a.write(r.auditRecord)
 					continue
 				default:
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -225,6 +226,134 @@ func TestLostRecordsAreToldOnceSomethingCanBeWritten(t *testing.T) {
 	}
 	if list := a.warnings(); len(list) != 0 {
 		t.Errorf("warnings %q", list)
+	}
+}
+
+// A flood of refused calls, from more addresses than each has a bound, must not hide what an administrator does meanwhile.
+func TestRefusedCallsLeaveRoomForAdministrativeOnes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	a := newAuditLog(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now)
+	admin := &caller{actor: identity.Local(), maker: identity.Local(), peer: "pipe"}
+	const flood, calls = 2 * auditQueue, auditQueue - auditRefusals
+	for i := range flood { // nobody writes yet
+		stranger := &caller{peer: fmt.Sprintf("10.0.%d.%d:1", i/256, i%256)}
+		a.refused("/nothing", stranger, nil, connect.NewError(connect.CodeUnauthenticated, nil))
+	}
+	for range calls {
+		a.answered("/bursar.v1.QuotaService/Put", admin, nil, nil)
+	}
+	count := func() (ok, refused int, lost int64) {
+		if err := a.open(); err != nil {
+			t.Fatal(err)
+		}
+		a.close()
+		for _, r := range (&castle{config: Config{AuditLog: path}}).records(t) {
+			switch {
+			case r.Event == "lost":
+				lost += r.Count
+			case r.Code == "ok":
+				ok++
+			default:
+				refused++
+			}
+		}
+		return ok, refused, lost
+	}
+	ok, refused, lost := count()
+	if ok != calls || refused != auditRefusals || lost != flood-auditRefusals {
+		t.Errorf("%d of %d administrative calls, %d refused ones written down, %d lost", ok, calls, refused, lost)
+	}
+	if n := a.waiting.Load(); n != 0 {
+		t.Errorf("%d refused calls are said to wait in an empty queue", n)
+	}
+}
+
+func TestTextsThatCallersChooseAreCut(t *testing.T) {
+	c := newCastle(t)
+	long := strings.Repeat("é", 1000)
+	res, err := c.visit(t, "").http.Get(c.url + "/x" + long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Body.Close(); err != nil || res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%d, %v", res.StatusCode, err)
+	}
+	_, err = c.visit(t, "reader", identity.Actor{Name: "x", Host: long}).hosts.Cordon(t.Context(), &bursarv1.CordonRequest{HostId: "h1"})
+	expect(t, "as another", err, connect.CodePermissionDenied, "speak for others")
+	_, err = c.visit(t, "alice").allocate(t, "", strings.Repeat("é", 120))
+	expect(t, "as somebody", err, connect.CodePermissionDenied, "may not")
+	_, err = c.visit(t, "c1", identity.Actor{Name: "y", Role: identity.Reader, Host: long}).hosts.Cordon(t.Context(), &bursarv1.CordonRequest{HostId: "h1"})
+	expect(t, "from a host with a long name", err, connect.CodePermissionDenied, "with the role reader")
+	c.stop()
+	list := c.records(t)
+	if len(list) != 4 {
+		t.Fatalf("%d records", len(list))
+	}
+	for _, r := range list {
+		for _, text := range []string{r.Actor, r.Role, r.Host, r.Via, r.Peer, r.Procedure, r.Target, r.Message, r.RequestID} {
+			if len(text) > 256 || strings.ContainsRune(text, '\uFFFD') {
+				t.Errorf("%d bytes: %s", len(text), text)
+			}
+		}
+	}
+	if p := list[0].Procedure; !strings.HasPrefix(p, "/xé") || !strings.HasSuffix(p, "é…") || len(p) < 250 {
+		t.Errorf("procedure %q", p)
+	}
+}
+
+// What a page of another site tries in somebody's browser is refused before anybody is asked for.
+func TestPagesOfOtherSitesAreWrittenDown(t *testing.T) {
+	c := newCastle(t)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/bursar.v1.HostService/Drain", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Origin", "https://evil.example")
+	request.Header.Set("Sec-Fetch-Site", "cross-site")
+	res, err := c.visit(t, "ops").http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Body.Close(); err != nil || res.StatusCode != http.StatusForbidden {
+		t.Errorf("%d, %v", res.StatusCode, err)
+	}
+	c.stop()
+	list := c.records(t)
+	if len(list) != 1 || list[0].Procedure != "/bursar.v1.HostService/Drain" || list[0].Code != "permission_denied" || list[0].Message == "" {
+		t.Errorf("%+v", list)
+	}
+}
+
+// Whoever ends a leadership by what they say they have seen, or tries to.
+func TestClaimsOfLaterEpochsAreWrittenDown(t *testing.T) {
+	c := newCastle(t)
+	c.furnish(t)
+	agent := c.visit(t, "agent1")
+	report := func() error {
+		epoch := uint64(0)
+		eventually(t, "somebody leads", func() bool {
+			status, err := c.visit(t, "reader").cluster.Status(t.Context(), &bursarv1.StatusRequest{})
+			epoch = status.GetEpoch()
+			return err == nil
+		})
+		_, err := agent.hosts.Sync(t.Context(), &bursarv1.SyncRequest{HostId: "h1", Incarnation: 1, Sequence: 9, BootId: "boot", Epoch: epoch + 1})
+		return err
+	}
+	for range claimBurst {
+		expect(t, "a later epoch", report(), connect.CodeUnavailable, "host h1: not leading at the moment")
+	}
+	expect(t, "once more", report(), connect.CodeInvalidArgument, "the word of this host has ended enough leaderships")
+	c.stop()
+	var codes []string
+	for _, r := range c.records(t) {
+		if r.Actor != "agent1" || r.Target != "host h1" || r.Procedure != "/bursar.v1.HostService/Sync" {
+			t.Errorf("%+v", r)
+		}
+		codes = append(codes, r.Code)
+	}
+	if got, want := strings.Join(codes, " "), strings.Repeat("unavailable ", claimBurst)+"invalid_argument"; got != want {
+		t.Errorf("%s; want %s", got, want)
 	}
 }
 

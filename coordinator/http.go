@@ -36,6 +36,7 @@ type guard struct {
 	limits map[string]int64 // by path: larger bodies that are allowed
 	limit  int64
 	refuse *connect.ErrorWriter
+	audit  *auditLog
 	cross  http.CrossOriginProtection
 }
 
@@ -45,7 +46,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		limit = g.limit
 	}
 	if err := g.foreign(r); err != nil {
-		_ = g.refuse.Write(w, r, connect.NewError(connect.CodePermissionDenied, err)) // nobody is left to tell
+		denied := connect.NewError(connect.CodePermissionDenied, err)
+		g.audit.refused(r.URL.Path, &caller{peer: r.RemoteAddr}, nil, denied)
+		_ = g.refuse.Write(w, r, denied) // nobody is left to tell
 		return
 	}
 	if r.ContentLength > limit {
