@@ -26,8 +26,6 @@ type Options struct {
 	Source string
 	// Now is when the copy is made.
 	Now time.Time
-	// Progress is told, if set, how many allocations have been copied.
-	Progress func(allocations int)
 }
 
 // remember is how far back the request ids are compared as well that a ledger would remember. It is the time for which the
@@ -100,9 +98,6 @@ func (c *run) commit(ctx context.Context, changes ledger.Changes) error {
 	changes.Revision, changes.LastID = c.before.Sequence, c.before.LastID
 	if err := c.to.Commit(ctx, store.Batch{Epoch: c.epoch, Changes: changes}); err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
-	}
-	if c.options.Progress != nil {
-		c.options.Progress(c.report.Live + c.report.Ended)
 	}
 	return nil
 }

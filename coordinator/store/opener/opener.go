@@ -6,6 +6,7 @@ package opener
 import (
 	"context"
 	"log/slog"
+	"regexp"
 	"strings"
 
 	"github.com/bursar/bursar/coordinator/store"
@@ -22,8 +23,6 @@ type Options struct {
 	Adopt bool
 	// Migrate lets a database's tables be made or brought up to date. A file is always brought up to date.
 	Migrate bool
-	// PasswordFile holds the password for a database, on its first line. It is read anew for every connection.
-	PasswordFile string
 	// IntoCopy opens a store to copy into it: one that is empty, or that an earlier copy did not finish.
 	IntoCopy bool
 	// Log is told what an operator should know. Default: nobody.
@@ -34,10 +33,12 @@ type Options struct {
 // What cannot be used is refused with a *store.RefusedError; a database that cannot be reached now is an error that wraps
 // store.ErrAway.
 func Open(ctx context.Context, where string, options Options) (store.Store, error) {
+	if err := Check(where); err != nil {
+		return nil, err
+	}
 	if IsDatabase(where) {
 		opened, err := postgres.Open(ctx, postgres.Options{
-			DSN: where, PasswordFile: options.PasswordFile, Cluster: options.Cluster, Adopt: options.Adopt, Migrate: options.Migrate,
-			IntoCopy: options.IntoCopy, Log: options.Log,
+			DSN: where, Cluster: options.Cluster, Adopt: options.Adopt, Migrate: options.Migrate, IntoCopy: options.IntoCopy, Log: options.Log,
 		})
 		if err != nil {
 			return nil, err //nolint:wrapcheck // says where and why
@@ -51,10 +52,36 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 	return opened, nil
 }
 
+// Check refuses, with a *store.RefusedError, what is the address of a database in a form that Open does not take. It would be taken for
+// the path of a file, which then is made, with a password for its name.
+func Check(where string) error {
+	if !misread(where) {
+		return nil
+	}
+	return &store.RefusedError{
+		Where: Name(where), Reason: store.Denied, Found: "it reads as an address, and not as one that is known here",
+		Want: "postgres://USER@HOST:PORT/DATABASE (PostgreSQL's keywords go behind it: ?sslmode=verify-full), or for a file of that name a path that begins with / or ./",
+	}
+}
+
+// keyword is how PostgreSQL's other form of an address begins, and goes on: host=db1 password=….
+var keyword = regexp.MustCompile(`(?i)(^|\s)[a-z_]+\s*=`)
+
+// misread reports whether a text may be an address, and with it hold a password, and would be taken for a path.
+func misread(where string) bool {
+	if IsDatabase(where) || strings.HasPrefix(where, "/") || strings.HasPrefix(where, "./") || strings.HasPrefix(where, "../") {
+		return false
+	}
+	return strings.Contains(where, "://") || strings.Contains(where, "@") || keyword.MatchString(where)
+}
+
 // Name is a place as it may be shown: without the password.
 func Name(where string) string {
-	if IsDatabase(where) {
+	switch {
+	case IsDatabase(where):
 		return postgres.Name(where)
+	case misread(where):
+		return "(not shown)"
 	}
 	return where
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,14 +34,13 @@ var errStandby = errors.New("the server is read-only: a standby, or set to be so
 
 // server knows how to make connections.
 type server struct {
-	config       *pgxpool.Config // of the pool; all connections are made with what it has
-	passwordFile string
-	where        string // without the password
-	log          *slog.Logger
+	config *pgxpool.Config // of the pool; all connections are made with what it has
+	where  string          // without the password
+	log    *slog.Logger
 }
 
 // newServer reads an address. The error names no part of it that may be secret.
-func newServer(dsn, passwordFile string, log *slog.Logger) (*server, error) {
+func newServer(dsn string, log *slog.Logger) (*server, error) {
 	pooled, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		found := "the address cannot be read"
@@ -69,8 +67,8 @@ func newServer(dsn, passwordFile string, log *slog.Logger) (*server, error) {
 	config.DialFunc = dialer.DialContext
 	config.ValidateConnect = refuseStandby
 	config.MaxProtocolMessageBodyLen = longestMessage
-	s := &server{config: pooled, passwordFile: passwordFile, where: place(config), log: log}
-	pooled.BeforeConnect, pooled.AfterConnect = s.authorize, s.settle
+	s := &server{config: pooled, where: place(config), log: log}
+	pooled.AfterConnect = s.settle
 	limit(pooled)
 	return s, nil
 }
@@ -108,18 +106,21 @@ func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 }
 
 // sessionSQL sets what a session must have, whatever the server's, the role's or the database's settings are: commits that are flushed
-// to disk, statements that see what others have committed before, and no end for being idle.
+// to disk, statements that see what others have committed before, and no end for being idle. The server, too, gives a connection up
+// some 10 s after the other machine has vanished: else the session of a leader that was in the middle of a commit would keep the row that
+// the next one has to write, for as long as the server's kernel takes by itself, which is hours.
 const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false),
  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
- CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END`
+ CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END,
+ CASE WHEN current_setting('tcp_keepalives_idle', true) IS NOT NULL THEN set_config('tcp_keepalives_idle', '4', false) END,
+ CASE WHEN current_setting('tcp_keepalives_interval', true) IS NOT NULL THEN set_config('tcp_keepalives_interval', '2', false) END,
+ CASE WHEN current_setting('tcp_keepalives_count', true) IS NOT NULL THEN set_config('tcp_keepalives_count', '3', false) END,
+ CASE WHEN current_setting('tcp_user_timeout', true) IS NOT NULL THEN set_config('tcp_user_timeout', '10000', false) END`
 
 // connect makes a connection outside of the pool. notice is told what the server says beside its answers.
 func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
 	config := s.config.ConnConfig.Copy()
 	config.OnNotice = notice
-	if err := s.authorize(ctx, config); err != nil {
-		return nil, err
-	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, s.refuse(ctx, err)
@@ -131,19 +132,6 @@ func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx
 	return conn, nil
 }
 
-// authorize gives the next connection its password, which may have changed.
-func (s *server) authorize(_ context.Context, config *pgx.ConnConfig) error {
-	if s.passwordFile == "" {
-		return nil
-	}
-	password, err := readPassword(s.passwordFile)
-	if err != nil {
-		return s.refused(store.Denied, err.Error(), "a file that this user may read, with the password on its first line", err)
-	}
-	config.Password = password
-	return nil
-}
-
 // settle sets up a new session. It has a limit of its own: the pool goes on making a connection whose caller has given up.
 func (s *server) settle(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.ConnConfig.ConnectTimeout)
@@ -152,16 +140,6 @@ func (s *server) settle(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("setting up a session: %w", classify(err))
 	}
 	return nil
-}
-
-// readPassword reads the first line of a file.
-func readPassword(path string) (string, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // the operator says where
-	if err != nil {
-		return "", fmt.Errorf("password file: %w", err)
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimSuffix(line, "\r"), nil
 }
 
 // abandon closes a connection without waiting long for the server.

@@ -111,7 +111,7 @@ func (s *server) refuse(ctx context.Context, err error) error {
 		switch {
 		case strings.HasPrefix(failed.Code, classAuthorization):
 			return s.refused(store.Denied, failed.Message,
-				"a user and a password that the server lets in; the password comes from the address, PGPASSFILE or a password file", err)
+				"a user and a password that the server lets in; the password comes from the address or PGPASSFILE", err)
 		case failed.Code == codeUnknownDatabase:
 			return s.refused(store.Denied, failed.Message, "a database that exists: createdb "+s.config.ConnConfig.Database, err)
 		case failed.Code == codeNoPrivilege:

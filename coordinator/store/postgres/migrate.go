@@ -40,7 +40,7 @@ func (s *server) migrate(ctx context.Context) error {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	// A session has the lock before it can be used, and the server ends the lock with the session, however that ends.
-	db := stdlib.OpenDB(*s.config.ConnConfig.Copy(), stdlib.OptionBeforeConnect(s.authorize), stdlib.OptionAfterConnect(s.lock))
+	db := stdlib.OpenDB(*s.config.ConnConfig.Copy(), stdlib.OptionAfterConnect(s.lock))
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,

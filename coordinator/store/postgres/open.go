@@ -21,8 +21,6 @@ type Options struct {
 	// PGPASSFILE, PGSSLROOTCERT …) mean what they mean to psql; those whose names begin with pool_ are pgxpool's, for the connections that read. Of several hosts the one is used that can
 	// be written to.
 	DSN string
-	// PasswordFile holds the password on its first line, over what the address says. It is read anew for every connection.
-	PasswordFile string
 	// Cluster is the name of the cluster that opens the store. The first to lead makes the store its own, and one that belongs to
 	// another is refused. Empty: it is not asked.
 	Cluster string
@@ -42,7 +40,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	server, err := newServer(options.DSN, options.PasswordFile, options.Log)
+	server, err := newServer(options.DSN, options.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -3,16 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/test/postgres"
 )
 
@@ -91,46 +85,4 @@ func TestReadersAreTerminated(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The password is read anew for every connection of the pool.
-func TestPasswordChanges(t *testing.T) {
-	const user = "rotated"
-	set := func(file, password string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	server := postgres.Start(t, postgres.Options{Password: secret})
-	execute := func(statement string) {
-		t.Helper()
-		if err := server.Execute(t.Context(), "postgres", statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	execute(fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'first'; CREATE SCHEMA %[1]s AUTHORIZATION %[1]s", user))
-	file := filepath.Join(t.TempDir(), "password")
-	set(file, "first")
-	address, err := url.Parse(server.DSN("postgres", "search_path="+user))
-	if err != nil {
-		t.Fatal(err)
-	}
-	address.User = url.User(user)
-	s, err := Open(t.Context(), Options{DSN: address.String(), PasswordFile: file, Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	execute("ALTER ROLE " + user + " PASSWORD 'second'")
-	execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '" + user + "'")
-	_, err = s.Meta(t.Context())
-	if found, _ := wantRefusal(t, err, store.Denied); !strings.Contains(found, user) {
-		t.Errorf("found %s", found)
-	}
-	set(file, "second")
-	if _, err := s.Meta(t.Context()); err != nil {
-		t.Error(err)
-	}
-	fill(t, s, 1)
 }

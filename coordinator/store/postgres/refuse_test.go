@@ -59,14 +59,15 @@ func TestAccess(t *testing.T) {
 	wantRefused(t, Options{DSN: server.DSN("no-such-database"), Migrate: true}, store.Denied)
 	wantRefused(t, Options{DSN: strings.Replace(dsn, "sslmode=disable", "sslmode=require", 1), Migrate: true}, store.Denied)
 
-	// The password may come from a file, which may change.
+	// The password may come from a file, as with psql.
 	wrong.User = url.User(postgres.User)
-	file := filepath.Join(t.TempDir(), "password")
-	wantRefused(t, Options{DSN: wrong.String(), PasswordFile: file, Migrate: true}, store.Denied)
-	if err := os.WriteFile(file, []byte(secret+"\nmore\n"), 0o600); err != nil {
+	passfile := filepath.Join(t.TempDir(), "pgpass")
+	escaped := strings.NewReplacer(`\`, `\\`, ":", `\:`).Replace(secret)
+	if err := os.WriteFile(passfile, []byte("*:*:*:*:"+escaped+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), Options{DSN: wrong.String(), PasswordFile: file, Migrate: true})
+	t.Setenv("PGPASSFILE", passfile)
+	s, err := Open(t.Context(), Options{DSN: wrong.String(), Migrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,16 +75,6 @@ func TestAccess(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	passfile := filepath.Join(t.TempDir(), "pgpass")
-	escaped := strings.NewReplacer(`\`, `\\`, ":", `\:`).Replace(secret)
-	if err := os.WriteFile(passfile, []byte("*:*:*:*:"+escaped+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PGPASSFILE", passfile)
-	if s, err = Open(t.Context(), Options{DSN: wrong.String()}); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
 }
 
 func TestAddresses(t *testing.T) {
@@ -244,7 +235,10 @@ func TestUnsafeSettings(t *testing.T) {
 	if !strings.Contains(log.String(), "fsync=off") {
 		t.Errorf("not warned: %s", log.String())
 	}
-	for setting, want := range map[string]string{"synchronous_commit": "on", "transaction_isolation": "read committed", "application_name": "bursar"} {
+	for setting, want := range map[string]string{
+		"synchronous_commit": "on", "transaction_isolation": "read committed", "application_name": "bursar",
+		"tcp_keepalives_idle": "4", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3", "tcp_user_timeout": "10000",
+	} {
 		if writing, reading := show(t, s, setting); writing != want || reading != want {
 			t.Errorf("%s is %s for commits and %s for reads, want %s", setting, writing, reading, want)
 		}
