@@ -36,11 +36,14 @@ cannot be looked at: that has it to itself.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
+	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		place := firstSet(*where, os.Getenv(storeVariable))
-		if place == "" {
-			return usagef("--store: missing: want the path of a file or postgres://…")
+		place, err := where.read()
+		if err != nil {
+			return err
+		}
+		if place = firstSet(place, os.Getenv(storeVariable)); place == "" {
+			return usagef("want --store, the path of a file or postgres://…, or --store-file")
 		}
 		meta, err := readMeta(cmd.Context(), place)
 		if err != nil {
@@ -60,8 +63,39 @@ func readMeta(ctx context.Context, where string) (store.Meta, error) {
 	return meta, errors.Join(err, opened.Close())
 }
 
+// storeFlags name a store, or a file that does: what stands on a command line, everybody on the machine can read while it runs.
+type storeFlags struct {
+	name        string
+	where, file *string
+}
+
+func addStoreFlags(cmd *cobra.Command, name, usage string) storeFlags {
+	return storeFlags{
+		name: name, where: cmd.Flags().String(name, "", usage),
+		file: cmd.Flags().String(name+"-file", "", "file that holds what --"+name+" would, mode 0600: for an address with a password"),
+	}
+}
+
+// read returns where the store is; empty where neither was given.
+func (f storeFlags) read() (string, error) {
+	switch {
+	case *f.file == "":
+		return *f.where, nil
+	case *f.where != "":
+		return "", usagef("want --%[1]s or --%[1]s-file, not both", f.name)
+	}
+	where, err := secretFile(*f.file)
+	if err != nil {
+		return "", configError(fmt.Errorf("--%s-file: %w", f.name, err))
+	}
+	return where, nil
+}
+
 // openExisting opens a store, and makes none where there is no file.
 func openExisting(ctx context.Context, where string, options opener.Options) (store.Store, error) {
+	if err := opener.Check(where); err != nil {
+		return nil, err //nolint:wrapcheck // says why
+	}
 	if !opener.IsDatabase(where) {
 		if _, err := os.Stat(where); err != nil { //nolint:gosec // the operator says where
 			return nil, fmt.Errorf("store: %w", err)
@@ -105,31 +139,39 @@ func (c *cli) printMeta(where string, meta store.Meta) error {
 
 func (c *cli) storeCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "copy --from STORE --to STORE",
+		Use:   "copy {--from STORE | --from-file FILE} {--to STORE | --to-file FILE}",
 		Short: "Copy a store, from a file to a database or the other way",
 		Long: `Copy copies all rows of a store into an empty one, compares both, and checks the books of the copy. End the coordinators that use either
 first. The copy gets an identity of its own. One that was interrupted is not used by any coordinator; copy again.`,
-		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db --to postgres://bursar@db1,db2/bursar
+		Example: `  bursar store copy --from /var/lib/bursar/coordinator/bursar.db --to-file /etc/bursar/store
   bursar store copy --from postgres://bursar@db1/bursar --to ./bursar.db`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	from := cmd.Flags().String("from", "", "what to copy: path of a file or postgres://…")
-	to := cmd.Flags().String("to", "", "where to: path of a file or postgres://…")
+	source := addStoreFlags(cmd, "from", "what to copy: path of a file or postgres://…")
+	target := addStoreFlags(cmd, "to", "where to: path of a file or postgres://…")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		from, err := source.read()
+		if err != nil {
+			return err
+		}
+		to, err := target.read()
+		if err != nil {
+			return err
+		}
 		switch {
-		case *from == "" || *to == "":
-			return usagef("want --from and --to, each the path of a file or postgres://…")
-		case *from == *to:
+		case from == "" || to == "":
+			return usagef("want --from and --to, each the path of a file or postgres://…, or --from-file and --to-file")
+		case from == to:
 			return usagef("--from and --to are the same store")
 		}
-		report, err := copyStore(cmd.Context(), *from, *to)
+		report, err := copyStore(cmd.Context(), from, to)
 		if err != nil {
 			return serverError(err)
 		}
 		fmt.Fprintf(c.err, "copied %d live and %d ended allocations, %d hosts and %d rules; the copy is the same, and its books are right\n",
 			report.Live, report.Ended, report.Hosts, report.Quotas)
-		return c.printMeta(*to, report.Copy)
+		return c.printMeta(to, report.Copy)
 	}
 	return cmd
 }
