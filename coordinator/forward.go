@@ -8,7 +8,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/identity"
 )
 
 // forwardedHeader marks a call that another coordinator has passed on; its value is that one's URL. It is not passed on again: two
@@ -89,15 +88,12 @@ func (f *forwarder) way(ctx context.Context, received http.Header) (*leader, htt
 	case to == nil:
 		return nil, nil, errLeaderless
 	}
-	header := http.Header{}
-	header.Set(forwardedHeader, self)
-	header.Set(identity.Header, actorOf(ctx).Encode())
-	if f.peers.token != nil {
-		token, err := f.peers.token()
-		if err != nil {
-			return nil, nil, fmt.Errorf("this coordinator's own token: %w", err)
-		}
-		header.Set("Authorization", "Bearer "+token)
+	if err := f.peers.fault(); err != nil {
+		return nil, nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	header, err := f.peers.introduction(self, actorOf(ctx))
+	if err != nil {
+		return nil, nil, err
 	}
 	return to, header, nil
 }

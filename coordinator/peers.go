@@ -3,9 +3,11 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,6 +21,7 @@ var errLeaderless = errors.New("no coordinator is known to lead at the moment: t
 // peers keeps the way to the coordinator that leads.
 type peers struct {
 	client *http.Client
+	log    *slog.Logger
 	seen   []connect.Interceptor  // these see each call that is passed on
 	token  func() (string, error) // this coordinator's own, to show to the others; nil: none
 
@@ -27,6 +30,8 @@ type peers struct {
 	self     string            // guarded by mu: this coordinator's URL
 	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
 	epoch    uint64            // guarded by mu: the latest that anybody has announced
+
+	greetings sync.WaitGroup
 }
 
 // leader is the coordinator that leads, as another one calls it.
@@ -37,10 +42,12 @@ type leader struct {
 	// over ends when somebody else is known to lead: who is cut off would otherwise keep callers until their deadlines.
 	over context.Context //nolint:containedctx // it is a state
 	end  context.CancelCauseFunc
+	// fault is how the last attempt went to find out whether calls can be passed on; nil before the first.
+	fault atomic.Pointer[greeting]
 }
 
-func newPeers(seen ...connect.Interceptor) *peers {
-	return &peers{client: &http.Client{Transport: peerTransport()}, seen: seen}
+func newPeers(log *slog.Logger, seen ...connect.Interceptor) *peers {
+	return &peers{log: log, client: &http.Client{Transport: peerTransport()}, seen: seen}
 }
 
 // peerTransport keeps one connection to whoever leads: many calls wait on it for long.
@@ -66,6 +73,7 @@ func (p *peers) join(e election.Election, self string) {
 
 // follow keeps up with who leads until ctx ends.
 func (p *peers) follow(ctx context.Context) {
+	defer p.greetings.Wait()
 	defer p.point("")
 	for {
 		known, changed := p.known()
@@ -103,7 +111,9 @@ func (p *peers) point(url string) {
 		p.client.CloseIdleConnections()
 	}
 	if url != "" && url != p.self {
-		p.leader = newLeader(url, p.client, connect.WithInterceptors(p.seen...))
+		to := newLeader(url, p.client, connect.WithInterceptors(p.seen...))
+		p.leader = to
+		p.greetings.Go(func() { p.greet(to, p.log) })
 	}
 }
 

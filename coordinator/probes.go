@@ -52,7 +52,7 @@ func (p *probes) ready(ctx context.Context) error {
 	}
 	if errors.Is(err, ErrNotLeading) {
 		if to, _ := p.peers.find(); to != nil {
-			return nil
+			return p.peers.fault()
 		}
 	}
 	return err

@@ -124,7 +124,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
 	s.writer.rules = s.files.latest
 	s.writer.tracer = newTracer(s.tracing)
-	s.peers = newPeers(s.tracing.Clients()...)
+	s.peers = newPeers(s.log, s.tracing.Clients()...)
 	trust.introduce(s.peers)
 	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
@@ -253,6 +253,13 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
+	if err := s.peers.fault(); err != nil {
+		return append(s.lasting(), err.Error())
+	}
+	return s.lasting()
+}
+
+func (s *Server) lasting() []string {
 	return slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings())
 }
 

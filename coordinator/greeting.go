@@ -1,0 +1,108 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+const (
+	// greetEvery is how often a leader is asked whether it takes calls from this coordinator, and greetAgain how often where it does not.
+	greetEvery = 30 * time.Second
+	greetAgain = 3 * time.Second
+	// greetTime is how long it may take to answer.
+	greetTime = 3 * time.Second
+)
+
+// greet asks the leader now and then whether it takes calls from this coordinator, until somebody else leads. One that is not let in, or
+// does not trust who answers, looks well and is of no use: better it says so before somebody calls.
+func (p *peers) greet(to *leader, log *slog.Logger) {
+	for {
+		err := p.greetOnce(to)
+		if to.over.Err() != nil {
+			return
+		}
+		before := to.fault.Swap(&greeting{err})
+		wait := greetEvery
+		if err != nil {
+			wait = greetAgain
+		}
+		switch {
+		case err != nil && (before == nil || before.fault == nil):
+			log.Error("calls cannot be passed on", "error", err)
+		case err == nil && before == nil:
+			log.Info("stands by", "leader", to.url)
+		case err == nil && before.fault != nil:
+			log.Info("calls can be passed on again", "leader", to.url)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-to.over.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// greeting is how the last one ended.
+type greeting struct{ fault error }
+
+func (p *peers) greetOnce(to *leader) error {
+	ctx, cancel := context.WithTimeout(to.over, greetTime)
+	defer cancel()
+	_, self := p.find()
+	header, err := p.introduction(self, identity.Actor{Name: "coordinator", Role: identity.Reader})
+	if err != nil {
+		return err
+	}
+	_, err = to.unary[bursarv1connect.ClusterServiceStatusProcedure](ctx, &bursarv1.StatusRequest{AllowStale: true}, header)
+	if err == nil {
+		return nil
+	}
+	if code := connect.CodeOf(err); code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied {
+		return fmt.Errorf("the leader %s does not take calls from this coordinator (%w): want peers.tokenFile or peers.tls in its configuration, of an identity with the role coordinator", to.url, err)
+	}
+	if untrusted, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
+		return fmt.Errorf("the leader %s: %w (peers.tls)", to.url, untrusted)
+	}
+	return nil // it may be slow, or gone by now: who calls finds out
+}
+
+// introduction is what goes with a call to another coordinator: who passes it on, and whose it is.
+func (p *peers) introduction(self string, actor identity.Actor) (http.Header, error) {
+	header := http.Header{}
+	header.Set(forwardedHeader, self)
+	header.Set(identity.Header, actor.Encode())
+	if p.token == nil {
+		return header, nil
+	}
+	token, err := p.token()
+	if err != nil {
+		return nil, fmt.Errorf("this coordinator's own token: %w", err)
+	}
+	header.Set("Authorization", "Bearer "+token)
+	return header, nil
+}
+
+// fault is why calls cannot be passed on to the leader that is known; nil where they can be, or nobody knows yet.
+func (p *peers) fault() error {
+	to, _ := p.find()
+	if to == nil {
+		return nil
+	}
+	if last := to.fault.Load(); last != nil {
+		return last.fault
+	}
+	return nil
+}
