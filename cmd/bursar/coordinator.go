@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
@@ -32,6 +35,9 @@ func openCoordinator(
 	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces}
 	options := opener.Options{Migrate: true, Log: log}
 	var client *consul.Client
+	if err := checkConsul(config, where); err != nil {
+		return nil, loaded.explain(err)
+	}
 	if elected(config, where) {
 		if err := reachable(config); err != nil {
 			return nil, loaded.explain(err)
@@ -49,7 +55,7 @@ func openCoordinator(
 		}
 		log.Warn("Consul does not answer: whether the store is this cluster's is not known", "error", err)
 	}
-	if deps.Store, err = opener.Open(ctx, where, options); err != nil {
+	if deps.Store, err = openStore(ctx, where, options); err != nil {
 		return nil, serverError(err)
 	}
 	server, err := coordinator.New(config, deps)
@@ -57,6 +63,35 @@ func openCoordinator(
 		return nil, errors.Join(loaded.explain(err), deps.Store.Close())
 	}
 	return server, nil
+}
+
+// checkConsul looks at a section consul whether it is used or not: who has written one wants several coordinators, and three that are each
+// alone would give out every host three times.
+func checkConsul(config coordinator.Config, where string) error {
+	if config.Consul == (consul.Config{}) {
+		return nil
+	}
+	if config.Election == "" && !opener.IsDatabase(where) {
+		return &coordinator.ConfigError{
+			Field: "consul", Value: "…",
+			Want: "a store that several coordinators share beside it (store or storeFile with postgres://…), or election: consul or alone to say what is meant with the store " + where,
+		}
+	}
+	return config.Consul.Validate()
+}
+
+// openStore opens the store, and waits for a database that does not answer yet: after a power cut everything starts at once.
+func openStore(ctx context.Context, where string, options opener.Options) (store.Store, error) {
+	retry := backoff.NewExponentialBackOff(backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	return backoff.RetryNotifyWithData(func() (store.Store, error) {
+		opened, err := opener.Open(ctx, where, options)
+		if err != nil && !errors.Is(err, store.ErrAway) {
+			return nil, backoff.Permanent(err)
+		}
+		return opened, err
+	}, backoff.WithContext(retry, ctx), func(err error, wait time.Duration) {
+		options.Log.Warn("the store does not answer: trying again", "error", err, "in", wait.Round(time.Millisecond).String())
+	})
 }
 
 // elected reports whether a coordinator stands for election.

@@ -51,16 +51,17 @@ cluster's coordinators have used another store until now, they use this one from
 		}
 		options := opener.Options{Adopt: *adopt, Migrate: true, Log: log}
 		var client *consul.Client
-		if *adopt && elected(config, place) {
+		if elected(config, place) {
 			if client, err = consul.New(config.Consul, log); err != nil {
 				return loaded.explain(err)
 			}
 			defer client.Close()
 		}
-		if *adopt {
-			if options.Cluster, err = ownerOf(cmd.Context(), client, config); err != nil {
+		if options.Cluster, err = ownerOf(cmd.Context(), client, config); err != nil {
+			if *adopt {
 				return serverError(err)
 			}
+			log.Warn("whether the store is this cluster's is not asked: Consul does not say", "error", err)
 		}
 		opened, err := opener.Open(cmd.Context(), place, options)
 		if err != nil {
@@ -70,7 +71,7 @@ cluster's coordinators have used another store until now, they use this one from
 		if err = errors.Join(err, opened.Close()); err != nil {
 			return err
 		}
-		if client != nil {
+		if *adopt && client != nil {
 			if err := claim(cmd.Context(), client, config, meta.StoreID, log); err != nil {
 				return err
 			}

@@ -98,7 +98,7 @@ func (c *cluster) show(ctx context.Context, discovery, dsn string) error {
 		if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 			return err
 		}
-		if err := c.start(ctx, name, "coordinator", "--config", file); err != nil {
+		if err := c.start(ctx, name+" http://"+address, name, "coordinator", "--config", file); err != nil {
 			return err
 		}
 		urls = append(urls, "http://"+address)
@@ -111,7 +111,7 @@ func (c *cluster) show(ctx context.Context, discovery, dsn string) error {
 		if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 			return err
 		}
-		if err := c.start(ctx, name, "agent", "--config", file); err != nil {
+		if err := c.start(ctx, name, name, "agent", "--config", file); err != nil {
 			return err
 		}
 	}
@@ -125,8 +125,9 @@ in another terminal:
   bursar status
   bursar hosts
   bursar run --memory 64MiB --label user=$USER -- sleep 600
-then kill the coordinator that leads (bursar status says which; its process is in the log's name) and look again
-`, c.dir, urls[0], urls[1], urls[2], c.socket("host-1"))
+then kill the coordinator that leads (bursar status says which; the lines above, which process that is), look again, and start it again:
+  bursar coordinator --config %s/coordinator-1.yaml
+`, c.dir, urls[0], urls[1], urls[2], c.socket("host-1"), c.dir)
 	<-ctx.Done()
 	return nil
 }
@@ -134,7 +135,7 @@ then kill the coordinator that leads (bursar status says which; its process is i
 func (c *cluster) socket(host string) string { return filepath.Join(c.dir, host+".sock") }
 
 // start runs the binary until ctx ends; then it is asked to end, so that it hands over. What it says goes into a file.
-func (c *cluster) start(ctx context.Context, name string, arguments ...string) error {
+func (c *cluster) start(ctx context.Context, what, name string, arguments ...string) error {
 	cmd := exec.CommandContext(ctx, c.binary, arguments...) //nolint:gosec // what the caller says
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
@@ -147,7 +148,7 @@ func (c *cluster) start(ctx context.Context, name string, arguments ...string) e
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	fmt.Printf("%s is process %d\n", name, cmd.Process.Pid)
+	fmt.Printf("%s is process %d\n", what, cmd.Process.Pid)
 	c.running.Go(func() {
 		_ = cmd.Wait() // whoever tries things out may kill it
 		_ = log.Close()
