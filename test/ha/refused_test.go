@@ -107,7 +107,11 @@ func contains(text string, each []string) bool {
 }
 
 func (m *misfit) coordinator(dsn, consulAddress, more string) string {
-	return fmt.Sprintf("listen: 127.0.0.1:0\nadvertise: http://127.0.0.1:1\nstore: %s\nconsul: {address: '%s'}\n%s", dsn, consulAddress, more)
+	scheme := "http"
+	if strings.HasPrefix(more, "tls:") {
+		scheme = "https"
+	}
+	return fmt.Sprintf("listen: 127.0.0.1:0\nadvertise: %s://127.0.0.1:1\nstore: %s\nconsul: {address: '%s'}\n%s", scheme, dsn, consulAddress, more)
 }
 
 func (m *misfit) agent(more string) string {
