@@ -65,7 +65,7 @@ func lead(tb testing.TB, w *writer) {
 	first := make(chan error, 1)
 	campaign := &leadership{election: election.Alone(func() string { return "" }), writer: w, latest: func() uint64 { return 0 }, log: w.log}
 	go w.run()
-	go campaign.run(context.Background(), first)
+	go func() { _ = campaign.run(context.Background(), first) }()
 	if err := <-first; err != nil {
 		tb.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
-
 )
 
 // forwardedHeader marks a call that another coordinator has passed on; its value is that one's URL. It is not passed on again: two

@@ -46,7 +46,7 @@ func (l *leadership) run(ctx context.Context, first chan<- error) error {
 			}
 		}
 		if ctx.Err() != nil || l.writer.ended() {
-			return nil
+			return nil //nolint:nilerr // that is what it was to last until
 		}
 		if _, other := errors.AsType[*election.StoreError](err); other {
 			return err

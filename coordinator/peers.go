@@ -74,10 +74,10 @@ func (p *peers) join(e election.Election, self string) {
 // follow keeps up with who leads until ctx ends.
 func (p *peers) follow(ctx context.Context) {
 	defer p.greetings.Wait()
-	defer p.point("")
+	defer p.point("") //nolint:contextcheck // a greeting lasts as long as its leader
 	for {
 		known, changed := p.known()
-		p.point(known.URL)
+		p.point(known.URL) //nolint:contextcheck // as above
 		p.heard(known.Epoch)
 		select {
 		case <-changed:
