@@ -36,7 +36,8 @@ type Config struct {
 	// made with mode 0600, and made anew when it was moved away. Default: these records go to the log, with audit=true.
 	AuditLog string `yaml:"auditLog"`
 	// Advertise is the base URL at which agents, clients and other coordinators reach this one, such as https://rm-1:7070. Default: the
-	// address that it listens on, where that is a certain one, and else the machine's host name.
+	// address that it listens on, where that is a certain one, and else the machine's host name. Needed where it stands for election and
+	// listens on a loopback address.
 	Advertise string `yaml:"advertise"`
 	// Cluster names the coordinators that share a store and an election: letters, digits, - and _. Default bursar.
 	Cluster string `yaml:"cluster"`

@@ -48,7 +48,7 @@ func (l *leadership) run(ctx context.Context, first chan<- error) error {
 		if ctx.Err() != nil || l.writer.ended() {
 			return nil //nolint:nilerr // that is what it was to last until
 		}
-		if _, other := errors.AsType[*election.StoreError](err); other {
+		if election.Permanent(err) {
 			return err
 		}
 		wait := retry.NextBackOff()
