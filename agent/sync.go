@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -35,7 +37,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		backoff.WithInitialInterval(syncRetryFirst), backoff.WithMaxInterval(syncRetryLast),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
 	)
-	failures := 0
+	var failed series
 	for a.syncDue.wait(ctx) {
 		a.news.Store(false)
 		outcome, err := a.sync(ctx)
@@ -50,20 +52,19 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			a.log.Error("the agent stops", "error", err)
 			return err
 		case err != nil:
-			failures++
 			a.unheard.Store(true)
 			if a.news.Load() {
 				retry.Reset() // it was sent to the leader before
 			}
 			delay := retry.NextBackOff()
 			a.syncDue.set(now.Add(delay), now.Add(delay))
-			a.logFailure(err, failures, delay)
+			a.logFailure(ctx, &failed, err, delay)
 			continue
 		}
-		if failures > 0 {
-			a.log.Info("the coordinator answers again", "failures", failures)
+		if failed.count > 0 {
+			a.log.Info("the coordinator answers again", "failures", failed.count)
 		}
-		failures = 0
+		failed = series{}
 		a.unheard.Store(false)
 		retry.Reset()
 		next := now.Add(a.interval())
@@ -78,13 +79,42 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 	return nil
 }
 
-// logFailure is loud about the first failure and every now and then, and quiet about the others.
-func (a *Agent) logFailure(err error, failures int, delay time.Duration) {
-	if failures == 1 || failures%30 == 0 {
-		a.log.Warn("the coordinator does not answer: engines go on, new requests wait", "error", err, "failures", failures, "retry_in", delay)
-		return
+const (
+	// loudEvery is after how many failures a series is told of again: once a minute.
+	loudEvery = 30
+	// loudTexts is of how many different failures of a series each is told of at once. Several coordinators take turns with theirs,
+	// and the texts of some have another port each time.
+	loudTexts = 8
+)
+
+// series is failures without a success in between.
+type series struct {
+	count int
+	told  []string // the failures that were told of at once
+}
+
+// loud reports whether a failure is to be told of: one that is new, and one every now and then.
+func (s *series) loud(err error) bool {
+	s.count++
+	if text := err.Error(); len(s.told) < loudTexts && !slices.Contains(s.told, text) {
+		s.told = append(s.told, text)
+		return true
 	}
-	a.log.Debug("the coordinator does not answer", "error", err, "failures", failures, "retry_in", delay)
+	return s.count%loudEvery == 0
+}
+
+// logFailure is loud about what is new and every now and then, and quiet about the rest.
+func (a *Agent) logFailure(ctx context.Context, s *series, err error, delay time.Duration) {
+	level := slog.LevelDebug
+	if s.loud(err) {
+		level = slog.LevelWarn
+	}
+	text := "the coordinator does not answer: engines go on, new requests wait"
+	switch connect.CodeOf(err) { //nolint:exhaustive // the others may be over by themselves
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
+		text = "the coordinator refuses this agent: engines go on, new requests wait"
+	}
+	a.log.Log(ctx, level, text, "error", err, "failures", s.count, "retry_in", delay.Round(time.Millisecond).String())
 }
 
 func later(a, b time.Time) time.Time {
