@@ -157,11 +157,11 @@ func ownHost(actor identity.Actor, message any) error {
 	}
 	switch m := message.(type) {
 	case *bursarv1.RegisterRequest:
-		return isOwn(actor, m.GetHostId(), "register")
+		return itself(actor, m.GetHostId(), "register")
 	case *bursarv1.SyncRequest:
-		return isOwn(actor, m.GetHostId(), "report for")
+		return itself(actor, m.GetHostId(), "report")
 	case *bursarv1.DeregisterRequest:
-		return isOwn(actor, m.GetHostId(), "deregister")
+		return itself(actor, m.GetHostId(), "deregister")
 	case *bursarv1.AllocateRequest:
 		return isOwn(actor, m.GetHost().GetId(), "allocate on")
 	case *bursarv1.ExplainRequest:
@@ -181,6 +181,17 @@ func ownHost(actor identity.Actor, message any) error {
 		return isOwn(actor, m.GetHostId(), "see allocations of")
 	default:
 		return nil
+	}
+}
+
+// itself refuses an agent that says another host's id than its identity has: one of both is wrong where that agent runs.
+func itself(actor identity.Actor, host, verb string) error {
+	if host == actor.Host {
+		return nil
+	}
+	return &access.DeniedError{
+		Actor: actor.Name, What: fmt.Sprintf("%s: hostId is %q, the identity is for host %q", verb, host, actor.Host),
+		Want: fmt.Sprintf("hostId: %s, or a token (certificate) of %s", actor.Host, host),
 	}
 }
 
@@ -221,7 +232,7 @@ func ofOwnHost(actor identity.Actor, a *ledger.Allocation) error {
 
 // advised says what to do where the ledger has refused an actor: it knows what they may do, not where that is written.
 func advised(err error) error {
-	if _, denied := errors.AsType[*ledger.DeniedError](err); !denied {
+	if denied, ok := errors.AsType[*ledger.DeniedError](err); !ok || denied.Instead != "" {
 		return err
 	}
 	return fmt.Errorf("%w: want a caller that may (users and priority in the coordinator's file of identities, trustedUsers at an agent), or an operator", err)

@@ -72,7 +72,7 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 // ofFile makes an error of a file one of the configuration that names it.
 func ofFile(err error) error {
 	if wrong, ok := errors.AsType[*credential.FileError](err); ok {
-		return &ConfigError{wrong.Field, wrong.File, wrong.Want + " (it " + wrong.Wrong + ")"}
+		return &ConfigError{wrong.Field, wrong.File, wrong.Want + " (this one: " + wrong.Wrong + ")"}
 	}
 	return err
 }

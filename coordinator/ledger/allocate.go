@@ -13,7 +13,7 @@ import (
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
-		return AllocateResult{}, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
+		return AllocateResult{}, notAs(&c.Actor, user)
 	}
 	key := keyOf(c.Actor.Name, c.RequestID)
 	if key != noRequest {
@@ -317,6 +317,9 @@ func (l *Ledger) survey(q Query) *HostFilters {
 func (q *queue) why() string {
 	if q.account == nil {
 		return "waits for a host"
+	}
+	if q.account.name.Kind == HostAccount {
+		return "waits for host " + q.account.name.Labels.Value("host")
 	}
 	return "waits for " + q.account.name.String()
 }

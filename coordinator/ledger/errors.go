@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )
@@ -153,9 +154,30 @@ func (e *ConflictError) Error() string {
 // DeniedError refuses a command that the actor may not give.
 type DeniedError struct {
 	Actor, Wanted string
+	// Instead is what the actor may do; empty where that is not known here.
+	Instead string
 }
 
-func (e *DeniedError) Error() string { return fmt.Sprintf("%s may not %s", e.Actor, e.Wanted) }
+func (e *DeniedError) Error() string {
+	text := fmt.Sprintf("%s may not %s", e.Actor, e.Wanted)
+	if e.Instead != "" {
+		text += ": want " + e.Instead
+	}
+	return text
+}
+
+// notAs refuses a request for a user that the actor may not act as. Who has forgotten to name one is told how.
+func notAs(actor *identity.Actor, user string) error {
+	denied := &DeniedError{Actor: actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
+	if user != "" {
+		return denied
+	}
+	denied.Wanted, denied.Instead = "allocate for no user", "the label user (--label user=NAME)"
+	if len(actor.Users) == 1 {
+		denied.Instead = fmt.Sprintf("the label user=%s (--label user=%s)", actor.Users[0], actor.Users[0])
+	}
+	return denied
+}
 
 // StaleError refuses a report from an older incarnation, sequence or epoch than one that was already accepted.
 type StaleError struct {

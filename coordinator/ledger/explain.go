@@ -1,16 +1,12 @@
 package ledger
 
-import (
-	"fmt"
-)
-
 // Explain says what a request would meet now. It changes nothing but the time.
 //
 // Errors: those of Allocate but for *InsufficientError, *ConflictError.
 func (l *Ledger) Explain(now Instant, c AllocateCommand) (Explanation, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
-		return Explanation{}, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
+		return Explanation{}, notAs(&c.Actor, user)
 	}
 	e, err := l.prepare(&c)
 	if err != nil {
