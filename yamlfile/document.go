@@ -172,6 +172,7 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 	e := d.at(theirs.GetToken(), d.fieldAt(theirs.GetToken()), theirs.GetMessage())
 	var unknown *yaml.UnknownFieldError
 	var unexpected *yaml.UnexpectedNodeTypeError
+	var mistyped *yaml.TypeError
 	switch twice := alreadyDefined.FindStringSubmatch(e.Reason); {
 	case twice != nil:
 		e.Field, e.Reason = twice[1], "occurs twice, first in line "+twice[2]
@@ -182,6 +183,8 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 		}
 	case errors.As(err, &unexpected):
 		e.Reason = "is " + kind(unexpected.Actual) + ": want " + kind(unexpected.Expected)
+	case errors.As(err, &mistyped) && words(mistyped.SrcType) != "" && words(mistyped.DstType) != "":
+		e.Reason = "is " + words(mistyped.SrcType) + ": want " + words(mistyped.DstType)
 	default:
 		if found := bareStar.FindStringIndex(e.line()); found != nil {
 			e.Column = found[0] + strings.IndexByte(e.line()[found[0]:], '*') + 1
@@ -202,6 +205,20 @@ func kind(t ast.NodeType) string {
 		return "nothing"
 	default:
 		return "a single value"
+	}
+}
+
+// words says what a value of Go's is to somebody who writes YAML; empty where there is no better word than the library's.
+func words(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a single value"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "a set of fields"
+	default:
+		return ""
 	}
 }
 

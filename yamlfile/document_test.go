@@ -117,6 +117,24 @@ func TestErrorsPointToTheirPlace(t *testing.T) {
 	}
 }
 
+func TestPlainTextsAndListsAreNamedInWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"path: [a]\n":    "f.yaml:1:7: path: is a list: want a single value",
+		"path: {a: b}\n": "f.yaml:1:7: path: is a set of fields: want a single value",
+	} {
+		doc, err := yamlfile.Parse("f.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var into struct {
+			Path string `yaml:"path"`
+		}
+		if err := doc.Decode(&into); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestNothingIsRounded(t *testing.T) {
 	type limits struct {
 		Count    int           `yaml:"count"`
