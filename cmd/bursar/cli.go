@@ -30,6 +30,8 @@ type cli struct {
 	begun bool
 	// clients are those made so far, to be closed; the last one is whom an error is about.
 	clients []*client.Client
+	// unsaid is whether that one is where it is by default: nobody has said where.
+	unsaid bool
 	// finders are ended, and finding is waited for, when the command is done.
 	finders []context.CancelFunc
 	finding sync.WaitGroup

@@ -38,11 +38,31 @@ func (c *cli) report(err error) {
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(c.err, file.Excerpt())
 	}
-	if client.Unavailable(err) {
+	if c.unsaid && nothingThere(err) {
 		c.sayf("hint: `bursar dev` starts everything on this machine; --addr or BURSAR_ADDR says where a coordinator is, --agent or " +
 			"BURSAR_AGENT where an agent is")
 	}
 }
+
+// nothingThere reports whether nothing at all was found at an address. A server that does not trust the caller, or that has answered,
+// is there.
+func nothingThere(err error) bool {
+	_, trust := errors.AsType[*credential.TrustError](err)
+	return client.Unavailable(err) && !connect.IsWireError(err) && !trust
+}
+
+// leaderlessError is a call that nobody could answer while coordinators are there: none of them leads.
+type leaderlessError struct{ err error }
+
+func (e *leaderlessError) Error() string {
+	text := "nobody leads at the moment: try again in some seconds"
+	if call, ok := errors.AsType[*connect.Error](e.err); ok && connect.IsWireError(e.err) {
+		text += " (" + call.Message() + ")"
+	}
+	return text
+}
+
+func (e *leaderlessError) Unwrap() error { return e.err }
 
 func (c *cli) sayf(format string, args ...any) {
 	fmt.Fprintf(c.err, format+"\n", args...)
@@ -51,7 +71,8 @@ func (c *cli) sayf(format string, args ...any) {
 // message returns an error in one line.
 func (c *cli) message(err error) string {
 	var call *connect.Error
-	if !errors.As(err, &call) {
+	_, leaderless := errors.AsType[*leaderlessError](err)
+	if leaderless || !errors.As(err, &call) {
 		return oneLine(err.Error())
 	}
 	prefix := ""

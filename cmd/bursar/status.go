@@ -37,6 +37,9 @@ how each of them is, also when none leads.`,
 			}
 			if err != nil {
 				c.printTeam(team)
+				if leaderless(team) {
+					return &leaderlessError{err}
+				}
 				return err
 			}
 			return c.print(res, func() {

@@ -49,7 +49,8 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 	if err != nil {
 		return nil, place{}, credentialError(err)
 	}
-	at, err := parsePlace(firstSet(c.addr, os.Getenv("BURSAR_ADDR"), defaultAddr), own, log)
+	said := firstSet(c.addr, os.Getenv("BURSAR_ADDR"))
+	at, err := parsePlace(firstSet(said, defaultAddr), own, log)
 	if err != nil {
 		return nil, place{}, placeError(err)
 	}
@@ -61,7 +62,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 		c.sayf("bursar: warning: %s", tokenInClear(base))
 	}
 	c.keep(ctx, at)
-	c.clients = append(c.clients, cl)
+	c.clients, c.unsaid = append(c.clients, cl), said == ""
 	return cl, at, nil
 }
 
@@ -81,7 +82,7 @@ func (c *cli) localAgent(ctx context.Context, patience time.Duration) (*client.C
 	if err != nil {
 		return nil, err
 	}
-	c.clients = append(c.clients, cl)
+	c.clients, c.unsaid = append(c.clients, cl), firstSet(c.agent, os.Getenv("BURSAR_AGENT")) == ""
 	return cl, nil
 }
 

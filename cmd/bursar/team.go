@@ -59,6 +59,12 @@ func ask(ctx context.Context, coordinator discovery.Coordinator, options []clien
 	return m
 }
 
+// leaderless reports whether some of several coordinators answer, and none of those leads.
+func leaderless(team []member) bool {
+	return slices.ContainsFunc(team, func(m member) bool { return m.err == nil }) &&
+		!slices.ContainsFunc(team, func(m member) bool { return m.status.GetIsLeader() })
+}
+
 // printTeam shows several coordinators, one a line.
 func (c *cli) printTeam(team []member) {
 	if len(team) == 0 || c.output == "json" {
