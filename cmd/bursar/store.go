@@ -33,7 +33,12 @@ func (c *cli) storeInfoCommand() *cobra.Command {
 cannot be looked at: that has it to itself.`,
 		Example: `  bursar store info --store postgres://bursar@db1,db2/bursar
   bursar store info --store /var/lib/bursar/coordinator/bursar.db -o json`,
-		Args:              cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errors.New("no such argument: want --store before the path of a file or postgres://…")
+			}
+			return nil
+		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
