@@ -86,6 +86,9 @@ func Append(name string, content []byte, e Entry) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if i := slices.IndexFunc(before.entries, func(other Entry) bool { return other.Actor.Name == e.Actor.Name }); i >= 0 {
+		return nil, taken(name, content, i, e.Actor.Name)
+	}
 	changed := emptyList.ReplaceAll(content, []byte("identities: $1"))
 	if found := listItem.FindSubmatch(changed); found != nil {
 		indent = string(found[1])
@@ -102,6 +105,16 @@ func Append(name string, content []byte, e Entry) ([]byte, error) {
 		return nil, &EditError{name, "this to be added by hand:\n" + Format(e, indent)}
 	}
 	return changed, nil
+}
+
+// taken points to the identity that has a name already.
+func taken(file string, content []byte, index int, name string) error {
+	doc, err := yamlfile.Parse(file, content)
+	if err != nil {
+		return err
+	}
+	return blind(doc.At(fmt.Sprintf("identities[%d].name", index), fmt.Sprintf(
+		"%q is there already: want another name, a second hash in this one's tokenHash, or bursar token revoke %s before", name, name)))
 }
 
 // Remove returns a file's content without an identity; comments and layout stay. Errors: *yamlfile.Error of the file as it is,

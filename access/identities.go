@@ -61,6 +61,9 @@ type line struct {
 	NotAfter yamlfile.Scalar `yaml:"notAfter"`
 }
 
+// ofIdentities is what every file of identities has somewhere.
+var ofIdentities = regexp.MustCompile(`\bidentities\b`)
+
 // Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in the contract.
 var (
 	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$`)
@@ -76,12 +79,15 @@ const (
 // Parse reads a file of identities; name is for errors alone. The error is a *yamlfile.Error. It never shows what stands in place
 // of a hash, which may be a token.
 func Parse(name string, data []byte) (*Identities, error) {
-	doc, err := yamlfile.Parse(name, data)
-	if err != nil {
-		return nil, blind(err)
-	}
 	var d document
-	if err := doc.Decode(&d); err != nil {
+	doc, err := yamlfile.Parse(name, data)
+	if err == nil {
+		err = doc.Decode(&d)
+	}
+	switch {
+	case err != nil && !ofIdentities.Match(data): // such as a certificate
+		return nil, &yamlfile.Error{File: name, Reason: "is no file of identities: want one with a list identities:, as bursar token create makes it"}
+	case err != nil:
 		return nil, blind(err)
 	}
 	if d.Identities == nil {

@@ -78,6 +78,7 @@ func TestWrongFileIsRefusedWithoutShowingWhatMayBeAToken(t *testing.T) {
 		"time":              {"identities:\n- {name: a, role: reader, notAfter: soon, tokenHash: " + some + "}\n", `identities[0].notAfter: "soon": want a day such as`},
 		"twice a name":      {first + "- {name: a, role: reader, tokenHash: " + hash("2") + "}\n", `f.yaml:3:10: identities[1].name: "a": want a name that no other identity has`},
 		"twice a hash":      {first + "- {name: b, role: reader, tokenHash: " + some + "}\n", "identities[1].tokenHash: already that of a: want a token of its own"},
+		"a certificate":     {"-----BEGIN CERTIFICATE-----\nMIIBfTCC\n-----END CERTIFICATE-----\n", "f.yaml: is no file of identities: want one with a list identities:"},
 		"no YAML":           {"identities:\n- {name: a, tokenHash: " + secret + "\n", "f.yaml:"},
 	} {
 		t.Run(name, func(t *testing.T) {

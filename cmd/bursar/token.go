@@ -29,8 +29,8 @@ func (c *cli) tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make an identity with a token, and print the token once",
-		Long: `Create makes an identity with a token. The token is printed on standard output and kept nowhere: whoever is to use it puts it into a
-file that nobody else can read. Its hash goes into the file of identities, or without --identities is printed on standard error, to be
+		Long: `Create makes an identity with a token. The token is put into the new file --out, which nobody but its owner can read (mode 0600), or without
+--out printed on standard output; it is kept nowhere else. Its hash goes into the file of identities, or without --identities is printed on standard error, to be
 put there by hand.
 
   reader       sees everything and changes nothing
@@ -39,8 +39,8 @@ put there by hand.
   operator     looks after hosts, and ends what must end, whosever it is
   admin        does everything
   coordinator  is another coordinator`,
-		Example: `  bursar token create --name gateway --role submitter --user '*' --identities /etc/bursar/identities.yaml > gateway.token
-  bursar token create --name vm-1 --role agent --host vm-1 --identities /etc/bursar/identities.yaml
+		Example: `  bursar token create --name gateway --role submitter --user '*' --identities /etc/bursar/identities.yaml --out gateway.token
+  bursar token create --name vm-1 --role agent --host vm-1 --identities /etc/bursar/identities.yaml --out vm-1.token
   bursar token create --name nightly --role submitter --user etl --not-after 2027-01-31`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -53,6 +53,7 @@ put there by hand.
 	priority := flags.Bool("priority", false, "lets it set priorities (submitter)")
 	notAfter := flags.String("not-after", "", "the last day it may be used on, 2027-01-31, or a time, 2027-01-31T12:00:00Z (default never)")
 	file := addIdentitiesFlag(cmd, "file of identities to add it to; made where it is missing")
+	out := flags.String("out", "", "new file to put the token into, mode 0600 (default: print it)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roleNames(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(*cobra.Command, []string) error {
 		known, err := identity.ParseRole(*role)
@@ -68,23 +69,57 @@ put there by hand.
 		if err != nil {
 			return flagError(err)
 		}
+		undo, err := writeToken(*out, token)
+		if err != nil {
+			return err
+		}
 		if *file == "" {
 			fmt.Fprintf(c.err, "# This belongs into the coordinator's file of identities, below \"identities:\".\n%s", access.Format(entry, "  "))
 		} else if err := changeFile(*file, func(content []byte) ([]byte, error) { return access.Append(*file, content, entry) }); err != nil {
+			undo()
 			return err
 		}
-		return c.printToken(entry, token)
+		return c.printToken(entry, token, *out)
 	}
 	return cmd
 }
 
-// printToken shows a token for the only time.
-func (c *cli) printToken(e access.Entry, token string) error {
-	if c.output != outputJSON {
-		c.printf("%s\n", token)
-		return nil
+// writeToken puts a token into a new file that nobody but its owner can read, where one is named. undo takes it away again.
+func writeToken(name, token string) (undo func(), err error) {
+	if name == "" {
+		return func() {}, nil
 	}
-	return json.NewEncoder(c.out).Encode(map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "token": token, "tokenHash": e.Hashes[0]})
+	undo = func() { _ = os.Remove(name) }
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // named on the command line
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil, usagef("--out: %q: exists already: want a new file", name)
+	case err != nil:
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	_, err = file.WriteString(token + "\n")
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		undo()
+		return nil, fmt.Errorf("--out: %w", err)
+	}
+	return undo, nil
+}
+
+// printToken shows a token for the only time, or where it is.
+func (c *cli) printToken(e access.Entry, token, file string) error {
+	if c.output == outputJSON {
+		text := map[string]string{"name": e.Actor.Name, "role": string(e.Actor.Role), "tokenHash": e.Hashes[0]}
+		if file != "" {
+			text["tokenFile"] = file
+		} else {
+			text["token"] = token
+		}
+		return json.NewEncoder(c.out).Encode(text)
+	}
+	if file == "" {
+		c.printf("%s\n", token)
+	}
+	return nil
 }
 
 func addIdentitiesFlag(cmd *cobra.Command, usage string) *string {
@@ -120,7 +155,7 @@ func flagError(err error) error {
 	}
 	field := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
 	flag := map[string]string{"users": "user"}[strings.SplitN(field, "[", 2)[0]]
-	return usagef("--%s: %s", firstSet(flag, field), wrong.Reason)
+	return usagef("--%s: %s", firstSet(flag, field), strings.ReplaceAll(wrong.Reason, `["*"]`, "'*'"))
 }
 
 func (c *cli) tokenListCommand() *cobra.Command {
