@@ -38,6 +38,10 @@ func (c *cli) report(err error) {
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
 		fmt.Fprint(c.err, file.Excerpt())
 	}
+	if _, leaderless := errors.AsType[*leaderlessError](err); leaderless && connect.IsWireError(err) {
+		// One that stands by has said why, which may also be that the leader does not let it in.
+		c.sayf("hint: none of those that answer leads; where a leader has just ended, another one leads in some seconds")
+	}
 	if c.unsaid && nothingThere(err) {
 		c.sayf("hint: `bursar dev` starts everything on this machine; --addr or BURSAR_ADDR says where a coordinator is, --agent or " +
 			"BURSAR_AGENT where an agent is")
@@ -55,11 +59,7 @@ func nothingThere(err error) bool {
 type leaderlessError struct{ err error }
 
 func (e *leaderlessError) Error() string {
-	text := "nobody leads at the moment: try again in some seconds"
-	if call, ok := errors.AsType[*connect.Error](e.err); ok && connect.IsWireError(e.err) {
-		text += " (" + call.Message() + ")"
-	}
-	return text
+	return "nobody leads at the moment: try again in some seconds"
 }
 
 func (e *leaderlessError) Unwrap() error { return e.err }
@@ -72,7 +72,7 @@ func (c *cli) sayf(format string, args ...any) {
 func (c *cli) message(err error) string {
 	var call *connect.Error
 	_, leaderless := errors.AsType[*leaderlessError](err)
-	if leaderless || !errors.As(err, &call) {
+	if leaderless && !connect.IsWireError(err) || !errors.As(err, &call) {
 		return oneLine(err.Error())
 	}
 	prefix := ""

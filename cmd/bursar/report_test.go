@@ -72,6 +72,10 @@ func TestElectionIsNotSilence(t *testing.T) {
 	if got, want := reported(t, &cli{}, err), "bursar: nobody leads at the moment: try again in some seconds\n"; got != want {
 		t.Errorf("reported %q, want %q", got, want)
 	}
+	told := &leaderlessError{connect.NewWireError(connect.CodeUnavailable, errors.New("the leader does not know this coordinator"))}
+	if got, want := reported(t, &cli{}, told), "the server: the leader does not know this coordinator\nhint: none of those that answer leads"; !strings.Contains(got, want) {
+		t.Errorf("reported %q, want %q", got, want)
+	}
 	if got := exitCode(err); got != exitUnavailable {
 		t.Errorf("exit code %d, want %d", got, exitUnavailable)
 	}
