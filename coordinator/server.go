@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,6 +72,7 @@ type Server struct {
 
 	fatal  chan error     // holds one: why it cannot go on
 	ready  chan struct{}  // closed when calls are taken
+	calls  atomic.Int64   // under way
 	tasks  sync.WaitGroup // background goroutines
 	cancel context.CancelFunc
 
@@ -270,7 +272,11 @@ func (s *Server) httpServer() *http.Server {
 	protocols.SetHTTP2(true) // over TLS
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.handler,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.calls.Add(1)
+			defer s.calls.Add(-1)
+			s.handler.ServeHTTP(w, r)
+		}),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.time.header,
 		IdleTimeout:       s.time.idle,
@@ -286,6 +292,31 @@ func (s *Server) httpServer() *http.Server {
 	}
 }
 
+// endCalls waits for the calls under way and ends the connections. A connection of HTTP/2 that comes while the server begins to shut down is
+// not told so by net/http, which then waits for it; one on which no call is under way is not worth that.
+func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
+	ended := make(chan error, 1)
+	go func() { ended <- server.Shutdown(ctx) }()
+	const look, enough = 100 * time.Millisecond, 10
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for quiet := 0; ; {
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+		}
+		if quiet++; s.calls.Load() > 0 {
+			quiet = 0
+		}
+		if quiet == enough {
+			_ = server.Close() // there is nothing on them
+			<-ended
+			return nil
+		}
+	}
+}
+
 // shutDown ends everything in order: nothing new is taken, what was applied becomes durable and is answered, those who
 // wait are told to come back, and the store is closed last.
 func (s *Server) shutDown(server *http.Server) error {
@@ -295,7 +326,7 @@ func (s *Server) shutDown(server *http.Server) error {
 	s.feed.close(ErrStopping)
 	s.cancel()
 	var errs []error
-	if err := server.Shutdown(ctx); err != nil {
+	if err := s.endCalls(ctx, server); err != nil {
 		errs = append(errs, fmt.Errorf("calls did not end in time: %w", err), server.Close())
 	}
 	ended := make(chan struct{})
