@@ -311,8 +311,7 @@ func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
 		}
 		if quiet == enough {
 			_ = server.Close() // there is nothing on them
-			<-ended
-			return nil
+			return <-ended
 		}
 	}
 }
