@@ -265,7 +265,7 @@ func (c Config) advertised(address string) string {
 		return base
 	}
 	scheme := "http"
-	if c.secure() {
+	if c.TLS.IsSet() {
 		scheme = "https"
 	}
 	host, port, err := net.SplitHostPort(address)
@@ -279,6 +279,3 @@ func (c Config) advertised(address string) string {
 	}
 	return scheme + "://" + strings.ToLower(net.JoinHostPort(host, port))
 }
-
-// secure reports whether it serves TLS.
-func (c Config) secure() bool { return c.TLS.IsSet() }

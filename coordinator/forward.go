@@ -43,31 +43,17 @@ func (f *forwarder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // WrapStreamingHandler passes a stream on, unless this coordinator leads.
 func (f *forwarder) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		call, known := connect.StreamingHandlerFunc(nil), false
-		if !f.writer.leads.Load() {
-			call, known = f.stream(conn.Spec().Procedure)
+		if f.writer.leads.Load() {
+			return next(ctx, conn)
 		}
-		if known {
-			return call(ctx, conn)
-		}
-		return next(ctx, conn)
-	}
-}
-
-// stream returns what passes a stream of ours on; others, such as reflection, are each coordinator's own.
-func (f *forwarder) stream(procedure string) (connect.StreamingHandlerFunc, bool) {
-	if _, ours := streamProcedures()[procedure]; !ours {
-		return nil, false
-	}
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		to, header, err := f.way(ctx, conn.RequestHeader())
 		if err != nil {
 			return err
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
-		return passedBack(ctx, to, to.streams[procedure](ctx, conn, header))
-	}, true
+		return passedBack(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
+	}
 }
 
 // WrapStreamingClient changes nothing: this is a server.

@@ -45,11 +45,7 @@ func (p *peers) greet(to *leader, log *slog.Logger) {
 		case err == nil && before.fault != nil:
 			log.Info("calls can be passed on again", "leader", to.url)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-to.over.Done():
-			timer.Stop()
+		if !pause(wait, to.over.Done(), nil) {
 			return
 		}
 	}

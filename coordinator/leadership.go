@@ -53,17 +53,23 @@ func (l *leadership) run(ctx context.Context, first chan<- error) error {
 		}
 		wait := retry.NextBackOff()
 		l.log.Warn("does not lead", "reason", err, "campaigns_in", wait)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-l.writer.done:
-			timer.Stop()
-			return nil
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(wait, l.writer.done, ctx.Done()) {
 			return nil
 		}
 	}
+}
+
+// pause waits for so long, and is false where one of the channels is closed before; nil ones never are.
+func pause(d time.Duration, end, orEnd <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-end:
+	case <-orEnd:
+	}
+	return false
 }
 
 // errLockLost ends a leadership whose term is over.
@@ -135,14 +141,7 @@ func (l *leadership) announce(ctx context.Context, term election.Term, meta stor
 		if !said {
 			l.log.Warn("the others were not told who leads: trying again", "epoch", meta.Epoch, "error", err)
 		}
-		timer := time.NewTimer(retry.NextBackOff())
-		select {
-		case <-timer.C:
-		case <-term.Over():
-			timer.Stop()
-			return
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(retry.NextBackOff(), term.Over(), ctx.Done()) {
 			return
 		}
 	}

@@ -243,6 +243,9 @@ func TestAStoreThatWasPutBackDoesNotGiveOutAnEpochTwice(t *testing.T) {
 	}
 	before := m.memory.Copy("shared")
 	last := next(next(next(1)))
+	eventually(t, "everybody has heard of the last epoch", func() bool {
+		return m.members[0].server.peers.latest() == last && m.members[1].server.peers.latest() == last
+	})
 	m.memory.Restore(before)
 	if got := next(last); got <= last {
 		t.Errorf("epoch %d after %d, of a store that was put back", got, last)

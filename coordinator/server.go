@@ -255,14 +255,11 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
+	list := slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings())
 	if err := s.peers.fault(); err != nil {
-		return append(s.lasting(), err.Error())
+		list = append(list, err.Error())
 	}
-	return s.lasting()
-}
-
-func (s *Server) lasting() []string {
-	return slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings())
+	return list
 }
 
 // httpServer bounds what connections may cost that do not behave.

@@ -156,8 +156,14 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 	m.t.Helper()
 	eventually(m.t, "somebody leads, and everybody knows", func() bool {
 		leader, standbys = nil, nil
+		m.mu.Lock()
+		announced := m.ballot.leader
+		m.mu.Unlock()
+		if announced.Epoch == 0 { // nobody has since the lock was free, whoever has not noticed yet
+			return false
+		}
 		for _, f := range m.members {
-			if f.server.writer.leads.Load() {
+			if f.url == announced.URL && f.server.writer.leads.Load() {
 				leader = f
 			} else {
 				standbys = append(standbys, f)
