@@ -157,7 +157,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 	eventually(m.t, "somebody leads, and everybody knows", func() bool {
 		leader, standbys = nil, nil
 		m.mu.Lock()
-		announced := m.ballot.leader
+		announced := m.leader
 		m.mu.Unlock()
 		if announced.Epoch == 0 { // nobody has since the lock was free, whoever has not noticed yet
 			return false
