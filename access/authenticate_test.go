@@ -185,6 +185,7 @@ Get rsgoac
 List rsgoac
 Put ----a-`,
 		"QueueService": `
+CheckProvider ----a-
 DeleteProvider ----a-
 Get rsgoac
 List rsgoac

@@ -103,6 +103,7 @@ var table = map[string]Rule{
 
 	bursarv1connect.QueueServicePutProviderProcedure:    administers(admin),
 	bursarv1connect.QueueServiceDeleteProviderProcedure: administers(admin),
+	bursarv1connect.QueueServiceCheckProviderProcedure:  administers(admin),
 	bursarv1connect.QueueServiceListProvidersProcedure:  {Roles: readers()},
 	bursarv1connect.QueueServiceGetProcedure:            {Roles: readers()},
 	bursarv1connect.QueueServiceListProcedure:           {Roles: readers()},

@@ -94,6 +94,7 @@ func unaryProcedures() map[string]func(connect.HTTPClient, string, ...connect.Cl
 		bursarv1connect.QueueServiceGetProcedure:            unary[bursarv1.QueueServiceGetRequest, bursarv1.QueueServiceGetResponse],
 		bursarv1connect.QueueServicePutProviderProcedure:    unary[bursarv1.PutProviderRequest, bursarv1.PutProviderResponse],
 		bursarv1connect.QueueServiceDeleteProviderProcedure: unary[bursarv1.DeleteProviderRequest, bursarv1.DeleteProviderResponse],
+		bursarv1connect.QueueServiceCheckProviderProcedure:  unary[bursarv1.CheckProviderRequest, bursarv1.CheckProviderResponse],
 		bursarv1connect.QueueServiceListProvidersProcedure:  unary[bursarv1.ListProvidersRequest, bursarv1.ListProvidersResponse],
 
 		bursarv1connect.ClusterServiceStatusProcedure: unary[bursarv1.StatusRequest, bursarv1.StatusResponse],

@@ -41,3 +41,8 @@ func (queueService) DeleteProvider(_ context.Context, req *bursarv1.DeleteProvid
 func (queueService) ListProviders(context.Context, *bursarv1.ListProvidersRequest) (*bursarv1.ListProvidersResponse, error) {
 	return &bursarv1.ListProvidersResponse{}, nil
 }
+
+// CheckProvider is refused.
+func (queueService) CheckProvider(_ context.Context, req *bursarv1.CheckProviderRequest) (*bursarv1.CheckProviderResponse, error) {
+	return nil, noProvider(req.GetProvider().GetKind())
+}

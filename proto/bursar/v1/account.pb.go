@@ -276,8 +276,11 @@ type Shortfall struct {
 	Available int64  `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
 	Limit     int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why it is short where the numbers alone do not tell: "measured" (the books would allow it, the machine does not),
-	// "held" (kept for a request that waits longer), "unknown" (no fresh measurement), "pressure", "never" (above the limit).
-	Note          string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
+	// "held" (kept for a request that waits longer), "unknown" (no fresh measurement, no fresh word from a queue's cluster), "pressure",
+	// "never" (above the limit), "stopped" (the queue takes no applications), "missing" (its cluster does not have the queue any more).
+	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
+	// The note in full, such as since when and why nothing is known; empty where the note says it all.
+	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,6 +353,13 @@ func (x *Shortfall) GetLimit() int64 {
 func (x *Shortfall) GetNote() string {
 	if x != nil {
 		return x.Note
+	}
+	return ""
+}
+
+func (x *Shortfall) GetDetail() string {
+	if x != nil {
+		return x.Detail
 	}
 	return ""
 }
@@ -606,14 +616,15 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"over_limit\x18\n" +
 	" \x01(\bR\toverLimit\x12\x19\n" +
-	"\bheld_for\x18\v \x01(\tR\aheldFor\"\xc1\x01\n" +
+	"\bheld_for\x18\v \x01(\tR\aheldFor\"\xd9\x01\n" +
 	"\tShortfall\x120\n" +
 	"\aaccount\x18\x01 \x01(\v2\x16.bursar.v1.AccountNameR\aaccount\x12\x1c\n" +
 	"\tdimension\x18\x02 \x01(\tR\tdimension\x12\x1c\n" +
 	"\trequested\x18\x03 \x01(\x03R\trequested\x12\x1c\n" +
 	"\tavailable\x18\x04 \x01(\x03R\tavailable\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\x03R\x05limit\x12\x12\n" +
-	"\x04note\x18\x06 \x01(\tR\x04note\"\x97\x01\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"\x97\x01\n" +
 	"\x15InsufficientResources\x124\n" +
 	"\n" +
 	"shortfalls\x18\x01 \x03(\v2\x14.bursar.v1.ShortfallR\n" +

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -23,7 +24,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Queue is a place in an external cluster that grants resources.
+// State says whether the cluster's queues are known.
+type ProviderHealth_State int32
+
+const (
+	ProviderHealth_STATE_UNSPECIFIED ProviderHealth_State = 0
+	// What was read last is good.
+	ProviderHealth_STATE_KNOWN ProviderHealth_State = 1
+	// Not read yet, too long ago, or not to be trusted yet: requests for its queues wait.
+	ProviderHealth_STATE_UNKNOWN ProviderHealth_State = 2
+)
+
+// Enum value maps for ProviderHealth_State.
+var (
+	ProviderHealth_State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "STATE_KNOWN",
+		2: "STATE_UNKNOWN",
+	}
+	ProviderHealth_State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"STATE_KNOWN":       1,
+		"STATE_UNKNOWN":     2,
+	}
+)
+
+func (x ProviderHealth_State) Enum() *ProviderHealth_State {
+	p := new(ProviderHealth_State)
+	*p = x
+	return p
+}
+
+func (x ProviderHealth_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProviderHealth_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_queue_proto_enumTypes[0].Descriptor()
+}
+
+func (ProviderHealth_State) Type() protoreflect.EnumType {
+	return &file_bursar_v1_queue_proto_enumTypes[0]
+}
+
+func (x ProviderHealth_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProviderHealth_State.Descriptor instead.
+func (ProviderHealth_State) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{2, 0}
+}
+
+// Queue is a place in an external cluster that grants resources, in one partition of it. A figure is unset where the cluster does not tell
+// it.
 type Queue struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -32,8 +86,30 @@ type Queue struct {
 	Partition string                 `protobuf:"bytes,4,opt,name=partition,proto3" json:"partition,omitempty"`
 	Account   *Account               `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
 	// RUNNING, STOPPED, DRAINING, as the cluster says.
-	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
-	SnapshotTime  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=snapshot_time,json=snapshotTime,proto3" json:"snapshot_time,omitempty"`
+	State        string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	SnapshotTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=snapshot_time,json=snapshotTime,proto3" json:"snapshot_time,omitempty"`
+	// What its applications use, ours and those of others, as the cluster says.
+	Used *Resource `protobuf:"bytes,8,opt,name=used,proto3" json:"used,omitempty"`
+	// What the cluster guarantees it.
+	Guaranteed *Resource `protobuf:"bytes,9,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	// What a request could get now: the least that it and the queues above it have left.
+	Available *Resource `protobuf:"bytes,10,opt,name=available,proto3" json:"available,omitempty"`
+	// Share of the cluster that it is guaranteed, and that it may have at most, in percent.
+	AbsoluteCapacity    *float64 `protobuf:"fixed64,11,opt,name=absolute_capacity,json=absoluteCapacity,proto3,oneof" json:"absolute_capacity,omitempty"`
+	AbsoluteMaxCapacity *float64 `protobuf:"fixed64,12,opt,name=absolute_max_capacity,json=absoluteMaxCapacity,proto3,oneof" json:"absolute_max_capacity,omitempty"`
+	// All applications in it; of a queue with children those of the children.
+	Applications *int32 `protobuf:"varint,13,opt,name=applications,proto3,oneof" json:"applications,omitempty"`
+	// Those that have not got their first container.
+	Pending *int32 `protobuf:"varint,14,opt,name=pending,proto3,oneof" json:"pending,omitempty"`
+	// Those that have.
+	Active          *int32 `protobuf:"varint,15,opt,name=active,proto3,oneof" json:"active,omitempty"`
+	MaxApplications *int32 `protobuf:"varint,16,opt,name=max_applications,json=maxApplications,proto3,oneof" json:"max_applications,omitempty"`
+	// Path of the queue above; empty for the root.
+	Parent string `protobuf:"bytes,17,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Queues below it are made by using them.
+	CreatesChildren bool `protobuf:"varint,18,opt,name=creates_children,json=createsChildren,proto3" json:"creates_children,omitempty"`
+	// Why it grants nothing now, in words; empty where it does.
+	Unavailable   string `protobuf:"bytes,19,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -117,13 +193,104 @@ func (x *Queue) GetSnapshotTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Queue) GetUsed() *Resource {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *Queue) GetGuaranteed() *Resource {
+	if x != nil {
+		return x.Guaranteed
+	}
+	return nil
+}
+
+func (x *Queue) GetAvailable() *Resource {
+	if x != nil {
+		return x.Available
+	}
+	return nil
+}
+
+func (x *Queue) GetAbsoluteCapacity() float64 {
+	if x != nil && x.AbsoluteCapacity != nil {
+		return *x.AbsoluteCapacity
+	}
+	return 0
+}
+
+func (x *Queue) GetAbsoluteMaxCapacity() float64 {
+	if x != nil && x.AbsoluteMaxCapacity != nil {
+		return *x.AbsoluteMaxCapacity
+	}
+	return 0
+}
+
+func (x *Queue) GetApplications() int32 {
+	if x != nil && x.Applications != nil {
+		return *x.Applications
+	}
+	return 0
+}
+
+func (x *Queue) GetPending() int32 {
+	if x != nil && x.Pending != nil {
+		return *x.Pending
+	}
+	return 0
+}
+
+func (x *Queue) GetActive() int32 {
+	if x != nil && x.Active != nil {
+		return *x.Active
+	}
+	return 0
+}
+
+func (x *Queue) GetMaxApplications() int32 {
+	if x != nil && x.MaxApplications != nil {
+		return *x.MaxApplications
+	}
+	return 0
+}
+
+func (x *Queue) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Queue) GetCreatesChildren() bool {
+	if x != nil {
+		return x.CreatesChildren
+	}
+	return false
+}
+
+func (x *Queue) GetUnavailable() string {
+	if x != nil {
+		return x.Unavailable
+	}
+	return ""
+}
+
 // Provider says how an external cluster is read.
 type Provider struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Kind    string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Cluster string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// The kind's own settings.
-	Settings      map[string]string `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The kind's own settings. Secrets are not among them: these name files on the coordinators' machines.
+	Settings map[string]string `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Requests that name no cluster, by address or by the label "cluster", mean this one. One of a kind at most; where there is only one
+	// cluster of a kind it is the default anyway.
+	Default bool `protobuf:"varint,4,opt,name=default,proto3" json:"default,omitempty"`
+	// Where it was configured: "api", or "file:" and a path. Set by the coordinator.
+	Source string `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`
+	// How it goes. Set by the coordinator.
+	Health        *ProviderHealth `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -179,6 +346,153 @@ func (x *Provider) GetSettings() map[string]string {
 	return nil
 }
 
+func (x *Provider) GetDefault() bool {
+	if x != nil {
+		return x.Default
+	}
+	return false
+}
+
+func (x *Provider) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Provider) GetHealth() *ProviderHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// ProviderHealth says how the reading of a cluster goes.
+type ProviderHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	State ProviderHealth_State   `protobuf:"varint,1,opt,name=state,proto3,enum=bursar.v1.ProviderHealth_State" json:"state,omitempty"`
+	// Why it is unknown, or what was wrong last.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Which server of the cluster answered last.
+	Server string `protobuf:"bytes,3,opt,name=server,proto3" json:"server,omitempty"`
+	// When what is known now was read.
+	SnapshotTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=snapshot_time,json=snapshotTime,proto3" json:"snapshot_time,omitempty"`
+	// When the last attempt that failed was made.
+	FailureTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failure_time,json=failureTime,proto3" json:"failure_time,omitempty"`
+	// Attempts that failed since the last one that did not.
+	Failures int32 `protobuf:"varint,6,opt,name=failures,proto3" json:"failures,omitempty"`
+	// How long the last reading took.
+	Took *durationpb.Duration `protobuf:"bytes,7,opt,name=took,proto3" json:"took,omitempty"`
+	// Time until the next.
+	Interval *durationpb.Duration `protobuf:"bytes,8,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Queues, counted once for each partition.
+	Queues int32 `protobuf:"varint,9,opt,name=queues,proto3" json:"queues,omitempty"`
+	// Our applications that are asked for.
+	Applications  int32 `protobuf:"varint,10,opt,name=applications,proto3" json:"applications,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderHealth) Reset() {
+	*x = ProviderHealth{}
+	mi := &file_bursar_v1_queue_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderHealth) ProtoMessage() {}
+
+func (x *ProviderHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_queue_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderHealth.ProtoReflect.Descriptor instead.
+func (*ProviderHealth) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ProviderHealth) GetState() ProviderHealth_State {
+	if x != nil {
+		return x.State
+	}
+	return ProviderHealth_STATE_UNSPECIFIED
+}
+
+func (x *ProviderHealth) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ProviderHealth) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
+}
+
+func (x *ProviderHealth) GetSnapshotTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SnapshotTime
+	}
+	return nil
+}
+
+func (x *ProviderHealth) GetFailureTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailureTime
+	}
+	return nil
+}
+
+func (x *ProviderHealth) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *ProviderHealth) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+func (x *ProviderHealth) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *ProviderHealth) GetQueues() int32 {
+	if x != nil {
+		return x.Queues
+	}
+	return 0
+}
+
+func (x *ProviderHealth) GetApplications() int32 {
+	if x != nil {
+		return x.Applications
+	}
+	return 0
+}
+
 type QueueServiceListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 0 is 100.
@@ -193,7 +507,7 @@ type QueueServiceListRequest struct {
 
 func (x *QueueServiceListRequest) Reset() {
 	*x = QueueServiceListRequest{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[2]
+	mi := &file_bursar_v1_queue_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -205,7 +519,7 @@ func (x *QueueServiceListRequest) String() string {
 func (*QueueServiceListRequest) ProtoMessage() {}
 
 func (x *QueueServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[2]
+	mi := &file_bursar_v1_queue_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -218,7 +532,7 @@ func (x *QueueServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueServiceListRequest.ProtoReflect.Descriptor instead.
 func (*QueueServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *QueueServiceListRequest) GetPageSize() int32 {
@@ -266,7 +580,7 @@ type QueueServiceListResponse struct {
 
 func (x *QueueServiceListResponse) Reset() {
 	*x = QueueServiceListResponse{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[3]
+	mi := &file_bursar_v1_queue_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +592,7 @@ func (x *QueueServiceListResponse) String() string {
 func (*QueueServiceListResponse) ProtoMessage() {}
 
 func (x *QueueServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[3]
+	mi := &file_bursar_v1_queue_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +605,7 @@ func (x *QueueServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueServiceListResponse.ProtoReflect.Descriptor instead.
 func (*QueueServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *QueueServiceListResponse) GetQueues() []*Queue {
@@ -321,7 +635,7 @@ type QueueServiceGetRequest struct {
 
 func (x *QueueServiceGetRequest) Reset() {
 	*x = QueueServiceGetRequest{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[4]
+	mi := &file_bursar_v1_queue_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -333,7 +647,7 @@ func (x *QueueServiceGetRequest) String() string {
 func (*QueueServiceGetRequest) ProtoMessage() {}
 
 func (x *QueueServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[4]
+	mi := &file_bursar_v1_queue_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +660,7 @@ func (x *QueueServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*QueueServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QueueServiceGetRequest) GetKind() string {
@@ -393,7 +707,7 @@ type QueueServiceGetResponse struct {
 
 func (x *QueueServiceGetResponse) Reset() {
 	*x = QueueServiceGetResponse{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[5]
+	mi := &file_bursar_v1_queue_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +719,7 @@ func (x *QueueServiceGetResponse) String() string {
 func (*QueueServiceGetResponse) ProtoMessage() {}
 
 func (x *QueueServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[5]
+	mi := &file_bursar_v1_queue_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +732,7 @@ func (x *QueueServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*QueueServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *QueueServiceGetResponse) GetQueue() *Queue {
@@ -437,7 +751,7 @@ type PutProviderRequest struct {
 
 func (x *PutProviderRequest) Reset() {
 	*x = PutProviderRequest{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[6]
+	mi := &file_bursar_v1_queue_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -449,7 +763,7 @@ func (x *PutProviderRequest) String() string {
 func (*PutProviderRequest) ProtoMessage() {}
 
 func (x *PutProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[6]
+	mi := &file_bursar_v1_queue_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -462,7 +776,7 @@ func (x *PutProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutProviderRequest.ProtoReflect.Descriptor instead.
 func (*PutProviderRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PutProviderRequest) GetProvider() *Provider {
@@ -481,7 +795,7 @@ type PutProviderResponse struct {
 
 func (x *PutProviderResponse) Reset() {
 	*x = PutProviderResponse{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[7]
+	mi := &file_bursar_v1_queue_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +807,7 @@ func (x *PutProviderResponse) String() string {
 func (*PutProviderResponse) ProtoMessage() {}
 
 func (x *PutProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[7]
+	mi := &file_bursar_v1_queue_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +820,7 @@ func (x *PutProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutProviderResponse.ProtoReflect.Descriptor instead.
 func (*PutProviderResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PutProviderResponse) GetProvider() *Provider {
@@ -526,7 +840,7 @@ type DeleteProviderRequest struct {
 
 func (x *DeleteProviderRequest) Reset() {
 	*x = DeleteProviderRequest{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[8]
+	mi := &file_bursar_v1_queue_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +852,7 @@ func (x *DeleteProviderRequest) String() string {
 func (*DeleteProviderRequest) ProtoMessage() {}
 
 func (x *DeleteProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[8]
+	mi := &file_bursar_v1_queue_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +865,7 @@ func (x *DeleteProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteProviderRequest.ProtoReflect.Descriptor instead.
 func (*DeleteProviderRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteProviderRequest) GetKind() string {
@@ -576,7 +890,7 @@ type DeleteProviderResponse struct {
 
 func (x *DeleteProviderResponse) Reset() {
 	*x = DeleteProviderResponse{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[9]
+	mi := &file_bursar_v1_queue_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +902,7 @@ func (x *DeleteProviderResponse) String() string {
 func (*DeleteProviderResponse) ProtoMessage() {}
 
 func (x *DeleteProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[9]
+	mi := &file_bursar_v1_queue_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +915,194 @@ func (x *DeleteProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteProviderResponse.ProtoReflect.Descriptor instead.
 func (*DeleteProviderResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{10}
+}
+
+type CheckProviderRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One that is not configured yet, or with kind and cluster alone one that is.
+	Provider      *Provider `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckProviderRequest) Reset() {
+	*x = CheckProviderRequest{}
+	mi := &file_bursar_v1_queue_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckProviderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckProviderRequest) ProtoMessage() {}
+
+func (x *CheckProviderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_queue_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckProviderRequest.ProtoReflect.Descriptor instead.
+func (*CheckProviderRequest) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CheckProviderRequest) GetProvider() *Provider {
+	if x != nil {
+		return x.Provider
+	}
+	return nil
+}
+
+type CheckProviderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What came of it, its health included.
+	Provider *Provider `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	// Every server of the cluster, in the order of the configuration.
+	Servers []*ServerCheck `protobuf:"bytes,2,rep,name=servers,proto3" json:"servers,omitempty"`
+	// The queues that were read.
+	Queues        []*Queue `protobuf:"bytes,3,rep,name=queues,proto3" json:"queues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckProviderResponse) Reset() {
+	*x = CheckProviderResponse{}
+	mi := &file_bursar_v1_queue_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckProviderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckProviderResponse) ProtoMessage() {}
+
+func (x *CheckProviderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_queue_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckProviderResponse.ProtoReflect.Descriptor instead.
+func (*CheckProviderResponse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CheckProviderResponse) GetProvider() *Provider {
+	if x != nil {
+		return x.Provider
+	}
+	return nil
+}
+
+func (x *CheckProviderResponse) GetServers() []*ServerCheck {
+	if x != nil {
+		return x.Servers
+	}
+	return nil
+}
+
+func (x *CheckProviderResponse) GetQueues() []*Queue {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+// ServerCheck is what one server of a cluster answered.
+type ServerCheck struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// "active", "standby", or empty where it did not say.
+	Role    string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// What was wrong; empty where nothing was.
+	Error         string               `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Took          *durationpb.Duration `protobuf:"bytes,5,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerCheck) Reset() {
+	*x = ServerCheck{}
+	mi := &file_bursar_v1_queue_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerCheck) ProtoMessage() {}
+
+func (x *ServerCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_queue_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerCheck.ProtoReflect.Descriptor instead.
+func (*ServerCheck) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ServerCheck) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ServerCheck) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *ServerCheck) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ServerCheck) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ServerCheck) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
 }
 
 type ListProvidersRequest struct {
@@ -612,7 +1113,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[10]
+	mi := &file_bursar_v1_queue_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +1125,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[10]
+	mi := &file_bursar_v1_queue_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +1138,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{14}
 }
 
 type ListProvidersResponse struct {
@@ -649,7 +1150,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_bursar_v1_queue_proto_msgTypes[11]
+	mi := &file_bursar_v1_queue_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +1162,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_queue_proto_msgTypes[11]
+	mi := &file_bursar_v1_queue_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +1175,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_queue_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -688,7 +1189,7 @@ var File_bursar_v1_queue_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x15bursar/v1/queue.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x01\n" +
+	"\x15bursar/v1/queue.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x06\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -696,15 +1197,56 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\tpartition\x18\x04 \x01(\tR\tpartition\x12,\n" +
 	"\aaccount\x18\x05 \x01(\v2\x12.bursar.v1.AccountR\aaccount\x12\x14\n" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12?\n" +
-	"\rsnapshot_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fsnapshotTime\"\xe9\x01\n" +
+	"\rsnapshot_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fsnapshotTime\x12'\n" +
+	"\x04used\x18\b \x01(\v2\x13.bursar.v1.ResourceR\x04used\x123\n" +
+	"\n" +
+	"guaranteed\x18\t \x01(\v2\x13.bursar.v1.ResourceR\n" +
+	"guaranteed\x121\n" +
+	"\tavailable\x18\n" +
+	" \x01(\v2\x13.bursar.v1.ResourceR\tavailable\x120\n" +
+	"\x11absolute_capacity\x18\v \x01(\x01H\x00R\x10absoluteCapacity\x88\x01\x01\x127\n" +
+	"\x15absolute_max_capacity\x18\f \x01(\x01H\x01R\x13absoluteMaxCapacity\x88\x01\x01\x12'\n" +
+	"\fapplications\x18\r \x01(\x05H\x02R\fapplications\x88\x01\x01\x12\x1d\n" +
+	"\apending\x18\x0e \x01(\x05H\x03R\apending\x88\x01\x01\x12\x1b\n" +
+	"\x06active\x18\x0f \x01(\x05H\x04R\x06active\x88\x01\x01\x12.\n" +
+	"\x10max_applications\x18\x10 \x01(\x05H\x05R\x0fmaxApplications\x88\x01\x01\x12\x16\n" +
+	"\x06parent\x18\x11 \x01(\tR\x06parent\x12)\n" +
+	"\x10creates_children\x18\x12 \x01(\bR\x0fcreatesChildren\x12 \n" +
+	"\vunavailable\x18\x13 \x01(\tR\vunavailableB\x14\n" +
+	"\x12_absolute_capacityB\x18\n" +
+	"\x16_absolute_max_capacityB\x0f\n" +
+	"\r_applicationsB\n" +
+	"\n" +
+	"\b_pendingB\t\n" +
+	"\a_activeB\x13\n" +
+	"\x11_max_applications\"\xf6\x02\n" +
 	"\bProvider\x121\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x182\x16^[a-z][a-z0-9-]{0,31}$R\x04kind\x12$\n" +
 	"\acluster\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\acluster\x12G\n" +
-	"\bsettings\x18\x03 \x03(\v2!.bursar.v1.Provider.SettingsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\bsettings\x1a;\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\acluster\x12o\n" +
+	"\bsettings\x18\x03 \x03(\v2!.bursar.v1.Provider.SettingsEntryB0\xbaH-\x9a\x01*\x10@\"\x1fr\x1d2\x1b^[a-zA-Z][a-zA-Z0-9]{0,62}$*\x05r\x03\x18\x80 R\bsettings\x12\x18\n" +
+	"\adefault\x18\x04 \x01(\bR\adefault\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\tR\x06source\x121\n" +
+	"\x06health\x18\x06 \x01(\v2\x19.bursar.v1.ProviderHealthR\x06health\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfb\x03\n" +
+	"\x0eProviderHealth\x125\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x1f.bursar.v1.ProviderHealth.StateR\x05state\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
+	"\x06server\x18\x03 \x01(\tR\x06server\x12?\n" +
+	"\rsnapshot_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fsnapshotTime\x12=\n" +
+	"\ffailure_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vfailureTime\x12\x1a\n" +
+	"\bfailures\x18\x06 \x01(\x05R\bfailures\x12-\n" +
+	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\x125\n" +
+	"\binterval\x18\b \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x16\n" +
+	"\x06queues\x18\t \x01(\x05R\x06queues\x12\"\n" +
+	"\fapplications\x18\n" +
+	" \x01(\x05R\fapplications\"B\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vSTATE_KNOWN\x10\x01\x12\x11\n" +
+	"\rSTATE_UNKNOWN\x10\x02\"\xcd\x01\n" +
 	"\x17QueueServiceListRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
@@ -733,16 +1275,29 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\x15DeleteProviderRequest\x12\x1b\n" +
 	"\x04kind\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18 R\x04kind\x12\"\n" +
 	"\acluster\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\acluster\"\x18\n" +
-	"\x16DeleteProviderResponse\"\x16\n" +
+	"\x16DeleteProviderResponse\"O\n" +
+	"\x14CheckProviderRequest\x127\n" +
+	"\bprovider\x18\x01 \x01(\v2\x13.bursar.v1.ProviderB\x06\xbaH\x03\xc8\x01\x01R\bprovider\"\xa4\x01\n" +
+	"\x15CheckProviderResponse\x12/\n" +
+	"\bprovider\x18\x01 \x01(\v2\x13.bursar.v1.ProviderR\bprovider\x120\n" +
+	"\aservers\x18\x02 \x03(\v2\x16.bursar.v1.ServerCheckR\aservers\x12(\n" +
+	"\x06queues\x18\x03 \x03(\v2\x10.bursar.v1.QueueR\x06queues\"\x9a\x01\n" +
+	"\vServerCheck\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12-\n" +
+	"\x04took\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\x16\n" +
 	"\x14ListProvidersRequest\"J\n" +
 	"\x15ListProvidersResponse\x121\n" +
-	"\tproviders\x18\x01 \x03(\v2\x13.bursar.v1.ProviderR\tproviders2\xb5\x03\n" +
+	"\tproviders\x18\x01 \x03(\v2\x13.bursar.v1.ProviderR\tproviders2\x8e\x04\n" +
 	"\fQueueService\x12T\n" +
 	"\x04List\x12\".bursar.v1.QueueServiceListRequest\x1a#.bursar.v1.QueueServiceListResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\x03Get\x12!.bursar.v1.QueueServiceGetRequest\x1a\".bursar.v1.QueueServiceGetResponse\"\x03\x90\x02\x01\x12L\n" +
 	"\vPutProvider\x12\x1d.bursar.v1.PutProviderRequest\x1a\x1e.bursar.v1.PutProviderResponse\x12U\n" +
 	"\x0eDeleteProvider\x12 .bursar.v1.DeleteProviderRequest\x1a!.bursar.v1.DeleteProviderResponse\x12W\n" +
-	"\rListProviders\x12\x1f.bursar.v1.ListProvidersRequest\x1a .bursar.v1.ListProvidersResponse\"\x03\x90\x02\x01B3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
+	"\rListProviders\x12\x1f.bursar.v1.ListProvidersRequest\x1a .bursar.v1.ListProvidersResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\rCheckProvider\x12\x1f.bursar.v1.CheckProviderRequest\x1a .bursar.v1.CheckProviderResponse\"\x03\x90\x02\x01B3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
 	file_bursar_v1_queue_proto_rawDescOnce sync.Once
@@ -756,48 +1311,72 @@ func file_bursar_v1_queue_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_queue_proto_rawDescData
 }
 
-var file_bursar_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_bursar_v1_queue_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_bursar_v1_queue_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_bursar_v1_queue_proto_goTypes = []any{
-	(*Queue)(nil),                    // 0: bursar.v1.Queue
-	(*Provider)(nil),                 // 1: bursar.v1.Provider
-	(*QueueServiceListRequest)(nil),  // 2: bursar.v1.QueueServiceListRequest
-	(*QueueServiceListResponse)(nil), // 3: bursar.v1.QueueServiceListResponse
-	(*QueueServiceGetRequest)(nil),   // 4: bursar.v1.QueueServiceGetRequest
-	(*QueueServiceGetResponse)(nil),  // 5: bursar.v1.QueueServiceGetResponse
-	(*PutProviderRequest)(nil),       // 6: bursar.v1.PutProviderRequest
-	(*PutProviderResponse)(nil),      // 7: bursar.v1.PutProviderResponse
-	(*DeleteProviderRequest)(nil),    // 8: bursar.v1.DeleteProviderRequest
-	(*DeleteProviderResponse)(nil),   // 9: bursar.v1.DeleteProviderResponse
-	(*ListProvidersRequest)(nil),     // 10: bursar.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),    // 11: bursar.v1.ListProvidersResponse
-	nil,                              // 12: bursar.v1.Provider.SettingsEntry
-	(*Account)(nil),                  // 13: bursar.v1.Account
-	(*timestamppb.Timestamp)(nil),    // 14: google.protobuf.Timestamp
+	(ProviderHealth_State)(0),        // 0: bursar.v1.ProviderHealth.State
+	(*Queue)(nil),                    // 1: bursar.v1.Queue
+	(*Provider)(nil),                 // 2: bursar.v1.Provider
+	(*ProviderHealth)(nil),           // 3: bursar.v1.ProviderHealth
+	(*QueueServiceListRequest)(nil),  // 4: bursar.v1.QueueServiceListRequest
+	(*QueueServiceListResponse)(nil), // 5: bursar.v1.QueueServiceListResponse
+	(*QueueServiceGetRequest)(nil),   // 6: bursar.v1.QueueServiceGetRequest
+	(*QueueServiceGetResponse)(nil),  // 7: bursar.v1.QueueServiceGetResponse
+	(*PutProviderRequest)(nil),       // 8: bursar.v1.PutProviderRequest
+	(*PutProviderResponse)(nil),      // 9: bursar.v1.PutProviderResponse
+	(*DeleteProviderRequest)(nil),    // 10: bursar.v1.DeleteProviderRequest
+	(*DeleteProviderResponse)(nil),   // 11: bursar.v1.DeleteProviderResponse
+	(*CheckProviderRequest)(nil),     // 12: bursar.v1.CheckProviderRequest
+	(*CheckProviderResponse)(nil),    // 13: bursar.v1.CheckProviderResponse
+	(*ServerCheck)(nil),              // 14: bursar.v1.ServerCheck
+	(*ListProvidersRequest)(nil),     // 15: bursar.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),    // 16: bursar.v1.ListProvidersResponse
+	nil,                              // 17: bursar.v1.Provider.SettingsEntry
+	(*Account)(nil),                  // 18: bursar.v1.Account
+	(*timestamppb.Timestamp)(nil),    // 19: google.protobuf.Timestamp
+	(*Resource)(nil),                 // 20: bursar.v1.Resource
+	(*durationpb.Duration)(nil),      // 21: google.protobuf.Duration
 }
 var file_bursar_v1_queue_proto_depIdxs = []int32{
-	13, // 0: bursar.v1.Queue.account:type_name -> bursar.v1.Account
-	14, // 1: bursar.v1.Queue.snapshot_time:type_name -> google.protobuf.Timestamp
-	12, // 2: bursar.v1.Provider.settings:type_name -> bursar.v1.Provider.SettingsEntry
-	0,  // 3: bursar.v1.QueueServiceListResponse.queues:type_name -> bursar.v1.Queue
-	0,  // 4: bursar.v1.QueueServiceGetResponse.queue:type_name -> bursar.v1.Queue
-	1,  // 5: bursar.v1.PutProviderRequest.provider:type_name -> bursar.v1.Provider
-	1,  // 6: bursar.v1.PutProviderResponse.provider:type_name -> bursar.v1.Provider
-	1,  // 7: bursar.v1.ListProvidersResponse.providers:type_name -> bursar.v1.Provider
-	2,  // 8: bursar.v1.QueueService.List:input_type -> bursar.v1.QueueServiceListRequest
-	4,  // 9: bursar.v1.QueueService.Get:input_type -> bursar.v1.QueueServiceGetRequest
-	6,  // 10: bursar.v1.QueueService.PutProvider:input_type -> bursar.v1.PutProviderRequest
-	8,  // 11: bursar.v1.QueueService.DeleteProvider:input_type -> bursar.v1.DeleteProviderRequest
-	10, // 12: bursar.v1.QueueService.ListProviders:input_type -> bursar.v1.ListProvidersRequest
-	3,  // 13: bursar.v1.QueueService.List:output_type -> bursar.v1.QueueServiceListResponse
-	5,  // 14: bursar.v1.QueueService.Get:output_type -> bursar.v1.QueueServiceGetResponse
-	7,  // 15: bursar.v1.QueueService.PutProvider:output_type -> bursar.v1.PutProviderResponse
-	9,  // 16: bursar.v1.QueueService.DeleteProvider:output_type -> bursar.v1.DeleteProviderResponse
-	11, // 17: bursar.v1.QueueService.ListProviders:output_type -> bursar.v1.ListProvidersResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	18, // 0: bursar.v1.Queue.account:type_name -> bursar.v1.Account
+	19, // 1: bursar.v1.Queue.snapshot_time:type_name -> google.protobuf.Timestamp
+	20, // 2: bursar.v1.Queue.used:type_name -> bursar.v1.Resource
+	20, // 3: bursar.v1.Queue.guaranteed:type_name -> bursar.v1.Resource
+	20, // 4: bursar.v1.Queue.available:type_name -> bursar.v1.Resource
+	17, // 5: bursar.v1.Provider.settings:type_name -> bursar.v1.Provider.SettingsEntry
+	3,  // 6: bursar.v1.Provider.health:type_name -> bursar.v1.ProviderHealth
+	0,  // 7: bursar.v1.ProviderHealth.state:type_name -> bursar.v1.ProviderHealth.State
+	19, // 8: bursar.v1.ProviderHealth.snapshot_time:type_name -> google.protobuf.Timestamp
+	19, // 9: bursar.v1.ProviderHealth.failure_time:type_name -> google.protobuf.Timestamp
+	21, // 10: bursar.v1.ProviderHealth.took:type_name -> google.protobuf.Duration
+	21, // 11: bursar.v1.ProviderHealth.interval:type_name -> google.protobuf.Duration
+	1,  // 12: bursar.v1.QueueServiceListResponse.queues:type_name -> bursar.v1.Queue
+	1,  // 13: bursar.v1.QueueServiceGetResponse.queue:type_name -> bursar.v1.Queue
+	2,  // 14: bursar.v1.PutProviderRequest.provider:type_name -> bursar.v1.Provider
+	2,  // 15: bursar.v1.PutProviderResponse.provider:type_name -> bursar.v1.Provider
+	2,  // 16: bursar.v1.CheckProviderRequest.provider:type_name -> bursar.v1.Provider
+	2,  // 17: bursar.v1.CheckProviderResponse.provider:type_name -> bursar.v1.Provider
+	14, // 18: bursar.v1.CheckProviderResponse.servers:type_name -> bursar.v1.ServerCheck
+	1,  // 19: bursar.v1.CheckProviderResponse.queues:type_name -> bursar.v1.Queue
+	21, // 20: bursar.v1.ServerCheck.took:type_name -> google.protobuf.Duration
+	2,  // 21: bursar.v1.ListProvidersResponse.providers:type_name -> bursar.v1.Provider
+	4,  // 22: bursar.v1.QueueService.List:input_type -> bursar.v1.QueueServiceListRequest
+	6,  // 23: bursar.v1.QueueService.Get:input_type -> bursar.v1.QueueServiceGetRequest
+	8,  // 24: bursar.v1.QueueService.PutProvider:input_type -> bursar.v1.PutProviderRequest
+	10, // 25: bursar.v1.QueueService.DeleteProvider:input_type -> bursar.v1.DeleteProviderRequest
+	15, // 26: bursar.v1.QueueService.ListProviders:input_type -> bursar.v1.ListProvidersRequest
+	12, // 27: bursar.v1.QueueService.CheckProvider:input_type -> bursar.v1.CheckProviderRequest
+	5,  // 28: bursar.v1.QueueService.List:output_type -> bursar.v1.QueueServiceListResponse
+	7,  // 29: bursar.v1.QueueService.Get:output_type -> bursar.v1.QueueServiceGetResponse
+	9,  // 30: bursar.v1.QueueService.PutProvider:output_type -> bursar.v1.PutProviderResponse
+	11, // 31: bursar.v1.QueueService.DeleteProvider:output_type -> bursar.v1.DeleteProviderResponse
+	16, // 32: bursar.v1.QueueService.ListProviders:output_type -> bursar.v1.ListProvidersResponse
+	13, // 33: bursar.v1.QueueService.CheckProvider:output_type -> bursar.v1.CheckProviderResponse
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_queue_proto_init() }
@@ -806,18 +1385,21 @@ func file_bursar_v1_queue_proto_init() {
 		return
 	}
 	file_bursar_v1_account_proto_init()
+	file_bursar_v1_resource_proto_init()
+	file_bursar_v1_queue_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_queue_proto_rawDesc), len(file_bursar_v1_queue_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   13,
+			NumEnums:      1,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_bursar_v1_queue_proto_goTypes,
 		DependencyIndexes: file_bursar_v1_queue_proto_depIdxs,
+		EnumInfos:         file_bursar_v1_queue_proto_enumTypes,
 		MessageInfos:      file_bursar_v1_queue_proto_msgTypes,
 	}.Build()
 	File_bursar_v1_queue_proto = out.File

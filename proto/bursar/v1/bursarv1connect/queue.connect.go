@@ -46,6 +46,9 @@ const (
 	// QueueServiceListProvidersProcedure is the fully-qualified name of the QueueService's
 	// ListProviders RPC.
 	QueueServiceListProvidersProcedure = "/bursar.v1.QueueService/ListProviders"
+	// QueueServiceCheckProviderProcedure is the fully-qualified name of the QueueService's
+	// CheckProvider RPC.
+	QueueServiceCheckProviderProcedure = "/bursar.v1.QueueService/CheckProvider"
 )
 
 // QueueServiceClient is a client for the bursar.v1.QueueService service.
@@ -55,6 +58,8 @@ type QueueServiceClient interface {
 	PutProvider(context.Context, *v1.PutProviderRequest) (*v1.PutProviderResponse, error)
 	DeleteProvider(context.Context, *v1.DeleteProviderRequest) (*v1.DeleteProviderResponse, error)
 	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
+	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing.
+	CheckProvider(context.Context, *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error)
 }
 
 // NewQueueServiceClient constructs a client for the bursar.v1.QueueService service. By default, it
@@ -101,6 +106,13 @@ func NewQueueServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		checkProvider: connect.NewClient[v1.CheckProviderRequest, v1.CheckProviderResponse](
+			httpClient,
+			baseURL+QueueServiceCheckProviderProcedure,
+			connect.WithSchema(queueServiceMethods.ByName("CheckProvider")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -111,6 +123,7 @@ type queueServiceClient struct {
 	putProvider    *connect.Client[v1.PutProviderRequest, v1.PutProviderResponse]
 	deleteProvider *connect.Client[v1.DeleteProviderRequest, v1.DeleteProviderResponse]
 	listProviders  *connect.Client[v1.ListProvidersRequest, v1.ListProvidersResponse]
+	checkProvider  *connect.Client[v1.CheckProviderRequest, v1.CheckProviderResponse]
 }
 
 // List calls bursar.v1.QueueService.List.
@@ -158,6 +171,15 @@ func (c *queueServiceClient) ListProviders(ctx context.Context, req *v1.ListProv
 	return nil, err
 }
 
+// CheckProvider calls bursar.v1.QueueService.CheckProvider.
+func (c *queueServiceClient) CheckProvider(ctx context.Context, req *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error) {
+	response, err := c.checkProvider.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // QueueServiceHandler is an implementation of the bursar.v1.QueueService service.
 type QueueServiceHandler interface {
 	List(context.Context, *v1.QueueServiceListRequest) (*v1.QueueServiceListResponse, error)
@@ -165,6 +187,8 @@ type QueueServiceHandler interface {
 	PutProvider(context.Context, *v1.PutProviderRequest) (*v1.PutProviderResponse, error)
 	DeleteProvider(context.Context, *v1.DeleteProviderRequest) (*v1.DeleteProviderResponse, error)
 	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
+	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing.
+	CheckProvider(context.Context, *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error)
 }
 
 // NewQueueServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -207,6 +231,13 @@ func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	queueServiceCheckProviderHandler := connect.NewUnaryHandlerSimple(
+		QueueServiceCheckProviderProcedure,
+		svc.CheckProvider,
+		connect.WithSchema(queueServiceMethods.ByName("CheckProvider")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/bursar.v1.QueueService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case QueueServiceListProcedure:
@@ -219,6 +250,8 @@ func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOpti
 			queueServiceDeleteProviderHandler.ServeHTTP(w, r)
 		case QueueServiceListProvidersProcedure:
 			queueServiceListProvidersHandler.ServeHTTP(w, r)
+		case QueueServiceCheckProviderProcedure:
+			queueServiceCheckProviderHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -246,4 +279,8 @@ func (UnimplementedQueueServiceHandler) DeleteProvider(context.Context, *v1.Dele
 
 func (UnimplementedQueueServiceHandler) ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.QueueService.ListProviders is not implemented"))
+}
+
+func (UnimplementedQueueServiceHandler) CheckProvider(context.Context, *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bursar.v1.QueueService.CheckProvider is not implemented"))
 }

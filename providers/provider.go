@@ -1,0 +1,139 @@
+// Package providers says what an external system must offer for its queues to become accounts: a way to read them. One kind of system is
+// one package below this one, such as yarn; a coordinator is given the kinds that it shall know.
+//
+// A Provider reads and does nothing else: it keeps no timer and decides nothing about age, which is its caller's. Its methods may be
+// called from any goroutine, one after another.
+package providers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// Kind is one sort of external system.
+type Kind interface {
+	// Name is what addresses carry, such as "yarn".
+	Name() string
+	// Check looks at settings without asking anybody and without opening a file. The error is a *SettingError.
+	Check(settings map[string]string) error
+	// Files are the names of those settings that are paths of files to read: what comes over the network may not name any file.
+	Files() []string
+	// Open makes a provider for a cluster. It reads the files that the settings name, and asks nobody. Errors: *SettingError.
+	Open(cluster string, settings map[string]string) (Provider, error)
+}
+
+// Provider reads one cluster.
+type Provider interface {
+	// Snapshot reads every queue. Errors: *UnavailableError, and others where what answered makes no sense.
+	Snapshot(ctx context.Context) (Snapshot, error)
+	// Applications asks for applications one by one, and returns those that were answered, in any order, those that the cluster does
+	// not know among them. Where not all could be asked before ctx ends or a failure, it returns what it has with the error.
+	Applications(ctx context.Context, ids []string) ([]Application, error)
+	// Servers asks every server of the cluster what it is, for a person who checks the configuration.
+	Servers(ctx context.Context) []Server
+	// Close ends what the provider keeps open.
+	Close() error
+}
+
+// Snapshot is all queues of a cluster at one moment.
+type Snapshot struct {
+	// Server is the address of the server that answered.
+	Server string
+	// Incarnation changes when the cluster was restarted or failed over, so that what it said before need not hold.
+	Incarnation string
+	// Untrusted says why the figures are not to be counted on yet, such as no machine of the cluster having reported since a failover; empty
+	// where they are.
+	Untrusted string
+	// Queues are in any order, the ones above before or after those below.
+	Queues []Queue
+}
+
+// Queue is one queue in one partition of its cluster.
+type Queue struct {
+	// Path is the full path; Parent that of the queue above, empty for the root.
+	Path, Parent string
+	// Partition is the node label; empty: the default partition.
+	Partition string
+	// Limit is the most it may have: bytes, millicores, custom countables in their base unit. A dimension that is not listed is not limited,
+	// but for custom countables, of which there is none then.
+	Limit resource.Vector
+	// Used is what its applications hold, what is set aside for them included.
+	Used resource.Vector
+	// Guaranteed is what the cluster promises it.
+	Guaranteed resource.Vector
+	// State is the cluster's word for it; Closed says that it takes no new applications.
+	State  string
+	Closed bool
+	// CreatesChildren says that a queue below it need not be there: using it makes it.
+	CreatesChildren bool
+	// DefaultPartition is where an application goes that names no partition.
+	DefaultPartition string
+	// AbsoluteCapacity and AbsoluteMaxCapacity are the shares of the cluster that it is promised and may have, in percent. Nil: not told.
+	AbsoluteCapacity, AbsoluteMaxCapacity *float64
+	// Counts of applications. Nil: not told. Active ones have got their first container, pending ones have not.
+	Applications, Pending, Active, MaxApplications *int32
+}
+
+// Application is what became of an application.
+type Application struct {
+	ID string
+	// Known is false where the cluster has no such application.
+	Known bool
+	// Ended says that it is over: finished, failed or killed.
+	Ended bool
+	// Queue is where it runs: a full path or, where the cluster says no more, a leaf.
+	Queue string
+	// Allocated is what it holds now, by partition. Where the cluster does not tell them apart there is one entry, with AnyPartition.
+	Allocated map[string]resource.Vector
+}
+
+// AnyPartition stands for the one partition that an application runs in, where the cluster does not say which that is. No node label can
+// be called so.
+const AnyPartition = "*"
+
+// Server is what one server of a cluster says it is.
+type Server struct {
+	Address string
+	// Role is "active" or "standby"; empty where it did not say.
+	Role    string
+	Version string
+	Took    time.Duration
+	Err     error
+}
+
+// UnavailableError says that a cluster cannot be read at the moment.
+type UnavailableError struct {
+	// NoneActive says that servers answered and none of them is in charge: nothing that was read before holds any longer.
+	NoneActive bool
+	Err        error
+}
+
+func (e *UnavailableError) Error() string {
+	if e.NoneActive {
+		return fmt.Sprintf("no active server: %v", e.Err)
+	}
+	return fmt.Sprintf("no server answers: %v", e.Err)
+}
+
+// Unwrap returns what was wrong with the servers.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// SettingError refuses one setting.
+type SettingError struct {
+	// Setting is its name, Value what was given, Want what would be right.
+	Setting, Value, Want string
+}
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("settings[%s]: %q: want %s", e.Setting, e.Value, e.Want)
+}
+
+// Unavailable reports whether an error says that a cluster cannot be read at the moment, and whether that is for want of an active server.
+func Unavailable(err error) (unavailable, noneActive bool) {
+	e, ok := errors.AsType[*UnavailableError](err)
+	return ok, ok && e.NoneActive
+}
