@@ -23,6 +23,7 @@ type Client struct {
 	allocations bursarv1connect.AllocationServiceClient
 	hosts       bursarv1connect.HostServiceClient
 	quotas      bursarv1connect.QuotaServiceClient
+	queues      bursarv1connect.QueueServiceClient
 	cluster     bursarv1connect.ClusterServiceClient
 }
 
@@ -62,6 +63,7 @@ func (c *Client) build() {
 	c.allocations = allocations{bursarv1connect.NewAllocationServiceClient(c.send, c.baseURL, calls)}
 	c.hosts = bursarv1connect.NewHostServiceClient(c.send, c.baseURL, calls)
 	c.quotas = bursarv1connect.NewQuotaServiceClient(c.send, c.baseURL, calls)
+	c.queues = bursarv1connect.NewQueueServiceClient(c.send, c.baseURL, calls)
 	c.cluster = bursarv1connect.NewClusterServiceClient(c.send, c.baseURL, calls)
 }
 
@@ -140,6 +142,9 @@ func (c *Client) Hosts() bursarv1connect.HostServiceClient { return c.hosts }
 
 // Quotas returns the client of QuotaService. An agent does not serve it.
 func (c *Client) Quotas() bursarv1connect.QuotaServiceClient { return c.quotas }
+
+// Queues returns the client of QueueService. An agent does not serve it.
+func (c *Client) Queues() bursarv1connect.QueueServiceClient { return c.queues }
 
 // Cluster returns the client of ClusterService. An agent does not serve it.
 func (c *Client) Cluster() bursarv1connect.ClusterServiceClient { return c.cluster }

@@ -40,6 +40,16 @@ func (c *Client) ListQuotas(
 	})
 }
 
+// ListQueues yields page after page of the queues that the request asks for, until the last one or the first error.
+func (c *Client) ListQueues(
+	ctx context.Context, req *bursarv1.QueueServiceListRequest,
+) iter.Seq2[*bursarv1.QueueServiceListResponse, error] {
+	return pages(req, func(req *bursarv1.QueueServiceListRequest, token string) (*bursarv1.QueueServiceListResponse, error) {
+		req.PageToken = token
+		return c.queues.List(ctx, req)
+	})
+}
+
 // pages asks for one page after the other with a copy of the request.
 func pages[Q any, R any, QP interface {
 	*Q
