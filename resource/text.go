@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -210,13 +211,86 @@ func (v Vector) String() string {
 	return b.String()
 }
 
-// String returns "kind:cluster:path", and "@partition" behind it where there is one.
+// String returns "kind:cluster:path", and "@partition" behind it where there is one. Where the path itself has an @, there is always one
+// behind it, so that ParseExternal takes no part of the path for the partition.
 func (a Address) String() string {
 	s := a.Kind + ":" + a.Cluster + ":" + a.Path
-	if a.Partition != "" {
+	if a.Partition != "" || strings.Contains(a.Path, "@") {
 		s += "@" + a.Partition
 	}
 	return s
+}
+
+// externalExample is what an external part looks like.
+const externalExample = "yarn:default:root.a,memory=4GiB,cpu=4"
+
+// ParseExternal reads "KIND:CLUSTER:PATH[@PARTITION],NAME=QUANTITY,…", the inverse of External.String: "yarn:prod:root.a@gpu,memory=4GiB,cpu=4".
+// CLUSTER may be empty, "yarn::root.a,…", or left out with its colon, "yarn:root.a,…": the default cluster of that kind. The quantities are
+// those of ParseVector; "none" is none at all. There can be no comma in an address and no colon in a cluster. The error is a *FieldError.
+func ParseExternal(text string) (External, error) {
+	place, quantities, some := strings.Cut(text, ",")
+	at, err := parseAddress(place)
+	if err != nil {
+		return External{}, err
+	}
+	if !some {
+		return External{}, &FieldError{"external", text, "quantities behind the address, as in " + externalExample}
+	}
+	e := External{Address: at}
+	if quantities == (Vector{}).String() {
+		return e, nil
+	}
+	within := "external[" + at.String() + "]"
+	for pair := range strings.SplitSeq(quantities, ",") {
+		name, value, found := strings.Cut(pair, "=")
+		if !found {
+			return External{}, &FieldError{within, pair, "NAME=QUANTITY, as in " + externalExample}
+		}
+		if _, twice := e.Get(name); twice {
+			return External{}, &FieldError{within + "." + name, value, "each dimension once"}
+		}
+		n, err := ParseQuantity(name, value)
+		if err != nil {
+			return External{}, fieldWithin(within, err)
+		}
+		e.Vector = e.With(name, n)
+	}
+	if err := e.Vector.Validate(); err != nil {
+		return External{}, fieldWithin(within, err)
+	}
+	return e, nil
+}
+
+// parseAddress reads "KIND:CLUSTER:PATH[@PARTITION]" or "KIND:PATH[@PARTITION]".
+func parseAddress(text string) (Address, error) {
+	parts := strings.SplitN(text, ":", 3)
+	if len(parts) == 1 {
+		return Address{}, &FieldError{"external", text, "KIND:CLUSTER:PATH and quantities, such as " + externalExample +
+			", or yarn:root.a,memory=4GiB,cpu=4 for the default cluster"}
+	}
+	at := Address{Kind: parts[0], Path: parts[len(parts)-1]}
+	if len(parts) == 3 {
+		at.Cluster = parts[1]
+	}
+	if i := strings.LastIndexByte(at.Path, '@'); i >= 0 {
+		path, partition := at.Path[:i], at.Path[i+1:]
+		if partition == "" && !strings.Contains(path, "@") {
+			return Address{}, &FieldError{"external", text, "the partition behind @, or no @ for the default one"}
+		}
+		at.Path, at.Partition = path, partition
+	}
+	if err := at.check(); err != nil {
+		return Address{}, err.within("external[" + text + "]")
+	}
+	return at, nil
+}
+
+// fieldWithin puts the field of a *FieldError below a path.
+func fieldWithin(path string, err error) error {
+	if wrong, ok := errors.AsType[*FieldError](err); ok {
+		return wrong.within(path)
+	}
+	return err
 }
 
 // String returns the address and its quantities: "yarn:default:root.a,memory=4GiB".
