@@ -1,0 +1,38 @@
+package credential
+
+import "time"
+
+// File is one of several files that are read together, such as a keytab and the configuration of Kerberos.
+type File struct {
+	// Field is the path of the field that names it, Path what the field says.
+	Field, Path string
+	// Secret files must not be readable for everybody (0600 or 0640).
+	Secret bool
+	// Want is what would be right in place of one that cannot be used.
+	Want string
+}
+
+// Wrong refuses the file.
+func (f File) Wrong(wrong string, err error) *FileError {
+	return &FileError{Field: f.Field, File: f.Path, Wrong: wrong, Want: f.Want, Err: err}
+}
+
+// Several is what was made of some files, and is made again when one of them changes.
+type Several[T any] struct{ files *bundle[T] }
+
+// OpenSeveral reads the files and makes of their contents, which come in their order, what Get returns. The contents are secret where the
+// files are: its error goes to logs, and must not hold any of it. The error is a *FileError, or what of returned.
+func OpenSeveral[T any](files []File, options Options, of func(contents [][]byte) (T, error)) (*Several[T], error) {
+	var list []file
+	for _, f := range files {
+		list = append(list, file{f.Field, f.Path, f.Secret, f.Want})
+	}
+	opened, err := openBundle(list, options.withDefaults(), func(contents [][]byte, _ time.Time) (T, error) { return of(contents) })
+	if err != nil {
+		return nil, err
+	}
+	return &Several[T]{files: opened}, nil
+}
+
+// Get returns what the files say, or said when they were last right: the same pointer for as long as that is the same.
+func (s *Several[T]) Get() *T { return s.files.get() }
