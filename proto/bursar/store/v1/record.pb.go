@@ -355,11 +355,56 @@ func (x *QuotaRecord) GetRevision() uint64 {
 	return 0
 }
 
+// ProviderRecord is how an external cluster is read, as it came over the API. Providers from files stay in their files.
+type ProviderRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      *v1.Provider           `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderRecord) Reset() {
+	*x = ProviderRecord{}
+	mi := &file_bursar_store_v1_record_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderRecord) ProtoMessage() {}
+
+func (x *ProviderRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_store_v1_record_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderRecord.ProtoReflect.Descriptor instead.
+func (*ProviderRecord) Descriptor() ([]byte, []int) {
+	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProviderRecord) GetProvider() *v1.Provider {
+	if x != nil {
+		return x.Provider
+	}
+	return nil
+}
+
 var File_bursar_store_v1_record_proto protoreflect.FileDescriptor
 
 const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1cbursar/store/v1/record.proto\x12\x0fbursar.store.v1\x1a\x1abursar/v1/allocation.proto\x1a\x15bursar/v1/quota.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
+	"\x1cbursar/store/v1/record.proto\x12\x0fbursar.store.v1\x1a\x1abursar/v1/allocation.proto\x1a\x15bursar/v1/queue.proto\x1a\x15bursar/v1/quota.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
 	"\x10AllocationRecord\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -399,7 +444,9 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevisionB8Z6github.com/bursar/bursar/proto/bursar/store/v1;storev1b\x06proto3"
+	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
+	"\x0eProviderRecord\x12/\n" +
+	"\bprovider\x18\x01 \x01(\v2\x13.bursar.v1.ProviderR\bproviderB8Z6github.com/bursar/bursar/proto/bursar/store/v1;storev1b\x06proto3"
 
 var (
 	file_bursar_store_v1_record_proto_rawDescOnce sync.Once
@@ -413,37 +460,40 @@ func file_bursar_store_v1_record_proto_rawDescGZIP() []byte {
 	return file_bursar_store_v1_record_proto_rawDescData
 }
 
-var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*AllocationRecord)(nil),      // 0: bursar.store.v1.AllocationRecord
 	(*HostRecord)(nil),            // 1: bursar.store.v1.HostRecord
 	(*QuotaRecord)(nil),           // 2: bursar.store.v1.QuotaRecord
-	nil,                           // 3: bursar.store.v1.HostRecord.LabelsEntry
-	(*v1.Allocation)(nil),         // 4: bursar.v1.Allocation
-	(*v1.HostWishes)(nil),         // 5: bursar.v1.HostWishes
-	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
-	(*v1.Resource)(nil),           // 8: bursar.v1.Resource
-	(*v1.Quota)(nil),              // 9: bursar.v1.Quota
+	(*ProviderRecord)(nil),        // 3: bursar.store.v1.ProviderRecord
+	nil,                           // 4: bursar.store.v1.HostRecord.LabelsEntry
+	(*v1.Allocation)(nil),         // 5: bursar.v1.Allocation
+	(*v1.HostWishes)(nil),         // 6: bursar.v1.HostWishes
+	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*v1.Resource)(nil),           // 9: bursar.v1.Resource
+	(*v1.Quota)(nil),              // 10: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 11: bursar.v1.Provider
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
-	4,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
-	5,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
-	6,  // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
-	6,  // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
-	7,  // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
-	7,  // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
-	6,  // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
-	3,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
-	8,  // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
-	8,  // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
-	7,  // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
-	9,  // 11: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	5,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
+	6,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
+	7,  // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
+	7,  // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
+	8,  // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
+	8,  // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
+	7,  // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
+	4,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
+	9,  // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
+	9,  // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
+	8,  // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
+	10, // 11: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	11, // 12: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }
@@ -457,7 +507,7 @@ func file_bursar_store_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_store_v1_record_proto_rawDesc), len(file_bursar_store_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,154 @@
+// Package providerfile reads files of providers, which say how external clusters are read:
+//
+//	providers:
+//	  - kind: yarn
+//	    cluster: prod
+//	    default: true
+//	    settings: {addresses: "http://rm1:8088,http://rm2:8088", interval: 5s}
+//
+// It checks what one file can tell: fields, kinds, settings as far as a kind knows without asking anybody, that no cluster occurs twice
+// and that no kind has two defaults. A file is taken whole or not at all.
+//
+// The functions are pure where the kinds' checks are.
+package providerfile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/yamlfile"
+)
+
+// Error says what is wrong in a file, and where: File, Line, Column, Field, Reason. Its Excerpt shows the place.
+type Error = yamlfile.Error
+
+// Bounds of the contract, and one on a file.
+const (
+	maxProviders = 1000
+	maxSettings  = 64
+	maxValue     = 4096
+)
+
+// file and entry are the form of a file.
+type file struct {
+	Providers []entry `yaml:"providers"`
+}
+
+type entry struct {
+	Kind     yamlfile.Scalar            `yaml:"kind"`
+	Cluster  yamlfile.Scalar            `yaml:"cluster"`
+	Default  yamlfile.Scalar            `yaml:"default"`
+	Settings map[string]yamlfile.Scalar `yaml:"settings"`
+}
+
+// Parse reads a file's content; name is for errors alone. The error is an *Error.
+func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provider, error) {
+	doc, err := yamlfile.Parse(name, data)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the package's own
+	}
+	var f file
+	if err := doc.Decode(&f); err != nil {
+		return nil, err //nolint:wrapcheck // the package's own
+	}
+	switch {
+	case f.Providers == nil:
+		return nil, doc.At("providers", "missing: want a list of providers, or [] for none")
+	case len(f.Providers) > maxProviders:
+		return nil, doc.At(at(maxProviders), fmt.Sprintf("%d providers: want at most %d", len(f.Providers), maxProviders))
+	}
+	list := make([]*bursarv1.Provider, len(f.Providers))
+	seen := places{clusters: make(map[string]int), defaults: make(map[string]int)}
+	for i := range f.Providers {
+		p, wrong := f.Providers[i].provider(kinds)
+		if wrong == nil {
+			wrong = seen.add(i, p)
+		}
+		if wrong != nil {
+			return nil, doc.At(at(i)+"."+wrong.field, wrong.reason)
+		}
+		list[i] = p
+	}
+	return list, nil
+}
+
+func at(i int) string { return fmt.Sprintf("providers[%d]", i) }
+
+// fieldError is what is wrong in an entry.
+type fieldError struct{ field, reason string }
+
+// places are where clusters and defaults stand.
+type places struct{ clusters, defaults map[string]int }
+
+func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
+	name := p.GetKind() + ":" + p.GetCluster()
+	if before, twice := s.clusters[name]; twice {
+		return &fieldError{"cluster", fmt.Sprintf("%s: already the cluster of %s: want one provider for it", name, at(before))}
+	}
+	s.clusters[name] = i
+	if !p.GetDefault() {
+		return nil
+	}
+	if before, twice := s.defaults[p.GetKind()]; twice {
+		return &fieldError{"default", fmt.Sprintf("%s is the default of kind %s already: want one", at(before), p.GetKind())}
+	}
+	s.defaults[p.GetKind()] = i
+	return nil
+}
+
+// provider returns the entry in the API's words.
+func (e *entry) provider(kinds providers.Kinds) (*bursarv1.Provider, *fieldError) {
+	if !e.Kind.IsSet() {
+		return nil, &fieldError{"kind", "missing: want one, such as yarn"}
+	}
+	kind, err := kinds.Find(e.Kind.String())
+	if unknown, ok := errors.AsType[*providers.KindError](err); ok {
+		return nil, &fieldError{"kind", yamlfile.Want(unknown.Kind, unknown.Want())}
+	}
+	if !e.Cluster.IsSet() {
+		return nil, &fieldError{"cluster", "missing: want a name for the cluster"}
+	}
+	p := &bursarv1.Provider{Kind: e.Kind.String(), Cluster: e.Cluster.String(), Settings: make(map[string]string, len(e.Settings))}
+	if !providers.ValidCluster(p.GetCluster()) {
+		return nil, &fieldError{"cluster", yamlfile.Want(p.GetCluster(), providers.WantCluster)}
+	}
+	if e.Default.IsSet() {
+		var reason string
+		if p.Default, reason = e.Default.Bool(); reason != "" {
+			return nil, &fieldError{"default", reason}
+		}
+	}
+	if len(e.Settings) > maxSettings {
+		return nil, &fieldError{"settings", fmt.Sprintf("%d settings: want at most %d", len(e.Settings), maxSettings)}
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.Settings)) {
+		value := e.Settings[key]
+		switch {
+		case !value.IsSet():
+			return nil, &fieldError{"settings." + key, "has no value: want one, or leave the line out"}
+		case len([]rune(value.String())) > maxValue:
+			return nil, &fieldError{"settings." + key, fmt.Sprintf("too long: want at most %d characters", maxValue)}
+		}
+		p.Settings[key] = value.String()
+	}
+	return p, checked(kind, p.GetSettings())
+}
+
+// checked asks the kind about the settings.
+func checked(kind providers.Kind, settings map[string]string) *fieldError {
+	err := kind.Check(settings)
+	if wrong, ok := errors.AsType[*providers.SettingError](err); ok {
+		if _, given := settings[wrong.Setting]; !given {
+			return &fieldError{"settings." + wrong.Setting, "missing: want " + wrong.Want}
+		}
+		return &fieldError{"settings." + wrong.Setting, yamlfile.Want(wrong.Value, wrong.Want)}
+	}
+	if err != nil {
+		return &fieldError{"settings", err.Error()}
+	}
+	return nil
+}
