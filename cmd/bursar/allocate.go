@@ -26,6 +26,9 @@ func (c *cli) allocateCommand() *cobra.Command {
   # only where there is a GPU, rather not on vm-7, and see what was decided
   bursar allocate -m 16GiB --custom gpu=1 -l user=alice --require zone=a --avoid vm-7 -o json
 
+  # a driver here and its executors in a queue of a YARN cluster
+  bursar allocate -m 4GiB -c 1 -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16 --wait 5m
+
   # get in line and look again later
   bursar allocate -m 4GiB -l user=alice --wait 1h --async`,
 		Args: cobra.NoArgs,

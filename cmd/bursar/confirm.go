@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,8 +11,6 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/resource"
 )
 
 // confirmFlags say what the engine is.
@@ -20,23 +20,28 @@ type confirmFlags struct {
 	address      string
 	applications []string
 	lease        time.Duration
-	entitled     resource.Vector
+	entitled     sizeFlags
 }
 
 func (c *cli) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "confirm ID",
+		Use:   "confirm [ID]",
 		Short: "Say that the engine of a reservation runs",
 		Long: `Confirm says that the engine of a reservation runs. With --pid it goes to the agent of this machine, which watches the process
 and gives everything back when it ends. An engine without a pid here says where it is by --address and lives by its lease, which
-"bursar renew" extends.
+"bursar renew" extends, or by --application, and lives as long as its applications do.
 
 With resources it keeps only those from now on and gives back the rest. Say what the engine is entitled to (a JVM's heap and
-overhead), not what it happens to use now. Code 66 or 1: the reservation is gone, and the engine must be stopped.`,
+overhead), not what it happens to use now. Code 66 or 1: the reservation is gone, and the engine must be stopped.
+
+An engine that runs can be confirmed again with --application, as soon as it knows its application: that is added to those that are known. Within
+"bursar run" the id may be left out.`,
 		Example: `  bursar confirm 3f7k --pid 4711
   bursar confirm 3f7k --pid 4711 --memory 3GiB              # give 1GiB of 4GiB back
-  bursar confirm 3f7k --address worker-9:8080 --lease 5m`,
-		Args:              cobra.ExactArgs(1),
+  bursar confirm 3f7k --address worker-9:8080 --lease 5m
+  bursar confirm 3f7k --application application_1700000000000_0042
+  bursar confirm --application application_1700000000000_0042   # in a script that "bursar run" runs`,
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
 	var f confirmFlags
@@ -46,19 +51,32 @@ overhead), not what it happens to use now. Code 66 or 1: the reservation is gone
 	flags.StringVar(&f.address, "address", "", "where the engine can be reached")
 	flags.StringSliceVar(&f.applications, "application", nil, "id of its application in an external cluster; repeatable")
 	flags.DurationVar(&f.lease, "lease", 0, "without --pid: how long it lives without a renewal")
-	addResourceFlags(cmd, &f.entitled)
+	addSizeFlags(cmd, &f.entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := f.request()
 		if err != nil {
 			return err
 		}
-		cl, err := c.confirmServer(cmd, f.pid != 0)
+		within := len(args) == 0 // a command of `bursar run`
+		text := os.Getenv(client.EnvAllocationID)
+		switch {
+		case !within:
+			text = args[0]
+		case text == "":
+			return usagef("no id: want one, but for a command that \"bursar run\" runs")
+		}
+		cl, err := c.confirmServer(cmd, within || f.pid != 0)
 		if err != nil {
 			return err
 		}
-		return c.onAllocationAt(cmd.Context(), cl, args[0],
+		return c.onAllocationAt(cmd.Context(), cl, text,
 			func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 				req.Id = id
+				if f.addsToOne() {
+					if req.Process, err = processOf(ctx, cl, id, within); err != nil {
+						return nil, err
+					}
+				}
 				res, err := cl.Allocations().Confirm(ctx, req)
 				return res.GetAllocation(), err
 			})
@@ -82,10 +100,45 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	if f.lease != 0 {
 		req.Lease = durationpb.New(f.lease)
 	}
-	if !f.entitled.IsUnset() {
-		req.Entitled = convert.VectorToProto(f.entitled)
+	if f.entitled.isSet() {
+		req.Entitled = f.entitled.message()
 	}
 	return req, nil
+}
+
+// addsToOne reports whether nothing is said but applications: they may be those of an engine that is confirmed already.
+func (f *confirmFlags) addsToOne() bool {
+	return f.pid == 0 && f.address == "" && f.lease == 0 && len(f.applications) > 0
+}
+
+// confirmSoon is how long `bursar run` may take to confirm a command that it has started.
+const confirmSoon = 30 * time.Second
+
+// processOf is the process that an engine was confirmed with; nil where it has none. A command of `bursar run` may be quicker than run
+// itself: then it waits for run to confirm it.
+func processOf(ctx context.Context, cl *client.Client, id string, ofRun bool) (*bursarv1.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmSoon)
+	defer cancel()
+	pause := time.NewTicker(50 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		found, err := cl.Allocations().Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+		if err != nil {
+			return nil, err
+		}
+		a := found.GetAllocation()
+		if !ofRun || a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+			if a.GetProcess().GetPid() == 0 {
+				return nil, nil //nolint:nilnil // an engine without a process here
+			}
+			return a.GetProcess(), nil
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("allocation %s: \"bursar run\" has not confirmed its command: %w", id, ctx.Err())
+		}
+	}
 }
 
 // confirmServer is the agent for a process of this machine, unless the coordinator was named.

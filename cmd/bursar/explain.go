@@ -24,7 +24,8 @@ short and by how much, how many hosts each step of the search removed, and its p
 A request that no --host or label ties to a place is looked at for all hosts; with --agent, for the agent's host.`,
 		Example: `  bursar explain --memory 4GiB --cpu 2 --label user=alice --label creator=IDE    # a request that was not made
   bursar explain 3f7k                                                            # one that waits, or has ended
-  bursar explain -m 16GiB --custom gpu=1 -l user=alice -o json`,
+  bursar explain -m 16GiB --custom gpu=1 -l user=alice -o json
+  bursar explain -m 4GiB -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16   # and its queue, with those above it`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
@@ -56,7 +57,7 @@ func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestF
 		}
 		return &bursarv1.ExplainRequest{Request: req}, nil
 	}
-	if !f.resource.IsUnset() || len(f.labels) > 0 {
+	if f.resource.isSet() || len(f.labels) > 0 {
 		return nil, usagef("an id and the flags of a request: want one of them")
 	}
 	id, err := allocationID(ctx, cl, args[0])
@@ -68,8 +69,8 @@ func (c *cli) explainRequest(ctx context.Context, cl *client.Client, f *requestF
 
 func (c *cli) printExplanation(res *bursarv1.ExplainResponse) {
 	c.printf("%s\n", verdictText(res))
-	for _, s := range res.GetShortfalls() {
-		c.printf("  %s\n", printable(shortfallText(s)))
+	for _, text := range shortfallTexts(res.GetShortfalls()) {
+		c.printf("  %s\n", text)
 	}
 	if f := res.GetFilters(); f != nil {
 		c.printf("\n%s\n", filtersText(f))

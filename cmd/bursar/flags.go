@@ -97,6 +97,52 @@ func (f labelFlag) Set(text string) error {
 	return nil
 }
 
+// externalFlag adds parts in queues of other clusters from "yarn:prod:root.a,memory=4GiB,cpu=4".
+type externalFlag struct{ parts *[]resource.External }
+
+func (f externalFlag) String() string { return "" }
+
+func (f externalFlag) Type() string { return "queue,name=quantity…" }
+
+func (f externalFlag) Set(text string) error {
+	part, err := resource.ParseExternal(text)
+	if err != nil {
+		return err
+	}
+	for name := range part.All() {
+		// YARN's own words, which would be counted as something that no queue has.
+		switch name {
+		case "vcores", "vcore", "cores":
+			return fmt.Errorf("%s: want cpu=4, in cores", name)
+		case "memory-mb", "memoryMB", "mem":
+			return fmt.Errorf("%s: want memory=4GiB", name)
+		}
+	}
+	if slices.ContainsFunc(*f.parts, func(other resource.External) bool { return other.Address == part.Address }) {
+		return fmt.Errorf("%s is there twice: want one part for each queue", part.Address)
+	}
+	*f.parts = append(*f.parts, part)
+	return nil
+}
+
+// sizeFlags are those of a resource with parts in other clusters.
+type sizeFlags struct {
+	vector   resource.Vector
+	external []resource.External
+}
+
+func addSizeFlags(cmd *cobra.Command, f *sizeFlags) {
+	addResourceFlags(cmd, &f.vector)
+	cmd.Flags().Var(externalFlag{&f.external}, "external",
+		"a part in a queue of a cluster, such as yarn:prod:root.a,memory=4GiB,cpu=4; repeatable; see: bursar help external")
+}
+
+func (f *sizeFlags) isSet() bool { return !f.vector.IsUnset() || len(f.external) > 0 }
+
+func (f *sizeFlags) message() *bursarv1.Resource {
+	return convert.ResourceToProto(resource.NewResource(f.vector, f.external...))
+}
+
 // addResourceFlags adds the flags that make up a vector.
 func addResourceFlags(cmd *cobra.Command, v *resource.Vector) {
 	flags := cmd.Flags()
@@ -108,7 +154,7 @@ func addResourceFlags(cmd *cobra.Command, v *resource.Vector) {
 
 // requestFlags are those of whoever asks for resources: run, allocate, explain.
 type requestFlags struct {
-	resource                 resource.Vector
+	resource                 sizeFlags
 	labels, required, wanted labelFlag
 	avoid                    []string
 	host, requestID          string
@@ -118,7 +164,7 @@ type requestFlags struct {
 
 func addRequestFlags(cmd *cobra.Command) *requestFlags {
 	f := &requestFlags{labels: labelFlag{}, required: labelFlag{}, wanted: labelFlag{}}
-	addResourceFlags(cmd, &f.resource)
+	addSizeFlags(cmd, &f.resource)
 	flags := cmd.Flags()
 	flags.VarP(f.labels, "label", "l", "who it is for: user=alice, creator=IDE, engineType=spark-3.3, …; repeatable")
 	flags.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait when it does not fit now, such as 30s")
@@ -139,14 +185,14 @@ func addPlaceFlags(cmd *cobra.Command, f *requestFlags) {
 
 // request returns what the flags ask for.
 func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
-	if f.resource.IsUnset() {
-		return nil, usagef("nothing asked for: want at least one of --memory, --cpu, --instances and --custom")
+	if !f.resource.isSet() {
+		return nil, usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")
 	}
 	if f.wait < 0 || f.reservation < 0 {
 		return nil, usagef("--wait and --ttl: want a duration that is not negative")
 	}
 	req := &bursarv1.AllocateRequest{
-		RequestId: f.requestID, Labels: maps.Clone(map[string]string(f.labels)), Resource: convert.VectorToProto(f.resource), Priority: f.priority,
+		RequestId: f.requestID, Labels: maps.Clone(map[string]string(f.labels)), Resource: f.resource.message(), Priority: f.priority,
 	}
 	if f.wait > 0 {
 		req.Wait = durationpb.New(f.wait)

@@ -129,7 +129,8 @@ func accountText(name *bursarv1.AccountName) string {
 		}
 		return "quota " + labelsText(name.GetLabels())
 	case bursarv1.AccountKind_ACCOUNT_KIND_QUEUE:
-		return "queue " + name.GetLabels()["cluster"] + ":" + name.GetLabels()["path"]
+		at := name.GetLabels()
+		return "queue " + resource.Address{Kind: at["kind"], Cluster: at["cluster"], Path: at["path"], Partition: at["partition"]}.String()
 	case bursarv1.AccountKind_ACCOUNT_KIND_UNSPECIFIED:
 	}
 	return "account " + labelsText(name.GetLabels())

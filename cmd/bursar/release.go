@@ -9,8 +9,6 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/resource"
 )
 
 func (c *cli) releaseCommand() *cobra.Command {
@@ -49,20 +47,22 @@ func (c *cli) resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize ID",
 		Short: "Change what an allocation is entitled to",
-		Long:  "Resize changes what an allocation is entitled to. Dimensions that are not named stay. More is checked like a new request.",
+		Long: `Resize changes what an allocation is entitled to. Dimensions that are not named stay, and so do parts in queues of other clusters. More is
+checked like a new request. --external changes a part that is there; it adds none.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
-  bursar resize 3f7k --cpu 1 --memory 2GiB`,
+  bursar resize 3f7k --cpu 1 --memory 2GiB
+  bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeOneAllocation,
 	}
-	var entitled resource.Vector
-	addResourceFlags(cmd, &entitled)
+	var entitled sizeFlags
+	addSizeFlags(cmd, &entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if entitled.IsUnset() {
-			return usagef("no new size: want at least one of --memory, --cpu, --instances and --custom")
+		if !entitled.isSet() {
+			return usagef("no new size: want at least one of --memory, --cpu, --instances, --custom and --external")
 		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
-			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: convert.VectorToProto(entitled)})
+			res, err := cl.Allocations().Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: entitled.message()})
 			return res.GetAllocation(), err
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -80,14 +81,16 @@ func (c *cli) message(err error) string {
 	if errors.As(err, &run) && run.Phase != client.PhaseAllocate {
 		prefix = string(run.Phase) + ": "
 	}
+	insufficient, short := client.Insufficient(err)
 	switch {
+	case short && client.Unavailable(err):
+		return prefix + c.server() + ": too early to say: not everything has reported since the coordinator began to lead; try again in some seconds"
+	case short:
+		return prefix + refusal(insufficient)
 	case client.Unavailable(err) && !connect.IsWireError(err):
 		return prefix + c.nobodyAnswers(call)
 	case client.Unavailable(err):
 		return prefix + c.server() + ": " + oneLine(call.Message())
-	}
-	if insufficient, ok := client.Insufficient(err); ok {
-		return prefix + refusal(insufficient)
 	}
 	if field, ok := client.InvalidField(err); ok {
 		return prefix + fmt.Sprintf("%s: %q: want %s", field.GetField(), field.GetValue(), field.GetWant())
@@ -151,19 +154,30 @@ func refusal(in *bursarv1.InsufficientResources) string {
 
 // shortfallLines says which account is short, of what, and by how much.
 func shortfallLines(in *bursarv1.InsufficientResources) []string {
-	lines := make([]string, 0, len(in.GetShortfalls())+1)
-	for _, s := range in.GetShortfalls() {
-		lines = append(lines, shortfallText(s))
-	}
+	lines := shortfallTexts(in.GetShortfalls())
 	if f := in.GetFilters(); f != nil {
 		lines = append(lines, filtersText(f))
 	}
 	return lines
 }
 
+// shortfallTexts are the shortfalls, one text for all that would read the same.
+func shortfallTexts(shortfalls []*bursarv1.Shortfall) []string {
+	lines := make([]string, 0, len(shortfalls))
+	for _, s := range shortfalls {
+		if text := printable(shortfallText(s)); !slices.Contains(lines, text) {
+			lines = append(lines, text)
+		}
+	}
+	return lines
+}
+
 func shortfallText(s *bursarv1.Shortfall) string {
-	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
 	text := accountText(s.GetAccount())
+	if closed := closedText(s); closed != "" {
+		return text + ": " + closed
+	}
+	amount := func(n int64) string { return quantityText(s.GetDimension(), n) }
 	if s.GetDimension() != "" {
 		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", s.GetDimension(),
 			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
@@ -174,6 +188,35 @@ func shortfallText(s *bursarv1.Shortfall) string {
 	return text
 }
 
+// closedText says why a queue grants nothing at all; empty where its numbers tell what is short.
+func closedText(s *bursarv1.Shortfall) string {
+	if s.GetAccount().GetKind() != bursarv1.AccountKind_ACCOUNT_KIND_QUEUE {
+		return ""
+	}
+	text := ""
+	switch s.GetNote() {
+	case noteUnknown:
+		text = "unknown"
+	case noteStopped:
+		text = "takes no applications"
+	case noteMissing:
+		text = "its cluster does not have it any more"
+	default:
+		return ""
+	}
+	if s.GetDetail() != "" {
+		text += ": " + oneLine(s.GetDetail())
+	}
+	return text
+}
+
+// Notes of a shortfall that say more of a queue than its numbers do.
+const (
+	noteUnknown = "unknown"
+	noteStopped = "stopped"
+	noteMissing = "missing"
+)
+
 // noteText says in words why an account is short where its numbers alone do not tell.
 func noteText(note string) string {
 	switch note {
@@ -181,7 +224,7 @@ func noteText(note string) string {
 		return "by what the machine measures"
 	case "held":
 		return "kept for a request that waits longer"
-	case "unknown":
+	case noteUnknown:
 		return "no fresh measurement"
 	case "pressure":
 		return "under memory pressure"
@@ -195,8 +238,13 @@ func noteText(note string) string {
 
 func shortfallHint(in *bursarv1.InsufficientResources) string {
 	for _, s := range in.GetShortfalls() {
-		if s.GetNote() == "never" {
+		switch {
+		case s.GetNote() == "never":
 			return "ask for less, or have the limit raised; `bursar explain` with the same flags shows every account"
+		case closedText(s) != "" && s.GetNote() == noteUnknown:
+			return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
+		case closedText(s) != "":
+			return "--wait 30s waits until the queue takes applications again; `bursar queues` shows those that do"
 		}
 	}
 	if in.GetReason() == "waited" {

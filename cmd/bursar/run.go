@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,10 +25,14 @@ func (c *cli) runCommand() *cobra.Command {
 back when it ends, however it ends. While it waits it says where it stands and why. It passes signals on and ends with the
 command's own exit code (128+n when signal n ended it).
 
-The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES and BURSAR_CPU_MILLIS.`,
+With --external it holds a part in a queue of another cluster too: see bursar help external. When the command knows its application there,
+it says so by "bursar confirm --application ID", which needs no more: from then on the queue shows what it takes.
+
+The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES and BURSAR_CPU_MILLIS, and its agent in BURSAR_AGENT.`,
 		Example: `  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
   bursar run -m 4GiB -c 2 -l user=alice -l engineType=spark-3.3 --wait 30s -- spark-submit job.py
-  bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py`,
+  bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py
+  bursar run -m 4GiB -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16 --wait 5m -- spark-submit --master yarn job.py`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	f := addRequestFlags(cmd)
@@ -54,6 +60,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 	}
 	command := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) //nolint:gosec // is what it is for
 	command.Stdin, command.Stdout, command.Stderr = c.in, c.out, c.err
+	command.Env = append(os.Environ(), "BURSAR_AGENT="+absoluteTarget(cl.Target()))
 	// One that reads from the terminal stays in our process group: in another it would be in the background and could not.
 	group := !term.IsTerminal(int(c.in.Fd()))
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: group}
@@ -72,6 +79,18 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 		return &exitError{code: exitSignal + int(sig)}
 	}
 	return c.runEnd(result, err)
+}
+
+// absoluteTarget is a server's name for a command that may work in another folder.
+func absoluteTarget(target string) string {
+	path, isUnix := strings.CutPrefix(target, "unix:")
+	if !isUnix && (strings.Contains(target, "://") || !strings.Contains(target, "/")) {
+		return target
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		return absolute
+	}
+	return target
 }
 
 // runEnd returns what the program ends with.

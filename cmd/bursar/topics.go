@@ -14,17 +14,42 @@ func topics() []*cobra.Command {
     1   another error
    64   usage: the command line cannot be understood
    65   bad input data: a file or a request that is wrong, a short id that is not unique
-   66   no such allocation, host, rule or file
-   69   nobody answers, or not in time
+   66   no such allocation, host, rule, queue, cluster or file
+   69   nobody answers, or not in time; a check of a cluster that cannot be read
    75   refused or timed out for lack of resources: try again later
    77   not allowed
-   78   bad configuration (coordinator, agent, dev); a file of a certificate or token that cannot be used
+   78   bad configuration (coordinator, agent, dev, a check of providers); a file of a certificate or token that cannot be used
 
 "bursar run" ends with its command's own code, and:
 
   126   the command cannot be executed
   127   there is no such command
   128+n the command was ended by signal n; also a bursar that was interrupted by it while it waited`,
+		},
+		{
+			Use:   "external",
+			Short: "Parts in queues of other clusters: --external",
+			Long: `A request can have parts in queues of other clusters, such as YARN's, beside or instead of what it asks for on its host. It is granted when all
+of it fits at once: the host, the quotas, each queue and every queue above that one. With --wait it waits for a queue as for a host.
+
+    --external KIND:CLUSTER:QUEUE[@PARTITION],NAME=QUANTITY,…
+
+  KIND       what kind of cluster: yarn
+  CLUSTER    its name in "bursar providers". Empty, or left out with its colon: what the label cluster says, else the default cluster
+  QUEUE      the full path, root.a.a1, or the last name of it where only one queue has that
+  PARTITION  a node label; left out: the queue's default partition
+  NAME       memory (4GiB), cpu (2, or 500m; a vcore is 1), instances, or another countable of the cluster such as yarn.io/gpu
+
+    --external yarn:prod:root.a.a1,memory=64GiB,cpu=16
+    --external yarn:a1,memory=64GiB,cpu=16                     the only queue called a1 in the default cluster
+    --external yarn:prod:root.a@gpu,memory=32GiB,yarn.io/gpu=2
+
+It may be given several times, once for each queue. "bursar queues" shows the queues and what each has left, "bursar explain" with the same flags
+whether it fits.
+
+What is granted counts in the queue until the queue itself shows it. When the application is known, say so: "bursar confirm ID --application
+application_…", or within "bursar run" just "bursar confirm --application application_…". Then the queue's figures and ours are told
+apart exactly; without it, all of the part is taken for shown a minute after the engine was confirmed.`,
 		},
 		{
 			Use:   "environment",
@@ -52,6 +77,7 @@ What "bursar run" tells its command:
   BURSAR_ALLOCATION_ID   the allocation's id
   BURSAR_MEMORY_BYTES    memory it is entitled to
   BURSAR_CPU_MILLIS      CPU it is entitled to, in thousandths of a core
+  BURSAR_AGENT           this machine's agent, for "bursar confirm --application ID" in it
 
 The configuration of "bursar coordinator" and "bursar agent", above their files and below their flags:
 

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,7 +65,7 @@ func (w *waitLine) follow(ctx context.Context) {
 		case w.live:
 			fmt.Fprintf(w.cli.err, "\r\033[K%s%s", w.fit(text, left), left)
 			w.shown = text
-		case text != w.shown:
+		case withoutAges(text) != withoutAges(w.shown):
 			w.cli.sayf("%s%s", text, left)
 			w.shown = text
 		}
@@ -85,12 +87,14 @@ func (w *waitLine) look(ctx context.Context) (text, left string) {
 		return "", ""
 	}
 	text = "waiting" + placeText(res)
-	for i, s := range res.GetShortfalls() {
-		separator := ", "
-		if i == 0 {
-			separator = ": "
+	var lacks []string
+	for _, s := range res.GetShortfalls() {
+		if lack := lackText(s, res.GetBlockedBy()); !slices.Contains(lacks, lack) {
+			lacks = append(lacks, lack)
 		}
-		text += separator + lackText(s, res.GetBlockedBy())
+	}
+	if len(lacks) > 0 {
+		text += ": " + strings.Join(lacks, ", ")
 	}
 	return printable(text), "; " + until(a.GetExpireTime(), time.Now()) + " left"
 }
@@ -101,11 +105,26 @@ func lackText(s *bursarv1.Shortfall, named *bursarv1.AccountName) string {
 	if account := accountText(s.GetAccount()); named == nil || account != accountText(named) {
 		text = account + " "
 	}
+	if closed := closedText(s); closed != "" {
+		return text + closed
+	}
 	text += fmt.Sprintf("lacks %s of %s", quantityText(s.GetDimension(), s.GetRequested()-s.GetAvailable()), s.GetDimension())
 	if note := noteText(s.GetNote()); note != "" {
 		text += " (" + note + ")"
 	}
 	return text
+}
+
+// withoutAges leaves out how long ago something was, which changes all the time.
+func withoutAges(text string) string {
+	words := strings.Fields(text)
+	kept := words[:0]
+	for i, word := range words {
+		if i+1 == len(words) || strings.TrimRight(words[i+1], ":;,)") != "ago" {
+			kept = append(kept, word)
+		}
+	}
+	return strings.Join(kept, " ")
 }
 
 // fit shortens the text so that it stays on one line of the terminal.
