@@ -22,7 +22,7 @@ func startSuite(ctx context.Context, r *run) error {
 	}
 	dir := filepath.Join(r.dir, "start")
 	live := r.size(w.Live)
-	if err := writeStore(ctx, w, live, filepath.Join(dir, "bursar.db"), ""); err != nil {
+	if err := writeStore(ctx, w, live, filepath.Join(dir, "bursar.db")); err != nil {
 		return err
 	}
 	var took, memory []float64
@@ -62,10 +62,10 @@ func expect(ctx context.Context, address string, live int) error {
 	return nil
 }
 
-// writeStore leaves in a file, or in the database of a cluster, what a coordinator has left behind: hosts, rules and active
+// writeStore leaves in a file or a database that is no cluster's yet what a coordinator has left behind: hosts, rules and active
 // allocations.
-func writeStore(ctx context.Context, w *workload, live int, where, cluster string) (err error) {
-	s, err := opener.Open(ctx, where, opener.Options{Migrate: true, Cluster: cluster})
+func writeStore(ctx context.Context, w *workload, live int, where string) (err error) {
+	s, err := opener.Open(ctx, where, opener.Options{Migrate: true})
 	if err != nil {
 		return err
 	}
