@@ -301,11 +301,12 @@ type Snapshot struct {
 	Allocations []Allocation // live ones
 	Hosts       []HostRecord
 	Quotas      []Quota // of every source
+	Providers   []ProviderRecord
 	Remembered  []Remembered
 }
 
-// Changes is what a batch of commands changed, in order. No host and no rule is both among those that changed and among
-// those that were removed: what happened to it last counts.
+// Changes is what a batch of commands changed, in order. No host, no rule and no provider is both among those that changed and
+// among those that were removed: what happened to it last counts.
 type Changes struct {
 	// Revision after the batch.
 	Revision uint64
@@ -316,6 +317,9 @@ type Changes struct {
 	HostsRemoved  []string
 	Quotas        []Quota  // of every source but files
 	QuotasRemoved []string // selectors in text form, of every source but files
+	// Providers and ProvidersRemoved are those of every source but files.
+	Providers        []ProviderRecord
+	ProvidersRemoved []ClusterName
 }
 
 // Verdict is what would happen to a request now.

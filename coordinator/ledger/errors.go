@@ -50,10 +50,12 @@ func (n AccountName) String() string {
 const (
 	NoteMeasured = "measured" // the books would allow it, the machine does not
 	NoteHeld     = "held"     // kept for a request that waits longer
-	NoteUnknown  = "unknown"  // no fresh measurement
+	NoteUnknown  = "unknown"  // no fresh measurement; of a queue: no fresh word from its cluster
 	NotePressure = "pressure" // the host is under memory pressure
 	NoteHealth   = "health"   // the host is suspect, lost, cordoned or draining
 	NoteNever    = "never"    // above the limit: it can never fit
+	NoteStopped  = "stopped"  // the queue takes no applications
+	NoteMissing  = "missing"  // its cluster does not have the queue
 )
 
 // Shortfall says what one account lacks for a request, in one dimension.
@@ -64,14 +66,19 @@ type Shortfall struct {
 	Available int64
 	Limit     int64
 	Note      string
+	Detail    string // the note in full; empty where it says it all
 }
 
 func (s Shortfall) String() string {
 	text := fmt.Sprintf("%s: %s: requested %d, available %d, limit %d", s.Account, s.Dimension, s.Requested, s.Available, s.Limit)
-	if s.Note != "" {
-		text += " (" + s.Note + ")"
+	switch {
+	case s.Note == "":
+		return text
+	case s.Detail == "":
+		return text + " (" + s.Note + ")"
+	default:
+		return text + " (" + s.Note + ": " + s.Detail + ")"
 	}
-	return text
 }
 
 // Reasons of an InsufficientError.

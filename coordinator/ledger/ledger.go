@@ -75,6 +75,8 @@ type Ledger struct {
 	filings map[string]*filing
 	shares  map[string]*share
 
+	providers []ProviderRecord // by cluster
+
 	classes map[string]*class
 	anyHost queue    // requests that no host has room for
 	dirty   []*queue // queues whose account has more to give
