@@ -132,6 +132,30 @@ func DecodeQuota(selector string, payload []byte) (ledger.Quota, error) {
 	return q, nil
 }
 
+// DecodeProvider reads what EncodeProvider wrote. name is the row's key. The error is a *RowError.
+func DecodeProvider(name string, payload []byte) (ledger.ProviderRecord, error) {
+	record := &storev1.ProviderRecord{}
+	err := unmarshal(payload, record)
+	m := record.GetProvider()
+	if err == nil && m == nil {
+		err = errors.New("provider: want it to be set")
+	}
+	if err == nil {
+		err = known(m)
+	}
+	p := ledger.ProviderRecord{
+		ClusterName: ledger.ClusterName{Kind: m.GetKind(), Cluster: m.GetCluster()},
+		Default:     m.GetDefault(), Settings: m.GetSettings(), Source: m.GetSource(),
+	}
+	if err == nil && p.String() != name {
+		err = fmt.Errorf("kind and cluster: %q: want those of the row", p.String())
+	}
+	if err != nil {
+		return ledger.ProviderRecord{}, &RowError{ProviderTable, name, err}
+	}
+	return p, nil
+}
+
 func quota(m *bursarv1.Quota) (ledger.Quota, error) {
 	if m == nil {
 		return ledger.Quota{}, errors.New("quota: want it to be set")

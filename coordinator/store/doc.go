@@ -1,4 +1,4 @@
-// Package store keeps what a coordinator must not forget: allocations, hosts, the rules that came over the API, and the
+// Package store keeps what a coordinator must not forget: allocations, hosts, the rules and providers that came over the API, and the
 // number of the leadership that may write.
 //
 // A Store holds only what cannot be derived. What an account has used is summed up again from the allocations when a ledger

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -19,6 +20,7 @@ const (
 	AllocationTable = "allocation"
 	HostTable       = "host"
 	QuotaTable      = "quota"
+	ProviderTable   = "provider"
 )
 
 // AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord with all but what was measured, and
@@ -79,6 +81,20 @@ func EncodeQuota(q *ledger.Quota) ([]byte, error) {
 	payload, err := proto.Marshal(&storev1.QuotaRecord{Quota: quota})
 	if err != nil {
 		return nil, &RowError{QuotaTable, q.Selector.String(), err}
+	}
+	return payload, nil
+}
+
+// EncodeProvider returns the payload of a provider's row. The error is a *RowError.
+func EncodeProvider(p *ledger.ProviderRecord) ([]byte, error) {
+	if p.Kind == "" || strings.Contains(p.Kind, ":") || p.Cluster == "" {
+		return nil, &RowError{ProviderTable, p.String(), errors.New("want a kind, without a colon, and a cluster")}
+	}
+	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(&storev1.ProviderRecord{Provider: &bursarv1.Provider{
+		Kind: p.Kind, Cluster: p.Cluster, Default: p.Default, Settings: p.Settings, Source: p.Source,
+	}})
+	if err != nil {
+		return nil, &RowError{ProviderTable, p.String(), err}
 	}
 	return payload, nil
 }

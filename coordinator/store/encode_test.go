@@ -245,6 +245,35 @@ func TestEncodingRefuses(t *testing.T) {
 	wantRow(t, err, store.HostTable, "h")
 	_, err = store.EncodeQuota(&ledger.Quota{Limit: resource.Vector{}.WithCPU(-1)})
 	wantRow(t, err, store.QuotaTable, "*")
+	for _, name := range []ledger.ClusterName{{Kind: "yarn"}, {Cluster: "prod"}, {Kind: "a:b", Cluster: "prod"}, {Kind: "yarn", Cluster: "\xff"}} {
+		_, err = store.EncodeProvider(&ledger.ProviderRecord{ClusterName: name})
+		wantRow(t, err, store.ProviderTable, name.String())
+	}
+}
+
+func TestProvidersAreOfTheirRow(t *testing.T) {
+	want := ledger.ProviderRecord{
+		ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}, Default: true, Source: "api",
+		Settings: map[string]string{"addresses": "http://rm1:8088", "interval": "5s"},
+	}
+	payload, err := store.EncodeProvider(&want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := store.DecodeProvider("yarn:prod", payload)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	_, err = store.DecodeProvider("yarn:test", payload)
+	wantRow(t, err, store.ProviderTable, "yarn:test")
+	future, err := proto.Marshal(&storev1.ProviderRecord{Provider: &bursarv1.Provider{Kind: "yarn", Cluster: "prod"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.DecodeProvider("yarn:prod", append(future, 0xa0, 0x06, 1))
+	wantRow(t, err, store.ProviderTable, "yarn:prod")
+	_, err = store.DecodeProvider(":", nil)
+	wantRow(t, err, store.ProviderTable, ":")
 }
 
 func TestTokens(t *testing.T) {
@@ -274,6 +303,11 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(quota)
+	provider, err := store.EncodeProvider(&ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}, Default: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(provider)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		original := slices.Clone(payload)
 		if a, err := store.DecodeAllocation(7, true, payload); err != nil {
@@ -295,6 +329,11 @@ func FuzzDecode(f *testing.F) {
 		if q, err := store.DecodeQuota("*", payload); err != nil {
 			wantRow(t, err, store.QuotaTable, "*")
 		} else if _, err := store.EncodeQuota(&q); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := store.DecodeProvider("yarn:prod", payload); err != nil {
+			wantRow(t, err, store.ProviderTable, "yarn:prod")
+		} else if _, err := store.EncodeProvider(&p); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(payload, original) {

@@ -47,8 +47,8 @@ func (e *DeposedError) Is(target error) bool { return target == ErrDeposed }
 
 // RowError names a row that cannot be read, or a value that cannot be written. Nothing is left out for it: the call fails.
 type RowError struct {
-	Table string // "allocation", "host" or "quota"
-	Key   string // the id, or the selector
+	Table string // "allocation", "host", "quota" or "provider"
+	Key   string // the id, the selector, or kind and cluster
 	Err   error
 }
 

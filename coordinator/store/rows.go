@@ -14,8 +14,9 @@ type Rows struct {
 	Sequence, LastID int64
 	Allocations      []AllocationRow // in the order of ids, so that new rows append
 	Hosts, Quotas    []KeyedRow
-	// HostsGone and QuotasGone are what is removed and not there.
-	HostsGone, QuotasGone []string
+	Providers        []KeyedRow
+	// HostsGone, QuotasGone and ProvidersGone are what is removed and not there.
+	HostsGone, QuotasGone, ProvidersGone []string
 
 	payloads []byte
 	last     map[ledger.ID]int // the index of each id's last transition
@@ -32,9 +33,9 @@ type AllocationRow struct {
 	Payload                   []byte
 }
 
-// KeyedRow is the row of a host or of a rule.
+// KeyedRow is the row of a host, of a rule or of a provider.
 type KeyedRow struct {
-	Key     string // a host's id, or a selector's text
+	Key     string // a host's id, a selector's text, or a provider's "kind:cluster"
 	Payload []byte
 }
 
@@ -45,7 +46,7 @@ const mostKept = 1 << 20
 func (r *Rows) Reset() {
 	clear(r.Allocations)
 	clear(r.last)
-	r.Allocations, r.Hosts, r.Quotas = r.Allocations[:0], nil, nil
+	r.Allocations, r.Hosts, r.Quotas, r.Providers = r.Allocations[:0], nil, nil, nil
 	if r.payloads = r.payloads[:0]; cap(r.payloads) > mostKept {
 		r.payloads = nil
 	}
@@ -63,7 +64,12 @@ func (r *Rows) Encode(batch *Batch) error {
 		return err
 	}
 	r.Quotas, err = keyed(batch.Quotas, func(q *ledger.Quota) string { return q.Selector.String() }, EncodeQuota)
+	if err != nil {
+		return err
+	}
+	r.Providers, err = keyed(batch.Providers, func(p *ledger.ProviderRecord) string { return p.String() }, EncodeProvider)
 	r.HostsGone, r.QuotasGone = gone(batch.HostsRemoved, r.Hosts), gone(batch.QuotasRemoved, r.Quotas)
+	r.ProvidersGone = gone(names(batch.ProvidersRemoved), r.Providers)
 	return err
 }
 
@@ -97,7 +103,15 @@ func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {
 	return nil
 }
 
-// keyed makes rows of hosts or rules, of each key the last.
+// names are the keys of providers' rows.
+func names(clusters []ledger.ClusterName) (list []string) {
+	for _, name := range clusters {
+		list = append(list, name.String())
+	}
+	return list
+}
+
+// keyed makes rows of hosts, rules or providers, of each key the last.
 func keyed[T any](list []T, key func(*T) string, encode func(*T) ([]byte, error)) ([]KeyedRow, error) {
 	if len(list) == 0 {
 		return nil, nil

@@ -32,7 +32,8 @@ type Batch struct {
 
 // Empty reports whether the batch changes no row.
 func (b Batch) Empty() bool {
-	return len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved) == 0
+	return len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved)+
+		len(b.Providers)+len(b.ProvidersRemoved) == 0
 }
 
 // Store keeps the rows of a ledger. See the package comment for leadership and concurrency.
@@ -44,12 +45,12 @@ type Store interface {
 	// Commit of this Store whose outcome was reported unknown, so that Load tells what became of it.
 	Lead(ctx context.Context, atLeast uint64) (Meta, error)
 
-	// Load reads all that a ledger is rebuilt from: live allocations, hosts, rules, and the request ids of allocations that ended
+	// Load reads all that a ledger is rebuilt from: live allocations, hosts, rules, providers, and the request ids of allocations that ended
 	// at or after rememberSince. ErrDeposed: epoch is not the stored one.
 	Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error)
 
 	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of several transitions of an id the
-	// last is the row; a host or rule that is both removed and there is there. ErrDeposed: the epoch is another, or was
+	// last is the row; a host, rule or provider that is both removed and there is there. ErrDeposed: the epoch is another, or was
 	// ended by an error; or the store was put back to an earlier state since: then the stored sequence is not the one that this
 	// leadership's last Commit, or its Lead, has left, or another Lead has taken an epoch of the same number. ErrUnknownOutcome: the
 	// batch may or may not be there; Lead and Load to find out. After any other error it is not there. A context that ends while the

@@ -1,5 +1,5 @@
-// Package copying copies a store into another, of whatever backend: live allocations, history, remembered request ids, hosts and
-// rules, the sequence and the last id. The copy has an identity of its own and an epoch that is at least the source's.
+// Package copying copies a store into another, of whatever backend: live allocations, history, remembered request ids, hosts,
+// rules and providers, the sequence and the last id. The copy has an identity of its own and an epoch that is at least the source's.
 //
 // It needs as much memory as a coordinator does that loads the store, twice; the history goes through in pages. Nobody may use the
 // source meanwhile: a change of it is noticed, and the copy is not finished then. What was not finished is refused as a
@@ -34,8 +34,8 @@ const remember = 24 * time.Hour
 
 // Report says what was copied and found to be the same.
 type Report struct {
-	Copy                               store.Meta
-	Live, Ended, Hosts, Quotas, Recent int // Recent: remembered request ids
+	Copy                                          store.Meta
+	Live, Ended, Hosts, Quotas, Providers, Recent int // Recent: remembered request ids
 }
 
 // DifferenceError is a copy that is not what it was made from. The target stays unfinished.
@@ -104,8 +104,8 @@ func (c *run) commit(ctx context.Context, changes ledger.Changes) error {
 
 // live copies what a ledger is rebuilt from.
 func (c *run) live(ctx context.Context, s *ledger.Snapshot) error {
-	c.report.Hosts, c.report.Quotas, c.report.Recent = len(s.Hosts), len(s.Quotas), len(s.Remembered)
-	if err := c.commit(ctx, ledger.Changes{Hosts: s.Hosts, Quotas: s.Quotas}); err != nil {
+	c.report.Hosts, c.report.Quotas, c.report.Providers, c.report.Recent = len(s.Hosts), len(s.Quotas), len(s.Providers), len(s.Remembered)
+	if err := c.commit(ctx, ledger.Changes{Hosts: s.Hosts, Quotas: s.Quotas, Providers: s.Providers}); err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(s.Allocations, store.MaxPage) {
@@ -169,6 +169,8 @@ func differs(a, b *ledger.Snapshot) string {
 		return "hosts"
 	case !same(a.Quotas, b.Quotas):
 		return "quota rules"
+	case !same(a.Providers, b.Providers):
+		return "providers"
 	case !same(a.Remembered, b.Remembered):
 		return "remembered request ids"
 	}
@@ -182,6 +184,7 @@ func sort(s *ledger.Snapshot) {
 	slices.SortFunc(s.Allocations, func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Hosts, func(a, b ledger.HostRecord) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Quotas, func(a, b ledger.Quota) int { return cmp.Compare(a.Selector.String(), b.Selector.String()) })
+	slices.SortFunc(s.Providers, func(a, b ledger.ProviderRecord) int { return cmp.Compare(a.String(), b.String()) })
 	slices.SortFunc(s.Remembered, func(a, b ledger.Remembered) int { return cmp.Compare(a.ID, b.ID) })
 }
 

@@ -39,6 +39,10 @@ func filled(t *testing.T, where string) store.Meta {
 		Quotas: []ledger.Quota{{
 			Selector: selector(t, "user=alice"), Limit: resource.Vector{}.WithMemory(64 << 30), Source: "api",
 		}},
+		Providers: []ledger.ProviderRecord{{
+			ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}, Default: true, Source: "api",
+			Settings: map[string]string{"addresses": "http://rm1:8088", "user": "bursar"},
+		}},
 	}
 	for i := range live + ended {
 		state := ledger.Active

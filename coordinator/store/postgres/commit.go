@@ -124,13 +124,14 @@ type arguments struct {
 	states, forgets             []int16
 	hostIDs, callers, requests  []string
 	payloads                    [][]byte
-	hosts, quotas               keyedColumns
+	hosts, quotas, providers    keyedColumns
 	hostsGone, selectorKeysGone []string
+	providersGone               []string
 
 	list []any
 }
 
-// keyedColumns are those of hosts or of rules.
+// keyedColumns are those of hosts, of rules or of providers.
 type keyedColumns struct {
 	keys, texts []string
 	payloads    [][]byte
@@ -154,7 +155,9 @@ func (a *arguments) fill(batch *store.Batch) error {
 	}
 	a.hosts = columns(a.rows.Hosts, escape)
 	a.quotas = columns(a.rows.Quotas, selectorKey)
+	a.providers = columns(a.rows.Providers, escape)
 	a.hostsGone, a.selectorKeysGone = keys(a.rows.HostsGone, escape), keys(a.rows.QuotasGone, selectorKey)
+	a.providersGone = keys(a.rows.ProvidersGone, escape)
 	return nil
 }
 
@@ -214,6 +217,10 @@ const (
  ON CONFLICT (key) DO UPDATE SET payload = excluded.payload)`
 	quotaGonePart = `, quotas_gone AS (DELETE FROM quota USING led WHERE key = ANY($::text[]))`
 
+	providerPart = `, providers AS (INSERT INTO provider (name, payload) SELECT p.name, p.payload FROM led, unnest($::text[], $::bytea[]) AS p (name, payload)
+ ON CONFLICT (name) DO UPDATE SET payload = excluded.payload)`
+	providerGonePart = `, providers_gone AS (DELETE FROM provider USING led WHERE name = ANY($::text[]))`
+
 	endPart = ` SELECT count(*) FROM led`
 )
 
@@ -233,6 +240,8 @@ func (a *arguments) statement(own term) string {
 	add(len(a.hostsGone) > 0, hostGonePart, a.hostsGone)
 	add(len(a.quotas.keys) > 0, quotaPart, a.quotas.keys, a.quotas.texts, a.quotas.payloads)
 	add(len(a.selectorKeysGone) > 0, quotaGonePart, a.selectorKeysGone)
+	add(len(a.providers.keys) > 0, providerPart, a.providers.keys, a.providers.payloads)
+	add(len(a.providersGone) > 0, providerGonePart, a.providersGone)
 	return number(text + endPart)
 }
 

@@ -18,7 +18,7 @@ var _ store.CopyTarget = (*Store)(nil)
 const (
 	// The lock keeps commits out until it is decided.
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
- OR EXISTS (SELECT 1 FROM quota) FROM meta WHERE one = 1 FOR UPDATE`
+ OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) FROM meta WHERE one = 1 FOR UPDATE`
 	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, leadership = '' WHERE one = 1`
 	endCopySQL   = `UPDATE meta SET copying = '', sequence = $1, last_id = $2 WHERE one = 1 AND epoch = $3 AND leadership = $4 AND copying <> ''`
 )
@@ -43,7 +43,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if _, err := tx.Exec(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
 				return fmt.Errorf("marking the copy: %w", err)
 			}
-			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota"} {
+			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider"} {
 				if _, err := tx.Exec(ctx, statement); err != nil {
 					return fmt.Errorf("%s: %w", statement, err)
 				}

@@ -18,6 +18,7 @@ const (
 	loadLiveSQL       = `SELECT id, forget, payload FROM allocation WHERE ended = 0 ORDER BY id`
 	loadHostsSQL      = `SELECT id, payload FROM host`
 	loadQuotasSQL     = `SELECT selector, payload FROM quota`
+	loadProvidersSQL  = `SELECT name, payload FROM provider`
 	loadRememberedSQL = `SELECT caller, request_id, request_hash, id, ended FROM allocation
  WHERE ended >= $1 AND ended > 0 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
 )
@@ -51,6 +52,9 @@ func load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant) (s
 		return snapshot, err
 	}
 	if snapshot.Quotas, err = loadKeyed(ctx, tx, loadQuotasSQL, store.DecodeQuota); err != nil {
+		return snapshot, err
+	}
+	if snapshot.Providers, err = loadKeyed(ctx, tx, loadProvidersSQL, store.DecodeProvider); err != nil {
 		return snapshot, err
 	}
 	if snapshot.Remembered, err = loadRemembered(ctx, tx, since); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
+	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -68,10 +69,10 @@ func atVersion(t *testing.T, dsn string, version int64) *pgx.Conn {
 	return conn
 }
 
-// atFirstVersion makes a store of version 1 with so many rows, by hand, as that version would have.
-func atFirstVersion(t *testing.T, dsn string, rows int) *pgx.Conn {
+// filledAt makes a store of version 1 or 2 with so many rows, by hand, as that version would have.
+func filledAt(t *testing.T, dsn string, version int64, rows int) *pgx.Conn {
 	t.Helper()
-	conn := atVersion(t, dsn, 1)
+	conn := atVersion(t, dsn, version)
 	other := opened(t, emptySchema(t)) // to take rows from
 	fill(t, other, rows)
 	for i := range allocations(1, rows, 1).Transitions {
@@ -86,27 +87,38 @@ func atFirstVersion(t *testing.T, dsn string, rows int) *pgx.Conn {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.Exec(t.Context(), `INSERT INTO meta VALUES (1, 'the-first', 7, 42, 9)`); err != nil {
+	if _, err := conn.Exec(t.Context(), `INSERT INTO meta (one, store_id, epoch, sequence, last_id) VALUES (1, 'the-first', 7, 42, 9)`); err != nil {
 		t.Fatal(err)
 	}
 	return conn
 }
 
 func TestMigrationForward(t *testing.T) {
-	dsn := emptySchema(t)
-	atFirstVersion(t, dsn, 10)
-	wantRefused(t, Options{DSN: dsn}, store.Older)
-	s := opened(t, dsn)
-	latest, err := latestSchema()
-	if err != nil {
-		t.Fatal(err)
+	for _, version := range []int64{1, 2} {
+		dsn := emptySchema(t)
+		filledAt(t, dsn, version, 10)
+		wantRefused(t, Options{DSN: dsn}, store.Older)
+		s := opened(t, dsn)
+		latest, err := latestSchema()
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := s.Lead(t.Context(), 0)
+		want := store.Meta{StoreID: "the-first", Epoch: 8, Sequence: 42, LastID: 9, Schema: latest}
+		if err != nil || meta != want {
+			t.Errorf("version %d: %+v, %v; want %+v", version, meta, err, want)
+		}
+		wantWhole(t, s, meta.Epoch, 42, 10)
+		provider := ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}, Source: "api"}
+		added := ledger.Changes{Revision: 43, LastID: 9, Providers: []ledger.ProviderRecord{provider}}
+		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: added}); err != nil {
+			t.Errorf("version %d: %v", version, err)
+		}
+		snapshot, err := s.Load(t.Context(), meta.Epoch, time.Time{})
+		if err != nil || len(snapshot.Providers) != 1 || snapshot.Providers[0].ClusterName != provider.ClusterName {
+			t.Errorf("version %d: %+v, %v", version, snapshot.Providers, err)
+		}
 	}
-	meta, err := s.Lead(t.Context(), 0)
-	want := store.Meta{StoreID: "the-first", Epoch: 8, Sequence: 42, LastID: 9, Schema: latest}
-	if err != nil || meta != want {
-		t.Errorf("%+v, %v; want %+v", meta, err, want)
-	}
-	wantWhole(t, s, meta.Epoch, 42, 10)
 }
 
 // wantWhole loads and compares the revision and the number of live allocations.
@@ -132,7 +144,7 @@ func TestMigrationKilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dsn := emptySchema(t)
-			holder := atFirstVersion(t, dsn, 3)
+			holder := filledAt(t, dsn, 1, 3)
 			tx, err := holder.Begin(t.Context()) // keeps ALTER TABLE waiting
 			if err != nil {
 				t.Fatal(err)

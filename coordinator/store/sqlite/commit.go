@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -82,7 +83,7 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 			return err
 		}
 		// Per row a page of the table and two of its indexes, and one of meta: an estimate from above.
-		w.written += 1 + 3*len(b.Allocations) + len(b.Hosts) + len(b.Quotas)
+		w.written += 1 + 3*len(b.Allocations) + len(b.Hosts) + len(b.Quotas) + len(b.Providers)
 		return nil
 	})
 }
@@ -115,26 +116,26 @@ func (w *writer) writeAllocation(ctx context.Context, row *store.AllocationRow) 
 	return err
 }
 
-// writeKeyed writes hosts and rules.
+// writeKeyed writes hosts, rules and providers.
 func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
-	for _, id := range b.HostsGone {
-		if _, err := w.removeHost.ExecContext(ctx, id); err != nil {
-			return err
+	for _, table := range []struct {
+		remove, put *sql.Stmt
+		gone        []string
+		rows        []store.KeyedRow
+	}{
+		{w.removeHost, w.putHost, b.HostsGone, b.Hosts},
+		{w.removeQuota, w.putQuota, b.QuotasGone, b.Quotas},
+		{w.removeProvider, w.putProvider, b.ProvidersGone, b.Providers},
+	} {
+		for _, key := range table.gone {
+			if _, err := table.remove.ExecContext(ctx, key); err != nil {
+				return err
+			}
 		}
-	}
-	for _, row := range b.Hosts {
-		if _, err := w.putHost.ExecContext(ctx, row.Key, row.Payload); err != nil {
-			return err
-		}
-	}
-	for _, selector := range b.QuotasGone {
-		if _, err := w.removeQuota.ExecContext(ctx, selector); err != nil {
-			return err
-		}
-	}
-	for _, row := range b.Quotas {
-		if _, err := w.putQuota.ExecContext(ctx, row.Key, row.Payload); err != nil {
-			return err
+		for _, row := range table.rows {
+			if _, err := table.put.ExecContext(ctx, row.Key, row.Payload); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

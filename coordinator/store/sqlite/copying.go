@@ -15,7 +15,7 @@ var _ store.CopyTarget = (*Store)(nil)
 
 const (
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
- OR EXISTS (SELECT 1 FROM quota) FROM meta WHERE one = 1`
+ OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) FROM meta WHERE one = 1`
 	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0 WHERE one = 1`
 	endCopySQL   = `UPDATE meta SET copying = '', sequence = ?, last_id = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
 )
@@ -36,7 +36,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if _, err := w.conn.ExecContext(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
 				return err
 			}
-			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota"} {
+			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider"} {
 				if _, err := w.conn.ExecContext(ctx, statement); err != nil {
 					return err
 				}

@@ -16,6 +16,7 @@ const (
 	loadLiveSQL       = `SELECT id, forget, payload FROM allocation WHERE ended = 0 ORDER BY id`
 	loadHostsSQL      = `SELECT id, payload FROM host ORDER BY id`
 	loadQuotasSQL     = `SELECT selector, payload FROM quota ORDER BY selector`
+	loadProvidersSQL  = `SELECT name, payload FROM provider ORDER BY name`
 	loadRememberedSQL = `SELECT caller, request_id, request_hash, id, ended FROM allocation
  WHERE ended >= ? AND ended > 0 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
 )
@@ -53,6 +54,9 @@ func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant) (s
 		return snapshot, err
 	}
 	if snapshot.Quotas, err = loadKeyed(ctx, tx, loadQuotasSQL, store.DecodeQuota); err != nil {
+		return snapshot, err
+	}
+	if snapshot.Providers, err = loadKeyed(ctx, tx, loadProvidersSQL, store.DecodeProvider); err != nil {
 		return snapshot, err
 	}
 	if snapshot.Remembered, err = loadRemembered(ctx, tx, since); err != nil {

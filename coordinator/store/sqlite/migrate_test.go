@@ -17,7 +17,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// rowsOfEveryKind are the changes that fill a store: live rows, ended ones and such whose request may be used again, a host and a rule.
+// rowsOfEveryKind are the changes that fill a store of version 1: live rows, ended ones and such whose request may be used again, a host and
+// a rule.
 func rowsOfEveryKind(t *testing.T) ledger.Changes {
 	t.Helper()
 	selector, err := label.ParseSelector("user=alice")
@@ -40,8 +41,8 @@ func rowsOfEveryKind(t *testing.T) ledger.Changes {
 	return c
 }
 
-// firstVersion makes a store of version 1 with these rows, as that version did.
-func firstVersion(t *testing.T, path string, c ledger.Changes) {
+// earlierVersion makes a store of version 1 or 2 with these rows, as that version did.
+func earlierVersion(t *testing.T, path string, version int64, c ledger.Changes) {
 	t.Helper()
 	var rows store.Rows
 	if err := rows.Encode(&store.Batch{Changes: c}); err != nil {
@@ -57,7 +58,7 @@ func firstVersion(t *testing.T, path string, c ledger.Changes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provider.UpTo(t.Context(), 1); err != nil {
+	if _, err := provider.UpTo(t.Context(), version); err != nil {
 		t.Fatal(err)
 	}
 	insert := func(statement string, args ...any) {
@@ -99,16 +100,14 @@ func read(t *testing.T, s *Store, epoch uint64) (c contents) {
 	return c
 }
 
-// A store of version 1 holds after its migration what one would that this version has written from the start.
+// A store of an earlier version holds after its migration what one would that this version has written from the start, and takes what
+// that one takes.
 func TestMigrationForward(t *testing.T) {
 	changes := rowsOfEveryKind(t)
-	path := filepath.Join(t.TempDir(), "bursar.db")
-	firstVersion(t, path, changes)
 	latest, err := latestSchema()
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	fresh := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer fresh.Close()
 	led, err := fresh.Lead(t.Context(), 0)
@@ -122,19 +121,29 @@ func TestMigrationForward(t *testing.T) {
 	if len(want.Snapshot.Allocations) != 200 || len(want.History) != 101 {
 		t.Fatalf("the test is wrong: %d live, %d ended", len(want.Snapshot.Allocations), len(want.History))
 	}
-
-	for _, epoch := range []uint64{8, 9} { // the second time there is nothing to do
-		s := at(t, path)
-		meta, err := s.Lead(t.Context(), 0)
-		wantMeta := store.Meta{StoreID: "the-first", Epoch: epoch, Sequence: 42, LastID: changes.LastID, Schema: latest}
-		if err != nil || meta != wantMeta {
-			t.Errorf("%+v, %v; want %+v", meta, err, wantMeta)
-		}
-		if diff := cmp.Diff(want, read(t, s, meta.Epoch)); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
+	provider := ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}, Source: "api"}
+	for _, version := range []int64{1, 2} {
+		path := filepath.Join(t.TempDir(), "bursar.db")
+		earlierVersion(t, path, version, changes)
+		want := want
+		for _, epoch := range []uint64{8, 9} { // the second time there is nothing to do
+			s := at(t, path)
+			meta, err := s.Lead(t.Context(), 0)
+			wantMeta := store.Meta{StoreID: "the-first", Epoch: epoch, Sequence: 42, LastID: changes.LastID, Schema: latest}
+			if err != nil || meta != wantMeta {
+				t.Errorf("version %d: %+v, %v; want %+v", version, meta, err, wantMeta)
+			}
+			if diff := cmp.Diff(want, read(t, s, meta.Epoch)); diff != "" {
+				t.Errorf("version %d: -want +got:\n%s", version, diff)
+			}
+			added := ledger.Changes{Revision: 42, LastID: changes.LastID, Providers: []ledger.ProviderRecord{provider}}
+			if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: added}); err != nil {
+				t.Error(err)
+			}
+			want.Snapshot.Providers = added.Providers
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -142,7 +151,7 @@ func TestMigrationForward(t *testing.T) {
 // A migration that cannot be done leaves the version before, whole, and the next attempt does it.
 func TestMigrationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
-	firstVersion(t, path, rowsOfEveryKind(t))
+	earlierVersion(t, path, 1, rowsOfEveryKind(t))
 	execute := func(statement string) {
 		t.Helper()
 		db, err := sql.Open("sqlite", path)

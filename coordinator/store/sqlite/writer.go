@@ -32,6 +32,7 @@ type statements struct {
 	fence, setEpoch                                *sql.Stmt
 	putAllocation, endAllocation, refileAllocation *sql.Stmt
 	putHost, removeHost, putQuota, removeQuota     *sql.Stmt
+	putProvider, removeProvider                    *sql.Stmt
 	prune                                          *sql.Stmt
 }
 
@@ -84,6 +85,8 @@ func (s *statements) all() map[**sql.Stmt]string {
 		&s.removeHost:       `DELETE FROM host WHERE id = ?`,
 		&s.putQuota:         `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`,
 		&s.removeQuota:      `DELETE FROM quota WHERE selector = ?`,
+		&s.putProvider:      `INSERT INTO provider (name, payload) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET payload = excluded.payload`,
+		&s.removeProvider:   `DELETE FROM provider WHERE name = ?`,
 		&s.prune:            pruneSQL,
 	}
 }

@@ -10,7 +10,7 @@ func (m *Memory) Copy(id string) *Memory {
 	schema := c.meta.Schema
 	c.meta, c.leadership = m.meta, m.leadership
 	c.meta.StoreID, c.meta.Schema = id, schema
-	c.allocations, c.hosts, c.quotas = maps.Clone(m.allocations), maps.Clone(m.hosts), maps.Clone(m.quotas)
+	c.allocations, c.hosts, c.quotas, c.providers = maps.Clone(m.allocations), maps.Clone(m.hosts), maps.Clone(m.quotas), maps.Clone(m.providers)
 	return c
 }
 
@@ -20,5 +20,5 @@ func (m *Memory) Restore(backup *Memory) {
 	c := backup.Copy(backup.meta.StoreID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.meta, m.leadership, m.allocations, m.hosts, m.quotas = c.meta, c.leadership, c.allocations, c.hosts, c.quotas
+	m.meta, m.leadership, m.allocations, m.hosts, m.quotas, m.providers = c.meta, c.leadership, c.allocations, c.hosts, c.quotas, c.providers
 }

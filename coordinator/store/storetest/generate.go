@@ -133,6 +133,17 @@ func Quota(t *rapid.T) ledger.Quota {
 	return q
 }
 
+// clusters are those of the providers that Provider draws.
+var clusters = []ledger.ClusterName{{Kind: "yarn", Cluster: "prod"}, {Kind: "yarn", Cluster: "a:b\\"}, {Kind: "other", Cluster: "prod"}}
+
+// Provider draws a provider.
+func Provider(t *rapid.T) ledger.ProviderRecord {
+	return ledger.ProviderRecord{
+		ClusterName: rapid.SampledFrom(clusters).Draw(t, "cluster"), Default: rapid.Bool().Draw(t, "default"), Source: "api",
+		Settings: rapid.MapOfN(rapid.StringMatching(`[a-z]{1,8}`), rapid.StringN(0, 8, 40), 0, 3).Draw(t, "settings"),
+	}
+}
+
 // Changes draws the changes of one batch, which may touch a row several times.
 func Changes(t *rapid.T) ledger.Changes {
 	c := ledger.Changes{Revision: rapid.Uint64().Draw(t, "batch revision"), LastID: ledger.ID(rapid.Uint64().Draw(t, "last id"))}
@@ -145,6 +156,10 @@ func Changes(t *rapid.T) ledger.Changes {
 	for range rapid.IntRange(0, 2).Draw(t, "quotas") {
 		c.Quotas = append(c.Quotas, Quota(t))
 	}
+	for range rapid.IntRange(0, 2).Draw(t, "providers") {
+		c.Providers = append(c.Providers, Provider(t))
+	}
+	c.ProvidersRemoved = rapid.SliceOfN(rapid.SampledFrom(clusters), 0, 2).Draw(t, "providers removed")
 	c.HostsRemoved = rapid.SliceOfN(rapid.SampledFrom(hostIDs), 0, 2).Draw(t, "hosts removed")
 	c.QuotasRemoved = rapid.SliceOfN(rapid.SampledFrom(selectors), 0, 2).Draw(t, "quotas removed")
 	return c

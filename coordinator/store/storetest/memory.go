@@ -21,6 +21,7 @@ type Memory struct {
 	allocations map[ledger.ID]memoryRow
 	hosts       map[string][]byte
 	quotas      map[string][]byte
+	providers   map[string][]byte
 	leadership  uint64 // the number of the last Lead
 	turns       uint64 // how many there have been, also in pasts that were put back
 }
@@ -48,7 +49,7 @@ func (r *memoryRow) decode() (ledger.Allocation, error) {
 func NewMemory(id string) *Memory {
 	return &Memory{
 		meta: store.Meta{StoreID: id, Schema: 1}, allocations: make(map[ledger.ID]memoryRow),
-		hosts: make(map[string][]byte), quotas: make(map[string][]byte),
+		hosts: make(map[string][]byte), quotas: make(map[string][]byte), providers: make(map[string][]byte),
 	}
 }
 
@@ -126,6 +127,13 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 		}
 		snapshot.Quotas = append(snapshot.Quotas, q)
 	}
+	for name, payload := range s.providers {
+		p, err := store.DecodeProvider(name, payload)
+		if err != nil {
+			return ledger.Snapshot{}, err
+		}
+		snapshot.Providers = append(snapshot.Providers, p)
+	}
 	return sorted(snapshot), nil // the same for the same rows, so that simulations repeat themselves
 }
 
@@ -178,6 +186,14 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 		}
 		quotas[batch.Quotas[i].Selector.String()] = payload
 	}
+	found := make(map[string][]byte, len(batch.Providers))
+	for i := range batch.Providers {
+		payload, err := store.EncodeProvider(&batch.Providers[i])
+		if err != nil {
+			return err
+		}
+		found[batch.Providers[i].String()] = payload
+	}
 	for _, row := range rows {
 		s.allocations[row.id] = row
 	}
@@ -189,6 +205,10 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 		delete(s.quotas, selector)
 	}
 	maps.Copy(s.quotas, quotas)
+	for _, name := range batch.ProvidersRemoved {
+		delete(s.providers, name.String())
+	}
+	maps.Copy(s.providers, found)
 	s.meta.Sequence, s.meta.LastID = batch.Revision, batch.LastID
 	s.at = batch.Revision
 	return nil

@@ -21,11 +21,13 @@ type model struct {
 	allocations map[ledger.ID]ledger.Allocation
 	hosts       map[string]ledger.HostRecord
 	quotas      map[string]ledger.Quota
+	providers   map[ledger.ClusterName]ledger.ProviderRecord
 }
 
 func newModel() *model {
 	return &model{
 		allocations: make(map[ledger.ID]ledger.Allocation), hosts: make(map[string]ledger.HostRecord), quotas: make(map[string]ledger.Quota),
+		providers: make(map[ledger.ClusterName]ledger.ProviderRecord),
 	}
 }
 
@@ -56,6 +58,12 @@ func (m *model) commit(c ledger.Changes) {
 	for _, q := range c.Quotas {
 		m.quotas[q.Selector.String()] = q
 	}
+	for _, name := range c.ProvidersRemoved {
+		delete(m.providers, name)
+	}
+	for _, p := range c.Providers {
+		m.providers[p.ClusterName] = p
+	}
 }
 
 // snapshot is what Load must return.
@@ -77,6 +85,7 @@ func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
 	for _, selector := range slices.Sorted(maps.Keys(m.quotas)) {
 		s.Quotas = append(s.Quotas, m.quotas[selector])
 	}
+	s.Providers = slices.Collect(maps.Values(m.providers))
 	return sorted(s)
 }
 
@@ -132,6 +141,7 @@ func sorted(s ledger.Snapshot) ledger.Snapshot {
 	slices.SortFunc(s.Allocations, func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Hosts, func(a, b ledger.HostRecord) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Quotas, func(a, b ledger.Quota) int { return cmp.Compare(a.Selector.String(), b.Selector.String()) })
+	slices.SortFunc(s.Providers, func(a, b ledger.ProviderRecord) int { return cmp.Compare(a.String(), b.String()) })
 	slices.SortFunc(s.Remembered, func(a, b ledger.Remembered) int { return cmp.Compare(a.ID, b.ID) })
 	return s
 }

@@ -58,11 +58,15 @@ func testAdopted(t *testing.T, open Opener) {
 func testRemovedAndPut(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	h, g := ledger.HostRecord{ID: "h"}, ledger.HostRecord{ID: "g"}
+	p, q := ledger.ProviderRecord{ClusterName: clusters[0], Source: "api"}, ledger.ProviderRecord{ClusterName: clusters[1], Default: true}
 	m := newModel()
 	for _, c := range []ledger.Changes{
 		{Revision: 1, Hosts: []ledger.HostRecord{h, g}},
 		{Revision: 2, Hosts: []ledger.HostRecord{h}, HostsRemoved: []string{"h", "g", "never there"}},
 		{Revision: 3, HostsRemoved: []string{"h"}},
+		{Revision: 4, Providers: []ledger.ProviderRecord{p, q}},
+		{Revision: 5, Providers: []ledger.ProviderRecord{p}, ProvidersRemoved: []ledger.ClusterName{clusters[0], clusters[1], clusters[2]}},
+		{Revision: 6, ProvidersRemoved: []ledger.ClusterName{clusters[0]}},
 	} {
 		commit(t, s, epoch, c)
 		m.commit(c)
