@@ -96,7 +96,7 @@ Try it on this machine:
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "To run something:"},
 		&cobra.Group{ID: groupLook, Title: "To see what is going on:"},
-		&cobra.Group{ID: groupOperate, Title: "To set limits and look after hosts:"},
+		&cobra.Group{ID: groupOperate, Title: "To set limits and look after hosts and clusters:"},
 		&cobra.Group{ID: groupServe, Title: "To serve:"},
 	)
 	flags := root.PersistentFlags()
@@ -112,9 +112,10 @@ Try it on this machine:
 			c.resizeCommand(), c.stopCommand(), c.explainCommand(),
 		},
 		groupLook: {
-			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.watchCommand(), c.auditCommand(),
+			c.statusCommand(), c.hostsCommand(), c.allocationsCommand(), c.quotasCommand(), c.queuesCommand(), c.providersCommand(), c.watchCommand(),
+			c.auditCommand(),
 		},
-		groupOperate: {c.quotaCommand(), c.hostCommand(), c.tokenCommand(), c.storeCommand()},
+		groupOperate: {c.quotaCommand(), c.providerCommand(), c.hostCommand(), c.tokenCommand(), c.storeCommand()},
 		groupServe:   {c.devCommand(), c.coordinatorCommand(), c.agentCommand()},
 	} {
 		for _, command := range commands {

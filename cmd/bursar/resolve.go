@@ -184,8 +184,9 @@ func (c *cli) completeSelectors(cmd *cobra.Command, args []string, _ string) ([]
 // complete adds what the shell can offer for flags, to every command that has them.
 func (c *cli) complete(cmd *cobra.Command) {
 	for flag, offer := range map[string]cobra.CompletionFunc{
-		"host":  c.offerHosts,
-		"avoid": c.offerHosts,
+		"host":     c.offerHosts,
+		"avoid":    c.offerHosts,
+		"external": c.offerQueues,
 		"label": cobra.FixedCompletions([]cobra.Completion{"user=", "creator=", "engineType=", "tenant=", "cluster=", "queue="},
 			cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
 		"state": cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp),

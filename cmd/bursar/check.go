@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/providers/providerfile"
+)
+
+func (c *cli) queuesCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [KIND:CLUSTER | -f FILE]",
+		Short: "Can the clusters be read, and by which server?",
+		Long: `Check asks every server of every cluster, or of one, what it is, and reads the queues: once, and it changes nothing. The coordinator that leads
+does it, since it is the one that must reach them. With -f this machine does it, for the providers of a file, and needs no coordinator.
+
+Code 0 means that every cluster was read, 69 that one cannot be read now, 65 or 78 that its configuration is wrong. With -o json there is one
+answer for each cluster.`,
+		Example: `  bursar queues check
+  bursar queues check yarn:prod
+  bursar queues check -f /etc/bursar/providers.yaml`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeProviders,
+	}
+	file := cmd.Flags().StringP("file", "f", "", "file of providers to check from here; - is standard input")
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		if *file != "" {
+			if len(args) > 0 {
+				return usagef("%s and -f: want one of them", args[0])
+			}
+			return c.checkFile(ctx, *file)
+		}
+		cl, err := c.coordinator(ctx)
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			kind, cluster, err := clusterArg(args[0])
+			if err != nil {
+				return err
+			}
+			return c.checkByCoordinator(ctx, cl, []*bursarv1.Provider{{Kind: kind, Cluster: cluster}})
+		}
+		configured, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
+		if err != nil {
+			return err
+		}
+		if len(configured.GetProviders()) == 0 {
+			c.printProviders(nil)
+		}
+		return c.checkByCoordinator(ctx, cl, configured.GetProviders())
+	}
+	return cmd
+}
+
+// checkTimeout is more than any reading that a coordinator makes for a check may take.
+const checkTimeout = time.Minute
+
+// checkByCoordinator has the coordinator check clusters, one after another, and ends with the code of the first that went wrong.
+func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, list []*bursarv1.Provider) error {
+	cl = cl.With(client.WithTimeout(checkTimeout))
+	return c.checkAll(list, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+		asked := &bursarv1.Provider{Kind: p.GetKind(), Cluster: p.GetCluster()}
+		if p.GetSource() == "" { // not one that was listed
+			asked.Settings = p.GetSettings()
+		}
+		return cl.Queues().CheckProvider(ctx, &bursarv1.CheckProviderRequest{Provider: asked})
+	})
+}
+
+// checkFile checks the providers of a file from this machine.
+func (c *cli) checkFile(ctx context.Context, file string) error {
+	name, data, err := c.readFile(file)
+	if err != nil {
+		return err
+	}
+	kinds := knownKinds()
+	list, err := providerfile.Parse(name, data, kinds)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		c.sayf("%s: no providers", name)
+	}
+	return c.checkAll(list, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) { return checkHere(ctx, kinds, p) })
+}
+
+// checkAll checks one cluster after another and tells of each. What goes wrong with one does not keep the others.
+func (c *cli) checkAll(list []*bursarv1.Provider, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
+	code := exitOK
+	for i, p := range list {
+		res, err := check(p)
+		if err == nil {
+			err = c.print(res, func() {
+				if i > 0 {
+					c.printf("\n")
+				}
+				c.printCheck(res, list)
+			})
+			if err == nil && res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
+				err = &exitError{code: exitUnavailable}
+			}
+		}
+		if err != nil && len(list) == 1 {
+			return err
+		}
+		if err != nil {
+			c.report(err)
+			if code == exitOK {
+				code = exitCode(err)
+			}
+		}
+	}
+	if code != exitOK {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// printCheck tells what came of a check: a line for each server, what was read, and what is odd.
+func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, all []*bursarv1.Provider) {
+	p := res.GetProvider()
+	c.printf("%s\n", printable(providerName(p)))
+	var rows [][]string
+	for _, s := range res.GetServers() {
+		rows = append(rows, []string{"  " + s.GetAddress(), s.GetRole(), s.GetVersion(), secondsText(s.GetTook().AsDuration()), oneLine(s.GetError())})
+	}
+	if len(rows) > 0 {
+		c.table([]string{"  SERVER", "ROLE", "VERSION", "TOOK", "ERROR"}, rows)
+	}
+	h := p.GetHealth()
+	facts := []string{"  queues", "", "  default", defaultNote(p, all), "  cannot be read", ""}
+	if h.GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
+		facts[1] = queuesNote(res.GetQueues())
+	} else {
+		facts[5] = firstSet(oneLine(h.GetMessage()), "it did not say why")
+	}
+	for _, warning := range checkWarnings(res) {
+		facts = append(facts, "  warning", warning)
+	}
+	c.facts(facts...)
+}
+
+func queuesNote(queues []*bursarv1.Queue) string {
+	paths, partitions := map[string]bool{}, map[string]bool{}
+	for _, q := range queues {
+		paths[q.GetPath()], partitions[q.GetPartition()] = true, true
+	}
+	text := fmt.Sprint(len(paths))
+	if len(partitions) > 1 {
+		text += fmt.Sprintf(" in %d partitions", len(partitions))
+	}
+	return text
+}
+
+// defaultNote says whether requests that name no cluster mean this one, as far as these providers tell.
+func defaultNote(p *bursarv1.Provider, all []*bursarv1.Provider) string {
+	for _, other := range all { // the configuration, which the answer need not repeat
+		if other.GetKind() == p.GetKind() && other.GetCluster() == p.GetCluster() && other.GetDefault() {
+			return "yes"
+		}
+	}
+	if len(all) == 1 && all[0].GetSource() == "" && !p.GetDefault() {
+		return "" // one that was asked for alone: nothing is known of others
+	}
+	return firstSet(defaultText(p, all), "no")
+}
+
+// checkWarnings are what a person should know of a cluster though it was read.
+func checkWarnings(res *bursarv1.CheckProviderResponse) (warnings []string) {
+	h := res.GetProvider().GetHealth()
+	if h.GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
+		return nil
+	}
+	if h.GetMessage() != "" {
+		warnings = append(warnings, oneLine(h.GetMessage()))
+	}
+	var active, versions []string
+	for _, s := range res.GetServers() {
+		if s.GetError() != "" {
+			warnings = append(warnings, s.GetAddress()+" does not answer as it should: nobody takes over from it, or it from others")
+		}
+		if s.GetRole() == "active" {
+			active = append(active, s.GetAddress())
+		}
+		if s.GetVersion() != "" && !slices.Contains(versions, s.GetVersion()) {
+			versions = append(versions, s.GetVersion())
+		}
+	}
+	if len(active) > 1 {
+		warnings = append(warnings, "several servers say that they are active: "+strings.Join(active, ", ")+"; are they of one cluster?")
+	}
+	if len(versions) > 1 {
+		warnings = append(warnings, "the servers are of different versions: "+strings.Join(versions, ", "))
+	}
+	if took := h.GetTook().AsDuration(); took > time.Second {
+		warnings = append(warnings, "reading took "+secondsText(took)+": it will be asked less often")
+	}
+	return warnings
+}
+
+// checkHere asks a cluster from this machine, as a coordinator would.
+func checkHere(ctx context.Context, kinds providers.Kinds, p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	kind, err := kinds.Find(p.GetKind())
+	if err != nil {
+		return nil, configError(err)
+	}
+	pace, err := providers.PaceFrom(p.GetSettings())
+	if err != nil {
+		return nil, configError(err)
+	}
+	provider, err := kind.Open(p.GetCluster(), p.GetSettings())
+	if err != nil {
+		return nil, configError(fmt.Errorf("%s: %w", providerName(p), err))
+	}
+	defer provider.Close()
+	ctx, cancel := context.WithTimeout(ctx, pace.Timeout)
+	defer cancel()
+	res := &bursarv1.CheckProviderResponse{Provider: p}
+	for _, s := range provider.Servers(ctx) {
+		check := &bursarv1.ServerCheck{Address: s.Address, Role: s.Role, Version: s.Version, Took: durationpb.New(s.Took)}
+		if s.Err != nil {
+			check.Error = s.Err.Error()
+		}
+		res.Servers = append(res.Servers, check)
+	}
+	began := time.Now()
+	snapshot, err := provider.Snapshot(ctx)
+	health := &bursarv1.ProviderHealth{
+		State: bursarv1.ProviderHealth_STATE_KNOWN, Server: snapshot.Server, Took: durationpb.New(time.Since(began)),
+		Queues: int32(len(snapshot.Queues)), Message: snapshot.Untrusted, //nolint:gosec // bounded by the provider
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("no answer within %s", pace.Timeout)
+	case err == nil && snapshot.Untrusted != "":
+		err = errors.New(snapshot.Untrusted)
+	}
+	if err != nil {
+		health.State, health.Message = bursarv1.ProviderHealth_STATE_UNKNOWN, err.Error()
+	}
+	p.Health = health
+	for i := range snapshot.Queues {
+		res.Queues = append(res.Queues, queueMessage(p, &snapshot.Queues[i]))
+	}
+	return res, nil
+}
+
+// queueMessage is what a cluster says of a queue, in the API's words.
+func queueMessage(p *bursarv1.Provider, q *providers.Queue) *bursarv1.Queue {
+	return &bursarv1.Queue{
+		Kind: p.GetKind(), Cluster: p.GetCluster(), Path: q.Path, Parent: q.Parent, Partition: q.Partition, State: q.State,
+		Account: &bursarv1.Account{Limit: convert.VectorToProto(q.Limit)},
+		Used:    convert.VectorToProto(q.Used), Guaranteed: convert.VectorToProto(q.Guaranteed), CreatesChildren: q.CreatesChildren,
+		AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
+		Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/providers/yarn"
+	"github.com/bursar/bursar/resource"
+)
+
+func (c *cli) queuesDecodeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "decode -f FILE",
+		Short: "What bursar makes of a saved answer of a scheduler",
+		Long: `Decode reads a saved answer of /ws/v1/cluster/scheduler and shows one entry for each queue and partition, as bursar understands it. It needs no
+server and no cluster: it is there to compare with what the cluster's own pages say, and to send in where they differ.
+
+With -o json there is {"queues": [...]}, each with path, partition, limit, used and guaranteed (memoryBytes, cpuMillis, custom), absoluteCapacity and
+absoluteMaxCapacity (percent), applications, pending, active, maxApplications and state. A figure that the answer does not have is not there.`,
+		Example: `  curl -H 'Accept: application/json' http://rm:8088/ws/v1/cluster/scheduler | bursar queues decode -f -
+  bursar queues decode -f scheduler.json -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	file := cmd.Flags().StringP("file", "f", "", "the file; - is standard input")
+	_ = cmd.MarkFlagFilename("file", "json")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if *file == "" {
+			return usagef("no file: want -f FILE, or -f - for standard input")
+		}
+		name, in, err := c.open(*file)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		scheduler, err := yarn.Decode(in)
+		if wrong, ok := errors.AsType[*yarn.AnswerError](err); ok {
+			return &exitError{exitData, fmt.Errorf("%s: %w", name, wrong)}
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		return c.printDecoded(scheduler)
+	}
+	return cmd
+}
+
+// open opens a file, or standard input where that is called "-".
+func (c *cli) open(file string) (name string, in io.ReadCloser, err error) {
+	if file == "-" {
+		return "stdin", io.NopCloser(c.in), nil
+	}
+	opened, err := os.Open(file) //nolint:gosec // the user's own choice
+	return file, opened, err
+}
+
+// decodedQueue is the form of decode's JSON. What is nil the answer does not say.
+type decodedQueue struct {
+	Path                string           `json:"path"`
+	Partition           string           `json:"partition"`
+	Limit               *decodedQuantity `json:"limit,omitempty"`
+	Used                *decodedQuantity `json:"used,omitempty"`
+	Guaranteed          *decodedQuantity `json:"guaranteed,omitempty"`
+	AbsoluteCapacity    *float64         `json:"absoluteCapacity,omitempty"`
+	AbsoluteMaxCapacity *float64         `json:"absoluteMaxCapacity,omitempty"`
+	Applications        *int32           `json:"applications,omitempty"`
+	Pending             *int32           `json:"pending,omitempty"`
+	Active              *int32           `json:"active,omitempty"`
+	MaxApplications     *int32           `json:"maxApplications,omitempty"`
+	State               string           `json:"state,omitempty"`
+}
+
+type decodedQuantity struct {
+	MemoryBytes *int64           `json:"memoryBytes,omitempty"`
+	CPUMillis   *int64           `json:"cpuMillis,omitempty"`
+	Instances   *int64           `json:"instances,omitempty"`
+	Custom      map[string]int64 `json:"custom,omitempty"`
+}
+
+// decodedOf returns nil for nil.
+func decodedOf(v *resource.Vector) *decodedQuantity {
+	m := vectorMessage(v)
+	if m == nil {
+		return nil
+	}
+	return &decodedQuantity{m.MemoryBytes, m.CpuMillis, m.Instances, m.GetCustom()}
+}
+
+func vectorMessage(v *resource.Vector) *bursarv1.Resource {
+	if v == nil {
+		return nil
+	}
+	return convert.VectorToProto(*v)
+}
+
+func (c *cli) printDecoded(s *yarn.Scheduler) error {
+	if c.output == outputJSON {
+		list := struct {
+			Queues []decodedQueue `json:"queues"`
+		}{make([]decodedQueue, len(s.Entries))}
+		for i, e := range s.Entries {
+			list.Queues[i] = decodedQueue{
+				Path: e.Path, Partition: e.Partition, Limit: decodedOf(e.Limit), Used: decodedOf(e.Used), Guaranteed: decodedOf(e.Guaranteed),
+				AbsoluteCapacity: e.AbsoluteCapacity, AbsoluteMaxCapacity: e.AbsoluteMaxCapacity,
+				Applications: e.Applications, Pending: e.Pending, Active: e.Active, MaxApplications: e.MaxApplications, State: e.State,
+			}
+		}
+		text, err := json.MarshalIndent(list, "", "  ")
+		if err != nil {
+			return fmt.Errorf("marshal: %w", err)
+		}
+		_, err = fmt.Fprintf(c.out, "%s\n", text)
+		return err //nolint:wrapcheck // names the file
+	}
+	c.printf("%s scheduler, %d queues\n", s.Kind, len(s.Entries))
+	var rows [][]string
+	for _, e := range s.Entries {
+		q := &bursarv1.Queue{Applications: e.Applications, Pending: e.Pending, Active: e.Active, MaxApplications: e.MaxApplications}
+		row := []string{
+			e.Path, e.Partition, e.State, limitText(vectorMessage(e.Limit)), quantitiesText(vectorMessage(e.Used)), quantitiesText(vectorMessage(e.Guaranteed)),
+			percentText(e.AbsoluteCapacity), percentText(e.AbsoluteMaxCapacity), applicationsText(q),
+		}
+		if c.wide() {
+			row = append(row, quantitiesText(vectorMessage(e.Reserved)), e.DefaultPartition)
+		}
+		rows = append(rows, row)
+	}
+	c.table([]string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "GUARANTEED", "CAPACITY", "MAX CAPACITY", "APPS", "RESERVED", "DEFAULT PARTITION"}, rows)
+	return nil
+}

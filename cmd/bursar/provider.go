@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// addressesSetting is where the addresses of a site file go.
+const addressesSetting = "addresses"
+
+func (c *cli) providerCommand() *cobra.Command {
+	return family("provider", "Make clusters known whose queues limit requests",
+		`Provider commands say which clusters have queues for requests, and how they are read. A provider is a kind, a name for the cluster and settings.
+
+The settings of yarn, of which one of addresses and --site is needed:
+
+  addresses   its ResourceManagers, in order: http://rm1:8088,https://rm2:8090
+  basePath    what stands before /scheduler; default /ws/v1/cluster; for Knox /gateway/NAME/resourcemanager/v1/cluster
+  auth        none, simple, basic or kerberos; default none, or simple where user is set
+  user        for simple (user.name) and basic
+  passwordFile, principal, keytab, krb5Conf, servicePrincipal
+              for basic and for kerberos; krb5Conf is /etc/krb5.conf, servicePrincipal HTTP/ and the host of the address
+  ca, certificate, key
+              files for https
+  maxBytes    the most that one answer may have; default 64MiB
+
+and of every kind:
+
+  interval    how often it is asked; default 5s, at least 2s
+  timeout     for one reading; default 10s
+  maxAge      how long what was read is good; default 30s, at least two intervals
+  settle      when an engine without an application id is taken for seen; default 1m
+
+No secret is a setting: they name files on the coordinators' machines, in the directory that the coordinators' configuration calls
+providerCredentials. Providers from a file (providersFile, or "bursar dev --providers") are changed in that file.`,
+		c.providerSetCommand(), c.providerDeleteCommand(), c.providerCheckCommand())
+}
+
+// providerFlags say how a cluster is read.
+type providerFlags struct {
+	isDefault bool
+	site      string
+}
+
+func (c *cli) providerSetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set KIND:CLUSTER NAME=VALUE…",
+		Short: "Add a cluster, or replace how it is read",
+		Long: `Set makes a cluster known, or replaces how it is read as a whole: a setting that is not named has its default. It is not asked before that: do so
+with "bursar provider check". After a change nothing is known of its queues until it was read again.
+
+--site takes the addresses from a yarn-site.xml on this machine, those of all ResourceManagers.`,
+		Example: `  bursar provider set yarn:prod addresses=http://rm1:8088,http://rm2:8088
+  bursar provider set yarn:prod --default --site /etc/hadoop/conf/yarn-site.xml
+  bursar provider set yarn:secure --site yarn-site.xml auth=kerberos principal=bursar@EXAMPLE.COM keytab=/etc/bursar/credentials/bursar.keytab
+  bursar provider set yarn:knox addresses=https://knox:8443 basePath=/gateway/prod/resourcemanager/v1/cluster \
+    auth=basic user=bursar passwordFile=/etc/bursar/credentials/knox ca=/etc/bursar/credentials/ca.pem`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.completeProviders,
+	}
+	var f providerFlags
+	cmd.Flags().BoolVar(&f.isDefault, "default", false, "requests that name no cluster mean this one")
+	f.addSite(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p, err := f.provider(args)
+		if err != nil {
+			return err
+		}
+		if len(p.GetSettings()) == 0 {
+			return usagef("no settings: want NAME=VALUE, such as addresses=http://rm:8088, or --site FILE; see: bursar provider --help")
+		}
+		cl, err := c.coordinator(cmd.Context())
+		if err != nil {
+			return err
+		}
+		res, err := cl.Queues().PutProvider(cmd.Context(), &bursarv1.PutProviderRequest{Provider: p})
+		if err != nil {
+			return err
+		}
+		return c.print(res.GetProvider(), func() { c.printf("%s\n", printable(providerLine(res.GetProvider()))) })
+	}
+	return cmd
+}
+
+func (f *providerFlags) addSite(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.site, "site", "", "yarn-site.xml to take the addresses from")
+	_ = cmd.MarkFlagFilename("site", "xml")
+}
+
+// provider reads KIND:CLUSTER NAME=VALUE….
+func (f *providerFlags) provider(args []string) (*bursarv1.Provider, error) {
+	kind, cluster, err := clusterArg(args[0])
+	if err != nil {
+		return nil, err
+	}
+	p := &bursarv1.Provider{Kind: kind, Cluster: cluster, Default: f.isDefault, Settings: make(map[string]string)}
+	for _, pair := range args[1:] {
+		name, value, found := strings.Cut(pair, "=")
+		if !found || name == "" {
+			return nil, usagef("%q: want NAME=VALUE, such as addresses=http://rm:8088", pair)
+		}
+		if _, twice := p.GetSettings()[name]; twice {
+			return nil, usagef("%s is there twice: want one value", name)
+		}
+		p.Settings[name] = value
+	}
+	if f.site == "" {
+		return p, nil
+	}
+	if _, twice := p.GetSettings()[addressesSetting]; twice {
+		return nil, usagef("--site and %s: want one of them", addressesSetting)
+	}
+	p.Settings[addressesSetting], err = siteAddresses(f.site)
+	return p, err
+}
+
+// siteAddresses reads the addresses of all ResourceManagers from a yarn-site.xml.
+func siteAddresses(name string) (string, error) {
+	file, err := os.Open(name) //nolint:gosec // the user's own choice
+	if err != nil {
+		return "", fmt.Errorf("--site: %w", err)
+	}
+	defer file.Close()
+	addresses, err := addressesFromSite(file)
+	if err != nil {
+		return "", &exitError{exitData, fmt.Errorf("%s: %w", name, err)}
+	}
+	return strings.Join(addresses, ","), nil
+}
+
+// providerLine is a provider in one line.
+func providerLine(p *bursarv1.Provider) string {
+	parts := []string{providerName(p)}
+	if p.GetDefault() {
+		parts = append(parts, "default")
+	}
+	return strings.Join(append(parts, settingsText(p.GetSettings())), "  ")
+}
+
+func (c *cli) providerDeleteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete KIND:CLUSTER",
+		Short: "Read a cluster no longer",
+		Long: `Delete ends the reading of a cluster. What was granted in its queues stays until it is released; nothing new is granted there. A provider from a
+file is removed from that file instead.`,
+		Example:           `  bursar provider delete yarn:prod`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: c.completeProviders,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, cluster, err := clusterArg(args[0])
+			if err != nil {
+				return err
+			}
+			cl, err := c.coordinator(cmd.Context())
+			if err != nil {
+				return err
+			}
+			res, err := cl.Queues().DeleteProvider(cmd.Context(), &bursarv1.DeleteProviderRequest{Kind: kind, Cluster: cluster})
+			if err != nil {
+				return err
+			}
+			return c.print(res, func() { c.printf("%s deleted\n", clusterText(kind, cluster)) })
+		},
+	}
+}
+
+func (c *cli) providerCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check KIND:CLUSTER [NAME=VALUE…]",
+		Short: "Ask a cluster, as it is configured or as it would be",
+		Long: `Check has the coordinator ask every server of a cluster and read its queues, as it is configured or, with settings, as it would be. It changes
+nothing. Code 69: the cluster cannot be read.`,
+		Example: `  bursar provider check yarn:prod
+  bursar provider check yarn:new addresses=http://rm1:8088 timeout=3s
+  bursar provider check yarn:new --site /etc/hadoop/conf/yarn-site.xml`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: c.completeProviders,
+	}
+	var f providerFlags
+	f.addSite(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p, err := f.provider(args)
+		if err != nil {
+			return err
+		}
+		cl, err := c.coordinator(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return c.checkByCoordinator(cmd.Context(), cl, []*bursarv1.Provider{p})
+	}
+	return cmd
+}

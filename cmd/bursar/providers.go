@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func (c *cli) providersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "providers",
+		Short: "The clusters whose queues are read, and how that goes",
+		Long: `Providers shows how the clusters are read whose queues limit requests: which is the default of its kind, where it was configured, which server
+answered last, how many queues and applications of ours it told of, how old that is and how often it is asked.
+
+Known means that what was read last is good. Unknown: requests for the cluster's queues wait, and the message says why.`,
+		Example: `  bursar providers
+  bursar providers -o json | jq '.providers[] | select(.health.state != "STATE_KNOWN")'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := c.coordinator(cmd.Context())
+			if err != nil {
+				return err
+			}
+			res, err := cl.Queues().ListProviders(cmd.Context(), &bursarv1.ListProvidersRequest{})
+			if err != nil {
+				return err
+			}
+			return c.print(res, func() { c.printProviders(res.GetProviders()) })
+		},
+	}
+}
+
+func (c *cli) printProviders(list []*bursarv1.Provider) {
+	if len(list) == 0 {
+		c.sayf("no providers: `bursar provider set yarn:NAME addresses=http://rm:8088` makes one")
+		return
+	}
+	header := []string{"CLUSTER", "DEFAULT", "SOURCE", "STATE", "SERVER", "QUEUES", "APPS", "AGE", "INTERVAL", "FAILURES"}
+	if c.wide() {
+		header = append(header, "TOOK", "FAILED", "SETTINGS")
+	}
+	header = append(header, "MESSAGE")
+	now := time.Now()
+	var rows [][]string
+	for _, p := range list {
+		h := p.GetHealth()
+		row := []string{
+			providerName(p), defaultText(p, list), p.GetSource(), providerState(p), h.GetServer(), count(int64(h.GetQueues())), count(int64(h.GetApplications())),
+			since(h.GetSnapshotTime(), now), secondsText(h.GetInterval().AsDuration()), count(int64(h.GetFailures())),
+		}
+		if c.wide() {
+			row = append(row, secondsText(h.GetTook().AsDuration()), ago(h.GetFailureTime(), now), settingsText(p.GetSettings()))
+		}
+		rows = append(rows, append(row, oneLine(h.GetMessage())))
+	}
+	c.table(header, rows)
+}
+
+// providerState is "known" for STATE_KNOWN.
+func providerState(p *bursarv1.Provider) string {
+	return strings.ToLower(strings.TrimPrefix(p.GetHealth().GetState().String(), "STATE_"))
+}
+
+// defaultText says whether a cluster is the default of its kind: by its configuration, or as the only one.
+func defaultText(p *bursarv1.Provider, all []*bursarv1.Provider) string {
+	others, taken := 0, false
+	for _, other := range all {
+		if other.GetKind() == p.GetKind() && other.GetCluster() != p.GetCluster() {
+			others++
+			taken = taken || other.GetDefault()
+		}
+	}
+	switch {
+	case p.GetDefault():
+		return "yes"
+	case others == 0 && !taken:
+		return "yes, the only one"
+	}
+	return ""
+}
+
+// secondsText writes a short time: "5s", "1.25s", "12ms".
+func secondsText(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return ""
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// settingsText writes "addresses=http://rm:8088 interval=5s".
+func settingsText(settings map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		parts = append(parts, fmt.Sprintf("%s=%s", name, settings[name]))
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+func (c *cli) queuesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queues [KIND:CLUSTER[:QUEUE]]",
+		Short: "The queues of other clusters, and what each has left",
+		Long: `Queues shows the queues of the clusters that providers read, as a tree: what each may have at most, what is used by everybody and what of it by
+our allocations, and what a request could get now, which is the least that the queue and those above it have left. APPS are its applications:
+active, pending, and how many it may have at most. WAITING are requests that wait behind it, AGE is how long ago the cluster was asked.
+
+With an argument it shows one cluster, or one queue and those below it. A queue is its full path, or its last name where that is unique.`,
+		Example: `  bursar queues
+  bursar queues yarn:prod -o wide
+  bursar queues yarn:prod:root.a
+  bursar queues yarn:prod:root.a@gpu                          # in one partition
+  bursar queues -o json | jq '.queues[] | select(.unavailable)'
+  bursar queues check                                         # can the clusters be read, and by which server?
+  bursar queues decode -f scheduler.json                      # what bursar makes of an answer of YARN`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: c.completeQueues,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var at resource.Address
+		if len(args) == 1 {
+			var err error
+			if at, err = queueArg(args[0]); err != nil {
+				return err
+			}
+		}
+		cl, err := c.coordinator(cmd.Context())
+		if err != nil {
+			return err
+		}
+		all, err := listQueues(cmd.Context(), cl, at)
+		if err != nil {
+			return err
+		}
+		if len(all.GetQueues()) == 0 {
+			if err := c.whyNoQueues(cmd.Context(), cl, at); err != nil {
+				return err
+			}
+		}
+		return c.print(all, func() {
+			if len(all.GetQueues()) > 0 {
+				c.printQueues(all.GetQueues())
+			}
+		})
+	}
+	cmd.AddCommand(c.queuesCheckCommand(), c.queuesDecodeCommand())
+	return cmd
+}
+
+// listQueues returns the queues of a kind, of a cluster, or with a path that queue and those below it.
+func listQueues(ctx context.Context, cl *client.Client, at resource.Address) (*bursarv1.QueueServiceListResponse, error) {
+	var top *bursarv1.Queue
+	if at.Path != "" {
+		found, err := cl.Queues().Get(ctx, &bursarv1.QueueServiceGetRequest{
+			Kind: at.Kind, Cluster: at.Cluster, Path: at.Path, Partition: at.Partition,
+		})
+		if client.NotFound(err) {
+			return nil, &noSuchError{"queue", at.String()}
+		}
+		if err != nil {
+			return nil, err
+		}
+		top = found.GetQueue()
+		at.Cluster = top.GetCluster()
+	}
+	all := &bursarv1.QueueServiceListResponse{}
+	req := &bursarv1.QueueServiceListRequest{Kind: at.Kind, Cluster: at.Cluster, PageSize: maxPage}
+	for page, err := range cl.ListQueues(ctx, req) {
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range page.GetQueues() {
+			if top == nil || isBelow(q.GetPath(), top.GetPath()) && (at.Partition == "" || q.GetPartition() == at.Partition) {
+				all.Queues = append(all.Queues, q)
+			}
+		}
+	}
+	if top != nil && len(all.GetQueues()) == 0 { // one that using it would make
+		all.Queues = append(all.Queues, top)
+	}
+	return all, nil
+}
+
+// isBelow reports whether a queue is the one at the top, or below it.
+func isBelow(path, top string) bool {
+	return path == top || strings.HasPrefix(path, top+".")
+}
+
+// whyNoQueues says on stderr why there are none, or returns that there is no such cluster.
+func (c *cli) whyNoQueues(ctx context.Context, cl *client.Client, at resource.Address) error {
+	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
+	if err != nil {
+		return err
+	}
+	some := false
+	for _, p := range res.GetProviders() {
+		if at.Kind != "" && p.GetKind() != at.Kind || at.Cluster != "" && p.GetCluster() != at.Cluster {
+			continue
+		}
+		some = true
+		c.sayf("no queues of %s: %s", providerName(p), firstSet(oneLine(p.GetHealth().GetMessage()), "not read yet"))
+	}
+	switch {
+	case some:
+		return nil
+	case at.Cluster != "":
+		return &noSuchError{"cluster", clusterText(at.Kind, at.Cluster)}
+	case at.Kind != "":
+		return &noSuchError{"cluster of kind", at.Kind}
+	}
+	c.sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
+	return nil
+}
