@@ -1,14 +1,139 @@
 package yarn
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
+	"strings"
 
-	"github.com/bursar/bursar/resource"
+	"github.com/go-faster/jx"
+)
+
+const (
+	bufferSize  = 64 << 10 // bytes of an answer that are held
+	excerptSize = 512      // bytes of a text that are looked at
 )
 
 // Decode reads an answer of /ws/v1/cluster/scheduler to its end. It holds no more of it than a buffer. How much it may read is the caller's to
 // bound: an error of r is returned so that errors.As finds it. Every other error is an *AnswerError.
 func Decode(r io.Reader) (*Scheduler, error) {
-	_, err := io.Copy(io.Discard, r)
-	return &Scheduler{Totals: map[string]resource.Vector{}}, err
+	head := make([]byte, excerptSize)
+	n, err := io.ReadFull(r, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, readError(err)
+	}
+	head = head[:n]
+	if text := bytes.TrimSpace(head); len(text) == 0 || text[0] != '{' {
+		return nil, refuseText(string(text))
+	}
+	from := &stream{from: io.MultiReader(bytes.NewReader(head), r)}
+	a := answer{reader: reader{json: jx.Decode(from, bufferSize), names: map[string]string{}}}
+	err = a.read()
+	if refused, is := errors.AsType[*AnswerError](err); is {
+		return nil, refused
+	}
+	if from.err != nil && !errors.Is(from.err, io.EOF) {
+		return nil, readError(from.err)
+	}
+	if err != nil {
+		return nil, &AnswerError{Refusal: Malformed, Err: err}
+	}
+	return a.scheduler()
+}
+
+func readError(err error) error { return fmt.Errorf("yarn: read the answer of the scheduler: %w", err) }
+
+// refuseText says what a text is that stands in place of JSON: proxies and ResourceManagers that are not in charge send such, with any status.
+func refuseText(text string) *AnswerError {
+	e := &AnswerError{Refusal: NotJSON, Detail: excerpt(text)}
+	switch {
+	case e.Detail == "":
+		e.Detail = "nothing at all"
+	case strings.Contains(e.Detail, "This is standby RM"):
+		e.Refusal = Standby
+	case strings.Contains(e.Detail, "no active RM"), strings.Contains(e.Detail, "not find any active RM"):
+		e.Refusal = NoneActive
+	}
+	return e
+}
+
+// answer is what the outermost objects hold.
+type answer struct {
+	reader
+	info      []*node // schedulerInfo
+	federated bool
+	exception bool
+	message   string
+}
+
+// read reads the whole answer, and sees that nothing comes behind it.
+func (a *answer) read() error {
+	if err := a.object(a.field); err != nil {
+		return err
+	}
+	if err := a.json.Skip(); !errors.Is(err, io.EOF) {
+		return &AnswerError{Refusal: Malformed, Detail: "something comes behind the answer", Err: err}
+	}
+	return nil
+}
+
+// field reads the outermost object. A federation router calls it otherwise, so whatever holds its subclusters is looked into.
+func (a *answer) field(key []byte) error {
+	switch string(key) {
+	case "RemoteException":
+		a.exception = true
+		return a.object(a.exceptionField)
+	case "schedulerInfo", "subCluster":
+		return a.schedulerField(key)
+	default:
+		return a.object(a.schedulerField)
+	}
+}
+
+func (a *answer) schedulerField(key []byte) error {
+	switch string(key) {
+	case "schedulerInfo":
+		return a.nodes(&a.info)
+	case "subCluster":
+		a.federated = true
+	}
+	return a.json.Skip()
+}
+
+func (a *answer) exceptionField(key []byte) error {
+	if string(key) != "message" && string(key) != "exception" {
+		return a.json.Skip()
+	}
+	text, err := a.prose()
+	if text != "" {
+		a.message = strings.TrimPrefix(a.message+": "+text, ": ")
+	}
+	return err
+}
+
+// scheduler says what was read.
+func (a *answer) scheduler() (*Scheduler, error) {
+	switch {
+	case a.exception:
+		return nil, &AnswerError{Refusal: RemoteException, Detail: a.message}
+	case a.federated:
+		return nil, &AnswerError{Refusal: Federation, Detail: "ask the ResourceManagers behind it"}
+	case len(a.info) != 1:
+		return nil, malformed(fmt.Sprintf("schedulerInfo is there %d times", len(a.info)))
+	}
+	switch info := a.info[0]; {
+	case len(info.root) > 0:
+		return fairScheduler(info)
+	case info.fifo:
+		return fifoScheduler(info), nil
+	case info.name != "" || len(info.children) > 0 || len(info.capacities) > 0:
+		return capacityScheduler(info)
+	default:
+		return nil, malformed(fmt.Sprintf("no queues in schedulerInfo of type %q", info.kind))
+	}
+}
+
+func malformed(detail string) *AnswerError {
+	return &AnswerError{Refusal: Malformed, Detail: detail}
 }

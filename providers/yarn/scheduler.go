@@ -30,8 +30,6 @@ type Entry struct {
 	Path, Parent string
 	// Partition is the node label; empty: the default partition, and that of schedulers that know none.
 	Partition string
-	// Leaf says that no queue is below it.
-	Leaf bool
 	// Limit is the effective maximum, Guaranteed the effective minimum.
 	Limit, Guaranteed *resource.Vector
 	// Used is what its applications hold. The CapacityScheduler counts what is reserved in it, the FairScheduler does not.

@@ -1,0 +1,169 @@
+package yarn
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// capacityScheduler lists the queues of the CapacityScheduler. schedulerInfo is its root, with fewer figures than a queue has.
+func capacityScheduler(info *node) (*Scheduler, error) {
+	s := &Scheduler{Kind: CapacityScheduler, Totals: map[string]resource.Vector{}}
+	if info.name == "" {
+		info.name = "root"
+	}
+	if err := s.list(info, ""); err != nil {
+		return nil, err
+	}
+	for _, e := range s.Entries {
+		if e.Parent == "" && e.Limit != nil {
+			s.Totals[e.Partition] = *e.Limit
+		}
+	}
+	return s, nil
+}
+
+// fairScheduler lists the queues of the FairScheduler. It knows no partitions.
+func fairScheduler(info *node) (*Scheduler, error) {
+	s := &Scheduler{Kind: FairScheduler, Totals: map[string]resource.Vector{}}
+	for _, root := range info.root {
+		if err := s.list(root, ""); err != nil {
+			return nil, err
+		}
+		if root.cluster != nil {
+			s.Totals[""] = *root.cluster
+		}
+	}
+	return s, nil
+}
+
+// fifoScheduler is the one queue of the FifoScheduler, which YARN calls default. It counts memory alone, as the sum of the nodes, and
+// has no queue above, nor a share.
+func fifoScheduler(info *node) *Scheduler {
+	s := &Scheduler{Kind: FifoScheduler, Totals: map[string]resource.Vector{}}
+	e := Entry{Path: "root.default", State: info.state}
+	if info.fifoMemory != nil {
+		total := rolePromised.set(resource.Vector{}, resource.Memory, *info.fifoMemory, mebibytes)
+		e.Limit, s.Totals[""] = &total, total
+	}
+	if info.fifoTaken != nil {
+		e.Used = new(roleTaken.set(resource.Vector{}, resource.Memory, *info.fifoTaken, mebibytes))
+	}
+	s.Entries = []Entry{e}
+	return s
+}
+
+// list appends a queue and those below it.
+func (s *Scheduler) list(n *node, parent string) error {
+	path, err := n.pathBelow(parent)
+	if err != nil {
+		return err
+	}
+	rows, err := n.partitions(path)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		row.Path, row.Parent = path, parent
+		row.Applications, row.Pending, row.Active, row.MaxApplications = n.applications, n.pending, n.active, n.maximum
+		row.State, row.CreatesChildren, row.DefaultPartition = n.state, n.createsChildren(), n.defaultPartition
+		s.Entries = append(s.Entries, row)
+	}
+	names := make(map[string]bool, len(n.children))
+	for _, child := range n.children {
+		if names[child.name] {
+			return malformed(fmt.Sprintf("queue %q is there twice below %q", child.name, path))
+		}
+		names[child.name] = true
+		if err := s.list(child, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pathBelow returns the full path of a queue. The FairScheduler names queues by it; the CapacityScheduler by its last part, and gives the path
+// beside it only since 3.4, or never.
+func (n *node) pathBelow(parent string) (string, error) {
+	path := n.name
+	switch {
+	case n.name == "":
+		return "", malformed(fmt.Sprintf("a queue without a name below %q", parent))
+	case parent != "" && !strings.HasPrefix(n.name, parent+"."):
+		path = parent + "." + n.name
+	}
+	if n.path != "" && n.path != path {
+		return "", malformed(fmt.Sprintf("queue %q says that it is %q", path, n.path))
+	}
+	if len(path) > maxName {
+		return "", &AnswerError{Refusal: Excessive, Detail: "a path of " + strconv.Itoa(len(path)) + " bytes"}
+	}
+	return path, nil
+}
+
+// createsChildren reports whether queues below this one are made by using them. Hadoop 3.4 says so; 3.3 says it of one of the two ways of
+// making them, and before that only the queues that were made tell.
+func (n *node) createsChildren() bool {
+	if n.eligibility != "" {
+		return n.eligibility != "off"
+	}
+	if n.autoCreates {
+		return true
+	}
+	for _, child := range n.children {
+		if child.made {
+			return true
+		}
+	}
+	return false
+}
+
+// partitions returns a row for each partition that the queue has a capacity or a use of, in the answer's order. Versions before 2.8, and the
+// FairScheduler, list none: their figures are those of the default partition. So are those that stand beside the lists.
+func (n *node) partitions(path string) ([]Entry, error) {
+	rows := make([]Entry, 0, max(len(n.capacities), 1))
+	at := func(partition string) *Entry {
+		for i := range rows {
+			if rows[i].Partition == partition {
+				return &rows[i]
+			}
+		}
+		return nil
+	}
+	for _, c := range n.capacities {
+		if at(c.partition) != nil {
+			return nil, malformed(fmt.Sprintf("partition %q is there twice in queue %q", c.partition, path))
+		}
+		rows = append(rows, Entry{
+			Partition: c.partition, Limit: c.limit, Guaranteed: c.guaranteed,
+			AbsoluteCapacity: c.absolute, AbsoluteMaxCapacity: c.absoluteMax,
+		})
+	}
+	for _, u := range n.usages {
+		row := at(u.partition)
+		if row == nil {
+			rows = append(rows, Entry{Partition: u.partition})
+			row = &rows[len(rows)-1]
+		}
+		row.Used, row.Reserved = u.used, u.reserved
+	}
+	if len(rows) == 0 {
+		rows = append(rows, Entry{})
+	}
+	if row := at(""); row != nil {
+		row.Limit, row.Guaranteed = first(row.Limit, n.limit), first(row.Guaranteed, n.guaranteed)
+		row.Used, row.Reserved = first(row.Used, n.used), first(row.Reserved, n.reserved)
+		row.AbsoluteCapacity = first(row.AbsoluteCapacity, n.absolute)
+		row.AbsoluteMaxCapacity = first(row.AbsoluteMaxCapacity, n.absoluteMax)
+	}
+	return rows, nil
+}
+
+func first[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,212 @@
+package yarn
+
+import (
+	"strings"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// node is one queue as it is read. No two schedulers use a key for different things, so one set of fields does for all; in what order they come is
+// not known.
+type node struct {
+	kind       string // "capacityScheduler", of the one at the top
+	name, path string
+	state      string
+	// What makes children: a word of 3.4, a flag of 3.1 to 3.3; and whether it was made by use itself.
+	eligibility       string
+	autoCreates, made bool
+	defaultPartition  string
+	children          []*node
+	root              []*node // the FairScheduler's root, in the one at the top
+
+	absolute, absoluteMax                  *float64
+	limit, guaranteed, used, reserved      *resource.Vector // of the default partition
+	cluster                                *resource.Vector
+	capacities                             []capacity
+	usages                                 []usage
+	applications, pending, active, maximum *int32
+	// The FifoScheduler's, in MiB; fifo: it has a field that only this scheduler has.
+	fifo                  bool
+	fifoMemory, fifoTaken *int64
+}
+
+// capacity is what a queue may have in a partition.
+type capacity struct {
+	partition             string
+	absolute, absoluteMax *float64
+	limit, guaranteed     *resource.Vector
+}
+
+// usage is what a queue has of a partition.
+type usage struct {
+	partition      string
+	used, reserved *resource.Vector
+}
+
+// nodeField reads one field of a queue.
+type nodeField func(*reader, *node) error
+
+// nodeFields are the keys that are read, beside those of queues below. All others are passed over; "health" must be, since its shape changes with what happened last.
+var nodeFields = map[string]nodeField{
+	// The CapacityScheduler.
+	"type":                        word(func(n *node) *string { return &n.kind }),
+	"queueName":                   word(func(n *node) *string { return &n.name }),
+	"queuePath":                   word(func(n *node) *string { return &n.path }),
+	"state":                       word(func(n *node) *string { return &n.state }),
+	"autoCreationEligibility":     word(func(n *node) *string { return &n.eligibility }),
+	"defaultNodeLabelExpression":  word(func(n *node) *string { return &n.defaultPartition }),
+	"autoCreateChildQueueEnabled": readAutoCreates,
+	"isAutoCreatedLeafQueue":      readMade,
+	"creationMethod":              readCreationMethod,
+	"capacities":                  readCapacities,
+	"resources":                   readUsages,
+	"absoluteCapacity":            percentage(func(n *node) **float64 { return &n.absolute }),
+	"absoluteMaxCapacity":         percentage(func(n *node) **float64 { return &n.absoluteMax }),
+	"maxEffectiveCapacity":        vector(roleLimit, func(n *node) **resource.Vector { return &n.limit }),
+	"minEffectiveCapacity":        vector(rolePromised, func(n *node) **resource.Vector { return &n.guaranteed }),
+	"resourcesUsed":               vector(roleTaken, func(n *node) **resource.Vector { return &n.used }),
+	"numApplications":             number(func(n *node) **int32 { return &n.applications }),
+	"numPendingApplications":      number(func(n *node) **int32 { return &n.pending }),
+	"numActiveApplications":       number(func(n *node) **int32 { return &n.active }),
+	"maxApplications":             number(func(n *node) **int32 { return &n.maximum }),
+	// The FairScheduler.
+	"maxResources":      vector(roleLimit, func(n *node) **resource.Vector { return &n.limit }),
+	"minResources":      vector(rolePromised, func(n *node) **resource.Vector { return &n.guaranteed }),
+	"usedResources":     vector(roleTaken, func(n *node) **resource.Vector { return &n.used }),
+	"reservedResources": vector(roleTaken, func(n *node) **resource.Vector { return &n.reserved }),
+	"clusterResources":  vector(rolePromised, func(n *node) **resource.Vector { return &n.cluster }),
+	"numPendingApps":    number(func(n *node) **int32 { return &n.pending }),
+	"numActiveApps":     number(func(n *node) **int32 { return &n.active }),
+	"maxApps":           number(func(n *node) **int32 { return &n.maximum }),
+	// The FifoScheduler.
+	"qstate":            readFifoState,
+	"totalNodeCapacity": figure((*reader).mebibytes, func(n *node) **int64 { return &n.fifoMemory }),
+	"usedNodeCapacity":  figure((*reader).mebibytes, func(n *node) **int64 { return &n.fifoTaken }),
+}
+
+// figure is a field that may be absent: what is no figure leaves it as it is. In Hadoop's own examples a CapacityScheduler's queue has
+// the text of a resource where a FairScheduler's has the resource.
+func figure[T any](read func(*reader) (*T, error), at func(*node) **T) nodeField {
+	return func(r *reader, n *node) error {
+		v, err := read(r)
+		if v != nil {
+			*at(n) = v
+		}
+		return err
+	}
+}
+
+func word(at func(*node) *string) nodeField {
+	return func(r *reader, n *node) (err error) {
+		*at(n), err = r.text()
+		return err
+	}
+}
+
+func number(at func(*node) **int32) nodeField { return figure((*reader).count, at) }
+
+func percentage(at func(*node) **float64) nodeField { return figure((*reader).percent, at) }
+
+func vector(as role, at func(*node) **resource.Vector) nodeField {
+	return figure(func(r *reader) (*resource.Vector, error) { return r.vector(as) }, at)
+}
+
+func readAutoCreates(r *reader, n *node) (err error) {
+	n.autoCreates, err = r.boolean()
+	return err
+}
+
+func readMade(r *reader, n *node) error {
+	made, err := r.boolean()
+	n.made = n.made || made
+	return err
+}
+
+func readCreationMethod(r *reader, n *node) error {
+	method, err := r.text()
+	n.made = n.made || strings.HasPrefix(method, "dynamic") // dynamicLegacy, dynamicFlexible
+	return err
+}
+
+func readFifoState(r *reader, n *node) (err error) {
+	n.fifo = true
+	n.state, err = r.text()
+	return err
+}
+
+func readCapacities(r *reader, n *node) error {
+	return readList(r, "queueCapacitiesByPartition", capacityField, func(c *capacity) error {
+		n.capacities = append(n.capacities, *c)
+		return r.countedPartition(len(n.capacities))
+	})
+}
+
+func capacityField(r *reader, c *capacity, key []byte) (err error) {
+	switch string(key) {
+	case "partitionName":
+		c.partition, err = r.text()
+	case "absoluteCapacity":
+		c.absolute, err = r.percent()
+	case "absoluteMaxCapacity":
+		c.absoluteMax, err = r.percent()
+	case "effectiveMaxResource":
+		c.limit, err = r.vector(roleLimit)
+	case "effectiveMinResource":
+		c.guaranteed, err = r.vector(rolePromised)
+	default:
+		err = r.json.Skip()
+	}
+	return err
+}
+
+func readUsages(r *reader, n *node) error {
+	return readList(r, "resourceUsagesByPartition", usageField, func(u *usage) error {
+		n.usages = append(n.usages, *u)
+		return r.countedPartition(len(n.usages))
+	})
+}
+
+func usageField(r *reader, u *usage, key []byte) (err error) {
+	switch string(key) {
+	case "partitionName":
+		u.partition, err = r.text()
+	case "used":
+		u.used, err = r.vector(roleTaken)
+	case "reserved":
+		u.reserved, err = r.vector(roleTaken)
+	default:
+		err = r.json.Skip()
+	}
+	return err
+}
+
+// readChildren reads the queues below one. Before Hadoop 2.8 the FairScheduler writes the key once for each of several queues, so what is
+// read is added to what is there.
+func readChildren(r *reader, n *node) error {
+	if r.depth++; r.depth > maxDepth {
+		return &AnswerError{Refusal: Excessive, Detail: "more than 64 queues above one another"}
+	}
+	err := r.nodes(&n.children)
+	r.depth--
+	return err
+}
+
+func (r *reader) nodes(list *[]*node) error {
+	return readList(r, "queue", queueField, func(n *node) error {
+		*list = append(*list, n)
+		return r.counted()
+	})
+}
+
+func queueField(r *reader, n *node, key []byte) error {
+	switch string(key) { // these lead back here, so they cannot stand in the table
+	case "queues", "childQueues":
+		return readChildren(r, n)
+	case "rootQueue":
+		return r.nodes(&n.root)
+	}
+	if read, known := nodeFields[string(key)]; known {
+		return read(r, n)
+	}
+	return r.json.Skip()
+}

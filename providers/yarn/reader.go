@@ -1,0 +1,289 @@
+package yarn
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-faster/jx"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// Bounds of what is read. Real clusters have thousands of queues, a dozen levels and a handful of partitions.
+const (
+	maxDepth   = 64      // queues above one another
+	maxLists   = 256     // lists inside one another that lead to something
+	maxEntries = 100_000 // queues, and partitions of each
+	maxLabels  = 256     // partitions of one queue
+	maxName    = 1024    // bytes of a path, a partition or the name of a type
+	maxNames   = 4096    // names that are kept once
+)
+
+// reader reads the values of an answer. It is lenient where Hadoop's versions differ: a number may be quoted, one thing may stand for a list of one,
+// and what has another shape than was expected counts as not there.
+type reader struct {
+	json    *jx.Decoder
+	scratch []byte
+	names   map[string]string
+	lists   int // lists that are open
+	depth   int // queues that are open
+	entries int
+}
+
+// counted bounds how many queues and partitions are kept.
+func (r *reader) counted() error {
+	if r.entries++; r.entries > maxEntries {
+		return &AnswerError{Refusal: Excessive, Detail: "more than 100000 queues and partitions"}
+	}
+	return nil
+}
+
+// countedPartition bounds how many partitions a queue has beside.
+func (r *reader) countedPartition(n int) error {
+	if n > maxLabels {
+		return &AnswerError{Refusal: Excessive, Detail: "a queue with more than 256 partitions"}
+	}
+	return r.counted()
+}
+
+// object calls field for every key of the object that comes next, and passes over anything else. field must read the value.
+func (r *reader) object(field func(key []byte) error) error {
+	if r.json.Next() != jx.Object {
+		return r.json.Skip()
+	}
+	keys, err := r.json.ObjIter()
+	if err != nil {
+		return err
+	}
+	for keys.Next() {
+		if err := field(keys.Key()); err != nil {
+			return err
+		}
+	}
+	return keys.Err()
+}
+
+// readList reads elements that may come as null, [..], {wrapper: [..]}, {wrapper: element}, an element alone, or any of these within another.
+// field reads one field of an element; add takes the element.
+func readList[T any](r *reader, wrapper string, field func(*reader, *T, []byte) error, add func(*T) error) error {
+	if r.lists++; r.lists > maxLists {
+		return &AnswerError{Refusal: Excessive, Detail: "lists in lists"}
+	}
+	defer func() { r.lists-- }()
+	if r.json.Next() == jx.Array {
+		elements, err := r.json.ArrIter()
+		if err != nil {
+			return err
+		}
+		for elements.Next() {
+			if err := readList(r, wrapper, field, add); err != nil {
+				return err
+			}
+		}
+		return elements.Err()
+	}
+	var element *T
+	err := r.object(func(key []byte) error {
+		if string(key) == wrapper {
+			return readList(r, wrapper, field, add)
+		}
+		if element == nil {
+			element = new(T)
+		}
+		return field(r, element, key)
+	})
+	if err != nil || element == nil {
+		return err
+	}
+	return add(element)
+}
+
+// text returns the string that comes next, empty where it is none. Names are few and come often, so each is kept once.
+func (r *reader) text() (string, error) {
+	if r.json.Next() != jx.String {
+		return "", r.json.Skip()
+	}
+	b, err := r.json.StrAppend(r.scratch[:0])
+	if err != nil {
+		return "", err
+	}
+	r.scratch = b
+	if len(b) > maxName {
+		return "", &AnswerError{Refusal: Excessive, Detail: "a name of " + strconv.Itoa(len(b)) + " bytes"}
+	}
+	if s, known := r.names[string(b)]; known {
+		return s, nil
+	}
+	if !utf8.Valid(b) {
+		return "", malformed("a name that is not UTF-8")
+	}
+	s := string(bytes.TrimSpace(b))
+	if len(r.names) < maxNames {
+		r.names[string(b)] = s
+	}
+	return s, nil
+}
+
+// prose returns the beginning of the string that comes next, on one line.
+func (r *reader) prose() (string, error) {
+	if r.json.Next() != jx.String {
+		return "", r.json.Skip()
+	}
+	b, err := r.json.StrAppend(r.scratch[:0])
+	r.scratch = b
+	return excerpt(string(b[:min(len(b), excerptSize)])), err
+}
+
+// excerpt returns the beginning of a text, on one line.
+func excerpt(text string) string {
+	line := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
+	if len(line) > 160 {
+		return string(line[:160]) + "…"
+	}
+	return string(line)
+}
+
+// boolean returns whether true comes next.
+func (r *reader) boolean() (bool, error) {
+	switch r.json.Next() {
+	case jx.Bool:
+		return r.json.Bool()
+	case jx.String:
+		s, err := r.text()
+		return s == "true", err
+	default:
+		return false, r.json.Skip()
+	}
+}
+
+// digits returns the number that comes next as it is written, quoted or not; empty where it is none.
+func (r *reader) digits() ([]byte, error) {
+	switch r.json.Next() {
+	case jx.Number:
+		return r.json.Num()
+	case jx.String:
+		b, err := r.json.StrAppend(r.scratch[:0])
+		if err != nil {
+			return nil, err
+		}
+		r.scratch = b
+		return bytes.TrimSpace(b), nil
+	default:
+		return nil, r.json.Skip()
+	}
+}
+
+// whole returns the number that comes next without its fraction, within 64 bits.
+func (r *reader) whole() (n int64, there bool, err error) {
+	b, err := r.digits()
+	if err != nil || len(b) == 0 {
+		return 0, false, err
+	}
+	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+		return n, true, nil
+	}
+	f, err := strconv.ParseFloat(string(b), 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax) || math.IsNaN(f):
+		return 0, false, nil
+	case f >= math.MaxInt64: // out of range is infinite
+		return math.MaxInt64, true, nil
+	case f <= math.MinInt64:
+		return math.MinInt64, true, nil
+	}
+	return int64(f), true, nil
+}
+
+// count returns a number of applications.
+func (r *reader) count() (*int32, error) {
+	n, there, err := r.whole()
+	if err != nil || !there {
+		return nil, err
+	}
+	return new(int32(min(max(n, math.MinInt32), math.MaxInt32))), nil
+}
+
+// mebibytes returns a quantity of memory that stands by itself.
+func (r *reader) mebibytes() (*int64, error) {
+	n, there, err := r.whole()
+	if err != nil || !there {
+		return nil, err
+	}
+	return &n, nil
+}
+
+// percent returns a number that is finite.
+func (r *reader) percent() (*float64, error) {
+	b, err := r.digits()
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	f, err := strconv.ParseFloat(string(b), 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil, nil //nolint:nilnil,nilerr // no number is no figure
+	}
+	return &f, nil
+}
+
+// amount is a quantity of one type with its unit.
+type amount struct {
+	name, unit string
+	value      int64
+	there      bool
+}
+
+// vector returns the resources that come next; nil where there are none. Memory and cores stand in them by themselves, and once
+// more in the list that newer versions have for the sake of the other types.
+func (r *reader) vector(as role) (*resource.Vector, error) {
+	var listed resource.Vector
+	var memory, vcores amount
+	there := false
+	err := r.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "memory":
+			memory.value, memory.there, err = r.whole()
+		case "vCores":
+			vcores.value, vcores.there, err = r.whole()
+		case "resourceInformations":
+			err = readList(r, "resourceInformation", amountField, func(a *amount) error {
+				there = there || a.there
+				listed = as.list(listed, *a)
+				return nil
+			})
+		default:
+			err = r.json.Skip()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if memory.there {
+		listed, there = as.set(listed, resource.Memory, memory.value, mebibytes), true
+	}
+	if vcores.there {
+		listed, there = as.set(listed, resource.CPU, vcores.value, cores), true
+	}
+	if !there {
+		return nil, nil //nolint:nilnil // no quantity is no figure
+	}
+	return &listed, nil
+}
+
+func amountField(r *reader, a *amount, key []byte) (err error) {
+	switch string(key) {
+	case "name":
+		a.name, err = r.text()
+	case "units":
+		a.unit, err = r.text()
+	case "value":
+		a.value, a.there, err = r.whole()
+	default:
+		err = r.json.Skip()
+	}
+	return err
+}

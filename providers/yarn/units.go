@@ -1,0 +1,110 @@
+package yarn
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// ratio is how many base units one of a unit is.
+type ratio struct{ num, den uint64 }
+
+// units are those that Hadoop knows (UnitsConversionUtil), with the binary ones that resource definitions may have beside them.
+var units = map[string]ratio{
+	"p": {1, 1e12}, "n": {1, 1e9}, "u": {1, 1e6}, "m": {1, 1e3}, "": {1, 1},
+	"k": {1e3, 1}, "M": {1e6, 1}, "G": {1e9, 1}, "T": {1e12, 1}, "P": {1e15, 1},
+	"Ki": {1 << 10, 1}, "Mi": {1 << 20, 1}, "Gi": {1 << 30, 1}, "Ti": {1 << 40, 1}, "Pi": {1 << 50, 1},
+}
+
+var (
+	mebibytes = ratio{1 << 20, 1}
+	cores     = ratio{1e3, 1}
+)
+
+// role is what a quantity stands for; it says which way to err.
+type role uint8
+
+const (
+	roleLimit role = iota // at most: rounded down, unlimited is possible
+	rolePromised
+	roleTaken // what is used or reserved: rounded up
+)
+
+// quantity returns value units in base units, at most resource.MaxQuantity, and none where value is negative. Unlimited is true for a limit that is YARN's word
+// for none, or too large to count.
+func (r role) quantity(value int64, unit ratio) (quantity int64, unlimited bool) {
+	if r == roleLimit && (value == -1 || value == math.MaxInt32 || value == math.MaxInt64) {
+		return resource.MaxQuantity, true
+	}
+	if value <= 0 {
+		return 0, false
+	}
+	high, low := bits.Mul64(uint64(value), unit.num)
+	if high >= unit.den {
+		return resource.MaxQuantity, r == roleLimit
+	}
+	base, rest := bits.Div64(high, low, unit.den)
+	if rest > 0 && r == roleTaken {
+		base++
+	}
+	if base > resource.MaxQuantity {
+		return resource.MaxQuantity, r == roleLimit
+	}
+	return int64(base), false
+}
+
+// set returns v with a dimension. One of which a limit says that it is unlimited is not listed, but for custom types, where that would mean none.
+func (r role) set(v resource.Vector, dimension string, value int64, unit ratio) resource.Vector {
+	q, unlimited := r.quantity(value, unit)
+	if unlimited && (dimension == resource.Memory || dimension == resource.CPU) {
+		return v.Without(dimension)
+	}
+	return v.With(dimension, q)
+}
+
+// list returns v with what Hadoop lists by the name of its type. A unit that Hadoop does not know, a name that nobody could ask for, and
+// more types than a vector has count as not listed.
+func (r role) list(v resource.Vector, a amount) resource.Vector {
+	unit, known := units[a.unit]
+	if !known || !a.there {
+		return v
+	}
+	switch a.name {
+	case "memory-mb":
+		return r.set(v, resource.Memory, a.value, unit)
+	case "vcores":
+		return r.set(v, resource.CPU, a.value, ratio{unit.num * cores.num, unit.den})
+	case resource.Memory, resource.CPU, resource.Instances:
+		return v
+	}
+	with := r.set(v, a.name, a.value, unit)
+	if with.Validate() != nil {
+		return v
+	}
+	return with
+}
+
+// share returns that many percent of a size, in MiB and whole cores as YARN counts them, rounded down.
+func share(percent float64, of resource.Vector) resource.Vector {
+	percent = min(max(percent, 0), 100)
+	part := func(total, unit int64) int64 {
+		whole := math.Floor(nearly(percent * float64(total/unit) / 100))
+		return min(int64(whole), total/unit) * unit
+	}
+	var v resource.Vector
+	for dimension, total := range of.All() {
+		switch dimension {
+		case resource.Memory:
+			v = v.WithMemory(part(total, int64(mebibytes.num)))
+		case resource.CPU:
+			v = v.WithCPU(part(total, int64(cores.num)))
+		default:
+			v = v.With(dimension, part(total, 1))
+		}
+	}
+	return v
+}
+
+// nearly moves x up by what is lost in a percentage that went through 32 bits: a third of three cores is 33.333332 %.
+func nearly(x float64) float64 { return x + min(x*2.5e-7, 1e-3) }
