@@ -1,0 +1,217 @@
+package yarn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/providers"
+)
+
+const (
+	connectTime = 2 * time.Second
+	// idleTime is how long an open connection is kept: longer than most intervals, so that a cluster is asked over one connection.
+	idleTime = 90 * time.Second
+	// atOnce is how many applications are asked for at the same time, and so how many connections are kept.
+	atOnce = 4
+	// maxHeader bounds the head of an answer in bytes. Hadoop's are below 2 KiB.
+	maxHeader = 64 << 10
+)
+
+// dialer opens connections.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// server is one ResourceManager, or a gateway, and what is kept for it: connections and cookies, which no other server sees.
+// It may be used by many goroutines.
+type server struct {
+	address
+	http      *http.Client
+	transport *http.Transport
+	// base is the path before those of the interface, query what each request has.
+	base  string
+	query url.Values
+	// maxBytes bounds one answer.
+	maxBytes int64
+	// hide takes secrets out of what a server says.
+	hide func(string) string
+	// dials counts the connections that were opened. A new one may lead to a server that was restarted.
+	dials atomic.Int64
+}
+
+// newServer makes a server. trust may be nil where no address has TLS.
+func newServer(at address, s settings, identity authenticator, trust *credential.Client, dial dialer) (*server, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, fmt.Errorf("cookies: %w", err)
+	}
+	made := &server{address: at, base: s.basePath, query: url.Values{}, maxBytes: s.maxBytes, hide: identity.hide}
+	if s.auth == authSimple {
+		made.query.Set("user.name", s.user)
+	}
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: connectTime}).DialContext
+	}
+	made.transport = &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, connectTime)
+			defer cancel()
+			made.dials.Add(1)
+			return dial(ctx, network, address)
+		},
+		// No proxy: tickets and passwords go to the servers that are named, and clusters are near.
+		DisableCompression:     true, // ResourceManagers do not compress; what unpacks itself has no bound
+		MaxIdleConnsPerHost:    atOnce,
+		IdleConnTimeout:        idleTime,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	if trust != nil {
+		trust.Use(made.transport)
+	}
+	made.http = &http.Client{
+		Transport:     identity.transport(made.transport, at),
+		Jar:           jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return made, nil
+}
+
+// openTrust makes what TLS needs of the settings. The error is a *providers.SettingError.
+func openTrust(s settings, now func() time.Time) (*credential.Client, error) {
+	trust, err := credential.ClientTLS{CA: s.ca, Cert: s.certificate, Key: s.key}.Open(credential.Options{Field: "tls", Now: now})
+	if err != nil {
+		return nil, fileSetting(err, map[string]string{"tls.ca": settingCA, "tls.cert": settingCertificate, "tls.key": settingKey})
+	}
+	return trust, nil
+}
+
+// fileSetting turns what is wrong with a file into what is wrong with the setting that names it. names has the settings by field; a field
+// that is not there is a setting's name already.
+func fileSetting(err error, names map[string]string) error {
+	wrong, ok := errors.AsType[*credential.FileError](err)
+	if !ok {
+		return err
+	}
+	name := wrong.Field
+	if setting, ok := names[name]; ok {
+		name = setting
+	}
+	return &providers.SettingError{Setting: name, Value: wrong.File, Want: wrong.Want + " (this one: " + wrong.Wrong + ")"}
+}
+
+// get asks for a path below the base path, and gives the answer to decode, which is JSON by its own account and of bounded length. The error
+// is a *ServerError.
+func (s *server) get(ctx context.Context, path string, query url.Values, decode func(io.Reader) error) error {
+	at := *s.url
+	at.Path = s.base + path
+	all := url.Values{}
+	for _, values := range []url.Values{s.query, query} {
+		for name, list := range values {
+			all[name] = list
+		}
+	}
+	at.RawQuery = all.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
+	if err != nil {
+		return &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "bursar")
+	response, err := s.http.Do(request)
+	if err != nil {
+		return s.unreachable(err)
+	}
+	defer response.Body.Close()
+	if err := s.understand(response); err != nil {
+		return err
+	}
+	if response.ContentLength > s.maxBytes {
+		return &ServerError{Address: s.String(), Trouble: Senseless, Err: &TooLargeError{s.maxBytes}}
+	}
+	body := &boundedReader{r: response.Body, left: s.maxBytes, limit: s.maxBytes}
+	if err := decode(body); err != nil {
+		if body.err != nil { // it broke while it was read
+			return s.unreachable(body.err)
+		}
+		return s.senseless(err)
+	}
+	// To its end, so that the connection can be used again.
+	_, _ = io.CopyN(io.Discard, body, maxSaid)
+	return nil
+}
+
+// boundedReader reads an answer up to a limit, and remembers how reading failed.
+type boundedReader struct {
+	r           io.Reader
+	left, limit int64
+	err         error
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		// One byte more than allowed tells an answer of just this length from a longer one.
+		if n, err := b.r.Read(make([]byte, 1)); n == 0 && err != nil {
+			return 0, b.failed(err)
+		}
+		return 0, &TooLargeError{b.limit}
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, b.failed(err)
+}
+
+func (b *boundedReader) failed(err error) error {
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return err
+}
+
+// unreachable describes why there is no answer, or only a part of one.
+func (s *server) unreachable(err error) *ServerError {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // which leaves the URL out
+	}
+	made := &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
+	switch _, kerberos := errors.AsType[*KerberosError](err); {
+	case kerberos:
+		made.Trouble = NotAllowed
+	case errors.Is(err, context.DeadlineExceeded):
+		made.Err = fmt.Errorf("nothing, or not all of it, came in time: %w", err)
+	default:
+		if advice := trustAdvice(err); advice != "" {
+			made.Err = fmt.Errorf("%w: %s", err, advice)
+		}
+	}
+	return made
+}
+
+// trustAdvice says what to do about TLS that failed; empty: it was something else. Package credential knows more, in the words of another
+// configuration.
+func trustAdvice(err error) string {
+	trust, ok := errors.AsType[*credential.TrustError](credential.Describe(err))
+	if !ok {
+		return ""
+	}
+	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case verify:
+		return "want an address and a " + settingCA + " that the server's certificate fits, and a certificate that has not expired"
+	case record:
+		return "the server does not speak TLS here: want http://"
+	case trust != nil:
+		return "want a " + settingCertificate + " and a " + settingKey + " that the server takes"
+	}
+	return ""
+}
+
+func (s *server) close() { s.transport.CloseIdleConnections() }

@@ -1,0 +1,153 @@
+package yarn
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const (
+	// maxSaid is how much of a text that is no answer is read, in bytes.
+	maxSaid = 16 << 10
+	// maxShown is how much of it is shown, in letters.
+	maxShown = 200
+)
+
+// understand tells an answer from everything else that a ResourceManager, one that is standing by, or what stands in front of it says:
+//
+//	standby, Hadoop 2.7.0 and before    200, Refresh, text "This is standby RM. Redirecting to …"
+//	standby, from 2.7.1 on              307, Location, text "This is standby RM. The redirect url is: …"
+//	standby and no active one           307, Refresh, no Location, text "Can not find any active RM. …"; later 200 "There is no active RM …"
+//	an exception                        400, 401, 403, 404, 500 with JSON {"RemoteException": …}; while becoming active 503
+//	who are you                         401 with WWW-Authenticate; 403 for a bad ticket; both with HTML
+//
+// The error is a *ServerError, nil where there is JSON to read.
+func (s *server) understand(response *http.Response) error {
+	wrong := &ServerError{Address: s.String(), Status: response.StatusCode}
+	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		wrong.Trouble, wrong.Err = Senseless, errors.New("a compressed answer, which was not asked for")
+		return wrong
+	}
+	isJSON := jsonType(response.Header.Get("Content-Type"))
+	if isJSON && response.StatusCode == http.StatusOK {
+		return nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxSaid)) // what there is of it
+	if isJSON {
+		wrong.Said = s.show(remoteException(text))
+	} else {
+		wrong.Said = s.show(plainText(string(text)))
+	}
+	switch code := response.StatusCode; {
+	case strings.Contains(string(text), "standby RM"), strings.Contains(string(text), "active RM"), response.Header.Get("Refresh") != "",
+		code == http.StatusTemporaryRedirect:
+		wrong.Trouble = NotInCharge
+		if wrong.Said == "" {
+			wrong.Said = redirection(response)
+		}
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
+		wrong.Trouble = NotAllowed
+		if offered := schemes(response); offered != "" {
+			wrong.Err = errors.New("it wants " + offered)
+		}
+	case code >= 300 && code < 400:
+		wrong.Trouble, wrong.Err = Senseless, errors.New(redirection(response)+", which is not followed: see the settings "+settingAddresses+", "+settingBasePath+" and "+settingAuth)
+	case code == http.StatusNotFound && isJSON && strings.Contains(string(text), "RemoteException"):
+		wrong.Trouble = NoSuch
+	case code == http.StatusNotFound:
+		wrong.Trouble, wrong.Err = Senseless, errors.New("there is no "+s.base+": see the setting "+settingBasePath)
+	case code >= 500:
+		wrong.Trouble = Failing
+	case code == http.StatusOK:
+		wrong.Trouble, wrong.Err = Senseless, errors.New("an answer of type "+s.show(response.Header.Get("Content-Type"))+", not JSON")
+	default:
+		wrong.Trouble = Senseless
+	}
+	return wrong
+}
+
+// senseless is about an answer that the reader of it refuses.
+func (s *server) senseless(err error) *ServerError {
+	made := &ServerError{Address: s.String(), Trouble: Senseless, Err: err}
+	if refused, ok := errors.AsType[*AnswerError](err); ok {
+		switch refused.Refusal {
+		case Standby, NoneActive:
+			made.Trouble = NotInCharge
+		case RemoteException:
+			made.Trouble = Failing
+		default:
+		}
+	}
+	return made
+}
+
+// jsonType reports whether a content type is that of JSON. With or without a character set: Hadoop 2 says none.
+func jsonType(text string) bool {
+	kind, _, err := mime.ParseMediaType(text)
+	return err == nil && kind == "application/json"
+}
+
+// redirection says where an answer leads, without what may stand in its query.
+func redirection(response *http.Response) string {
+	at, err := url.Parse(response.Header.Get("Location"))
+	if err != nil || at.Host == "" {
+		return "it leads nowhere"
+	}
+	return "it leads to " + at.Scheme + "://" + at.Host + at.EscapedPath()
+}
+
+// schemes are the ways to authenticate that a server offers, without their parameters.
+func schemes(response *http.Response) string {
+	var list []string
+	for _, value := range response.Header.Values("WWW-Authenticate") {
+		if scheme, _, _ := strings.Cut(strings.TrimSpace(value), " "); scheme != "" && len(scheme) <= 32 {
+			list = append(list, scheme)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// remoteException returns the message of an exception, or all where there is none.
+func remoteException(text []byte) string {
+	var answer struct {
+		RemoteException struct{ Exception, Message string }
+	}
+	if json.Unmarshal(text, &answer) != nil || answer.RemoteException.Exception == "" {
+		return string(text)
+	}
+	return answer.RemoteException.Exception + ": " + answer.RemoteException.Message
+}
+
+// plainText takes the markup out of a page, and what no reader of it sees.
+func plainText(page string) string {
+	var b strings.Builder
+	for page != "" {
+		text, rest, found := strings.Cut(page, "<")
+		b.WriteString(text + " ")
+		if !found {
+			break
+		}
+		for _, hidden := range []string{"style", "script", "head"} {
+			if len(rest) > len(hidden) && strings.EqualFold(rest[:len(hidden)], hidden) && (rest[len(hidden)] == '>' || rest[len(hidden)] == ' ') {
+				if i := strings.Index(strings.ToLower(rest), "</"+hidden); i >= 0 {
+					rest = rest[i:]
+				}
+			}
+		}
+		_, page, _ = strings.Cut(rest, ">")
+	}
+	return b.String()
+}
+
+// show makes a text fit for a log: one line, bounded, without our secrets.
+func (s *server) show(text string) string {
+	text = strings.Join(strings.FieldsFunc(s.hide(text), func(r rune) bool { return r <= ' ' || r == 0x7f || r == 0xfffd }), " ")
+	if runes := []rune(text); len(runes) > maxShown {
+		text = string(runes[:maxShown]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,250 @@
+package yarn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
+)
+
+// Names of the settings, beside those of a pace.
+const (
+	settingAddresses        = "addresses"
+	settingSite             = "site"
+	settingBasePath         = "basePath"
+	settingAuth             = "auth"
+	settingUser             = "user"
+	settingPasswordFile     = "passwordFile"
+	settingPrincipal        = "principal"
+	settingKeytab           = "keytab"
+	settingKrb5Conf         = "krb5Conf"
+	settingServicePrincipal = "servicePrincipal"
+	settingCA               = "ca"
+	settingCertificate      = "certificate"
+	settingKey              = "key"
+	settingMaxBytes         = "maxBytes"
+	settingInsecure         = "insecure"
+)
+
+// settingNames are all of them, in the order in which they are checked.
+func settingNames() []string {
+	return append([]string{
+		settingAddresses, settingSite, settingBasePath, settingAuth, settingUser, settingPasswordFile, settingPrincipal, settingKeytab,
+		settingKrb5Conf, settingServicePrincipal, settingCA, settingCertificate, settingKey, settingMaxBytes, settingInsecure,
+	}, providers.PaceSettings()...)
+}
+
+// authentication is how a provider says who it is.
+type authentication string
+
+const (
+	authNone     authentication = "none"     // not at all
+	authSimple   authentication = "simple"   // a user name that nobody checks, in the query
+	authBasic    authentication = "basic"    // a user name and a password, as Knox wants them
+	authKerberos authentication = "kerberos" // SPNEGO with a keytab
+)
+
+const (
+	defaultBasePath = "/ws/v1/cluster"
+	defaultKrb5Conf = "/etc/krb5.conf"
+	// defaultMaxBytes is 18 times what 500 queues of Hadoop 3.4 take.
+	defaultMaxBytes = 64 << 20
+	leastMaxBytes   = 64 << 10
+	mostMaxBytes    = 4 << 30
+)
+
+// settings is what the settings of a cluster mean.
+type settings struct {
+	pace      providers.Pace
+	addresses []address // empty: they are in site
+	site      string
+	basePath  string
+
+	auth                        authentication
+	user, passwordFile          string
+	principal, keytab, krb5Conf string
+	// servicePrincipal may hold _HOST, which stands for the host of the address that is asked.
+	servicePrincipal string
+
+	ca, certificate, key string
+
+	// maxBytes bounds one answer.
+	maxBytes int64
+	// insecure allows a password over plain http.
+	insecure bool
+}
+
+// parseSettings reads settings without opening a file. The error is a *providers.SettingError.
+func parseSettings(given map[string]string) (settings, error) {
+	if err := checkNames(given); err != nil {
+		return settings{}, err
+	}
+	pace, err := providers.PaceFrom(given)
+	if err != nil {
+		return settings{}, err
+	}
+	s := settings{
+		pace: pace, site: given[settingSite], basePath: given[settingBasePath],
+		user: given[settingUser], passwordFile: given[settingPasswordFile], principal: given[settingPrincipal], keytab: given[settingKeytab],
+		krb5Conf: given[settingKrb5Conf], servicePrincipal: given[settingServicePrincipal],
+		ca: given[settingCA], certificate: given[settingCertificate], key: given[settingKey], maxBytes: defaultMaxBytes,
+	}
+	if s.basePath, err = parseBasePath(s.basePath); err != nil {
+		return s, err
+	}
+	if text, ok := given[settingMaxBytes]; ok {
+		if s.maxBytes, err = resource.ParseMemory(text); err != nil || s.maxBytes < leastMaxBytes || s.maxBytes > mostMaxBytes {
+			return s, &providers.SettingError{Setting: settingMaxBytes, Value: text, Want: "a size such as 64MiB, from 64KiB to 4GiB"}
+		}
+	}
+	switch text := given[settingInsecure]; text {
+	case "", "false":
+	case "true":
+		s.insecure = true
+	default:
+		return s, &providers.SettingError{Setting: settingInsecure, Value: text, Want: "true or false"}
+	}
+	if err := s.checkPlace(given); err != nil {
+		return s, err
+	}
+	if err := s.checkAuth(given); err != nil {
+		return s, err
+	}
+	return s, s.checkAddresses()
+}
+
+// checkNames refuses settings that do not exist. What they say may be a secret, so it is not repeated.
+func checkNames(given map[string]string) error {
+	known := settingNames()
+	names := make([]string, 0, len(given))
+	for name := range given {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if slices.Contains(known, name) {
+			if given[name] == "" {
+				return &providers.SettingError{Setting: name, Want: "a value, or no such setting"}
+			}
+			continue
+		}
+		want := "no such setting: there are " + strings.Join(known, ", ")
+		if near := nearest(name, known); near != "" {
+			want = "no such setting: did you mean " + near + "?"
+		}
+		return &providers.SettingError{Setting: name, Want: want}
+	}
+	return nil
+}
+
+// checkPlace looks at where the cluster is and at the files for TLS.
+func (s *settings) checkPlace(given map[string]string) error {
+	text, listed := given[settingAddresses]
+	switch {
+	case listed && s.site != "":
+		return &providers.SettingError{Setting: settingSite, Value: s.site, Want: "either addresses or a site to take them from"}
+	case !listed && s.site == "":
+		return &providers.SettingError{Setting: settingAddresses, Want: "the addresses of the ResourceManagers, such as http://rm1:8088,http://rm2:8088, or a site to take them from"}
+	case s.certificate != "" && s.key == "":
+		return &providers.SettingError{Setting: settingKey, Want: "the file with the private key of the certificate"}
+	case s.certificate == "" && s.key != "":
+		return &providers.SettingError{Setting: settingCertificate, Want: "the file with the certificate that the key belongs to"}
+	}
+	if !listed {
+		return nil
+	}
+	var err error
+	s.addresses, err = parseAddresses(settingAddresses, text)
+	return err
+}
+
+// checkAuth chooses the way to authenticate and refuses what does not belong to it.
+func (s *settings) checkAuth(given map[string]string) error {
+	s.auth = authentication(given[settingAuth])
+	if s.auth == "" {
+		s.auth = authNone
+		if s.user != "" {
+			s.auth = authSimple
+		}
+	}
+	var needs, allows []string
+	switch s.auth {
+	case authNone:
+	case authSimple:
+		needs = []string{settingUser}
+	case authBasic:
+		needs = []string{settingUser, settingPasswordFile}
+	case authKerberos:
+		needs, allows = []string{settingPrincipal, settingKeytab}, []string{settingKrb5Conf, settingServicePrincipal}
+	default:
+		return &providers.SettingError{Setting: settingAuth, Value: string(s.auth), Want: "none, simple, basic or kerberos"}
+	}
+	belongsTo := map[string]authentication{
+		settingUser: authSimple, settingPasswordFile: authBasic, settingPrincipal: authKerberos, settingKeytab: authKerberos,
+		settingKrb5Conf: authKerberos, settingServicePrincipal: authKerberos,
+	}
+	for _, name := range []string{settingUser, settingPasswordFile, settingPrincipal, settingKeytab, settingKrb5Conf, settingServicePrincipal} {
+		_, is := given[name]
+		switch needed := slices.Contains(needs, name); {
+		case needed && !is:
+			return &providers.SettingError{Setting: name, Want: "a value, as auth is " + string(s.auth)}
+		case is && !needed && !slices.Contains(allows, name):
+			return &providers.SettingError{Setting: name, Value: given[name], Want: fmt.Sprintf("auth: %s beside it; auth is %s", belongsTo[name], s.auth)}
+		}
+	}
+	return s.checkNamesOfPrincipals()
+}
+
+func (s *settings) checkNamesOfPrincipals() error {
+	if strings.ContainsFunc(s.user, func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }) {
+		return &providers.SettingError{Setting: settingUser, Value: s.user, Want: `a name without blanks and ":"`}
+	}
+	if s.auth != authKerberos {
+		return nil
+	}
+	if name, realm, _ := strings.Cut(s.principal, "@"); name == "" || strings.Contains(realm, "@") || strings.ContainsAny(s.principal, " \t\r\n") {
+		return &providers.SettingError{Setting: settingPrincipal, Value: s.principal, Want: "a principal such as bursar@EXAMPLE.COM; without a realm it is of the default realm"}
+	}
+	if s.servicePrincipal == "" {
+		s.servicePrincipal = "HTTP/" + hostPattern
+	}
+	if service, host, ok := strings.Cut(s.servicePrincipal, "/"); !ok || service == "" || host == "" || strings.ContainsAny(s.servicePrincipal, "@ \t\r\n") {
+		return &providers.SettingError{
+			Setting: settingServicePrincipal, Value: s.servicePrincipal,
+			Want: "a principal such as HTTP/_HOST or HTTP/rm1.example.com, without a realm: that is what [domain_realm] of krb5Conf says",
+		}
+	}
+	if s.krb5Conf == "" {
+		s.krb5Conf = defaultKrb5Conf
+	}
+	return nil
+}
+
+// checkAddresses looks at the addresses once they are known: what may be sent to them.
+func (s *settings) checkAddresses() error {
+	secure := false
+	for _, a := range s.addresses {
+		secure = secure || a.url.Scheme == "https"
+		if s.auth == authBasic && a.url.Scheme != "https" && !a.loopback() && !s.insecure {
+			return &providers.SettingError{Setting: s.placeSetting(), Value: a.String(), Want: `https, as everybody on the way can read the password; or insecure: "true"`}
+		}
+	}
+	if len(s.addresses) > 0 && !secure {
+		for _, f := range [][2]string{{settingCA, s.ca}, {settingCertificate, s.certificate}} {
+			if f[1] != "" {
+				return &providers.SettingError{Setting: f[0], Value: f[1], Want: "an address with https, which it is for"}
+			}
+		}
+	}
+	return nil
+}
+
+// placeSetting is the setting that the addresses are from.
+func (s *settings) placeSetting() string {
+	if s.site != "" {
+		return settingSite
+	}
+	return settingAddresses
+}

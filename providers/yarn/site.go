@@ -1,0 +1,276 @@
+package yarn
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+)
+
+// Bounds on a yarn-site.xml. Real ones have some hundred properties.
+const (
+	maxSiteBytes     = 4 << 20
+	maxSiteDepth     = 16
+	maxSiteValue     = 64 << 10 // bytes of a value once its variables are replaced
+	maxSubstitutions = 20       // as Hadoop's Configuration
+)
+
+// SiteError says why no addresses can be taken from a yarn-site.xml.
+type SiteError struct {
+	// Property is the one that is wrong or missing; empty: the file as a whole is.
+	Property, Reason string
+	Err              error
+}
+
+func (e *SiteError) Error() string {
+	text := "yarn-site: "
+	if e.Property != "" {
+		text += "property " + e.Property + ": "
+	}
+	text += e.Reason
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause, nil where there is none.
+func (e *SiteError) Unwrap() error { return e.Err }
+
+// AddressesFromSite takes the addresses of the ResourceManagers' web interfaces from a yarn-site.xml, in the order of
+// yarn.resourcemanager.ha.rm-ids, as Hadoop's RMHAUtils finds them: yarn.http.policy chooses between http and https;
+// yarn.resourcemanager.webapp.address.ID or webapp.https.address.ID, else yarn.resourcemanager.hostname.ID with the port 8088 or 8090.
+// Without ids the same properties without an id are those of the only one. Variables stand for other properties of the file; those of the
+// environment and of Java cannot be known here and are an error where they matter. The error is a *SiteError.
+func AddressesFromSite(r io.Reader) ([]string, error) {
+	site, err := readSite(r)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := site.ids()
+	if err != nil {
+		return nil, err
+	}
+	scheme, port, property := "http", "8088", "yarn.resourcemanager.webapp.address"
+	policy, err := site.value("yarn.http.policy")
+	if err != nil {
+		return nil, err
+	}
+	switch strings.ToUpper(policy) {
+	case "", "HTTP_ONLY", "HTTP_AND_HTTPS":
+	case "HTTPS_ONLY":
+		scheme, port, property = "https", "8090", "yarn.resourcemanager.webapp.https.address"
+	default:
+		return nil, &SiteError{Property: "yarn.http.policy", Reason: fmt.Sprintf("%q: want HTTP_ONLY or HTTPS_ONLY", policy)}
+	}
+	if len(ids) > maxAddresses {
+		return nil, &SiteError{Property: propertyIDs, Reason: fmt.Sprintf("%d ids: want at most %d", len(ids), maxAddresses)}
+	}
+	var list []string
+	for _, id := range ids {
+		at, err := site.webAddress(property, id, port)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, scheme+"://"+at)
+	}
+	if _, err := parseAddresses(settingSite, strings.Join(list, ",")); err != nil {
+		return nil, &SiteError{Property: property, Reason: "makes an address that is none", Err: err}
+	}
+	return list, nil
+}
+
+const propertyIDs = "yarn.resourcemanager.ha.rm-ids"
+
+// ids returns the suffixes of the properties of each ResourceManager: ".rm1", ".rm2"; or "" for the only one.
+func (s site) ids() ([]string, error) {
+	enabled, err := s.value("yarn.resourcemanager.ha.enabled")
+	if err != nil {
+		return nil, err
+	}
+	text, err := s.value(propertyIDs)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for id := range strings.SplitSeq(text, ",") {
+		if id = strings.TrimSpace(id); id != "" {
+			ids = append(ids, "."+id)
+		}
+	}
+	switch {
+	case strings.EqualFold(enabled, "false"), len(ids) == 0 && !strings.EqualFold(enabled, "true"):
+		return []string{""}, nil
+	case len(ids) == 0:
+		return nil, &SiteError{Property: propertyIDs, Reason: "is not set, and yarn.resourcemanager.ha.enabled is true"}
+	}
+	return ids, nil
+}
+
+// webAddress returns host:port.
+func (s site) webAddress(property, id, port string) (string, error) {
+	const hostname = "yarn.resourcemanager.hostname"
+	text, err := s.value(property + id)
+	if err != nil {
+		return "", err
+	}
+	for _, scheme := range []string{"http://", "https://"} {
+		text = strings.TrimPrefix(text, scheme)
+	}
+	host, given, found := cutPort(strings.TrimRight(text, "/"))
+	if found {
+		port = given
+	}
+	if host != "" && host != "0.0.0.0" && host != "[::]" {
+		return host + ":" + port, nil
+	}
+	// It listens on all addresses: its name says where.
+	if host, err = s.value(hostname + id); err != nil {
+		return "", err
+	}
+	switch {
+	case host == "" && text == "":
+		return "", &SiteError{Property: property + id, Reason: "is not set, nor is " + hostname + id}
+	case host == "" || host == "0.0.0.0" || host == "::":
+		return "", &SiteError{Property: hostname + id, Reason: "does not say which machine it is"}
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port), nil
+}
+
+// site is the properties of a file by name, without what variables stand for.
+type site map[string]siteProperty
+
+type siteProperty struct {
+	value string
+	final bool
+}
+
+// value returns what a property says once its variables are replaced; empty where it is not set. A variable's value is replaced in turn, so
+// one that leads back to itself, or doubles with each step, must end.
+func (s site) value(name string) (string, error) {
+	text := strings.TrimSpace(s[name].value)
+	for range maxSubstitutions {
+		before, rest, found := strings.Cut(text, "${")
+		if !found {
+			return text, nil
+		}
+		variable, after, closed := strings.Cut(rest, "}")
+		property, set := s[variable]
+		if !closed || !set {
+			return "", &SiteError{Property: name, Reason: fmt.Sprintf("${%s} is no property of this file", variable)}
+		}
+		text = before + strings.TrimSpace(property.value) + after
+		if len(text) > maxSiteValue {
+			break
+		}
+	}
+	return "", &SiteError{Property: name, Reason: "its variables never end"}
+}
+
+// readSite reads configuration/property/{name,value,final} and leaves everything else alone.
+func readSite(r io.Reader) (site, error) {
+	limited := &io.LimitedReader{R: r, N: maxSiteBytes + 1}
+	decoder := xml.NewDecoder(limited)
+	decoder.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
+		return nil, fmt.Errorf("character set %q: want UTF-8", charset)
+	}
+	read := siteReader{properties: site{}}
+	for {
+		token, err := decoder.Token()
+		if limited.N <= 0 {
+			return nil, &SiteError{Reason: fmt.Sprintf("is longer than %d bytes", maxSiteBytes)}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, &SiteError{Reason: "is no XML", Err: err}
+		}
+		if err := read.token(token); err != nil {
+			return nil, err
+		}
+	}
+	if !read.root {
+		return nil, &SiteError{Reason: "has no element configuration"}
+	}
+	return read.properties, nil
+}
+
+// siteReader collects properties from tokens.
+type siteReader struct {
+	properties site
+	path       []string // the elements that are open
+	root       bool     // there was a configuration
+	name       string
+	current    siteProperty
+	text       strings.Builder
+}
+
+func (r *siteReader) token(token xml.Token) error {
+	switch token := token.(type) {
+	case xml.Directive:
+		// A document type can define entities that grow without end, and name other files. No yarn-site.xml needs one.
+		return &SiteError{Reason: "has a document type declaration: want one without"}
+	case xml.StartElement:
+		return r.open(token.Name.Local)
+	case xml.CharData:
+		if r.at("name", "value", "final") {
+			r.text.Write(token)
+		}
+	case xml.EndElement:
+		r.closed()
+	}
+	return nil
+}
+
+func (r *siteReader) open(name string) error {
+	r.path = append(r.path, name)
+	r.text.Reset()
+	switch {
+	case len(r.path) > maxSiteDepth:
+		return &SiteError{Reason: fmt.Sprintf("is nested deeper than %d", maxSiteDepth)}
+	case len(r.path) == 1 && name != "configuration":
+		return &SiteError{Reason: fmt.Sprintf("begins with the element %.40q: want configuration", name)}
+	case name == "include":
+		return &SiteError{Reason: "includes another file: want one that holds all, or addresses"}
+	}
+	r.root = true
+	if name == "property" {
+		r.name, r.current = "", siteProperty{}
+	}
+	return nil
+}
+
+func (r *siteReader) closed() {
+	text := strings.TrimSpace(r.text.String())
+	switch {
+	case r.at("name"):
+		r.name = text
+	case r.at("value"):
+		r.current.value = text
+	case r.at("final"):
+		r.current.final = strings.EqualFold(text, "true")
+	case len(r.path) == 2 && r.path[1] == "property" && r.name != "":
+		// The last one wins, unless an earlier one is final.
+		if !r.properties[r.name].final {
+			r.properties[r.name] = r.current
+		}
+	}
+	r.text.Reset()
+	r.path = r.path[:len(r.path)-1]
+}
+
+// at reports whether the innermost open element is one of these, right below a property.
+func (r *siteReader) at(names ...string) bool {
+	if len(r.path) != 3 || r.path[1] != "property" {
+		return false
+	}
+	for _, name := range names {
+		if r.path[2] == name {
+			return true
+		}
+	}
+	return false
+}
