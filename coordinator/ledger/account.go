@@ -22,6 +22,8 @@ type account struct {
 	// holder is the request for which everything that comes free is kept, after it was passed over for too long.
 	holder *entry
 	held   int // live allocations that count in it
+	// complete says that a custom countable which the limit does not list is not there. Otherwise it is not limited.
+	complete bool
 	// exceeded says that more may be used than the limit allows, because the limit shrank or engines were adopted.
 	exceeded bool
 	queue    queue // requests that wait behind it
@@ -62,7 +64,7 @@ func (a *account) available(dimension string) int64 {
 	return a.mostOf(dimension) - a.used.Get(dimension) - a.reserved.Get(dimension) - get(a.others, dimension)
 }
 
-// mostOf is what the account could give of the dimension if nothing were used. A host that does not list a custom
+// mostOf is what the account could give of the dimension if nothing were used. A host or a queue that does not list a custom
 // countable has none; a quota that does not list it does not limit it.
 func (a *account) mostOf(dimension string) int64 {
 	switch dimension {
@@ -75,7 +77,7 @@ func (a *account) mostOf(dimension string) int64 {
 	}
 	limit, limited := a.limit.Get(dimension)
 	if !limited {
-		if a.name.Kind == HostAccount {
+		if a.complete {
 			return 0
 		}
 		return unlimited
@@ -204,6 +206,11 @@ func (a *account) change(from, to State, before, after resource.Vector) {
 	a.take(from, before)
 	a.add(to, after)
 	a.exceeded = exceeded && a.overLimit()
+}
+
+// free is what is left in memory, cpu and instances.
+func (a *account) free() [3]int64 {
+	return [3]int64{a.available(resource.Memory), a.available(resource.CPU), a.available(resource.Instances)}
 }
 
 // info is the account for readers.

@@ -77,9 +77,9 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if err := r.Validate(); err != nil {
 		return nil, outOfRange("resource", err)
 	}
-	if len(r.External) > 0 {
-		x := r.External[0]
-		return nil, &FieldError{"resource.external[0].kind", x.Kind, "a kind that a provider is configured for; none is"}
+	entitled, err := l.resolve(r.External, c.Labels)
+	if err != nil {
+		return nil, err
 	}
 	if !r.Has(resource.Instances) {
 		r.Vector = r.WithInstances(1) // an engine is one instance
@@ -92,7 +92,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 
 	a := Allocation{
 		RequestID: c.RequestID, Caller: c.Actor.Name, RequestHash: c.RequestHash,
-		Labels: c.Labels, Requested: r, Entitled: r, Wishes: c.Wishes, Priority: c.Priority,
+		Labels: c.Labels, Requested: r, Entitled: resource.Resource{Vector: v, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
 		Created: l.now, ReservationTTL: c.ReservationTTL, Async: c.Async,
 	}
 	if a.ReservationTTL <= 0 {
@@ -114,6 +114,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	e := l.blank()
 	e.Allocation = a
 	l.open(e)
+	l.tie(e)
 	return e, nil
 }
 
@@ -164,18 +165,23 @@ func (l *Ledger) nextID() ID {
 	return l.lastID
 }
 
-// decide finds where a request can go now, or the queue of what blocks it: the first of its quotas that is short, then
-// the host it wants, then all hosts.
+// decide finds where a request can go now, or the queue of what blocks it: the first of its quotas that is short, then the first of its
+// branches, then the host it wants, then all hosts.
 func (l *Ledger) decide(e *entry) (*host, *queue) {
 	v := e.request()
 	for _, quota := range e.accounts {
-		if !quota.fits(v) || quota.heldFrom(e) {
+		if !quota.fits(v) || quota.heldFrom(e, v) {
 			return nil, &quota.queue
+		}
+	}
+	for _, t := range e.touches() {
+		if !t.branch.fits(t.vector) || t.branch.account.heldFrom(e, t.vector) {
+			return nil, &t.branch.account.queue
 		}
 	}
 	if e.HostID != "" {
 		h := l.hosts[e.HostID]
-		if !h.fits(v) || h.account.heldFrom(e) {
+		if !h.fits(v) || h.account.heldFrom(e, v) {
 			return nil, &h.account.queue
 		}
 		return h, nil
@@ -192,10 +198,10 @@ func (l *Ledger) query(e *entry) Query {
 	return Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn, NoHeld: true}
 }
 
-// heldFrom reports whether what the account has is kept for another request. A quota keeps only what it limits; a host is
-// kept as a whole.
-func (a *account) heldFrom(e *entry) bool {
-	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.touched(e.request()))
+// heldFrom reports whether what the account has is kept for another request than e, which asks it for v. A quota or a branch keeps only
+// what it limits; a host is kept as a whole.
+func (a *account) heldFrom(e *entry, v resource.Vector) bool {
+	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.touched(v))
 }
 
 // grant reserves what the request asks for on the host and in every account.
@@ -213,14 +219,19 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.retime(e)
 }
 
-// never refuses a request that could not be granted even if everything else ended: a quota's limit or every matching
-// host is smaller. Hosts are not judged while they are still coming back after a load.
+// never refuses a request that could not be granted even if everything else ended: a quota's limit, that of a branch or every matching
+// host is smaller. Hosts are not judged while they are still coming back after a load, nor branches while nothing is known of them.
 func (l *Ledger) never(e *entry) error {
 	v := e.request()
 	refusal := &InsufficientError{Reason: ReasonNever}
 	for _, quota := range e.accounts {
 		if !quota.couldEverFit(v) {
 			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v)
+		}
+	}
+	for _, t := range e.touches() {
+		if t.branch.tooLarge(t.vector) {
+			refusal.Shortfalls = t.branch.account.shortfalls(refusal.Shortfalls, t.vector)
 		}
 	}
 	switch {
@@ -251,21 +262,55 @@ func (l *Ledger) never(e *entry) error {
 func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	refusal := &InsufficientError{Reason: ReasonRefused}
 	for _, quota := range e.accounts {
-		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e)
+		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e, e.request())
 	}
-	withinQuotas := len(refusal.Shortfalls) == 0
+	final, awaited := len(refusal.Shortfalls) > 0, false
+	for i := range e.touches() {
+		t := &e.external.touches[i]
+		before := len(refusal.Shortfalls)
+		refusal.Shortfalls = l.shortIn(refusal.Shortfalls, t, e)
+		switch {
+		case len(refusal.Shortfalls) == before:
+		case t.branch.cluster.awaited(l):
+			awaited = true
+		default:
+			final = true
+		}
+	}
+	var short, returning bool
 	if e.HostID != "" {
-		h := l.hosts[e.HostID]
+		h, before := l.hosts[e.HostID], len(refusal.Shortfalls)
 		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, h, e)
-		refusal.Returning = withinQuotas && h.state == Returning
-		return refusal
+		short, returning = len(refusal.Shortfalls) > before, h.state == Returning
+	} else {
+		q := l.query(e)
+		if short = l.placer.Choose(q) == NoSlot; short {
+			l.noHost(refusal, e, q)
+		}
+		returning = l.now < l.settled && l.Counts().HostsReturning > 0
 	}
-	q := l.query(e)
-	if l.placer.Choose(q) == NoSlot {
-		l.noHost(refusal, e, q)
-	}
-	refusal.Returning = withinQuotas && l.now < l.settled && l.Counts().HostsReturning > 0
+	refusal.Returning = !final && (returning || awaited && !short)
 	return refusal
+}
+
+// shortIn appends what a branch lacks, or why nothing new may go there. That its cluster is not known is said once, of the queue that
+// was asked for.
+func (l *Ledger) shortIn(list []Shortfall, t *touch, e *entry) []Shortfall {
+	note := t.branch.note()
+	if note == "" {
+		return l.short(list, &t.branch.account, e, t.vector)
+	}
+	if note == NoteUnknown && !t.own {
+		return list
+	}
+	for dimension, asked := range t.vector.All() {
+		if asked != 0 {
+			s := t.branch.account.shortfall(dimension, asked, 0, note)
+			s.Detail = t.branch.detail(note, l.now)
+			return append(list, s)
+		}
+	}
+	return list
 }
 
 // shortOn appends why the request cannot go to a host.
@@ -273,23 +318,23 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	before := len(list)
 	list = h.shortfalls(list, e.request())
 	if len(list) == before {
-		list = l.short(list, &h.account, e)
+		list = l.short(list, &h.account, e, e.request())
 	}
 	return list
 }
 
-// short appends what one account lacks, or that what it has is kept for another.
-func (l *Ledger) short(list []Shortfall, a *account, e *entry) []Shortfall {
+// short appends what one account lacks for v, or that what it has is kept for another request than e.
+func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector) []Shortfall {
 	before := len(list)
-	list = a.shortfalls(list, e.request())
-	if len(list) == before && a.heldFrom(e) {
-		for dimension, asked := range e.request().All() {
+	list = a.shortfalls(list, v)
+	if len(list) == before && a.heldFrom(e, v) {
+		for dimension, asked := range v.All() {
 			if asked != 0 && a.mostOf(dimension) < unlimited {
 				list = append(list, a.shortfall(dimension, asked, 0, NoteHeld))
 			}
 		}
 		if len(list) == before { // it asks for nothing that is limited
-			list = append(list, a.shortfall(resource.Instances, e.request().Instances(), 0, NoteHeld))
+			list = append(list, a.shortfall(resource.Instances, v.Instances(), 0, NoteHeld))
 		}
 	}
 	return list

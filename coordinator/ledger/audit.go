@@ -22,9 +22,15 @@ func (l *Ledger) Audit() []Violation {
 			sums[a] = &balances{}
 		}
 	}
+	for _, c := range l.clusters {
+		for _, b := range c.branches {
+			sums[&b.account] = &balances{}
+		}
+	}
 	for id, e := range l.entries {
 		l.auditEntry(id, e, sums, report)
 	}
+	l.auditClusters(sums, report)
 	for a, sum := range sums {
 		if !sum.used.EqualTo(a.used.Vector()) || !sum.reserved.EqualTo(a.reserved.Vector()) || sum.held != a.held {
 			report(2, "%s: used %s reserved %s of %d allocations; its allocations are entitled to used %s reserved %s of %d",
@@ -50,6 +56,20 @@ func (l *Ledger) Audit() []Violation {
 type balances struct {
 	used, reserved resource.Vector
 	held           int
+	// Of a branch:
+	shown    resource.Vector
+	touching int
+}
+
+// count adds an allocation.
+func (b *balances) count(s State, v resource.Vector) {
+	into := &b.reserved
+	if s == Active {
+		into = &b.used
+	}
+	if total, err := into.Add(v); err == nil {
+		*into = total
+	}
 }
 
 // auditEntry checks what an entry says of itself.
@@ -68,6 +88,9 @@ func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report
 	}
 	if e.State.Holds() && e.host != nil {
 		l.auditAccounts(e, sums, report)
+	}
+	if e.external != nil || len(e.Entitled.External) > 0 {
+		l.auditTouches(e, sums, report)
 	}
 }
 
@@ -88,12 +111,6 @@ func (l *Ledger) auditAccounts(e *entry, sums map[*account]*balances, report fun
 			continue
 		}
 		sum.held++
-		into := &sum.reserved
-		if e.State == Active {
-			into = &sum.used
-		}
-		if total, err := into.Add(e.request()); err == nil {
-			*into = total
-		}
+		sum.count(e.State, e.request())
 	}
 }

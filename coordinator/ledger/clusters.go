@@ -29,3 +29,106 @@ type ClusterInfo struct {
 	Queues      int    // in the last report, counted once for each partition
 	Allocations int    // reserved and active ones that have a part there
 }
+
+// Queues yields the queues with addresses after the given one, in the order of Address.Compare: those that their clusters reported last,
+// and those that live allocations touch, with the ones above them.
+func (l *Ledger) Queues(after resource.Address, yield func(QueueInfo) bool) {
+	for _, name := range l.clusterNames() {
+		c := l.clusters[name]
+		at, found := c.search(after)
+		if found {
+			at++
+		}
+		for _, b := range c.order[at:] {
+			if !yield(l.queueInfo(b)) {
+				return
+			}
+		}
+	}
+}
+
+// Queue returns a queue. What it leaves out of the address means what it means in a request without labels. Unlike a request it finds
+// what is not known any more, as it was.
+//
+// Errors: *FieldError, *NotFoundError.
+func (l *Ledger) Queue(at resource.Address) (QueueInfo, error) {
+	c := l.clusters[ClusterName{at.Kind, at.Cluster}]
+	if c == nil {
+		var err error
+		if c, err = l.clusterOf("queue", at, nil); err != nil {
+			return QueueInfo{}, err
+		}
+	}
+	full := resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: at.Path, Partition: at.Partition}
+	if _, there := c.standard[at.Path]; !there && len(c.leaves[at.Path]) > 0 {
+		paths := c.leaves[at.Path]
+		if len(paths) > 1 {
+			return QueueInfo{}, &FieldError{"queue.path", at.Path, "the full path of one of these queues: " + listed(paths)}
+		}
+		full.Path = paths[0]
+	}
+	if full.Partition == "" {
+		full.Partition = c.standard[full.Path]
+	}
+	b := c.branches[spot{full.Path, full.Partition}]
+	if b == nil {
+		return QueueInfo{}, &NotFoundError{What: "queue", ID: full.String()}
+	}
+	return l.queueInfo(b), nil
+}
+
+func (l *Ledger) queueInfo(b *branch) QueueInfo {
+	info := QueueInfo{
+		Address: b.address, Account: b.account.info(), Report: b.report,
+		Known: b.known && b.cluster.known, Asked: b.cluster.asked, Unavailable: b.unavailable(l.now),
+	}
+	info.Parent, _ = above(b.address.Path)
+	for limiting := b; limiting != nil; limiting = limiting.parent {
+		for dimension := range limiting.account.limit.All() {
+			if info.Available.Has(dimension) {
+				continue
+			}
+			least := b.account.available(dimension)
+			for higher := b.parent; higher != nil; higher = higher.parent {
+				least = min(least, higher.account.available(dimension))
+			}
+			info.Available = info.Available.With(dimension, max(0, least))
+		}
+	}
+	return info
+}
+
+// unavailable says why the queue grants nothing; empty where it does.
+func (b *branch) unavailable(now Instant) string {
+	for at := b; at != nil; at = at.parent {
+		var why string
+		switch note := at.note(); note {
+		case "":
+			continue
+		case NoteUnknown:
+			return at.detail(note, now)
+		case NoteMissing:
+			why = "its cluster does not have it"
+		default:
+			why = withReason(note, at.detail(note, now))
+		}
+		if at != b {
+			why = at.address.Path + ": " + why
+		}
+		return why
+	}
+	return ""
+}
+
+// Clusters returns all clusters, by name.
+func (l *Ledger) Clusters() []ClusterInfo {
+	list := make([]ClusterInfo, 0, len(l.clusters))
+	for _, name := range l.clusterNames() {
+		c := l.clusters[name]
+		list = append(list, ClusterInfo{
+			ClusterName: name, Configured: c.configured, Known: c.known, Asked: c.asked, Unavailable: c.unknown(l.now),
+			Queues: c.queues, Allocations: len(c.members),
+		})
+	}
+	return list
+}

@@ -13,6 +13,7 @@ type entry struct {
 	Allocation
 
 	*filing
+	external *external // nil where it has no part elsewhere
 
 	timer      timer
 	key        requestKey // noRequest before enter
@@ -37,6 +38,14 @@ func (e *entry) present() bool { return e.Async || e.callers > 0 }
 
 // request is what it asks of hosts and quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
+
+// touches are the branches of its parts elsewhere, those above before those below.
+func (e *entry) touches() []touch {
+	if e.external == nil {
+		return nil
+	}
+	return e.external.touches
+}
 
 // place is where an entry is in the order of ids.
 type place struct {
@@ -98,6 +107,9 @@ func (l *Ledger) hold(e *entry, h *host) {
 	for _, quota := range e.accounts {
 		l.count(quota, e)
 	}
+	if e.external != nil {
+		e.holdExternal()
+	}
 	e.share.count(e.request(), 1, l.fleet)
 	if e.tracked() {
 		h.digest += digestOf(e.ID)
@@ -126,6 +138,9 @@ func (l *Ledger) unhold(e *entry) {
 		quota.held--
 		l.freed(quota)
 	}
+	if e.external != nil {
+		l.unholdExternal(e)
+	}
 	e.share.count(e.request(), -1, l.fleet)
 	if e.tracked() {
 		h.digest -= digestOf(e.ID)
@@ -143,6 +158,9 @@ func (l *Ledger) activate(e *entry) {
 	for _, quota := range e.accounts {
 		quota.change(Reserved, Active, v, v)
 	}
+	for _, t := range e.touches() {
+		t.branch.account.change(Reserved, Active, t.vector, t.vector)
+	}
 }
 
 // entitle changes what a holding entry counts as. What it lets go may let others in.
@@ -156,6 +174,9 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	for _, a := range append([]*account{&h.account}, e.accounts...) {
 		a.change(e.State, e.State, before, after)
 		l.freed(a)
+	}
+	if e.external != nil {
+		l.entitleExternal(e)
 	}
 	e.share.count(before, -1, l.fleet)
 	e.share.count(after, 1, l.fleet)

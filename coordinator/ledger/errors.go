@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bursar/bursar/identity"
@@ -33,13 +34,21 @@ func (k Kind) String() string {
 	}
 }
 
-// AccountName identifies an account by what it limits: a host by {host=ID}, a quota by its scope's keys and values.
+// AccountName identifies an account by what it limits: a host by {host=ID}, a quota by its scope's keys and values, a queue by its kind,
+// cluster, path and, where it is not the default one, partition.
 type AccountName struct {
 	Kind   Kind
 	Labels label.Set
 }
 
 func (n AccountName) String() string {
+	if n.Kind == QueueAccount {
+		at := resource.Address{
+			Kind: n.Labels.Value(kindKey), Cluster: n.Labels.Value(label.Cluster),
+			Path: n.Labels.Value(pathKey), Partition: n.Labels.Value(partitionKey),
+		}
+		return n.Kind.String() + " " + at.String()
+	}
 	if len(n.Labels) == 0 {
 		return n.Kind.String() + " (all)"
 	}
@@ -94,8 +103,8 @@ type InsufficientError struct {
 	Shortfalls []Shortfall
 	Filters    *HostFilters // where no host was named
 	Reason     string
-	// Returning says that no quota is short, and that a host it may go to has not reported yet since the ledger was loaded: it is too
-	// early to say no.
+	// Returning says that it is too early to say no: what is known does not stand in the way, and a host that it may go to has not
+	// reported yet since the ledger was loaded, or a cluster has not been read.
 	Returning bool
 }
 
@@ -109,6 +118,9 @@ func (e *InsufficientError) Error() string {
 	}
 	text := "insufficient resources (" + e.Reason + "): " + strings.Join(parts, "; ")
 	if e.Returning {
+		if slices.ContainsFunc(e.Shortfalls, func(s Shortfall) bool { return s.Account.Kind == QueueAccount }) {
+			return "external clusters have not been read yet: try again; until then: " + text
+		}
 		return "hosts have not reported yet since this coordinator began to lead: try again; until then: " + text
 	}
 	return text

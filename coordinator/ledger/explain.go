@@ -32,6 +32,9 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 		for _, quota := range e.accounts {
 			x.Accounts = append(x.Accounts, quota.info())
 		}
+		for _, t := range e.touches() {
+			x.Accounts = append(x.Accounts, t.branch.account.info())
+		}
 		x.Accounts = append(x.Accounts, l.hostInfo(e.host).Account)
 		return x, nil
 	}
@@ -56,6 +59,9 @@ func (l *Ledger) explain(e *entry) Explanation {
 	x := Explanation{Place: -1}
 	for _, quota := range e.accounts {
 		x.Accounts = append(x.Accounts, quota.info())
+	}
+	for _, t := range e.touches() {
+		x.Accounts = append(x.Accounts, t.branch.account.info())
 	}
 	if h := l.hosts[e.HostID]; h != nil {
 		x.Accounts = append(x.Accounts, l.hostInfo(h).Account)

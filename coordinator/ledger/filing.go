@@ -32,8 +32,9 @@ func (l *Ledger) newFiling(text string, labels label.Set) *filing {
 	return f
 }
 
-// close takes an entry, which counts nowhere any more, out of its filing. Accounts and shares that nobody is left in go too.
+// close takes an entry, which counts nowhere any more, out of its filing. Accounts, branches and shares that nobody is left in go too.
 func (l *Ledger) close(e *entry) {
+	l.untie(e)
 	f := e.filing
 	if f.live--; f.live > 0 {
 		return

@@ -76,6 +76,9 @@ type Ledger struct {
 	shares  map[string]*share
 
 	providers []ProviderRecord // by cluster
+	clusters  map[ClusterName]*cluster
+	// loaded is when clusters had the time to be read after a load. Before, nothing is refused for good for want of one.
+	loaded Instant
 
 	classes map[string]*class
 	anyHost queue    // requests that no host has room for
@@ -98,6 +101,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		rules:    ruleset{keys: label.NewScope(userKey)},
 		filings:  make(map[string]*filing),
 		shares:   make(map[string]*share),
+		clusters: make(map[ClusterName]*cluster),
 		classes:  make(map[string]*class),
 	}
 }
@@ -131,10 +135,13 @@ func (l *Ledger) fire() {
 		if t == nil || t.due > l.now {
 			break
 		}
-		if t.entry != nil {
+		switch {
+		case t.entry != nil:
 			l.entryDue(t.entry)
-		} else {
+		case t.host != nil:
 			l.hostDue(t.host)
+		default:
+			l.clusterDue(t.cluster)
 		}
 	}
 	l.requests.forget(l.now)
@@ -170,10 +177,19 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		return fmt.Errorf("ledger: restore: %w", err)
 	}
 	l.rules = rules
+	l.providers = slices.Clone(s.Providers)
+	slices.SortFunc(l.providers, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
+	if err := checkProviders(l.providers); err != nil {
+		return fmt.Errorf("ledger: restore: %w", err)
+	}
+	for _, p := range l.providers {
+		l.cluster(p.ClusterName).configured = true
+	}
 	for _, r := range s.Hosts {
 		l.restoreHost(r)
 		l.show(l.hosts[r.ID])
 	}
+	l.loaded = now.Add(time.Duration(l.cfg.SuspectAfter) * l.interval())
 	if len(s.Hosts) > 0 {
 		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.interval())
 	}
@@ -216,6 +232,7 @@ func (l *Ledger) restoreEntry(a *Allocation) error {
 	e := l.blank()
 	e.Allocation = *a
 	l.open(e)
+	l.tie(e)
 	l.enter(e)
 	h := l.hosts[a.HostID]
 	if h == nil && (e.State.Holds() || a.HostID != "") {

@@ -2,12 +2,13 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bursar/bursar/resource"
 )
 
-// Confirm makes a reservation active. Repeating it with the same process is fine.
+// Confirm makes a reservation active. Repeating it with the same process is fine, and may name further applications.
 //
 // Errors: *NotFoundError (unknown or ended), *StateError, *DeniedError, *FieldError. On each the caller must stop the engine.
 func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
@@ -23,7 +24,7 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
 	if e.State == Active && sameProcess(e.Process, c.Process) {
-		return e.Allocation, nil
+		return e.Allocation, l.name(e, c.ApplicationIDs)
 	}
 	if e.State != Reserved {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
@@ -35,9 +36,46 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if c.Lease > 0 && c.Process.PID != 0 {
 		return Allocation{}, &FieldError{"lease", c.Lease.String(), "none for an engine with a pid: it lives as long as its process"}
 	}
+	if c.ApplicationIDs, err = named(nil, c.ApplicationIDs); err != nil {
+		return Allocation{}, err
+	}
 	l.start(e, entitled, &c)
 	l.settle()
 	return l.reread(c.ID), nil
+}
+
+// mostApplications is how many one allocation may have, as in the wire contract.
+const mostApplications = 64
+
+// named adds application ids that are not there yet. The list may be shared, so it is never changed. The error is a *FieldError.
+func named(ids, more []string) ([]string, error) {
+	list := slices.Clip(ids)
+	for _, id := range more {
+		if !slices.Contains(list, id) {
+			list = append(list, id)
+		}
+	}
+	if len(list) > mostApplications {
+		return nil, &FieldError{"application_ids", fmt.Sprintf("%d of them", len(list)), fmt.Sprintf("at most %d for one allocation", mostApplications)}
+	}
+	return list, nil
+}
+
+// name takes in the applications that an active entry has beside those that are known.
+func (l *Ledger) name(e *entry, ids []string) error {
+	list, err := named(e.ApplicationIDs, ids)
+	if err != nil || len(list) == len(e.ApplicationIDs) {
+		return err
+	}
+	e.ApplicationIDs = list
+	if x := e.external; x != nil {
+		x.changed = l.now
+		for i := range x.stays {
+			x.stays[i].over = false
+		}
+	}
+	l.touch(e)
+	return nil
 }
 
 // start makes a reservation active.
@@ -73,6 +111,19 @@ func confirmed(reserved resource.Resource, said *resource.Resource) (resource.Re
 		return reserved, outOfRange("entitled", err)
 	}
 	next := overlay(reserved, *said)
+	external, places, err := overlayParts(reserved.External, said.External)
+	if err != nil {
+		return reserved, err
+	}
+	next.External = external
+	for i, at := range places {
+		for dimension, quantity := range said.External[i].All() {
+			if most := get(reserved.External[at].Vector, dimension); quantity > most {
+				field := fmt.Sprintf("entitled.external[%d].%s", i, dimension)
+				return reserved, &FieldError{field, fmt.Sprint(quantity), fmt.Sprintf("at most what is reserved, %d; Resize asks for more", most)}
+			}
+		}
+	}
 	for dimension, quantity := range next.All() {
 		if most := get(reserved.Vector, dimension); quantity > most {
 			return reserved, &FieldError{"entitled." + dimension, fmt.Sprint(quantity), fmt.Sprintf("at most what is reserved, %d; Resize asks for more", most)}
@@ -205,11 +256,11 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	if err := c.Entitled.Validate(); err != nil {
 		return Allocation{}, outOfRange("entitled", err)
 	}
-	if len(c.Entitled.External) > 0 {
-		return Allocation{}, &FieldError{"entitled.external[0].kind", c.Entitled.External[0].Kind, "a kind that a provider is configured for; none is"}
-	}
 	next := overlay(e.Entitled, c.Entitled)
-	if err := l.roomFor(e, next.Vector); err != nil {
+	if next.External, _, err = overlayParts(e.Entitled.External, c.Entitled.External); err != nil {
+		return Allocation{}, err
+	}
+	if err := l.roomFor(e, next); err != nil {
 		return Allocation{}, err
 	}
 	l.entitle(e, next)
@@ -219,21 +270,37 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 }
 
 // roomFor checks that every account has what an entitlement would grow by.
-func (l *Ledger) roomFor(e *entry, next resource.Vector) error {
-	growth := resource.Vector{}
-	for dimension, quantity := range next.All() {
-		if before := get(e.Entitled.Vector, dimension); quantity > before {
-			growth = growth.With(dimension, quantity-before)
+func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
+	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, filing: e.filing}
+	grows := !more.Entitled.IsZero()
+	if e.external != nil {
+		more.external = &external{touches: slices.Clone(e.external.touches)}
+		for i := range more.external.touches {
+			t := &more.external.touches[i]
+			t.vector = t.branch.sum(next.External, func(part int) resource.Vector {
+				return growth(e.Entitled.External[part].Vector, next.External[part].Vector)
+			})
+			grows = grows || !t.vector.IsZero()
 		}
 	}
-	if growth.IsZero() {
+	if !grows {
 		return nil
 	}
-	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth}, HostID: e.HostID}, filing: e.filing}
 	if _, blocked := l.decide(&more); blocked != nil {
 		return l.insufficient(&more)
 	}
 	return nil
+}
+
+// growth is what the next vector has more than the one before.
+func growth(before, next resource.Vector) resource.Vector {
+	more := resource.Vector{}
+	for dimension, quantity := range next.All() {
+		if had := get(before, dimension); quantity > had {
+			more = more.With(dimension, quantity-had)
+		}
+	}
+	return more
 }
 
 // Stop asks the host's agent to end the engine. A request that waits or a reservation is canceled instead.

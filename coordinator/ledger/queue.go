@@ -19,7 +19,7 @@ type class struct {
 	key      string
 	priority int32
 	share    *share
-	request  resource.Vector
+	request  resource.Vector // of hosts and quotas
 	// members have a caller on the line, or need none; first come first. Those without a caller are in no class.
 	members heap[*entry]
 	group   *group // where it waits
@@ -44,6 +44,7 @@ type queue struct {
 	dirty   bool     // its account has more to give
 	account *account // nil: for any host
 	host    *host    // where the account is a host's
+	branch  *branch  // where it is a branch's
 	groups  heap[*group]
 	byShare map[*share]*group
 	// least is no more than what any request here asks for, in memory, cpu and instances: where less is free, nobody
@@ -108,9 +109,23 @@ func (q *queue) put(c *class) {
 		q.least = [3]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}
 	}
 	q.waiting += len(c.members.items)
-	q.least[0] = min(q.least[0], c.request.Memory())
-	q.least[1] = min(q.least[1], c.request.CPU())
-	q.least[2] = min(q.least[2], c.request.Instances())
+	asked := q.asked(c)
+	q.least[0] = min(q.least[0], asked.Memory())
+	q.least[1] = min(q.least[1], asked.CPU())
+	q.least[2] = min(q.least[2], asked.Instances())
+}
+
+// asked is what each request of a class asks of the queue's account.
+func (q *queue) asked(c *class) resource.Vector {
+	if q.branch == nil {
+		return c.request
+	}
+	for _, t := range c.first().touches() {
+		if t.branch == q.branch {
+			return t.vector
+		}
+	}
+	return resource.Vector{}
 }
 
 // remove takes a class out of where it waits.
@@ -214,9 +229,12 @@ func classKey(buf []byte, a *Allocation) []byte {
 	for _, l := range a.Labels {
 		buf = appendText(appendText(buf, l.Key), l.Value)
 	}
-	for dimension, quantity := range a.Entitled.All() {
-		buf = binary.AppendVarint(appendText(buf, dimension), quantity)
+	buf = binary.AppendUvarint(buf, uint64(len(a.Entitled.External)))
+	for _, x := range a.Entitled.External {
+		buf = appendText(appendText(buf, x.Kind), x.Cluster)
+		buf = append(appendVector(appendText(appendText(buf, x.Path), x.Partition), x.Vector), 0)
 	}
+	buf = appendVector(buf, a.Entitled.Vector)
 	if w := a.Wishes; w != nil {
 		buf = append(buf, 0)
 		for _, l := range w.Required {
@@ -228,6 +246,13 @@ func classKey(buf []byte, a *Allocation) []byte {
 		for _, id := range w.Avoid {
 			buf = appendText(append(buf, 3), id)
 		}
+	}
+	return buf
+}
+
+func appendVector(buf []byte, v resource.Vector) []byte {
+	for dimension, quantity := range v.All() {
+		buf = binary.AppendVarint(appendText(buf, dimension), quantity)
 	}
 	return buf
 }

@@ -55,6 +55,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 	e := l.blank()
 	e.Allocation = a
 	l.open(e)
+	l.tie(e)
 	if !l.countable(e, h) {
 		l.discard(e)
 		return
@@ -64,6 +65,9 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 	l.hold(e, h)
 	for _, account := range append([]*account{&h.account}, e.accounts...) {
 		account.exceeded = account.overLimit()
+	}
+	for _, t := range e.touches() {
+		t.branch.account.exceeded = t.branch.account.overLimit()
 	}
 	e.Reason = "adopted from its agent's report"
 	l.touch(e)
@@ -88,7 +92,7 @@ func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
 		}
 	}
 	a.Reserved = min(a.Reserved, l.now)
-	if a.Entitled.Validate() != nil || len(a.Entitled.External) > 0 {
+	if a.Entitled.Validate() != nil {
 		a.Entitled = resource.Resource{Vector: a.Measured}
 	}
 	return a
@@ -100,12 +104,22 @@ func (l *Ledger) countable(e *entry, h *host) bool {
 			return false
 		}
 	}
+	for _, t := range e.touches() {
+		if !t.branch.account.canCount(t.vector) {
+			return false
+		}
+	}
 	return true
 }
 
 func (l *Ledger) hasRoom(e *entry, h *host) bool {
 	for _, a := range append([]*account{&h.account}, e.accounts...) {
 		if !a.fits(e.request()) {
+			return false
+		}
+	}
+	for _, t := range e.touches() { // by the books: that nothing is known of a cluster does not make it full
+		if !t.branch.account.fits(t.vector) {
 			return false
 		}
 	}

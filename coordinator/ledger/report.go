@@ -1,6 +1,10 @@
 package ledger
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/bursar/bursar/resource"
@@ -58,4 +62,210 @@ type ClusterReport struct {
 	// Applications are the answers about those that Ledger.Applications names, each asked for after the queues were. What has no answer
 	// counts as not seen by the cluster.
 	Applications []ApplicationReport
+}
+
+// ReportCluster takes in what was read of a cluster, all or nothing.
+//
+// Errors: *NotFoundError (there is no provider for it any more), *FieldError (a queue without a path, or listed twice).
+func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
+	l.begin(now)
+	if l.provider(r.ClusterName) == nil {
+		return &NotFoundError{What: "provider", ID: r.String()}
+	}
+	c := l.clusters[r.ClusterName]
+	asked := min(r.Asked, l.now)
+	if asked < c.asked || asked < c.since {
+		return nil
+	}
+	changed, err := c.takeQueues(r.Queues)
+	if err != nil {
+		return err
+	}
+	if r.Incarnation != c.incarnation || r.Untrusted != "" {
+		c.answers = nil // they were about another time
+	}
+	c.reported, c.asked, c.queues = true, asked, len(r.Queues)
+	c.incarnation, c.untrusted, c.silence = r.Incarnation, r.Untrusted, ""
+	until := asked.Add(r.GoodFor)
+	c.known = r.Untrusted == "" && l.now < until
+	l.timers.set(&c.timer, 0)
+	if c.known {
+		l.timers.set(&c.timer, until)
+	}
+	if changed {
+		c.index()
+	}
+	over := c.takeAnswers(&r)
+	for _, b := range c.order {
+		b.apply()
+		l.freed(&b.account)
+	}
+	for _, e := range over {
+		l.end(e, Released, "its application ended")
+	}
+	l.settle()
+	return nil
+}
+
+// takeQueues takes over the queues of a report, and says whether there are others than before or another partition is some queue's
+// default. What they have is worked out later. On an error nothing has changed.
+func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
+	c.reports++
+	list := make([]*branch, 0, len(queues))
+	for i := range queues {
+		q := &queues[i]
+		b := c.branch(spot{q.Path, q.Partition})
+		list = append(list, b)
+		switch {
+		case q.Path == "":
+			err = &FieldError{fmt.Sprintf("queues[%d].path", i), "", "the full path of the queue"}
+		case b.seen == c.reports:
+			err = &FieldError{fmt.Sprintf("queues[%d].path", i), b.address.String(), "each queue once in each partition"}
+		}
+		b.seen = c.reports
+	}
+	if err != nil {
+		for _, b := range list {
+			c.tidy(b)
+		}
+		c.arrange()
+		return false, err
+	}
+	for i, b := range list {
+		changed = changed || !b.known || b.report.DefaultPartition != queues[i].DefaultPartition
+		b.take(&queues[i])
+	}
+	c.arrange()
+	for _, b := range c.order {
+		if b.known && b.seen != c.reports {
+			changed = true
+			b.vanish()
+		}
+	}
+	c.arrange()
+	return changed, nil
+}
+
+// takeAnswers takes over what a report says of our applications, and returns the allocations that are over with them, by id.
+func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
+	answers := make(map[string]*ApplicationReport, len(r.Applications))
+	for i := range r.Applications {
+		answers[r.Applications[i].ID] = &r.Applications[i]
+	}
+	if r.Untrusted != "" {
+		clear(answers)
+	}
+	owners := c.owners()
+	for _, e := range c.members {
+		if e.State != Active {
+			continue
+		}
+		x := e.external
+		settled := r.Untrusted == "" && c.asked >= max(e.Confirmed, x.changed).Add(r.Settle)
+		for i := range e.Entitled.External {
+			part := &e.Entitled.External[i]
+			switch {
+			case part.Kind != c.Kind || part.Cluster != c.Cluster:
+			case len(e.ApplicationIDs) > 0:
+				x.granted[i] = c.granted(e, i, answers, owners)
+			case settled:
+				x.granted[i] = part.Vector
+			default:
+				x.granted[i] = resource.Vector{}
+			}
+		}
+		for i := range x.touches {
+			if x.touches[i].branch.cluster == c {
+				e.reshow(&x.touches[i])
+			}
+		}
+		x.stay(c).over = e.finished(answers, settled)
+		if !slices.ContainsFunc(x.stays, func(s stay) bool { return !s.over }) {
+			over = append(over, e)
+		}
+	}
+	c.answers = answers
+	slices.SortFunc(over, func(a, b *entry) int { return cmp.Compare(a.ID, b.ID) })
+	return over
+}
+
+// owners says in which allocation each application counts: the first that names it. It could not be in two.
+func (c *cluster) owners() map[string]ID {
+	owners := make(map[string]ID)
+	for _, e := range c.members {
+		if e.State != Active {
+			continue
+		}
+		for _, id := range e.ApplicationIDs {
+			if first, named := owners[id]; !named || e.ID < first {
+				owners[id] = e.ID
+			}
+		}
+	}
+	return owners
+}
+
+// finished reports whether an allocation lives as long as its applications, and all these are over by the answers. One that the cluster
+// does not know is over too, once it has had the time to get to know it.
+func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bool {
+	if e.Process.PID != 0 || e.Lease != 0 || len(e.ApplicationIDs) == 0 {
+		return false
+	}
+	for _, id := range e.ApplicationIDs {
+		a := answers[id]
+		if a == nil || a.Known && !a.Ended || !a.Known && !settled {
+			return false
+		}
+	}
+	return true
+}
+
+// granted is how much of a part the report's figures surely hold: of each application the least that it held by the answers before and
+// after the queues were read. Whichever way it went in between, it had no less.
+func (c *cluster) granted(e *entry, part int, answers map[string]*ApplicationReport, owners map[string]ID) resource.Vector {
+	total := resource.Vector{}
+	for i, id := range e.ApplicationIDs {
+		if owners[id] != e.ID || slices.Contains(e.ApplicationIDs[:i], id) {
+			continue
+		}
+		least := lesser(e.allocated(part, c.answers[id]), e.allocated(part, answers[id]))
+		if sum, err := total.Add(least); err == nil {
+			total = sum
+		}
+	}
+	return total
+}
+
+// allocated is what an application holds by an answer of what the entry's part was granted. What could belong to several parts counts in
+// none.
+func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
+	if a == nil || !a.Known || a.Ended {
+		return resource.Vector{}
+	}
+	at := &e.Entitled.External[part].Address
+	held, told := a.Allocated[at.Partition]
+	if !told {
+		held = a.Allocated[AnyPartition]
+	}
+	for i := range e.Entitled.External {
+		other := &e.Entitled.External[i].Address
+		candidate := other.Kind == at.Kind && other.Cluster == at.Cluster && a.runsIn(other.Path) && (!told || other.Partition == at.Partition)
+		if candidate != (i == part) {
+			return resource.Vector{}
+		}
+	}
+	return within(held)
+}
+
+// runsIn reports whether the application is in the queue with this path, as far as the cluster tells.
+func (a *ApplicationReport) runsIn(path string) bool { return a.Queue == path || a.Queue == leaf(path) }
+
+// Applications returns the ids of the applications of active allocations that have a part in the cluster, sorted, no id twice: those to
+// ask for.
+func (l *Ledger) Applications(name ClusterName) []string {
+	c := l.clusters[name]
+	if c == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.owners()))
 }

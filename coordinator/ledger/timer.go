@@ -4,9 +4,10 @@ package ledger
 type timer struct {
 	due   Instant
 	index int // in the heap, from 1; 0: not set
-	// One of the two is set: whose timer it is.
-	entry *entry
-	host  *host
+	// One of these is set: whose timer it is.
+	entry   *entry
+	host    *host
+	cluster *cluster
 }
 
 // timers is a binary heap by due time. Equal times fire in an order that follows from the commands alone. The times stand in the heap

@@ -195,14 +195,13 @@ func (q *queue) idle() bool {
 
 // free is what a request behind the queue's account could get at most.
 func (q *queue) free() [3]int64 {
-	if q.host != nil {
+	switch {
+	case q.host != nil:
 		return q.host.free()
-	}
-	a := q.account
-	return [3]int64{
-		a.most[0] - a.used.Memory() - a.reserved.Memory(),
-		a.most[1] - a.used.CPU() - a.reserved.CPU(),
-		a.most[2] - a.used.Instances() - a.reserved.Instances(),
+	case q.branch != nil:
+		return q.branch.free()
+	default:
+		return q.account.free()
 	}
 }
 
@@ -276,6 +275,11 @@ func (l *Ledger) passOver(e *entry) {
 			l.passed(quota.queue.first(), e)
 		}
 	}
+	for i := range e.touches() {
+		if t := &e.external.touches[i]; t.branch.account.queue.waiting > 0 && !t.vector.IsZero() {
+			l.passed(t.branch.account.queue.first(), e)
+		}
+	}
 	if e.host.account.queue.waiting > 0 {
 		l.passed(e.host.account.queue.first(), e)
 	}
@@ -318,6 +322,12 @@ func (l *Ledger) soleBlocker(e *entry) *account {
 	for _, quota := range e.accounts {
 		if !quota.fits(e.request()) {
 			sole = quota
+			blockers++
+		}
+	}
+	for _, t := range e.touches() {
+		if !t.branch.fits(t.vector) {
+			sole = &t.branch.account
 			blockers++
 		}
 	}

@@ -1,0 +1,89 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// auditTouches checks which branches an entry counts in, and adds it to their sums.
+func (l *Ledger) auditTouches(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
+	want := make(map[resource.Address]resource.Vector)
+	for _, part := range e.Entitled.External {
+		at := part.Address
+		for below := true; below; at.Path, below = above(at.Path) {
+			want[at], _ = want[at].Add(part.Vector)
+		}
+	}
+	if len(want) != len(e.touches()) {
+		report(3, "allocation %s touches %d branches, its parts %d", e.ID, len(e.touches()), len(want))
+		return
+	}
+	for i := range e.touches() {
+		t := &e.external.touches[i]
+		at := t.branch.address
+		asked, wanted := want[at]
+		sum := sums[&t.branch.account]
+		switch {
+		case !wanted || !asked.Equal(t.vector):
+			report(3, "allocation %s has %s in %s, its parts there are %s", e.ID, t.vector, at, asked)
+		case sum == nil:
+			report(3, "allocation %s touches %s, which is in no table", e.ID, at)
+		case !t.shown.NotMoreThan(t.vector), !e.State.Holds() && !t.shown.IsZero():
+			report(2, "allocation %s is %s with %s in %s, and its cluster is said to show %s of it", e.ID, e.State, t.vector, at, t.shown)
+		}
+		if sum == nil {
+			continue
+		}
+		sum.touching++
+		sum.shown, _ = sum.shown.Add(t.shown)
+		if e.State.Holds() {
+			sum.count(e.State, t.vector)
+			if !t.vector.IsZero() {
+				sum.held++
+			}
+		}
+	}
+	for _, s := range e.external.stays {
+		if in := s.index < len(s.cluster.members) && s.cluster.members[s.index] == e; in != e.State.Holds() {
+			report(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
+		}
+	}
+}
+
+// auditClusters checks the tables of the clusters, and what others are said to use in their branches.
+func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, string, ...any)) {
+	for name, c := range l.clusters {
+		if c.configured != (l.provider(name) != nil) || !c.configured && c.ties == 0 {
+			report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.ties)
+		}
+		inOrder := slices.IsSortedFunc(c.order, func(a, b *branch) int { return a.address.Compare(b.address) })
+		if len(c.order) != len(c.branches) || !inOrder || len(c.fresh) > 0 || c.gone {
+			report(3, "cluster %s: %d branches, %d in order", name, len(c.branches), len(c.order))
+		}
+		for _, b := range c.order {
+			l.auditBranch(b, sums[&b.account], report)
+		}
+	}
+}
+
+func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, ...any)) {
+	if sum == nil || b.dropped {
+		report(3, "%s: in order and in no table", b.account.name)
+		return
+	}
+	if path, below := above(b.address.Path); below && b.parent != b.cluster.branches[spot{path, b.address.Partition}] {
+		report(3, "%s: is not below %s", b.account.name, path)
+	}
+	if b.touching != sum.touching || !b.known && b.touching == 0 && b.below == 0 {
+		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", b.account.name, b.touching, sum.touching, b.known, b.below)
+	}
+	if !sum.shown.EqualTo(b.shown.Vector()) {
+		report(2, "%s: shows %s of our allocations, by these %s", b.account.name, b.shown.Vector(), sum.shown)
+	}
+	for dimension, used := range b.report.Used.All() {
+		if others := max(0, used-get(sum.shown, dimension)); others != get(b.account.others, dimension) {
+			report(2, "%s: others use %s, by the report %s less %s", b.account.name, b.account.others, b.report.Used, sum.shown)
+		}
+	}
+}

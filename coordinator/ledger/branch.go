@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"strings"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// branch is a queue of an external cluster, in one of its partitions, with its account. A part of an allocation counts in its queue and
+// in every branch above that, to the root. Which these are is in the path alone, so that a ledger which was just loaded, and knows
+// nothing of the cluster yet, has the same books.
+type branch struct {
+	account  account
+	cluster  *cluster
+	parent   *branch // nil: the root
+	address  resource.Address
+	below    int // branches that have it as their parent
+	touching int // live allocations, and requests that are being looked at
+	dropped  bool
+
+	report QueueReport
+	known  bool         // the last report has it
+	seen   int          // the cluster's count of reports at the last one that had it
+	shown  resource.Sum // of what our allocations have here: what the report's figures surely hold
+}
+
+// touch is what an allocation asks of one branch.
+type touch struct {
+	branch *branch
+	own    bool            // one of its parts is in this very queue, not in one below
+	vector resource.Vector // the sum of its parts here and below
+	shown  resource.Vector // how much of that the last report's figures surely hold
+}
+
+func newBranch(c *cluster, at spot) *branch {
+	b := &branch{cluster: c, address: resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: at.path, Partition: at.partition}}
+	b.account.name = queueName(b.address)
+	b.account.queue.account, b.account.queue.branch = &b.account, b
+	b.account.setLimit(resource.Vector{}, resource.Vector{})
+	return b
+}
+
+// queueName is the name of a queue's account.
+func queueName(at resource.Address) AccountName {
+	set := label.Set{{Key: label.Cluster, Value: at.Cluster}, {Key: kindKey, Value: at.Kind}}
+	if at.Partition != "" {
+		set = append(set, label.Label{Key: partitionKey, Value: at.Partition})
+	}
+	return AccountName{Kind: QueueAccount, Labels: append(set, label.Label{Key: pathKey, Value: at.Path})}
+}
+
+// Keys in the name of a queue's account, beside label.Cluster.
+const (
+	kindKey      = "kind"
+	pathKey      = "path"
+	partitionKey = "partition"
+)
+
+// above returns the path of the queue above; false where there is none.
+func above(path string) (string, bool) {
+	at := strings.LastIndexByte(path, '.')
+	if at < 0 {
+		return "", false
+	}
+	return path[:at], true
+}
+
+// leaf returns the last element of a path.
+func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+
+// note says that nothing new may go there, and why; empty where it may.
+func (b *branch) note() string {
+	switch {
+	case !b.cluster.known:
+		return NoteUnknown
+	case !b.known && !b.made():
+		return NoteMissing
+	case b.report.Closed:
+		return NoteStopped
+	}
+	return ""
+}
+
+// detail is the note in full.
+func (b *branch) detail(note string, now Instant) string {
+	switch note {
+	case NoteUnknown:
+		return b.cluster.unknown(now)
+	case NoteStopped:
+		return b.report.State
+	}
+	return ""
+}
+
+// made reports whether a queue that the cluster does not have is made by using it.
+func (b *branch) made() bool {
+	return b.cluster.makes(spot{b.address.Path, b.address.Partition})
+}
+
+// makes reports whether using a queue that is not there makes it: the nearest one above that is there does that.
+func (c *cluster) makes(at spot) bool {
+	if _, elsewhere := c.standard[at.path]; elsewhere { // it is there, in other partitions
+		return false
+	}
+	for path, below := above(at.path); below; path, below = above(path) {
+		if b := c.branches[spot{path, at.partition}]; b != nil && b.known {
+			return b.report.CreatesChildren
+		}
+	}
+	return false
+}
+
+// fits reports whether the request can go there now: by what is known of the cluster and by the books.
+func (b *branch) fits(request resource.Vector) bool {
+	return request.IsZero() || b.note() == "" && b.account.fits(request)
+}
+
+// free is what a request could get at most, in memory, cpu and instances.
+func (b *branch) free() [3]int64 {
+	if b.note() != "" {
+		return [3]int64{-1, -1, -1}
+	}
+	return b.account.free()
+}
+
+// tooLarge reports whether the queue is known to be smaller than the request.
+func (b *branch) tooLarge(request resource.Vector) bool {
+	return b.cluster.known && b.known && !b.account.couldEverFit(request)
+}
+
+// take takes over what a report says.
+func (b *branch) take(r *QueueReport) {
+	b.known, b.report = true, *r
+	b.report.Limit, b.report.Used = within(r.Limit), within(r.Used)
+}
+
+// vanish forgets what was said of the branch.
+func (b *branch) vanish() {
+	b.known, b.report = false, QueueReport{}
+	b.apply()
+	b.cluster.tidy(b)
+}
+
+// apply makes what the report says the account's.
+func (b *branch) apply() {
+	b.account.complete = b.known
+	b.restate()
+	b.account.setLimit(b.report.Limit, resource.Vector{})
+}
+
+// restate works out what others use: what the report's figures hold beyond what they hold of our allocations.
+func (b *branch) restate() {
+	others := resource.Vector{}
+	for dimension, used := range b.report.Used.All() {
+		if more := used - b.shown.Get(dimension); more > 0 {
+			others = others.With(dimension, more)
+		}
+	}
+	b.account.others = others
+}
+
+// within brings quantities into the range in which sums cannot overflow.
+func within(v resource.Vector) resource.Vector {
+	for dimension, quantity := range v.All() {
+		if quantity < 0 || quantity > resource.MaxQuantity {
+			v = v.With(dimension, min(max(0, quantity), resource.MaxQuantity))
+		}
+	}
+	return v
+}
+
+// show changes how much of an allocation the report's figures hold. What others use is to be restated after that: what an allocation
+// leaves behind is theirs until a report says otherwise.
+func (b *branch) show(t *touch, v resource.Vector) (changed bool) {
+	if t.shown.EqualTo(v) {
+		return false
+	}
+	err := b.shown.Minus(t.shown)
+	if err == nil {
+		err = b.shown.Add(v)
+	}
+	if err != nil {
+		panic("ledger: " + b.account.name.String() + ": shown: " + err.Error())
+	}
+	t.shown = v
+	return true
+}

@@ -1,0 +1,200 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// cluster is an external system that grants resources: one that a provider is configured for, or in which a live allocation has a part.
+type cluster struct {
+	ClusterName
+	configured bool
+	since      Instant  // when its settings became what they are: what was asked earlier may be about another cluster
+	ties       int      // live allocations, and requests that are being looked at, with a part there
+	members    []*entry // of those, the ones that hold something
+
+	// Of the last report:
+	reported    bool // there was one, since the load and with these settings
+	known       bool // what it said holds still
+	asked       Instant
+	incarnation string
+	untrusted   string
+	silence     string // why the cluster could not be read since
+	answers     map[string]*ApplicationReport
+	reports     int                 // counts them
+	queues      int                 // in it, once for each partition
+	leaves      map[string][]string // full paths by their last element, sorted
+	standard    map[string]string   // default partitions by path, of all paths
+
+	branches map[spot]*branch
+	order    []*branch // by address; arrange brings it up to date
+	fresh    []*branch // not in order yet
+	gone     bool      // some in order are not in branches any more
+
+	timer timer
+}
+
+// spot is a place in a cluster.
+type spot struct{ path, partition string }
+
+// cluster finds or makes the cluster of this name.
+func (l *Ledger) cluster(name ClusterName) *cluster {
+	c := l.clusters[name]
+	if c == nil {
+		c = &cluster{ClusterName: name, branches: make(map[spot]*branch)}
+		c.timer.cluster = c
+		l.clusters[name] = c
+	}
+	return c
+}
+
+// dropCluster forgets a cluster that nobody speaks of any more.
+func (l *Ledger) dropCluster(c *cluster) {
+	if !c.configured && c.ties == 0 {
+		l.timers.set(&c.timer, 0)
+		delete(l.clusters, c.ClusterName)
+	}
+}
+
+// configure follows a provider that is new or has other settings.
+func (l *Ledger) configure(name ClusterName) {
+	c := l.cluster(name)
+	c.configured, c.since = true, l.now
+	l.forgetCluster(c)
+}
+
+// unconfigure follows a provider that is gone.
+func (l *Ledger) unconfigure(name ClusterName) {
+	c := l.cluster(name)
+	c.configured = false
+	l.forgetCluster(c)
+	l.dropCluster(c)
+}
+
+// forgetCluster drops all that was read of a cluster.
+func (l *Ledger) forgetCluster(c *cluster) {
+	c.reported, c.known, c.asked = false, false, 0
+	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
+	c.queues, c.leaves, c.standard = 0, nil, nil
+	l.timers.set(&c.timer, 0)
+	for _, b := range c.order {
+		b.vanish()
+	}
+	c.arrange()
+}
+
+// ClusterSilent says that a cluster could not be read, and why. What was read last stays good until it is too old or, with forget,
+// is forgotten at once: nobody is in charge there, and whoever will be may say something else.
+func (l *Ledger) ClusterSilent(now Instant, name ClusterName, reason string, forget bool) {
+	l.begin(now)
+	c := l.clusters[name]
+	if c == nil {
+		return
+	}
+	c.silence = reason
+	if forget {
+		c.known, c.answers = false, nil
+		l.timers.set(&c.timer, 0)
+	}
+}
+
+// clusterDue does what the cluster's timer was set for: its last report is too old.
+func (l *Ledger) clusterDue(c *cluster) {
+	c.known = false
+	l.timers.set(&c.timer, 0)
+}
+
+// unknown says why nothing is known of the cluster at the moment; empty where something is.
+func (c *cluster) unknown(now Instant) string {
+	switch {
+	case c.known:
+		return ""
+	case !c.configured:
+		return "no provider is configured for it"
+	case !c.reported:
+		return withReason("not read yet", c.silence)
+	case c.untrusted != "" && c.silence == "":
+		return c.untrusted
+	default:
+		return withReason("last read "+now.Sub(c.asked).Truncate(time.Second).String()+" ago", c.silence)
+	}
+}
+
+// awaited says that it is too early to refuse anything for want of the cluster: it has not been read since the load, which was only now.
+func (c *cluster) awaited(l *Ledger) bool { return c.configured && !c.reported && l.now < l.loaded }
+
+// branch finds or makes a branch, with those above it.
+func (c *cluster) branch(at spot) *branch {
+	if b := c.branches[at]; b != nil {
+		return b
+	}
+	b := newBranch(c, at)
+	if path, below := above(at.path); below {
+		b.parent = c.branch(spot{path, at.partition})
+		b.parent.below++
+	}
+	c.branches[at] = b
+	c.fresh = append(c.fresh, b)
+	return b
+}
+
+// tidy drops a branch that the cluster did not report and nobody touches, and with it those above it that were there for it alone.
+func (c *cluster) tidy(b *branch) {
+	for b != nil && !b.known && b.touching == 0 && b.below == 0 && !b.dropped {
+		b.dropped, c.gone = true, true
+		delete(c.branches, spot{b.address.Path, b.address.Partition})
+		if b = b.parent; b != nil {
+			b.below--
+		}
+	}
+}
+
+// few branches are put in order one by one, more of them by sorting all.
+const few = 16
+
+// arrange brings order up to date, after branches came and went.
+func (c *cluster) arrange() {
+	if c.gone {
+		dropped := func(b *branch) bool { return b.dropped }
+		c.order, c.fresh = slices.DeleteFunc(c.order, dropped), slices.DeleteFunc(c.fresh, dropped)
+		c.gone = false
+	}
+	if len(c.fresh) > few {
+		c.order = append(c.order, c.fresh...)
+		slices.SortFunc(c.order, func(a, b *branch) int { return a.address.Compare(b.address) })
+	} else {
+		for _, b := range c.fresh {
+			at, _ := c.search(b.address)
+			c.order = slices.Insert(c.order, at, b)
+		}
+	}
+	clear(c.fresh)
+	c.fresh = c.fresh[:0]
+}
+
+func (c *cluster) search(at resource.Address) (int, bool) {
+	return slices.BinarySearchFunc(c.order, at, func(b *branch, at resource.Address) int { return b.address.Compare(at) })
+}
+
+// index lists the paths that the cluster has, by what they may be called.
+func (c *cluster) index() {
+	c.leaves, c.standard = make(map[string][]string, c.queues), make(map[string]string, c.queues)
+	for _, b := range c.order {
+		if !b.known {
+			continue
+		}
+		path := b.address.Path
+		if _, twice := c.standard[path]; !twice { // else in another partition
+			c.leaves[leaf(path)] = append(c.leaves[leaf(path)], path)
+		}
+		c.standard[path] = b.report.DefaultPartition
+	}
+}
+
+// clusterNames are the names of all clusters, in order.
+func (l *Ledger) clusterNames() []ClusterName {
+	return slices.SortedFunc(maps.Keys(l.clusters), ClusterName.Compare)
+}

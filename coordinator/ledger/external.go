@@ -1,0 +1,216 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// external is where an allocation's parts elsewhere belong. Their addresses never change; only what is asked for there does.
+type external struct {
+	touches []touch           // of all parts, those above before those below; one that a part of nothing brought asks for nothing
+	stays   []stay            // one for each cluster
+	granted []resource.Vector // of each part in Entitled.External: what the last report says that its applications hold
+	// changed is when it was last granted more or named more applications since the load. The cluster is given as long after this as
+	// after the confirmation to see it.
+	changed Instant
+}
+
+// stay is an allocation's place in a cluster.
+type stay struct {
+	cluster *cluster
+	index   int  // in the cluster's members
+	over    bool // by the last report all its applications are
+}
+
+// tie enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet.
+func (l *Ledger) tie(e *entry) {
+	parts := e.Entitled.External
+	if len(parts) == 0 {
+		return
+	}
+	x := &external{granted: make([]resource.Vector, len(parts))}
+	for i := range parts {
+		c := l.cluster(ClusterName{parts[i].Kind, parts[i].Cluster})
+		if !slices.ContainsFunc(x.stays, func(s stay) bool { return s.cluster == c }) {
+			x.stays = append(x.stays, stay{cluster: c})
+			c.ties++
+		}
+		own := c.branch(spot{parts[i].Path, parts[i].Partition})
+		for b := own; b != nil; b = b.parent {
+			x.touches = append(x.touches, touch{branch: b, own: b == own})
+		}
+	}
+	slices.SortStableFunc(x.touches, func(a, b touch) int { return a.branch.address.Compare(b.branch.address) })
+	x.touches = slices.Clip(mergeTouches(x.touches))
+	for i := range x.touches {
+		t := &x.touches[i]
+		t.branch.touching++
+		t.vector = t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
+	}
+	for i := range x.stays {
+		x.stays[i].cluster.arrange()
+	}
+	e.external = x
+}
+
+// mergeTouches makes one of those of the same branch, which are next to each other.
+func mergeTouches(list []touch) []touch {
+	merged := list[:0]
+	for _, t := range list {
+		if n := len(merged); n > 0 && merged[n-1].branch == t.branch {
+			merged[n-1].own = merged[n-1].own || t.own
+		} else {
+			merged = append(merged, t)
+		}
+	}
+	return merged
+}
+
+// untie takes an entry, which counts in no branch any more, out of the tables of its clusters.
+func (l *Ledger) untie(e *entry) {
+	x := e.external
+	if x == nil {
+		return
+	}
+	for i := range x.touches {
+		x.touches[i].branch.touching--
+	}
+	for i := range x.touches {
+		b := x.touches[i].branch
+		b.cluster.tidy(b)
+	}
+	for i := range x.stays {
+		c := x.stays[i].cluster
+		c.ties--
+		c.arrange()
+		l.dropCluster(c)
+	}
+	e.external = nil
+}
+
+// over reports whether a part at this address counts in the branch.
+func (b *branch) over(at resource.Address) bool {
+	if b.address.Kind != at.Kind || b.address.Cluster != at.Cluster || b.address.Partition != at.Partition {
+		return false
+	}
+	rest, inside := strings.CutPrefix(at.Path, b.address.Path)
+	return inside && (rest == "" || rest[0] == '.')
+}
+
+// sum adds up something of those parts that count in the branch. A resource that Validate lets pass cannot overflow here.
+func (b *branch) sum(parts []resource.External, of func(part int) resource.Vector) resource.Vector {
+	total := resource.Vector{}
+	for i := range parts {
+		if !b.over(parts[i].Address) {
+			continue
+		}
+		sum, err := total.Add(of(i))
+		if err != nil {
+			panic("ledger: " + b.account.name.String() + ": " + err.Error())
+		}
+		total = sum
+	}
+	return total
+}
+
+// holdExternal counts the parts of an entry in their branches.
+func (e *entry) holdExternal() {
+	x := e.external
+	for i := range x.touches {
+		t := &x.touches[i]
+		t.branch.account.add(e.State, t.vector)
+		t.branch.enlist(t.vector, 1)
+	}
+	for i := range x.stays {
+		s := &x.stays[i]
+		s.index = len(s.cluster.members)
+		s.cluster.members = append(s.cluster.members, e)
+	}
+}
+
+// enlist counts, or with -1 discounts, an allocation that has the vector in the branch.
+func (b *branch) enlist(v resource.Vector, by int) {
+	if !v.IsZero() {
+		b.account.held += by
+	}
+}
+
+// unholdExternal gives back what holdExternal counted. What the clusters have seen of it others use from now on, until a report no
+// longer shows it; only the rest comes free.
+func (l *Ledger) unholdExternal(e *entry) {
+	x := e.external
+	clear(x.granted)
+	for i := range x.touches {
+		t := &x.touches[i]
+		if t.branch.show(t, resource.Vector{}) {
+			t.branch.restate()
+		}
+		t.branch.account.take(e.State, t.vector)
+		t.branch.enlist(t.vector, -1)
+		l.freed(&t.branch.account)
+	}
+	for i := range x.stays {
+		s := &x.stays[i]
+		list := s.cluster.members
+		last := list[len(list)-1]
+		list[s.index] = last
+		last.external.stay(s.cluster).index = s.index
+		list[len(list)-1] = nil
+		s.cluster.members = list[:len(list)-1]
+		s.over = false
+	}
+}
+
+func (x *external) stay(c *cluster) *stay {
+	for i := range x.stays {
+		if x.stays[i].cluster == c {
+			return &x.stays[i]
+		}
+	}
+	return nil
+}
+
+// entitleExternal follows another entitlement of an entry that holds something.
+func (l *Ledger) entitleExternal(e *entry) {
+	parts := e.Entitled.External
+	for i := range e.external.touches {
+		t := &e.external.touches[i]
+		before := t.vector
+		after := t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
+		if before.Equal(after) {
+			continue
+		}
+		if !after.NotMoreThan(before) {
+			e.external.changed = l.now
+		}
+		t.branch.enlist(before, -1)
+		t.branch.enlist(after, 1)
+		t.vector = after
+		if e.reshow(t) {
+			t.branch.restate()
+		}
+		t.branch.account.change(e.State, e.State, before, after)
+		l.freed(&t.branch.account)
+	}
+}
+
+// reshow works out how much of an entry a branch's figures hold: of each part what its applications hold, but no more than the part.
+func (e *entry) reshow(t *touch) (changed bool) {
+	parts := e.Entitled.External
+	return t.branch.show(t, t.branch.sum(parts, func(part int) resource.Vector {
+		return lesser(parts[part].Vector, e.external.granted[part])
+	}))
+}
+
+// lesser is the smaller quantity of both in each dimension. One that either does not set is zero.
+func lesser(v, w resource.Vector) resource.Vector {
+	least := resource.Vector{}
+	for dimension, quantity := range v.All() {
+		if q := min(quantity, get(w, dimension)); q > 0 {
+			least = least.With(dimension, q)
+		}
+	}
+	return least
+}

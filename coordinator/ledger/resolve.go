@@ -1,0 +1,203 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// root is what the full path of every queue begins with that is not known yet.
+const root = "root"
+
+// resolve gives the parts of a request their full addresses: which cluster, which path, which partition.
+//
+// Errors: *FieldError, *NotFoundError (the cluster does not have the queue), and *InsufficientError with Returning while that cannot be
+// told.
+func (l *Ledger) resolve(parts []resource.External, labels label.Set) ([]resource.External, error) {
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	resolved := make([]resource.External, 0, len(parts))
+	for i := range parts {
+		field := fmt.Sprintf("resource.external[%d]", i)
+		c, err := l.clusterOf(field, parts[i].Address, labels)
+		if err != nil {
+			return nil, err
+		}
+		at, err := c.resolve(l.now, field, &parts[i])
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(resolved, func(other resource.External) bool { return other.Address == at }) {
+			return nil, &FieldError{field + ".path", parts[i].Address.String(), "each queue once; another part is for " + at.String() + " too"}
+		}
+		resolved = append(resolved, resource.External{Address: at, Vector: parts[i].Vector})
+	}
+	slices.SortFunc(resolved, func(a, b resource.External) int { return a.Compare(b.Address) })
+	return resolved, nil
+}
+
+// clusterOf finds the cluster that an address means: the one it names, else the label's, else the default of its kind.
+func (l *Ledger) clusterOf(field string, at resource.Address, labels label.Set) (*cluster, error) {
+	var known []string
+	var standard *ProviderRecord
+	for i := range l.providers {
+		p := &l.providers[i]
+		if p.Kind != at.Kind {
+			continue
+		}
+		known = append(known, p.Cluster)
+		if p.Default || len(known) == 1 {
+			standard = p
+		}
+	}
+	if len(known) == 0 {
+		return nil, &FieldError{field + ".kind", at.Kind, "a kind that a provider is configured for; " + l.kinds()}
+	}
+	name, from := at.Cluster, field+".cluster"
+	if name == "" {
+		name = labels.Value(label.Cluster)
+		if name != "" {
+			from = "labels[" + label.Cluster + "]"
+		}
+	}
+	switch {
+	case name != "" && slices.Contains(known, name):
+		return l.cluster(ClusterName{at.Kind, name}), nil
+	case name != "":
+		return nil, &FieldError{from, name, "a " + at.Kind + " cluster that is configured: " + strings.Join(known, ", ")}
+	case len(known) == 1 || standard.Default:
+		return l.cluster(standard.ClusterName), nil
+	}
+	return nil, &FieldError{from, "", "the name of a " + at.Kind + " cluster, as none is the default: " + strings.Join(known, ", ")}
+}
+
+// kinds says which kinds providers are configured for.
+func (l *Ledger) kinds() string {
+	var kinds []string
+	for i := range l.providers {
+		if !slices.Contains(kinds, l.providers[i].Kind) {
+			kinds = append(kinds, l.providers[i].Kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return "none is"
+	}
+	return "these are: " + strings.Join(kinds, ", ")
+}
+
+// resolve gives a part its full address in the cluster.
+func (c *cluster) resolve(now Instant, field string, x *resource.External) (resource.Address, error) {
+	at := resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: x.Path, Partition: x.Partition}
+	full := x.Path == root || strings.HasPrefix(x.Path, root+".")
+	switch _, there := c.standard[x.Path]; {
+	case !c.known && full:
+		return at, nil // whether it is there will turn out
+	case !c.known:
+		return at, c.unresolved(now, at, x.Vector)
+	case !full && !there:
+		paths := c.leaves[x.Path]
+		if len(paths) == 0 {
+			return at, &NotFoundError{What: "queue", ID: at.String()}
+		}
+		if len(paths) > 1 {
+			return at, &FieldError{field + ".path", x.Path, "the full path of one of these queues: " + listed(paths)}
+		}
+		at.Path = paths[0]
+	}
+	if at.Partition == "" {
+		at.Partition = c.defaultPartition(at.Path)
+	}
+	if b := c.branches[spot{at.Path, at.Partition}]; (b == nil || !b.known) && !c.makes(spot{at.Path, at.Partition}) {
+		return at, &NotFoundError{What: "queue", ID: at.String()}
+	}
+	return at, nil
+}
+
+// unresolved says that it is too early to tell which queue is meant.
+func (c *cluster) unresolved(now Instant, at resource.Address, v resource.Vector) error {
+	s := Shortfall{Account: queueName(at), Dimension: resource.Instances, Note: NoteUnknown, Detail: c.unknown(now)}
+	for dimension, asked := range v.All() {
+		if asked != 0 {
+			s.Dimension, s.Requested = dimension, asked
+			break
+		}
+	}
+	return &InsufficientError{Reason: ReasonRefused, Returning: true, Shortfalls: []Shortfall{s}}
+}
+
+// defaultPartition is the partition of an application in this queue, or in the nearest one above it that is there.
+func (c *cluster) defaultPartition(path string) string {
+	for below := true; below; path, below = above(path) {
+		if partition, there := c.standard[path]; there {
+			return partition
+		}
+	}
+	return ""
+}
+
+// listed is at most eight of a list, in words.
+func listed(texts []string) string {
+	const most = 8
+	if len(texts) <= most {
+		return strings.Join(texts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), len(texts)-most)
+}
+
+// means reports whether an address, as somebody who asks may write it, can be this full one.
+func means(asked, full resource.Address) bool {
+	return asked.Kind == full.Kind &&
+		(asked.Cluster == "" || asked.Cluster == full.Cluster) &&
+		(asked.Path == full.Path || asked.Path == leaf(full.Path)) &&
+		(asked.Partition == "" || asked.Partition == full.Partition)
+}
+
+// partOf finds the part of an allocation that an address means: the very one, or the only one that it can mean.
+func partOf(parts []resource.External, asked resource.Address) (int, bool) {
+	found, count := 0, 0
+	for i := range parts {
+		if parts[i].Address == asked {
+			return i, true
+		}
+		if means(asked, parts[i].Address) {
+			found = i
+			count++
+		}
+	}
+	return found, count == 1
+}
+
+// overlayParts replaces, in the parts of an allocation, the dimensions that are set in those which somebody names, and returns where in
+// the result each of the named ones is. The error is a *FieldError.
+func overlayParts(parts, over []resource.External) (result []resource.External, places []int, err error) {
+	if len(over) == 0 {
+		return parts, nil, nil
+	}
+	result = slices.Clone(parts)
+	for i := range over {
+		at, found := partOf(parts, over[i].Address)
+		if !found {
+			return nil, nil, &FieldError{fmt.Sprintf("entitled.external[%d].path", i), over[i].Address.String(), wantedPart(parts)}
+		}
+		for dimension, quantity := range over[i].All() {
+			result[at].Vector = result[at].With(dimension, quantity)
+		}
+		places = append(places, at)
+	}
+	return result, places, nil
+}
+
+func wantedPart(parts []resource.External) string {
+	if len(parts) == 0 {
+		return "no part: the allocation has none"
+	}
+	addresses := make([]string, 0, len(parts))
+	for i := range parts {
+		addresses = append(addresses, parts[i].Address.String())
+	}
+	return "the address of one part that the allocation has: " + strings.Join(addresses, ", ")
+}
