@@ -1,0 +1,146 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-faster/jx"
+)
+
+// smallBuffer is for answers that are mostly short, in bytes.
+const smallBuffer = 4 << 10
+
+// readAnswer reads one object and what comes behind it, and calls field with every key. field must read the value.
+func readAnswer(r io.Reader, field func(*reader, []byte) error) error {
+	from := &stream{from: r}
+	answer := &reader{json: jx.Decode(from, smallBuffer), names: map[string]string{}}
+	if answer.json.Next() != jx.Object {
+		return malformed("no object")
+	}
+	err := answer.object(func(key []byte) error { return field(answer, key) })
+	if _, is := errors.AsType[*AnswerError](err); is {
+		return err
+	}
+	if from.err != nil && !errors.Is(from.err, io.EOF) {
+		return from.err
+	}
+	if err != nil {
+		return &AnswerError{Refusal: Malformed, Err: err}
+	}
+	if err := answer.json.Skip(); !errors.Is(err, io.EOF) {
+		return malformed("something comes behind the answer")
+	}
+	return nil
+}
+
+// states of a ResourceManager (HAServiceState). Without high availability it is active.
+const (
+	stateActive  = "ACTIVE"
+	stateStandby = "STANDBY"
+)
+
+// clusterInfo is what a ResourceManager says of itself.
+type clusterInfo struct {
+	// id is when it was started, in milliseconds: Hadoop makes the ids of applications of it.
+	id      int64
+	state   string // stateActive, stateStandby, INITIALIZING, STOPPING; empty: it did not say
+	version string
+}
+
+// active reports whether it says that it is in charge. Versions that say nothing have no other.
+func (c clusterInfo) active() bool { return c.state == stateActive || c.state == "" }
+
+// role is the state in the words of providers.Server; empty where it is neither, as while it starts and ends.
+func (c clusterInfo) role() string {
+	switch {
+	case c.active():
+		return "active"
+	case c.state == stateStandby:
+		return "standby"
+	}
+	return ""
+}
+
+// info asks a server what it is. A standby ResourceManager answers this, and only under this very path. The error is a *ServerError.
+func (s *server) info(ctx context.Context) (clusterInfo, error) {
+	var info clusterInfo
+	there := false
+	err := s.get(ctx, "/info", nil, func(body io.Reader) error {
+		return readAnswer(body, func(r *reader, key []byte) error {
+			if string(key) != "clusterInfo" {
+				return r.json.Skip()
+			}
+			return r.object(func(key []byte) (err error) {
+				switch string(key) {
+				case "startedOn", "id": // the same number
+					info.id, there, err = r.whole()
+				case "haState":
+					info.state, err = r.text()
+				case "resourceManagerVersion":
+					info.version, err = r.text()
+				default:
+					err = r.json.Skip()
+				}
+				return err
+			})
+		})
+	})
+	if err != nil {
+		return info, err
+	}
+	if !there {
+		return info, s.senseless(malformed("no clusterInfo: it is no ResourceManager"))
+	}
+	info.state = strings.ToUpper(info.state)
+	return info, nil
+}
+
+// scheduler reads all queues. The error is a *ServerError.
+func (s *server) scheduler(ctx context.Context) (*Scheduler, error) {
+	var read *Scheduler
+	err := s.get(ctx, "/scheduler", nil, func(body io.Reader) (err error) {
+		read, err = Decode(body)
+		return err
+	})
+	return read, err
+}
+
+// incarnation names one run of one ResourceManager.
+func (s *server) incarnation(info clusterInfo) string {
+	return s.String() + " " + strconv.FormatInt(info.id, 10)
+}
+
+// values makes a query of names and values.
+func values(pairs ...string) url.Values {
+	query := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		query.Set(pairs[i], pairs[i+1])
+	}
+	return query
+}
+
+// label returns the one label of a machine, which comes in a list.
+func (r *reader) label() (string, error) {
+	if r.json.Next() != jx.Array {
+		return r.text()
+	}
+	elements, err := r.json.ArrIter()
+	if err != nil {
+		return "", err
+	}
+	label := ""
+	for elements.Next() {
+		text, err := r.text()
+		if err != nil {
+			return "", err
+		}
+		if label == "" {
+			label = text
+		}
+	}
+	return label, elements.Err()
+}

@@ -1,0 +1,226 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/providers"
+)
+
+const (
+	// infoEvery is how often the active server is asked whether it still is the same, beside when a connection was lost.
+	infoEvery = time.Minute
+	// probeTime is how long each server has to say what it is while the active one is looked for.
+	probeTime = 2 * time.Second
+)
+
+// kind makes providers. Its fields are what tests put in the place of this machine.
+type kind struct {
+	now  func() time.Time
+	dial dialer // nil: TCP
+}
+
+// Kind returns YARN as a kind of external system. Its settings are described with the constants of this package's settings, and in
+// docs/operations.md.
+func Kind() providers.Kind { return kind{now: time.Now} }
+
+// Name is "yarn".
+func (kind) Name() string { return "yarn" }
+
+// Check looks at settings alone.
+func (kind) Check(given map[string]string) error {
+	_, err := parseSettings(given)
+	return err
+}
+
+// Files are the settings that are paths.
+func (kind) Files() []string {
+	return []string{settingSite, settingPasswordFile, settingKeytab, settingKrb5Conf, settingCA, settingCertificate, settingKey}
+}
+
+// Open reads the files and asks nobody. Those of passwords, keys and certificates are read again when they change; a site is not, since
+// another address may be another cluster.
+func (k kind) Open(_ string, given map[string]string) (providers.Provider, error) {
+	s, err := parseSettings(given)
+	if err != nil {
+		return nil, err
+	}
+	if s.site != "" {
+		if err := s.readSite(); err != nil {
+			return nil, err
+		}
+	}
+	var trust *credential.Client
+	for _, at := range s.addresses {
+		if at.url.Scheme == "https" && trust == nil {
+			if trust, err = openTrust(s, k.now); err != nil {
+				return nil, err
+			}
+		}
+	}
+	identity, err := openAuthenticator(s, k.now)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{settings: s, now: k.now, identity: identity, answers: map[string]answered{}}
+	for _, at := range s.addresses {
+		made, err := newServer(at, s, identity, trust, k.dial)
+		if err != nil {
+			identity.close()
+			return nil, err
+		}
+		p.servers = append(p.servers, made)
+	}
+	return p, nil
+}
+
+// readSite takes the addresses from the file that the settings name.
+func (s *settings) readSite() error {
+	wrong := func(want string) error {
+		return &providers.SettingError{Setting: settingSite, Value: s.site, Want: want}
+	}
+	file, err := os.Open(s.site)
+	if err != nil {
+		return wrong("a yarn-site.xml that can be read (this one: " + errors.Unwrap(err).Error() + ")")
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return wrong("a yarn-site.xml (this one is no regular file)")
+	}
+	list, err := AddressesFromSite(file)
+	if err != nil {
+		return wrong("a yarn-site.xml with the addresses of the ResourceManagers (this one: " + err.Error() + ")")
+	}
+	if s.addresses, err = parseAddresses(settingSite, strings.Join(list, ",")); err != nil {
+		return err
+	}
+	return s.checkAddresses()
+}
+
+// Provider reads one YARN cluster. It keeps to the ResourceManager that was active last and asks nobody else until that one fails: then it
+// asks all of them at once what they are.
+//
+// Its methods may be called from any goroutine; Snapshot and Applications wait for one another.
+type Provider struct {
+	settings settings
+	servers  []*server
+	identity authenticator
+	now      func() time.Time
+	closed   sync.Once
+
+	mu sync.Mutex // guards all below; held while the cluster is asked
+	// active is the server that answered last; nil: look for it.
+	active *server
+	asked  time.Time // when active was last asked what it is
+	dials  int64     // of active, when it was last asked that
+	run    run
+	nodes  nodesCache
+	// answers are of applications that were asked for by the last call.
+	answers map[string]answered
+}
+
+// Snapshot reads all queues, in as much time as the setting timeout says and ctx allows.
+func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	within, cancel := context.WithTimeout(ctx, p.settings.pace.Timeout)
+	defer cancel()
+	if p.active == nil {
+		return p.findActive(within, nil)
+	}
+	snapshot, err := p.read(within, p.active, nil)
+	if err == nil {
+		return snapshot, nil
+	}
+	if errors.Is(ctx.Err(), context.Canceled) { // nobody waits any longer: that says nothing of the server
+		return snapshot, &providers.UnavailableError{Err: err}
+	}
+	p.active = nil
+	if within.Err() != nil { // no time is left: the next call begins with looking for it
+		return snapshot, &providers.UnavailableError{Err: err}
+	}
+	return p.findActive(within, err)
+}
+
+// read reads all queues from a server that is taken for the active one. known is what it just said of itself; nil: ask, when it is time.
+// The error is a *ServerError.
+func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (providers.Snapshot, error) {
+	var none providers.Snapshot
+	if known == nil && (p.now().Sub(p.asked) >= infoEvery || from.dials.Load() != p.dials) {
+		info, err := p.ask(ctx, from)
+		if err != nil {
+			return none, err
+		}
+		known = &info
+	}
+	dials := from.dials.Load()
+	scheduler, err := from.scheduler(ctx)
+	if err != nil {
+		return none, err
+	}
+	if known == nil && from.dials.Load() != dials {
+		// The connection was lost, so the server may have been restarted before it answered: it is asked whether it was, and what it said
+		// could be of the run before.
+		info, err := p.ask(ctx, from)
+		if err != nil {
+			return none, err
+		}
+		if known = &info; from.incarnation(info) != p.run.incarnation {
+			if scheduler, err = from.scheduler(ctx); err != nil {
+				return none, err
+			}
+		}
+	}
+	if known != nil {
+		p.note(from, *known)
+	}
+	sized, err := p.size(ctx, from, scheduler)
+	if err != nil {
+		return none, err
+	}
+	return providers.Snapshot{
+		Server:      from.String(),
+		Incarnation: p.run.incarnation,
+		Untrusted:   p.run.judge(sized, p.now()),
+		Queues:      scheduler.Queues(sized.totals),
+	}, nil
+}
+
+// ask asks a server what it is, and takes nothing but the active one. The error is a *ServerError.
+func (p *Provider) ask(ctx context.Context, at *server) (clusterInfo, error) {
+	info, err := at.info(ctx)
+	if err == nil && !info.active() {
+		err = at.notActive(info)
+	}
+	return info, err
+}
+
+func (s *server) notActive(info clusterInfo) *ServerError {
+	return &ServerError{Address: s.String(), Trouble: NotInCharge, Err: fmt.Errorf("it says that it is %s", s.show(strings.ToLower(info.state)))}
+}
+
+// note keeps what the active server said of itself.
+func (p *Provider) note(from *server, info clusterInfo) {
+	p.asked, p.dials = p.now(), from.dials.Load()
+	if p.run.change(from.incarnation(info), p.now()) {
+		p.nodes = nodesCache{}
+		p.answers = map[string]answered{}
+	}
+}
+
+// Close ends connections and forgets tickets. Nobody may use the provider any longer.
+func (p *Provider) Close() error {
+	p.closed.Do(func() {
+		for _, s := range p.servers {
+			s.close()
+		}
+		p.identity.close()
+	})
+	return nil
+}
