@@ -119,7 +119,7 @@ func (c *cli) printDecoded(s *yarn.Scheduler) error {
 		_, err = fmt.Fprintf(c.out, "%s\n", text)
 		return err //nolint:wrapcheck // names the file
 	}
-	c.printf("%s scheduler, %d queues\n", s.Kind, len(s.Entries))
+	c.printf("%s scheduler, %s\n", s.Kind, counted(len(s.Entries), "entry", "entries"))
 	var rows [][]string
 	for _, e := range s.Entries {
 		q := &bursarv1.Queue{Applications: e.Applications, Pending: e.Pending, Active: e.Active, MaxApplications: e.MaxApplications}

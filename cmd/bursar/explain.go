@@ -206,3 +206,11 @@ func count(n int64) string {
 	}
 	return fmt.Sprint(n)
 }
+
+// counted writes a number with its noun.
+func counted(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n) + " " + several
+}

@@ -64,7 +64,7 @@ func TestRefusalNamesAccountsInWords(t *testing.T) {
 				Dimension: "instances", Requested: 1, Available: -2, Limit: 5,
 			},
 			{
-				Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUEUE, Labels: map[string]string{"cluster": "east", "path": "root.a"}},
+				Account: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUEUE, Labels: map[string]string{"kind": "yarn", "cluster": "east", "path": "root.a"}},
 				Note:    "unknown",
 			},
 		},
@@ -73,7 +73,7 @@ func TestRefusalNamesAccountsInWords(t *testing.T) {
 	want := []string{
 		"host vm-1: memory: asked for 4GiB, available 1.5GiB of 8GiB, short by 2.5GiB (by what the machine measures)",
 		"quota of everything: instances: asked for 1, available 0 of 5, short by 3",
-		"queue east:root.a (no fresh measurement)",
+		"queue yarn:east:root.a: unknown",
 		"hosts: 0 of 5 fit, 1 by labels, 1 not healthy, 1 without a fresh measurement, 1 without room by the books, 1 short of measured memory",
 	}
 	got := shortfallLines(in)

@@ -41,6 +41,9 @@ const patience = 60 * time.Second
 //	cmpdemo REGEXP           check what dev printed until it was up
 //	serve NAME COMMAND…      start a server that logs; waits for "serving" or "agent starts" and sets ADDRESS to where it serves
 //	endserve NAME SIGNAL     end it by a signal; it must end with code 0
+//	yarn server NAME ROLE    a ResourceManager that is active, standby, none (knows of none active), broken or down, at the address in NAME
+//	yarn queue PATH …        a queue of the cluster they all serve: limit=8GiB/8, used=1GiB/1, state=STOPPED, or state=GONE
+//	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata", func(*testscript.Env) {})
 }
@@ -98,6 +101,7 @@ func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "no.sock"))
 			env.Setenv("USER", "alice")
 			env.Values[serversKey{}] = &servers{running: make(map[string]*exec.Cmd)}
+			env.Values[yarnKey{}] = newYARN()
 			sockets, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes
 			env.Setenv("SOCKETS", sockets)
 			env.Defer(func() { _ = os.RemoveAll(sockets) })
@@ -105,7 +109,7 @@ func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"dev": startDev, "enddev": endDev, "cmpdemo": checkDemo, "serve": startServer, "endserve": endServer,
-			"code": expectCode, "until": runUntil, "setenv": setEnv, "signal": sendSignal,
+			"yarn": changeYARN, "code": expectCode, "until": runUntil, "setenv": setEnv, "signal": sendSignal,
 		},
 	})
 }

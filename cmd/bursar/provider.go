@@ -17,9 +17,10 @@ func (c *cli) providerCommand() *cobra.Command {
 	return family("provider", "Make clusters known whose queues limit requests",
 		`Provider commands say which clusters have queues for requests, and how they are read. A provider is a kind, a name for the cluster and settings.
 
-The settings of yarn, of which one of addresses and --site is needed:
+The settings of yarn, of which addresses or site is needed:
 
   addresses   its ResourceManagers, in order: http://rm1:8088,https://rm2:8090
+  site        instead: the yarn-site.xml on the coordinators' machines that has them
   basePath    what stands before /scheduler; default /ws/v1/cluster; for Knox /gateway/NAME/resourcemanager/v1/cluster
   auth        none, simple, basic or kerberos; default none, or simple where user is set
   user        for simple (user.name) and basic
@@ -28,6 +29,7 @@ The settings of yarn, of which one of addresses and --site is needed:
   ca, certificate, key
               files for https
   maxBytes    the most that one answer may have; default 64MiB
+  insecure    true: a password may cross the network as it is
 
 and of every kind:
 

@@ -80,3 +80,95 @@ func TestElectionIsNotSilence(t *testing.T) {
 		t.Errorf("exit code %d, want %d", got, exitUnavailable)
 	}
 }
+
+// queueShortfall is one of a queue, in a dimension.
+func queueShortfall(dimension string, requested, available, limit int64, note, detail string) *bursarv1.Shortfall {
+	return &bursarv1.Shortfall{
+		Account: &bursarv1.AccountName{
+			Kind:   bursarv1.AccountKind_ACCOUNT_KIND_QUEUE,
+			Labels: map[string]string{"kind": "yarn", "cluster": "default", "path": "root.a", "partition": ""},
+		},
+		Dimension: dimension, Requested: requested, Available: available, Limit: limit, Note: note, Detail: detail,
+	}
+}
+
+func TestRefusalsOfQueuesSayWhy(t *testing.T) {
+	const gib = 1 << 30
+	for name, c := range map[string]struct {
+		shortfalls []*bursarv1.Shortfall
+		want       string
+	}{
+		"full": {
+			[]*bursarv1.Shortfall{queueShortfall("memory", 4*gib, gib, 16*gib, "", "")},
+			`bursar: not enough resources
+  queue yarn:default:root.a: memory: asked for 4GiB, available 1GiB of 16GiB, short by 3GiB
+hint: --wait 30s waits`,
+		},
+		"never": {
+			[]*bursarv1.Shortfall{queueShortfall("memory", 32*gib, 16*gib, 16*gib, "never", "")},
+			`bursar: not enough resources
+  queue yarn:default:root.a: memory: asked for 32GiB, available 16GiB of 16GiB, short by 16GiB (above the limit, it can never fit)
+hint: ask for less`,
+		},
+		"unknown, in two dimensions": {
+			[]*bursarv1.Shortfall{
+				queueShortfall("memory", 4*gib, 0, 0, "unknown", "last read 41s ago: no active server: refused"),
+				queueShortfall("cpu", 4000, 0, 0, "unknown", "last read 41s ago: no active server: refused"),
+			},
+			`bursar: not enough resources
+  queue yarn:default:root.a: unknown: last read 41s ago: no active server: refused
+hint: --wait 30s waits until the cluster can be read again; ` + "`bursar providers`",
+		},
+		"stopped": {
+			[]*bursarv1.Shortfall{queueShortfall("memory", 4*gib, 4*gib, 16*gib, "stopped", "STOPPED")},
+			`bursar: not enough resources
+  queue yarn:default:root.a: takes no applications: STOPPED
+hint: --wait 30s waits until the queue takes applications again`,
+		},
+		"missing": {
+			[]*bursarv1.Shortfall{queueShortfall("memory", 4*gib, 0, 0, "missing", "")},
+			`bursar: not enough resources
+  queue yarn:default:root.a: its cluster does not have it any more
+hint: --wait`,
+		},
+	} {
+		err := refusedFor(t, connect.CodeResourceExhausted, &bursarv1.InsufficientResources{Shortfalls: c.shortfalls, Reason: "refused"})
+		if got := reported(t, &cli{}, err); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
+func TestTooEarlyIsToldOnce(t *testing.T) {
+	err := refusedFor(t, connect.CodeUnavailable, &bursarv1.InsufficientResources{
+		Shortfalls: []*bursarv1.Shortfall{queueShortfall("memory", 1, 0, 0, "unknown", "not read yet")},
+	})
+	got := reported(t, &cli{}, err)
+	if !strings.Contains(got, "too early to say") || !strings.Contains(got, "queue yarn:default:root.a: unknown: not read yet\n") || strings.Contains(got, "insufficient") {
+		t.Error(got)
+	}
+	if code := exitCode(err); code != exitUnavailable {
+		t.Errorf("code %d", code)
+	}
+}
+
+func refusedFor(t *testing.T, code connect.Code, detail *bursarv1.InsufficientResources) error {
+	t.Helper()
+	err := connect.NewWireError(code, errors.New("insufficient resources (refused): queue kind=yarn: memory: requested 1"))
+	added, detailErr := connect.NewErrorDetail(detail)
+	if detailErr != nil {
+		t.Fatal(detailErr)
+	}
+	err.AddDetail(added)
+	return err
+}
+
+func TestAgesDoNotMakeNews(t *testing.T) {
+	a, b := withoutAges("waiting: unknown: last read 41s ago: no answer; 2m left"), withoutAges("waiting: unknown: last read 43s ago: no answer; 2m left")
+	if a != b || !strings.Contains(a, "no answer") {
+		t.Errorf("%q and %q", a, b)
+	}
+	if withoutAges("lacks 3GiB") == withoutAges("lacks 2GiB") {
+		t.Error("what is no age is left out")
+	}
+}
