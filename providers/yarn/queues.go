@@ -93,16 +93,14 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 		CreatesChildren:  e.CreatesChildren,
 		DefaultPartition: e.DefaultPartition,
 		AbsoluteCapacity: e.AbsoluteCapacity, AbsoluteMaxCapacity: e.AbsoluteMaxCapacity,
-		Applications: e.Applications, Pending: e.Pending, Active: e.Active,
+		Applications: counted(e.Applications), Pending: counted(e.Pending), Active: counted(e.Active),
+		MaxApplications: counted(e.MaxApplications),
 	}
 	if e.Used != nil {
 		q.Used = *e.Used
 	}
 	if e.Reserved != nil && s.Kind == FairScheduler {
 		q.Used = plus(q.Used, *e.Reserved)
-	}
-	if most := e.MaxApplications; most != nil && *most >= 0 && *most < math.MaxInt32 {
-		q.MaxApplications = most
 	}
 	if q.Applications == nil && q.Pending != nil && q.Active != nil {
 		q.Applications = plusCount(q.Pending, q.Active)
@@ -122,6 +120,14 @@ func (s *Scheduler) part(e *Entry, said *resource.Vector, percent *float64, tota
 	default:
 		return resource.Vector{}.WithMemory(0).WithCPU(0)
 	}
+}
+
+// counted leaves out YARN's word for unlimited, and what is no count.
+func counted(n *int32) *int32 {
+	if n == nil || *n < 0 || *n == math.MaxInt32 {
+		return nil
+	}
+	return n
 }
 
 // addCounts adds the applications of a queue to those of the one above, as far as the answer does not say these.
@@ -144,14 +150,17 @@ func plusCount(a, b *int32) *int32 {
 	case a == nil:
 		return b
 	default:
-		return new(int32(min(int64(max(*a, 0))+int64(max(*b, 0)), math.MaxInt32)))
+		return new(int32(min(int64(*a)+int64(*b), math.MaxInt32)))
 	}
 }
 
-// plus returns the sum, where no quantity is more than resource.MaxQuantity.
+// plus returns the sum, where no quantity is more than resource.MaxQuantity, and no more types are summed than a vector may have.
 func plus(v, w resource.Vector) resource.Vector {
 	for dimension, q := range w.All() {
-		sum, _ := v.Get(dimension)
+		sum, there := v.Get(dimension)
+		if !there && len(v.Custom()) == resource.MaxCustom && dimension != resource.Memory && dimension != resource.CPU {
+			continue
+		}
 		v = v.With(dimension, min(sum+q, resource.MaxQuantity))
 	}
 	return v

@@ -216,7 +216,7 @@ func (r *reader) mebibytes() (*int64, error) {
 	return &n, nil
 }
 
-// percent returns a number that is finite.
+// percent returns a number that is finite; none is less than zero.
 func (r *reader) percent() (*float64, error) {
 	b, err := r.digits()
 	if err != nil || len(b) == 0 {
@@ -226,7 +226,7 @@ func (r *reader) percent() (*float64, error) {
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, nil //nolint:nilnil,nilerr // no number is no figure
 	}
-	return &f, nil
+	return new(max(f, 0)), nil
 }
 
 // amount is a quantity of one type with its unit.

@@ -1,0 +1,160 @@
+package yarn
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// payloads returns the files of one kind below testdata/payloads, by their path there.
+func payloads(t testing.TB, suffix string) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	files, err := filepath.Glob(filepath.Join("testdata", "payloads", "*", "*"+suffix))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no payloads %s: %v", suffix, err)
+	}
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := filepath.Rel(filepath.Join("testdata", "payloads"), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[filepath.ToSlash(name)] = body
+	}
+	return found
+}
+
+// An answer key that another program worked out agrees in every column with what is read.
+func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
+	key, err := os.ReadFile(filepath.Join("testdata", "payloads", "EXPECTED.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(key)), "\n")
+	columns := strings.Split(lines[0], "\t")
+	bodies := payloads(t, ".json")
+	read := map[string]map[place]row{}
+	for _, line := range lines[1:] {
+		want := row{}
+		for i, value := range strings.Split(line, "\t") {
+			want[columns[i]] = value
+		}
+		file := want["file"]
+		if read[file] == nil {
+			s, err := Decode(bytes.NewReader(bodies[file]))
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			read[file] = map[place]row{}
+			for _, e := range s.Entries {
+				read[file][place{e.Path, e.Partition}] = rowOf(e)
+			}
+		}
+		partition := want["partition"]
+		if partition == "(default)" || partition == "-" {
+			partition = ""
+		}
+		got, found := read[file][place{want["path"], partition}]
+		if !found {
+			t.Errorf("%s: %s is not there", file, want["path"])
+		}
+		for _, column := range columns[4:] {
+			if !sameFigure(got[column], want[column]) {
+				t.Errorf("%s: %s: %s is %q, want %q", file, want["path"], column, got[column], want[column])
+			}
+		}
+		delete(read[file], place{want["path"], partition})
+	}
+	for file, rest := range read {
+		for at := range rest {
+			if at.path != "root" { // the key leaves out the root of the CapacityScheduler
+				t.Errorf("%s: %s is not in the key", file, at.path)
+			}
+		}
+	}
+}
+
+// sameFigure compares numbers as such: 50.0 is 50.
+func sameFigure(a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	if errX != nil || errY != nil {
+		return a == b
+	}
+	return x == y
+}
+
+// A second reader, which shares nothing with the decoder, finds the same queues with the same figures.
+func TestDecodeAgreesWithASecondReader(t *testing.T) {
+	for file, body := range payloads(t, ".json") {
+		if strings.HasPrefix(file, "synthetic/") {
+			continue // those are no answers of a scheduler, see TestScripts
+		}
+		t.Run(file, func(t *testing.T) {
+			compareRows(t, body, walk(t, body))
+		})
+	}
+}
+
+// The XML of an answer and its JSON say the same; and the XML read as JSON, with a thing alone for each list of one and every number quoted,
+// says so too.
+func TestDecodeAgreesWithTheXML(t *testing.T) {
+	twins := payloads(t, ".json")
+	for file, body := range payloads(t, ".xml") {
+		t.Run(file, func(t *testing.T) {
+			asJSON, err := json.Marshal(fromXML(t, bytes.NewReader(body)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := walk(t, asJSON)
+			compareRows(t, asJSON, want)
+			if twin := twins[strings.TrimSuffix(file, ".xml")+".json"]; twin != nil {
+				compareRows(t, twin, want)
+			}
+		})
+	}
+}
+
+func compareRows(t *testing.T, body []byte, want []row) {
+	t.Helper()
+	s, err := Decode(bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := func(rows []row) map[place]row {
+		found := map[place]row{}
+		for _, r := range rows {
+			for column, value := range r {
+				if value == "" && column != "path" && column != "partition" {
+					delete(r, column)
+				}
+			}
+			found[place{r["path"], r["partition"]}] = r
+		}
+		if len(found) != len(rows) {
+			t.Errorf("%d queues are there twice", len(rows)-len(found))
+		}
+		return found
+	}
+	var got []row
+	for _, e := range s.Entries {
+		got = append(got, rowOf(e))
+	}
+	figures := cmp.FilterPath(func(p cmp.Path) bool {
+		at, is := p.Last().(cmp.MapIndex)
+		return is && strings.HasPrefix(at.Key().String(), "abs")
+	}, cmp.Comparer(sameFigure))
+	if diff := cmp.Diff(index(want), index(got), figures); diff != "" {
+		t.Errorf("the second reader (-), the decoder (+):\n%s", diff)
+	}
+}

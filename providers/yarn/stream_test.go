@@ -1,0 +1,154 @@
+package yarn
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"pgregory.net/rapid"
+)
+
+func TestStreamReplacesWordsThatAreNoJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a":NaN}`:                      `{"a":"" }`,
+		`[INF,-INF,Infinity,-Infinity]`:  `["" ,-0  ,""      ,-0       ]`,
+		`{"NaN":"INF \"NaN\" \\","b":1}`: `{"NaN":"INF \"NaN\" \\","b":1}`,
+		`[true,false,null,1e5,1E-5,-1]`:  `[true,false,null,1e5,1E-5,-1]`,
+		`["\\",NaN,"\\\"",NaN]`:          `["\\","" ,"\\\"","" ]`,
+	} {
+		for name, from := range map[string]io.Reader{
+			"at once": strings.NewReader(in), "byte by byte": iotest.OneByteReader(strings.NewReader(in)),
+			"with the end": iotest.DataErrReader(strings.NewReader(in)),
+		} {
+			got, err := io.ReadAll(&stream{from: from})
+			if err != nil || string(got) != want {
+				t.Errorf("%s: %s became %s, %v; want %s", name, in, got, err, want)
+			}
+			if !json.Valid(got) {
+				t.Errorf("%s became %s, which is no JSON", in, got)
+			}
+		}
+	}
+}
+
+// What is JSON passes unchanged, wherever the reads fall.
+func TestStreamLeavesJSONAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.MapOf(rapid.String(), rapid.OneOf(
+			rapid.Map(rapid.String(), func(s string) any { return s }), rapid.Map(rapid.Float64(), func(f float64) any { return f }),
+			rapid.Map(rapid.Bool(), func(b bool) any { return b }),
+		)).Draw(t, "values")
+		in, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parts []io.Reader
+		for rest := in; len(rest) > 0; {
+			n := rapid.IntRange(0, len(rest)).Draw(t, "n")
+			parts, rest = append(parts, bytes.NewReader(rest[:n])), rest[n:]
+		}
+		got, err := io.ReadAll(&stream{from: io.MultiReader(parts...)})
+		if err != nil || !bytes.Equal(got, in) {
+			t.Fatalf("%s became %s, %v", in, got, err)
+		}
+	})
+}
+
+// endless repeats a piece of text after a beginning, for ever.
+type endless struct {
+	piece string
+	at    int
+	read  int64
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = e.piece[e.at%len(e.piece)]
+		e.at++
+	}
+	e.read += int64(len(p))
+	return len(p), nil
+}
+
+// An answer that never ends, in whatever way, is refused long before it has filled the memory.
+func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
+	const queues = `{"scheduler":{"schedulerInfo":{"queueName":"root","queues":{"queue":[`
+	for name, test := range map[string]struct {
+		begin, piece string
+		most         int64 // bytes that may be read of it
+	}{
+		"a string":                   {queues + `{"queueName":"`, `x`, 2 << 20},
+		"a string passed over":       {queues + `{"new":"`, `x`, 2 << 20},
+		"a key":                      {queues + `{"`, `x`, 2 << 20},
+		"a number":                   {queues + `{"numApplications":`, `1`, 1 << 20},
+		"a quoted number":            {queues + `{"numApplications":"`, `1`, 2 << 20},
+		"queues above queues":        {queues, `{"queueName":"a","queues":{"queue":[`, 1 << 20},
+		"arrays in arrays":           {queues, `[`, 1 << 20},
+		"objects in objects":         {queues, `{"queue":`, 1 << 20},
+		"arrays passed over":         {`{"a":`, `[`, 1 << 20},
+		"objects passed over":        {`{"a":`, `{"a":`, 1 << 20},
+		"queues":                     {queues, `{"queueName":"a"},`, 4 << 20},
+		"partitions":                 {queues + `{"queueName":"a","capacities":{"queueCapacitiesByPartition":[`, `{"partitionName":"a"},`, 1 << 20},
+		"partitions that are in use": {queues + `{"queueName":"a","resources":{"resourceUsagesByPartition":[`, `{"partitionName":"a"},`, 1 << 20},
+		"nothing":                    {``, ` `, 1 << 20},
+		"text":                       {`<html>`, `x`, 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rest := &endless{piece: test.piece}
+			_, err := Decode(io.MultiReader(strings.NewReader(test.begin), rest))
+			if _, is := errors.AsType[*AnswerError](err); !is {
+				t.Errorf("the error is %v", err)
+			}
+			if rest.read > test.most {
+				t.Errorf("%d bytes were read", rest.read)
+			}
+		})
+	}
+}
+
+// A name that is too long to be asked for, and a path that is, are refused; a message of any length is not.
+func TestDecodeBoundsNames(t *testing.T) {
+	long := strings.Repeat("x", maxName+1)
+	for name, body := range map[string]string{
+		"a name": `{"scheduler":{"schedulerInfo":{"queueName":"` + long + `"}}}`,
+		"a path": `{"scheduler":{"schedulerInfo":{"queueName":"root","queues":{"queue":[{"queueName":"` + long[:maxName] + `"}]}}}}`,
+	} {
+		_, err := Decode(strings.NewReader(body))
+		if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Excessive {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	_, err := Decode(strings.NewReader(`{"RemoteException":{"message":"` + long + `"}}`))
+	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != RemoteException || len(e.Detail) > excerptSize {
+		t.Errorf("the error is %v", err)
+	}
+	_, err = Decode(strings.NewReader("{\"scheduler\":{\"schedulerInfo\":{\"queueName\":\"\xff\"}}}"))
+	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Malformed {
+		t.Errorf("a name that is not UTF-8: the error is %v", err)
+	}
+}
+
+// What fails in reading is told from what is wrong with the answer, at whatever byte it fails.
+func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
+	body := payloads(t, ".json")["knox/scheduler.json"]
+	broken := errors.New("the connection is gone")
+	for n := range body {
+		_, err := Decode(io.MultiReader(bytes.NewReader(body[:n]), iotest.ErrReader(broken)))
+		if !errors.Is(err, broken) {
+			t.Fatalf("after %d bytes the error is %v", n, err)
+		}
+		if _, is := errors.AsType[*AnswerError](err); is {
+			t.Fatalf("after %d bytes the answer is to blame: %v", n, err)
+		}
+		_, err = Decode(bytes.NewReader(body[:n]))
+		if n <= len(bytes.TrimSpace(body)) {
+			if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Malformed && e.Refusal != NotJSON {
+				t.Fatalf("cut to %d bytes the error is %v", n, err)
+			}
+		}
+	}
+}
