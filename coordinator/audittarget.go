@@ -22,9 +22,11 @@ func targetOf(message any) (target, requestID string) {
 	case *bursarv1.ApplyRequest:
 		return fmt.Sprintf("%d quotas of %q", len(m.GetQuotas()), m.GetSource()), requestID
 	case *bursarv1.PutProviderRequest:
-		return "provider " + m.GetProvider().GetKind() + "/" + m.GetProvider().GetCluster(), requestID
+		return providerText(m.GetProvider()), requestID
+	case *bursarv1.CheckProviderRequest:
+		return providerText(m.GetProvider()), requestID
 	case *bursarv1.DeleteProviderRequest:
-		return "provider " + m.GetKind() + "/" + m.GetCluster(), requestID
+		return "provider " + m.GetKind() + ":" + m.GetCluster(), requestID
 	case *bursarv1.AllocateRequest:
 		return "user " + m.GetLabels()["user"], requestID
 	case interface{ GetHostId() string }:
@@ -40,6 +42,18 @@ func targetOf(message any) (target, requestID string) {
 	default:
 		return "", requestID
 	}
+}
+
+// providerText is a provider with its settings, which name secrets and hold none.
+func providerText(p *bursarv1.Provider) string {
+	parts := []string{"provider " + p.GetKind() + ":" + p.GetCluster()}
+	if p.GetDefault() {
+		parts = append(parts, "(default)")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.GetSettings())) {
+		parts = append(parts, fmt.Sprintf("%s=%q", name, p.GetSettings()[name]))
+	}
+	return strings.Join(parts, " ")
 }
 
 func selectorText(selector map[string]string) string {

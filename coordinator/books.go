@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,8 @@ type bookCollector struct {
 	allocations, hosts, revision, queued, remembered *prometheus.Desc
 	account, accountWaiting                          *prometheus.Desc
 	host, hostEngines                                *prometheus.Desc
+	queue, queueApplications, queueWaiting           *prometheus.Desc
+	clusterKnown, clusterAge                         *prometheus.Desc
 }
 
 func newBookCollector(w *writer, most int) *bookCollector {
@@ -38,6 +41,12 @@ func newBookCollector(w *writer, most int) *bookCollector {
 		host: describe("host", "Hosts, the first by id: limit, reserved and used by the books, available, and measured, by dimension.",
 			"host", "dimension", "kind"),
 		hostEngines: describe("host_engines", "Allocations that hold something on a host.", "host"),
+		queue: describe("queue", "Queues of external clusters, the first by address: limit, use as the cluster says, what we have reserved and used, what others use, and available there and in all queues above, by dimension.",
+			"cluster", "queue", "partition", "dimension", "kind"),
+		queueApplications: describe("queue_applications", "Applications in a queue of an external cluster, as that says.", "cluster", "queue", "partition", "state"),
+		queueWaiting:      describe("queue_waiting", "Requests that wait behind a queue of an external cluster.", "cluster", "queue", "partition"),
+		clusterKnown:      describe("cluster_known", "1 while what was read of an external cluster last is good.", "cluster"),
+		clusterAge:        describe("cluster_age_seconds", "Time since an external cluster was read last.", "cluster"),
 	}
 }
 
@@ -45,6 +54,7 @@ func newBookCollector(w *writer, most int) *bookCollector {
 func (c *bookCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.allocations, c.hosts, c.revision, c.queued, c.remembered, c.account, c.accountWaiting, c.host, c.hostEngines,
+		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge,
 	} {
 		out <- d
 	}
@@ -65,6 +75,8 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	var revision uint64
 	var accounts []ledger.AccountInfo
 	var hosts []ledger.HostInfo
+	var queues []ledger.QueueInfo
+	var clusters []ledger.ClusterInfo
 	if err := c.writer.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 		counts, revision = l.Counts(), l.Revision()
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
@@ -75,6 +87,11 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 			hosts = append(hosts, h)
 			return len(hosts) < c.most
 		})
+		l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
+			queues = append(queues, q)
+			return len(queues) < c.most
+		})
+		clusters = l.Clusters()
 	}); err != nil {
 		return // not leading: there are no books
 	}
@@ -106,6 +123,44 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 		if h.Headroom != nil {
 			gauge(c.host, float64(*h.Headroom), h.ID, resource.Memory, "headroom")
 		}
+	}
+	c.external(gauge, clusters, queues)
+}
+
+// external tells of external clusters and their queues.
+func (c *bookCollector) external(gauge func(*prometheus.Desc, float64, ...string), clusters []ledger.ClusterInfo, queues []ledger.QueueInfo) {
+	now := c.writer.clock.now()
+	for i := range clusters {
+		cluster := &clusters[i]
+		if !cluster.Configured {
+			continue
+		}
+		known := 0.0
+		if cluster.Known {
+			known = 1
+		}
+		gauge(c.clusterKnown, known, cluster.String())
+		if cluster.Asked != 0 {
+			gauge(c.clusterAge, now.Sub(cluster.Asked).Seconds(), cluster.String())
+		}
+	}
+	for i := range queues {
+		q := &queues[i]
+		place := []string{ledger.ClusterName{Kind: q.Address.Kind, Cluster: q.Address.Cluster}.String(), q.Address.Path, q.Address.Partition}
+		for kind, v := range map[string]resource.Vector{
+			"limit": q.Report.Limit, "cluster_used": q.Report.Used, "reserved": q.Account.Reserved, "used": q.Account.Used,
+			"others": q.Account.Others, "available": q.Available,
+		} {
+			for dimension, quantity := range v.All() {
+				gauge(c.queue, float64(quantity), append(slices.Clone(place), dimension, kind)...)
+			}
+		}
+		for state, n := range map[string]*int32{"active": q.Report.Active, "pending": q.Report.Pending, "all": q.Report.Applications, "max": q.Report.MaxApplications} {
+			if n != nil {
+				gauge(c.queueApplications, float64(*n), append(slices.Clone(place), state)...)
+			}
+		}
+		gauge(c.queueWaiting, float64(q.Account.Waiting), place...)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -66,6 +67,12 @@ type Config struct {
 	QuotaFiles []string `yaml:"quotaFiles"`
 	// QuotaPoll is how often they are looked at. Default 2 s.
 	QuotaPoll time.Duration `yaml:"quotaPoll"`
+	// ProvidersFile says how external clusters are read, such as those of YARN. It is read at the start, where a wrong one is refused; a
+	// cluster that does not answer is a warning. Others may be added over the API. Default: none.
+	ProvidersFile string `yaml:"providersFile"`
+	// ProviderCredentials is the directory of passwords, keys and keytabs. Files that are named by a provider which came over the API must lie
+	// in it. Default /etc/bursar/credentials.
+	ProviderCredentials string `yaml:"providerCredentials"`
 	// Labels are the rules that every request's labels go through first.
 	Labels label.Rules `yaml:"labels"`
 
@@ -126,7 +133,7 @@ type Limits struct {
 	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls further behind is cut off.
 	// One takes about 1 KiB. Default 16384.
 	WatchEvents int `yaml:"watchEvents"`
-	// MetricAccounts is how many quota accounts, and how many hosts, get metrics of their own: those with the smallest names.
+	// MetricAccounts is how many quota accounts, how many hosts and how many queues get metrics of their own: those with the smallest names.
 	// Default 200.
 	MetricAccounts int `yaml:"metricAccounts"`
 	// Shutdown is how long calls under way may take to finish when the coordinator stops. Default 10 s.
@@ -173,6 +180,7 @@ func (c Config) WithDefaults() Config {
 	c.Cluster = orDefault(c.Cluster, "bursar")
 	c.DataDir = orDefault(c.DataDir, "/var/lib/bursar/coordinator")
 	c.Placement = orDefault(c.Placement, "spread")
+	c.ProviderCredentials = orDefault(c.ProviderCredentials, "/etc/bursar/credentials")
 	c.QuotaPoll = orDefault(c.QuotaPoll, 2*time.Second)
 	c.Times.RequestRetention = orDefault(c.Times.RequestRetention, 24*time.Hour)
 
@@ -252,6 +260,9 @@ func (c Config) checkPlace() error {
 	}
 	if c.ElectionTTL != 0 && (c.ElectionTTL < 2*time.Second || c.ElectionTTL > time.Minute) {
 		return &ConfigError{"electionTTL", c.ElectionTTL.String(), "2s to 1m"}
+	}
+	if !filepath.IsAbs(c.ProviderCredentials) {
+		return &ConfigError{"providerCredentials", c.ProviderCredentials, "the path of a directory, from / on"}
 	}
 	if c.Store != "" && c.StoreFile != "" {
 		return &ConfigError{"storeFile", c.StoreFile, "either store or storeFile, not both"}

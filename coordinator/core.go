@@ -64,6 +64,10 @@ type Core struct {
 
 	// files are the rules that come from files, by source: they are not in the store.
 	files map[string][]ledger.Quota
+	// providers are those of the file: they are not in the store. They do not change after the first Lead.
+	providers []ledger.ProviderRecord
+	// turns count how often a provider was changed in this leadership: what was read for an earlier one is of another cluster, maybe.
+	turns map[ledger.ClusterName]uint64
 }
 
 // Batch is what one commit covers: the changed rows, and the callers that are answered when they are durable.
@@ -95,20 +99,21 @@ func NewCore(config ledger.Config, newPlacer func() ledger.Placer) *Core {
 	}
 }
 
-// Lead begins a leadership with what the store has. The rules from files are those of SetFiles. An error leaves the core
+// Lead begins a leadership with what the store has. The rules and providers from files are those of SetFiles and SetProviders. An error leaves the core
 // not leading.
 func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapshot) error {
 	if c.ledger != nil {
 		return errors.New("coordinator: lead: leads already")
 	}
 	snapshot.Quotas = append(snapshot.Quotas, fromFiles(c.files)...)
+	snapshot.Providers = append(snapshot.Providers, c.providers...)
 	c.now = max(c.now, now, lastInstant(snapshot))
 	books := ledger.New(c.config, c.newPlacer())
 	if err := books.Restore(c.now, snapshot); err != nil {
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
 	c.ledger, c.meta, c.taken, c.outdone = books, meta, snapshot.Revision, 0
-	c.told = make(map[string]bool)
+	c.told, c.turns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	return nil
 }
 
@@ -258,3 +263,6 @@ func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) err
 	maps.Copy(c.files, files)
 	return nil
 }
+
+// SetProviders says which providers come from a file. It is called before the first Lead.
+func (c *Core) SetProviders(records []ledger.ProviderRecord) { c.providers = records }

@@ -223,7 +223,7 @@ func badInputs() map[string]badInput {
 		"a queue": {func(f *fixture) error {
 			_, err := f.queues.Get(f.tb.Context(), &bursarv1.QueueServiceGetRequest{Kind: "yarn", Path: "root"})
 			return err
-		}, connect.CodeFailedPrecondition, ""},
+		}, connect.CodeInvalidArgument, "queue.kind"},
 		"a provider": {func(f *fixture) error {
 			_, err := f.queues.PutProvider(f.tb.Context(), &bursarv1.PutProviderRequest{Provider: &bursarv1.Provider{Kind: "yarn", Cluster: "c"}})
 			return err

@@ -117,19 +117,6 @@ func TestARuleKeepsAllItSays(t *testing.T) {
 	}
 }
 
-func TestThereAreNoQueues(t *testing.T) {
-	f := start(t, Config{}, nil)
-	if res, err := f.queues.List(t.Context(), &bursarv1.QueueServiceListRequest{}); err != nil || len(res.GetQueues()) != 0 {
-		t.Errorf("%v, %v", res, err)
-	}
-	if res, err := f.queues.ListProviders(t.Context(), &bursarv1.ListProvidersRequest{}); err != nil || len(res.GetProviders()) != 0 {
-		t.Errorf("%v, %v", res, err)
-	}
-	if _, err := f.queues.DeleteProvider(t.Context(), &bursarv1.DeleteProviderRequest{Kind: "yarn"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestAccountsArePagedAndFiltered(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.host("h1", gib)

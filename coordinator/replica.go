@@ -28,8 +28,8 @@ func (w *writer) reads(allowStale bool) books {
 }
 
 // replica is what the store held a short while ago, for reads on a coordinator that does not lead. It is read when somebody asks, and
-// not more often than every few seconds. What hosts measure is not in the store, and neither are the rules from other
-// coordinators' files.
+// not more often than every few seconds. What hosts measure is not in the store, neither is what clusters say,
+// and neither are the rules from other coordinators' files.
 type replica struct {
 	load  func(ctx context.Context) (*ledger.Ledger, error)
 	clock steady
@@ -61,6 +61,7 @@ func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer)
 		if w.rules != nil {
 			snapshot.Quotas = append(snapshot.Quotas, fromFiles(w.rules())...)
 		}
+		snapshot.Providers = append(snapshot.Providers, w.core.providers...)
 		l := ledger.New(config, newPlacer())
 		return l, l.Restore(max(w.clock.now(), lastInstant(snapshot)), snapshot)
 	}}

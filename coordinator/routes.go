@@ -40,7 +40,8 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount(hostPath, hosts)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{writer: s.writer}, options...)
 	mount(quotaPath, quotas)
-	mount(bursarv1connect.NewQueueServiceHandler(queueService{}, options...))
+	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{writer: s.writer, pollers: s.pollers}, options...)
+	mount(queuePath, queues)
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
 		writer: s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
@@ -49,6 +50,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		bursarv1connect.AllocationServiceWatchProcedure: allocations, bursarv1connect.AllocationServiceListProcedure: allocations,
 		bursarv1connect.HostServiceListProcedure: hosts, bursarv1connect.HostServiceSyncProcedure: hosts,
 		bursarv1connect.QuotaServiceListProcedure: quotas, bursarv1connect.ClusterServiceWatchProcedure: cluster,
+		bursarv1connect.QueueServiceListProcedure: queues, bursarv1connect.QueueServiceCheckProviderProcedure: queues,
 	} {
 		mount(procedure, s.time.patient(handler))
 	}

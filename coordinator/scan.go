@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
 )
 
 // A long list is read in steps, so that nobody else has to wait for more than one of them.
@@ -12,6 +13,8 @@ const (
 	allocationStep = 4096
 	// hostStep is how many hosts, which cost more: their accounts are copied.
 	hostStep = 256
+	// queueStep is how many queues: what they have left is looked up in all queues above them.
+	queueStep = 256
 )
 
 // step is what one visit to the ledger found.
@@ -101,6 +104,27 @@ func quotaAccountsWhere(keep func(*ledger.AccountInfo) bool) func(*ledger.Ledger
 			s.place = key
 			if keep(&a) {
 				s.found = append(s.found, a)
+			}
+			return true
+		})
+		return s
+	}
+}
+
+// queuesWhere finds queues that a filter lets through.
+func queuesWhere(keep func(*ledger.QueueInfo) bool) func(*ledger.Ledger, resource.Address, int) step[ledger.QueueInfo, resource.Address] {
+	return func(l *ledger.Ledger, after resource.Address, want int) step[ledger.QueueInfo, resource.Address] {
+		s := step[ledger.QueueInfo, resource.Address]{place: after}
+		looked := 0
+		l.Queues(after, func(q ledger.QueueInfo) bool {
+			if looked == queueStep || len(s.found) == want {
+				s.more = true
+				return false
+			}
+			looked++
+			s.place = q.Address
+			if keep(&q) {
+				s.found = append(s.found, q)
 			}
 			return true
 		})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/tracing"
 )
 
@@ -32,6 +34,8 @@ type Dependencies struct {
 	Elect func(self Self) (election.Election, error)
 	// Logger takes what is worth telling. Nil: nothing is told.
 	Logger *slog.Logger
+	// Kinds are the kinds of external clusters that it can read.
+	Kinds providers.Kinds
 	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of the process and the runtime.
 	Registry *prometheus.Registry
 	// Clock tells the time. Nil: SystemClock.
@@ -61,6 +65,7 @@ type Server struct {
 	core     *Core
 	writer   *writer
 	files    *quotaFiles
+	pollers  *pollers
 	clock    steady
 	time     patience
 	handler  http.Handler
@@ -125,6 +130,8 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
 	s.writer.rules = s.files.latest
+	s.pollers = newPollers(s.writer, deps.Kinds, credentials(config.ProviderCredentials), rand.Float64, newClusterMeter(deps.Registry), s.log)
+	s.writer.clusters = s.pollers.changed
 	s.writer.tracer = newTracer(s.tracing)
 	s.peers = newPeers(s.log, s.tracing.Clients()...)
 	trust.introduce(s.peers)
@@ -211,6 +218,11 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.core.SetFiles(0, sets); err != nil {
 		return err
 	}
+	configured, err := readProviders(s.config.ProvidersFile, s.pollers.kinds)
+	if err != nil {
+		return err
+	}
+	s.core.SetProviders(configured.records)
 	elect := s.elect
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
@@ -234,12 +246,13 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	})
 	s.tasks.Go(func() { s.peers.follow(background) })
+	s.tasks.Go(func() { s.pollers.run(background) })
 	if s.elect == nil {
 		if err := <-first; err != nil {
 			s.writer.stop()
 			cancel()
 			s.tasks.Wait()
-			return s.files.blame(err)
+			return configured.blame(s.files.blame(err))
 		}
 	}
 	s.tasks.Go(func() { prune(background, s.writer, s.config.History) })
@@ -255,7 +268,7 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings())
+	list := slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings(), s.pollers.warnings())
 	if err := s.peers.fault(); err != nil {
 		list = append(list, err.Error())
 	}

@@ -132,7 +132,7 @@ func shortfallMessages(list []ledger.Shortfall) []*bursarv1.Shortfall {
 		s := &list[i]
 		messages = append(messages, &bursarv1.Shortfall{
 			Account: accountNameMessage(s.Account), Dimension: s.Dimension,
-			Requested: s.Requested, Available: s.Available, Limit: s.Limit, Note: s.Note,
+			Requested: s.Requested, Available: s.Available, Limit: s.Limit, Note: s.Note, Detail: s.Detail,
 		})
 	}
 	return messages

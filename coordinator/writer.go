@@ -22,12 +22,14 @@ type writer struct {
 	// remember is how long request ids are kept after the end.
 	remember time.Duration
 	// rules are those of the files at the moment, by source. Nil: they are the core's already.
-	rules   func() map[string][]ledger.Quota
-	feed    *feed
-	replica *replica
-	meter   *meter
-	tracer  *tracer // nil: nothing is traced
-	log     *slog.Logger
+	rules func() map[string][]ledger.Quota
+	// clusters is told when other external clusters may have to be read than before. It must not block. Nil: nobody reads them.
+	clusters func()
+	feed     *feed
+	replica  *replica
+	meter    *meter
+	tracer   *tracer // nil: nothing is traced
+	log      *slog.Logger
 
 	calls    sync.Pool    // of *pending, for reuse
 	asks     sync.Pool    // of *pendingAsk, for reuse
@@ -148,6 +150,7 @@ func (w *writer) take(o outcome) error {
 	w.meter.leads(o.meta.Epoch)
 	w.leads.Store(true)
 	w.replica.forget()
+	w.reread()
 	if ahead := w.core.now.Sub(now); ahead > time.Minute {
 		w.log.Warn("the clock is behind what the store holds; time stands still until it has caught up", "ahead", ahead)
 	}
@@ -381,6 +384,14 @@ func (w *writer) drop(err error) {
 	w.meter.leading.Set(0)
 	w.feed.cut(err)
 	w.core.Drop(err)
+	w.reread()
+}
+
+// reread says that other external clusters may have to be read than before.
+func (w *writer) reread() {
+	if w.clusters != nil {
+		w.clusters()
+	}
 }
 
 func (w *writer) panicked(err error) {

@@ -152,3 +152,13 @@ func checked(kind providers.Kind, settings map[string]string) *fieldError {
 	}
 	return nil
 }
+
+// Locate returns the error of a provider that Parse took and somebody else refused: field is its path, beginning with "providers[N]" as
+// they were returned.
+func Locate(name string, data []byte, field, reason string) *Error {
+	doc, err := yamlfile.Parse(name, data)
+	if err != nil {
+		return &Error{File: name, Field: field, Reason: reason}
+	}
+	return doc.At(field, reason)
+}

@@ -1,0 +1,52 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// clusterMeter measures the reading of external clusters. There are as many of its series as clusters that are read by this coordinator.
+type clusterMeter struct {
+	seconds  *prometheus.HistogramVec
+	failures *prometheus.CounterVec
+	interval *prometheus.GaugeVec
+}
+
+func newClusterMeter(r prometheus.Registerer) *clusterMeter {
+	m := &clusterMeter{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "bursar_cluster_read_seconds", Buckets: prometheus.ExponentialBucketsRange(1e-3, 60, 12), Help: "Time that reading an external cluster took, its queues and our applications.",
+		}, []string{"cluster"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bursar_cluster_read_failures_total", Help: "Failed attempts to read an external cluster.",
+		}, []string{"cluster"}),
+		interval: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "bursar_cluster_read_interval_seconds", Help: "Time between two readings of an external cluster, which grows while these are slow.",
+		}, []string{"cluster"}),
+	}
+	r.MustRegister(m.seconds, m.failures, m.interval)
+	return m
+}
+
+func (m *clusterMeter) took(name ledger.ClusterName, d time.Duration) {
+	m.seconds.WithLabelValues(name.String()).Observe(d.Seconds())
+}
+
+func (m *clusterMeter) failed(name ledger.ClusterName) {
+	m.failures.WithLabelValues(name.String()).Inc()
+}
+
+func (m *clusterMeter) waits(name ledger.ClusterName, interval time.Duration) {
+	m.failures.WithLabelValues(name.String()) // 0 is worth showing
+	m.interval.WithLabelValues(name.String()).Set(interval.Seconds())
+}
+
+// forget drops what is known of a cluster that is not read any more.
+func (m *clusterMeter) forget(name ledger.ClusterName) {
+	m.seconds.DeleteLabelValues(name.String())
+	m.failures.DeleteLabelValues(name.String())
+	m.interval.DeleteLabelValues(name.String())
+}

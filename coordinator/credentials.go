@@ -1,0 +1,80 @@
+package coordinator
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/providers"
+)
+
+// credentials is the directory of the files that providers may name which came over the API: else an admin could have any file that
+// the coordinator can read sent to an address of their choice.
+type credentials string
+
+func (c credentials) want() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
+
+// place is where a file lies that a setting names; not ok where that is, going by its name, elsewhere. A name without a directory is one
+// in this one.
+func (c credentials) place(value string) (path string, ok bool) {
+	for element := range strings.SplitSeq(filepath.ToSlash(value), "/") {
+		if element == ".." {
+			return "", false
+		}
+	}
+	path = filepath.Clean(value)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(string(c), path)
+	}
+	return path, inside(filepath.Clean(string(c)), path)
+}
+
+func inside(dir, path string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
+}
+
+// check looks at the names of the files that settings name. The error is a *providers.SettingError.
+func (c credentials) check(kind providers.Kind, settings map[string]string) error {
+	for _, name := range kind.Files() {
+		value, given := settings[name]
+		if !given {
+			continue
+		}
+		if _, ok := c.place(value); !ok {
+			return &providers.SettingError{Setting: name, Value: value, Want: c.want()}
+		}
+	}
+	return nil
+}
+
+// settings are those that a provider is opened with: what came over the API with whole paths, once no link leads out of the directory. Those
+// of a file may name any file, as that one is the operator's. The error is a *providers.SettingError.
+func (c credentials) settings(kind providers.Kind, record *ledger.ProviderRecord) (map[string]string, error) {
+	if strings.HasPrefix(record.Source, ledger.SourceFilePrefix) {
+		return record.Settings, nil
+	}
+	settings := maps.Clone(record.Settings)
+	for _, name := range kind.Files() {
+		value, given := settings[name]
+		if !given {
+			continue
+		}
+		refuse := func(want string) error { return &providers.SettingError{Setting: name, Value: value, Want: want} }
+		path, ok := c.place(value)
+		if !ok {
+			return nil, refuse(c.want())
+		}
+		lies, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, refuse(fmt.Sprintf("a file that is there (%v)", err))
+		}
+		home, err := filepath.EvalSymlinks(string(c))
+		if err != nil || !inside(home, lies) {
+			return nil, refuse(c.want() + ", and no link out of it")
+		}
+		settings[name] = path
+	}
+	return settings, nil
+}

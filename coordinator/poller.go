@@ -1,0 +1,254 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/providers"
+)
+
+// poller reads one cluster, again and again, and tells the ledger. It belongs to one goroutine.
+type poller struct {
+	assignment
+
+	pollers *pollers
+	log     *slog.Logger
+	after   <-chan struct{} // closed when the one before it, of the same cluster, has ended
+	end     context.CancelFunc
+	ended   chan struct{}
+
+	pace     providers.Pace
+	provider providers.Provider // nil: not open
+	interval time.Duration      // the current one
+	health   health
+	shown    health // what is told of it; guarded by pollers.mu
+}
+
+const (
+	// mostInterval is how far an interval is stretched.
+	mostInterval = time.Minute
+	// firstRetry is how soon after a failure the first attempt comes; then they come less often, up to the interval.
+	firstRetry = 500 * time.Millisecond
+	// spread is by how much two times are apart that should be the same, so that coordinators and clusters do not march in step.
+	spread = 0.2
+)
+
+// run reads until ctx ends, or the assignment is over.
+func (r *poller) run(ctx context.Context) {
+	defer close(r.ended)
+	<-r.after
+	defer r.shut()
+	r.pace, _ = providers.PaceFrom(nil) // until the settings are read
+	r.interval = r.pace.Interval
+	retry := backoff.NewExponentialBackOff(backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0), backoff.WithInitialInterval(firstRetry))
+	for ctx.Err() == nil {
+		failure, err := r.round(ctx)
+		if err != nil {
+			return // over
+		}
+		wait := r.interval
+		if failure == nil {
+			retry.Reset()
+		} else {
+			retry.MaxInterval = r.interval
+			wait = min(r.interval, retry.NextBackOff())
+		}
+		wait = r.pollers.jitter(wait)
+		r.publish(wait)
+		if !pause(wait, ctx.Done(), nil) {
+			return
+		}
+	}
+}
+
+// round reads the cluster once and tells the ledger what came of it. failure is what was wrong with the cluster; err says that the assignment
+// is over.
+func (r *poller) round(ctx context.Context) (failure, err error) {
+	var ids []string
+	if err := r.tell(ctx, func(l *ledger.Ledger, _ ledger.Instant) error {
+		ids = l.Applications(r.ClusterName)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	reading, failure := r.read(ctx, ids)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if failure != nil {
+		return failure, r.failed(ctx, failure)
+	}
+	return nil, r.succeeded(ctx, reading)
+}
+
+// tell runs a command for the assignment.
+func (r *poller) tell(ctx context.Context, run func(*ledger.Ledger, ledger.Instant) error) error {
+	return r.pollers.writer.assigned(ctx, &r.assignment, run)
+}
+
+// reading is what was read in a round.
+type reading struct {
+	report ledger.ClusterReport
+	server string
+	took   time.Duration
+	asked  int   // applications
+	partly error // why not all of them were answered
+}
+
+// read asks the cluster, for no longer than the provider's timeout.
+func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
+	if err := guarded(r.open); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.pace.Timeout, fmt.Errorf("no answer within %s", r.pace.Timeout))
+	defer cancel()
+	clock := r.pollers.writer.clock
+	asked := clock.now()
+	var snapshot providers.Snapshot
+	var answers []providers.Application
+	got := &reading{asked: len(ids)}
+	err := guarded(func() (err error) {
+		snapshot, err = r.provider.Snapshot(ctx)
+		if err == nil && len(ids) > 0 {
+			answers, got.partly = r.provider.Applications(ctx, ids)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, timedOut(ctx, err)
+	}
+	got.partly = timedOut(ctx, got.partly)
+	got.took, got.server = clock.now().Sub(asked), snapshot.Server
+	queues, err := queueReports(snapshot.Queues)
+	if err != nil {
+		return nil, err
+	}
+	got.report = ledger.ClusterReport{
+		ClusterName: r.ClusterName, Asked: asked, Settle: r.pace.Settle, Incarnation: snapshot.Incarnation, Untrusted: snapshot.Untrusted,
+		Queues: queues, Applications: applicationReports(answers, ids),
+	}
+	return got, nil
+}
+
+// timedOut says why ctx has ended, where that is what went wrong.
+func timedOut(ctx context.Context, err error) error {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, context.Cause(ctx)) {
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+	}
+	return err
+}
+
+// guarded runs something of a provider's, which must not take the coordinator down with it.
+func guarded(run func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+		}
+	}()
+	return run()
+}
+
+// open makes the provider, where there is none yet. What is missing, such as a file, may be there the next time.
+func (r *poller) open() error {
+	if r.provider != nil {
+		return nil
+	}
+	opened, pace, err := r.pollers.open(&r.ProviderRecord)
+	if err != nil {
+		return err
+	}
+	r.provider, r.pace, r.interval = opened, pace, pace.Interval
+	return nil
+}
+
+// shut closes the provider.
+func (r *poller) shut() {
+	if r.provider == nil {
+		return
+	}
+	if err := guarded(r.provider.Close); err != nil {
+		r.log.Warn("a provider was not closed as it should be", "error", err)
+	}
+}
+
+// succeeded hands what was read to the ledger.
+func (r *poller) succeeded(ctx context.Context, got *reading) error {
+	r.interval = stretched(r.interval, r.pace.Interval, got.took)
+	got.report.GoodFor = max(r.pace.MaxAge, 3*r.interval)
+	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error { return l.ReportCluster(now, got.report) }); err != nil {
+		return err
+	}
+	message := ""
+	if got.partly != nil {
+		message = fmt.Sprintf("%d of %d applications were not answered: %v", got.asked-len(got.report.Applications), got.asked, got.partly)
+	}
+	r.say(message, got.partly)
+	r.health.failures, r.health.failingSince = 0, 0
+	r.health.server, r.health.took = got.server, got.took
+	r.health.applications, r.health.message = got.asked, message
+	r.pollers.show(r, func() { r.pollers.meter.took(r.ClusterName, got.took) })
+	return nil
+}
+
+// failed tells the ledger that the cluster could not be read.
+func (r *poller) failed(ctx context.Context, failure error) error {
+	_, forget := providers.Unavailable(failure)
+	text := failure.Error()
+	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+		l.ClusterSilent(now, r.ClusterName, text, forget)
+		return nil
+	}); err != nil {
+		return err
+	}
+	r.pollers.show(r, func() { r.pollers.meter.failed(r.ClusterName) })
+	r.say(text, failure)
+	now := r.pollers.writer.clock.now()
+	if r.health.failures++; r.health.failures == 1 {
+		r.health.failingSince = now
+	}
+	r.health.failedAt, r.health.message = now, text
+	return nil
+}
+
+// say logs what is wrong, once, and that it is over.
+func (r *poller) say(message string, failure error) {
+	fault, _ := errors.AsType[*PanicError](failure)
+	switch {
+	case message == r.health.message:
+	case message == "":
+		r.log.Info("the cluster is read again")
+	case fault != nil:
+		r.log.Error("the cluster cannot be read: a fault of its provider", "cause", fault.Cause, "stack", string(fault.Stack))
+	default:
+		r.log.Warn("the cluster cannot be read as it should be: trying again", "error", message)
+	}
+}
+
+// publish shows how it goes.
+func (r *poller) publish(wait time.Duration) {
+	r.health.interval = wait
+	r.pollers.show(r, func() {
+		r.shown = r.health
+		r.pollers.meter.waits(r.ClusterName, r.interval)
+	})
+}
+
+// stretched is the interval after a reading that took so long: twice as long while that is more than a quarter of it, so that a cluster that is
+// slow is not kept busy by us, and back, step by step, once it would be no more than that.
+func stretched(interval, least, took time.Duration) time.Duration {
+	switch {
+	case took > interval/4:
+		return max(interval, min(2*interval, max(least, mostInterval)))
+	case took <= interval/8:
+		return max(least, interval/2)
+	default:
+		return interval
+	}
+}

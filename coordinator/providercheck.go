@@ -1,0 +1,136 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
+)
+
+// CheckProvider asks a cluster once, through a provider of its own, and says what came of it.
+func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckProviderRequest) (*bursarv1.CheckProviderResponse, error) {
+	record, configured, err := s.checked(ctx, req.GetProvider())
+	if err != nil {
+		return nil, err
+	}
+	res := &bursarv1.CheckProviderResponse{Provider: s.providerMessage(&record, nil)}
+	var opened providers.Provider
+	var pace providers.Pace
+	err = guarded(func() (err error) {
+		opened, pace, err = s.pollers.open(&record)
+		return err
+	})
+	switch {
+	case err != nil && configured:
+		res.Provider.Health.Message = err.Error()
+		return res, nil
+	case err != nil:
+		return nil, wrongSetting(err)
+	}
+	defer func() { _ = guarded(opened.Close) }() // it was looked at, and is of no use any more
+	c := &providerCheck{provider: opened, pace: pace, clock: s.writer.clock, res: res}
+	c.snapshot(ctx)
+	c.servers(ctx)
+	return res, nil
+}
+
+// checked is the provider that is to be checked: one that is configured, where it is asked for by kind and cluster alone, or else the one
+// that was sent.
+func (s *queueService) checked(ctx context.Context, m *bursarv1.Provider) (record ledger.ProviderRecord, configured bool, err error) {
+	record = providerRecord(m)
+	record.Source = ledger.SourceAPI
+	if len(record.Settings) > 0 {
+		return record, false, s.checkSettings(&record)
+	}
+	record, err = decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ProviderRecord, error) {
+		for _, p := range l.Providers() {
+			if p.ClusterName == record.ClusterName {
+				return p, nil
+			}
+		}
+		return record, &ledger.NotFoundError{What: "provider", ID: record.String()}
+	})
+	return record, true, err
+}
+
+// providerCheck is one check.
+type providerCheck struct {
+	provider providers.Provider
+	pace     providers.Pace
+	clock    steady
+	res      *bursarv1.CheckProviderResponse
+}
+
+// snapshot reads the queues.
+func (c *providerCheck) snapshot(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.pace.Timeout, fmt.Errorf("no answer within %s", c.pace.Timeout))
+	defer cancel()
+	asked := c.clock.now()
+	var found providers.Snapshot
+	err := guarded(func() (err error) {
+		found, err = c.provider.Snapshot(ctx)
+		return err
+	})
+	var queues []ledger.QueueReport
+	if err == nil {
+		queues, err = queueReports(found.Queues)
+	}
+	h := c.res.GetProvider().GetHealth()
+	h.Took = durationMessage(c.clock.now().Sub(asked))
+	if err != nil {
+		h.Message, h.Failures, h.FailureTime = timedOut(ctx, err).Error(), 1, timeMessage(asked)
+		return
+	}
+	h.Server, h.SnapshotTime, h.Message = found.Server, timeMessage(asked), found.Untrusted
+	h.Queues = int32(len(queues)) //nolint:gosec // far from 2^31
+	if found.Untrusted == "" {
+		h.State = bursarv1.ProviderHealth_STATE_KNOWN
+	}
+	p := c.res.GetProvider()
+	for i := range queues {
+		c.res.Queues = append(c.res.Queues, reportedQueue(p, &queues[i], asked))
+	}
+}
+
+// reportedQueue is a queue as its cluster shows it, without our books.
+func reportedQueue(p *bursarv1.Provider, r *ledger.QueueReport, asked ledger.Instant) *bursarv1.Queue {
+	m := reportMessage(r)
+	m.Kind, m.Cluster, m.SnapshotTime = p.GetKind(), p.GetCluster(), timeMessage(asked)
+	m.Account = &bursarv1.Account{
+		Name: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUEUE, Labels: addressLabels(resource.Address{
+			Kind: p.GetKind(), Cluster: p.GetCluster(), Path: r.Path, Partition: r.Partition,
+		})},
+		Limit: vectorMessage(r.Limit),
+	}
+	return m
+}
+
+// addressLabels name the account of a queue.
+func addressLabels(a resource.Address) map[string]string {
+	return map[string]string{"kind": a.Kind, "cluster": a.Cluster, "path": a.Path, "partition": a.Partition}
+}
+
+// servers asks every server of the cluster what it is.
+func (c *providerCheck) servers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.pace.Timeout)
+	defer cancel()
+	var list []providers.Server
+	if err := guarded(func() error {
+		list = c.provider.Servers(ctx)
+		return nil
+	}); err != nil {
+		c.res.Provider.Health.Message = err.Error()
+		return
+	}
+	for i := range list {
+		server := &list[i]
+		m := &bursarv1.ServerCheck{Address: server.Address, Role: server.Role, Version: server.Version, Took: durationMessage(server.Took)}
+		if server.Err != nil {
+			m.Error = server.Err.Error()
+		}
+		c.res.Servers = append(c.res.Servers, m)
+	}
+}

@@ -1,0 +1,119 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers"
+)
+
+// PutProvider adds a provider, or replaces the one of its cluster. Its cluster is read at once.
+func (s *queueService) PutProvider(ctx context.Context, req *bursarv1.PutProviderRequest) (*bursarv1.PutProviderResponse, error) {
+	record := providerRecord(req.GetProvider())
+	record.Source = ledger.SourceAPI
+	if err := s.checkSettings(&record); err != nil {
+		return nil, err
+	}
+	if err := s.writer.changeProvider(ctx, record.ClusterName, func(l *ledger.Ledger, now ledger.Instant) error {
+		return l.PutProvider(now, record)
+	}); err != nil {
+		return nil, err
+	}
+	return &bursarv1.PutProviderResponse{Provider: s.providerMessage(&record, nil)}, nil
+}
+
+// checkSettings looks at a provider that came over the API, without asking anybody.
+func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
+	kind, err := s.pollers.kinds.Find(record.Kind)
+	if err != nil {
+		return unknownKind(err)
+	}
+	if !providers.ValidCluster(record.Cluster) {
+		return fieldError("provider.cluster", record.Cluster, providers.WantCluster)
+	}
+	if err := kind.Check(record.Settings); err != nil {
+		return wrongSetting(err)
+	}
+	if _, err := providers.PaceFrom(record.Settings); err != nil {
+		return wrongSetting(err)
+	}
+	return wrongSetting(s.pollers.credentials.check(kind, record.Settings))
+}
+
+// unknownKind refuses what this program has no provider for: another one may.
+func unknownKind(err error) error {
+	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("provider.%w", err))
+}
+
+// wrongSetting says which field a setting stands in.
+func wrongSetting(err error) error {
+	if wrong, ok := errors.AsType[*providers.SettingError](err); ok {
+		return fieldError("provider.settings["+wrong.Setting+"]", wrong.Value, wrong.Want)
+	}
+	return err
+}
+
+// DeleteProvider ends the reading of a cluster.
+func (s *queueService) DeleteProvider(ctx context.Context, req *bursarv1.DeleteProviderRequest) (*bursarv1.DeleteProviderResponse, error) {
+	name := ledger.ClusterName{Kind: req.GetKind(), Cluster: req.GetCluster()}
+	err := s.writer.changeProvider(ctx, name, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, name) })
+	if err != nil {
+		return nil, err
+	}
+	return &bursarv1.DeleteProviderResponse{}, nil
+}
+
+// ListProviders reads all providers, and how they go.
+func (s *queueService) ListProviders(ctx context.Context, _ *bursarv1.ListProvidersRequest) (*bursarv1.ListProvidersResponse, error) {
+	var records []ledger.ProviderRecord
+	clusters := make(map[ledger.ClusterName]ledger.ClusterInfo)
+	if err := s.writer.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+		records = l.Providers()
+		for _, c := range l.Clusters() {
+			clusters[c.ClusterName] = c
+		}
+	}); err != nil {
+		return nil, err
+	}
+	res := &bursarv1.ListProvidersResponse{}
+	for i := range records {
+		info := clusters[records[i].ClusterName]
+		res.Providers = append(res.Providers, s.providerMessage(&records[i], &info))
+	}
+	return res, nil
+}
+
+// providerMessage is a provider as the API shows it. info is nil where it has just been put.
+func (s *queueService) providerMessage(record *ledger.ProviderRecord, info *ledger.ClusterInfo) *bursarv1.Provider {
+	m := &bursarv1.Provider{
+		Kind: record.Kind, Cluster: record.Cluster, Default: record.Default, Settings: maps.Clone(record.Settings), Source: record.Source,
+		Health: &bursarv1.ProviderHealth{State: bursarv1.ProviderHealth_STATE_UNKNOWN, Message: "not read yet"},
+	}
+	if info != nil {
+		m.Health = healthMessage(s.pollers.healthOf(record.ClusterName), info)
+	}
+	return m
+}
+
+// healthMessage puts together what the poller knows and what the ledger makes of it.
+func healthMessage(h health, info *ledger.ClusterInfo) *bursarv1.ProviderHealth {
+	m := &bursarv1.ProviderHealth{
+		State: bursarv1.ProviderHealth_STATE_UNKNOWN, Message: info.Unavailable, Server: h.server,
+		SnapshotTime: timeMessage(info.Asked), FailureTime: timeMessage(h.failedAt), Failures: h.failures,
+		Took: durationMessage(h.took), Interval: durationMessage(h.interval),
+		Queues: int32(info.Queues), Applications: int32(h.applications), //nolint:gosec // far from 2^31
+	}
+	if info.Known {
+		m.State = bursarv1.ProviderHealth_STATE_KNOWN
+	}
+	if m.Message == "" {
+		m.Message = h.message
+	}
+	return m
+}
