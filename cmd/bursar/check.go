@@ -52,7 +52,7 @@ answer for each cluster.`,
 			if err != nil {
 				return err
 			}
-			return c.checkByCoordinator(ctx, cl, []*bursarv1.Provider{{Kind: kind, Cluster: cluster}})
+			return c.checkByCoordinator(ctx, cl, selection{list: []*bursarv1.Provider{{Kind: kind, Cluster: cluster}}})
 		}
 		configured, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
 		if err != nil {
@@ -61,18 +61,25 @@ answer for each cluster.`,
 		if len(configured.GetProviders()) == 0 {
 			c.printProviders(nil)
 		}
-		return c.checkByCoordinator(ctx, cl, configured.GetProviders())
+		return c.checkByCoordinator(ctx, cl, selection{configured.GetProviders(), true})
 	}
 	return cmd
+}
+
+// selection is which clusters are checked.
+type selection struct {
+	list []*bursarv1.Provider
+	// all: there are no others, so that the default can be told.
+	all bool
 }
 
 // checkTimeout is more than any reading that a coordinator makes for a check may take.
 const checkTimeout = time.Minute
 
 // checkByCoordinator has the coordinator check clusters, one after another, and ends with the code of the first that went wrong.
-func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, list []*bursarv1.Provider) error {
+func (c *cli) checkByCoordinator(ctx context.Context, cl *client.Client, s selection) error {
 	cl = cl.With(client.WithTimeout(checkTimeout))
-	return c.checkAll(list, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+	return c.checkAll(s, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
 		asked := &bursarv1.Provider{Kind: p.GetKind(), Cluster: p.GetCluster()}
 		if p.GetSource() == "" { // not one that was listed
 			asked.Settings = p.GetSettings()
@@ -95,26 +102,28 @@ func (c *cli) checkFile(ctx context.Context, file string) error {
 	if len(list) == 0 {
 		c.sayf("%s: no providers", name)
 	}
-	return c.checkAll(list, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) { return checkHere(ctx, kinds, p) })
+	return c.checkAll(selection{list, true}, func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+		return checkHere(ctx, kinds, p)
+	})
 }
 
 // checkAll checks one cluster after another and tells of each. What goes wrong with one does not keep the others.
-func (c *cli) checkAll(list []*bursarv1.Provider, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
+func (c *cli) checkAll(s selection, check func(*bursarv1.Provider) (*bursarv1.CheckProviderResponse, error)) error {
 	code := exitOK
-	for i, p := range list {
+	for i, p := range s.list {
 		res, err := check(p)
 		if err == nil {
 			err = c.print(res, func() {
 				if i > 0 {
 					c.printf("\n")
 				}
-				c.printCheck(res, list)
+				c.printCheck(res, s)
 			})
 			if err == nil && res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
 				err = &exitError{code: exitUnavailable}
 			}
 		}
-		if err != nil && len(list) == 1 {
+		if err != nil && len(s.list) == 1 {
 			return err
 		}
 		if err != nil {
@@ -131,7 +140,7 @@ func (c *cli) checkAll(list []*bursarv1.Provider, check func(*bursarv1.Provider)
 }
 
 // printCheck tells what came of a check: a line for each server, what was read, and what is odd.
-func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, all []*bursarv1.Provider) {
+func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 	p := res.GetProvider()
 	c.printf("%s\n", printable(providerName(p)))
 	var rows [][]string
@@ -142,7 +151,7 @@ func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, all []*bursarv1.Pr
 		c.table([]string{"  SERVER", "ROLE", "VERSION", "TOOK", "ERROR"}, rows)
 	}
 	h := p.GetHealth()
-	facts := []string{"  queues", "", "  default", defaultNote(p, all), "  cannot be read", ""}
+	facts := []string{"  queues", "", "  default", among.defaultNote(p), "  cannot be read", ""}
 	if h.GetState() == bursarv1.ProviderHealth_STATE_KNOWN {
 		facts[1] = queuesNote(res.GetQueues())
 	} else {
@@ -166,17 +175,17 @@ func queuesNote(queues []*bursarv1.Queue) string {
 	return text
 }
 
-// defaultNote says whether requests that name no cluster mean this one, as far as these providers tell.
-func defaultNote(p *bursarv1.Provider, all []*bursarv1.Provider) string {
-	for _, other := range all { // the configuration, which the answer need not repeat
-		if other.GetKind() == p.GetKind() && other.GetCluster() == p.GetCluster() && other.GetDefault() {
-			return "yes"
+// defaultNote says whether requests that name no cluster mean this one; empty where that is not known.
+func (s selection) defaultNote(p *bursarv1.Provider) string {
+	if !s.all {
+		return ""
+	}
+	for _, listed := range s.list { // the configuration, which the answer need not repeat
+		if providerName(listed) == providerName(p) {
+			p = listed
 		}
 	}
-	if len(all) == 1 && all[0].GetSource() == "" && !p.GetDefault() {
-		return "" // one that was asked for alone: nothing is known of others
-	}
-	return firstSet(defaultText(p, all), "no")
+	return firstSet(defaultText(p, s.list), "no")
 }
 
 // checkWarnings are what a person should know of a cluster though it was read.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/yarn"
 )
 
 // addressesSetting is where the addresses of a site file go.
@@ -128,7 +129,7 @@ func siteAddresses(name string) (string, error) {
 		return "", fmt.Errorf("--site: %w", err)
 	}
 	defer file.Close()
-	addresses, err := addressesFromSite(file)
+	addresses, err := yarn.AddressesFromSite(file)
 	if err != nil {
 		return "", &exitError{exitData, fmt.Errorf("%s: %w", name, err)}
 	}
@@ -194,7 +195,7 @@ nothing. Code 69: the cluster cannot be read.`,
 		if err != nil {
 			return err
 		}
-		return c.checkByCoordinator(cmd.Context(), cl, []*bursarv1.Provider{p})
+		return c.checkByCoordinator(cmd.Context(), cl, selection{list: []*bursarv1.Provider{p}})
 	}
 	return cmd
 }

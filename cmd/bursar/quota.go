@@ -149,7 +149,7 @@ func (c *cli) readFile(file string) (name string, data []byte, err error) {
 		name = file
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("read rules: %w", err)
+		return "", nil, fmt.Errorf("read: %w", err)
 	}
 	return name, data, nil
 }
