@@ -150,7 +150,7 @@ func plusCount(a, b *int32) *int32 {
 	case a == nil:
 		return b
 	default:
-		return new(int32(min(int64(*a)+int64(*b), math.MaxInt32)))
+		return new(*a + min(*b, math.MaxInt32-*a))
 	}
 }
 

@@ -17,9 +17,15 @@ var units = map[string]ratio{
 	"Ki": {1 << 10, 1}, "Mi": {1 << 20, 1}, "Gi": {1 << 30, 1}, "Ti": {1 << 40, 1}, "Pi": {1 << 50, 1},
 }
 
+// What YARN counts memory and CPU in.
+const (
+	mebibyte = 1 << 20 // bytes
+	core     = 1000    // millicores
+)
+
 var (
-	mebibytes = ratio{1 << 20, 1}
-	cores     = ratio{1e3, 1}
+	mebibytes = ratio{mebibyte, 1} //nolint:gochecknoglobals // a constant, but for Go having none of a struct
+	cores     = ratio{core, 1}     //nolint:gochecknoglobals // likewise
 )
 
 // role is what a quantity stands for; it says which way to err.
@@ -74,7 +80,7 @@ func (r role) list(v resource.Vector, a amount) resource.Vector {
 	case "memory-mb":
 		return r.set(v, resource.Memory, a.value, unit)
 	case "vcores":
-		return r.set(v, resource.CPU, a.value, ratio{unit.num * cores.num, unit.den})
+		return r.set(v, resource.CPU, a.value, ratio{unit.num * core, unit.den})
 	case resource.Memory, resource.CPU, resource.Instances:
 		return v
 	}
@@ -96,9 +102,9 @@ func share(percent float64, of resource.Vector) resource.Vector {
 	for dimension, total := range of.All() {
 		switch dimension {
 		case resource.Memory:
-			v = v.WithMemory(part(total, int64(mebibytes.num)))
+			v = v.WithMemory(part(total, mebibyte))
 		case resource.CPU:
-			v = v.WithCPU(part(total, int64(cores.num)))
+			v = v.WithCPU(part(total, core))
 		default:
 			v = v.With(dimension, part(total, 1))
 		}

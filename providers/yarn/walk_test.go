@@ -65,17 +65,17 @@ func walk(t *testing.T, body []byte) []row {
 	case "capacityScheduler":
 		return walkCapacity(info, "")
 	case "fairScheduler":
-		return walkFair(info["rootQueue"].(map[string]any))
+		return walkFair(object(info["rootQueue"]))
 	default:
 		return []row{{
-			"path": "root.default", "partition": "", "state": info["qstate"].(string),
+			"path": "root.default", "partition": "", "state": plain(info["qstate"]),
 			"maxMB": plain(info["totalNodeCapacity"]), "usedMB": plain(info["usedNodeCapacity"]),
 		}}
 	}
 }
 
 func walkCapacity(q map[string]any, parent string) []row {
-	path := strings.TrimPrefix(parent+"."+q["queueName"].(string), ".")
+	path := strings.TrimPrefix(parent+"."+plain(q["queueName"]), ".")
 	used := map[string]any{"": q["resourcesUsed"]}
 	for _, u := range elements(q["resources"], "resourceUsagesByPartition") {
 		used[plain(u["partitionName"])] = u["used"]
@@ -108,7 +108,7 @@ func walkCapacity(q map[string]any, parent string) []row {
 
 func walkFair(q map[string]any) []row {
 	r := row{
-		"path": q["queueName"].(string), "partition": "",
+		"path": plain(q["queueName"]), "partition": "",
 		"active": plain(q["numActiveApps"]), "pending": plain(q["numPendingApps"]), "maxApps": plain(q["maxApps"]),
 	}
 	putPlain(r, "max", q["maxResources"])
@@ -118,7 +118,7 @@ func walkFair(q map[string]any) []row {
 	children := elements(q["childQueues"], "queue")
 	if list, old := q["childQueues"].([]any); old {
 		for _, child := range list {
-			children = append(children, child.(map[string]any))
+			children = append(children, object(child))
 		}
 	} else if one, old := q["childQueues"].(map[string]any); old && one["queueName"] != nil {
 		children = append(children, one)
@@ -130,13 +130,12 @@ func walkFair(q map[string]any) []row {
 }
 
 // elements returns the list, or the one thing in its place, that an object has by a name.
-func elements(object any, name string) []map[string]any {
-	fields, _ := object.(map[string]any)
+func elements(of any, name string) []map[string]any {
 	var list []map[string]any
-	switch value := fields[name].(type) {
+	switch value := object(of)[name].(type) {
 	case []any:
 		for _, element := range value {
-			list = append(list, element.(map[string]any))
+			list = append(list, object(element))
 		}
 	case map[string]any:
 		list = append(list, value)
@@ -144,8 +143,14 @@ func elements(object any, name string) []map[string]any {
 	return list
 }
 
-func putPlain(r row, column string, object any) {
-	if fields, is := object.(map[string]any); is {
+// object returns nil for what is none.
+func object(value any) map[string]any {
+	fields, _ := value.(map[string]any)
+	return fields
+}
+
+func putPlain(r row, column string, value any) {
+	if fields := object(value); fields != nil {
 		r[column+"MB"], r[column+"VC"] = plain(fields["memory"]), plain(fields["vCores"])
 	}
 }
