@@ -110,7 +110,7 @@ func (b *branch) unavailable(now Instant) string {
 		case NoteMissing:
 			why = "its cluster does not have it"
 		default:
-			why = withReason(note, at.detail(note, now))
+			why = withReason("it takes no applications", at.detail(note, now))
 		}
 		if at != b {
 			why = at.address.Path + ": " + why

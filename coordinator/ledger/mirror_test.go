@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
@@ -21,6 +22,9 @@ type mirror struct {
 	hosts     map[string]ledger.HostRecord
 	quotas    map[string]ledger.Quota   // by selector
 	files     map[string][]ledger.Quota // by source; not stored, read anew at every start
+	providers map[ledger.ClusterName]ledger.ProviderRecord
+	// By source; these are not stored either.
+	providerFiles map[string][]ledger.ProviderRecord
 	revision  uint64
 	lastID    ledger.ID
 }
@@ -32,6 +36,9 @@ func newMirror(retention time.Duration) *mirror {
 		hosts:     make(map[string]ledger.HostRecord),
 		quotas:    make(map[string]ledger.Quota),
 		files:     make(map[string][]ledger.Quota),
+
+		providers:     make(map[ledger.ClusterName]ledger.ProviderRecord),
+		providerFiles: make(map[string][]ledger.ProviderRecord),
 	}
 }
 
@@ -51,6 +58,12 @@ func (m *mirror) fold(c ledger.Changes) {
 	}
 	for _, selector := range c.QuotasRemoved {
 		delete(m.quotas, selector)
+	}
+	for _, p := range c.Providers {
+		m.providers[p.ClusterName] = p
+	}
+	for _, name := range c.ProvidersRemoved {
+		delete(m.providers, name)
 	}
 	m.revision, m.lastID = c.Revision, c.LastID
 }
@@ -78,6 +91,12 @@ func (m *mirror) snapshot(now ledger.Instant) ledger.Snapshot {
 	for _, quotas := range m.files {
 		s.Quotas = append(s.Quotas, quotas...)
 	}
+	for _, p := range m.providers {
+		s.Providers = append(s.Providers, p)
+	}
+	for _, list := range m.providerFiles {
+		s.Providers = append(s.Providers, list...)
+	}
 	return s
 }
 
@@ -94,7 +113,7 @@ func (m *mirror) compare(now ledger.Instant, config ledger.Config, l *ledger.Led
 		return "restore: " + err.Error()
 	}
 	var report strings.Builder
-	if diff := cmp.Diff(booksOf(l), booksOf(restored)); diff != "" {
+	if diff := cmp.Diff(booksOf(l), booksOf(restored), cmpopts.EquateEmpty()); diff != "" {
 		fmt.Fprintf(&report, "a restored ledger has other books (-this +restored):\n%s", diff)
 	}
 	for _, v := range restored.Audit() {
@@ -117,6 +136,7 @@ type books struct {
 	Hosts       map[string]ledger.HostRecord
 	Accounts    map[string]balance
 	Quotas      []ledger.Quota
+	Providers   []ledger.ProviderRecord
 }
 
 // balance is the numbers of an account that are summed up anew.
@@ -127,7 +147,7 @@ type balance struct {
 }
 
 func booksOf(l *ledger.Ledger) books {
-	b := books{Hosts: make(map[string]ledger.HostRecord), Accounts: make(map[string]balance), Quotas: l.Quotas()}
+	b := books{Hosts: make(map[string]ledger.HostRecord), Accounts: make(map[string]balance), Quotas: l.Quotas(), Providers: l.Providers()}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		row := *a
 		row.Measured, row.Unreclaimable = resource.Vector{}, 0 // reported anew
@@ -149,6 +169,13 @@ func booksOf(l *ledger.Ledger) books {
 	})
 	l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 		account(a)
+		return true
+	})
+	l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
+		if q.Account.Allocations > 0 { // what its cluster said of it is not stored
+			q.Account.Limit, q.Account.OverLimit = resource.Vector{}, false
+			account(q.Account)
+		}
 		return true
 	})
 	return b

@@ -29,10 +29,7 @@ func (s *script) ask(a *arguments) ledger.AllocateCommand {
 	c.Priority = int32(a.integer("priority", 0))
 	c.Async = a.flag("async")
 	c.Wishes = a.wishes()
-	c.Resource = resource.NewResource(a.vector())
-	if path, external := a.option("yarn"); external {
-		c.Resource = c.Resource.WithPart(resource.Address{Kind: "yarn", Path: path}, c.Resource.Vector)
-	}
+	c.Resource = resource.NewResource(a.vector(), a.parts()...)
 	c.Labels = a.labels()
 	return c
 }
@@ -59,8 +56,7 @@ func (s *script) confirm(a *arguments) string {
 	}
 	c.HostID, _ = a.option("host")
 	c.ApplicationIDs, _ = a.values("applications")
-	if v := a.vector(); !v.IsUnset() {
-		entitled := resource.NewResource(v)
+	if entitled := resource.NewResource(a.vector(), a.parts()...); !entitled.Vector.IsUnset() || len(entitled.External) > 0 {
 		c.Entitled = &entitled
 	}
 	before := s.ledger.Revision()
@@ -112,7 +108,7 @@ func (s *script) renew(a *arguments) string {
 }
 
 func (s *script) resize(a *arguments) string {
-	_, err := s.ledger.Resize(s.now, ledger.ResizeCommand{Actor: s.actor(a), ID: s.id(a), Entitled: resource.NewResource(a.vector())})
+	_, err := s.ledger.Resize(s.now, ledger.ResizeCommand{Actor: s.actor(a), ID: s.id(a), Entitled: resource.NewResource(a.vector(), a.parts()...)})
 	return problem(err)
 }
 

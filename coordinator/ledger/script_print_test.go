@@ -82,7 +82,11 @@ func problem(err error) string {
 	case err == nil:
 		return ""
 	case errors.As(err, &insufficient):
-		return insufficient.Reason + "\n" + shortfalls(insufficient.Shortfalls, insufficient.Filters)
+		text := insufficient.Reason + "\n" + shortfalls(insufficient.Shortfalls, insufficient.Filters)
+		if insufficient.Returning {
+			text += "  too early to say: try again\n"
+		}
+		return text
 	case errors.As(err, &field), errors.As(err, &outOfRange):
 		return "bad field: " + err.Error() + "\n"
 	case errors.As(err, &notFound):
@@ -105,7 +109,10 @@ func shortfalls(list []ledger.Shortfall, filters *ledger.HostFilters) string {
 	for _, f := range list {
 		fmt.Fprintf(&b, "  %s: %s: asked for %s, has %s of %s", f.Account, f.Dimension,
 			amount(f.Dimension, f.Requested), amount(f.Dimension, f.Available), amount(f.Dimension, f.Limit))
-		if f.Note != "" {
+		switch {
+		case f.Detail != "":
+			fmt.Fprintf(&b, " (%s: %s)", f.Note, f.Detail)
+		case f.Note != "":
 			fmt.Fprintf(&b, " (%s)", f.Note)
 		}
 		b.WriteByte('\n')
@@ -137,6 +144,9 @@ func (s *script) numbers(a *ledger.AccountInfo) string {
 		part := fmt.Sprintf("%s %s used", dimension, amount(dimension, used))
 		if reserved != 0 {
 			part += ", " + amount(dimension, reserved) + " reserved"
+		}
+		if others, _ := a.Others.Get(dimension); others != 0 {
+			part += ", " + amount(dimension, others) + " by others"
 		}
 		part += " of " + amount(dimension, limit)
 		if kept, _ := a.Protected.Get(dimension); kept > 0 {

@@ -87,6 +87,16 @@ func (s *script) commands() map[string]func(a *arguments) string {
 		"allocations": s.allocations,
 		"hosts":       s.hosts,
 		"remembered":  s.remembered,
+
+		"provider":     s.provider,
+		"providers":    s.providerSet,
+		"unprovider":   s.unprovider,
+		"report":       s.report,
+		"quiet":        s.quiet,
+		"queues":       s.queues,
+		"queue":        s.queue,
+		"clusters":     s.clusters,
+		"applications": s.applications,
 	}
 }
 
@@ -129,6 +139,12 @@ func (s *script) trace(prefix string) string {
 	}
 	for _, selector := range c.QuotasRemoved {
 		fmt.Fprintf(&text, "%squota %s is removed\n", prefix, selector)
+	}
+	for _, p := range c.Providers {
+		fmt.Fprintf(&text, "%sprovider %s is stored\n", prefix, p.ClusterName)
+	}
+	for _, name := range c.ProvidersRemoved {
+		fmt.Fprintf(&text, "%sprovider %s is removed\n", prefix, name)
 	}
 	for _, id := range c.HostsRemoved {
 		fmt.Fprintf(&text, "%s%s is removed\n", prefix, id)
