@@ -23,7 +23,7 @@ func Decode(r io.Reader) (*Scheduler, error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, readError(err)
 	}
-	head = head[:n]
+	head = bytes.TrimPrefix(head[:n], []byte("\ufeff")) // what some editors put before a file that is saved
 	if text := bytes.TrimSpace(head); len(text) == 0 || text[0] != '{' {
 		return nil, refuseText(string(text))
 	}

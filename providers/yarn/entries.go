@@ -14,7 +14,7 @@ func capacityScheduler(info *node) (*Scheduler, error) {
 	if info.name == "" {
 		info.name = "root"
 	}
-	if err := s.list(info, ""); err != nil {
+	if err := s.list(info, "", map[string]bool{}); err != nil {
 		return nil, err
 	}
 	for _, e := range s.Entries {
@@ -28,8 +28,9 @@ func capacityScheduler(info *node) (*Scheduler, error) {
 // fairScheduler lists the queues of the FairScheduler. It knows no partitions.
 func fairScheduler(info *node) (*Scheduler, error) {
 	s := &Scheduler{Kind: FairScheduler, Totals: map[string]resource.Vector{}}
+	seen := map[string]bool{}
 	for _, root := range info.root {
-		if err := s.list(root, ""); err != nil {
+		if err := s.list(root, "", seen); err != nil {
 			return nil, err
 		}
 		if root.cluster != nil {
@@ -55,12 +56,16 @@ func fifoScheduler(info *node) *Scheduler {
 	return s
 }
 
-// list appends a queue and those below it.
-func (s *Scheduler) list(n *node, parent string) error {
+// list appends a queue and those below it; seen are the paths that are there.
+func (s *Scheduler) list(n *node, parent string, seen map[string]bool) error {
 	path, err := n.pathBelow(parent)
 	if err != nil {
 		return err
 	}
+	if seen[path] {
+		return malformed(fmt.Sprintf("queue %q is there twice", path))
+	}
+	seen[path] = true
 	rows, err := n.partitions(path)
 	if err != nil {
 		return err
@@ -71,13 +76,8 @@ func (s *Scheduler) list(n *node, parent string) error {
 		row.State, row.CreatesChildren, row.DefaultPartition = n.state, n.createsChildren(), n.defaultPartition
 		s.Entries = append(s.Entries, row)
 	}
-	names := make(map[string]bool, len(n.children))
 	for _, child := range n.children {
-		if names[child.name] {
-			return malformed(fmt.Sprintf("queue %q is there twice below %q", child.name, path))
-		}
-		names[child.name] = true
-		if err := s.list(child, path); err != nil {
+		if err := s.list(child, path, seen); err != nil {
 			return err
 		}
 	}

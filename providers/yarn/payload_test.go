@@ -158,3 +158,74 @@ func compareRows(t *testing.T, body []byte, want []row) {
 		t.Errorf("the second reader (-), the decoder (+):\n%s", diff)
 	}
 }
+
+// The same answer as other versions would write it says the same: sorted and without blanks, with a thing alone for a list of one, with null or nothing for
+// what is empty, and without the attributes that Hadoop 3.5 no longer has.
+func TestDecodeReadsTheSameInOtherShapes(t *testing.T) {
+	shapes := map[string]func(key string, value any) (any, bool){
+		"sorted": func(_ string, value any) (any, bool) { return value, true },
+		"a thing alone": func(_ string, value any) (any, bool) {
+			if list, is := value.([]any); is && len(list) == 1 {
+				return list[0], true
+			}
+			return value, true
+		},
+		"null": func(_ string, value any) (any, bool) {
+			if fields, is := value.(map[string]any); is && len(fields) == 0 {
+				return nil, true
+			}
+			return value, true
+		},
+		"nothing": func(_ string, value any) (any, bool) {
+			fields, is := value.(map[string]any)
+			return value, !is || len(fields) > 0
+		},
+		"3.5": func(key string, value any) (any, bool) { return value, key != "attributes" },
+	}
+	for file, body := range payloads(t, ".json") {
+		if strings.HasPrefix(file, "synthetic/") {
+			continue
+		}
+		want, err := Decode(bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, shape := range shapes {
+			var answer any
+			if err := json.Unmarshal(body, &answer); err != nil {
+				t.Fatal(err)
+			}
+			other, err := json.Marshal(reshaped(answer, shape))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Decode(bytes.NewReader(other))
+			if err != nil {
+				t.Errorf("%s, %s: %v", file, name, err)
+			} else if diff := cmp.Diff(entryLines(want), entryLines(got)); diff != "" {
+				t.Errorf("%s, %s:\n%s", file, name, diff)
+			}
+		}
+	}
+}
+
+func reshaped(value any, shape func(key string, value any) (any, bool)) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if other, keep := shape(key, reshaped(field, shape)); keep {
+				value[key] = other
+			} else {
+				delete(value, key)
+			}
+		}
+		return value
+	case []any:
+		for i := range value {
+			value[i] = reshaped(value[i], shape)
+		}
+		return value
+	default:
+		return value
+	}
+}

@@ -132,6 +132,14 @@ func TestDecodeBoundsNames(t *testing.T) {
 	}
 }
 
+// A file that an editor saved may begin with a mark of its encoding.
+func TestDecodePassesOverAByteOrderMark(t *testing.T) {
+	s, err := Decode(strings.NewReader("\ufeff\r\n" + `{"scheduler":{"schedulerInfo":{"queueName":"root"}}}` + "\r\n"))
+	if err != nil || len(s.Entries) != 1 {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
 // What fails in reading is told from what is wrong with the answer, at whatever byte it fails.
 func TestDecodeReturnsTheErrorOfItsReader(t *testing.T) {
 	body := payloads(t, ".json")["knox/scheduler.json"]
