@@ -32,7 +32,7 @@ func openCoordinator(
 	if err != nil {
 		return nil, err
 	}
-	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces}
+	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces, Kinds: knownKinds()}
 	options := opener.Options{Migrate: true, Log: log}
 	var client *consul.Client
 	if err := checkConsul(config, where); err != nil {

@@ -30,6 +30,7 @@ const (
 type devFlags struct {
 	listen, dataDir, socket string
 	quotas                  []string
+	providers               string
 	demo                    bool
 }
 
@@ -42,6 +43,7 @@ machine for real. What it knows is kept in --data-dir and found again at the nex
 		Example: `  bursar dev
   bursar dev --demo                                     # and show the main job with real processes
   bursar dev --quotas examples/quotas.yaml
+  bursar dev --providers examples/providers.yaml        # and read the queues of other clusters
   bursar dev --listen 127.0.0.1:0 --data-dir /tmp/b --agent-socket /tmp/b/agent.sock`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -52,6 +54,8 @@ machine for real. What it knows is kept in --data-dir and found again at the nex
 	flags.StringVar(&f.dataDir, "data-dir", "", "where everything is kept (default "+devDataDir()+")")
 	flags.StringVar(&f.socket, "agent-socket", "", "path of the agent's socket (default "+ownSocket()+")")
 	flags.StringArrayVar(&f.quotas, "quotas", nil, "file of quota rules to keep in force; repeatable")
+	flags.StringVar(&f.providers, "providers", "", "file of the clusters whose queues limit requests")
+	_ = cmd.MarkFlagFilename("providers", "yaml", "yml")
 	flags.BoolVar(&f.demo, "demo", false, "show the main job first: one engine granted, one that waits for it, one refused")
 	logs := addLogFlags(cmd, "warn")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -95,9 +99,9 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	}
 	c.trace(ctx, "bursar-dev", log)
 	books, err := openCoordinator(ctx, coordinator.Config{
-		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas,
+		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
-	}, &configuration{set: map[string]string{"listen": "--listen"}}, c.tracing, log)
+	}, &configuration{set: map[string]string{"listen": "--listen", "providersFile": "--providers"}}, c.tracing, log)
 	if err != nil {
 		return err
 	}

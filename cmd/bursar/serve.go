@@ -34,7 +34,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 /readyz, until it gets SIGTERM or SIGINT. Without --config it reads ` + coordinatorFile + ` where there is one; every field has a default.`,
 		Example: `  bursar coordinator
   bursar coordinator --config /etc/bursar/coordinator.yaml
-  bursar coordinator --data-dir /srv/bursar --quotas /etc/bursar/quotas.yaml
+  bursar coordinator --data-dir /srv/bursar --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
   BURSAR_COORDINATOR_LISTEN=127.0.0.1:7080 bursar coordinator`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -45,6 +45,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 	dataDir := cmd.Flags().String("data-dir", "", "where the store keeps its file (default /var/lib/bursar/coordinator)")
 	insecure := cmd.Flags().Bool("insecure", false, "serve a network without TLS, and without identities whoever can connect, as anybody")
 	quotas := cmd.Flags().StringArray("quotas", nil, "file of quota rules to keep in force; repeatable")
+	clusters := cmd.Flags().String("providers", "", "file of the clusters whose queues limit requests")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		log, err := logs.logger(c.err)
 		if err != nil {
@@ -57,6 +58,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		}
 		loaded.flag(cmd, "listen", "listen", &config.Listen, *listen)
 		loaded.flag(cmd, "data-dir", "dataDir", &config.DataDir, *dataDir)
+		loaded.flag(cmd, "providers", "providersFile", &config.ProvidersFile, *clusters)
 		if cmd.Flags().Changed("insecure") {
 			config.Insecure = *insecure
 		}
