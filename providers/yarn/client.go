@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -197,21 +198,20 @@ func (s *server) unreachable(err error) *ServerError {
 // trustAdvice says what to do about TLS that failed; empty: it was something else. Package credential knows more, in the words of another
 // configuration.
 func trustAdvice(err error) string {
-	trust, ok := errors.AsType[*credential.TrustError](credential.Describe(err))
-	if !ok {
+	if _, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); !ok {
 		return ""
 	}
 	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
 	_, record := errors.AsType[tls.RecordHeaderError](err)
+	record = record || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 	switch {
 	case verify:
 		return "want an address and a " + settingCA + " that the server's certificate fits, and a certificate that has not expired"
 	case record:
 		return "the server does not speak TLS here: want http://"
-	case trust != nil:
+	default:
 		return "want a " + settingCertificate + " and a " + settingKey + " that the server takes"
 	}
-	return ""
 }
 
 func (s *server) close() { s.transport.CloseIdleConnections() }
