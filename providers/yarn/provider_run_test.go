@@ -118,8 +118,8 @@ func TestInfoOfOtherVersions(t *testing.T) {
 	rm := newRM(t)
 	p := openAt(t, kind{}, []*fakeRM{rm})
 	for body, want := range map[string]string{
-		`{"clusterInfo":{"id":1324053971963,"startedOn":1324053971963,"state":"STARTED"}}`:             rm.URL + " 1324053971963",
-		`{"clusterInfo":{"startedOn":"1324053971963","haState":"active","users":null}}`:                rm.URL + " 1324053971963",
+		`{"clusterInfo":{"id":1324053971963,"startedOn":1324053971963,"state":"STARTED"}}`:            rm.URL + " 1324053971963",
+		`{"clusterInfo":{"startedOn":"1324053971963","haState":"active","users":null}}`:               rm.URL + " 1324053971963",
 		`{"clusterInfo":{"id":1,"startedOn":1,"haState":"ACTIVE","subClusterId":{"id":"x"}},"x":[1]}`: rm.URL + " 1",
 		`{"clusterInfo":{}}`: "", `{"clusterInfo":null}`: "", `{}`: "", `[]`: "", `{"clusterInfo":{"id":"no"}}`: "",
 		`{"clusterInfo":{"id":1,"haState":"ACTIVE"}} {}`: "",
