@@ -3,6 +3,7 @@ package yarn
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -122,6 +123,44 @@ func TestDecodeAgreesWithTheXML(t *testing.T) {
 				compareRows(t, twin, want)
 			}
 		})
+	}
+}
+
+// What is no answer of a scheduler, or hardly one, is told by name or read.
+func TestDecodeOfWhatIsHardlyAnAnswer(t *testing.T) {
+	bodies := payloads(t, ".txt")
+	bodies["synthetic/remote-exception.json"] = payloads(t, ".json")["synthetic/remote-exception.json"]
+	for file, want := range map[string]any{
+		"synthetic/no-active-200-body.txt":              NoneActive,
+		"synthetic/no-active-307-refresh-body.txt":      NoneActive,
+		"synthetic/standby-2.7.0-200-refresh-body.txt":  Standby,
+		"synthetic/standby-307-body.txt":                Standby,
+		"synthetic/remote-exception.json":               RemoteException,
+		"docs/scheduler-fair-2.8.5-1.invalid-json.txt":  Malformed, // a comma too many, in the documentation alone
+		"docs/scheduler-fair-2.10.1-1.invalid-json.txt": Malformed,
+		"synthetic/raw-NaN-invalid.json.txt":            "fifo\nroot.default RUNNING\nunsized \"\"\n",
+		"synthetic/fair-2.7-duplicate-childQueues.json.txt": `fair
+root limit(memory=64GiB,cpu=64) used(memory=6GiB,cpu=6) guaranteed(memory=0B,cpu=0) most=2147483647
+root.default limit(memory=64GiB,cpu=64) used(memory=0B,cpu=0) guaranteed(memory=0B,cpu=0) pending=0 active=0 most=2147483647
+root.bdp limit(memory=32GiB,cpu=32) used(memory=6GiB,cpu=6) guaranteed(memory=0B,cpu=0) most=50
+root.bdp.a limit(memory=16GiB,cpu=16) used(memory=4GiB,cpu=4) guaranteed(memory=0B,cpu=0) pending=1 active=2 most=20
+root.bdp.b limit(memory=16GiB,cpu=16) used(memory=2GiB,cpu=2) guaranteed(memory=0B,cpu=0) pending=0 active=1 most=20
+`,
+	} {
+		s, err := Decode(bytes.NewReader(bodies[file]))
+		var got any
+		if refused, is := errors.AsType[*AnswerError](err); is {
+			got = refused.Refusal
+		} else if err == nil {
+			got = entryLines(s)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %v\n%s", file, err, diff)
+		}
+		delete(bodies, file)
+	}
+	for file := range bodies {
+		t.Errorf("%s: nothing is said of it", file)
 	}
 }
 
