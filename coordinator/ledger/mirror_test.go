@@ -25,8 +25,8 @@ type mirror struct {
 	providers map[ledger.ClusterName]ledger.ProviderRecord
 	// By source; these are not stored either.
 	providerFiles map[string][]ledger.ProviderRecord
-	revision  uint64
-	lastID    ledger.ID
+	revision      uint64
+	lastID        ledger.ID
 }
 
 func newMirror(retention time.Duration) *mirror {
