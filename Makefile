@@ -65,6 +65,10 @@ $(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
 postgres: ## See to it that PostgreSQL's server is installed: tests and the cluster run one of their own
 	@tools/postgres/provide.sh
 
+.PHONY: yarn
+yarn: ## See to it that Java and the published jars of Hadoop are there: test/yarn runs ResourceManagers
+	@tools/yarn/provide.sh
+
 # --- test --------------------------------------------------------------------------------------------------------
 
 # The packages without a goroutine, a lock or a channel (test/layout holds this for all but proto). The race detector
@@ -75,7 +79,7 @@ pure = ^$(MODULE)/(resource|label|identity|proto|coordinator/ledger|coordinator/
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-race test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, the faults of machines
+test: test-sim test-pure test-race test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, real YARN clusters, the faults of machines
 
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator
@@ -90,7 +94,13 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/ha$$'); $(go_test) -race -timeout 20m $$packages
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|yarn)$$'); $(go_test) -race -timeout 20m $$packages
+
+# By itself: a ResourceManager and a NodeManager take both cores for seconds while they start.
+.PHONY: test-yarn
+test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3.5
+	$(call section,test-yarn: real ResourceManagers)
+	@$(go_test) -race -timeout 15m ./test/yarn
 
 # By itself, and without the race detector: it runs some seventy processes and measures pauses.
 .PHONY: test-ha

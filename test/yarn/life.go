@@ -1,0 +1,134 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// run runs a command to its end and returns what it said.
+func run(ctx context.Context, command *exec.Cmd) (string, error) {
+	var said strings.Builder
+	command.Stdout, command.Stderr = &said, &said
+	if err := command.Start(); err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
+	defer stop()
+	err := command.Wait()
+	return said.String(), errors.Join(err, ctx.Err())
+}
+
+// ready waits until a ResourceManager answers over HTTP, whatever it says.
+func (m *Manager) ready(ctx context.Context) error {
+	ctx, cancel := m.whileRunning(ctx)
+	defer cancel()
+	return until(ctx, func(ctx context.Context) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.URL+"/ws/v1/cluster/info", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	})
+}
+
+// joined waits until a node has come to the ResourceManager. With a KDC the node's own log has to say it.
+func (c *Cluster) joined(ctx context.Context, nm *NodeManager) error {
+	ctx, cancel := nm.whileRunning(ctx)
+	defer cancel()
+	return until(ctx, func(ctx context.Context) error {
+		if c.options.KDC != nil {
+			if !strings.Contains(nm.tail(), "Registered with ResourceManager") {
+				return fmt.Errorf("%s has not joined", nm.ID)
+			}
+			return nil
+		}
+		var answer struct {
+			Node struct{ State string }
+		}
+		if err := c.ask(ctx, http.MethodGet, "nodes/"+nm.ID, User, nil, &answer); err != nil {
+			return err
+		}
+		if answer.Node.State != "RUNNING" {
+			return fmt.Errorf("%s is %s", nm.ID, answer.Node.State)
+		}
+		return nil
+	})
+}
+
+// MakeActive makes a ResourceManager of a pair the active one. The other must stand by, or be down.
+func (c *Cluster) MakeActive(tb testing.TB, name string) {
+	tb.Helper()
+	c.transition(tb, "-transitionToActive", name)
+}
+
+// MakeStandby has the active ResourceManager of a pair stand by.
+func (c *Cluster) MakeStandby(tb testing.TB, name string) {
+	tb.Helper()
+	c.transition(tb, "-transitionToStandby", name)
+}
+
+func (c *Cluster) transition(tb testing.TB, what, name string) {
+	tb.Helper()
+	if err := c.admin(tb.Context(), what, name); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// AwaitNodes waits until all nodes that run have come to the active ResourceManager.
+func (c *Cluster) AwaitNodes(tb testing.TB) {
+	tb.Helper()
+	for _, nm := range c.Nodes {
+		if err := c.joined(tb.Context(), nm); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// KillManager ends a ResourceManager as a crash does.
+func (c *Cluster) KillManager(tb testing.TB, name string) {
+	tb.Helper()
+	c.manager(tb, name).kill()
+}
+
+// StartManager starts a ResourceManager again, at the address that it had. Of a pair it stands by then; alone it has forgotten all applications.
+func (c *Cluster) StartManager(tb testing.TB, name string) {
+	tb.Helper()
+	rm := c.manager(tb, name)
+	if err := rm.start(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := rm.ready(tb.Context()); err != nil {
+		tb.Fatalf("%v\n%s", err, rm.tail())
+	}
+}
+
+// StopNode ends a NodeManager as an operator does: it takes its leave, and its containers end.
+func (c *Cluster) StopNode(tb testing.TB, i int) {
+	tb.Helper()
+	if err := c.Nodes[i].stop(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// KillNode ends a NodeManager as a crash does. The ResourceManager goes on believing in it for twenty seconds.
+func (c *Cluster) KillNode(tb testing.TB, i int) {
+	tb.Helper()
+	c.Nodes[i].kill()
+}
+
+// StartNode starts a NodeManager again, under the id that it had. It does not wait for it to join: see AwaitNodes.
+func (c *Cluster) StartNode(tb testing.TB, i int) {
+	tb.Helper()
+	if err := c.Nodes[i].start(); err != nil {
+		tb.Fatal(err)
+	}
+}

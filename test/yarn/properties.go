@@ -1,0 +1,170 @@
+package yarn
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// properties are what a file of Hadoop's configuration says.
+type properties map[string]string
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// write puts them into a file, under names with a prefix.
+func (p properties) write(folder, name, prefix string) error {
+	var text strings.Builder
+	text.WriteString("<configuration>\n")
+	for _, key := range sorted(p) {
+		text.WriteString("<property><name>")
+		_ = xml.EscapeText(&text, []byte(prefix+key)) // a Builder has no errors
+		text.WriteString("</name><value>")
+		_ = xml.EscapeText(&text, []byte(p[key]))
+		text.WriteString("</value></property>\n")
+	}
+	text.WriteString("</configuration>\n")
+	return writeFile(folder, name, text.String())
+}
+
+// writeFile replaces a file as a whole: a server may be reading it.
+func writeFile(folder, name, text string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // its containers read it too
+		return err
+	}
+	path := filepath.Join(folder, name)
+	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil { //nolint:gosec // the same
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// schedulerFile says where the queues are configured, and writes it.
+func (c *Cluster) writeQueues(folder string) error {
+	if c.options.Fair != "" {
+		return writeFile(folder, "fair-scheduler.xml", c.options.Fair)
+	}
+	queues := properties{
+		"maximum-am-resource-percent": "1.0",
+		"resource-calculator":         "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator",
+	}
+	if len(c.options.Capacity) == 0 {
+		queues["root.queues"], queues["root.default.capacity"] = "default", "100"
+	}
+	maps.Copy(queues, c.options.Capacity)
+	return queues.write(folder, "capacity-scheduler.xml", "yarn.scheduler.capacity.")
+}
+
+// writeShared writes what is the same for all servers of the cluster into one's folder.
+func (c *Cluster) writeShared(folder string, site properties) error {
+	core := properties{
+		"fs.defaultFS": "file:///", "hadoop.tmp.dir": filepath.Join(folder, "tmp"),
+		"ipc.client.connect.retry.interval": "100", // ms; ten times
+	}
+	switch {
+	case c.options.KDC != nil:
+		maps.Copy(core, properties{
+			"hadoop.http.filter.initializers":                  "org.apache.hadoop.security.AuthenticationFilterInitializer",
+			"hadoop.http.authentication.type":                  "kerberos",
+			"hadoop.http.authentication.kerberos.principal":    "HTTP/localhost@" + c.options.KDC.Realm,
+			"hadoop.http.authentication.kerberos.keytab":       c.options.KDC.Keytab,
+			"hadoop.http.authentication.signature.secret.file": filepath.Join(c.dir, "secret"),
+		})
+		if err := writeFile(c.dir, "secret", "of this test"); err != nil {
+			return err
+		}
+	case c.options.Named:
+		maps.Copy(core, properties{
+			"hadoop.http.filter.initializers":                     "org.apache.hadoop.security.AuthenticationFilterInitializer",
+			"hadoop.http.authentication.type":                     "simple",
+			"hadoop.http.authentication.simple.anonymous.allowed": "false",
+			"hadoop.http.authentication.signature.secret.file":    filepath.Join(c.dir, "secret"),
+		})
+		if err := writeFile(c.dir, "secret", "of this test"); err != nil {
+			return err
+		}
+	}
+	maps.Copy(core, c.options.Core)
+	maps.Copy(site, c.options.Settings)
+	if custom := c.options.custom(); len(custom) > 0 {
+		if err := (properties{"yarn.resource-types": strings.Join(custom, ",")}).write(folder, "resource-types.xml", ""); err != nil {
+			return err
+		}
+	}
+	if err := core.write(folder, "core-site.xml", ""); err != nil {
+		return err
+	}
+	return errors.Join(site.write(folder, "yarn-site.xml", ""), writeFile(folder, "log4j.properties", logging))
+}
+
+// logging has a server say what it does on its standard error output, for every version in the same way.
+const logging = `log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
+`
+
+// site is yarn-site.xml as all servers have it.
+func (c *Cluster) site() properties {
+	site := properties{
+		// Seconds where Hadoop waits for minutes.
+		"yarn.resourcemanager.connect.retry-interval.ms":                   "200",
+		"yarn.client.failover-sleep-base-ms":                               "100",
+		"yarn.client.failover-sleep-max-ms":                                "400",
+		"yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
+		"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms":          "200",
+		"yarn.resourcemanager.connect.max-wait.ms":                         "600000",
+		"yarn.nm.liveness-monitor.expiry-interval-ms":                      "20000",
+		"yarn.scheduler.fair.update-interval-ms":                           "100",
+		"yarn.am.liveness-monitor.expiry-interval-ms":                      "3600000", // a master that sleeps says nothing; a third of a day is too much for it
+		"yarn.scheduler.minimum-allocation-mb":                             "128",
+		"yarn.scheduler.maximum-allocation-mb":                             "65536",
+		"yarn.scheduler.maximum-allocation-vcores":                         "64",
+		"yarn.nodemanager.vmem-check-enabled":                              "false",
+		"yarn.nodemanager.pmem-check-enabled":                              "false",
+		"yarn.nodemanager.disk-health-checker.enable":                      "false",
+		"yarn.nodemanager.container-metrics.enable":                        "false",
+		"yarn.nodemanager.delete.debug-delay-sec":                          "0",
+		"yarn.resourcemanager.scheduler.class":                             schedulers + "capacity.CapacityScheduler",
+	}
+	if c.options.Fair != "" {
+		site["yarn.resourcemanager.scheduler.class"] = schedulers + "fair.FairScheduler"
+		site["yarn.scheduler.fair.allocation.file"] = "fair-scheduler.xml"
+		site["yarn.scheduler.fair.user-as-default-queue"] = "false"
+	}
+	if len(c.options.partitions()) > 0 {
+		site["yarn.node-labels.enabled"] = "true"
+		site["yarn.node-labels.fs-store.root-dir"] = "file://" + filepath.Join(c.dir, "labels")
+	}
+	for _, rm := range c.Managers {
+		of := ""
+		if c.options.Pair {
+			of = "." + rm.Name
+		}
+		for what, port := range rm.ports {
+			site["yarn.resourcemanager."+what+of] = fmt.Sprintf("%s:%d", host, port)
+		}
+	}
+	if c.options.Pair {
+		maps.Copy(site, properties{
+			"yarn.resourcemanager.ha.enabled":                    "true",
+			"yarn.resourcemanager.ha.rm-ids":                     "rm1,rm2",
+			"yarn.resourcemanager.ha.automatic-failover.enabled": "false",
+			"yarn.resourcemanager.cluster-id":                    "test",
+			"yarn.resourcemanager.recovery.enabled":              "true",
+			"yarn.resourcemanager.store.class":                   "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore",
+			"yarn.resourcemanager.fs.state-store.uri":            "file://" + filepath.Join(c.dir, "state"),
+		})
+	}
+	return site
+}
+
+const (
+	host       = "localhost" // what Java makes of 127.0.0.1 too, and what a ticket can be for
+	schedulers = "org.apache.hadoop.yarn.server.resourcemanager.scheduler."
+)

@@ -1,0 +1,218 @@
+package yarn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// User is who submits and kills where nobody else is named.
+const User = "alice"
+
+// Application is what Submit asks for: a master that sleeps, and does so until it is killed.
+type Application struct {
+	// Queue is a path or, where the version of Hadoop takes no path, a leaf.
+	Queue string
+	// MemoryMiB and VCores are those of its one container.
+	MemoryMiB, VCores int
+	// User defaults to User.
+	User string
+	// Partition is the label of the node it must run on.
+	Partition string
+}
+
+// Submit submits an application and returns its id once the ResourceManager has accepted it.
+func (c *Cluster) Submit(tb testing.TB, a Application) string {
+	tb.Helper()
+	if a.User == "" {
+		a.User = User
+	}
+	var made struct {
+		ID string `json:"application-id"`
+	}
+	if err := c.ask(tb.Context(), http.MethodPost, "apps/new-application", a.User, nil, &made); err != nil {
+		tb.Fatal(err)
+	}
+	request := map[string]any{
+		"application-id": made.ID, "application-name": "sleeps", "application-type": "TEST", "queue": a.Queue, "max-app-attempts": 1,
+		"am-container-spec": map[string]any{"commands": map[string]any{"command": "exec sleep 3600"}},
+		"unmanaged-AM":      false,
+		"resource":          map[string]any{"memory": a.MemoryMiB, "vCores": a.VCores},
+	}
+	if a.Partition != "" {
+		request["am-container-node-label-expression"] = a.Partition
+		request["app-node-label-expression"] = a.Partition
+	}
+	if err := c.ask(tb.Context(), http.MethodPost, "apps", a.User, request, nil); err != nil {
+		tb.Fatal(err)
+	}
+	c.await(tb, made.ID+" is accepted", func(state state) bool { return state.State == "ACCEPTED" || state.Ended() }, made.ID)
+	return made.ID
+}
+
+// Refused submits an application that the ResourceManager refuses, and returns why it did.
+func (c *Cluster) Refused(tb testing.TB, a Application) string {
+	tb.Helper()
+	id := c.Submit(tb, a)
+	if now := c.state(tb, id); now.State != "FAILED" {
+		tb.Fatalf("%s is %s: %s", id, now.State, now.Diagnostics)
+	} else {
+		return now.Diagnostics
+	}
+	return ""
+}
+
+// state is what the ResourceManager says of an application.
+type state struct {
+	State       string
+	AllocatedMB int64
+	Diagnostics string
+}
+
+// Ended says that it is over.
+func (s state) Ended() bool {
+	return s.State == "FINISHED" || s.State == "FAILED" || s.State == "KILLED"
+}
+
+func (c *Cluster) state(tb testing.TB, id string) state {
+	tb.Helper()
+	var answer struct{ App state }
+	if err := c.ask(tb.Context(), http.MethodGet, "apps/"+id, User, nil, &answer); err != nil {
+		tb.Fatal(err)
+	}
+	return answer.App
+}
+
+// AwaitAllocated waits until applications hold what they asked for.
+func (c *Cluster) AwaitAllocated(tb testing.TB, ids ...string) {
+	tb.Helper()
+	for _, id := range ids {
+		c.await(tb, id+" holds something", func(now state) bool {
+			if now.Ended() {
+				tb.Fatalf("%s is %s: %s", id, now.State, now.Diagnostics)
+			}
+			return now.AllocatedMB > 0
+		}, id)
+	}
+}
+
+// Kill ends applications and waits until they are over.
+func (c *Cluster) Kill(tb testing.TB, ids ...string) {
+	tb.Helper()
+	for _, id := range ids {
+		if err := c.ask(tb.Context(), http.MethodPut, "apps/"+id+"/state", User, map[string]any{"state": "KILLED"}, nil); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, id := range ids {
+		c.await(tb, id+" is over", state.Ended, id)
+	}
+}
+
+func (c *Cluster) await(tb testing.TB, what string, is func(state) bool, id string) {
+	tb.Helper()
+	Await(tb, what, func() bool { return is(c.state(tb, id)) })
+}
+
+// Await looks again and again until something is so, and fails the test where it does not become so within a minute.
+func Await(tb testing.TB, what string, is func() bool) {
+	tb.Helper()
+	err := until(tb.Context(), func(context.Context) error {
+		if !is() {
+			return fmt.Errorf("not yet: %s", what)
+		}
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// until tries again and again until something works or patience is at its end.
+func until(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-again.C:
+		}
+	}
+}
+
+// Get asks the first ResourceManager, or the active one of a pair, for what is below /ws/v1/cluster/, and returns the answer as it came.
+func (c *Cluster) Get(tb testing.TB, path string) []byte {
+	tb.Helper()
+	var answer json.RawMessage
+	if err := c.ask(tb.Context(), http.MethodGet, path, User, nil, &answer); err != nil {
+		tb.Fatal(err)
+	}
+	return answer
+}
+
+// ask asks the ResourceManagers in turn until one does as asked. It decodes the answer into one, where that is not nil.
+func (c *Cluster) ask(ctx context.Context, method, path, user string, request, answer any) error {
+	var errs []string
+	for _, rm := range c.Managers {
+		err := rm.ask(ctx, method, path, user, request, answer)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err.Error())
+	}
+	return fmt.Errorf("%s", strings.Join(errs, "; "))
+}
+
+func (m *Manager) ask(ctx context.Context, method, path, user string, request, answer any) error {
+	var body bytes.Buffer
+	if request != nil {
+		if err := json.NewEncoder(&body).Encode(request); err != nil {
+			return err
+		}
+	}
+	address := m.URL + "/ws/v1/cluster/" + path
+	r, err := http.NewRequestWithContext(ctx, method, address+"?user.name="+url.QueryEscape(user), &body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", "application/json")
+	client := http.Client{
+		Timeout:       patience,
+		Transport:     &http.Transport{DisableKeepAlives: true}, // a server that restarts answers no old connection
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, address, err)
+	}
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("%s %s: %s: %s", method, address, response.Status, said[:min(len(said), 500)])
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(said, answer); err != nil {
+		return fmt.Errorf("%s %s: %w in %s", method, address, err, said[:min(len(said), 500)])
+	}
+	return nil
+}
