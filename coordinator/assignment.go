@@ -28,7 +28,13 @@ type providerChange struct {
 
 	name   ledger.ClusterName
 	change func(l *ledger.Ledger, now ledger.Instant) error
+	told   func() // of every answer: whoever reads the cluster is not to any more, as it was
 	err    error
+}
+
+func (p *providerChange) answer(err error) {
+	p.pending.answer(err)
+	p.told()
 }
 
 func (p *providerChange) apply(c *Core, now ledger.Instant) bool {
@@ -41,7 +47,7 @@ func (p *providerChange) apply(c *Core, now ledger.Instant) bool {
 // changeProvider puts or deletes a provider. When it returns that is durable, and what is read for the provider as it was before changes
 // nothing any more.
 func (w *writer) changeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
-	p := &providerChange{name: name, change: change}
+	p := &providerChange{name: name, change: change, told: w.reread}
 	p.done = make(chan error, 1)
 	p.Done = func(err error) { p.done <- err }
 	if err := w.submit(p); err != nil {

@@ -51,9 +51,6 @@ func (w *writer) commit(ctx context.Context, b *Batch) error {
 	if !b.Empty() {
 		w.feed.publish(&b.Changes)
 	}
-	if len(b.Providers)+len(b.ProvidersRemoved) > 0 {
-		w.reread()
-	}
 	b.Answer(nil)
 	return nil
 }

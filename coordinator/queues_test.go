@@ -1,0 +1,650 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers"
+)
+
+// knows lets a coordinator read clusters of a kind.
+func knows(kind *fakeKind) func(*Server) {
+	return func(s *Server) { s.pollers.kinds = providers.Kinds{kind} }
+}
+
+// putProvider puts a provider of a cluster at an address. Where it is there already it is read again at once.
+func (f *fixture) putProvider(cluster, address string) {
+	f.tb.Helper()
+	_, err := f.queues.PutProvider(f.tb.Context(), &bursarv1.PutProviderRequest{
+		Provider: &bursarv1.Provider{Kind: "fake", Cluster: cluster, Settings: map[string]string{"address": address}},
+	})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
+// providers are all providers, by cluster.
+func (f *fixture) providers() map[string]*bursarv1.Provider {
+	f.tb.Helper()
+	res, err := f.queues.ListProviders(f.tb.Context(), &bursarv1.ListProvidersRequest{})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	list := make(map[string]*bursarv1.Provider)
+	for _, p := range res.GetProviders() {
+		list[p.GetCluster()] = p
+	}
+	return list
+}
+
+// read waits until a cluster is known.
+func (f *fixture) read(cluster string) {
+	f.tb.Helper()
+	eventually(f.tb, "cluster "+cluster+" is known", func() bool {
+		return f.providers()[cluster].GetHealth().GetState() == bursarv1.ProviderHealth_STATE_KNOWN
+	})
+}
+
+// reread waits until the cluster prod has been read once more, from now on.
+func (f *fixture) reread() {
+	f.tb.Helper()
+	before := time.Now()
+	f.putProvider("prod", "here")
+	eventually(f.tb, "the cluster is read again", func() bool {
+		h := f.providers()["prod"].GetHealth()
+		return h.GetSnapshotTime().AsTime().After(before) || h.GetFailureTime().AsTime().After(before)
+	})
+}
+
+// external is a request with a part in a queue.
+func external(id, path string, bytes int64) *bursarv1.AllocateRequest {
+	req := request(id, mib)
+	req.Resource.External = []*bursarv1.ExternalResource{{Kind: "fake", Path: path, MemoryBytes: &bytes}}
+	return req
+}
+
+// queueOf starts a coordinator with a host and a cluster that it knows.
+func queueOf(t *testing.T, config Config, s store.Store) (*fixture, *fakeCluster) {
+	t.Helper()
+	kind := newFakeKind()
+	f := start(t, config, s, knows(kind))
+	f.host("h1", gib)
+	f.putProvider("prod", "here")
+	f.read("prod")
+	return f, kind.cluster("here")
+}
+
+// shortfall is the first that a refusal names.
+func shortfall(t *testing.T, err error, code connect.Code) *bursarv1.Shortfall {
+	t.Helper()
+	m, ok := detail[*bursarv1.InsufficientResources](err)
+	if !ok || connect.CodeOf(err) != code || len(m.GetShortfalls()) == 0 {
+		t.Fatalf("got %v, want %s with its shortfalls", err, code)
+	}
+	return m.GetShortfalls()[0]
+}
+
+func (f *fixture) refused(req *bursarv1.AllocateRequest) error {
+	f.tb.Helper()
+	res, err := f.allocations.Allocate(f.tb.Context(), req)
+	if err == nil {
+		f.tb.Fatalf("granted: %v", res)
+	}
+	return err
+}
+
+func (f *fixture) queue(path string) *bursarv1.Queue {
+	f.tb.Helper()
+	res, err := f.queues.Get(f.tb.Context(), &bursarv1.QueueServiceGetRequest{Kind: "fake", Path: path})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	return res.GetQueue()
+}
+
+func TestAQueueAndThoseAboveItGrantAndRefuse(t *testing.T) {
+	f, here := queueOf(t, Config{}, nil)
+	here.with(func(c *fakeCluster) { c.queues[0] = fakeQueue("root", 6*gib) })
+	f.reread()
+	a := f.allocate(external("a", "a", 3*gib))
+	part := a.GetEntitled().GetExternal()[0]
+	if part.GetCluster() != "prod" || part.GetPath() != "root.a" || a.GetRequested().GetExternal()[0].GetPath() != "a" {
+		t.Errorf("%v", a)
+	}
+	s := shortfall(t, f.refused(external("", "root.a", 2*gib)), connect.CodeResourceExhausted)
+	if s.GetAccount().GetKind() != bursarv1.AccountKind_ACCOUNT_KIND_QUEUE || s.GetAccount().GetLabels()["path"] != "root.a" || s.GetAvailable() != gib {
+		t.Errorf("%v", s)
+	}
+	s = shortfall(t, f.refused(external("", "root.b", 4*gib)), connect.CodeResourceExhausted)
+	if s.GetAccount().GetLabels()["path"] != "root" || s.GetAvailable() != 3*gib || s.GetLimit() != 6*gib {
+		t.Errorf("%v", s)
+	}
+	if s := shortfall(t, f.refused(external("", "root.b", 5*gib)), connect.CodeResourceExhausted); s.GetNote() != "never" {
+		t.Errorf("%v", s)
+	}
+	q := f.queue("b")
+	if q.GetAvailable().GetMemoryBytes() != 3*gib || q.GetParent() != "root" || q.GetState() != "RUNNING" || q.GetUnavailable() != "" || q.GetSnapshotTime() == nil {
+		t.Errorf("%v", q)
+	}
+	if root := f.queue("root"); root.GetAccount().GetReserved().GetMemoryBytes() != 3*gib || root.GetAccount().GetAllocations() != 1 {
+		t.Errorf("%v", root)
+	}
+	x, err := f.allocations.Explain(t.Context(), &bursarv1.ExplainRequest{Request: external("", "root.b", 4*gib)})
+	if err != nil || x.GetVerdict() != bursarv1.ExplainResponse_VERDICT_WAITS || !strings.Contains(x.GetSummary(), "fake:prod:root") {
+		t.Errorf("%v, %v", x, err)
+	}
+	f.release(a.GetId())
+	f.allocate(external("", "root.b", 4*gib))
+	f.audited()
+}
+
+// A request id is for one request, and what it asks of queues is a part of that.
+func TestTheSameRequestIdWithAnotherPartIsAnother(t *testing.T) {
+	f, _ := queueOf(t, Config{}, nil)
+	first := f.allocate(external("id", "root.a", gib))
+	if again := f.allocate(external("id", "root.a", gib)); again.GetId() != first.GetId() {
+		t.Errorf("%s and %s", first.GetId(), again.GetId())
+	}
+	other := external("id", "root.a", gib)
+	other.Resource.External[0].Partition = "gpu"
+	for _, req := range []*bursarv1.AllocateRequest{external("id", "root.b", gib), external("id", "root.a", 2*gib), request("id", mib), other} {
+		if err := f.refused(req); connect.CodeOf(err) != connect.CodeAlreadyExists {
+			t.Errorf("%v: %v", req.GetResource(), err)
+		}
+	}
+}
+
+func TestASnapshotWakesWhoWaits(t *testing.T) {
+	f, here := queueOf(t, Config{}, nil)
+	here.uses("root.a", 4*gib)
+	f.reread()
+	req := external("waits", "root.a", 2*gib)
+	req.Wait = seconds(60)
+	granted := make(chan error, 1)
+	go func() {
+		_, err := f.allocations.Allocate(context.WithoutCancel(t.Context()), req)
+		granted <- err
+	}()
+	eventually(t, "it waits behind the queue", func() bool { return f.queue("root.a").GetAccount().GetWaiting() == 1 })
+	here.uses("root.a", gib)
+	f.reread()
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+	f.audited()
+}
+
+func TestWhatIsNotKnownIsNeitherFullNorFree(t *testing.T) {
+	kind := newFakeKind()
+	f := start(t, Config{}, nil, knows(kind))
+	f.host("h1", gib)
+	here := kind.cluster("here")
+	here.with(func(c *fakeCluster) { c.err = &providers.UnavailableError{Err: errors.New("refused")} })
+	f.putProvider("prod", "here")
+
+	// Before it was ever read it is too early to say no.
+	s := shortfall(t, f.refused(external("", "root.a", gib)), connect.CodeUnavailable)
+	if s.GetNote() != "unknown" || !strings.HasPrefix(s.GetDetail(), "not read yet") {
+		t.Errorf("%v", s)
+	}
+	here.with(func(c *fakeCluster) { c.err = nil })
+	f.read("prod")
+	f.allocate(external("", "root.a", gib))
+
+	// After a failover it is not known any more.
+	here.with(func(c *fakeCluster) {
+		c.err = &providers.UnavailableError{NoneActive: true, Err: errors.New("rm1 standby")}
+	})
+	eventually(t, "it is not known", func() bool {
+		return f.providers()["prod"].GetHealth().GetState() == bursarv1.ProviderHealth_STATE_UNKNOWN
+	})
+	req := external("", "root.a", gib)
+	req.Wait = seconds(1)
+	s = shortfall(t, f.refused(req), connect.CodeResourceExhausted)
+	if s.GetNote() != "unknown" || !strings.Contains(s.GetDetail(), "rm1 standby") {
+		t.Errorf("%v", s)
+	}
+	h := f.providers()["prod"].GetHealth()
+	if !strings.Contains(h.GetMessage(), "rm1 standby") || h.GetFailures() == 0 || h.GetFailureTime() == nil {
+		t.Errorf("%v", h)
+	}
+	if w := f.status().GetWarnings(); len(w) != 1 || !strings.Contains(w[0], "cluster fake:prod cannot be read since") {
+		t.Errorf("%v", w)
+	}
+	// Who needs no queue never notices.
+	f.allocate(request("", mib))
+	here.with(func(c *fakeCluster) { c.err, c.incarnation = nil, "two" })
+	f.read("prod")
+	f.allocate(external("", "root.a", gib))
+}
+
+func TestProvidersComeAndGoAtRunTime(t *testing.T) {
+	f, here := queueOf(t, Config{}, nil)
+	kept := f.allocate(external("", "root.a", gib))
+	f.putProvider("test", "there")
+	f.read("test")
+	if err := f.refused(external("", "root.a", gib)); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "prod, test") {
+		t.Errorf("with two clusters and no default: %v", err)
+	}
+	named := external("", "root.a", gib)
+	named.Labels["cluster"] = "test"
+	if a := f.allocate(named); a.GetEntitled().GetExternal()[0].GetCluster() != "test" {
+		t.Errorf("%v", a)
+	}
+	change := &bursarv1.Provider{Kind: "fake", Cluster: "test", Settings: map[string]string{"address": "elsewhere"}, Default: true}
+	put, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{Provider: change})
+	if err != nil || put.GetProvider().GetSource() != "api" || !put.GetProvider().GetDefault() {
+		t.Errorf("%v, %v", put, err)
+	}
+	eventually(t, "it is read elsewhere", func() bool { return len(here.kind.cluster("elsewhere").times()) > 0 })
+	change = &bursarv1.Provider{Kind: "fake", Cluster: "prod", Settings: map[string]string{"address": "here"}, Default: true}
+	if _, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{Provider: change}); fieldOf(err) != "provider.default" {
+		t.Errorf("a second default: %v", err)
+	}
+	if _, err := f.queues.DeleteProvider(t.Context(), &bursarv1.DeleteProviderRequest{Kind: "fake", Cluster: "prod"}); err != nil {
+		t.Fatal(err)
+	}
+	if list := f.providers(); len(list) != 1 || list["test"] == nil {
+		t.Errorf("%v", list)
+	}
+	eventually(t, "nobody reads prod", func() bool { return here.kind.providersOpen() == 1 })
+	if got := f.get(kept.GetId()); got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+		t.Errorf("what was granted there is %s", got.GetState())
+	}
+	named = external("", "root.a", gib)
+	named.Resource.External[0].Cluster = "prod"
+	if err := f.refused(named); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("in a cluster that is gone: %v", err)
+	}
+	_, err = f.queues.DeleteProvider(t.Context(), &bursarv1.DeleteProviderRequest{Kind: "fake", Cluster: "prod"})
+	if connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("a second time: %v", err)
+	}
+	f.audited()
+}
+
+func TestProvidersOverTheAPIOutliveARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	f, here := queueOf(t, Config{}, openSQLite(t, path))
+	f.allocate(external("", "root.a", 3*gib))
+	before := f.providers()["prod"]
+	f.stop()
+	f = start(t, Config{}, openSQLite(t, path), knows(here.kind))
+	f.read("prod")
+	after := f.providers()["prod"]
+	if diff := cmp.Diff(before.GetSettings(), after.GetSettings()); diff != "" || after.GetSource() != "api" || after.GetDefault() {
+		t.Errorf("%v: %s", after, diff)
+	}
+	if q := f.queue("root.a"); q.GetAccount().GetReserved().GetMemoryBytes() != 3*gib || q.GetAvailable().GetMemoryBytes() != gib {
+		t.Errorf("%v", q)
+	}
+	f.audited()
+}
+
+const providersYAML = "providers:\n  - kind: fake\n    cluster: prod\n    default: true\n    settings: {address: here, interval: 2s}\n"
+
+func TestProvidersOfAFileAreTheFilesToChange(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "providers.yaml")
+	writeFile(t, file, providersYAML)
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	f := start(t, Config{ProvidersFile: file}, openSQLite(t, path), knows(newFakeKind()))
+	f.read("prod")
+	if p := f.providers()["prod"]; p.GetSource() != "file:"+file || !p.GetDefault() || p.GetHealth().GetServer() != "rm1" || p.GetHealth().GetQueues() != 3 {
+		t.Errorf("%v", p)
+	}
+	_, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{
+		Provider: &bursarv1.Provider{Kind: "fake", Cluster: "prod", Settings: map[string]string{"address": "there"}},
+	})
+	if connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("put over it: %v", err)
+	}
+	if _, err := f.queues.DeleteProvider(t.Context(), &bursarv1.DeleteProviderRequest{Kind: "fake", Cluster: "prod"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("delete it: %v", err)
+	}
+	f.stop()
+	f = start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	if list := f.providers(); len(list) != 0 {
+		t.Errorf("without the file there are %v", list)
+	}
+}
+
+func TestAWrongProvidersFileRefusesTheStart(t *testing.T) {
+	dir := t.TempDir()
+	file, path := filepath.Join(dir, "providers.yaml"), filepath.Join(dir, "ledger.db")
+	f := start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	f.putProvider("stored", "here")
+	if _, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{
+		Provider: &bursarv1.Provider{Kind: "fake", Cluster: "zeta", Default: true, Settings: map[string]string{"address": "there"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	for name, c := range map[string]struct{ text, want string }{
+		"malformed":                {"providers: [", file + ":1"},
+		"an unknown kind":          {"providers:\n  - {kind: yarn, cluster: a}\n", file + ":2:12: providers[0].kind"},
+		"a wrong setting":          {"providers:\n  - kind: fake\n    cluster: a\n    settings: {address: a, interval: 1s}\n", file + ":4:38: providers[0].settings.interval"},
+		"one over the API":         {"providers:\n  - {kind: fake, cluster: stored, settings: {address: a}}\n", file + ":2:27: providers[0].cluster"},
+		"a default over the API":   {providersYAML, file + ":4:14: providers[0].default"},
+		"a file that is not there": {"", "no such file"},
+	} {
+		writeFile(t, file, c.text)
+		if c.text == "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := New(Config{Listen: "127.0.0.1:0", ProvidersFile: file}, Dependencies{Store: openSQLite(t, path), Kinds: providers.Kinds{newFakeKind()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	secrets := filepath.Join(dir, "secrets")
+	if err := os.Mkdir(secrets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kind := newFakeKind()
+	f := start(t, Config{ProviderCredentials: secrets}, nil, knows(kind))
+	put := func(kind, cluster string, settings ...string) error {
+		p := &bursarv1.Provider{Kind: kind, Cluster: cluster, Settings: map[string]string{}}
+		for i := 0; i < len(settings); i += 2 {
+			p.Settings[settings[i]] = settings[i+1]
+		}
+		_, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{Provider: p})
+		return err
+	}
+	outside := filepath.Join(dir, "outside")
+	writeFile(t, outside, "secret")
+	if err := put("yarn", "prod", "address", "here"); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), `"yarn": want fake`) {
+		t.Errorf("unknown kind: %v", err)
+	}
+	for name, c := range map[string]struct {
+		err   error
+		field string
+	}{
+		"kind":            {put("Y", "prod"), "provider.kind"},
+		"no cluster":      {put("fake", ""), "provider.cluster"},
+		"cluster":         {put("fake", "a:b", "address", "here"), "provider.cluster"},
+		"missing setting": {put("fake", "prod"), "provider.settings[address]"},
+		"unknown setting": {put("fake", "prod", "address", "a", "addresses", "b"), "provider.settings[addresses]"},
+		"pace":            {put("fake", "prod", "address", "a", "interval", "1s"), "provider.settings[interval]"},
+		"file elsewhere":  {put("fake", "prod", "address", "a", "secretFile", outside), "provider.settings[secretFile]"},
+		"file above":      {put("fake", "prod", "address", "a", "secretFile", secrets+"/../outside"), "provider.settings[secretFile]"},
+		"relative above":  {put("fake", "prod", "address", "a", "secretFile", "../outside"), "provider.settings[secretFile]"},
+		"the directory":   {put("fake", "prod", "address", "a", "secretFile", secrets), "provider.settings[secretFile]"},
+		"one like it":     {put("fake", "prod", "address", "a", "secretFile", secrets+"2/x"), "provider.settings[secretFile]"},
+		"no file's name":  {put("fake", "prod", "address", "a", "secretFile", ""), "provider.settings[secretFile]"},
+	} {
+		if connect.CodeOf(c.err) != connect.CodeInvalidArgument || fieldOf(c.err) != c.field {
+			t.Errorf("%s: field %q in %v, want %s", name, fieldOf(c.err), c.err, c.field)
+		}
+	}
+	// A link in the directory does not lead out of it.
+	if err := os.Symlink(outside, filepath.Join(secrets, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("fake", "prod", "address", "here", "secretFile", "link"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the link is refused", func() bool {
+		return strings.Contains(f.providers()["prod"].GetHealth().GetMessage(), "no link out of it")
+	})
+	if n := len(kind.cluster("here").times()); n != 0 {
+		t.Errorf("it was read %d times", n)
+	}
+	writeFile(t, filepath.Join(secrets, "password"), "secret")
+	if err := put("fake", "prod", "address", "here", "secretFile", "password"); err != nil {
+		t.Fatal(err)
+	}
+	f.read("prod")
+	kind.mu.Lock()
+	defer kind.mu.Unlock()
+	if got := kind.settings["secretFile"]; got != filepath.Join(secrets, "password") {
+		t.Errorf("opened with %s", got)
+	}
+}
+
+func TestACheckChangesNothing(t *testing.T) {
+	f, here := queueOf(t, Config{}, nil)
+	check := func(p *bursarv1.Provider) (*bursarv1.CheckProviderResponse, error) {
+		return f.queues.CheckProvider(t.Context(), &bursarv1.CheckProviderRequest{Provider: p})
+	}
+	for _, p := range []*bursarv1.Provider{
+		{Kind: "fake", Cluster: "prod"}, // the one that is configured
+		{Kind: "fake", Cluster: "new", Settings: map[string]string{"address": "here"}},
+	} {
+		res, err := check(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := res.GetProvider().GetHealth()
+		if h.GetState() != bursarv1.ProviderHealth_STATE_KNOWN || h.GetServer() != "rm1" || h.GetQueues() != 3 || h.GetMessage() != "" {
+			t.Errorf("%v", h)
+		}
+		if q := res.GetQueues(); len(q) != 3 || q[1].GetCluster() != p.GetCluster() || q[1].GetPath() != "root.a" || q[1].GetAccount().GetLimit().GetMemoryBytes() != 4*gib {
+			t.Errorf("%v", q)
+		}
+		if s := res.GetServers(); len(s) != 2 || s[0].GetRole() != "active" || s[1].GetError() != "refused" {
+			t.Errorf("%v", s)
+		}
+	}
+	here.with(func(c *fakeCluster) {
+		c.err = &providers.UnavailableError{NoneActive: true, Err: errors.New("standby")}
+	})
+	res, err := check(&bursarv1.Provider{Kind: "fake", Cluster: "new", Settings: map[string]string{"address": "here"}})
+	if err != nil || res.GetProvider().GetHealth().GetMessage() != "no active server: standby" || res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_UNKNOWN {
+		t.Errorf("%v, %v", res, err)
+	}
+	here.with(func(c *fakeCluster) { c.panics = "ouch" })
+	if res, err = check(&bursarv1.Provider{Kind: "fake", Cluster: "prod"}); err != nil || !strings.Contains(res.GetProvider().GetHealth().GetMessage(), "ouch") {
+		t.Errorf("%v, %v", res, err)
+	}
+	if _, err := check(&bursarv1.Provider{Kind: "fake", Cluster: "unheard-of"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("got %v", err)
+	}
+	if _, err := check(&bursarv1.Provider{Kind: "fake", Cluster: "new", Settings: map[string]string{"interval": "2s"}}); fieldOf(err) != "provider.settings[address]" {
+		t.Errorf("got %v", err)
+	}
+	if list := f.providers(); len(list) != 1 {
+		t.Errorf("there are %v", list)
+	}
+	eventually(t, "one provider is open", func() bool { return here.kind.providersOpen() == 1 })
+}
+
+func TestQueuesArePagedAndFiltered(t *testing.T) {
+	f, here := queueOf(t, Config{}, nil)
+	f.putProvider("test", "there")
+	f.read("test")
+	here.with(func(c *fakeCluster) {
+		for i := range 20 {
+			c.queues = append(c.queues, fakeQueue(fmt.Sprintf("root.a.q%02d", i), gib))
+		}
+	})
+	f.reread()
+	list := func(req *bursarv1.QueueServiceListRequest) (names []string) {
+		t.Helper()
+		for {
+			res, err := f.queues.List(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if req.GetPageSize() > 0 && len(res.GetQueues()) > int(req.GetPageSize()) {
+				t.Errorf("a page of %d", len(res.GetQueues()))
+			}
+			for _, q := range res.GetQueues() {
+				names = append(names, q.GetCluster()+":"+q.GetPath())
+			}
+			if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
+				return names
+			}
+		}
+	}
+	all := list(&bursarv1.QueueServiceListRequest{})
+	if len(all) != 26 || all[0] != "prod:root" || all[25] != "test:root.b" {
+		t.Errorf("%v", all)
+	}
+	if diff := cmp.Diff(all, list(&bursarv1.QueueServiceListRequest{PageSize: 4})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(all[23:], list(&bursarv1.QueueServiceListRequest{PageSize: 2, Kind: "fake", Cluster: "test"})); diff != "" {
+		t.Error(diff)
+	}
+	if none := list(&bursarv1.QueueServiceListRequest{Kind: "yarn"}); len(none) != 0 {
+		t.Errorf("%v", none)
+	}
+	page, err := f.queues.List(t.Context(), &bursarv1.QueueServiceListRequest{PageSize: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.queues.List(t.Context(), &bursarv1.QueueServiceListRequest{Cluster: "test", PageToken: page.GetNextPageToken()}); fieldOf(err) != "page_token" {
+		t.Errorf("the token of another query: %v", err)
+	}
+	if _, err := f.queues.Get(t.Context(), &bursarv1.QueueServiceGetRequest{Kind: "fake", Cluster: "prod", Path: "q07"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.queues.Get(t.Context(), &bursarv1.QueueServiceGetRequest{Kind: "fake", Cluster: "prod", Path: "q7"}); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMetricsOfQueuesAreBounded(t *testing.T) {
+	f, here := queueOf(t, Config{Limits: Limits{MetricAccounts: 4}}, nil)
+	f.putProvider("test", "there")
+	f.read("test")
+	here.with(func(c *fakeCluster) { c.queues[1].Active = new(int32(7)) })
+	here.uses("root.a", gib)
+	f.reread()
+	f.allocate(func() *bursarv1.AllocateRequest {
+		req := external("", "root.a", 2*gib)
+		req.Resource.External[0].Cluster = "prod"
+		return req
+	}())
+	text := f.metrics()
+	for _, want := range []string{
+		`bursar_queue{cluster="fake:prod",dimension="memory",kind="limit",partition="",queue="root.a"} 4.294967296e+09`,
+		`bursar_queue{cluster="fake:prod",dimension="memory",kind="reserved",partition="",queue="root.a"} 2.147483648e+09`,
+		`bursar_queue{cluster="fake:prod",dimension="memory",kind="others",partition="",queue="root.a"} 1.073741824e+09`,
+		`bursar_queue{cluster="fake:prod",dimension="memory",kind="available",partition="",queue="root.a"} 1.073741824e+09`,
+		`bursar_queue{cluster="fake:prod",dimension="memory",kind="cluster_used",partition="",queue="root"} 1.073741824e+09`,
+		`bursar_queue_applications{cluster="fake:prod",partition="",queue="root.a",state="active"} 7`,
+		`bursar_queue_waiting{cluster="fake:test",partition="",queue="root"} 0`,
+		`bursar_cluster_known{cluster="fake:prod"} 1`,
+		`bursar_cluster_age_seconds{cluster="fake:test"}`,
+		`bursar_cluster_read_seconds_count{cluster="fake:prod"}`,
+		`bursar_cluster_read_failures_total{cluster="fake:prod"} 0`,
+		`bursar_cluster_read_interval_seconds{cluster="fake:prod"} 5`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if n := strings.Count(text, "\nbursar_queue_waiting{"); n != 4 {
+		t.Errorf("%d queues are shown", n)
+	}
+	if _, err := f.queues.DeleteProvider(t.Context(), &bursarv1.DeleteProviderRequest{Kind: "fake", Cluster: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing is told of it", func() bool { return !strings.Contains(f.metrics(), "fake:test") })
+}
+
+func TestOnlyTheLeaderReadsClusters(t *testing.T) {
+	kind := newFakeKind()
+	file := filepath.Join(t.TempDir(), "providers.yaml")
+	writeFile(t, file, providersYAML)
+	m := &team{ballot: newBallot(), t: t, memory: storetest.NewMemory("shared")}
+	for range 2 {
+		m.members = append(m.members, start(t, Config{ProvidersFile: file}, m.memory.Open(), knows(kind), func(server *Server) {
+			server.elect = func(self Self) (election.Election, error) { return &candidate{ballot: m.ballot, self: self}, nil }
+		}))
+	}
+	leader, standbys := m.led()
+	standby := standbys[0]
+	standby.host("h1", gib)
+	standby.putProvider("test", "there")
+	standby.read("prod")
+	standby.read("test")
+	if n := kind.providersOpen(); n != 2 {
+		t.Errorf("%d providers are open for two clusters", n)
+	}
+	standby.allocate(external("", "root.a", gib))
+
+	// Who stands by knows what we have been granted, and not what the cluster says.
+	stale, err := standby.queues.List(t.Context(), &bursarv1.QueueServiceListRequest{AllowStale: true, Cluster: "prod"})
+	if err != nil || len(stale.GetQueues()) != 2 {
+		t.Fatalf("%v, %v", stale, err)
+	}
+	q := stale.GetQueues()[1]
+	if q.GetPath() != "root.a" || q.GetAccount().GetReserved().GetMemoryBytes() != gib || q.GetAccount().GetLimit() != nil || q.GetUnavailable() == "" || q.GetSnapshotTime() != nil {
+		t.Errorf("%v", q)
+	}
+	m.bar(leader.url, true)
+	m.takeAway()
+	next, _ := m.led()
+	if next != standby {
+		t.Fatal("who is barred leads")
+	}
+	next.read("prod")
+	next.read("test")
+	eventually(t, "who led has stopped", func() bool { return kind.providersOpen() == 2 })
+	if q := next.queue("root.a"); q.GetAccount().GetReserved().GetMemoryBytes() != gib || q.GetAccount().GetLimit().GetMemoryBytes() != 4*gib {
+		t.Errorf("%v", q)
+	}
+	if p := leader.providers(); len(p) != 2 || p["prod"].GetSource() != "file:"+file {
+		t.Errorf("through who led: %v", p)
+	}
+}
+
+func TestProvidersAreAdministered(t *testing.T) {
+	c := newCastle(t, func(config *Config) { config.ProviderCredentials = "/no/such/directory" })
+	c.server.pollers.kinds = providers.Kinds{newFakeKind()}
+	root, ctx := c.visit(t, "root"), t.Context()
+	p := &bursarv1.Provider{Kind: "fake", Cluster: "prod", Default: true, Settings: map[string]string{"address": "here", "secretFile": "password"}}
+	for _, err := range []error{
+		second(root.queues.PutProvider(ctx, &bursarv1.PutProviderRequest{Provider: p})),
+		second(root.queues.CheckProvider(ctx, &bursarv1.CheckProviderRequest{Provider: &bursarv1.Provider{Kind: "fake", Cluster: "prod"}})),
+		second(root.queues.DeleteProvider(ctx, &bursarv1.DeleteProviderRequest{Kind: "fake", Cluster: "prod"})),
+		second(c.visit(t, "reader").queues.ListProviders(ctx, &bursarv1.ListProvidersRequest{})),
+		second(c.visit(t, "alice").queues.List(ctx, &bursarv1.QueueServiceListRequest{})),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, member := range []string{"reader", "alice", "ops", "agent1"} {
+		v := c.visit(t, member)
+		_, err := v.queues.PutProvider(ctx, &bursarv1.PutProviderRequest{Provider: p})
+		expect(t, member+" puts", err, connect.CodePermissionDenied, "")
+		_, err = v.queues.CheckProvider(ctx, &bursarv1.CheckProviderRequest{Provider: p})
+		expect(t, member+" checks", err, connect.CodePermissionDenied, "")
+	}
+	c.stop()
+	var targets []string
+	for _, r := range c.records(t) {
+		if r.Actor == "root" {
+			targets = append(targets, r.Target+" "+r.Code)
+		}
+	}
+	want := []string{`provider fake:prod (default) address="here" secretFile="password" ok`, "provider fake:prod ok", "provider fake:prod ok"}
+	if diff := cmp.Diff(want, targets); diff != "" {
+		t.Error(diff)
+	}
+}
