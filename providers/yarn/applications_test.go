@@ -34,11 +34,13 @@ func TestApplicationAsItIsTold(t *testing.T) {
 	}{
 		"runs": {
 			answerJSON(app(`"state":"RUNNING","allocatedMB":6144,"allocatedVCores":3,"reservedMB":1024`)),
-			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: whole}}, false,
+			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: whole}},
+			false,
 		},
 		"is accepted and has nothing yet": {
 			answerJSON(app(`"state":"ACCEPTED","allocatedMB":-1,"allocatedVCores":-1`)),
-			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: resource.Vector{}.WithMemory(0).WithCPU(0)}}, false,
+			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: resource.Vector{}.WithMemory(0).WithCPU(0)}},
+			false,
 		},
 		"may not be seen into": {answerJSON(app(`"state":"RUNNING"`)), providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{}}, false},
 		"by partition, with custom types": {
@@ -46,15 +48,18 @@ func TestApplicationAsItIsTold(t *testing.T) {
 				{"partitionName":"","used":{"memory":6144,"vCores":3},"reserved":{"memory":1,"vCores":1}},
 				{"partitionName":"gpu","used":{"memory":6144,"vCores":3,"resourceInformations":{"resourceInformation":[
 					{"name":"memory-mb","units":"Mi","value":6144},{"name":"yarn.io/gpu","units":"k","value":2},{"name":"fpga","units":"m","value":1999}]}}}]}`)),
-			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{"": whole, "gpu": whole.With("yarn.io/gpu", 2000).With("fpga", 1)}}, false,
+			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{"": whole, "gpu": whole.With("yarn.io/gpu", 2000).With("fpga", 1)}},
+			false,
 		},
 		"partitions without figures": {
 			answerJSON(app(`"state":"RUNNING","allocatedMB":6144,"allocatedVCores":3,"resourceInfo":{"resourceUsagesByPartition":[]}`)),
-			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: whole}}, false,
+			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: whole}},
+			false,
 		},
 		"no partitions": {
 			answerJSON(app(`"state":"RUNNING","allocatedMB":6144,"allocatedVCores":3,"resourceInfo":null`)),
-			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: whole}}, false,
+			providers.Application{Known: true, Queue: "a1", Allocated: map[string]resource.Vector{providers.AnyPartition: whole}},
+			false,
 		},
 		"finished":    {answerJSON(app(`"state":"FINISHED","allocatedMB":-1,"allocatedVCores":-1`)), providers.Application{Known: true, Ended: true, Queue: "a1"}, false},
 		"failed":      {answerJSON(app(`"state":"FAILED"`)), providers.Application{Known: true, Ended: true, Queue: "a1"}, false},
@@ -95,15 +100,16 @@ type manyApps struct {
 	asked map[string]int
 	ended map[string]bool
 	now   atomic.Int32
-	most  atomic.Int32
+	most  int32 // guarded by mu, as the others
 	takes time.Duration
 }
 
 func (m *manyApps) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := m.now.Add(1)
 	defer m.now.Add(-1)
-	for most := m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); most = m.most.Load() {
-	}
+	m.mu.Lock()
+	m.most = max(m.most, now)
+	m.mu.Unlock()
 	time.Sleep(m.takes)
 	id := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	m.mu.Lock()
@@ -226,8 +232,8 @@ func TestFourApplicationsAtOnce(t *testing.T) {
 		}
 		p := openAt(t, kind{dial: web.dial}, []*fakeRM{rm})
 		begin := time.Now()
-		if _, err := p.Applications(t.Context(), ids[:20]); err != nil || apps.most.Load() != 4 || time.Since(begin) != 5*time.Second {
-			t.Errorf("%v, %d at once, %v; want 4 and 5s", err, apps.most.Load(), time.Since(begin))
+		if _, err := p.Applications(t.Context(), ids[:20]); err != nil || apps.most != 4 || time.Since(begin) != 5*time.Second {
+			t.Errorf("%v, %d at once, %v; want 4 and 5s", err, apps.most, time.Since(begin))
 		}
 		// When the time is over, what is there is told.
 		apps.takes = 3 * time.Second

@@ -182,10 +182,7 @@ func startGuarded(t *testing.T, set func(*guarded)) (*fakeRM, *guarded) {
 // openWith opens a provider with tickets of a test.
 func openWith(t *testing.T, identity authenticator, servers ...*fakeRM) *Provider {
 	t.Helper()
-	p, ok := openAt(t, kind{}, servers).(*Provider)
-	if !ok {
-		t.Fatal("another type")
-	}
+	p := openAt(t, kind{}, servers)
 	for _, s := range p.servers {
 		s.http.Transport = identity.transport(s.transport, s.address)
 	}
@@ -377,7 +374,7 @@ func TestFilesThatCannotBeUsedAreSettingsThatAreWrong(t *testing.T) {
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	lines := write(t, filepath.Join(dir, "lines"), "secret\nsecret\n")
+	lines := write(t, filepath.Join(dir, "lines"), "secret\nand more\n")
 	for name, c := range map[string]struct {
 		settings      map[string]string
 		setting, want string

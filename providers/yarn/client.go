@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -115,9 +116,7 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 	at.Path = s.base + path
 	all := url.Values{}
 	for _, values := range []url.Values{s.query, query} {
-		for name, list := range values {
-			all[name] = list
-		}
+		maps.Copy(all, values)
 	}
 	at.RawQuery = all.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)

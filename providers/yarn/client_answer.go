@@ -114,7 +114,10 @@ func schemes(response *http.Response) string {
 // remoteException returns the message of an exception, or all where there is none.
 func remoteException(text []byte) string {
 	var answer struct {
-		RemoteException struct{ Exception, Message string }
+		RemoteException struct {
+			Exception string `json:"exception"`
+			Message   string `json:"message"`
+		} `json:"RemoteException"`
 	}
 	if json.Unmarshal(text, &answer) != nil || answer.RemoteException.Exception == "" {
 		return string(text)

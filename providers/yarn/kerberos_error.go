@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,43 +33,57 @@ var kdcCode = regexp.MustCompile(`KRB Error: \((\d+)\)`)
 
 // kerberosError finds out what is wrong. service is the principal that a ticket was wanted for.
 func kerberosError(err error, service string) error {
-	made := &KerberosError{Err: err}
-	text := err.Error()
 	code := 0
-	if found := kdcCode.FindStringSubmatch(text); found != nil {
+	if found := kdcCode.FindStringSubmatch(err.Error()); found != nil {
 		code, _ = strconv.Atoi(found[1])
 	}
+	made := saidByKDC(code, service)
+	if code == 0 {
+		made = saidByLibrary(err.Error())
+	}
+	made.Err = err
+	return &made
+}
+
+// saidByKDC reads the number of a KDC's error.
+func saidByKDC(code int, service string) KerberosError {
+	switch code {
+	case 6: // KDC_ERR_C_PRINCIPAL_UNKNOWN
+		return KerberosError{Setting: settingPrincipal, Advice: "the KDC does not know the principal"}
+	case 7: // KDC_ERR_S_PRINCIPAL_UNKNOWN
+		return KerberosError{Setting: settingServicePrincipal, Advice: "the KDC does not know the service " + service}
+	case 1, 12, 18: // KDC_ERR_NAME_EXP, KDC_ERR_POLICY, KDC_ERR_CLIENT_REVOKED
+		return KerberosError{Setting: settingPrincipal, Advice: "the KDC does not let the principal in: it is locked or has expired"}
+	case 68: // KDC_ERR_WRONG_REALM
+		return KerberosError{Setting: settingPrincipal, Advice: "the principal is of another realm"}
+	case 23, 24, 31: // KDC_ERR_KEY_EXPIRED, KDC_ERR_PREAUTH_FAILED, KRB_AP_ERR_BAD_INTEGRITY
+		return KerberosError{Setting: settingKeytab, Advice: "the key in the keytab is not that of the principal any longer: make the keytab anew"}
+	case 14: // KDC_ERR_ETYPE_NOSUPP
+		return KerberosError{Setting: settingKeytab, Advice: "the keytab has no key of a type that the KDC takes"}
+	case 37: // KRB_AP_ERR_SKEW
+		return clocksDiffer()
+	}
+	return KerberosError{Advice: "no ticket"}
+}
+
+func clocksDiffer() KerberosError {
+	return KerberosError{Advice: "the clocks of this machine and of the KDC differ: set them by a time server"}
+}
+
+// saidByLibrary reads what the library says where no KDC has refused anything.
+func saidByLibrary(text string) KerberosError {
 	contains := func(parts ...string) bool {
-		for _, part := range parts {
-			if strings.Contains(text, part) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 	}
 	switch {
-	case code == 6: // KDC_ERR_C_PRINCIPAL_UNKNOWN
-		made.Setting, made.Advice = settingPrincipal, "the KDC does not know the principal"
-	case code == 7: // KDC_ERR_S_PRINCIPAL_UNKNOWN
-		made.Setting, made.Advice = settingServicePrincipal, "the KDC does not know the service "+service
-	case code == 18 || code == 1 || code == 12: // KDC_ERR_CLIENT_REVOKED, KDC_ERR_NAME_EXP, KDC_ERR_POLICY
-		made.Setting, made.Advice = settingPrincipal, "the KDC does not let the principal in: it is locked or has expired"
-	case code == 68: // KDC_ERR_WRONG_REALM
-		made.Setting, made.Advice = settingPrincipal, "the principal is of another realm"
-	case code == 24 || code == 31 || code == 23: // KDC_ERR_PREAUTH_FAILED, KRB_AP_ERR_BAD_INTEGRITY, KDC_ERR_KEY_EXPIRED
-		made.Setting, made.Advice = settingKeytab, "the key in the keytab is not that of the principal any longer: make the keytab anew"
-	case code == 14: // KDC_ERR_ETYPE_NOSUPP
-		made.Setting, made.Advice = settingKeytab, "the keytab has no key of a type that the KDC takes"
-	case code == 37 || contains("clock skew", "Clock skew"): // KRB_AP_ERR_SKEW
-		made.Advice = "the clocks of this machine and of the KDC differ: set them by a time server"
+	case contains("clock skew"):
+		return clocksDiffer()
 	case contains("keytab incorrect", "matching key not found", "error getting key from credentials"):
-		made.Setting, made.Advice = settingKeytab, "the keytab has no key that fits the principal"
-	case contains("KDCs", "KDC SRV", "SRV"):
-		made.Setting, made.Advice = settingKrb5Conf, "no KDC of the realm is known: name it under [realms]"
-	case code == 0 && contains("communication error with KDC", "sending", "Networking_Error", "resolving KDC"):
-		made.Setting, made.Advice = settingKrb5Conf, "no KDC answers"
-	default:
-		made.Advice = "no ticket"
+		return KerberosError{Setting: settingKeytab, Advice: "the keytab has no key that fits the principal"}
+	case contains("KDCs", "SRV"):
+		return KerberosError{Setting: settingKrb5Conf, Advice: "no KDC of the realm is known: name it under [realms]"}
+	case contains("communication error with KDC", "Networking_Error"):
+		return KerberosError{Setting: settingKrb5Conf, Advice: "no KDC answers"}
 	}
-	return made
+	return KerberosError{Advice: "no ticket"}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -318,9 +319,7 @@ func TestKerberosFilesThatCannotBeUsed(t *testing.T) {
 		"a krb5.conf of nothing": {map[string]string{"principal": "bursar", "keytab": keys, "krb5Conf": write(t, filepath.Join(dir, "bad.conf"), "[libdefaults]\nclockskew = often\n")}, "krb5Conf", "cannot be read"},
 	} {
 		settings := map[string]string{"addresses": "http://127.0.0.1:1", "auth": "kerberos", "krb5Conf": conf}
-		for name, value := range c.settings {
-			settings[name] = value
-		}
+		maps.Copy(settings, c.settings)
 		_, err := Kind().Open("prod", settings)
 		if wrong, ok := errors.AsType[*providers.SettingError](err); !ok || wrong.Setting != c.setting || !strings.Contains(wrong.Want, c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -340,7 +339,10 @@ func TestKDCThatTakesItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tickets := identity.(ticketer)
+	tickets, ok := identity.(ticketer)
+	if !ok {
+		t.Fatalf("a %T", identity)
+	}
 	hold := make(chan struct{})
 	k.set(func() { k.hold = hold })
 	canceled, cancel := context.WithCancel(t.Context())
@@ -373,8 +375,9 @@ func TestKDCThatTakesItsTime(t *testing.T) {
 func TestServiceOfEachHost(t *testing.T) {
 	for pattern, want := range map[string]string{"HTTP/_HOST": "HTTP/rm1.example.com", "HTTP/all": "HTTP/all", "http/x._HOST": "http/x.rm1.example.com"} {
 		at, _ := parseAddress("https://RM1.example.com:8090")
-		if got := (&kerberos{service: pattern}).transport(http.DefaultTransport, at).(negotiate).service; got != want {
-			t.Errorf("%s: %s, want %s", pattern, got, want)
+		got, ok := (&kerberos{service: pattern}).transport(http.DefaultTransport, at).(negotiate)
+		if !ok || got.service != want {
+			t.Errorf("%s: %s, want %s", pattern, got.service, want)
 		}
 	}
 }

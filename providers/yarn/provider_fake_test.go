@@ -165,7 +165,7 @@ func (c *manualClock) advance(d time.Duration) {
 }
 
 // openAt opens a provider with the addresses of servers, and more settings in pairs.
-func openAt(t *testing.T, k kind, servers []*fakeRM, more ...string) providers.Provider {
+func openAt(t *testing.T, k kind, servers []*fakeRM, more ...string) *Provider {
 	t.Helper()
 	addresses := make([]string, len(servers))
 	for i, rm := range servers {
@@ -178,9 +178,13 @@ func openAt(t *testing.T, k kind, servers []*fakeRM, more ...string) providers.P
 	if k.now == nil {
 		k.now = time.Now
 	}
-	p, err := k.Open("prod", settings)
+	opened, err := k.Open("prod", settings)
 	if err != nil {
 		t.Fatal(err)
+	}
+	p, ok := opened.(*Provider)
+	if !ok {
+		t.Fatalf("a %T", opened)
 	}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -206,8 +210,7 @@ func snapshot(t *testing.T, p providers.Provider) providers.Snapshot {
 func troubles(t *testing.T, err error) map[string]*ServerError {
 	t.Helper()
 	list := map[string]*ServerError{}
-	var all serversError
-	if errors.As(err, &all) {
+	if all, several := errors.AsType[serversError](err); several {
 		for _, err := range all {
 			maps.Copy(list, troubles(t, err))
 		}

@@ -126,8 +126,15 @@ func breaksOff(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", "10000")
 	_, _ = w.Write([]byte(fairAnswer(1)[:300]))
-	w.(http.Flusher).Flush()
+	flush(w)
 	panic(http.ErrAbortHandler)
+}
+
+// flush sends what was written so far.
+func flush(w http.ResponseWriter) {
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		panic(err)
+	}
 }
 
 // neverEnds sends spaces, which mean nothing in JSON, for as long as somebody reads them.
@@ -149,7 +156,7 @@ func TestAnswerOfJustTheBoundIsRead(t *testing.T) {
 		rm.does("/scheduler", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(body))
-			w.(http.Flusher).Flush() // so that no length is told
+			flush(w) // so that no length is told
 			_, _ = w.Write([]byte(strings.Repeat(" ", length-len(body))))
 		})
 		if _, err := p.Snapshot(t.Context()); (err == nil) != want {
@@ -275,7 +282,7 @@ func TestSlowOnesAreGivenUp(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			for i, body := 0, fairAnswer(1024); r.Context().Err() == nil; i++ {
 				_, _ = w.Write([]byte(body[i : i+1]))
-				w.(http.Flusher).Flush()
+				flush(w)
 				time.Sleep(time.Second)
 			}
 		})

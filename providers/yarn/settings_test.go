@@ -166,8 +166,8 @@ func TestOpenTakesAddressesFromASite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.(*Provider).servers[0].String(); got != "https://rm1:8090" {
-		t.Errorf("%s", got)
+	if got, ok := p.(*Provider); !ok || len(got.servers) != 1 || got.servers[0].String() != "https://rm1:8090" {
+		t.Errorf("%+v", p)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -264,13 +265,5 @@ func (r *siteReader) closed() {
 
 // at reports whether the innermost open element is one of these, right below a property.
 func (r *siteReader) at(names ...string) bool {
-	if len(r.path) != 3 || r.path[1] != "property" {
-		return false
-	}
-	for _, name := range names {
-		if r.path[2] == name {
-			return true
-		}
-	}
-	return false
+	return len(r.path) == 3 && r.path[1] == "property" && slices.Contains(names, r.path[2])
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -26,7 +27,7 @@ func siteOf(pairs ...string) string {
 func TestAddressesFromSite(t *testing.T) {
 	const rm = "yarn.resourcemanager."
 	ha := []string{rm + "ha.enabled", "true", rm + "ha.rm-ids", "rm1, rm2"}
-	and := func(more ...string) string { return siteOf(append(ha[:len(ha):len(ha)], more...)...) }
+	and := func(more ...string) string { return siteOf(append(slices.Clip(ha), more...)...) }
 	for name, c := range map[string]struct {
 		site, want string // want: addresses, or with "!" what the error says
 	}{

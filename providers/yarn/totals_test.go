@@ -83,7 +83,8 @@ func TestSizeOfTheClusterInItsOrder(t *testing.T) {
 		},
 		"a machine alone, no list": {
 			false, fmt.Sprintf(plain, ""), `{"nodes":{"node":{"state":"RUNNING","usedMemoryMB":"1024","availMemoryMB":1024,"usedVirtualCores":0,"availableVirtualCores":2}}}`,
-			map[string]string{"": "[1GiB 1 cores]"}, "/metrics×1 /nodes×1",
+			map[string]string{"": "[1GiB 1 cores]"},
+			"/metrics×1 /nodes×1",
 		},
 		"the machines may not be listed: the sums, not the totals": {false, fmt.Sprintf(plain, ""), "403", map[string]string{"": "[8GiB 8 cores]"}, "/metrics×1 /nodes×1"},
 		"before there were cores": {
