@@ -182,7 +182,11 @@ func shortfallText(s *bursarv1.Shortfall) string {
 		text += fmt.Sprintf(": %s: asked for %s, available %s of %s, short by %s", s.GetDimension(),
 			amount(s.GetRequested()), amount(max(0, s.GetAvailable())), amount(s.GetLimit()), amount(s.GetRequested()-s.GetAvailable()))
 	}
-	if note := noteText(s.GetNote()); note != "" {
+	note := noteText(s.GetNote())
+	if s.GetNote() == "never" && s.GetLimit() == 0 {
+		note = "there is none, it can never fit"
+	}
+	if note != "" {
 		text += " (" + note + ")"
 	}
 	return text

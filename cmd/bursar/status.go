@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -14,7 +15,7 @@ func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "How the whole is doing",
-		Long: `Status tells who leads, who answered, and how many allocations, hosts and quotas there are. Where several coordinators are known it tells
+		Long: `Status tells who leads, who answered, and how many allocations, hosts, quotas and clusters there are. Where several coordinators are known it tells
 how each of them is, also when none leads.`,
 		Example: `  bursar status
   bursar status --addr coordinator-2:7070 -o json
@@ -43,14 +44,14 @@ how each of them is, also when none leads.`,
 				return err
 			}
 			return c.print(res, func() {
-				c.printStatus(res, at)
+				c.printStatus(res, at, clustersText(cmd.Context(), cl))
 				c.printTeam(team)
 			})
 		},
 	}
 }
 
-func (c *cli) printStatus(s *bursarv1.StatusResponse, at place) {
+func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string) {
 	leader := firstSet(s.GetLeader(), "nobody")
 	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.server, "/"), s.GetLeader()) {
 		leader += " (this one)"
@@ -66,9 +67,30 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place) {
 		"hosts", fmt.Sprintf("%d healthy, %d suspect, %d lost, %d returning",
 			s.GetHostsHealthy(), s.GetHostsSuspect(), s.GetHostsLost(), s.GetHostsReturning()),
 		"quotas", fmt.Sprintf("%d rules, %d accounts", s.GetQuotaRules(), s.GetQuotaAccounts()),
+		"clusters", clusters,
 		"store", s.GetStoreId(),
 		"warning", strings.Join(s.GetWarnings(), "; "),
 	)
+}
+
+// clustersText says of how many external clusters the queues are known, and of which they are not; empty where there is none, or where the
+// caller may not know.
+func clustersText(ctx context.Context, cl *client.Client) string {
+	res, err := cl.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
+	if err != nil || len(res.GetProviders()) == 0 {
+		return ""
+	}
+	var unknown []string
+	for _, p := range res.GetProviders() {
+		if p.GetHealth().GetState() != bursarv1.ProviderHealth_STATE_KNOWN {
+			unknown = append(unknown, providerName(p))
+		}
+	}
+	text := fmt.Sprintf("%d known, %d unknown", len(res.GetProviders())-len(unknown), len(unknown))
+	if len(unknown) > 0 {
+		text += ": " + strings.Join(unknown, ", ")
+	}
+	return text
 }
 
 func (c *cli) auditCommand() *cobra.Command {
