@@ -140,6 +140,13 @@ func TestSumsStayInRange(t *testing.T) {
 	if want := (resource.Vector{}.WithMemory(resource.MaxQuantity).With("gpu", 2)); !v.Equal(want) {
 		t.Errorf("the sum is %v, want %v", v, want)
 	}
+	var many resource.Vector
+	for i := range resource.MaxCustom {
+		many = many.With("type"+strconv.Itoa(i), 1)
+	}
+	if sum := plus(many, resource.Vector{}.WithMemory(1).With("type0", 1).With("another", 1)); sum.Validate() != nil || !sum.Equal(many.WithMemory(1).With("type0", 2)) {
+		t.Errorf("the sum is %v", sum)
+	}
 	if n := plusCount(new(int32(math.MaxInt32)), new(int32(5))); *n != math.MaxInt32 {
 		t.Errorf("the count is %d", *n)
 	}

@@ -100,8 +100,14 @@ func TestDecodeRefusesWhatIsExcessive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rest := &endless{piece: test.piece}
 			_, err := Decode(io.MultiReader(strings.NewReader(test.begin), rest))
-			if _, is := errors.AsType[*AnswerError](err); !is {
-				t.Errorf("the error is %v", err)
+			want := Excessive
+			if strings.Contains(name, "nothing") || strings.Contains(name, "text") {
+				want = NotJSON
+			} else if strings.HasSuffix(name, "s passed over") {
+				want = Malformed // the reader of JSON has a bound of its own
+			}
+			if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != want {
+				t.Errorf("the error is %v, want %s", err, want)
 			}
 			if rest.read > test.most {
 				t.Errorf("%d bytes were read", rest.read)
@@ -129,6 +135,22 @@ func TestDecodeBoundsNames(t *testing.T) {
 	_, err = Decode(strings.NewReader("{\"scheduler\":{\"schedulerInfo\":{\"queueName\":\"\xff\"}}}"))
 	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Malformed {
 		t.Errorf("a name that is not UTF-8: the error is %v", err)
+	}
+}
+
+// Queues stand as deep below one another as is allowed, in the longest form of their lists, and not deeper.
+func TestDecodeBoundsDepth(t *testing.T) {
+	nested := func(levels int) string {
+		const below = `,"queues":{"queue":[{"queueName":"q"`
+		return `{"scheduler":{"schedulerInfo":{"queueName":"root"` + strings.Repeat(below, levels) + strings.Repeat(`}]}`, levels) + `}}}`
+	}
+	s, err := Decode(strings.NewReader(nested(maxDepth)))
+	if err != nil || len(s.Entries) != maxDepth+1 {
+		t.Errorf("%d levels: %v", maxDepth, err)
+	}
+	_, err = Decode(strings.NewReader(nested(maxDepth + 1)))
+	if e, is := errors.AsType[*AnswerError](err); !is || e.Refusal != Excessive {
+		t.Errorf("one more: the error is %v", err)
 	}
 }
 
