@@ -80,6 +80,9 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
 	c.queues, c.leaves, c.standard = 0, nil, nil
 	l.timers.set(&c.timer, 0)
+	for _, e := range c.members {
+		e.external.stay(c).over = false
+	}
 	for _, b := range c.order {
 		b.vanish()
 	}

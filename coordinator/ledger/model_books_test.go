@@ -15,12 +15,14 @@ import (
 // model is what an outside observer knows of a ledger: the rules and hosts that it was told of, and the allocations by the
 // transitions that it announced. It computes everything anew each time, in the most obvious way.
 type model struct {
-	now    ledger.Instant
-	rules  []ledger.Quota
-	hosts  map[string]*modelHost
-	rows   map[ledger.ID]*modelRow // live
-	ended  map[ledger.ID]ledger.Allocation
-	judged ledger.Instant // until then no host is too small for anything
+	now   ledger.Instant
+	rules []ledger.Quota
+	hosts map[string]*modelHost
+	rows  map[ledger.ID]*modelRow // live
+	// clusters are those that are configured, and those that were.
+	clusters map[ledger.ClusterName]*modelCluster
+	ended    map[ledger.ID]ledger.Allocation
+	judged   ledger.Instant // until then no host is too small for anything
 }
 
 // modelRow is a live allocation with what is not part of it.
@@ -29,6 +31,7 @@ type modelRow struct {
 	callers  int
 	detached ledger.Instant
 	touched  int64 // of its memory, as of the last sample
+	elsewhere
 }
 
 func (r *modelRow) present() bool { return r.Async || r.callers > 0 }
@@ -76,6 +79,7 @@ const (
 func newModel() *model {
 	return &model{
 		now: start, hosts: make(map[string]*modelHost), rows: make(map[ledger.ID]*modelRow), ended: make(map[ledger.ID]ledger.Allocation),
+		clusters: make(map[ledger.ClusterName]*modelCluster),
 	}
 }
 
@@ -91,19 +95,29 @@ func (m *model) open(h *modelHost) bool {
 	return !m.silent(h) && !h.cordoned && !h.draining && !h.needFull && m.fresh(h) && !h.pressure
 }
 
-// modelAccount is a host or a quota account with what it could give at most, in the dimensions that it limits.
+// modelAccount is a host, a quota or a queue with what it could give at most, in the dimensions that it limits.
 type modelAccount struct {
-	name string
-	host *modelHost // nil: a quota
-	rule ledger.Quota
-	most map[string]int64
+	name  string
+	host  *modelHost  // of a host
+	queue *modelQueue // of a queue
+	rule  ledger.Quota
+	most  map[string]int64
 }
 
-// limits reports what the account could give of a dimension. A host has none of a custom one that it does not list.
+// limits reports what the account could give of a dimension. A host, or a queue that its cluster has, has none of a custom one that it
+// does not list.
 func (a modelAccount) limits(dimension string) (int64, bool) {
 	most, limited := a.most[dimension]
 	custom := dimension != resource.Memory && dimension != resource.CPU && dimension != resource.Instances
-	return most, limited || (a.host != nil && custom)
+	return most, limited || ((a.host != nil || a.queue != nil && a.queue.report != nil) && custom)
+}
+
+// asked is what a resource asks of the account.
+func (a modelAccount) asked(r resource.Resource) resource.Vector {
+	if a.queue == nil {
+		return r.Vector
+	}
+	return a.queue.sum(r.External)
 }
 
 func mostOf(limit, protected resource.Vector) map[string]int64 {
@@ -179,6 +193,10 @@ func (m *model) accounts() map[string]modelAccount {
 			all[a.name] = a
 		}
 	}
+	for at := range m.queues() {
+		a := m.queueAccount(at)
+		all[a.name] = a
+	}
 	return all
 }
 
@@ -189,6 +207,9 @@ func (m *model) in(r *modelRow, a modelAccount) bool {
 	}
 	if a.host != nil {
 		return r.HostID == a.host.id
+	}
+	if a.queue != nil {
+		return !a.asked(r.Entitled).IsZero()
 	}
 	return slices.ContainsFunc(m.quotas(r.Labels), func(b modelAccount) bool { return b.name == a.name })
 }
@@ -205,7 +226,7 @@ func (m *model) sums(a modelAccount) (used, reserved map[string]int64, held int)
 		if r.State == ledger.Active {
 			into = used
 		}
-		for dimension, quantity := range r.Entitled.All() {
+		for dimension, quantity := range a.asked(r.Entitled).All() {
 			if quantity != 0 {
 				into[dimension] += quantity
 			}
@@ -215,10 +236,11 @@ func (m *model) sums(a modelAccount) (used, reserved map[string]int64, held int)
 }
 
 // short reports whether the account lacks a dimension that is asked for.
-func (m *model) short(a modelAccount, request resource.Vector) bool {
+func (m *model) short(a modelAccount, request resource.Resource) bool {
 	used, reserved, _ := m.sums(a)
-	for dimension, asked := range request.All() {
-		if most, limited := a.limits(dimension); asked != 0 && limited && used[dimension]+reserved[dimension]+asked > most {
+	others := m.others(a)
+	for dimension, asked := range a.asked(request).All() {
+		if most, limited := a.limits(dimension); asked != 0 && limited && used[dimension]+reserved[dimension]+others[dimension]+asked > most {
 			return true
 		}
 	}
@@ -228,8 +250,9 @@ func (m *model) short(a modelAccount, request resource.Vector) bool {
 // exceeded reports whether the account has given away more than it could.
 func (m *model) exceeded(a modelAccount) bool {
 	used, reserved, _ := m.sums(a)
+	others := m.others(a)
 	for dimension, most := range a.most {
-		if used[dimension]+reserved[dimension] > most {
+		if used[dimension]+reserved[dimension]+others[dimension] > most {
 			return true
 		}
 	}
@@ -237,8 +260,8 @@ func (m *model) exceeded(a modelAccount) bool {
 }
 
 // concerns reports whether the request asks the account for anything that it limits.
-func (a modelAccount) concerns(request resource.Vector) bool {
-	for dimension, asked := range request.All() {
+func (a modelAccount) concerns(request resource.Resource) bool {
+	for dimension, asked := range a.asked(request).All() {
 		if _, limited := a.limits(dimension); asked != 0 && limited {
 			return true
 		}
@@ -247,8 +270,8 @@ func (a modelAccount) concerns(request resource.Vector) bool {
 }
 
 // tooSmall reports whether the account could not give the request even if nothing were used.
-func (a modelAccount) tooSmall(request resource.Vector) bool {
-	for dimension, asked := range request.All() {
+func (a modelAccount) tooSmall(request resource.Resource) bool {
+	for dimension, asked := range a.asked(request).All() {
 		if most, limited := a.limits(dimension); asked != 0 && limited && asked > most {
 			return true
 		}
@@ -270,13 +293,13 @@ func (m *model) headroom(h *modelHost) int64 {
 // holds is for whom accounts are held, by name.
 type holds map[string]ledger.ID
 
-func (h holds) against(a modelAccount, request resource.Vector, id ledger.ID) bool {
+func (h holds) against(a modelAccount, request resource.Resource, id ledger.ID) bool {
 	holder := h[a.name]
 	return holder != 0 && holder != id && (a.host != nil || a.concerns(request))
 }
 
 // takes reports whether a host would take the request now.
-func (m *model) takes(h *modelHost, request resource.Vector) bool {
+func (m *model) takes(h *modelHost, request resource.Resource) bool {
 	return m.open(h) && !m.short(hostAccount(h), request) && (request.Memory() == 0 || request.Memory() <= m.headroom(h))
 }
 
@@ -287,9 +310,14 @@ func matches(h *modelHost, w *ledger.Wishes) bool {
 
 // fits lists the hosts on which a request could be granted now: nothing that it touches is short, or held for another.
 func (m *model) fits(a *ledger.Allocation, held holds) []string {
-	request := a.Entitled.Vector
+	request := a.Entitled
 	for _, quota := range m.quotas(a.Labels) {
 		if m.short(quota, request) || held.against(quota, request, a.ID) {
+			return nil
+		}
+	}
+	for _, queue := range m.chains(request) {
+		if m.shut(queue.queue) || m.short(queue, request) || held.against(queue, request, a.ID) {
 			return nil
 		}
 	}
@@ -312,7 +340,12 @@ func (m *model) fits(a *ledger.Allocation, held holds) []string {
 // never reports whether a request could not be granted even if everything else ended.
 func (m *model) never(a *ledger.Allocation) bool {
 	for _, quota := range m.quotas(a.Labels) {
-		if quota.tooSmall(a.Entitled.Vector) {
+		if quota.tooSmall(a.Entitled) {
+			return true
+		}
+	}
+	for _, queue := range m.chains(a.Entitled) {
+		if m.knows(queue.queue.cluster) && queue.queue.report != nil && queue.tooSmall(a.Entitled) {
 			return true
 		}
 	}
@@ -320,7 +353,7 @@ func (m *model) never(a *ledger.Allocation) bool {
 		return false
 	}
 	for _, h := range m.hosts {
-		if matches(h, a.Wishes) && !hostAccount(h).tooSmall(a.Entitled.Vector) {
+		if matches(h, a.Wishes) && !hostAccount(h).tooSmall(a.Entitled) {
 			return false
 		}
 	}

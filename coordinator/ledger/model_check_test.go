@@ -21,6 +21,7 @@ func (m *machine) check(t *rapid.T) {
 	m.checkHosts(t)
 	m.checkRequests(t)
 	m.checkWaiting(t)
+	m.checkQueues(t)
 	if m.step++; m.step%4 == 0 {
 		if report := m.mirror.compare(m.model.now, ledger.Config{}, m.ledger); report != "" {
 			t.Fatal(report)

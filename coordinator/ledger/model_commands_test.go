@@ -60,7 +60,7 @@ func wishes(t *rapid.T) *ledger.Wishes {
 func body(t *rapid.T) ledger.AllocateCommand {
 	c := ledger.AllocateCommand{
 		Labels:   rapid.SampledFrom(labelSets).Draw(t, "labels"),
-		Resource: resource.NewResource(request(t)),
+		Resource: resource.NewResource(request(t), parts(t)...),
 		Wait:     time.Duration(rapid.SampledFrom([]int{0, 0, 7, 20, 60, 600}).Draw(t, "wait")) * time.Second,
 		Async:    rapid.Bool().Draw(t, "async"),
 		Priority: rapid.SampledFrom([]int32{0, 0, 0, 1, -1}).Draw(t, "priority"),
@@ -120,7 +120,7 @@ func (m *machine) ask(t *rapid.T, c ledger.AllocateCommand) {
 	var err error
 	entry, wantError := m.admit(&c)
 	hosts := m.model.fits(&entry, m.holds())
-	never := m.model.never(&entry)
+	never := wantError == "" && m.model.never(&entry)
 	want := nothing
 	switch {
 	case wantError != "":
@@ -143,8 +143,9 @@ func (m *machine) ask(t *rapid.T, c ledger.AllocateCommand) {
 	case err != nil:
 	case row.State == ledger.Reserved && !slices.Contains(hosts, row.HostID):
 		t.Fatalf("granted on %s; it fits on %v", row.HostID, hosts)
-	case !row.Entitled.Equal(entry.Entitled) || !row.Requested.Equal(entry.Entitled):
-		t.Fatalf("entitled to %s; want %s", row.Entitled, entry.Entitled)
+	case !row.Entitled.Equal(entry.Entitled) || !row.Requested.Vector.Equal(entry.Entitled.Vector) ||
+		!row.Requested.Equal(resource.Resource{Vector: row.Requested.Vector, External: c.Resource.External}):
+		t.Fatalf("entitled to %s after a request for %s; want %s", row.Entitled, row.Requested, entry.Entitled)
 	case row.State == ledger.Waiting && !c.Async:
 		row.callers = 1
 	}
@@ -158,6 +159,9 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 	}
 	if c.Resource.Validate() != nil {
 		return entry, "field"
+	}
+	if entry.Entitled.External, wantError = m.model.resolve(c.Resource.External, c.Labels); wantError != "" {
+		return entry, wantError
 	}
 	if !c.Resource.Has(resource.Instances) {
 		entry.Entitled.Vector = c.Resource.WithInstances(1)

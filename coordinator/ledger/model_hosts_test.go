@@ -27,6 +27,10 @@ func (m *machine) prepare(t *rapid.T) {
 	for range rapid.IntRange(0, 3).Draw(t, "quotas") {
 		m.putQuota(t)
 	}
+	for range rapid.IntRange(0, 2).Draw(t, "providers") {
+		m.putProvider(t)
+	}
+	m.readClusters(t)
 }
 
 func capacity(t *rapid.T) resource.Vector {
@@ -234,9 +238,14 @@ func (m *machine) restart(t *rapid.T) {
 	}
 	for _, r := range m.model.rows {
 		r.callers, r.detached, r.touched = 0, m.model.now, 0
+		r.elsewhere = elsewhere{}
 		if r.Expires != 0 {
 			r.Expires = max(r.Expires, m.model.now.Add(interval))
 		}
+	}
+	for _, c := range m.model.clusters {
+		c.forget()
+		c.since = 0
 	}
 	m.model.judged = 0
 	for _, h := range m.model.hosts {

@@ -137,8 +137,9 @@ func (m *machine) renew(t *rapid.T) {
 func (m *machine) resize(t *rapid.T) {
 	c := ledger.ResizeCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Active), Entitled: resource.NewResource(request(t))}
 	r := m.model.rows[c.ID]
+	c.Entitled.External = m.someParts(t, r)
 	want, wantError := nothing, ""
-	var next resource.Vector
+	var next resource.Resource
 	switch {
 	case r == nil:
 		wantError = "not found"
@@ -147,26 +148,29 @@ func (m *machine) resize(t *rapid.T) {
 	case !r.State.Holds():
 		wantError = "state"
 	default:
-		next = r.Entitled.Vector
+		var named bool
+		next, named = overlaid(r.Entitled, c.Entitled)
 		growth := ledger.Allocation{Labels: r.Labels, Wishes: &ledger.Wishes{Host: r.HostID}}
-		for dimension, quantity := range c.Entitled.All() {
-			before, _ := next.Get(dimension)
-			if quantity > before {
-				growth.Entitled.Vector = growth.Entitled.With(dimension, quantity-before)
-			}
-			next = next.With(dimension, quantity)
-		}
-		if !growth.Entitled.IsZero() && len(m.model.fits(&growth, m.holds())) == 0 {
+		growth.Entitled = grown(r.Entitled, next)
+		switch {
+		case !named:
+			wantError = "field"
+		case !growth.Entitled.IsZero() && len(m.model.fits(&growth, m.holds())) == 0:
 			wantError = "insufficient"
 		}
 	}
 	if wantError == "" {
 		want = only(c.ID, r.State)
+		for _, queue := range m.model.chains(next) {
+			if !queue.asked(next).NotMoreThan(queue.asked(r.Entitled)) {
+				r.changed = m.model.now
+			}
+		}
 	}
 	var err error
 	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Resize(m.model.now, c) })
 	wantKind(t, wantError, err)
-	if err == nil && !m.model.rows[c.ID].Entitled.Vector.Equal(next) {
+	if err == nil && !m.model.rows[c.ID].Entitled.Equal(next) {
 		t.Fatalf("%s is entitled to %s; want %s", c.ID, m.model.rows[c.ID].Entitled, next)
 	}
 }
@@ -193,7 +197,7 @@ func (m *machine) stop(t *rapid.T) {
 }
 
 func (m *machine) confirm(t *rapid.T) {
-	c := ledger.ConfirmCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved)}
+	c := ledger.ConfirmCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Reserved, ledger.Active), ApplicationIDs: applications(t)}
 	if rapid.Bool().Draw(t, "with a process") {
 		c.Process = ledger.Process{PID: rapid.Int32Range(1, 3).Draw(t, "pid"), StartTime: 7}
 	}
@@ -214,10 +218,12 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 				said.Vector = said.With(dimension, min(quantity, reserved))
 			}
 		}
+		said.External = m.someParts(t, r)
 		c.Entitled = &said
 	}
 	want, wantError := nothing, ""
-	var next resource.Vector
+	var next resource.Resource
+	var names []string
 	switch {
 	case r == nil:
 		wantError = "not found"
@@ -226,17 +232,19 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 	case c.HostID != "" && r.State.Holds() && c.HostID != r.HostID:
 		wantError = "state"
 	case r.State == ledger.Active && r.Process.PID == c.Process.PID && (c.Process.StartTime == 0 || r.Process.StartTime == c.Process.StartTime):
-		next = r.Entitled.Vector // it is confirmed already
+		next = r.Entitled // it is confirmed already
+		if names = together(r.ApplicationIDs, c.ApplicationIDs); len(names) > len(r.ApplicationIDs) {
+			want = only(c.ID, ledger.Active)
+			r.elsewhere = elsewhere{granted: r.granted, changed: m.model.now}
+		}
 	case r.State != ledger.Reserved:
 		wantError = "state"
 	default:
-		next = r.Entitled.Vector
+		next, names = r.Entitled, together(nil, c.ApplicationIDs)
 		if c.Entitled != nil {
-			for dimension, quantity := range c.Entitled.All() {
-				if reserved, _ := r.Entitled.Get(dimension); quantity > reserved {
-					wantError = "field"
-				}
-				next = next.With(dimension, quantity)
+			var named bool
+			if next, named = overlaid(r.Entitled, *c.Entitled); !named || !next.NotMoreThan(r.Entitled) {
+				wantError = "field"
 			}
 		}
 		if c.Lease > 0 && c.Process.PID != 0 {
@@ -249,7 +257,7 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 	var err error
 	m.do(t, want, func(l *ledger.Ledger) { _, err = l.Confirm(m.model.now, c) })
 	wantKind(t, wantError, err)
-	if err == nil && !m.model.rows[c.ID].Entitled.Vector.Equal(next) {
-		t.Fatalf("%s is confirmed with %s; want %s", c.ID, m.model.rows[c.ID].Entitled, next)
+	if err == nil && (!m.model.rows[c.ID].Entitled.Equal(next) || !slices.Equal(m.model.rows[c.ID].ApplicationIDs, names)) {
+		t.Fatalf("%s is confirmed with %s, %v; want %s, %v", c.ID, m.model.rows[c.ID].Entitled, m.model.rows[c.ID].ApplicationIDs, next, names)
 	}
 }

@@ -125,7 +125,7 @@ func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen ui
 		case s != nil && s.state == ledger.Active:
 			continue
 		case s != nil: // its confirmation is on its way
-			if r.Grant.Entitled.Validate() != nil || !r.Grant.Entitled.Vector.NotMoreThan(row.Entitled.Vector) {
+			if r.Grant.Entitled.Validate() != nil || !r.Grant.Entitled.NotMoreThan(row.Entitled) {
 				entitled = row.Entitled
 			}
 			for dimension, quantity := range row.Entitled.All() {

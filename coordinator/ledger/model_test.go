@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
 )
 
 // TestLedgerAgreesWithAModel gives a ledger random commands, of every kind, and compares what it announces with a slow and
@@ -27,6 +28,7 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 		always := map[string]func(*rapid.T){
 			"":         func(t *rapid.T) { m.check(t) },
 			"allocate": m.allocate, "allocate and wait": m.allocateAndWait, "release": m.release, "time passes": m.beat,
+			"read the clusters": m.readClusters,
 		}
 		sometimes := map[string]func(*rapid.T){
 			"allocate more": m.allocate, "wait more": m.allocateAndWait, "repeat": m.repeat, "detach": m.detach, "explain": m.explain,
@@ -35,6 +37,8 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 			"sync": m.sync, "sync in full": m.syncInFull, "sync out of order": m.syncOutOfOrder,
 			"register": m.register, "deregister": m.deregister, "cordon": m.cordon,
 			"put a quota": m.putQuota, "delete a quota": m.deleteQuota, "set quotas": m.setQuotas,
+			"put a provider": m.putProvider, "delete a provider": m.deleteProvider, "report a cluster": m.reportCluster,
+			"report a cluster again": m.reportCluster, "a cluster is silent": m.clusterSilent,
 			"advance": m.advance, "advance to the next timer": m.advanceToTimer, "restart": m.restart,
 		}
 		// A run with a few kinds of commands gets deeper into what these can do together than one with all of them.
@@ -143,6 +147,9 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	switch {
 	case before != nil:
 		row.callers, row.detached, row.touched = before.callers, before.detached, before.touched
+		if from.Holds() && a.State.Holds() {
+			row.elsewhere = before.elsewhere
+		}
 	case a.State == ledger.Active:
 		m.adopt(t, row)
 	}
@@ -164,8 +171,8 @@ func (m *machine) adopt(t *rapid.T, row *modelRow) {
 	}
 	row.touched = by.touched
 	over := false
-	for _, account := range append(m.model.quotas(row.Labels), by.host) {
-		over = over || m.model.short(account, row.Entitled.Vector)
+	for _, account := range append(append(m.model.quotas(row.Labels), by.host), m.model.chains(row.Entitled)...) {
+		over = over || m.model.short(account, row.Entitled)
 	}
 	if row.OverLimit != over {
 		t.Fatalf("%s is adopted with %s, over the limit: %t; want %t", row.ID, row.Entitled, row.OverLimit, over)
@@ -204,8 +211,14 @@ func (m *machine) granted(t *rapid.T, a *ledger.Allocation, held holds, waited b
 	if row != nil && !row.present() {
 		t.Fatalf("%s is granted to nobody", a.ID)
 	}
-	request := a.Entitled.Vector
+	request := a.Entitled
 	accounts := m.model.quotas(a.Labels)
+	for _, queue := range m.model.chains(request) {
+		if m.model.shut(queue.queue) {
+			t.Fatalf("%s is granted %s, and %s is not open", a.ID, request, queue.name)
+		}
+		accounts = append(accounts, queue)
+	}
 	h := m.model.hosts[a.HostID]
 	if h == nil || !m.model.open(h) || !matches(h, a.Wishes) && (a.Wishes == nil || a.Wishes.Host == "") {
 		t.Fatalf("%s is granted on host %q: %+v", a.ID, a.HostID, h)
@@ -252,6 +265,10 @@ func (m *machine) accounts(each func(ledger.AccountInfo)) {
 	})
 	m.ledger.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 		each(a)
+		return true
+	})
+	m.ledger.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
+		each(q.Account)
 		return true
 	})
 }
@@ -302,7 +319,7 @@ var (
 	labelSets  = []label.Set{
 		nil, label.Of("user", "a"), label.Of("user", "b"), label.Of("user", "c"), label.Of("creator", "x"),
 		label.Of("user", "a", "creator", "x"), label.Of("user", "a", "creator", "y"), label.Of("user", "b", "creator", "x"),
-		label.Of("user", "c", "creator", "x", "tenant", "t"),
+		label.Of("user", "c", "creator", "x", "tenant", "t"), label.Of("user", "a", "cluster", "q"),
 	}
 	hostIDs = []string{"h1", "h2", "h3"}
 )
