@@ -26,8 +26,20 @@ type kind struct {
 	dial dialer // nil: TCP
 }
 
-// Kind returns YARN as a kind of external system. Its settings are described with the constants of this package's settings, and in
-// docs/operations.md.
+// Kind returns YARN as a kind of external system. Beside those of a pace its settings are:
+//
+//	addresses         the ResourceManagers in order, such as http://rm1:8088,https://rm2:8090; or one of a gateway
+//	site              a yarn-site.xml to take them from, instead
+//	basePath          the path before those of the interface, default /ws/v1/cluster; behind Knox /gateway/…/resourcemanager/v1/cluster
+//	auth              none, simple, basic or kerberos; default none, or simple where there is a user
+//	user              for simple and basic
+//	passwordFile      for basic; the password alone, in one line
+//	principal, keytab for kerberos; krb5Conf, default /etc/krb5.conf
+//	servicePrincipal  for kerberos, default HTTP/_HOST, where _HOST is the host of each address
+//	ca                CAs to trust in PEM, default those of the machine
+//	certificate, key  a certificate of our own in PEM
+//	maxBytes          bounds one answer, default 64MiB
+//	insecure          "true" allows a password over plain http
 func Kind() providers.Kind { return kind{now: time.Now} }
 
 // Name is "yarn".
