@@ -23,6 +23,7 @@ type books struct {
 	actor   identity.Actor
 	sets    []label.Set
 	request resource.Resource
+	parts   []resource.External // request number i has the one at i modulo their number; empty: it has none
 	batch   int
 
 	live   []ledger.ID
@@ -107,6 +108,10 @@ func (b *books) command() ledger.AllocateCommand {
 	c := ledger.AllocateCommand{
 		Actor: b.actor, RequestID: string(b.name), RequestHash: uint64(b.next), //nolint:gosec // a number
 		Labels: b.sets[b.next%len(b.sets)], Resource: b.request,
+	}
+	if len(b.parts) > 0 {
+		at := b.next % len(b.parts)
+		c.Resource.External = b.parts[at : at+1 : at+1]
 	}
 	b.next++
 	return c

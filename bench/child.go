@@ -25,6 +25,8 @@ type order struct {
 	Echo  string // serve an echo on this address or socket, with Reply as its answer
 	Reply []byte
 
+	Queues []int // serve YARN clusters with so many
+
 	Servers []string      // where the coordinators of Hosts simulated agents are
 	Consul  string        // or who knows
 	Beat    time.Duration // let them report for as long
@@ -40,6 +42,8 @@ type answer struct {
 	Engines  int     // that the agents know of
 	Reports  int     // that were answered
 	P50, P99 float64 // how long they took, in microseconds
+
+	Polls []poll // since they were last asked for
 }
 
 // serveChild does what its parent asks for, until there is no more.
@@ -50,6 +54,8 @@ func serveChild(ctx context.Context, role string, in io.Reader, out io.Writer) e
 		do = (&ledgerChild{}).do
 	case "fleet":
 		do = (&fleetChild{}).do
+	case "resourcemanager":
+		do = (&resourceManager{}).do
 	case "echo":
 		do = (&echoChild{}).do
 	default:

@@ -135,6 +135,13 @@ type result struct {
 	pairs     int
 	took      time.Duration
 	latencies []time.Duration
+	calls     []span // through the wire: the Allocates
+}
+
+// span is when one Allocate was under way.
+type span struct {
+	began time.Time
+	took  time.Duration
 }
 
 func (r *result) rate() float64 { return float64(r.pairs) / r.took.Seconds() }

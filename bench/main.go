@@ -46,6 +46,7 @@ func suites() []suite {
 		{"stores", storesSuite},
 		{"forward", forwardSuite},
 		{"fleet", fleetSuite},
+		{"queues", queuesSuite},
 		{"failover", failoverSuite},
 	}
 }

@@ -20,11 +20,11 @@ import (
 
 // caller makes pairs of calls to one server.
 type caller struct {
-	client   *client.Client
-	labels   []map[string]string
-	resource *bursarv1.Resource
-	prefix   string
-	next     atomic.Int64
+	client    *client.Client
+	labels    []map[string]string
+	resources []*bursarv1.Resource // those of request number i are at i modulo their number, as the labels
+	prefix    string
+	next      atomic.Int64
 }
 
 func newCaller(server string, w *workload) (*caller, error) {
@@ -41,7 +41,8 @@ func newCaller(server string, w *workload) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &caller{client: c, resource: convert.ResourceToProto(request), prefix: "7d9f3f4e-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-"}
+	k := &caller{client: c, prefix: "7d9f3f4e-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-"}
+	k.resources = append(k.resources, convert.ResourceToProto(request))
 	for i := range sets {
 		k.labels = append(k.labels, w.labels(i))
 	}
@@ -52,7 +53,7 @@ func newCaller(server string, w *workload) (*caller, error) {
 func (k *caller) pair(ctx context.Context) (time.Duration, error) {
 	n := k.next.Add(1)
 	request := &bursarv1.AllocateRequest{
-		RequestId: k.prefix + strconv.FormatInt(n, 10), Labels: k.labels[int(n)%len(k.labels)], Resource: k.resource,
+		RequestId: k.prefix + strconv.FormatInt(n, 10), Labels: k.labels[int(n)%len(k.labels)], Resource: k.resources[int(n)%len(k.resources)],
 	}
 	began := time.Now()
 	res, err := k.client.Allocations().Allocate(ctx, request)
@@ -71,28 +72,33 @@ func (k *caller) turn(ctx context.Context, clients, pairs int, lasts time.Durati
 		timer := time.AfterFunc(lasts, func() { over.Store(true) })
 		defer timer.Stop()
 	}
-	latencies, failures := make([][]time.Duration, clients), make([]error, clients)
+	calls, failures := make([][]span, clients), make([]error, clients)
 	var group sync.WaitGroup
 	start := time.Now()
 	for n := range clients {
 		group.Go(func() {
 			for i := 0; (pairs == 0 || i < pairs) && !over.Load() && failures[n] == nil; i++ {
+				began := time.Now()
 				var took time.Duration
 				took, failures[n] = k.pair(ctx)
-				latencies[n] = append(latencies[n], took)
+				calls[n] = append(calls[n], span{began, took})
 			}
 		})
 	}
 	group.Wait()
-	all := slices.Concat(latencies...)
-	slices.Sort(all)
-	return &result{pairs: len(all), took: time.Since(start), latencies: all}, errors.Join(failures...)
+	turn := &result{took: time.Since(start), calls: slices.Concat(calls...)}
+	turn.pairs = len(turn.calls)
+	for _, c := range turn.calls {
+		turn.latencies = append(turn.latencies, c.took)
+	}
+	slices.Sort(turn.latencies)
+	return turn, errors.Join(failures...)
 }
 
 // sample is one allocation as the server answers it, for the echo to answer with.
 func (k *caller) sample(ctx context.Context) ([]byte, error) {
 	res, err := k.client.Allocations().Allocate(ctx, &bursarv1.AllocateRequest{
-		RequestId: k.prefix + "1000000", Labels: k.labels[0], Resource: k.resource,
+		RequestId: k.prefix + "1000000", Labels: k.labels[0], Resource: k.resources[0],
 	})
 	if err != nil {
 		return nil, fmt.Errorf("a sample: %w", err)

@@ -41,6 +41,10 @@ type workload struct {
 	Engines   int `yaml:"engines"`
 	Processes int `yaml:"processes"`
 
+	Queues []int      `yaml:"queues"`
+	Polled []int      `yaml:"polled"`
+	Part   quantities `yaml:"part"`
+
 	Members   int   `yaml:"members"`
 	Handovers int   `yaml:"handovers"`
 	Rows      []int `yaml:"rows"`

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// polling is a coordinator and the ResourceManager that it may read.
+type polling struct {
+	*run
+
+	workload    *workload
+	coordinator *daemon
+	manager     *child
+	load        *caller
+}
+
+// afterwards is how long after an answer was sent the coordinator may still be busy with it.
+const afterwards = 100 * time.Millisecond
+
+// polls measures what a coordinator that reads a cluster costs itself and those who ask it for something else.
+func (r *run) polls(ctx context.Context, w *workload) (err error) {
+	p := &polling{run: r, workload: w}
+	if p.coordinator, err = r.startCoordinator(ctx, filepath.Join(r.dir, "queues"), never); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.coordinator.stop()) }()
+	if p.manager, err = r.startChild(ctx, "resourcemanager", order{Queues: w.Polled}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.manager.stop()) }()
+	if p.load, err = newCaller(p.coordinator.address, w); err != nil {
+		return err
+	}
+	defer p.load.client.Close()
+	if err := populate(ctx, p.load.client, w); err != nil {
+		return err
+	}
+	for _, clients := range w.Clients {
+		if err := p.besides(ctx, clients); err != nil {
+			return err
+		}
+	}
+	if err := p.idle(ctx); err != nil {
+		return err
+	}
+	for _, clients := range w.Clients {
+		if err := p.parts(ctx, clients); err != nil {
+			return err
+		}
+	}
+	return p.load.audit(ctx)
+}
+
+// read lets the coordinator read the cluster with so many queues, or none with 0, and returns when it has.
+func (p *polling) read(ctx context.Context, queues int) error {
+	service, name := p.load.client.Queues(), yarnBench()
+	if queues == 0 {
+		list, err := service.ListProviders(ctx, &bursarv1.ListProvidersRequest{})
+		if err != nil || len(list.GetProviders()) == 0 {
+			return err
+		}
+		_, err = service.DeleteProvider(ctx, &bursarv1.DeleteProviderRequest{Kind: name.Kind, Cluster: name.Cluster})
+		return err
+	}
+	if _, err := service.PutProvider(ctx, &bursarv1.PutProviderRequest{Provider: &bursarv1.Provider{
+		Kind: name.Kind, Cluster: name.Cluster, Settings: map[string]string{
+			"addresses": "http://" + p.manager.first.Address, "basePath": basePath(queues), "interval": p.workload.Every.String(),
+		},
+	}}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return await(ctx, 10*time.Millisecond, func(ctx context.Context) error {
+		list, err := service.ListProviders(ctx, &bursarv1.ListProvidersRequest{})
+		if err != nil {
+			return err
+		}
+		health := list.GetProviders()[0].GetHealth()
+		if n := int(health.GetQueues()); health.GetState() != bursarv1.ProviderHealth_STATE_KNOWN || n != queues+1 {
+			return fmt.Errorf("the cluster is %s, with %d queues: %s", health.GetState(), n, health.GetMessage())
+		}
+		return nil
+	})
+}
+
+// watched is what was measured of slices with the same cluster, by slice.
+type watched struct {
+	queues int
+
+	contestant
+
+	during []float64 // p99 of the Allocates that a poll could touch, in microseconds
+	median []float64 // the median of these
+	polls  []float64
+	share  []float64 // of the Allocates that a poll could touch
+	cpu    []float64 // of the coordinator, in percent of a core
+}
+
+// slice lets so many clients make pairs for a time, or nobody.
+func (p *polling) slice(ctx context.Context, w *watched, clients int, keep bool) error {
+	if err := p.read(ctx, w.queues); err != nil {
+		return err
+	}
+	if _, err := p.manager.do(order{}); err != nil { // polls before this slice
+		return err
+	}
+	before, err := cpuTimeOf(p.coordinator.pid())
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	turn := &result{}
+	if clients > 0 {
+		turn, err = p.load.turn(ctx, clients, 0, p.period(p.workload.Duration))
+	} else {
+		err = rest(ctx, p.idleFor())
+	}
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(began)
+	after, err := cpuTimeOf(p.coordinator.pid())
+	if err != nil {
+		return err
+	}
+	managed, err := p.manager.do(order{})
+	if err != nil || !keep {
+		return err
+	}
+	w.cpu = append(w.cpu, 100*(after-before).Seconds()/elapsed.Seconds())
+	w.polls = append(w.polls, float64(len(managed.Polls)))
+	if clients == 0 {
+		return nil
+	}
+	w.rates = append(w.rates, 2*turn.rate())
+	w.p50, w.p99 = append(w.p50, percentile(turn.latencies, 0.5)), append(w.p99, percentile(turn.latencies, 0.99))
+	if touched := turn.touched(managed.Polls); len(touched) > 0 {
+		w.during, w.median = append(w.during, percentile(touched, 0.99)), append(w.median, percentile(touched, 0.5))
+		w.share = append(w.share, float64(len(touched))/float64(len(turn.latencies)))
+	}
+	return nil
+}
+
+// idleFor is how long a slice without load lasts, in which there must be a poll.
+func (p *polling) idleFor() time.Duration {
+	return max(p.period(p.workload.Duration), p.workload.Every*5/4)
+}
+
+// rest does nothing for a time.
+func rest(ctx context.Context, lasts time.Duration) error {
+	timer := time.NewTimer(lasts)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// touched are the latencies of those Allocates, shortest first, that were under way while a poll was.
+func (r *result) touched(polls []poll) []time.Duration {
+	var list []time.Duration
+	for _, c := range r.calls {
+		began, ended := c.began.UnixNano(), c.began.Add(c.took).UnixNano()
+		if slices.ContainsFunc(polls, func(p poll) bool { return began <= p.Ended+afterwards.Nanoseconds() && p.Began <= ended }) {
+			list = append(list, c.took)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// besides lets so many clients make pairs of plain requests while each cluster is read in turn, and none.
+func (p *polling) besides(ctx context.Context, clients int) error {
+	alone, again := &watched{}, &watched{}
+	few, many := &watched{queues: p.workload.Polled[0]}, &watched{queues: p.workload.Polled[1]}
+	for round := range p.rounds(p.workload.Rounds) {
+		for _, w := range []*watched{alone, few, again, many} {
+			if err := p.slice(ctx, w, clients, round > 0); err != nil {
+				return err
+			}
+		}
+	}
+	name := "queues/" + strconv.Itoa(clients)
+	for _, w := range []struct {
+		*watched
+		name string
+		to   *watched
+	}{{alone, "-alone", alone}, {again, "-again", alone}, {few, fmt.Sprintf("-beside-%d", few.queues), alone}, {many, fmt.Sprintf("-beside-%d", many.queues), again}} {
+		p.line(name+w.name+"-calls", median(w.rates), "calls/s", median(ratios(w.rates, w.to.rates)))
+		p.line(name+w.name+"-p50", median(w.p50), "µs", median(ratios(w.p50, w.to.p50)))
+		p.line(name+w.name+"-p99", median(w.p99), "µs", median(ratios(w.p99, w.to.p99)))
+		p.line(name+w.name+"-cpu", median(w.cpu), "% of a core", 0)
+		if w.queues > 0 {
+			p.line(name+w.name+"-polls", median(w.polls), "in a slice", 0)
+		}
+		if len(w.during) > 0 {
+			p.line(name+w.name+"-during", 100*median(w.share), "% of the calls", 0)
+			p.line(name+w.name+"-during-p50", median(w.median), "µs", median(w.median)/median(w.to.p50))
+			p.line(name+w.name+"-during-p99", median(w.during), "µs", median(w.during)/median(w.to.p99))
+		}
+	}
+	return nil
+}
+
+// idle measures what a poll costs a coordinator that has nothing else to do.
+func (p *polling) idle(ctx context.Context) error {
+	none := &watched{}
+	sides := []*watched{none}
+	for _, queues := range p.workload.Polled {
+		sides = append(sides, &watched{queues: queues})
+	}
+	for range p.rounds(3) {
+		for _, w := range sides {
+			if err := p.slice(ctx, w, 0, true); err != nil {
+				return err
+			}
+		}
+	}
+	seconds := p.idleFor().Seconds()
+	for _, w := range sides[1:] {
+		polls, used := 0.0, 0.0
+		for i := range w.polls {
+			polls += w.polls[i]
+			used += (w.cpu[i] - none.cpu[i]) / 100 * seconds
+		}
+		if polls > 0 {
+			p.line(fmt.Sprintf("queues/poll-%d-cpu", w.queues), 1e3*used/polls, "ms", 0)
+		}
+	}
+	bytes, err := memoryOf(p.coordinator.pid())
+	if err != nil {
+		return err
+	}
+	p.line("queues/poll-rss", float64(bytes)/(1<<20), "MiB", 0)
+	return nil
+}
+
+// parts compares calls with a part in a queue with plain ones, through the wire.
+func (p *polling) parts(ctx context.Context, clients int) error {
+	queues := p.workload.Polled[0]
+	if err := p.read(ctx, queues); err != nil {
+		return err
+	}
+	parts, err := p.workload.partsIn(queues)
+	if err != nil {
+		return err
+	}
+	with, err := newCaller(p.coordinator.address, p.workload)
+	if err != nil {
+		return err
+	}
+	defer with.client.Close()
+	request, err := p.workload.request()
+	if err != nil {
+		return err
+	}
+	with.resources = with.resources[:0]
+	for _, part := range parts {
+		with.resources = append(with.resources, convert.ResourceToProto(resource.NewResource(request.Vector, part)))
+	}
+	a, b, err := contest{with, p.load}.run(ctx, p.rounds(p.workload.Rounds), clients, 0, p.period(p.workload.Duration)/2)
+	if err != nil {
+		return err
+	}
+	name := "queues/" + strconv.Itoa(clients)
+	p.line(name+"-parts-calls", median(a.rates), "calls/s", median(ratios(a.rates, b.rates)))
+	p.line(name+"-parts-p50", median(a.p50), "µs", median(ratios(a.p50, b.p50)))
+	p.line(name+"-parts-p99", median(a.p99), "µs", median(ratios(a.p99, b.p99)))
+	p.line(name+"-plain-calls", median(b.rates), "calls/s", 0)
+	return nil
+}
