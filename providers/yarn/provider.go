@@ -31,7 +31,7 @@ type kind struct {
 //	addresses         the ResourceManagers in order, such as http://rm1:8088,https://rm2:8090; or one of a gateway
 //	site              a yarn-site.xml to take them from, instead
 //	basePath          the path before those of the interface, default /ws/v1/cluster; behind Knox /gateway/…/resourcemanager/v1/cluster
-//	auth              none, simple, basic or kerberos; default none, or simple where there is a user
+//	auth              none, simple, basic or kerberos; default none, or simple where user is set
 //	user              for simple and basic
 //	passwordFile      for basic; the password alone, in one line
 //	principal, keytab for kerberos; krb5Conf, default /etc/krb5.conf
