@@ -255,7 +255,7 @@ func ParseExternal(text string) (External, error) {
 		}
 		e.Vector = e.With(name, n)
 	}
-	if err := e.Vector.Validate(); err != nil {
+	if err := e.Validate(); err != nil {
 		return External{}, fieldWithin(within, err)
 	}
 	return e, nil

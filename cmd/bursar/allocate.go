@@ -84,8 +84,12 @@ func (c *cli) printGrant(a *bursarv1.Allocation) {
 		c.sayf("waits until %s; bursar explain %s says for what", timeText(a.GetExpireTime()), a.GetId())
 		return
 	}
-	c.sayf("%s %s on host %s until %s; next: bursar confirm %s --pid PID",
-		allocationState(a.GetState()), resourceText(a.GetEntitled()), a.GetHostId(), timeText(a.GetExpireTime()), a.GetId())
+	engine := "--pid PID"
+	if len(a.GetEntitled().GetExternal()) > 0 {
+		engine += " --application ID"
+	}
+	c.sayf("%s %s on host %s until %s; next: bursar confirm %s %s",
+		allocationState(a.GetState()), resourceText(a.GetEntitled()), a.GetHostId(), timeText(a.GetExpireTime()), a.GetId(), engine)
 }
 
 func (c *cli) cancelCommand() *cobra.Command {

@@ -72,6 +72,14 @@ func (b *branch) note() string {
 	return joined(oneLine(reason), accountNote(b.GetAccount()))
 }
 
+// availableText is what a request could get; empty where the note says why nothing can be had.
+func (b *branch) availableText() string {
+	if b.GetUnavailable() != "" {
+		return ""
+	}
+	return quantitiesText(b.GetAvailable())
+}
+
 // printQueues prints queues as a tree.
 func (c *cli) printQueues(queues []*bursarv1.Queue) {
 	header := []string{"QUEUE", "PARTITION", "STATE", "LIMIT", "USED", "OURS", "AVAILABLE", "APPS", "WAITING", "AGE"}
@@ -85,7 +93,7 @@ func (c *cli) printQueues(queues []*bursarv1.Queue) {
 		a := b.GetAccount()
 		row := []string{
 			b.name(), b.GetPartition(), b.GetState(), limitText(a.GetLimit()), quantitiesText(b.GetUsed()), quantitiesText(oursOf(a)),
-			quantitiesText(b.GetAvailable()), applicationsText(b.Queue), count(a.GetWaiting()), since(b.GetSnapshotTime(), now),
+			b.availableText(), applicationsText(b.Queue), count(a.GetWaiting()), since(b.GetSnapshotTime(), now),
 		}
 		if c.wide() {
 			if row[1] == "" {

@@ -197,7 +197,7 @@ func closedText(s *bursarv1.Shortfall) string {
 	if s.GetAccount().GetKind() != bursarv1.AccountKind_ACCOUNT_KIND_QUEUE {
 		return ""
 	}
-	text := ""
+	var text string
 	switch s.GetNote() {
 	case noteUnknown:
 		text = "unknown"

@@ -26,31 +26,7 @@ func topics() []*cobra.Command {
   127   there is no such command
   128+n the command was ended by signal n; also a bursar that was interrupted by it while it waited`,
 		},
-		{
-			Use:   "external",
-			Short: "Parts in queues of other clusters: --external",
-			Long: `A request can have parts in queues of other clusters, such as YARN's, beside or instead of what it asks for on its host. It is granted when all
-of it fits at once: the host, the quotas, each queue and every queue above that one. With --wait it waits for a queue as for a host.
-
-    --external KIND:CLUSTER:QUEUE[@PARTITION],NAME=QUANTITY,…
-
-  KIND       what kind of cluster: yarn
-  CLUSTER    its name in "bursar providers". Empty, or left out with its colon: what the label cluster says, else the default cluster
-  QUEUE      the full path, root.a.a1, or the last name of it where only one queue has that
-  PARTITION  a node label; left out: the queue's default partition
-  NAME       memory (4GiB), cpu (2, or 500m; a vcore is 1), instances, or another countable of the cluster such as yarn.io/gpu
-
-    --external yarn:prod:root.a.a1,memory=64GiB,cpu=16
-    --external yarn:a1,memory=64GiB,cpu=16                     the only queue called a1 in the default cluster
-    --external yarn:prod:root.a@gpu,memory=32GiB,yarn.io/gpu=2
-
-It may be given several times, once for each queue. "bursar queues" shows the queues and what each has left, "bursar explain" with the same flags
-whether it fits.
-
-What is granted counts in the queue until the queue itself shows it. When the application is known, say so: "bursar confirm ID --application
-application_…", or within "bursar run" just "bursar confirm --application application_…". Then the queue's figures and ours are told
-apart exactly; without it, all of the part is taken for shown a minute after the engine was confirmed.`,
-		},
+		externalTopic(),
 		{
 			Use:   "environment",
 			Short: "Environment variables",
@@ -85,5 +61,34 @@ The configuration of "bursar coordinator" and "bursar agent", above their files 
                  the field's path in capitals, with _ between words and below sections:
                  BURSAR_COORDINATOR_DATA_DIR for dataDir, BURSAR_COORDINATOR_LIMITS_QUEUE for limits.queue`,
 		},
+	}
+}
+
+// externalTopic is about parts of requests in other clusters.
+func externalTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "external",
+		Short: "Parts in queues of other clusters: --external",
+		Long: `A request can have parts in queues of other clusters, such as YARN's, beside or instead of what it asks for on its host. It is granted when all
+of it fits at once: the host, the quotas, each queue and every queue above that one. With --wait it waits for a queue as for a host.
+
+    --external KIND:CLUSTER:QUEUE[@PARTITION],NAME=QUANTITY,…
+
+  KIND       what kind of cluster: yarn
+  CLUSTER    its name in "bursar providers". Empty, or left out with its colon: what the label cluster says, else the default cluster
+  QUEUE      the full path, root.a.a1, or the last name of it where only one queue has that
+  PARTITION  a node label; left out: the queue's default partition
+  NAME       memory (4GiB), cpu (2, or 500m; a vcore is 1), instances, or another countable of the cluster such as yarn.io/gpu
+
+    --external yarn:prod:root.a.a1,memory=64GiB,cpu=16
+    --external yarn:a1,memory=64GiB,cpu=16                     the only queue called a1 in the default cluster
+    --external yarn:prod:root.a@gpu,memory=32GiB,yarn.io/gpu=2
+
+It may be given several times, once for each queue. "bursar queues" shows the queues and what each has left, "bursar explain" with the same flags
+whether it fits.
+
+What is granted counts in the queue until the queue itself shows it. When the application is known, say so: "bursar confirm ID --application
+application_…", or within "bursar run" just "bursar confirm --application application_…". Then the queue's figures and ours are told
+apart exactly; without it, all of the part is taken for shown a minute after the engine was confirmed.`,
 	}
 }

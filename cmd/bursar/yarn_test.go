@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ func newYARN() *yarnCluster {
 func changeYARN(ts *testscript.TestScript, neg bool, args []string) {
 	cluster, _ := ts.Value(yarnKey{}).(*yarnCluster)
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: yarn queue PATH NAME=VALUE… | yarn app ID NAME=VALUE… | yarn server NAME active|standby|none|broken|down")
+		ts.Fatalf("usage: yarn queue PATH NAME=VALUE… | yarn app ID NAME=VALUE… | yarn many PATH N | yarn server NAME active|standby|none|broken|down")
 	}
 	cluster.mu.Lock()
 	defer cluster.mu.Unlock()
@@ -85,6 +86,12 @@ func changeYARN(ts *testscript.TestScript, neg bool, args []string) {
 			"used":  func(v string) { app.used = yarnVector(ts, v) },
 			"state": func(v string) { app.state = v },
 		})
+	case "many":
+		n, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		for i := range n {
+			cluster.queues[fmt.Sprintf("%s.q%04d", args[1], i)] = &yarnQueue{state: "RUNNING", limit: resource.Vector{}.WithMemory(1 << 30).WithCPU(1000)}
+		}
 	case "server":
 		cluster.serve(ts, args[1], args[2])
 	default:
