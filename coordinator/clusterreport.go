@@ -9,42 +9,39 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mostDepth is how many queues there may be above one: a ring of them would never end.
-const mostDepth = 100
+// What is longer than the contract allows in an address, in characters, nobody can ask for.
+const (
+	mostPath      = 512
+	mostPartition = 128
+)
 
-// queueReports are the queues of a snapshot as the ledger takes them. What no ledger could make sense of is an error: it must not get as
-// far as the loop. The cost grows with the queues, outside of the loop.
+// queueReports are the queues of a snapshot as the ledger takes them, but for those that nobody can ask for. What no ledger could make sense
+// of is an error: it must not get as far as the loop.
 func queueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	type place struct{ path, partition string }
-	parents := make(map[place]string, len(queues))
-	reports := make([]ledger.QueueReport, len(queues))
+	seen := make(map[place]bool, len(queues))
+	reports := make([]ledger.QueueReport, 0, len(queues))
 	for i := range queues {
 		q := &queues[i]
 		at := place{q.Path, q.Partition}
-		if _, twice := parents[at]; twice || q.Path == "" || !utf8.ValidString(q.Path+q.Parent+q.Partition+q.State+q.DefaultPartition) {
+		if seen[at] || q.Path == "" || !utf8.ValidString(q.Path+q.Parent+q.Partition+q.State+q.DefaultPartition) {
 			return nil, fmt.Errorf("queue %q in partition %q: want a path, in UTF-8, and each queue once", q.Path, q.Partition)
 		}
-		parents[at] = q.Parent
+		seen[at] = true
+		if utf8.RuneCountInString(q.Path) > mostPath || utf8.RuneCountInString(q.Partition) > mostPartition {
+			continue
+		}
 		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed} {
 			if err := v.Validate(); err != nil {
 				return nil, fmt.Errorf("queue %q in partition %q: %w", q.Path, q.Partition, err)
 			}
 		}
-		reports[i] = ledger.QueueReport{
+		reports = append(reports, ledger.QueueReport{
 			Path: q.Path, Parent: q.Parent, Partition: q.Partition, Limit: q.Limit, Used: q.Used, Guaranteed: q.Guaranteed,
 			State: q.State, Closed: q.Closed, CreatesChildren: q.CreatesChildren, DefaultPartition: q.DefaultPartition,
 			AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
 			Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications,
-		}
-	}
-	for i := range queues {
-		above := queues[i].Parent
-		for range mostDepth {
-			above = parents[place{above, queues[i].Partition}]
-		}
-		if above != "" {
-			return nil, fmt.Errorf("queue %q in partition %q: want at most %d queues above it", queues[i].Path, queues[i].Partition, mostDepth)
-		}
+		})
 	}
 	return reports, nil
 }

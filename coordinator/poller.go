@@ -72,20 +72,28 @@ func (r *poller) run(ctx context.Context) {
 // is over.
 func (r *poller) round(ctx context.Context) (failure, err error) {
 	var ids []string
-	if err := r.tell(ctx, func(l *ledger.Ledger, _ ledger.Instant) error {
-		ids = l.Applications(r.ClusterName)
+	var asked ledger.Instant
+	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+		ids, asked = l.Applications(r.ClusterName), now // the ledger's, which may be ahead of the clock
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	reading, failure := r.read(ctx, ids)
+	got, failure := r.read(ctx, ids)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if failure == nil {
+		got.report.Asked = asked
+		if failure, err = r.report(ctx, got); err != nil {
+			return nil, err
+		}
 	}
 	if failure != nil {
 		return failure, r.failed(ctx, failure)
 	}
-	return nil, r.succeeded(ctx, reading)
+	r.succeeded(got)
+	return nil, nil
 }
 
 // tell runs a command for the assignment.
@@ -110,7 +118,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.pace.Timeout, fmt.Errorf("no answer within %s", r.pace.Timeout))
 	defer cancel()
 	clock := r.pollers.writer.clock
-	asked := clock.now()
+	start := clock.now()
 	var snapshot providers.Snapshot
 	var answers []providers.Application
 	got := &reading{asked: len(ids)}
@@ -125,13 +133,13 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 		return nil, timedOut(ctx, err)
 	}
 	got.partly = timedOut(ctx, got.partly)
-	got.took, got.server = clock.now().Sub(asked), snapshot.Server
+	got.took, got.server = clock.now().Sub(start), snapshot.Server
 	queues, err := queueReports(snapshot.Queues)
 	if err != nil {
 		return nil, err
 	}
 	got.report = ledger.ClusterReport{
-		ClusterName: r.ClusterName, Asked: asked, Settle: r.pace.Settle, Incarnation: snapshot.Incarnation, Untrusted: snapshot.Untrusted,
+		ClusterName: r.ClusterName, Settle: r.pace.Settle, Incarnation: snapshot.Incarnation, Untrusted: snapshot.Untrusted,
 		Queues: queues, Applications: applicationReports(answers, ids),
 	}
 	return got, nil
@@ -178,14 +186,20 @@ func (r *poller) shut() {
 	}
 }
 
-// succeeded hands what was read to the ledger.
-func (r *poller) succeeded(ctx context.Context, got *reading) error {
+// report hands what was read to the ledger. failure is why that does not take it; err says that the assignment is over.
+func (r *poller) report(ctx context.Context, got *reading) (failure, err error) {
 	r.interval = stretched(r.interval, r.pace.Interval, got.took)
 	got.report.GoodFor = max(r.pace.MaxAge, 3*r.interval)
-	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error { return l.ReportCluster(now, got.report) }); err != nil {
-		return err
-	}
-	message := ""
+	err = r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+		failure = l.ReportCluster(now, got.report)
+		return nil
+	})
+	return failure, err
+}
+
+// succeeded notes that the cluster was read.
+func (r *poller) succeeded(got *reading) {
+	message := got.report.Untrusted
 	if got.partly != nil {
 		message = fmt.Sprintf("%d of %d applications were not answered: %v", got.asked-len(got.report.Applications), got.asked, got.partly)
 	}
@@ -194,7 +208,6 @@ func (r *poller) succeeded(ctx context.Context, got *reading) error {
 	r.health.server, r.health.took = got.server, got.took
 	r.health.applications, r.health.message = got.asked, message
 	r.pollers.show(r, func() { r.pollers.meter.took(r.ClusterName, got.took) })
-	return nil
 }
 
 // failed tells the ledger that the cluster could not be read.
