@@ -34,8 +34,8 @@ and gives everything back when it ends. An engine without a pid here says where 
 With resources it keeps only those from now on and gives back the rest. Say what the engine is entitled to (a JVM's heap and
 overhead), not what it happens to use now. Code 66 or 1: the reservation is gone, and the engine must be stopped.
 
-An engine that runs can be confirmed again with --application, as soon as it knows its application: that is added to those that are known. Within
-"bursar run" the id may be left out.`,
+An engine that runs can be confirmed again with --application, as soon as it knows its application: that is added to those that
+are known. Within "bursar run" the id may be left out.`,
 		Example: `  bursar confirm 3f7k --pid 4711
   bursar confirm 3f7k --pid 4711 --memory 3GiB              # give 1GiB of 4GiB back
   bursar confirm 3f7k --address worker-9:8080 --lease 5m

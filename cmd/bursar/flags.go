@@ -102,7 +102,7 @@ type externalFlag struct{ parts *[]resource.External }
 
 func (f externalFlag) String() string { return "" }
 
-func (f externalFlag) Type() string { return "queue,name=quantity…" }
+func (f externalFlag) Type() string { return "part" }
 
 func (f externalFlag) Set(text string) error {
 	part, err := resource.ParseExternal(text)

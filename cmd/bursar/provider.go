@@ -16,7 +16,8 @@ const addressesSetting = "addresses"
 
 func (c *cli) providerCommand() *cobra.Command {
 	return family("provider", "Make clusters known whose queues limit requests",
-		`Provider commands say which clusters have queues for requests, and how they are read. A provider is a kind, a name for the cluster and settings.
+		`Provider commands say which clusters have queues for requests, and how they are read. A provider is a kind, a name for the
+cluster and settings.
 
 The settings of yarn, of which addresses or site is needed:
 
@@ -39,8 +40,8 @@ and of every kind:
   maxAge      how long what was read is good; default 30s, at least two intervals
   settle      when an engine without an application id is taken for seen; default 1m
 
-No secret is a setting: they name files on the coordinators' machines, in the directory that the coordinators' configuration calls
-providerCredentials. Providers from a file (providersFile, or "bursar dev --providers") are changed in that file.`,
+No secret is a setting: they name files on the coordinators' machines, in the directory that the coordinators' configuration
+calls providerCredentials. Providers from a file (providersFile, or "bursar dev --providers") are changed in that file.`,
 		c.providerSetCommand(), c.providerDeleteCommand(), c.providerCheckCommand())
 }
 
@@ -54,8 +55,8 @@ func (c *cli) providerSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KIND:CLUSTER NAME=VALUE…",
 		Short: "Add a cluster, or replace how it is read",
-		Long: `Set makes a cluster known, or replaces how it is read as a whole: a setting that is not named has its default. It is not asked before that: do so
-with "bursar provider check". After a change nothing is known of its queues until it was read again.
+		Long: `Set makes a cluster known, or replaces how it is read as a whole: a setting that is not named has its default. It is not asked
+before that: do so with "bursar provider check". After a change nothing is known of its queues until it was read again.
 
 --site takes the addresses from a yarn-site.xml on this machine, those of all ResourceManagers.`,
 		Example: `  bursar provider set yarn:prod addresses=http://rm1:8088,http://rm2:8088
@@ -149,8 +150,8 @@ func (c *cli) providerDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete KIND:CLUSTER",
 		Short: "Read a cluster no longer",
-		Long: `Delete ends the reading of a cluster. What was granted in its queues stays until it is released; nothing new is granted there. A provider from a
-file is removed from that file instead.`,
+		Long: `Delete ends the reading of a cluster. What was granted in its queues stays until it is released; nothing new is granted there. A
+provider from a file is removed from that file instead.`,
 		Example:           `  bursar provider delete yarn:prod`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeProviders,
@@ -176,8 +177,8 @@ func (c *cli) providerCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check KIND:CLUSTER [NAME=VALUE…]",
 		Short: "Ask a cluster, as it is configured or as it would be",
-		Long: `Check has the coordinator ask every server of a cluster and read its queues, as it is configured or, with settings, as it would be. It changes
-nothing. Code 69: the cluster cannot be read.`,
+		Long: `Check has the coordinator ask every server of a cluster and read its queues, as it is configured or, with settings, as it would
+be. It changes nothing. Code 69: the cluster cannot be read.`,
 		Example: `  bursar provider check yarn:prod
   bursar provider check yarn:new addresses=http://rm1:8088 timeout=3s
   bursar provider check yarn:new --site /etc/hadoop/conf/yarn-site.xml`,

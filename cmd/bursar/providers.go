@@ -16,8 +16,9 @@ func (c *cli) providersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "providers",
 		Short: "The clusters whose queues are read, and how that goes",
-		Long: `Providers shows how the clusters are read whose queues limit requests: which is the default of its kind, where it was configured, which server
-answered last, how many queues and applications of ours it told of, how old that is and how often it is asked.
+		Long: `Providers shows how the clusters are read whose queues limit requests: which is the default of its kind, where it was
+configured, which server answered last, how many queues and applications of ours it told of, how old that is and how often it is
+asked.
 
 Known means that what was read last is good. Unknown: requests for the cluster's queues wait, and the message says why.`,
 		Example: `  bursar providers

@@ -15,11 +15,13 @@ func (c *cli) queuesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues [KIND:CLUSTER[:QUEUE]]",
 		Short: "The queues of other clusters, and what each has left",
-		Long: `Queues shows the queues of the clusters that providers read, as a tree: what each may have at most, what is used by everybody and what of it by
-our allocations, and what a request could get now, which is the least that the queue and those above it have left. APPS are its applications:
-active, pending, and how many it may have at most. WAITING are requests that wait behind it, AGE is how long ago the cluster was asked. -o wide adds what is guaranteed, the shares of the cluster, and when it was read.
+		Long: `Queues shows the queues of the clusters that providers read, as a tree: what each may have at most, what is used by everybody
+and what of it by our allocations, and what a request could get now, which is the least that the queue and those above it have
+left. APPS are its applications: active, pending, and how many it may have at most. WAITING are requests that wait behind it,
+AGE is how long ago the cluster was asked. -o wide adds what is guaranteed, the shares of the cluster, and when it was read.
 
-With an argument it shows one cluster, or one queue and those below it. A queue is its full path, or its last name where that is unique.`,
+With an argument it shows one cluster, or one queue and those below it. A queue is its full path, or its last name where that is
+unique.`,
 		Example: `  bursar queues
   bursar queues yarn:prod -o wide
   bursar queues yarn:prod:root.a

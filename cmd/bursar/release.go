@@ -47,8 +47,8 @@ func (c *cli) resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize ID",
 		Short: "Change what an allocation is entitled to",
-		Long: `Resize changes what an allocation is entitled to. Dimensions that are not named stay, and so do parts in queues of other clusters. More is
-checked like a new request. --external changes a part that is there; it adds none.`,
+		Long: `Resize changes what an allocation is entitled to. Dimensions that are not named stay, and so do parts in queues of other
+clusters. More is checked like a new request. --external changes a part that is there; it adds none.`,
 		Example: `  bursar resize 3f7k --memory 6GiB
   bursar resize 3f7k --cpu 1 --memory 2GiB
   bursar resize 3f7k --external yarn:prod:root.a,memory=128GiB`,

@@ -21,14 +21,16 @@ func (c *cli) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
 		Short: "Start a command when there is room for it, and give everything back when it ends",
-		Long: `Run asks this machine's agent for resources, starts the command when they are granted, confirms its process, and gives everything
-back when it ends, however it ends. While it waits it says where it stands and why. It passes signals on and ends with the
-command's own exit code (128+n when signal n ended it).
+		Long: `Run asks this machine's agent for resources, starts the command when they are granted, confirms its process, and gives
+everything back when it ends, however it ends. While it waits it says where it stands and why. It passes signals on and ends
+with the command's own exit code (128+n when signal n ended it).
 
-With --external it holds a part in a queue of another cluster too: see bursar help external. When the command knows its application there,
-it says so by "bursar confirm --application ID", which needs no more: from then on the queue shows what it takes.
+With --external it holds a part in a queue of another cluster too: see bursar help external. When the command knows its
+application there, it says so by "bursar confirm --application ID", which needs no more: from then on the queue shows what it
+takes.
 
-The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES and BURSAR_CPU_MILLIS, and its agent in BURSAR_AGENT.`,
+The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES and BURSAR_CPU_MILLIS, and its agent in
+BURSAR_AGENT.`,
 		Example: `  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
   bursar run -m 4GiB -c 2 -l user=alice -l engineType=spark-3.3 --wait 30s -- spark-submit job.py
   bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py

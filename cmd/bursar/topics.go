@@ -69,8 +69,9 @@ func externalTopic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "external",
 		Short: "Parts in queues of other clusters: --external",
-		Long: `A request can have parts in queues of other clusters, such as YARN's, beside or instead of what it asks for on its host. It is granted when all
-of it fits at once: the host, the quotas, each queue and every queue above that one. With --wait it waits for a queue as for a host.
+		Long: `A request can have parts in queues of other clusters, such as YARN's, beside or instead of what it asks for on its host. It is
+granted when all of it fits at once: the host, the quotas, each queue and every queue above that one. With --wait it waits for a
+queue as for a host.
 
     --external KIND:CLUSTER:QUEUE[@PARTITION],NAME=QUANTITY,…
 
@@ -84,11 +85,11 @@ of it fits at once: the host, the quotas, each queue and every queue above that 
     --external yarn:a1,memory=64GiB,cpu=16                     the only queue called a1 in the default cluster
     --external yarn:prod:root.a@gpu,memory=32GiB,yarn.io/gpu=2
 
-It may be given several times, once for each queue. "bursar queues" shows the queues and what each has left, "bursar explain" with the same flags
-whether it fits.
+It may be given several times, once for each queue. "bursar queues" shows the queues and what each has left, "bursar explain"
+with the same flags whether it fits.
 
-What is granted counts in the queue until the queue itself shows it. When the application is known, say so: "bursar confirm ID --application
-application_…", or within "bursar run" just "bursar confirm --application application_…". Then the queue's figures and ours are told
-apart exactly; without it, all of the part is taken for shown a minute after the engine was confirmed.`,
+What is granted counts in the queue until the queue itself shows it. When the application is known, say so: "bursar confirm ID
+--application application_…", or within "bursar run" just "bursar confirm --application application_…". Then the queue's figures
+and ours are told apart exactly; without it, all of the part is taken for shown a minute after the engine was confirmed.`,
 	}
 }
