@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -24,6 +26,7 @@ type Cluster struct {
 	java     string
 	jars     string
 	guardian *guardian
+	shells   map[string]bool // ids of those that were submitted
 }
 
 // Manager is one ResourceManager.
@@ -144,7 +147,7 @@ func (c *Cluster) configure() error {
 				return err
 			}
 		}
-		rm.URL = fmt.Sprintf("http://%s:%d", host, rm.ports["webapp.address"])
+		rm.URL = "http://" + net.JoinHostPort(host, strconv.Itoa(rm.ports["webapp.address"]))
 		c.Managers = append(c.Managers, rm)
 	}
 	for _, rm := range c.Managers {
@@ -218,6 +221,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	if c.options.Pair {
 		return nil
+	}
+	if err := c.Managers[0].active(ctx); err != nil {
+		return err
 	}
 	for _, nm := range c.Nodes {
 		if err := c.joined(ctx, nm); err != nil {

@@ -32,12 +32,12 @@ type guardian struct {
 }
 
 func guard(dir string) (*guardian, error) {
-	real, err := filepath.EvalSymlinks(dir)
+	place, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
-	process := exec.Command("sh", "-c", guardScript, "guardian", real, dir) //nolint:gosec,noctx // it must outlive this process
-	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}               // what ends this process by the keyboard leaves it alone
+	process := exec.Command("sh", "-c", guardScript, "guardian", place, dir) //nolint:gosec,noctx // it must outlive this process
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                // what ends this process by the keyboard leaves it alone
 	process.Dir = os.TempDir()
 	var complaint strings.Builder
 	process.Stderr = &complaint

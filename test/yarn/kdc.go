@@ -65,7 +65,7 @@ func StartKDC(tb testing.TB, principals ...string) *KDC {
 		tb.Fatal(err)
 	}
 	err = until(tb.Context(), func(context.Context) error {
-		if !strings.Contains(k.tail(), "Do <CTRL-C>") {
+		if !k.said("Do <CTRL-C>") {
 			return errors.New("the KDC is not up")
 		}
 		return nil

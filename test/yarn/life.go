@@ -40,13 +40,23 @@ func (m *Manager) ready(ctx context.Context) error {
 	})
 }
 
+// active waits until a ResourceManager that is alone takes part: it answers before that, and even has nodes. Its log says it to everybody.
+func (m *Manager) active(ctx context.Context) error {
+	return until(ctx, func(context.Context) error {
+		if !m.said("Transitioned to active state") {
+			return fmt.Errorf("%s is not active", m.Name)
+		}
+		return nil
+	})
+}
+
 // joined waits until a node has come to the ResourceManager. With a KDC the node's own log has to say it.
 func (c *Cluster) joined(ctx context.Context, nm *NodeManager) error {
 	ctx, cancel := nm.whileRunning(ctx)
 	defer cancel()
 	return until(ctx, func(ctx context.Context) error {
 		if c.options.KDC != nil {
-			if !strings.Contains(nm.tail(), "Registered with ResourceManager") {
+			if !nm.said("Registered with ResourceManager") {
 				return fmt.Errorf("%s has not joined", nm.ID)
 			}
 			return nil
@@ -106,7 +116,11 @@ func (c *Cluster) StartManager(tb testing.TB, name string) {
 	if err := rm.start(); err != nil {
 		tb.Fatal(err)
 	}
-	if err := rm.ready(tb.Context()); err != nil {
+	err := rm.ready(tb.Context())
+	if err == nil && !c.options.Pair {
+		err = rm.active(tb.Context())
+	}
+	if err != nil {
 		tb.Fatalf("%v\n%s", err, rm.tail())
 	}
 }

@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,9 @@ type server struct {
 	java    string
 	options []string // of Java
 	run     []string // the class and its arguments
+	logName string   // default: log
 
+	before  int // bytes of the log that are of the runs before
 	process *exec.Cmd
 	ended   chan struct{} // closed when process has ended
 }
@@ -39,13 +42,17 @@ func (s *server) command(class string, arguments ...string) *exec.Cmd {
 		// Small and quick to start: nothing here runs for long.
 		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"--add-opens=java.base/java.lang=ALL-UNNAMED", // Guice and JAXB define classes
-		"-Djava.net.preferIPv4Stack=true", "-Dhadoop.root.logger=INFO,console", "-Dyarn.log.dir=" + s.dir, "-Dhadoop.log.dir=" + s.dir,
+		"-Djava.net.preferIPv4Stack=true", "-Duser.home=" + s.dir, "-Dyarn.log.dir=" + s.dir, "-Dhadoop.log.dir=" + s.dir,
 		"-cp", s.conf() + ":" + s.jars + "/*",
 	}
 	line = append(append(line, s.options...), class)
 	command := exec.Command(s.java, append(line, arguments...)...) //nolint:gosec,noctx // a test's own server, which ends with kill
 	command.Dir = s.dir
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME=" + s.dir, "HADOOP_USER_NAME=yarn"}
+	home := s.java
+	if place, err := filepath.EvalSymlinks(s.java); err == nil {
+		home = filepath.Dir(filepath.Dir(place))
+	}
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME=" + s.dir, "HADOOP_USER_NAME=" + User, "JAVA_HOME=" + home}
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }
@@ -56,6 +63,11 @@ func (s *server) start() error {
 		return err
 	}
 	defer output.Close() // the child has its own
+	info, err := output.Stat()
+	if err != nil {
+		return err
+	}
+	s.before = int(info.Size())
 	s.process = s.command(s.run[0], s.run[1:]...)
 	s.process.Stdout, s.process.Stderr = output, output
 	if err := s.process.Start(); err != nil {
@@ -110,7 +122,13 @@ func (s *server) stop() error {
 	}
 }
 
-func (s *server) log() string { return filepath.Join(s.dir, "log") }
+func (s *server) log() string { return filepath.Join(s.dir, cmp.Or(s.logName, "log")) }
+
+// said reports whether the server has said something since it was started last.
+func (s *server) said(what string) bool {
+	text, err := os.ReadFile(s.log())
+	return err == nil && strings.Contains(string(text[min(s.before, len(text)):]), what)
+}
 
 // tail is the end of what the server said, without the lines of stack traces.
 func (s *server) tail() string {
@@ -132,7 +150,7 @@ func (s *server) tail() string {
 func freePort() (int, error) {
 	for range 1000 {
 		port := 10000 + rand.IntN(22000)
-		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port)) //nolint:gosec,noctx // to see whether anybody has it, on any address
+		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port)) //nolint:noctx // to see whether anybody has it, on any address
 		if err == nil {
 			return port, listener.Close()
 		}

@@ -125,6 +125,8 @@ func (c *Cluster) site() properties {
 		"yarn.scheduler.minimum-allocation-mb":                             "128",
 		"yarn.scheduler.maximum-allocation-mb":                             "65536",
 		"yarn.scheduler.maximum-allocation-vcores":                         "64",
+		"yarn.application.classpath":                                       c.jars + "/*",
+		"yarn.nodemanager.env-whitelist":                                   "JAVA_HOME",
 		"yarn.nodemanager.vmem-check-enabled":                              "false",
 		"yarn.nodemanager.pmem-check-enabled":                              "false",
 		"yarn.nodemanager.disk-health-checker.enable":                      "false",

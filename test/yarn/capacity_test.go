@@ -1,0 +1,225 @@
+package yarn_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bursar/bursar/test/yarn"
+)
+
+// percent is a tree of three floors. All shares of one node of 64 GiB and 64 cores are whole but those of b1 and b2.
+var percent = map[string]string{
+	"root.queues":           "default,a,b",
+	"root.default.capacity": "25",
+	"root.a.capacity":       "50", "root.a.maximum-capacity": "75", "root.a.queues": "a1,a2",
+	"root.a.a1.capacity": "25", "root.a.a1.maximum-capacity": "50",
+	"root.a.a2.capacity": "75",
+	"root.b.capacity":    "25", "root.b.queues": "b1,b2",
+	"root.b.b1.capacity": "30", "root.b.b2.capacity": "70", "root.b.b2.maximum-capacity": "70",
+}
+
+const percentIdle = `
+root limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0
+root.a limit 49152/48 used 0/0 guaranteed 32768/32 apps 0=0+0 RUNNING
+root.a.a1 limit 24576/24 used 0/0 guaranteed 8192/8 apps 0=0+0 RUNNING
+root.a.a2 limit 49152/48 used 0/0 guaranteed 24576/24 apps 0=0+0 RUNNING
+root.b limit 65536/64 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
+root.b.b1 limit 65536/64 used 0/0 guaranteed 4915/4 apps 0=0+0 RUNNING
+root.b.b2 limit 45875/44 used 0/0 guaranteed 11468/11 apps 0=0+0 RUNNING
+root.default limit 65536/64 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
+`
+
+const percentUsed = `
+root limit 65536/64 used 7168/7 guaranteed 65536/64 apps 4=3+1
+root.a limit 49152/48 used 3072/3 guaranteed 32768/32 apps 3=2+1 RUNNING
+root.a.a1 limit 24576/24 used 3072/3 guaranteed 8192/8 apps 3=2+1 RUNNING
+root.a.a2 limit 49152/48 used 0/0 guaranteed 24576/24 apps 0=0+0 RUNNING
+root.b limit 65536/64 used 4096/4 guaranteed 16384/16 apps 1=1+0 RUNNING
+root.b.b1 limit 65536/64 used 4096/4 guaranteed 4915/4 apps 1=1+0 RUNNING
+root.b.b2 limit 45875/44 used 0/0 guaranteed 11468/11 apps 0=0+0 RUNNING
+root.default limit 65536/64 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
+`
+
+func TestCapacitySchedulerInPercent(t *testing.T) {
+	for _, version := range []string{yarn.Hadoop27, yarn.Hadoop210, yarn.Hadoop33, yarn.Hadoop34, yarn.Hadoop35} {
+		t.Run(version, func(t *testing.T) {
+			c := yarn.Start(t, yarn.Options{Version: version, Capacity: percent})
+			p := open(t, c, nil)
+			expect(t, p, percentIdle)
+
+			first := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 2048, VCores: 2})
+			second := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 1, User: "bob"})
+			other := c.Submit(t, yarn.Application{Queue: "b1", MemoryMiB: 4096, VCores: 4})
+			c.AwaitAllocated(t, first, second, other)
+			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 22528, VCores: 1}) // 1 GiB more than is left
+			expect(t, p, percentUsed)
+			keep(t, c, version+"-capacity-percent", map[string]string{
+				"info": "info", "metrics": "metrics", "scheduler": "scheduler", "nodes": "nodes", "application": "apps/" + first, "application-waits": "apps/" + waits,
+			})
+
+			expectApplications(t, p, `
+known=true ended=false queue=a1 @* 2048/2
+`, first)
+			// The queue that is closed keeps what it has, and takes no more.
+			c.SetQueue(t, "root.a", map[string]string{"state": "STOPPED"})
+			expect(t, p, percentStopped(version, percentUsed))
+			if said := c.Refused(t, yarn.Application{Queue: "a2", MemoryMiB: 1024, VCores: 1}); !strings.Contains(said, "STOPPED") {
+				t.Errorf("refused for another reason: %s", said)
+			}
+			c.Kill(t, first, second, waits)
+			expect(t, p, percentOver)
+		})
+	}
+}
+
+const percentOver = `x`
+
+func percentStopped(version, s string) string { return s }
+
+func TestCapacitySchedulerInAbsoluteResources(t *testing.T) {
+	for _, version := range []string{yarn.Hadoop33, yarn.Hadoop34, yarn.Hadoop35} {
+		t.Run(version, func(t *testing.T) {
+			c := yarn.Start(t, yarn.Options{Version: version, Capacity: map[string]string{
+				"root.queues":     "a,b",
+				"root.a.capacity": "[memory=32768,vcores=32]", "root.a.maximum-capacity": "[memory=49152,vcores=40]", "root.a.queues": "a1,a2",
+				"root.a.a1.capacity": "[memory=8192,vcores=8]", "root.a.a1.maximum-capacity": "[memory=16384,vcores=10]",
+				"root.a.a2.capacity": "[memory=24576,vcores=24]",
+				"root.b.capacity":    "[memory=32768,vcores=32]",
+			}})
+			p := open(t, c, nil)
+			id := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 10240, VCores: 9})
+			c.AwaitAllocated(t, id)
+			waits := c.Submit(t, yarn.Application{Queue: "a1", MemoryMiB: 1024, VCores: 2}) // one core more than is left
+			expect(t, p, `
+root limit 65536/64 used 10240/9 guaranteed 65536/64 apps 2=1+1
+root.a limit 49152/40 used 10240/9 guaranteed 32768/32 apps 2=1+1 RUNNING
+root.a.a1 limit 16384/10 used 10240/9 guaranteed 8192/8 apps 2=1+1 RUNNING
+root.a.a2 limit 49152/40 used 0/0 guaranteed 24576/24 apps 0=0+0 RUNNING
+root.b limit 65536/64 used 0/0 guaranteed 32768/32 apps 0=0+0 RUNNING
+`)
+			keep(t, c, version+"-capacity-absolute", map[string]string{
+				"info": "info", "scheduler": "scheduler", "application": "apps/" + id, "application-waits": "apps/" + waits,
+			})
+		})
+	}
+}
+
+func TestQueuesThatAreMadeByUsingThem(t *testing.T) {
+	for _, version := range []string{yarn.Hadoop34, yarn.Hadoop35} {
+		t.Run("weights "+version, func(t *testing.T) {
+			c := yarn.Start(t, yarn.Options{Version: version, Capacity: map[string]string{
+				"root.queues":     "a,b",
+				"root.a.capacity": "3w", "root.a.queues": "a1", "root.a.auto-queue-creation-v2.enabled": "true",
+				"root.a.a1.capacity": "1w",
+				"root.b.capacity":    "1w", "root.b.maximum-capacity": "50",
+			}})
+			p := open(t, c, nil)
+			expect(t, p, `
+root limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0
+root.a limit 65536/64 used 0/0 guaranteed 49152/48 apps 0=0+0 RUNNING creates
+root.a.a1 limit 65536/64 used 0/0 guaranteed 49152/48 apps 0=0+0 RUNNING
+root.b limit 32768/32 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
+`)
+			id := c.Submit(t, yarn.Application{Queue: "root.a.made.here", MemoryMiB: 2048, VCores: 2})
+			c.AwaitAllocated(t, id)
+			expect(t, p, `
+root limit 65536/64 used 2048/2 guaranteed 65536/64 apps 1=1+0
+root.a limit 65536/64 used 2048/2 guaranteed 49152/48 apps 1=1+0 RUNNING creates
+root.a.a1 limit 65536/64 used 0/0 guaranteed 24576/24 apps 0=0+0 RUNNING
+root.a.made limit 65536/64 used 2048/2 guaranteed 24576/24 apps 1=1+0 RUNNING creates
+root.a.made.here limit 65536/64 used 2048/2 guaranteed 24576/24 apps 1=1+0 RUNNING
+root.b limit 32768/32 used 0/0 guaranteed 16384/16 apps 0=0+0 RUNNING
+`)
+			keep(t, c, version+"-capacity-weight", map[string]string{"info": "info", "scheduler": "scheduler", "application": "apps/" + id})
+		})
+	}
+	for _, version := range []string{yarn.Hadoop33, yarn.Hadoop34} {
+		t.Run("from a template "+version, func(t *testing.T) {
+			c := yarn.Start(t, yarn.Options{Version: version, Capacity: map[string]string{
+				"root.queues":     "a,default",
+				"root.a.capacity": "50", "root.default.capacity": "50", "root.a.auto-create-child-queue.enabled": "true",
+				"root.a.leaf-queue-template.capacity": "25", "root.a.leaf-queue-template.maximum-capacity": "50",
+				"queue-mappings": "u:%user:root.a.%user", "queue-mappings-override.enable": "true",
+			}})
+			p := open(t, c, nil)
+			id := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 2})
+			c.AwaitAllocated(t, id)
+			expect(t, p, `
+root limit 65536/64 used 2048/2 guaranteed 65536/64 apps 1=1+0
+root.a limit 65536/64 used 2048/2 guaranteed 32768/32 apps 1=1+0 RUNNING creates
+root.a.alice limit 32768/32 used 2048/2 guaranteed 8192/8 apps 1=1+0 RUNNING
+root.default limit 65536/64 used 0/0 guaranteed 32768/32 apps 0=0+0 RUNNING
+`)
+			keep(t, c, version+"-capacity-template", map[string]string{"info": "info", "scheduler": "scheduler", "application": "apps/" + id})
+		})
+	}
+}
+
+func TestPartitions(t *testing.T) {
+	for _, version := range []string{yarn.Hadoop210, yarn.Hadoop33, yarn.Hadoop34, yarn.Hadoop35} {
+		t.Run(version, func(t *testing.T) {
+			c := yarn.Start(t, yarn.Options{
+				Version: version,
+				Nodes:   []yarn.Node{{MemoryMiB: 32768, VCores: 32}, {MemoryMiB: 16384, VCores: 16, Partition: "gpu"}},
+				Capacity: map[string]string{
+					"root.queues": "a,b", "root.accessible-node-labels": "gpu", "root.accessible-node-labels.gpu.capacity": "100",
+					"root.a.capacity": "50", "root.a.accessible-node-labels": "gpu",
+					"root.a.accessible-node-labels.gpu.capacity": "25", "root.a.accessible-node-labels.gpu.maximum-capacity": "50",
+					"root.b.capacity": "50", "root.b.maximum-capacity": "75", "root.b.accessible-node-labels": "gpu",
+					"root.b.accessible-node-labels.gpu.capacity": "75", "root.b.default-node-label-expression": "gpu",
+				},
+			})
+			p := open(t, c, nil)
+			plain := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 1024, VCores: 1})
+			labelled := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 2048, VCores: 2, Partition: "gpu"})
+			byDefault := c.Submit(t, yarn.Application{Queue: "b", MemoryMiB: 4096, VCores: 4})
+			c.AwaitAllocated(t, plain, labelled, byDefault)
+			expect(t, p, `
+root limit 32768/32 used 1024/1 guaranteed 32768/32 apps 3=3+0
+root@gpu limit 16384/16 used 6144/6 guaranteed 16384/16 apps 3=3+0
+root.a limit 32768/32 used 1024/1 guaranteed 16384/16 apps 2=2+0 RUNNING
+root.a@gpu limit 8192/8 used 2048/2 guaranteed 4096/4 apps 2=2+0 RUNNING
+root.b limit 24576/24 used 0/0 guaranteed 16384/16 apps 1=1+0 RUNNING default@gpu
+root.b@gpu limit 16384/16 used 4096/4 guaranteed 12288/12 apps 1=1+0 RUNNING default@gpu
+`)
+			expectApplications(t, p, `
+known=true ended=false queue=a @ 1024/1
+known=true ended=false queue=a @gpu 2048/2
+known=true ended=false queue=b @gpu 4096/4
+`, plain, labelled, byDefault)
+			keep(t, c, version+"-capacity-partition", map[string]string{
+				"info": "info", "metrics": "metrics", "scheduler": "scheduler", "nodes": "nodes",
+				"application": "apps/" + labelled, "application-plain": "apps/" + plain,
+			})
+		})
+	}
+}
+
+func TestCustomResourcesAndReservations(t *testing.T) {
+	c := yarn.Start(t, yarn.Options{
+		Nodes:    []yarn.Node{{MemoryMiB: 8192, VCores: 8, Custom: map[string]int{"yarn.io/gpu": 4}}, {MemoryMiB: 8192, VCores: 8}},
+		Capacity: map[string]string{"root.queues": "a,b", "root.a.capacity": "50", "root.b.capacity": "50"},
+	})
+	p := open(t, c, nil)
+	id := c.SubmitShell(t, yarn.Shell{Queue: "root.b", Containers: 2, MemoryMiB: 256, VCores: 1, Custom: map[string]int{"yarn.io/gpu": 1}})
+	expect(t, p, `
+root limit 16384/16/yarn.io/gpu=4 used 1024/3/yarn.io/gpu=2 guaranteed 16384/16/yarn.io/gpu=4 apps 1=1+0
+root.a limit 16384/16/yarn.io/gpu=4 used 0/0/yarn.io/gpu=0 guaranteed 8192/8/yarn.io/gpu=2 apps 0=0+0 RUNNING
+root.b limit 16384/16/yarn.io/gpu=4 used 1024/3/yarn.io/gpu=2 guaranteed 8192/8/yarn.io/gpu=2 apps 1=1+0 RUNNING
+`)
+	keep(t, c, yarn.Hadoop34+"-capacity-gpu", map[string]string{
+		"info": "info", "scheduler": "scheduler", "application": "apps/" + id,
+	})
+	c.Kill(t, id)
+	// Two that fill half of each node and more; the third would fit into the two halves that are left, and is reserved on one.
+	one := c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 5120, VCores: 1})
+	two := c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 5120, VCores: 1})
+	c.AwaitAllocated(t, one, two)
+	c.Submit(t, yarn.Application{Queue: "root.a", MemoryMiB: 4096, VCores: 1})
+	expect(t, p, `
+root limit 16384/16/yarn.io/gpu=4 used 14336/3/yarn.io/gpu=0 guaranteed 16384/16/yarn.io/gpu=4 apps 3=3+0
+root.a limit 16384/16/yarn.io/gpu=4 used 14336/3/yarn.io/gpu=0 guaranteed 8192/8/yarn.io/gpu=2 apps 3=3+0 RUNNING
+root.b limit 16384/16/yarn.io/gpu=4 used 0/0/yarn.io/gpu=0 guaranteed 8192/8/yarn.io/gpu=2 apps 0=0+0 RUNNING
+`)
+	keep(t, c, yarn.Hadoop34+"-capacity-reserved", map[string]string{"info": "info", "scheduler": "scheduler"})
+}

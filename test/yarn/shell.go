@@ -1,0 +1,73 @@
+package yarn
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Shell is an application with containers beside its master's, which may have custom resources: the REST API cannot ask for those. It is
+// there with Hadoop34 alone. Its master is a Java process and takes a gibibyte or less, and a core.
+type Shell struct {
+	// Queue is a path.
+	Queue string
+	// Containers sleep, each with so much.
+	Containers, MemoryMiB, VCores int
+	Custom                        map[string]int
+}
+
+// SubmitShell submits a Shell with a master of 512 MiB and one core, waits until it has what it asked for and returns its id.
+func (c *Cluster) SubmitShell(tb testing.TB, a Shell) string {
+	tb.Helper()
+	jars, err := filepath.Glob(filepath.Join(c.jars, "hadoop-yarn-applications-distributedshell-*.jar"))
+	if err != nil || len(jars) != 1 {
+		tb.Fatalf("the shell of Hadoop %s: %d found, %v", c.options.version(), len(jars), err)
+	}
+	resources := []string{fmt.Sprintf("memory-mb=%d", a.MemoryMiB), fmt.Sprintf("vcores=%d", a.VCores)}
+	for _, name := range sorted(a.Custom) {
+		resources = append(resources, fmt.Sprintf("%s=%d", name, a.Custom[name]))
+	}
+	client := &server{dir: c.Managers[0].dir, jars: c.jars, java: c.java, logName: "shell.log", options: c.Managers[0].options, run: []string{
+		"org.apache.hadoop.yarn.applications.distributedshell.Client", "-jar", jars[0], "-queue", strings.TrimPrefix(a.Queue, "root."),
+		"-master_memory", "512", "-master_vcores", "1", "-shell_command", "sleep", "-shell_args", "3600",
+		"-num_containers", fmt.Sprint(a.Containers), "-container_resources", strings.Join(resources, ","),
+	}}
+	// It goes on to watch its application: that is not needed.
+	if err := client.start(); err != nil {
+		tb.Fatal(err)
+	}
+	defer client.kill()
+	var id string
+	Await(tb, "the shell has its containers", func() bool {
+		select {
+		case <-client.ended:
+			tb.Fatalf("the shell has ended:\n%s", client.tail())
+		default:
+		}
+		var answer struct {
+			Apps struct {
+				App []struct {
+					ID                string
+					Queue             string
+					RunningContainers int
+				}
+			}
+		}
+		if err := c.ask(tb.Context(), http.MethodGet, "apps", User, nil, &answer); err != nil {
+			tb.Fatal(err)
+		}
+		for _, app := range answer.Apps.App {
+			if app.RunningContainers == a.Containers+1 && !c.shells[app.ID] {
+				id = app.ID
+			}
+		}
+		return id != ""
+	})
+	if c.shells == nil {
+		c.shells = map[string]bool{}
+	}
+	c.shells[id] = true
+	return id
+}
