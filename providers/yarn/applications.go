@@ -16,11 +16,11 @@ import (
 )
 
 // maxAsked is how many applications are asked for by one call, so that thousands of them are no load: the least recently asked go first,
-// and the others are answered from what is kept. At an interval of 5 s that are 51 requests/s of about 3 ms each, 4 at once: 0.2 s of every 5.
-// An application is then asked for every ⌈n/256⌉ intervals. What is kept is good for maxAge, by default 6 intervals, so up to 1536
+// and the others are answered from what is kept. At an interval of 5 s that are 205 requests/s of about 3 ms each, 4 at once: 0.8 s of every 5.
+// An application is then asked for every ⌈n/1024⌉ intervals. What is kept is good for maxAge, by default 6 intervals, so up to 6144
 // applications are always answered; of more than that some are not for a while, and count as if they held nothing of their queue yet.
-// Those that ended are asked for once.
-const maxAsked = 256
+// Beyond 1024 an answer may be older than the queues that it is held against. Those that ended are asked for once.
+const maxAsked = 1024
 
 // answered is what was last said of an application.
 type answered struct {

@@ -156,7 +156,7 @@ func TestManyApplicationsAreAskedForInTurns(t *testing.T) {
 	})
 	rm.does("/info", answerJSON(`{"clusterInfo":{"id":1,"haState":"ACTIVE"}}`))
 	p := openAt(t, kind{now: clock.Now}, []*fakeRM{rm}, "maxAge", "20s")
-	ids := manyIDs(600)
+	ids := manyIDs(2400)
 	ask := func(want int) {
 		t.Helper()
 		clock.advance(5 * time.Second)
@@ -165,14 +165,14 @@ func TestManyApplicationsAreAskedForInTurns(t *testing.T) {
 			t.Errorf("%d applications, %v; want %d", len(got), err, want)
 		}
 	}
-	for _, want := range []int{256, 512, 600} {
+	for _, want := range []int{maxAsked, 2 * maxAsked, 2400} {
 		ask(want)
 	}
-	if got := apps.times(); !maps.Equal(got, map[int]int{1: 600 - 168, 2: 168}) { // 3 × 256 − 600 for the second time
+	if got := apps.times(); !maps.Equal(got, map[int]int{1: 2400 - 672, 2: 672}) { // 3 × 1024 − 2400 for the second time
 		t.Errorf("times: %v", got)
 	}
 	for range 6 {
-		ask(600)
+		ask(2400)
 	}
 	// Of those that are not asked for again nothing is known after 20 s.
 	rm.does("*", answerWith(503, "not now"))
@@ -184,7 +184,7 @@ func TestManyApplicationsAreAskedForInTurns(t *testing.T) {
 	}
 	got, err := p.Applications(t.Context(), ids)
 	wantUnavailable(t, err, false)
-	if len(got) != 256 { // those of the last call before
+	if len(got) != maxAsked { // those of the last call before
 		t.Errorf("%d are still known", len(got))
 	}
 	clock.advance(time.Second)

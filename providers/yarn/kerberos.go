@@ -1,5 +1,3 @@
-//go:build kerberos
-
 package yarn
 
 import (
