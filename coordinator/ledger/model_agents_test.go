@@ -52,7 +52,7 @@ func (m *machine) startEngine(t *rapid.T) {
 	}
 	g.engines[id] = e
 	if rapid.IntRange(0, 2).Draw(t, "confirmed") > 0 {
-		e.grant.ApplicationIDs = applications(t)
+		e.grant.ApplicationIDs = m.applications(t)
 		c := ledger.ConfirmCommand{Actor: localActor(), ID: id, HostID: r.HostID, Process: e.grant.Process, ApplicationIDs: e.grant.ApplicationIDs}
 		m.confirmAs(t, c, false)
 	}

@@ -290,8 +290,22 @@ func parts(t *rapid.T) []resource.External {
 	return list
 }
 
-func applications(t *rapid.T) []string {
-	return rapid.SliceOfN(rapid.SampledFrom(applicationIDs), 0, 2).Draw(t, "applications")
+// partsAbroad draws what a request of a run that is about clusters asks for: little, in few queues.
+func partsAbroad(t *rapid.T) []resource.External {
+	var list []resource.External
+	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"root.a.x", "root.a.x", "root.a.y", "root.b", "root.a"}), 1, 2, rapid.ID[string]).Draw(t, "queues") {
+		v := resource.Vector{}.WithMemory(rapid.Int64Range(0, 4).Draw(t, path))
+		list = append(list, resource.External{Address: resource.Address{Kind: "yarn", Cluster: "p", Path: path}, Vector: v})
+	}
+	return list
+}
+
+func (m *machine) applications(t *rapid.T) []string {
+	least := 0
+	if m.abroad {
+		least = 1
+	}
+	return rapid.SliceOfN(rapid.SampledFrom(applicationIDs), least, 2).Draw(t, "applications")
 }
 
 // together is two lists of applications in one, each once.
@@ -429,6 +443,10 @@ func (m *machine) putProvider(t *rapid.T) {
 		ClusterName: rapid.SampledFrom(clusterNames).Draw(t, "cluster"), Default: rapid.IntRange(0, 3).Draw(t, "default") == 0,
 		Settings: map[string]string{"addresses": rapid.SampledFrom([]string{"1", "1", "1", "2"}).Draw(t, "addresses")},
 	}
+	m.changeProvider(t, p)
+}
+
+func (m *machine) changeProvider(t *rapid.T, p ledger.ProviderRecord) {
 	wantError := ""
 	c := m.model.cluster(p.ClusterName)
 	for _, other := range m.model.clusters {
@@ -485,12 +503,16 @@ func (m *machine) readClusters(t *rapid.T) {
 		r := ledger.ClusterReport{ClusterName: name, Asked: m.model.now, GoodFor: 30 * time.Second, Incarnation: m.model.cluster(name).incarnation}
 		for _, path := range queuePaths {
 			q := ledger.QueueReport{Path: path, Limit: limit(t)}
+			if m.abroad {
+				q.Limit = resource.Vector{}.WithMemory(rapid.Int64Range(6, 12).Draw(t, "limit"))
+			}
 			q.Used = quantity(t, q.Used, resource.Memory, 8, 3)
 			r.Queues = append(r.Queues, q)
 		}
 		for _, id := range applicationIDs {
+			v := resource.Vector{}.WithMemory(rapid.Int64Range(0, 4).Draw(t, id))
 			r.Applications = append(r.Applications, ledger.ApplicationReport{
-				ID: id, Known: true, Queue: "x", Allocated: map[string]resource.Vector{ledger.AnyPartition: resource.Vector{}.WithMemory(2)},
+				ID: id, Known: true, Queue: rapid.SampledFrom([]string{"root.a.x", "x", "y", "a", "root.b"}).Draw(t, id+" in"), Allocated: map[string]resource.Vector{ledger.AnyPartition: v},
 			})
 		}
 		m.deliver(t, r)

@@ -57,7 +57,7 @@ func wishes(t *rapid.T) *ledger.Wishes {
 }
 
 // body draws a request. Its hash tells it from others.
-func body(t *rapid.T) ledger.AllocateCommand {
+func (m *machine) body(t *rapid.T) ledger.AllocateCommand {
 	c := ledger.AllocateCommand{
 		Labels:   rapid.SampledFrom(labelSets).Draw(t, "labels"),
 		Resource: resource.NewResource(request(t), parts(t)...),
@@ -65,6 +65,10 @@ func body(t *rapid.T) ledger.AllocateCommand {
 		Async:    rapid.Bool().Draw(t, "async"),
 		Priority: rapid.SampledFrom([]int32{0, 0, 0, 1, -1}).Draw(t, "priority"),
 		Wishes:   wishes(t),
+	}
+	if m.abroad {
+		c.Resource = resource.NewResource(resource.Vector{}.WithMemory(rapid.Int64Range(0, 2).Draw(t, "memory here")), partsAbroad(t)...)
+		c.Wishes, c.Labels = nil, rapid.SampledFrom(labelSets[:2]).Draw(t, "labels abroad")
 	}
 	if rapid.IntRange(0, 40).Draw(t, "out of range") == 0 {
 		c.Resource.Vector = c.Resource.WithCPU(rapid.SampledFrom([]int64{-1, 1 << 60}).Draw(t, "cpu"))
@@ -82,7 +86,7 @@ func body(t *rapid.T) ledger.AllocateCommand {
 }
 
 func (m *machine) allocate(t *rapid.T) {
-	c := body(t)
+	c := m.body(t)
 	c.Actor = actor(t)
 	if rapid.Bool().Draw(t, "with a request id") {
 		c.RequestID = rapid.SampledFrom(requestIDs).Draw(t, "request")
@@ -92,7 +96,7 @@ func (m *machine) allocate(t *rapid.T) {
 
 // allocateAndWait draws what others are likely to stand in the way of.
 func (m *machine) allocateAndWait(t *rapid.T) {
-	c := body(t)
+	c := m.body(t)
 	c.Actor = identity.Local()
 	c.Wait = time.Duration(rapid.IntRange(30, 600).Draw(t, "wait")) * time.Second
 	c.RequestID = rapid.SampledFrom(requestIDs).Draw(t, "request")
@@ -215,7 +219,7 @@ func (m *machine) askAgain(t *rapid.T, c ledger.AllocateCommand, id ledger.ID, l
 
 func (m *machine) explain(t *rapid.T) {
 	m.explainOne(t, m.pick(t, ledger.Waiting))
-	c := body(t)
+	c := m.body(t)
 	c.Actor = actor(t)
 	entry, wantError := m.admit(&c)
 	var x ledger.Explanation

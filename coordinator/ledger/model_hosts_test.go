@@ -15,6 +15,7 @@ var hostLabels = []label.Set{nil, label.Of("zone", "a"), label.Of("zone", "b")}
 // prepare makes a world in which something can happen: hosts that report, and some rules.
 func (m *machine) prepare(t *rapid.T) {
 	m.advanceTo(t, start)
+	m.abroad = rapid.IntRange(0, 2).Draw(t, "abroad") == 0
 	for _, id := range hostIDs[:rapid.IntRange(1, 3).Draw(t, "hosts")] {
 		m.registerAs(t, ledger.RegisterCommand{
 			HostID: id, Incarnation: 1, BootID: "1", Capacity: capacity(t), Protected: protected(t),
@@ -23,6 +24,11 @@ func (m *machine) prepare(t *rapid.T) {
 		available := rapid.Int64Range(4, 16).Draw(t, "available")
 		m.agents[id].sample = &ledger.Sample{MemoryAvailable: &available}
 		m.report(t, id, ledger.SyncCommand{Full: true, Sample: m.agents[id].sample}, false)
+	}
+	if m.abroad {
+		m.changeProvider(t, ledger.ProviderRecord{ClusterName: clusterNames[0], Default: true})
+		m.readClusters(t)
+		return
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "quotas") {
 		m.putQuota(t)

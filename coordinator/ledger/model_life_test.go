@@ -197,7 +197,7 @@ func (m *machine) stop(t *rapid.T) {
 }
 
 func (m *machine) confirm(t *rapid.T) {
-	c := ledger.ConfirmCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Reserved, ledger.Active), ApplicationIDs: applications(t)}
+	c := ledger.ConfirmCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Reserved, ledger.Active), ApplicationIDs: m.applications(t)}
 	if rapid.Bool().Draw(t, "with a process") {
 		c.Process = ledger.Process{PID: rapid.Int32Range(1, 3).Draw(t, "pid"), StartTime: 7}
 	}
