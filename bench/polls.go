@@ -100,10 +100,10 @@ type watched struct {
 
 	contestant
 
-	during []float64 // p99 of the Allocates that a poll could touch, in microseconds
+	during []float64 // p99 of the Allocates that began while a poll was under way, in microseconds
 	median []float64 // the median of these
+	share  []float64 // how many of all began then
 	polls  []float64
-	share  []float64 // of the Allocates that a poll could touch
 	cpu    []float64 // of the coordinator, in percent of a core
 }
 
@@ -145,9 +145,9 @@ func (p *polling) slice(ctx context.Context, w *watched, clients int, keep bool)
 	}
 	w.rates = append(w.rates, 2*turn.rate())
 	w.p50, w.p99 = append(w.p50, percentile(turn.latencies, 0.5)), append(w.p99, percentile(turn.latencies, 0.99))
-	if touched := turn.touched(managed.Polls); len(touched) > 0 {
-		w.during, w.median = append(w.during, percentile(touched, 0.99)), append(w.median, percentile(touched, 0.5))
-		w.share = append(w.share, float64(len(touched))/float64(len(turn.latencies)))
+	if begun := turn.begun(managed.Polls); len(begun) > 0 {
+		w.during, w.median = append(w.during, percentile(begun, 0.99)), append(w.median, percentile(begun, 0.5))
+		w.share = append(w.share, float64(len(begun))/float64(len(turn.latencies)))
 	}
 	return nil
 }
@@ -169,12 +169,13 @@ func rest(ctx context.Context, lasts time.Duration) error {
 	}
 }
 
-// touched are the latencies of those Allocates, shortest first, that were under way while a poll was.
-func (r *result) touched(polls []poll) []time.Duration {
+// begun are the latencies of those Allocates, shortest first, that began while a poll was under way. Others that are touched by one are not
+// counted: long ones would be among these more often, whatever made them long.
+func (r *result) begun(polls []poll) []time.Duration {
 	var list []time.Duration
 	for _, c := range r.calls {
-		began, ended := c.began.UnixNano(), c.began.Add(c.took).UnixNano()
-		if slices.ContainsFunc(polls, func(p poll) bool { return began <= p.Ended+afterwards.Nanoseconds() && p.Began <= ended }) {
+		began := c.began.UnixNano()
+		if slices.ContainsFunc(polls, func(p poll) bool { return p.Began <= began && began <= p.Ended+afterwards.Nanoseconds() }) {
 			list = append(list, c.took)
 		}
 	}
@@ -194,25 +195,36 @@ func (p *polling) besides(ctx context.Context, clients int) error {
 		}
 	}
 	name := "queues/" + strconv.Itoa(clients)
-	for _, w := range []struct {
-		*watched
-		name string
-		to   *watched
-	}{{alone, "-alone", alone}, {again, "-again", alone}, {few, fmt.Sprintf("-beside-%d", few.queues), alone}, {many, fmt.Sprintf("-beside-%d", many.queues), again}} {
-		p.line(name+w.name+"-calls", median(w.rates), "calls/s", median(ratios(w.rates, w.to.rates)))
-		p.line(name+w.name+"-p50", median(w.p50), "µs", median(ratios(w.p50, w.to.p50)))
-		p.line(name+w.name+"-p99", median(w.p99), "µs", median(ratios(w.p99, w.to.p99)))
-		p.line(name+w.name+"-cpu", median(w.cpu), "% of a core", 0)
-		if w.queues > 0 {
-			p.line(name+w.name+"-polls", median(w.polls), "in a slice", 0)
-		}
+	none := contestant{means(alone.rates, again.rates), means(alone.p50, again.p50), means(alone.p99, again.p99)}
+	p.compare(name+"-alone", &alone.contestant, again.contestant)
+	p.compare(name+"-again", &again.contestant, alone.contestant)
+	for _, w := range []*watched{few, many} {
+		name := fmt.Sprintf("%s-beside-%d", name, w.queues)
+		p.compare(name, &w.contestant, none)
+		p.line(name+"-polls", median(w.polls), "in a slice", 0)
 		if len(w.during) > 0 {
-			p.line(name+w.name+"-during", 100*median(w.share), "% of the calls", 0)
-			p.line(name+w.name+"-during-p50", median(w.median), "µs", median(w.median)/median(w.to.p50))
-			p.line(name+w.name+"-during-p99", median(w.during), "µs", median(w.during)/median(w.to.p99))
+			p.line(name+"-during", 100*median(w.share), "% of the calls", 0)
+			p.line(name+"-during-p50", median(w.median), "µs", median(w.median)/median(none.p50))
+			p.line(name+"-during-p99", median(w.during), "µs", median(w.during)/median(none.p99))
 		}
 	}
 	return nil
+}
+
+// compare prints what was measured of one with what was of the other.
+func (r *report) compare(name string, of *contestant, to contestant) {
+	r.line(name+"-calls", median(of.rates), "calls/s", median(ratios(of.rates, to.rates)))
+	r.line(name+"-p50", median(of.p50), "µs", median(ratios(of.p50, to.p50)))
+	r.line(name+"-p99", median(of.p99), "µs", median(ratios(of.p99, to.p99)))
+}
+
+// means are those of two neighbours each.
+func means(a, b []float64) []float64 {
+	list := make([]float64, min(len(a), len(b)))
+	for i := range list {
+		list[i] = (a[i] + b[i]) / 2
+	}
+	return list
 }
 
 // idle measures what a poll costs a coordinator that has nothing else to do.
@@ -271,14 +283,12 @@ func (p *polling) parts(ctx context.Context, clients int) error {
 	for _, part := range parts {
 		with.resources = append(with.resources, convert.ResourceToProto(resource.NewResource(request.Vector, part)))
 	}
-	a, b, err := contest{with, p.load}.run(ctx, p.rounds(p.workload.Rounds), clients, 0, p.period(p.workload.Duration)/2)
+	a, b, err := contest{with, p.load}.run(ctx, p.rounds(min(6, p.workload.Rounds)), clients, 0, p.period(p.workload.Duration)/2)
 	if err != nil {
 		return err
 	}
 	name := "queues/" + strconv.Itoa(clients)
-	p.line(name+"-parts-calls", median(a.rates), "calls/s", median(ratios(a.rates, b.rates)))
-	p.line(name+"-parts-p50", median(a.p50), "µs", median(ratios(a.p50, b.p50)))
-	p.line(name+"-parts-p99", median(a.p99), "µs", median(ratios(a.p99, b.p99)))
-	p.line(name+"-plain-calls", median(b.rates), "calls/s", 0)
+	p.compare(name+"-parts", &a, b)
+	p.compare(name+"-plain", &b, a)
 	return nil
 }

@@ -142,7 +142,7 @@ func heap() uint64 {
 
 // turnsOf lets what is small take more turns.
 func turnsOf(w *workload, queues int) int {
-	return w.Rounds * min(10, max(1, w.Queues[len(w.Queues)-1]/queues))
+	return w.Rounds * min(5, max(1, w.Queues[len(w.Queues)-1]/queues))
 }
 
 // decode reads an answer to the queues that a coordinator takes.
