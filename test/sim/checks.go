@@ -44,6 +44,7 @@ func (w *World) checkStep() {
 		for _, v := range c.core.Ledger().Audit() {
 			w.failf(v.Invariant, "%s: %s", c.name, v.Message)
 		}
+		w.checkPatience(c)
 	}
 }
 
@@ -58,6 +59,8 @@ func (w *World) checkEnd() {
 	if n := l.Counts().Waiting; n > 0 {
 		w.failf(7, "%d requests still wait", n)
 	}
+	w.checkClustersEnd(leader)
+	w.checkProbes()
 	for _, m := range w.hosts {
 		w.checkHostEnd(l, m)
 		if m.agent.t.Epoch() != w.store.known.epoch || m.agent.t.StoreID() != w.store.id() {
@@ -94,9 +97,11 @@ func (w *World) checkLeader() *coord {
 func (w *World) checkHostEnd(l *ledger.Ledger, m *machine) {
 	var booked, tracked, running []string
 	l.HostAllocations(m.id, func(a *ledger.Allocation) bool {
-		if a.State == ledger.Active {
+		switch {
+		case a.State == ledger.Active && a.Process.PID == 0: // it has no process here
+		case a.State == ledger.Active:
 			booked = append(booked, a.ID.String())
-		} else {
+		default:
 			w.failf(7, "%s is still %s", a.ID, a.State)
 		}
 		return true

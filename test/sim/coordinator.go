@@ -59,7 +59,15 @@ type coord struct {
 	flight      *flight
 	covering    *flight // the one whose callers are being answered
 	granted     uint64  // the last revision whose grants were checked
-	audited     uint64  // the last revision that was audited
+	audited     uint64  // the last revision that was audited; 0: look again
+
+	// Of the clusters, in this leadership:
+	records  []ledger.ProviderRecord // that are followed
+	pollers  []*poller
+	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
+	standing map[ledger.ClusterName]*standing
+	parts    map[ledger.ID][]amount // of live allocations, at the last look
+	line     map[string]int         // callers that wait, by caller and request id
 }
 
 func newCoordinator(w *World, i int) *coord {
@@ -111,6 +119,9 @@ func (c *coord) boot() {
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
 	c.covering = &flight{batch: &coordinator.Batch{}}
+	c.core.SetProviders(c.w.fixed())
+	c.line = make(map[string]int)
+	c.forgetClusters()
 	c.readRules()
 	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}
 	c.election.watch()
@@ -235,6 +246,7 @@ func (c *coord) do(command coordinator.Command) {
 		c.w.failf(2, "%v", err)
 		return
 	}
+	c.follow()
 	c.w.book.checkGrants(c)
 	if epoch, outdone := c.core.Outdone(); outdone {
 		c.atLeast = max(c.atLeast, epoch+1)

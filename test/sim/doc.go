@@ -3,15 +3,18 @@
 //
 // A World has several coordinators (each a coordinator.Core) over one store, of which one leads because it holds Consul's
 // lock, or believes to; several hosts (agent's tracker.Tracker beside a machine whose processes start, touch memory slowly,
-// fill the page cache, fork and die); launchers that ask their agent, and gateways and readers that ask a coordinator.
+// fill the page cache, fork and die); launchers that ask their agent, and gateways and readers that ask a coordinator. Many worlds
+// have YARN clusters with queues, which others use too, and in which engines start applications with what they were granted.
 //
 // Messages are delayed, lost, repeated and reordered. Coordinators are killed, shut down, stopped and continued in the
 // middle of anything, and cut off from Consul, from the store, from each other and from callers. Commits fail or end with an
 // unknown outcome. The store is slow, goes away, is put back to an earlier state behind everybody's back, or is copied.
-// Agents crash, machines reboot.
+// Agents crash, machines reboot. ResourceManagers are slow, away, fail over and forget; queues are stopped, shrunk and taken away;
+// providers come and go, and lead to other clusters.
 //
 // After every step the invariants of design §12 are checked: by the audit of every ledger, by a second set of books over what
-// was committed, and by the books that the callers keep. At the end the faults stop, and the world must come to rest.
+// was committed, by the books that the callers keep, and by what is true in the clusters. At the end the faults stop, and the world must
+// come to rest.
 //
 // The same seed gives the same story. A failure prints it.
 package sim

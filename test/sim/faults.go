@@ -20,6 +20,7 @@ func (w *World) launchFaults() {
 	w.every(15*time.Second, w.mute)
 	w.every(30*time.Second, w.changeRules)
 	w.launchOutages()
+	w.launchClusterFaults()
 }
 
 // plan plans a kind of fault: not at all, now and then, or often.
@@ -137,15 +138,32 @@ func (w *World) drawRules() []ledger.Quota {
 func (w *World) settleDown() {
 	w.calm = true
 	w.mendCoordinators()
+	w.mendClusters()
 	for _, m := range w.hosts {
 		m.link.cut = false
 		if !m.agent.up() {
 			m.agent.boot()
 		}
-		id := m.id
-		w.operator.insist(func(c *coord, reply func(answer)) func() {
-			c.operate(reply, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Uncordon(now, id) })
-			return nil
-		}, func() {})
 	}
+	w.reopen()
+}
+
+// reopen opens all hosts, and has all clusters read.
+func (w *World) reopen() {
+	for _, m := range w.hosts {
+		w.insist(func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Uncordon(now, m.id) })
+	}
+	for _, e := range w.clusters {
+		if !e.fixed {
+			w.insist(e.put())
+		}
+	}
+}
+
+// insist does what an operator wants until it is done.
+func (w *World) insist(f func(*ledger.Ledger, ledger.Instant)) {
+	w.operator.insist(func(c *coord, reply func(answer)) func() {
+		c.operate(reply, f)
+		return nil
+	}, func() {})
 }

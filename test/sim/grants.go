@@ -33,6 +33,7 @@ func (b *book) checkGrants(c *coord) {
 		}
 		return true
 	})
+	b.checkQueueGrants(c)
 	c.granted = l.Revision()
 	for i := range fresh {
 		a := &fresh[i]

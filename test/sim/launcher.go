@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -31,8 +32,15 @@ type attempt struct {
 	host     *machine
 	expires  time.Time // of the reservation
 	boot     int       // of the host when the process was started
-	process  *process
+	process  *process  // nil: not started, or an engine without one
 	entitled int64
+
+	// Of the parts in queues:
+	parts  []resource.External // as granted
+	apps   []*application
+	told   []string // those that were named
+	manner manner
+	remote bool // the engine has no process here: it lives as long as its applications
 }
 
 func (w *World) launchLoad() {
@@ -97,6 +105,7 @@ func (l *launcher) draw() *attempt {
 	case w.chance(2):
 		a.command.Wishes = &ledger.Wishes{Required: label.Of("zone", []string{"a", "b"}[w.rng.IntN(2)])}
 	}
+	a.drawParts()
 	a.deadline = w.now.Add(a.command.Wait + w.between(0, 10*time.Second))
 	return a
 }
@@ -144,7 +153,7 @@ func (a *attempt) answered(g *bursarv1.Allocation, err error) {
 	}
 	a.id, a.host = g.GetId(), w.machine(g.GetHostId())
 	a.expires = g.GetExpireTime().AsTime()
-	a.entitled = g.GetEntitled().GetMemoryBytes()
+	a.entitled, a.parts = g.GetEntitled().GetMemoryBytes(), partsOf(g)
 	w.book.grant(a, g)
 	w.tellf("%s: %s is granted as %s on %s", a.l.name, a.command.RequestID, a.id, a.host.id)
 	if w.chance(10) {
@@ -177,6 +186,15 @@ func (a *attempt) launch() {
 		w.after(200*time.Millisecond, "", a.launch)
 		return
 	}
+	if a.remote {
+		a.submitAll()
+		if len(a.apps) == 0 { // no cluster takes it: its reservation returns by itself
+			a.l.next()
+			return
+		}
+		a.confirm()
+		return
+	}
 	if w.chance(4) {
 		a.entitled -= a.entitled / 4
 	}
@@ -186,6 +204,9 @@ func (a *attempt) launch() {
 	if !w.chance(6) {
 		a.process.dies = w.now.Add(w.between(time.Second, 40*time.Second))
 	}
+	if a.manner == atOnce {
+		a.submitAll()
+	}
 	a.confirm()
 }
 
@@ -193,35 +214,42 @@ func (a *attempt) launch() {
 func (a *attempt) confirm() {
 	w := a.l.w
 	p := a.process
-	entitled := resource.Resource{Vector: resource.Vector{}.WithMemory(a.entitled)}
-	command := ledger.ConfirmCommand{
-		Actor: a.command.Actor, HostID: a.host.id, Entitled: &entitled,
-		Process: ledger.Process{PID: p.pid, StartTime: p.start, BootID: a.host.bootID},
+	command := a.confirmation()
+	if p != nil {
+		a.host.agent.show(a.id, p)
 	}
-	command.ID, _ = ledger.ParseID(a.id)
-	a.host.agent.show(a.id, p)
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return l.Confirm(now, command)
-	}, func(_ *bursarv1.Allocation, err error) {
+	}, func(g *bursarv1.Allocation, err error) {
 		switch {
 		case a.gone():
 			a.l.next()
 		case err == nil:
 			w.tellf("%s: %s is confirmed", a.l.name, a.id)
 			w.book.confirm(a)
+			if g != nil {
+				a.parts = partsOf(g)
+			}
+			a.submitLater()
 			a.running()
 		case errors.Is(err, errUnavailable) && w.now.Before(a.expires):
 			w.after(200*time.Millisecond, "", a.confirm)
 		default:
 			w.tellf("%s: %s cannot be confirmed: %v", a.l.name, a.id, err)
-			a.host.exit(p.pid, "is killed by its launcher")
+			if p != nil {
+				a.host.exit(p.pid, "is killed by its launcher")
+			}
+			a.abandoned()
 			a.l.next()
 		}
 	})
 }
 
-// gone reports whether the process is not there any more.
+// gone reports whether the process is not there any more or, where it has none, no application is.
 func (a *attempt) gone() bool {
+	if a.remote {
+		return !slices.ContainsFunc(a.apps, func(app *application) bool { return !app.over })
+	}
 	return a.host.boots != a.boot || a.host.processes[a.process.pid] != a.process
 }
 
@@ -266,8 +294,15 @@ func (a *attempt) give(times int) {
 // resize asks for more, or gives back a part.
 func (a *attempt) resize() {
 	id, _ := ledger.ParseID(a.id)
+	if a.gone() {
+		return
+	}
+	if len(a.parts) > 0 && (a.remote || a.l.w.chance(2)) {
+		a.resizePart(id)
+		return
+	}
 	memory := a.entitled + (a.l.w.rng.Int64N(9)-2)*64*mib
-	if a.gone() || memory < a.process.most {
+	if a.remote || memory < a.process.most {
 		return // an engine gives back only what it will not use
 	}
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {

@@ -74,6 +74,10 @@ func (c *coord) start(o *led) error {
 	c.granted, c.audited = c.core.Ledger().Revision(), 0
 	c.w.tally.Leaderships++
 	c.tellf("leads in epoch %d with %d allocations at revision %d", o.meta.Epoch, len(o.snapshot.Allocations), o.snapshot.Revision)
+	for _, a := range tenants(c.core.Ledger()) {
+		c.parts[a.ID] = amountsOf(&a)
+	}
+	c.follow()
 	c.term.announce(o.meta.Epoch, o.meta.StoreID)
 	c.pumpSoon()
 	return nil
@@ -88,6 +92,7 @@ func (c *coord) drop(err error) {
 	c.tellf("ends epoch %d: %v", c.core.Meta().Epoch, err)
 	c.atLeast = max(c.atLeast, c.core.Meta().Epoch+1)
 	c.core.Drop(err)
+	c.forgetClusters()
 	if f := c.flight; f != nil {
 		c.flight = nil
 		if c.w.chance(2) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
 )
 
 // launchReaders starts those who only look, at any coordinator.
@@ -20,8 +21,33 @@ func (w *World) read(l *link) {
 			return
 		}
 		l.at = w.rng.IntN(len(w.coords))
-		l.call(0, serveRead, func(any) { w.read(l) })
+		l.call(0, w.look(), func(any) { w.read(l) })
 	})
+}
+
+// look is a reader's question: what there is of the clusters, and what a request would meet.
+func (w *World) look() func(c *coord, reply func(answer)) (hangUp func()) {
+	if len(w.clusters) == 0 || !w.chance(3) {
+		return serveRead
+	}
+	a := (&launcher{w: w, name: "reader"}).draw()
+	return func(c *coord, reply func(answer)) (hangUp func()) {
+		c.operate(reply, func(l *ledger.Ledger, now ledger.Instant) {
+			before := len(l.Clusters())
+			l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
+				if same, err := l.Queue(q.Address); err != nil || same.Address.Path != q.Address.Path {
+					w.failf(2, "queue %s is found as %s: %v", q.Address, same.Address, err)
+				}
+				return true
+			})
+			_, _ = l.Explain(now, a.command) // there may be nothing to explain
+			if after := len(l.Clusters()); after != before {
+				w.failf(3, "of %d clusters %d are left after one was asked about", before, after)
+			}
+			c.audited = 0
+		})
+		return nil
+	}
 }
 
 // serveRead answers a consistent read.

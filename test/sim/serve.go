@@ -71,7 +71,15 @@ type answerTo struct {
 // allocate serves a request.
 func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (hangUp func()) {
 	ask := &coordinator.Ask{Command: command}
+	line, key, waits := c.line, command.Actor.Name+"/"+command.RequestID, false
+	leave := func() {
+		if waits {
+			line[key]--
+		}
+		waits = false
+	}
 	ask.Done = func(err error) {
+		leave()
 		switch {
 		case err != nil:
 			c.answer(reply, nil, err)
@@ -85,7 +93,15 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 		}
 	}
 	c.do(ask)
-	return func() { c.do(ask.Leave()) }
+	c.checkNever(ask.Err)
+	if ask.Err == nil && ask.Result.Allocation.State == ledger.Waiting && c.core.Leading() {
+		waits = true
+		line[key]++
+	}
+	return func() {
+		leave()
+		c.do(ask.Leave())
+	}
 }
 
 // look reads an allocation that has ended.

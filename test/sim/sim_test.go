@@ -60,7 +60,7 @@ func TestSimulation(t *testing.T) {
 	if all.Grants < *seeds || all.Leaderships < *seeds {
 		t.Error("the worlds do not do what they are for")
 	}
-	if *seeds >= 50 && min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Copied) == 0 {
+	if *seeds >= 50 && min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Copied, all.QueueGrants, all.Reports, all.Outdated, all.Superseded, all.Silences, all.Failovers, all.OwnLives) == 0 {
 		t.Error("something that the worlds are for never happened")
 	}
 }
@@ -74,6 +74,13 @@ func (t *Tally) add(other Tally) {
 	t.Late += other.Late
 	t.Restored += other.Restored
 	t.Copied += other.Copied
+	t.QueueGrants += other.QueueGrants
+	t.Reports += other.Reports
+	t.Outdated += other.Outdated
+	t.Superseded += other.Superseded
+	t.Silences += other.Silences
+	t.Failovers += other.Failovers
+	t.OwnLives += other.OwnLives
 }
 
 // TestSameSeedSameStory holds that a failure can be played again.

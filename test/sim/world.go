@@ -32,6 +32,14 @@ type Tally struct {
 	Late          int // answers that came when another one led already
 	Restored      int // the store was put back
 	Copied        int // the store was copied
+
+	QueueGrants int // of parts in queues
+	Reports     int // of clusters that a ledger took in
+	Outdated    int // that it put aside
+	Superseded  int // that came when their leadership was over
+	Silences    int // of clusters that could not be read
+	Failovers   int // of clusters
+	OwnLives    int // allocations that ended with their applications
 }
 
 // World is one simulation. It is not safe for concurrent use: everything happens in Run.
@@ -45,6 +53,7 @@ type World struct {
 	files     map[string][]ledger.Quota // the rules
 	teamLimit int64                     // of each team, in bytes of memory; it never changes
 	calm      bool                      // faults have stopped
+	resting   bool                      // and nothing happens in the clusters any more
 	// commitFaults is how many commits there are for one that fails, hiccups how many moments for one in which a
 	// coordinator is stopped; 0: none.
 	commitFaults, hiccups int
@@ -53,6 +62,8 @@ type World struct {
 	consul   *consul
 	coords   []*coord
 	hosts    []*machine
+	clusters []*external
+	probes   []*prober
 	operator *link
 	gateways []*link
 	book     *book
@@ -79,6 +90,7 @@ func NewWorld(cfg Config) *World {
 		w.hosts = append(w.hosts, newMachine(w, i))
 	}
 	w.operator = w.newLink("operator")
+	w.drawClusters()
 	return w
 }
 
@@ -92,10 +104,12 @@ func (w *World) Run() error {
 	for _, m := range w.hosts {
 		m.boot()
 	}
+	w.launchClusters()
 	w.launchLoad()
 	w.launchReaders()
 	w.launchFaults()
 	w.after(w.cfg.Busy, "faults stop", w.settleDown)
+	w.after(w.cfg.Busy+w.cfg.Quiet/2, "", w.rest)
 	w.after(w.cfg.Busy+w.cfg.Quiet*3/4, "", w.probe)
 	end := w.cfg.Busy + w.cfg.Quiet
 	for w.fault == nil && len(w.events) > 0 && w.events[0].at <= end {
