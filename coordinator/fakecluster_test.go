@@ -75,11 +75,11 @@ func (c *fakeCluster) with(f func(c *fakeCluster)) {
 	f(c)
 }
 
-// uses says what the applications of a queue hold, the queues above it included.
-func (c *fakeCluster) uses(path string, memory int64) {
+// uses says what the applications of root.a hold.
+func (c *fakeCluster) uses(memory int64) {
 	c.with(func(c *fakeCluster) {
 		for i := range c.queues {
-			if q := &c.queues[i]; q.Path == path || len(path) > len(q.Path) && path[:len(q.Path)+1] == q.Path+"." {
+			if q := &c.queues[i]; q.Path == "root" || q.Path == "root.a" {
 				q.Used = resource.Vector{}.WithMemory(memory)
 			}
 		}

@@ -1,0 +1,314 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/resource"
+)
+
+func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
+	for random, want := range map[float64]time.Duration{0: 4 * time.Second, 0.5: 5 * time.Second, 1: 6 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w := watching(t, always(random))
+			defer w.close()
+			here := w.kind.cluster("here")
+			put := time.Now()
+			w.put(prod)
+			pass(3 * want)
+			reads := here.times()
+			if len(reads) != 4 || !reads[0].Equal(put) {
+				t.Fatalf("read at %v, put at %v", reads, put)
+			}
+			if diff := cmp.Diff([]time.Duration{want, want, want}, gaps(reads)); diff != "" {
+				t.Error(diff)
+			}
+			if c := w.cluster(); !c.Known || c.Queues != 3 || c.Unavailable != "" {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct{ interval, least, took, want time.Duration }{
+		{5 * s, 5 * s, s, 5 * s},
+		{5 * s, 5 * s, 2 * s, 10 * s},
+		{40 * s, 5 * s, 30 * s, 60 * s},
+		{60 * s, 5 * s, 60 * s, 60 * s},
+		{10 * s, 5 * s, 2 * s, 10 * s},
+		{10 * s, 5 * s, s, 5 * s},
+		{60 * s, 5 * s, 7 * s, 30 * s},
+		{60 * s, 5 * s, 8 * s, 60 * s},
+		{8 * s, 5 * s, s, 5 * s},
+		{120 * s, 120 * s, 100 * s, 120 * s},
+		{120 * s, 120 * s, s, 120 * s},
+	} {
+		if got := stretched(c.interval, c.least, c.took); got != c.want {
+			t.Errorf("%+v: got %s", c, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, always(0.5))
+		defer w.close()
+		here := w.kind.cluster("here")
+		here.with(func(c *fakeCluster) { c.takes = 6 * time.Second })
+		w.put(prod)
+		pass(10 * time.Minute)
+		var took, want []time.Duration
+		for _, gap := range gaps(here.times())[:4] {
+			took = append(took, gap-6*time.Second)
+		}
+		want = []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 40 * time.Second}
+		if diff := cmp.Diff(want, took); diff != "" {
+			t.Error(diff)
+		}
+		// What was read is good for three of these.
+		here.with(func(c *fakeCluster) { c.takes, c.err = 0, errors.New("nonsense") })
+		read := w.cluster().Asked
+		for w.cluster().Asked == read && w.pollers.healthOf(prod).failures == 0 {
+			pass(time.Second)
+		}
+		read = w.cluster().Asked
+		pass(read.Add(119 * time.Second).Time().Sub(w.clock.now().Time()))
+		if !w.cluster().Known {
+			t.Error("not known after 119 s")
+		}
+		pass(2 * time.Second)
+		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "nonsense") {
+			t.Errorf("after 121 s: %+v", c)
+		}
+		here.with(func(c *fakeCluster) { c.err = nil })
+		pass(10 * time.Minute)
+		if h := w.pollers.healthOf(prod); h.interval != 5*time.Second || h.failures != 0 {
+			t.Errorf("when it is quick again: %+v", h)
+		}
+	})
+}
+
+func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, always(0.5))
+		defer w.close()
+		here := w.kind.cluster("here")
+		w.put(prod)
+		pass(time.Second)
+		here.with(func(c *fakeCluster) { c.err = &providers.UnavailableError{Err: errors.New("refused")} })
+		here.times()
+		pass(25 * time.Second)
+		reads := here.times()
+		first := reads[0]
+		want := []time.Duration{500 * time.Millisecond, 750 * time.Millisecond, 1125 * time.Millisecond, 1687500 * time.Microsecond, 2531250 * time.Microsecond}
+		if diff := cmp.Diff(want, gaps(reads)[:len(want)]); diff != "" {
+			t.Error(diff)
+		}
+		if last := gaps(reads)[len(reads)-2]; last != 5*time.Second {
+			t.Errorf("at last it is tried again after %s", last)
+		}
+		if c := w.cluster(); !c.Known {
+			t.Errorf("what was read is not good any more: %+v", c)
+		}
+		h := w.pollers.healthOf(prod)
+		if h.failures != int32(len(reads)) || h.message != "no server answers: refused" || !h.failingSince.Time().Equal(first) {
+			t.Errorf("%+v", h)
+		}
+		if n := strings.Count(w.log.String(), "no server answers: refused"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, w.log)
+		}
+		warning := fmt.Sprintf("cluster fake:prod cannot be read since %s: no server answers: refused", first.UTC().Format(time.RFC3339))
+		if diff := cmp.Diff([]string{warning}, w.pollers.warnings()); diff != "" {
+			t.Error(diff)
+		}
+		pass(10 * time.Second)
+		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "refused") {
+			t.Errorf("after 36 s: %+v", c)
+		}
+		here.with(func(c *fakeCluster) { c.err = nil })
+		pass(6 * time.Second)
+		if c := w.cluster(); !c.Known || len(w.pollers.warnings()) != 0 || !strings.Contains(w.log.String(), "read again") {
+			t.Errorf("%+v, %v\n%s", c, w.pollers.warnings(), w.log)
+		}
+	})
+}
+
+func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, always(0.5))
+		defer w.close()
+		here := w.kind.cluster("here")
+		w.put(prod)
+		pass(time.Second)
+		here.with(func(c *fakeCluster) {
+			c.err = &providers.UnavailableError{NoneActive: true, Err: errors.New("rm1 standby")}
+		})
+		pass(5 * time.Second)
+		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "no active server") {
+			t.Errorf("%+v", c)
+		}
+		here.with(func(c *fakeCluster) { c.err, c.incarnation, c.untrusted = nil, "two", "no machine has reported yet" })
+		pass(5 * time.Second)
+		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "no machine has reported yet") {
+			t.Errorf("%+v", c)
+		}
+		if diff := cmp.Diff([]string{"cluster fake:prod: no machine has reported yet"}, w.pollers.warnings()); diff != "" {
+			t.Error(diff)
+		}
+		here.with(func(c *fakeCluster) { c.untrusted = "" })
+		pass(6 * time.Second)
+		if c := w.cluster(); !c.Known {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fakeCluster)
+		within time.Duration
+		want   string
+	}{
+		"a panic":                {func(c *fakeCluster) { c.panics = "ouch" }, time.Second, "ouch"},
+		"no answer":              {func(c *fakeCluster) { c.hangs = true }, 11 * time.Second, "no answer within 10s"},
+		"a queue twice":          {func(c *fakeCluster) { c.queues = append(c.queues, c.queues[1]) }, time.Second, `queue "root.a"`},
+		"a queue without a path": {func(c *fakeCluster) { c.queues = append(c.queues, providers.Queue{}) }, time.Second, `queue ""`},
+		"a negative limit": {func(c *fakeCluster) {
+			c.queues[1].Limit = resource.Vector{}.WithMemory(-1)
+		}, time.Second, `queue "root.a"`},
+		"a name that is no text": {func(c *fakeCluster) { c.queues[1].Path = "root.\xff" }, time.Second, "UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := watching(t, always(0.5))
+				defer w.close()
+				here := w.kind.cluster("here")
+				other := ledger.ClusterName{Kind: "fake", Cluster: "other"}
+				here.with(c.change)
+				w.put(prod)
+				w.put(other, "address", "there")
+				pass(c.within)
+				if h := w.pollers.healthOf(prod); !strings.Contains(h.message, c.want) || h.failures == 0 {
+					t.Errorf("%+v", h)
+				}
+				if h := w.pollers.healthOf(other); h.failures != 0 || h.server != "rm1" {
+					t.Errorf("the other one: %+v", h)
+				}
+				here.with(func(c *fakeCluster) {
+					c.panics, c.hangs, c.queues = "", false, []providers.Queue{fakeQueue("root", gib)}
+				})
+				pass(12 * time.Second)
+				if c := w.cluster(); !c.Known {
+					t.Errorf("%+v", c)
+				}
+			})
+		})
+	}
+}
+
+// engine puts an active allocation onto the host with a part in a queue.
+func (w *watcher) engine(queue string, memory int64, applications ...string) {
+	w.t.Helper()
+	r := resource.NewResource(resource.Vector{}.WithMemory(mib)).WithPart(resource.Address{Kind: "fake", Path: queue}, resource.Vector{}.WithMemory(memory))
+	result, err := w.ask(w.t.Context(), &ledger.AllocateCommand{Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: r})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = decide(w.t.Context(), w.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Confirm(now, ledger.ConfirmCommand{Actor: identity.Local(), ID: result.Allocation.ID, HostID: "h", ApplicationIDs: applications})
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestOurApplicationsAreAskedForAfterTheQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, always(0.5))
+		defer w.close()
+		w.host(gib)
+		here := w.kind.cluster("here")
+		w.put(prod)
+		pass(time.Second)
+		w.engine("root.a", gib, "application_2", "application_1")
+		w.engine("b", gib, "application_3")
+		here.with(func(c *fakeCluster) {
+			for _, id := range []string{"application_1", "application_2", "application_3"} {
+				c.applications[id] = providers.Application{Known: true, Queue: "root.a"}
+			}
+		})
+		pass(5 * time.Second)
+		here.with(func(c *fakeCluster) {
+			if diff := cmp.Diff([][]string{{"application_1", "application_2", "application_3"}}, c.asked); diff != "" || c.wrong {
+				t.Error(diff, c.wrong)
+			}
+			c.partly = errors.New("reset by peer")
+		})
+		pass(5 * time.Second)
+		h := w.pollers.healthOf(prod)
+		if c := w.cluster(); !c.Known || h.applications != 3 || h.message != "2 of 3 applications were not answered: reset by peer" || h.failures != 0 {
+			t.Errorf("%+v, %+v", c, h)
+		}
+		if diff := cmp.Diff([]string{"cluster fake:prod: 2 of 3 applications were not answered: reset by peer"}, w.pollers.warnings()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestAQueueThatNobodyCanAskForIsLeftOut(t *testing.T) {
+	list := []providers.Queue{fakeQueue("root", gib), fakeQueue("root."+strings.Repeat("ä", 507), gib), fakeQueue("root."+strings.Repeat("ä", 508), gib)}
+	if reports, err := queueReports(list); err != nil || len(reports) != 2 {
+		t.Errorf("%d queues, %v", len(reports), err)
+	}
+}
+
+// Where the clock was set back while nobody ran, the ledger's time stands still until the clock has caught up. What is read meanwhile is
+// not too old.
+func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, always(0.5))
+		defer w.close()
+		err := w.within(t.Context(), func(c *Core, now ledger.Instant) error {
+			c.now = now.Add(time.Hour)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.put(prod)
+		pass(time.Minute)
+		if c := w.cluster(); !c.Known {
+			t.Error(c.Unavailable)
+		}
+	})
+}
+
+func TestAProviderThatCannotBeOpenedIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, always(0.5))
+		defer w.close()
+		w.put(ledger.ClusterName{Kind: "other", Cluster: "x"})
+		w.put(prod, "secretFile", "password")
+		pass(time.Second)
+		want := []string{`a file that is there`, `kind: "other": want fake`}
+		for i, warning := range w.pollers.warnings() {
+			if !strings.Contains(warning, want[i]) {
+				t.Errorf("got %s, want %s", warning, want[i])
+			}
+		}
+		writeFile(t, string(w.pollers.credentials)+"/password", "secret")
+		pass(5 * time.Second)
+		if !w.cluster().Known || len(w.pollers.warnings()) != 1 {
+			t.Errorf("%+v, %v", w.cluster(), w.pollers.warnings())
+		}
+	})
+}
