@@ -167,8 +167,8 @@ func (w *truth) live(t *rapid.T, states ...ledger.State) (ledger.Allocation, boo
 
 // confirm starts an engine with applications of its own, or with one that another has named too.
 func (w *truth) confirm(t *rapid.T) {
-	a, any := w.live(t, ledger.Reserved)
-	if !any {
+	a, found := w.live(t, ledger.Reserved)
+	if !found {
 		return
 	}
 	c := ledger.ConfirmCommand{Actor: identity.Local(), ID: a.ID, Process: ledger.Process{PID: 1}}
@@ -190,8 +190,8 @@ func (w *truth) confirm(t *rapid.T) {
 
 // release gives an allocation back. Its applications may go on for a while.
 func (w *truth) release(t *rapid.T) {
-	a, any := w.live(t, ledger.Reserved, ledger.Active, ledger.Waiting)
-	if !any {
+	a, found := w.live(t, ledger.Reserved, ledger.Active, ledger.Waiting)
+	if !found {
 		return
 	}
 	if rapid.Bool().Draw(t, "its applications end") {
@@ -206,8 +206,8 @@ func (w *truth) release(t *rapid.T) {
 }
 
 func (w *truth) resize(t *rapid.T) {
-	a, any := w.live(t, ledger.Reserved, ledger.Active)
-	if !any {
+	a, found := w.live(t, ledger.Reserved, ledger.Active)
+	if !found {
 		return
 	}
 	part := rapid.SampledFrom(a.Entitled.External).Draw(t, "part")
