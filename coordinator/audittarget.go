@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,14 +45,16 @@ func targetOf(message any) (target, requestID string) {
 	}
 }
 
-// providerText is a provider with its settings, which name secrets and hold none.
+// providerText is a provider with its settings. These name secrets and hold none, but for one that somebody has put into an address, which is
+// refused: that is not written down.
 func providerText(p *bursarv1.Provider) string {
+	user := regexp.MustCompile(`://[^,]*@`)
 	parts := []string{"provider " + p.GetKind() + ":" + p.GetCluster()}
 	if p.GetDefault() {
 		parts = append(parts, "(default)")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.GetSettings())) {
-		parts = append(parts, fmt.Sprintf("%s=%q", name, p.GetSettings()[name]))
+		parts = append(parts, fmt.Sprintf("%s=%q", name, user.ReplaceAllString(p.GetSettings()[name], "://…@")))
 	}
 	return strings.Join(parts, " ")
 }

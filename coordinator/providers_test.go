@@ -262,6 +262,9 @@ func TestProvidersAreAdministered(t *testing.T) {
 		second(root.queues.PutProvider(ctx, &bursarv1.PutProviderRequest{Provider: p})),
 		second(root.queues.CheckProvider(ctx, &bursarv1.CheckProviderRequest{Provider: &bursarv1.Provider{Kind: "fake", Cluster: "prod"}})),
 		second(root.queues.DeleteProvider(ctx, &bursarv1.DeleteProviderRequest{Kind: "fake", Cluster: "prod"})),
+		second(root.queues.PutProvider(ctx, &bursarv1.PutProviderRequest{Provider: &bursarv1.Provider{
+			Kind: "fake", Cluster: "prod", Settings: map[string]string{"address": "http://me:s3cr3t@rm1:8088,http://me:s3/cr@t@rm2"},
+		}})),
 		second(c.visit(t, "reader").queues.ListProviders(ctx, &bursarv1.ListProvidersRequest{})),
 		second(c.visit(t, "alice").queues.List(ctx, &bursarv1.QueueServiceListRequest{})),
 	} {
@@ -283,7 +286,7 @@ func TestProvidersAreAdministered(t *testing.T) {
 			targets = append(targets, r.Target+" "+r.Code)
 		}
 	}
-	want := []string{`provider fake:prod (default) address="here" secretFile="password" ok`, "provider fake:prod ok", "provider fake:prod ok"}
+	want := []string{`provider fake:prod (default) address="here" secretFile="password" ok`, "provider fake:prod ok", "provider fake:prod ok", `provider fake:prod address="http://…@rm1:8088,http://…@rm2" ok`}
 	if diff := cmp.Diff(want, targets); diff != "" {
 		t.Error(diff)
 	}

@@ -169,7 +169,7 @@ func TestTheSameRequestIdWithAnotherPartIsAnother(t *testing.T) {
 
 func TestASnapshotWakesWhoWaits(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
-	here.uses(4*gib)
+	here.uses(4 * gib)
 	f.reread()
 	req := external("waits", "root.a", 2*gib)
 	req.Wait = seconds(60)
@@ -387,7 +387,7 @@ func TestAnEngineEndsWithItsApplication(t *testing.T) {
 			Known: true, Queue: "root.a", Allocated: map[string]resource.Vector{providers.AnyPartition: resource.Vector{}.WithMemory(3 * gib)},
 		}
 	})
-	here.uses(3*gib)
+	here.uses(3 * gib)
 	f.reread()
 	f.reread() // what it holds is known once two answers say so
 	if q := f.queue("root.a"); q.GetAccount().GetUsed().GetMemoryBytes() != 3*gib || q.GetAccount().GetUsedByOthers().GetMemoryBytes() != 0 || q.GetAvailable().GetMemoryBytes() != gib {
