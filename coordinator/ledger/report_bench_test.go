@@ -17,15 +17,15 @@ func BenchmarkReportCluster(b *testing.B) {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
 			l := ledger.New(ledger.Config{}, newPlainPlacer())
 			r := clusterOfQueues(queues)
-			must(b, l.PutProvider(start, ledger.ProviderRecord{ClusterName: r.ClusterName}))
-			must(b, l.ReportCluster(start, r))
+			orFatal(b, l.PutProvider(start, ledger.ProviderRecord{ClusterName: r.ClusterName}))
+			orFatal(b, l.ReportCluster(start, r))
 			fill(b, l, &r)
 			now := start
 			b.ReportAllocs()
 			for b.Loop() {
 				now++
 				r.Asked = now
-				must(b, l.ReportCluster(now, r))
+				orFatal(b, l.ReportCluster(now, r))
 			}
 		})
 	}
@@ -54,18 +54,18 @@ func clusterOfQueues(n int) ledger.ClusterReport {
 func fill(b *testing.B, l *ledger.Ledger, r *ledger.ClusterReport) {
 	b.Helper()
 	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1 << 50)})
-	must(b, err)
+	orFatal(b, err)
 	available := int64(1 << 50)
 	_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &available}})
-	must(b, err)
+	orFatal(b, err)
 	v := resource.Vector{}.WithMemory(1 << 30).WithCPU(1000)
 	for i, q := range r.Queues {
 		part := resource.External{Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: q.Path}, Vector: v}
 		a, err := l.Allocate(start, ledger.AllocateCommand{Actor: identity.Local(), Resource: resource.NewResource(v, part)})
-		must(b, err)
+		orFatal(b, err)
 		id := fmt.Sprintf("application_%d", i)
 		_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.Allocation.ID, Process: ledger.Process{PID: 1}, ApplicationIDs: []string{id}})
-		must(b, err)
+		orFatal(b, err)
 		r.Applications = append(r.Applications, ledger.ApplicationReport{
 			ID: id, Known: true, Queue: q.Path, Allocated: map[string]resource.Vector{ledger.AnyPartition: v},
 		})
@@ -73,7 +73,7 @@ func fill(b *testing.B, l *ledger.Ledger, r *ledger.ClusterReport) {
 	l.Changes()
 }
 
-func must(b *testing.B, err error) {
+func orFatal(b *testing.B, err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
