@@ -172,21 +172,22 @@ func TestPartitions(t *testing.T) {
 			p := open(t, c, nil)
 			plain := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 1024, VCores: 1})
 			labelled := c.Submit(t, yarn.Application{Queue: "a", MemoryMiB: 2048, VCores: 2, Partition: "gpu"})
-			byDefault := c.Submit(t, yarn.Application{Queue: "b", MemoryMiB: 4096, VCores: 4})
-			c.AwaitAllocated(t, plain, labelled, byDefault)
+			// The REST API says "no partition" for what it is not told: the queue's default is for others.
+			other := c.Submit(t, yarn.Application{Queue: "b", MemoryMiB: 4096, VCores: 4})
+			c.AwaitAllocated(t, plain, labelled, other)
 			expect(t, p, `
-root limit 32768/32 used 1024/1 guaranteed 32768/32 apps 3=3+0
-root@gpu limit 16384/16 used 6144/6 guaranteed 16384/16 apps 3=3+0
+root limit 32768/32 used 5120/5 guaranteed 32768/32 apps 3=3+0
+root@gpu limit 16384/16 used 2048/2 guaranteed 16384/16 apps 3=3+0
 root.a limit 32768/32 used 1024/1 guaranteed 16384/16 apps 2=2+0 RUNNING
 root.a@gpu limit 8192/8 used 2048/2 guaranteed 4096/4 apps 2=2+0 RUNNING
-root.b limit 24576/24 used 0/0 guaranteed 16384/16 apps 1=1+0 RUNNING default@gpu
-root.b@gpu limit 16384/16 used 4096/4 guaranteed 12288/12 apps 1=1+0 RUNNING default@gpu
+root.b limit 24576/24 used 4096/4 guaranteed 16384/16 apps 1=1+0 RUNNING default@gpu
+root.b@gpu limit 16384/16 used 0/0 guaranteed 12288/12 apps 1=1+0 RUNNING default@gpu
 `)
 			expectApplications(t, p, `
 known=true ended=false queue=a @ 1024/1
 known=true ended=false queue=a @gpu 2048/2
-known=true ended=false queue=b @gpu 4096/4
-`, plain, labelled, byDefault)
+known=true ended=false queue=b @ 4096/4
+`, plain, labelled, other)
 			keep(t, c, version+"-capacity-partition", map[string]string{
 				"info": "info", "metrics": "metrics", "scheduler": "scheduler", "nodes": "nodes",
 				"application": "apps/" + labelled, "application-plain": "apps/" + plain,

@@ -188,6 +188,9 @@ func (c *Cluster) configureNode(name string, node Node) error {
 		"yarn.nodemanager.resource.memory-mb":  fmt.Sprint(node.MemoryMiB),
 		"yarn.nodemanager.resource.cpu-vcores": fmt.Sprint(node.VCores),
 	})
+	if c.options.Pair {
+		site["yarn.resourcemanager.ha.id"] = "rm1" // 2.7 asks everybody which of the two it is, where both are on its machine
+	}
 	custom := properties{}
 	for _, resource := range c.options.custom() {
 		custom[resource] = fmt.Sprint(node.Custom[resource])

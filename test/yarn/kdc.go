@@ -70,6 +70,9 @@ func StartKDC(tb testing.TB, principals ...string) *KDC {
 		}
 		return nil
 	})
+	if err == nil {
+		err = os.Chmod(k.Keytab, 0o600)
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -77,7 +77,8 @@ func (c *Cluster) joined(ctx context.Context, nm *NodeManager) error {
 // MakeActive makes a ResourceManager of a pair the active one. The other must stand by, or be down.
 func (c *Cluster) MakeActive(tb testing.TB, name string) {
 	tb.Helper()
-	c.transition(tb, "-transitionToActive", name)
+	// Otherwise it asks the other one first, and does nothing where that is down.
+	c.transition(tb, "-transitionToActive", "--forceactive", name)
 }
 
 // MakeStandby has the active ResourceManager of a pair stand by.
@@ -86,9 +87,9 @@ func (c *Cluster) MakeStandby(tb testing.TB, name string) {
 	c.transition(tb, "-transitionToStandby", name)
 }
 
-func (c *Cluster) transition(tb testing.TB, what, name string) {
+func (c *Cluster) transition(tb testing.TB, arguments ...string) {
 	tb.Helper()
-	if err := c.admin(tb.Context(), what, name); err != nil {
+	if err := c.admin(tb.Context(), arguments...); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -125,7 +126,8 @@ func (c *Cluster) StartManager(tb testing.TB, name string) {
 	}
 }
 
-// StopNode ends a NodeManager as an operator does: it takes its leave, and its containers end.
+// StopNode ends a NodeManager as an operator does: it takes its leave of the active ResourceManager, which must be there, and its
+// containers end.
 func (c *Cluster) StopNode(tb testing.TB, i int) {
 	tb.Helper()
 	if err := c.Nodes[i].stop(); err != nil {

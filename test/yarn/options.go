@@ -17,7 +17,7 @@ type Options struct {
 	// Version is one of those above.
 	Version string
 	// Capacity are the properties of capacity-scheduler.xml, without "yarn.scheduler.capacity." in front of them. Over those of this
-	// package: applications' masters may fill a queue, and cores count too.
+	// package: one user and the masters of applications alone may fill a queue, and cores count too.
 	Capacity map[string]string
 	// Fair is the content of fair-scheduler.xml, and makes it the FairScheduler: <allocations>…</allocations>.
 	Fair string

@@ -55,6 +55,12 @@ func (c *Cluster) writeQueues(folder string) error {
 	if len(c.options.Capacity) == 0 {
 		queues["root.queues"], queues["root.default.capacity"] = "default", "100"
 	}
+	for name := range c.options.Capacity {
+		path, ok := strings.CutSuffix(name, ".capacity")
+		if ok && !strings.Contains(path, ".accessible-node-labels.") && !strings.HasSuffix(path, "-template") {
+			queues[path+".user-limit-factor"] = "100" // otherwise one user alone gets no more than the queue's guarantee
+		}
+	}
 	maps.Copy(queues, c.options.Capacity)
 	return queues.write(folder, "capacity-scheduler.xml", "yarn.scheduler.capacity.")
 }
@@ -125,7 +131,7 @@ func (c *Cluster) site() properties {
 		"yarn.scheduler.minimum-allocation-mb":                             "128",
 		"yarn.scheduler.maximum-allocation-mb":                             "65536",
 		"yarn.scheduler.maximum-allocation-vcores":                         "64",
-		"yarn.application.classpath":                                       c.jars + "/*",
+		"yarn.application.classpath":                                       c.Managers[0].conf() + "," + c.jars + "/*",
 		"yarn.nodemanager.env-whitelist":                                   "JAVA_HOME",
 		"yarn.nodemanager.vmem-check-enabled":                              "false",
 		"yarn.nodemanager.pmem-check-enabled":                              "false",

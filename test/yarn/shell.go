@@ -40,6 +40,11 @@ func (c *Cluster) SubmitShell(tb testing.TB, a Shell) string {
 	}
 	defer client.kill()
 	var id string
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the shell said at last:\n%s", client.tail())
+		}
+	})
 	Await(tb, "the shell has its containers", func() bool {
 		select {
 		case <-client.ended:

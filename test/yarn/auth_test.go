@@ -1,0 +1,114 @@
+package yarn_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jcmturner/gokrb5/v8/keytab"
+
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/test/yarn"
+)
+
+func TestNameIsAskedFor(t *testing.T) {
+	c := yarn.Start(t, yarn.Options{Named: true})
+	named := open(t, c, map[string]string{"user": "bursar"})
+	expect(t, named, `
+root limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0
+root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
+`)
+	id := c.Submit(t, yarn.Application{Queue: "root.default", MemoryMiB: 1024, VCores: 1})
+	c.AwaitAllocated(t, id)
+	expectApplications(t, named, "known=true ended=false queue=root.default @ 1024/1", id)
+	refused(t, open(t, c, nil), "401")
+}
+
+// refused expects an error that says all of that.
+func refused(t *testing.T, p providers.Provider, parts ...string) {
+	t.Helper()
+	_, err := p.Snapshot(t.Context())
+	if unavailable, none := providers.Unavailable(err); !unavailable || none {
+		t.Fatalf("got %v", err)
+	}
+	t.Logf("refused: %v", err)
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in: %v", part, err)
+		}
+	}
+}
+
+func TestTickets(t *testing.T) {
+	kdc := yarn.StartKDC(t, "bursar")
+	c := yarn.Start(t, yarn.Options{KDC: kdc, Core: map[string]string{"hadoop.http.authentication.token.validity": "2"}}) // seconds
+	settings := func(changes map[string]string) map[string]string {
+		all := map[string]string{"auth": "kerberos", "principal": "bursar@" + kdc.Realm, "keytab": kdc.Keytab, "krb5Conf": kdc.Krb5Conf}
+		for name, value := range changes {
+			all[name] = value
+		}
+		return all
+	}
+	const idle = `
+root limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0
+root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
+`
+	right := open(t, c, settings(nil))
+	expect(t, right, idle)
+
+	// The cookie holds for two seconds: readings go on beyond that.
+	end, again := time.After(5*time.Second), time.NewTicker(200*time.Millisecond)
+	defer again.Stop()
+	for going := true; going; {
+		if _, err := right.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-end:
+			going = false
+		case <-again.C:
+		}
+	}
+	expectApplications(t, right, "known=false ended=false queue=", "application_1_0001")
+
+	wrong := filepath.Join(t.TempDir(), "wrong.keytab")
+	writeKeytab(t, wrong, "bursar", kdc.Realm)
+	for name, test := range map[string]struct {
+		settings map[string]string
+		says     []string
+	}{
+		"nothing shown":                        {map[string]string{}, []string{"401"}},
+		"a wrong key":                          {settings(map[string]string{"keytab": wrong}), []string{"bursar"}},
+		"a wrong principal":                    {settings(map[string]string{"principal": "nobody@" + kdc.Realm, "keytab": keytabOf(t, "nobody", kdc.Realm)}), []string{"nobody"}},
+		"a service that the KDC does not know": {settings(map[string]string{"servicePrincipal": "HTTP/elsewhere"}), []string{"HTTP/elsewhere"}},
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, open(t, c, test.settings), test.says...) })
+	}
+}
+
+func keytabOf(t *testing.T, principal, realm string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), principal+".keytab")
+	writeKeytab(t, path, principal, realm)
+	return path
+}
+
+// writeKeytab makes a keytab with keys that no KDC gave out.
+func writeKeytab(t *testing.T, path, principal, realm string) {
+	t.Helper()
+	made := keytab.New()
+	for _, encryption := range []int32{17, 18} { // aes128-cts-hmac-sha1-96, aes256
+		if err := made.AddEntry(principal, realm, "not the one", time.Unix(1, 0), 1, encryption); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := made.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
