@@ -80,7 +80,7 @@ func (s *system) fails(t *testing.T, code int, words []string, arguments ...stri
 		t.Errorf("bursar %s: want code %d, got %s", strings.Join(arguments, " "), code, got)
 	}
 	for _, word := range words {
-		if !strings.Contains(got.errors, word) {
+		if !strings.Contains(got.out+got.errors, word) {
 			t.Errorf("bursar %s: want %q, got %s", strings.Join(arguments, " "), word, got)
 		}
 	}

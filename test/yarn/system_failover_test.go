@@ -1,0 +1,172 @@
+package yarn_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/yarn"
+)
+
+// TestFailoverOfResourceManagers has two ResourceManagers hand over to each other, and be away, while people ask for queues and a coordinator
+// starts again.
+func TestFailoverOfResourceManagers(t *testing.T) {
+	t.Parallel()
+	c := yarn.Start(t, yarn.Options{Pair: true, Nodes: []yarn.Node{{MemoryMiB: 16384, VCores: 16}}, Capacity: map[string]string{
+		"root.queues": "a", "root.a.capacity": "100", "root.a.queues": "a1", "root.a.a1.capacity": "100",
+	}})
+	s, coordinate := startApart(t, providersFile(t, [2]string{"default", `addresses: "` + c.Addresses() + `", interval: 2s, maxAge: 4s`}))
+	coordinator := coordinate()
+
+	// Both stand by.
+	s.awaitUnknown(t, "no active")
+	first := s.waits(t)
+	check := s.bursar(t, "provider", "check", "yarn:default")
+	if check.code != 69 || strings.Count(check.out, "standby") < 2 {
+		t.Errorf("provider check of two that stand by: %s", check)
+	}
+	c.MakeActive(t, "rm1")
+	first.granted()
+	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 0/0 ours 4096/4 others 0/0 available 12288/12")
+	if got := s.ok(t, "provider", "check", "yarn:default"); !strings.Contains(got, "active") || !strings.Contains(got, "standby") {
+		t.Errorf("provider check: %s", got)
+	}
+	engine := s.command(t, t.TempDir(), "run", "--external", "yarn:a1,memory=4GiB,cpu=4", "-l", "user=carol", "--", "sleep", "600")
+	own := c.Submit(t, yarn.Application{Queue: "root.a.a1", MemoryMiB: 2048, VCores: 2})
+	c.AwaitAllocated(t, own)
+	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 2048/2 ours 8192/8 others 2048/2 available 6144/6")
+
+	// One hands over to the other, and in between the coordinator is away.
+	c.MakeStandby(t, "rm1")
+	s.awaitUnknown(t, "no active")
+	second := s.waits(t)
+	coordinator.stop(syscall.SIGTERM)
+	coordinator = coordinate()
+	s.awaitUnknown(t, "no active")
+	c.MakeActive(t, "rm2")
+	second.granted()
+	if got := s.ok(t, "providers"); !strings.Contains(got, c.Managers[1].URL) {
+		t.Errorf("want that %s is read: %s", c.Managers[1].URL, got)
+	}
+	c.AwaitNodes(t)
+	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 2048/2 ours 12288/12 others 2048/2 available 2048/2")
+
+	// The one in charge crashes, and the coordinator with it. The other takes over before there is a coordinator again.
+	c.KillManager(t, "rm2")
+	s.awaitUnknown(t, "no active")
+	third := s.waits(t)
+	coordinator.stop(syscall.SIGKILL)
+	c.MakeActive(t, "rm1")
+	coordinate()
+	if !engine.running() {
+		t.Errorf("an engine that ran has ended: %s", engine.end())
+	}
+	c.AwaitNodes(t)
+	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 2048/2 ours 12288/12 others 2048/2 available 2048/2")
+	c.Kill(t, own)
+	third.granted()
+	s.awaitQueue(t, "root.a.a1", "limit 16384/16 used 0/0 ours 16384/16 others 0/0 available 0/0")
+	engine.stop(syscall.SIGTERM)
+	s.ok(t, "release", first.id(), second.id(), third.id())
+	s.awaitQueue(t, "root", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
+	s.audit(t)
+}
+
+// startApart makes a coordinator and an agent that are processes of their own. It starts the agent, and returns what starts the coordinator.
+func startApart(t *testing.T, providers string) (*system, func() *command) {
+	t.Helper()
+	dir := shortDir(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // to get a port
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &system{binary: buildBursar(t), agent: filepath.Join(dir, "agent.sock"), address: "http://" + address}
+	configs := map[string]string{
+		"coordinator": fmt.Sprintf("listen: %s\ndataDir: %s/data\nprovidersFile: %s\ntimes: {interval: 1s, suspectAfter: 10}\n", address, dir, providers),
+		"agent":       fmt.Sprintf("hostId: host-1\nsocket: %s\nstateDir: %s/agent\ntick: 1s\ncoordinators: [%s]\n", s.agent, dir, s.address),
+	}
+	for name, config := range configs {
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.connect(t)
+	s.serve(t, dir, "agent", "--config", filepath.Join(dir, "agent.yaml"))
+	return s, func() *command {
+		t.Helper()
+		coordinator := s.serve(t, dir, "coordinator", "--config", filepath.Join(dir, "coordinator.yaml"))
+		yarn.Await(t, "the coordinator leads", func() bool {
+			if !coordinator.running() {
+				t.Fatalf("the coordinator has ended: %s", coordinator.end())
+			}
+			return s.bursar(t, "status").code == 0
+		})
+		return coordinator
+	}
+}
+
+// awaitUnknown waits until the cluster is not known any more, and looks who says so, and why.
+func (s *system) awaitUnknown(t *testing.T, why string) {
+	t.Helper()
+	yarn.Await(t, "the cluster is not known: "+why, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		list, err := s.api.Queues().ListProviders(ctx, &bursarv1.ListProvidersRequest{})
+		if err != nil || len(list.GetProviders()) != 1 {
+			t.Fatalf("providers: %v, %v", list, err)
+		}
+		health := list.GetProviders()[0].GetHealth()
+		return health.GetState() == bursarv1.ProviderHealth_STATE_UNKNOWN && strings.Contains(health.GetMessage(), why)
+	})
+	for _, command := range []string{"providers", "status"} {
+		if got := s.ok(t, command); !strings.Contains(got, why) {
+			t.Errorf("bursar %s does not say why: %s", command, got)
+		}
+	}
+	refused := s.bursar(t, "allocate", "--external", "yarn:default:root.a.a1,memory=1GiB", "-l", "user=bob")
+	if refused.code != 75 && refused.code != 69 || !strings.Contains(refused.errors, why) {
+		t.Errorf("want that it is refused for %q, got %s", why, refused)
+	}
+}
+
+// waiter is a person who asks for a part of the queue and waits for it.
+type waiter struct{ *command }
+
+// waits starts one, and waits until the coordinator has it wait.
+func (s *system) waits(t *testing.T) waiter {
+	t.Helper()
+	waiting := func() int {
+		list := s.ok(t, "allocations", "--state", "waiting", "-o", "json")
+		return strings.Count(list, `"requestId"`)
+	}
+	before := waiting()
+	one := s.command(t, t.TempDir(), "allocate", "--wait", "2m", "--ttl", "10m", "--external", "yarn:default:root.a.a1,memory=4GiB,cpu=4", "-l", "user=alice")
+	yarn.Await(t, "it waits", func() bool {
+		if !one.running() {
+			t.Fatalf("it did not wait: %s", one.end())
+		}
+		return waiting() > before
+	})
+	return waiter{one}
+}
+
+// granted waits until it has what it asked for.
+func (w waiter) granted() {
+	w.t.Helper()
+	if got := w.end(); got.code != 0 {
+		w.t.Fatalf("it waited, and got %s", got)
+	}
+}
+
+func (w waiter) id() string { return strings.TrimSpace(w.out.String()) }

@@ -1,0 +1,179 @@
+package yarn_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/yarn"
+)
+
+// shared are the queues that the parts of TestWholeSystem use at the same time: each has one below the root for itself, with a quarter of
+// 64 GiB and 64 cores.
+var shared = map[string]string{
+	"root.queues":                 "full,race,life,ops,made,parts",
+	"root.accessible-node-labels": "gpu", "root.accessible-node-labels.gpu.capacity": "100",
+	"root.full.capacity": "1w", "root.full.maximum-capacity": "25", "root.full.queues": "f1,f2,twin",
+	"root.full.f1.capacity": "1w", "root.full.f1.maximum-capacity": "75", "root.full.f1.user-limit-factor": "100",
+	"root.full.f2.capacity": "1w", "root.full.f2.user-limit-factor": "100",
+	"root.full.twin.capacity": "1w",
+	"root.race.capacity":      "1w", "root.race.maximum-capacity": "25", "root.race.queues": "r1,twin",
+	"root.race.r1.capacity": "1w", "root.race.r1.user-limit-factor": "100",
+	"root.race.twin.capacity": "1w",
+	"root.life.capacity":      "1w", "root.life.maximum-capacity": "25", "root.life.user-limit-factor": "100",
+	"root.ops.capacity": "1w", "root.ops.maximum-capacity": "25", "root.ops.queues": "shrinks,stops",
+	"root.ops.shrinks.capacity": "1w", "root.ops.shrinks.user-limit-factor": "100",
+	"root.ops.stops.capacity": "1w",
+	"root.made.capacity":      "1w", "root.made.maximum-capacity": "25", "root.made.auto-queue-creation-v2.enabled": "true",
+	"root.made.auto-queue-creation-v2.leaf-template.user-limit-factor": "100",
+	"root.parts.capacity": "1w", "root.parts.maximum-capacity": "25", "root.parts.user-limit-factor": "100",
+	"root.parts.accessible-node-labels": "gpu", "root.parts.accessible-node-labels.gpu.capacity": "1w",
+}
+
+// TestWholeSystem is the main job with a real ResourceManager: people's commands on one side, and on the other what YARN's own clients do to the
+// same queues.
+func TestWholeSystem(t *testing.T) {
+	t.Parallel()
+	c := yarn.Start(t, yarn.Options{
+		Capacity: shared,
+		Nodes:    []yarn.Node{{}, {MemoryMiB: 16384, VCores: 16, Partition: "gpu", Custom: map[string]int{"yarn.io/gpu": 4}}},
+	})
+	pace := "addresses: \"" + c.Addresses() + "\", interval: 2s"
+	file := providersFile(t, [2]string{"default", pace}, [2]string{"quick", pace + ", settle: 0s"})
+	s := startDev(t, buildBursar(t), file)
+	s.awaitRead(t)
+	t.Run("parts", func(t *testing.T) {
+		for name, part := range map[string]func(*testing.T, *yarn.Cluster, *system){
+			"a queue that others fill": othersFill, "the last capacity": lastCapacity, "lives of applications": lives,
+			"what operators do to queues": operators, "queues made by using them": madeByUsing, "partitions": partition,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				part(t, c, s)
+			})
+		}
+		t.Run("providers at run time", func(t *testing.T) {
+			t.Parallel()
+			atRunTime(t, c, s, file)
+		})
+	})
+	if t.Failed() {
+		return
+	}
+	settled(t, c, s)
+}
+
+// awaitRead waits until a request for a queue would be granted.
+func (s *system) awaitRead(t *testing.T) {
+	t.Helper()
+	yarn.Await(t, "the cluster is read", func() bool {
+		return strings.HasPrefix(s.bursar(t, "explain", "--external", "yarn:default:root,memory=1GiB").out, "fits now")
+	})
+}
+
+// settled looks at the end: nothing of ours is left in any queue, and what bursar makes of the answer of the ResourceManager is what it shows.
+func settled(t *testing.T, c *yarn.Cluster, s *system) {
+	t.Helper()
+	id := c.Submit(t, yarn.Application{Queue: "root.full.f1", MemoryMiB: 3072, VCores: 3})
+	c.AwaitAllocated(t, id)
+	s.awaitQueue(t, "root.full.f1", "limit 12288/12 used 3072/3 ours 0/0 others 3072/3 available 9216/9")
+	s.awaitQueue(t, "root", "limit 65536/64 used 3072/3 ours 0/0 others 3072/3 available 62464/61")
+
+	var shown bursarv1.QueueServiceListResponse
+	if err := protojson.Unmarshal([]byte(s.ok(t, "queues", "yarn:default", "-o", "json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range shown.GetQueues() {
+		a := q.GetAccount()
+		if left := figures(q); !strings.Contains(left, " ours 0/0 ") || a.GetAllocations() != 0 || a.GetWaiting() != 0 || a.GetOverLimit() {
+			t.Errorf("%s@%s: %s, %d allocations, %d waiting", q.GetPath(), q.GetPartition(), left, a.GetAllocations(), a.GetWaiting())
+		}
+	}
+	answer := filepath.Join(t.TempDir(), "scheduler.json")
+	if err := os.WriteFile(answer, c.Get(t, "scheduler"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var decoded struct{ Queues []decodedQueue }
+	if err := json.Unmarshal([]byte(s.ok(t, "queues", "decode", "-f", answer, "-o", "json")), &decoded); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(decoded.Queues, sameAs(decoded.Queues, shown.GetQueues())); diff != "" {
+		t.Errorf("what decode says (-) and what queues says (+):\n%s", diff)
+	}
+	c.Kill(t, id)
+	s.awaitQueue(t, "root", "limit 65536/64 used 0/0 ours 0/0 others 0/0 available 65536/64")
+	s.audit(t)
+}
+
+// audit asks whether the books are right.
+func (s *system) audit(t *testing.T) {
+	t.Helper()
+	var found bursarv1.AuditResponse
+	if err := protojson.Unmarshal([]byte(s.ok(t, "audit", "-o", "json")), &found); err != nil {
+		t.Fatal(err)
+	}
+	if found.GetAccounts() == 0 || len(found.GetViolations()) > 0 {
+		t.Errorf("audit: %v", &found)
+	}
+}
+
+// decodedQueue is what decode prints of a queue.
+type decodedQueue struct {
+	Path, Partition                                string
+	Limit, Used, Guaranteed                        *decodedQuantity
+	AbsoluteCapacity, AbsoluteMaxCapacity          *float64
+	Applications, Pending, Active, MaxApplications *int32
+	State                                          string
+}
+
+type decodedQuantity struct {
+	MemoryBytes, CPUMillis *int64
+	Custom                 map[string]int64
+}
+
+func quantityOf(r *bursarv1.Resource) *decodedQuantity {
+	return &decodedQuantity{r.MemoryBytes, r.CpuMillis, r.GetCustom()}
+}
+
+// sameAs is what the coordinator says of queues, in the order of what decode says of them, without the figures that decode does not have: those
+// that an answer has for other queues only.
+func sameAs(decoded []decodedQueue, shown []*bursarv1.Queue) []decodedQueue {
+	place := func(path, partition string) int {
+		return slices.IndexFunc(decoded, func(d decodedQueue) bool { return d.Path == path && d.Partition == partition })
+	}
+	slices.SortFunc(shown, func(a, b *bursarv1.Queue) int {
+		return cmp.Compare(place(a.GetPath(), a.GetPartition()), place(b.GetPath(), b.GetPartition()))
+	})
+	var same []decodedQueue
+	for _, q := range shown {
+		s := decodedQueue{
+			Path: q.GetPath(), Partition: q.GetPartition(), Limit: quantityOf(q.GetAccount().GetLimit()), Used: quantityOf(q.GetUsed()),
+			Guaranteed: quantityOf(q.GetGuaranteed()), AbsoluteCapacity: q.AbsoluteCapacity, AbsoluteMaxCapacity: q.AbsoluteMaxCapacity,
+			Applications: q.Applications, Pending: q.Pending, Active: q.Active, MaxApplications: q.MaxApplications, State: q.GetState(),
+		}
+		if i := place(q.GetPath(), q.GetPartition()); i >= 0 {
+			d := decoded[i]
+			keepIf(d.Used != nil, &s.Used)
+			keepIf(d.Applications != nil, &s.Applications)
+			keepIf(d.Pending != nil, &s.Pending)
+			keepIf(d.Active != nil, &s.Active)
+		}
+		same = append(same, s)
+	}
+	return same
+}
+
+// keepIf forgets a figure that is not asked for.
+func keepIf[V any](asked bool, figure **V) {
+	if !asked {
+		*figure = nil
+	}
+}
