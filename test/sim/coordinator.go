@@ -68,6 +68,8 @@ type coord struct {
 	standing map[ledger.ClusterName]*standing
 	parts    map[ledger.ID][]amount // of live allocations, at the last look
 	line     map[string]int         // callers that wait, by caller and request id
+	ledAt    ledger.Instant
+	heard    map[ledger.ClusterName]bool // of which there was a report
 }
 
 func newCoordinator(w *World, i int) *coord {

@@ -125,8 +125,11 @@ func (y *yarn) failOver() {
 		return
 	}
 	y.passive = true
-	forgets := w.chance(4)
-	d := w.between(0, 6*time.Second)
+	forgets, most := w.chance(4), 6*time.Second
+	if w.chance(2) { // nobody may notice
+		most = 300 * time.Millisecond
+	}
+	d := w.between(0, most)
 	y.tellf("fails over, none is in charge for %s, forgets: %t", d, forgets)
 	w.after(d, "", func() {
 		w.tally.Failovers++
@@ -138,7 +141,10 @@ func (y *yarn) failOver() {
 		}
 		for i := range y.back {
 			y.back[i] = false
-			w.after(w.between(0, 6*time.Second), "", func() {
+			if i == machines-1 {
+				most = 6 * time.Second
+			}
+			w.after(w.between(0, most), "", func() {
 				y.back[i] = true
 				if y.complete() {
 					y.tellf("all machines are back")

@@ -77,6 +77,7 @@ func (c *coord) start(o *led) error {
 	for _, a := range tenants(c.core.Ledger()) {
 		c.parts[a.ID] = amountsOf(&a)
 	}
+	c.ledAt = c.instant()
 	c.follow()
 	c.term.announce(o.meta.Epoch, o.meta.StoreID)
 	c.pumpSoon()

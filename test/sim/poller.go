@@ -82,7 +82,7 @@ func (c *coord) forgetClusters() {
 		p.over = true
 	}
 	c.pollers, c.records, c.standing, c.parts = nil, nil, make(map[ledger.ClusterName]*standing), make(map[ledger.ID][]amount)
-	c.since = make(map[ledger.ClusterName]ledger.Instant)
+	c.since, c.heard = make(map[ledger.ClusterName]ledger.Instant), make(map[ledger.ClusterName]bool)
 }
 
 // tell runs a command of the poller's, unless its leadership is over. One for a provider that has changed arrives: the ledger must see
@@ -247,6 +247,7 @@ func (c *coord) takes(l *ledger.Ledger, s *snapshot) {
 		return
 	}
 	c.w.tally.Reports++
+	c.heard[name] = true
 	taken := &standing{snapshot: s, settled: make(map[ledger.ID][]amount)}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		if a.State == ledger.Active && len(a.ApplicationIDs) == 0 && s.report.Asked >= a.Confirmed.Add(s.report.Settle) {

@@ -93,7 +93,7 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 		}
 	}
 	c.do(ask)
-	c.checkNever(ask.Err)
+	c.checkRefusal(ask.Err)
 	if ask.Err == nil && ask.Result.Allocation.State == ledger.Waiting && c.core.Leading() {
 		waits = true
 		line[key]++

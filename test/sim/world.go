@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// start is when every simulated world begins.
-func start() time.Time { return time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) }
+// start is when every simulated world begins: with the year 2030. It is asked for at every event.
+func start() time.Time { return time.Unix(1893456000, 0).UTC() }
 
 // Config sizes a World.
 type Config struct {
@@ -37,6 +37,7 @@ type Tally struct {
 	Reports     int // of clusters that a ledger took in
 	Outdated    int // that it put aside
 	Superseded  int // that came when their leadership was over
+	Untimely    int // refusals, for want of a cluster that was still to be read
 	Silences    int // of clusters that could not be read
 	Failovers   int // of clusters
 	OwnLives    int // allocations that ended with their applications

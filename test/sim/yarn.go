@@ -81,8 +81,11 @@ func (c *ceiling) vector() resource.Vector {
 // spot is a queue in a partition.
 type spot struct{ path, partition string }
 
-// machines is how many machines every cluster has.
-const machines = 4
+// machines is how many machines every cluster has; with enough of them it is trusted.
+const (
+	machines = 4
+	enough   = machines - 1
+)
 
 // yarn is a YARN cluster as it truly is: its queues, what runs there, and the ResourceManager that tells of it.
 type yarn struct {
@@ -231,7 +234,8 @@ type holding struct {
 	amount      amount
 }
 
-// look takes a snapshot. While machines are still to report, everything is too small, and said not to be trusted.
+// look takes a snapshot. While machines are still to report, everything is too small, and until most have said not to be trusted. What
+// is on machines that have not reported is not there, for anybody.
 func (y *yarn) look() *snapshot {
 	s := &snapshot{from: y, at: y.w.now, queues: make(map[spot]*ledger.QueueReport)}
 	s.report.Incarnation = fmt.Sprintf("%s-%d", y.address, y.run)
@@ -241,12 +245,11 @@ func (y *yarn) look() *snapshot {
 			back++
 		}
 	}
-	switch back {
-	case 0:
+	switch {
+	case back == 0:
 		s.report.Untrusted = "no machine has reported"
-	case machines:
-	default:
-		s.report.Untrusted = "not all machines are back"
+	case back < enough:
+		s.report.Untrusted = "not enough machines are back"
 	}
 	for _, path := range y.paths() {
 		q := y.queues[path]
