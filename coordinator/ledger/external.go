@@ -11,7 +11,7 @@ import (
 type external struct {
 	touches []touch           // of all parts, those above before those below; one that a part of nothing brought asks for nothing
 	stays   []stay            // one for each cluster
-	granted []resource.Vector // of each part in Entitled.External: what the last report says that its applications hold
+	granted []resource.Vector // of each part in Entitled.External: what the last report's figures surely hold of its applications
 	// changed is when it was last granted more or named more applications since the load. The cluster is given as long after this as
 	// after the confirmation to see it.
 	changed Instant

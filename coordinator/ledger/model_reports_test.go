@@ -184,9 +184,11 @@ func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) 
 			if !here(part) {
 				continue
 			}
-			granted[part.Address] = resource.Vector{}
-			if len(row.ApplicationIDs) == 0 && settled {
+			switch {
+			case len(row.ApplicationIDs) == 0 && settled:
 				granted[part.Address] = part.Vector
+			case len(row.ApplicationIDs) > 0 || !c.good:
+				granted[part.Address] = resource.Vector{}
 			}
 			for _, id := range row.ApplicationIDs {
 				if owners[id] == row.ID {

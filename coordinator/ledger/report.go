@@ -170,8 +170,9 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 				x.granted[i] = c.granted(e, i, answers, owners)
 			case settled:
 				x.granted[i] = part.Vector
-			default:
+			case r.Untrusted != "":
 				x.granted[i] = resource.Vector{}
+			default: // what had been seen of it before it grew still is
 			}
 		}
 		for i := range x.touches {
@@ -191,7 +192,7 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 
 // owners says in which allocation each application counts: the first that names it. It could not be in two.
 func (c *cluster) owners() map[string]ID {
-	owners := make(map[string]ID)
+	owners := make(map[string]ID, len(c.members))
 	for _, e := range c.members {
 		if e.State != Active {
 			continue
