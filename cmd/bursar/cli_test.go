@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/providers/providerfile"
 )
 
 func TestEveryCommandTeachesByExample(t *testing.T) {
@@ -56,6 +57,21 @@ func TestExampleConfigurationsAreRight(t *testing.T) {
 	}
 	if host.HostID != "vm-1" || host.Capacity["gpu"] != "2" || len(host.Coordinators) != 1 {
 		t.Errorf("read %+v", host)
+	}
+}
+
+func TestExampleProvidersAreRight(t *testing.T) {
+	const name = "../../examples/providers.yaml"
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := providerfile.Parse(name, data, knownKinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 3 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" {
+		t.Errorf("read %v", list)
 	}
 }
 

@@ -43,7 +43,7 @@ const patience = 60 * time.Second
 //	endserve NAME SIGNAL     end it by a signal; it must end with code 0
 //	yarn server NAME ROLE    a ResourceManager that is active, standby, none (knows of none active), broken or down, at the address in NAME
 //	yarn queue PATH …        a queue of the cluster they all serve: limit=8GiB/8, used=1GiB/1, state=STOPPED, or state=GONE
-//	yarn many PATH N         N queues below one
+//	yarn many PATH N         that many queues below one
 //	yarn app ID …            an application in it: queue=root.a, used=2GiB/2, state=KILLED
 func TestScripts(t *testing.T) {
 	runScripts(t, "testdata", func(*testscript.Env) {})

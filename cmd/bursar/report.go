@@ -84,7 +84,7 @@ func (c *cli) message(err error) string {
 	insufficient, short := client.Insufficient(err)
 	switch {
 	case short && client.Unavailable(err):
-		return prefix + c.server() + ": too early to say: not everything has reported since the coordinator began to lead; try again in some seconds"
+		return prefix + c.server() + ": too early to say: what it needs has not reported yet; try again in some seconds"
 	case short:
 		return prefix + refusal(insufficient)
 	case client.Unavailable(err) && !connect.IsWireError(err):
