@@ -88,8 +88,8 @@ func (t *Tally) add(other Tally) {
 
 // TestSameSeedSameStory holds that a failure can be played again.
 func TestSameSeedSameStory(t *testing.T) {
-	play := func() string {
-		c := config(7)
+	play := func(seed uint64) string {
+		c := config(seed)
 		c.Story = true
 		w := NewWorld(c)
 		if err := w.Run(); err != nil {
@@ -97,7 +97,9 @@ func TestSameSeedSameStory(t *testing.T) {
 		}
 		return strings.Join(w.Story(), "\n")
 	}
-	if a, b := play(), play(); a != b {
-		t.Error("two plays of one seed differ")
+	for seed := range uint64(5) {
+		if a, b := play(7+seed), play(7+seed); a != b {
+			t.Errorf("two plays of seed %d differ", 7+seed)
+		}
 	}
 }

@@ -1,0 +1,194 @@
+package sim
+
+import (
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// amountsOf are what the parts of an allocation are entitled to, in their order.
+func amountsOf(a *ledger.Allocation) (list []amount) {
+	for _, x := range a.Entitled.External {
+		list = append(list, amountOf(x.Vector))
+	}
+	return list
+}
+
+// clusterName is that of a part.
+func clusterName(x *resource.External) ledger.ClusterName {
+	return ledger.ClusterName{Kind: x.Kind, Cluster: x.Cluster}
+}
+
+func spotOf(x *resource.External) spot { return spot{x.Path, x.Partition} }
+
+// tenants are the live allocations that hold something in queues.
+func tenants(l *ledger.Ledger) (list []ledger.Allocation) {
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		if a.State.Holds() && len(a.Entitled.External) > 0 {
+			list = append(list, *a)
+		}
+		return true
+	})
+	return list
+}
+
+// checkQueueGrants holds, of everything that was granted in queues since the last look, that the queues had it: grants, and what a
+// resize has added. What an agent brings back was granted before.
+func (b *book) checkQueueGrants(c *coord) {
+	if len(b.w.clusters) == 0 {
+		return
+	}
+	l := c.core.Ledger()
+	live := tenants(l)
+	parts := make(map[ledger.ID][]amount, len(live))
+	for i := range live {
+		a := &live[i]
+		parts[a.ID] = amountsOf(a)
+		before, known := c.parts[a.ID]
+		fresh := a.State == ledger.Reserved && a.GrantRevision > c.granted
+		if !fresh && !known {
+			continue
+		}
+		grown := make([]amount, len(parts[a.ID]))
+		for j, now := range parts[a.ID] {
+			for k := range now {
+				if fresh || now[k] > before[j][k] {
+					grown[j][k] = now[k]
+				}
+			}
+		}
+		b.checkParts(c, a, grown, live)
+	}
+	c.parts = parts
+}
+
+// checkParts looks at every queue that a grant touches, and at those above.
+func (b *book) checkParts(c *coord, a *ledger.Allocation, grown []amount, live []ledger.Allocation) {
+	seen := make(map[ledger.ClusterName]map[spot]bool)
+	for i := range a.Entitled.External {
+		x := &a.Entitled.External[i]
+		if grown[i] == (amount{}) {
+			continue
+		}
+		name := clusterName(x)
+		if seen[name] == nil {
+			seen[name] = make(map[spot]bool)
+		}
+		if !b.checkKnown(c, a, x) {
+			return
+		}
+		b.w.tally.QueueGrants++
+		for path := x.Path; path != ""; path = parent(path) {
+			at := spot{path, x.Partition}
+			if !seen[name][at] {
+				seen[name][at] = true
+				b.checkQueue(c, a, name, at, grown, live)
+			}
+		}
+	}
+}
+
+// checkKnown holds that something is known of the cluster in which something was granted: it was read, and that is to be counted on,
+// not too old, and not forgotten since; and that it has the queue, or makes it.
+func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) bool {
+	s := c.standing[clusterName(x)]
+	switch now := c.instant(); {
+	case s == nil:
+		b.w.failf(1, "%s was granted in %s, of which nothing is known", a.ID, x.Address)
+	case s.report.Untrusted != "":
+		b.w.failf(1, "%s was granted in %s: %s", a.ID, x.Address, s.report.Untrusted)
+	case now >= s.report.Asked.Add(s.report.GoodFor):
+		b.w.failf(1, "%s was granted in %s, which was read %s ago", a.ID, x.Address, now.Sub(s.report.Asked))
+	case s.queues[spotOf(x)] == nil && !s.makes(spotOf(x)):
+		b.w.failf(1, "%s was granted in %s, which is not there", a.ID, x.Address)
+	default:
+		return true
+	}
+	return false
+}
+
+// makes reports whether a queue that is not there is made by using it.
+func (s *snapshot) makes(at spot) bool {
+	for path := parent(at.path); path != ""; path = parent(path) {
+		if q := s.queues[spot{path, at.partition}]; q != nil {
+			return q.CreatesChildren
+		}
+	}
+	return false
+}
+
+// checkQueue holds invariant 1 for a queue, in the dimensions that were granted there: right after the grant, what all live allocations are
+// entitled to there, and what others truly used there at the moment of the snapshot that the ledger has, is within the limit of that
+// snapshot. What others take after the snapshot is nobody's fault.
+//
+// Others are everybody but live allocations. Of what the applications of a live allocation held, as much as its part is entitled to was
+// its own; what they held beyond that, or in another queue or partition, was others'. Of an engine that had named no application when the
+// cluster was asked, later than the settle rule gives it time, all of its part counts as held.
+func (b *book) checkQueue(c *coord, a *ledger.Allocation, name ledger.ClusterName, at spot, grown []amount, live []ledger.Allocation) {
+	s := c.standing[name]
+	q := s.queues[at]
+	if q == nil {
+		return // it is to be made, and has no limit yet
+	}
+	if q.Closed {
+		b.w.failf(1, "%s was granted in %s %s, which is closed", a.ID, name, at)
+		return
+	}
+	var asked amount
+	for i := range a.Entitled.External {
+		if x := &a.Entitled.External[i]; clusterName(x) == name && spotOf(x).within(at) {
+			asked = asked.plus(grown[i])
+		}
+	}
+	ours, others := s.shares(name, at, live)
+	for i, dimension := range dimensions {
+		limit, limited := q.Limit.Get(dimension)
+		if asked[i] == 0 || !limited && dimension != gpu {
+			continue
+		}
+		if ours[i]+others[i] > limit {
+			b.w.failf(1, "the grant of %s put queue %s %s over its limit: %s of allocations %d, of others %d, limit %d",
+				a.ID, name, at, dimension, ours[i], others[i], limit)
+		}
+	}
+}
+
+// shares are what live allocations are entitled to at a place, and what others truly held there at the moment of the snapshot.
+func (s *standing) shares(name ledger.ClusterName, at spot, live []ledger.Allocation) (ours, others amount) {
+	for _, h := range s.held {
+		if h.at.within(at) {
+			others = others.plus(h.amount)
+		}
+	}
+	for i := range live {
+		a := &live[i]
+		for j := range a.Entitled.External {
+			x := &a.Entitled.External[j]
+			if clusterName(x) != name || !spotOf(x).within(at) {
+				continue
+			}
+			part := amountOf(x.Vector)
+			ours = ours.plus(part)
+			own := part.atMost(s.heldFor(a.ID.String(), spotOf(x)))
+			if settled := s.settled[a.ID]; settled != nil {
+				for k := range own {
+					own[k] = max(own[k], min(part[k], settled[j][k]))
+				}
+			}
+			others = others.plus(own.times(-1))
+		}
+	}
+	for i := range others {
+		others[i] = max(0, others[i])
+	}
+	return ours, others
+}
+
+// heldFor is what the applications that were started under an allocation held in a queue.
+func (s *snapshot) heldFor(allocation string, at spot) (sum amount) {
+	for _, h := range s.held {
+		if h.allocation == allocation && h.at == at {
+			sum = sum.plus(h.amount)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+)
+
+// checkRefusal holds what a refusal says of queues.
+func (c *coord) checkRefusal(refused error) {
+	insufficient, ok := errors.AsType[*ledger.InsufficientError](refused)
+	if !ok {
+		return
+	}
+	if insufficient.Reason == ledger.ReasonNever {
+		c.checkNever(insufficient)
+		return
+	}
+	c.checkUntimely(insufficient)
+}
+
+// checkUntimely holds that nobody is sent away for want of nothing but clusters that a new leader has not had the time to read: it is too
+// early to say no.
+func (c *coord) checkUntimely(refusal *ledger.InsufficientError) {
+	unread := len(refusal.Shortfalls) > 0
+	for i := range refusal.Shortfalls {
+		f := &refusal.Shortfalls[i]
+		unread = unread && f.Note == ledger.NoteUnknown && f.Account.Kind == ledger.QueueAccount && c.awaits(clusterOf(f))
+		if f.Account.Kind == ledger.QueueAccount && f.Note != ledger.NoteUnknown && refusal.Returning {
+			c.w.failf(7, "refused for %s, and told to try again", f)
+		}
+	}
+	unread = unread && refusal.Filters == nil // else no host has room either
+	if unread {
+		c.w.tally.Untimely++
+	}
+	if unread && !refusal.Returning {
+		c.w.failf(7, "refused for want of clusters that have not been read yet: %v", refusal)
+	}
+}
+
+// awaits reports whether a cluster has been configured since this leadership began, or before, and is still to be read.
+func (c *coord) awaits(name ledger.ClusterName) bool {
+	soon := c.instant() < c.ledAt.Add(2*times().Interval)
+	configured := slices.ContainsFunc(c.records, func(r ledger.ProviderRecord) bool { return r.ClusterName == name })
+	return soon && configured && !c.heard[name]
+}
+
+// clusterOf is the cluster of a queue that falls short.
+func clusterOf(f *ledger.Shortfall) ledger.ClusterName {
+	return ledger.ClusterName{Kind: f.Account.Labels.Value("kind"), Cluster: f.Account.Labels.Value(label.Cluster)}
+}
+
+// checkNever holds that a request is refused for good only for a limit that is known, and smaller.
+func (c *coord) checkNever(refusal *ledger.InsufficientError) {
+	for i := range refusal.Shortfalls {
+		f := &refusal.Shortfalls[i]
+		if f.Account.Kind != ledger.QueueAccount || f.Note != ledger.NoteNever {
+			continue
+		}
+		s := c.standing[clusterOf(f)]
+		if s == nil || s.report.Untrusted != "" || c.instant() >= s.report.Asked.Add(s.report.GoodFor) {
+			c.w.failf(7, "refused for good for %s, of which nothing is known", f.Account)
+			continue
+		}
+		q := s.queues[spot{f.Account.Labels.Value("path"), f.Account.Labels.Value("partition")}]
+		if q == nil {
+			c.w.failf(7, "refused for good for %s, which is not there", f.Account)
+			continue
+		}
+		if most, _ := q.Limit.Get(f.Dimension); f.Requested <= most {
+			c.w.failf(7, "refused for good for %s: %s %d of %d", f.Account, f.Dimension, f.Requested, most)
+		}
+	}
+}
+
+// checkPatience holds that nobody waits for a queue who could go ahead: whatever makes room wakes who waits for it.
+func (w *World) checkPatience(c *coord) {
+	l := c.core.Ledger()
+	var waiting []ledger.Allocation
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		vetoed := strings.HasPrefix(a.Reason, ledger.ReasonVetoed) // its caller may have been answered already
+		if a.State == ledger.Waiting && len(a.Entitled.External) > 0 && c.line[a.Caller+"/"+a.RequestID] > 0 && !vetoed {
+			waiting = append(waiting, *a)
+		}
+		return true
+	})
+	for i := range waiting {
+		x, err := l.ExplainID(c.instant(), waiting[i].ID)
+		if err != nil {
+			continue // its time has come just now
+		}
+		if x.Verdict == ledger.Fits && x.Allocation != nil && x.Allocation.State == ledger.Waiting {
+			w.failf(7, "%s: %s waits and could go ahead", c.name, waiting[i].ID)
+		}
+	}
+}
