@@ -46,6 +46,11 @@ run: build ## Build, then show the main job on this machine and stay up
 cluster: build $(CONSUL) postgres ## Show three coordinators and two hosts, with a real Consul and PostgreSQL, and stay up
 	go run -trimpath ./test/cluster -bursar bin/bursar
 
+.PHONY: queues
+queues: build yarn ## Show Bursar beside a real YARN cluster with queues that others use too, and stay up
+	go build -trimpath -buildvcs=false -o bin/queues ./test/yarn/demo
+	@bin/queues -bursar bin/bursar
+
 .PHONY: tools
 tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) ## Build the tools that lint, generate and the tests need
 

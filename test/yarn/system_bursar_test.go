@@ -117,7 +117,7 @@ func (b *text) String() string {
 func (s *system) command(t *testing.T, dir string, arguments ...string) *command {
 	t.Helper()
 	c := &command{t: t, dir: dir, ended: make(chan struct{})}
-	c.process = exec.Command(s.binary, arguments...) //nolint:gosec,noctx // a test's own command, which ends with stop
+	c.process = exec.Command(s.binary, arguments...) //nolint:noctx // a test's own command, which ends with stop
 	c.process.Dir = dir
 	c.process.Env = []string{
 		"PATH=" + filepath.Dir(s.binary) + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "HOME=" + dir,
@@ -312,13 +312,13 @@ func (s *system) allocation(t *testing.T, id string) *bursarv1.Allocation {
 	return res.GetAllocation()
 }
 
-// awaitState waits until an allocation is in a state.
-func (s *system) awaitState(t *testing.T, id string, want bursarv1.AllocationState) *bursarv1.Allocation {
+// awaitReleased waits until an allocation is released.
+func (s *system) awaitReleased(t *testing.T, id string) *bursarv1.Allocation {
 	t.Helper()
 	var now *bursarv1.Allocation
-	yarn.Await(t, id+" is "+want.String(), func() bool {
+	yarn.Await(t, id+" is released", func() bool {
 		now = s.allocation(t, id)
-		return now.GetState() == want
+		return now.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RELEASED
 	})
 	return now
 }

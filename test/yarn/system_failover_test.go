@@ -26,7 +26,7 @@ func TestFailoverOfResourceManagers(t *testing.T) {
 	coordinator := coordinate()
 
 	// Both stand by.
-	s.awaitUnknown(t, "no active")
+	s.awaitUnknown(t)
 	first := s.waits(t)
 	check := s.bursar(t, "provider", "check", "yarn:default")
 	if check.code != 69 || strings.Count(check.out, "standby") < 2 {
@@ -45,11 +45,11 @@ func TestFailoverOfResourceManagers(t *testing.T) {
 
 	// One hands over to the other, and in between the coordinator is away.
 	c.MakeStandby(t, "rm1")
-	s.awaitUnknown(t, "no active")
+	s.awaitUnknown(t)
 	second := s.waits(t)
 	coordinator.stop(syscall.SIGTERM)
 	coordinator = coordinate()
-	s.awaitUnknown(t, "no active")
+	s.awaitUnknown(t)
 	c.MakeActive(t, "rm2")
 	second.granted()
 	if got := s.ok(t, "providers"); !strings.Contains(got, c.Managers[1].URL) {
@@ -60,7 +60,7 @@ func TestFailoverOfResourceManagers(t *testing.T) {
 
 	// The one in charge crashes, and the coordinator with it. The other takes over before there is a coordinator again.
 	c.KillManager(t, "rm2")
-	s.awaitUnknown(t, "no active")
+	s.awaitUnknown(t)
 	third := s.waits(t)
 	coordinator.stop(syscall.SIGKILL)
 	c.MakeActive(t, "rm1")
@@ -83,7 +83,7 @@ func TestFailoverOfResourceManagers(t *testing.T) {
 func startApart(t *testing.T, providers string) (*system, func() *command) {
 	t.Helper()
 	dir := shortDir(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // to get a port
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,9 +116,10 @@ func startApart(t *testing.T, providers string) (*system, func() *command) {
 	}
 }
 
-// awaitUnknown waits until the cluster is not known any more, and looks who says so, and why.
-func (s *system) awaitUnknown(t *testing.T, why string) {
+// awaitUnknown waits until the cluster is not known any more since nobody is in charge, and looks who says so.
+func (s *system) awaitUnknown(t *testing.T) {
 	t.Helper()
+	const why = "no active server"
 	yarn.Await(t, "the cluster is not known: "+why, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()

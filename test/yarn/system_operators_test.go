@@ -2,11 +2,11 @@ package yarn_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"syscall"
 	"testing"
 
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/yarn"
 )
 
@@ -14,10 +14,8 @@ import (
 func operators(t *testing.T, c *yarn.Cluster, s *system) {
 	engine := s.command(t, t.TempDir(), "run", "--external", "yarn:default:root.ops.shrinks,memory=8GiB,cpu=8", "-l", "user=alice", "--", "sleep", "600")
 	s.awaitQueue(t, "root.ops.shrinks", "limit 16384/16 used 0/0 ours 8192/8 others 0/0 available 8192/8")
-	changed := map[string]string{"root.ops.shrinks.maximum-capacity": "25", "root.ops.stops.state": "STOPPED"}
-	for name, value := range shared {
-		changed[name] = value
-	}
+	changed := maps.Clone(shared)
+	changed["root.ops.shrinks.maximum-capacity"], changed["root.ops.stops.state"] = "25", "STOPPED"
 	c.SetQueues(t, changed, "")
 	s.awaitQueue(t, "root.ops.shrinks", "limit 4096/4 used 0/0 ours 8192/8 others 0/0 available 0/0")
 	if q := s.queue(t, "root.ops.shrinks"); !q.GetAccount().GetOverLimit() || !engine.running() {
@@ -55,7 +53,7 @@ func madeByUsing(t *testing.T, c *yarn.Cluster, s *system) {
 	s.awaitQueue(t, leaf, "limit 16384/16 used 4096/4 ours 4096/4 others 0/0 available 12288/12")
 	s.awaitQueue(t, "root.made.team", "limit 16384/16 used 4096/4 ours 4096/4 others 0/0 available 12288/12")
 	c.Kill(t, app)
-	s.awaitState(t, id, bursarv1.AllocationState_ALLOCATION_STATE_RELEASED)
+	s.awaitReleased(t, id)
 	s.awaitQueue(t, "root.made", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
 }
 
@@ -74,7 +72,7 @@ func partition(t *testing.T, c *yarn.Cluster, s *system) {
 		t.Errorf("available of what only these machines have: %s", got)
 	}
 	c.Kill(t, app)
-	s.awaitState(t, id, bursarv1.AllocationState_ALLOCATION_STATE_RELEASED)
+	s.awaitReleased(t, id)
 	s.awaitQueue(t, "root.parts@gpu", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
 }
 

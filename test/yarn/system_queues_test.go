@@ -110,7 +110,7 @@ func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 
 	// The application outlives its engine: what it holds is then used by others.
 	engine.stop(syscall.SIGTERM)
-	s.awaitState(t, id, bursarv1.AllocationState_ALLOCATION_STATE_RELEASED)
+	s.awaitReleased(t, id)
 	s.awaitQueue(t, r1, "limit 16384/16 used 12288/12 ours 0/0 others 12288/12 available 4096/4")
 	c.Kill(t, own)
 	s.awaitQueue(t, r1, "limit 16384/16 used 4096/4 ours 0/0 others 4096/4 available 12288/12")
@@ -130,7 +130,7 @@ func lives(t *testing.T, c *yarn.Cluster, s *system) {
 		t.Errorf("one of its applications ended, and it is %v", got)
 	}
 	c.Kill(t, two)
-	if got := s.awaitState(t, id, bursarv1.AllocationState_ALLOCATION_STATE_RELEASED); got.GetReason() != "its application ended" {
+	if got := s.awaitReleased(t, id); got.GetReason() != "its application ended" {
 		t.Errorf("it was released: %q", got.GetReason())
 	}
 	s.awaitQueue(t, "root.life", "limit 16384/16 used 0/0 ours 0/0 others 0/0 available 16384/16")
@@ -138,14 +138,14 @@ func lives(t *testing.T, c *yarn.Cluster, s *system) {
 	// An application that the cluster does not know is one that ended, once it has had the time to be submitted.
 	id = strings.TrimSpace(s.ok(t, "allocate", "-l", "user=bob", "--external", "yarn:quick:root.life,memory=1GiB"))
 	s.ok(t, "confirm", id, "--application", "application_1_1")
-	s.awaitState(t, id, bursarv1.AllocationState_ALLOCATION_STATE_RELEASED)
+	s.awaitReleased(t, id)
 
 	// One that YARN refuses is over at once. An engine with a process lives by its process.
 	id = strings.TrimSpace(s.ok(t, "allocate", "-l", "user=bob", "--external", "yarn:default:root.life,memory=1GiB"))
 	s.ok(t, "confirm", id, "--application", c.Submit(t, yarn.Application{Queue: "root.nowhere", MemoryMiB: 1024, VCores: 1}))
 	engine := s.command(t, t.TempDir(), "run", "--external", "yarn:default:root.life,memory=1GiB", "-l", "user=carol", "--", "sh", "-c",
 		`bursar confirm --application application_1_1 && echo $BURSAR_ALLOCATION_ID && exec sleep 600`)
-	s.awaitState(t, id, bursarv1.AllocationState_ALLOCATION_STATE_RELEASED)
+	s.awaitReleased(t, id)
 	lines := strings.Fields(engine.out.String())
 	if !engine.running() || len(lines) == 0 {
 		t.Fatalf("the engine: %s%s", &engine.out, &engine.errors)
