@@ -39,7 +39,10 @@ func (a *attempt) drawParts() {
 		a.command.Labels = label.Of(append([]string{label.Cluster, e.name.Cluster}, pairs(a.command.Labels)...)...)
 	}
 	r := a.command.Resource
-	for range 1 + w.rng.IntN(2) {
+	for i := range 1 + w.rng.IntN(2) {
+		if other := w.clusters[len(w.clusters)-1]; i > 0 && w.chance(4) {
+			at.Cluster = other.name.Cluster
+		}
 		at.Path, at.Partition = w.drawPath(), ""
 		if w.chance(5) && (leaf(at.Path) == "a1" || leaf(at.Path) == "a") {
 			at.Partition = "fast"

@@ -202,7 +202,7 @@ func (r *round) conclude() {
 			return
 		}
 		c.takes(l, r.got)
-		w.checkEnded(l, before, r.got)
+		c.checkEnded(l, before)
 	})
 	p.again(p.interval)
 }

@@ -121,16 +121,23 @@ func ownLives(l *ledger.Ledger, name ledger.ClusterName) (list []ledger.Allocati
 	return list
 }
 
-// checkEnded holds that a report ends no allocation of which an application still runs in the cluster.
-func (w *World) checkEnded(l *ledger.Ledger, before []ledger.Allocation, s *snapshot) {
-	for _, a := range before {
+// checkEnded holds that a report ends no allocation of which an application still runs, in a cluster that is known.
+func (c *coord) checkEnded(l *ledger.Ledger, before []ledger.Allocation) {
+	for i := range before {
+		a := &before[i]
 		if _, live := l.Get(a.ID); live {
 			continue
 		}
-		w.tally.OwnLives++
-		for _, id := range a.ApplicationIDs {
-			if app := s.from.known[id]; app != nil && !app.over {
-				w.failf(7, "%s was released while its application %s runs", a.ID, id)
+		c.w.tally.OwnLives++
+		for j := range a.Entitled.External {
+			s := c.standing[clusterName(&a.Entitled.External[j])]
+			for _, id := range a.ApplicationIDs {
+				if s == nil {
+					continue
+				}
+				if app := s.from.known[id]; app != nil && !app.over {
+					c.w.failf(7, "%s was released while its application %s runs", a.ID, id)
+				}
 			}
 		}
 	}
