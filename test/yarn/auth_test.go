@@ -80,9 +80,9 @@ root.default limit 65536/64 used 0/0 guaranteed 65536/64 apps 0=0+0 RUNNING
 		says     []string
 	}{
 		"nothing shown":                        {map[string]string{}, []string{"401"}},
-		"a wrong key":                          {settings(map[string]string{"keytab": wrong}), []string{"bursar"}},
-		"a wrong principal":                    {settings(map[string]string{"principal": "nobody@" + kdc.Realm, "keytab": keytabOf(t, "nobody", kdc.Realm)}), []string{"nobody"}},
-		"a service that the KDC does not know": {settings(map[string]string{"servicePrincipal": "HTTP/elsewhere"}), []string{"HTTP/elsewhere"}},
+		"a wrong key":                          {settings(map[string]string{"keytab": wrong}), []string{"the key in the keytab is not that of the principal"}},
+		"a wrong principal":                    {settings(map[string]string{"principal": "nobody@" + kdc.Realm, "keytab": keytabOf(t, "nobody", kdc.Realm)}), []string{"does not know the principal"}},
+		"a service that the KDC does not know": {settings(map[string]string{"servicePrincipal": "HTTP/elsewhere"}), []string{"does not know the service HTTP/elsewhere"}},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, open(t, c, test.settings), test.says...) })
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long anything here may take: the starting of a server, an application's getting what it asks for.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // server is one Java process, with its configuration, its log and all that it makes in a folder.
 type server struct {
