@@ -117,7 +117,7 @@ func (b *text) String() string {
 func (s *system) command(t *testing.T, dir string, arguments ...string) *command {
 	t.Helper()
 	c := &command{t: t, dir: dir, ended: make(chan struct{})}
-	c.process = exec.Command(s.binary, arguments...) //nolint:noctx // a test's own command, which ends with stop
+	c.process = exec.Command(s.binary, arguments...)
 	c.process.Dir = dir
 	c.process.Env = []string{
 		"PATH=" + filepath.Dir(s.binary) + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "HOME=" + dir,

@@ -59,9 +59,10 @@ func othersFill(t *testing.T, c *yarn.Cluster, s *system) {
 func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 	const r1 = "root.race.r1"
 	var all sync.WaitGroup
-	answers := make([]said, 24) // for a queue with room for eight
+	answers := make([]said, 24) // in two queues, and the one above has room for eight
 	for i := range answers {
-		one := s.command(t, t.TempDir(), "allocate", "--external", "yarn:default:root.race.r1,memory=2GiB,cpu=2", "--ttl", "10m", "-l", fmt.Sprintf("user=u%d", i))
+		part := fmt.Sprintf("yarn:default:root.race.%s,memory=2GiB,cpu=2", []string{"r1", "twin"}[i%2])
+		one := s.command(t, t.TempDir(), "allocate", "--external", part, "--ttl", "10m", "-l", fmt.Sprintf("user=u%d", i))
 		all.Go(func() { answers[i] = one.end() })
 	}
 	all.Wait()
@@ -78,7 +79,7 @@ func lastCapacity(t *testing.T, c *yarn.Cluster, s *system) {
 	if len(granted) != 8 {
 		t.Errorf("%d of %d were granted 2 GiB of 16 GiB", len(granted), len(answers))
 	}
-	if got, want := figures(s.queue(t, r1)), "limit 16384/16 used 0/0 ours 16384/16 others 0/0 available 0/0"; got != want {
+	if got, want := figures(s.queue(t, "root.race")), "limit 16384/16 used 0/0 ours 16384/16 others 0/0 available 0/0"; got != want {
 		t.Errorf("want %s, got %s", want, got)
 	}
 	s.ok(t, append([]string{"release"}, granted...)...)
