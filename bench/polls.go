@@ -58,6 +58,9 @@ func (r *run) polls(ctx context.Context, w *workload) (err error) {
 			return err
 		}
 	}
+	if err := p.read(ctx, 0); err != nil { // before the ResourceManager ends
+		return err
+	}
 	return p.load.audit(ctx)
 }
 
