@@ -184,7 +184,7 @@ func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) err
 		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit, Note: "measured",
 	}
 	err := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
-		"insufficient resources (vetoed): host host=%s: memory: requested %d, available %d, limit %d (measured)",
+		"insufficient resources (vetoed): host %s: memory: requested %d, available %d, limit %d (measured)",
 		a.settings.HostID, short.GetRequested(), short.GetAvailable(), short.GetLimit()))
 	return withDetail(err, &bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{short}, Reason: "vetoed"})
 }

@@ -363,8 +363,5 @@ func (q *queue) why() string {
 	if q.account == nil {
 		return "waits for a host"
 	}
-	if q.account.name.Kind == HostAccount {
-		return "waits for host " + q.account.name.Labels.Value("host")
-	}
 	return "waits for " + q.account.name.String()
 }

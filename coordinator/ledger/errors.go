@@ -42,18 +42,23 @@ type AccountName struct {
 }
 
 func (n AccountName) String() string {
-	if n.Kind == QueueAccount {
-		at := resource.Address{
+	of := n.Labels.String()
+	switch {
+	case n.Kind == HostAccount:
+		of = n.Labels.Value(hostKey)
+	case n.Kind == QueueAccount:
+		of = resource.Address{
 			Kind: n.Labels.Value(kindKey), Cluster: n.Labels.Value(label.Cluster),
 			Path: n.Labels.Value(pathKey), Partition: n.Labels.Value(partitionKey),
-		}
-		return n.Kind.String() + " " + at.String()
+		}.String()
+	case len(n.Labels) == 0:
+		of = "(all)"
 	}
-	if len(n.Labels) == 0 {
-		return n.Kind.String() + " (all)"
-	}
-	return n.Kind.String() + " " + n.Labels.String()
+	return n.Kind.String() + " " + of
 }
+
+// hostKey is the key in the name of a host's account.
+const hostKey = "host"
 
 // Why an account is short where its numbers alone do not tell.
 const (

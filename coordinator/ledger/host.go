@@ -164,7 +164,7 @@ func (h *host) loadPerCore() int64 {
 func (l *Ledger) addHost(r HostRecord) *host {
 	h := &host{HostRecord: r, gone: departed{before: l.revision}} // what went before is not known here
 	h.timer.host = h
-	h.account.name = AccountName{Kind: HostAccount, Labels: label.Set{{Key: "host", Value: r.ID}}}
+	h.account.name = AccountName{Kind: HostAccount, Labels: label.Set{{Key: hostKey, Value: r.ID}}}
 	h.account.complete = true
 	h.account.queue.account, h.account.queue.host = &h.account, h
 	if n := len(l.freeSlots); n > 0 {

@@ -130,7 +130,7 @@ func mostOf(limit, protected resource.Vector) map[string]int64 {
 }
 
 func hostAccount(h *modelHost) modelAccount {
-	return modelAccount{name: "host host=" + h.id, host: h, most: mostOf(h.capacity, h.protected)}
+	return modelAccount{name: "host " + h.id, host: h, most: mostOf(h.capacity, h.protected)}
 }
 
 // scopes are the sets of keys that rules are written for, fewest keys first.

@@ -113,9 +113,10 @@ type Counts struct {
 	Waiting, Reserved, Active                                int
 	HostsHealthy, HostsSuspect, HostsLost, HostsReturning    int
 	QuotaRules, QuotaAccounts, Remembered, WaitingForAnyHost int
+	Queues                                                   int // in one partition each, of all clusters
 }
 
-// Counts counts. Its cost grows with the number of hosts.
+// Counts counts. Its cost grows with the number of hosts, scopes and clusters.
 func (l *Ledger) Counts() Counts {
 	c := Counts{
 		Waiting: l.states[Waiting], Reserved: l.states[Reserved], Active: l.states[Active],
@@ -135,6 +136,9 @@ func (l *Ledger) Counts() Counts {
 	}
 	for _, s := range l.rules.scopes {
 		c.QuotaAccounts += len(s.accounts)
+	}
+	for _, external := range l.clusters {
+		c.Queues += len(external.branches)
 	}
 	return c
 }
