@@ -25,8 +25,8 @@ type application struct {
 	orphan   time.Time // it ends then; zero: it has an engine
 }
 
-// steadiness is longer than the longest reading: those of its steps that are under way when it is given up included.
-const steadiness = 12 * time.Second
+// steadiness is longer than the longest reading, that of a coordinator included which is stopped meanwhile.
+const steadiness = timeout + 13*time.Second
 
 // allocation is the one that it was started under; empty where there is none.
 func (a *application) allocation() string {
