@@ -180,6 +180,9 @@ func (l *Ledger) entitleExternal(e *entry) {
 		before := t.vector
 		after := t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 		if before.Equal(after) {
+			if e.reshow(t) { // its parts may have changed against one another
+				t.branch.restate()
+			}
 			continue
 		}
 		if !after.NotMoreThan(before) {

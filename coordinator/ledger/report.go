@@ -162,21 +162,25 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 		}
 		x := e.external
 		settled := r.Untrusted == "" && c.asked >= max(e.Confirmed, x.changed).Add(r.Settle)
+		changed := false // mostly nothing has since the last report
 		for i := range e.Entitled.External {
 			part := &e.Entitled.External[i]
+			granted := x.granted[i] // what had been seen of it before it grew still is
 			switch {
 			case part.Kind != c.Kind || part.Cluster != c.Cluster:
 			case len(e.ApplicationIDs) > 0:
-				x.granted[i] = c.granted(e, i, answers, owners)
+				granted = c.granted(e, i, answers, owners)
 			case settled:
-				x.granted[i] = part.Vector
+				granted = part.Vector
 			case r.Untrusted != "":
-				x.granted[i] = resource.Vector{}
-			default: // what had been seen of it before it grew still is
+				granted = resource.Vector{}
+			}
+			if !granted.EqualTo(x.granted[i]) {
+				x.granted[i], changed = granted, true
 			}
 		}
 		for i := range x.touches {
-			if x.touches[i].branch.cluster == c {
+			if changed && x.touches[i].branch.cluster == c {
 				e.reshow(&x.touches[i])
 			}
 		}
