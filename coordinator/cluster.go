@@ -74,7 +74,7 @@ func (s *clusterService) Audit(ctx context.Context, _ *bursarv1.AuditRequest) (*
 	c := result.counts
 	res := &bursarv1.AuditResponse{
 		Allocations: int64(c.Waiting + c.Reserved + c.Active),
-		Accounts:    int64(c.QuotaAccounts + c.HostsHealthy + c.HostsSuspect + c.HostsLost + c.HostsReturning),
+		Accounts:    int64(c.QuotaAccounts + c.Queues + c.HostsHealthy + c.HostsSuspect + c.HostsLost + c.HostsReturning),
 		Revision:    result.revision,
 	}
 	for _, v := range result.violations {

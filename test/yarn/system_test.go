@@ -113,15 +113,19 @@ func settled(t *testing.T, c *yarn.Cluster, s *system) {
 	s.audit(t)
 }
 
-// audit asks whether the books are right.
+// audit asks whether the books are right: those of the host, and of all queues.
 func (s *system) audit(t *testing.T) {
 	t.Helper()
+	var queues bursarv1.QueueServiceListResponse
+	if err := protojson.Unmarshal([]byte(s.ok(t, "queues", "-o", "json")), &queues); err != nil {
+		t.Fatal(err)
+	}
 	var found bursarv1.AuditResponse
 	if err := protojson.Unmarshal([]byte(s.ok(t, "audit", "-o", "json")), &found); err != nil {
 		t.Fatal(err)
 	}
-	if found.GetAccounts() == 0 || len(found.GetViolations()) > 0 {
-		t.Errorf("audit: %v", &found)
+	if want := int64(1 + len(queues.GetQueues())); found.GetAccounts() != want || len(found.GetViolations()) > 0 {
+		t.Errorf("audit of %d accounts: %v", want, &found)
 	}
 }
 
