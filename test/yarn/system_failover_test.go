@@ -15,14 +15,13 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// TestFailoverOfResourceManagers has two ResourceManagers hand over to each other, and be away, while people ask for queues and a coordinator
+// twoManagers has two ResourceManagers hand over to each other, and be away, while people ask for queues and a coordinator
 // starts again.
-func TestFailoverOfResourceManagers(t *testing.T) {
-	t.Parallel()
+func twoManagers(t *testing.T, binary string) {
 	c := yarn.Start(t, yarn.Options{Pair: true, Nodes: []yarn.Node{{MemoryMiB: 16384, VCores: 16}}, Capacity: map[string]string{
 		"root.queues": "a", "root.a.capacity": "100", "root.a.queues": "a1", "root.a.a1.capacity": "100",
 	}})
-	s, coordinate := startApart(t, providersFile(t, [2]string{"default", `addresses: "` + c.Addresses() + `", interval: 2s, maxAge: 4s`}))
+	s, coordinate := startApart(t, binary, providersFile(t, [2]string{"default", `addresses: "` + c.Addresses() + `", interval: 2s, maxAge: 4s`}))
 	coordinator := coordinate()
 
 	// Both stand by.
@@ -80,7 +79,7 @@ func TestFailoverOfResourceManagers(t *testing.T) {
 }
 
 // startApart makes a coordinator and an agent that are processes of their own. It starts the agent, and returns what starts the coordinator.
-func startApart(t *testing.T, providers string) (*system, func() *command) {
+func startApart(t *testing.T, binary, providers string) (*system, func() *command) {
 	t.Helper()
 	dir := shortDir(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +90,7 @@ func startApart(t *testing.T, providers string) (*system, func() *command) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := &system{binary: buildBursar(t), agent: filepath.Join(dir, "agent.sock"), address: "http://" + address}
+	s := &system{binary: binary, agent: filepath.Join(dir, "agent.sock"), address: "http://" + address}
 	configs := map[string]string{
 		"coordinator": fmt.Sprintf("listen: %s\ndataDir: %s/data\nprovidersFile: %s\ntimes: {interval: 1s, suspectAfter: 10}\n", address, dir, providers),
 		"agent":       fmt.Sprintf("hostId: host-1\nsocket: %s\nstateDir: %s/agent\ntick: 1s\ncoordinators: [%s]\n", s.agent, dir, s.address),

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// shared are the queues that the parts of TestWholeSystem use at the same time: each has one below the root for itself, with a quarter of
+// shared are the queues that the parts of oneManager use at the same time: each has one below the root for itself, with a quarter of
 // 64 GiB and 64 cores.
 var shared = map[string]string{
 	"root.queues":                 "full,race,life,ops,made,parts",
@@ -38,17 +38,30 @@ var shared = map[string]string{
 	"root.parts.accessible-node-labels": "gpu", "root.parts.accessible-node-labels.gpu.capacity": "1w",
 }
 
-// TestWholeSystem is the main job with a real ResourceManager: people's commands on one side, and on the other what YARN's own clients do to the
-// same queues.
+// TestWholeSystem is the main job with real ResourceManagers: people's commands on one side, and on the other what YARN's own clients and
+// operators do to the same queues.
 func TestWholeSystem(t *testing.T) {
 	t.Parallel()
+	binary := buildBursar(t)
+	t.Run("one ResourceManager", func(t *testing.T) {
+		t.Parallel()
+		oneManager(t, binary)
+	})
+	t.Run("two ResourceManagers", func(t *testing.T) {
+		t.Parallel()
+		twoManagers(t, binary)
+	})
+}
+
+// oneManager has all that people and applications do at the same time in one cluster.
+func oneManager(t *testing.T, binary string) {
 	c := yarn.Start(t, yarn.Options{
 		Capacity: shared,
 		Nodes:    []yarn.Node{{}, {MemoryMiB: 16384, VCores: 16, Partition: "gpu", Custom: map[string]int{"yarn.io/gpu": 4}}},
 	})
 	pace := "addresses: \"" + c.Addresses() + "\", interval: 2s"
 	file := providersFile(t, [2]string{"default", pace}, [2]string{"quick", pace + ", settle: 0s"})
-	s := startDev(t, buildBursar(t), file)
+	s := startDev(t, binary, file)
 	s.awaitRead(t)
 	t.Run("parts", func(t *testing.T) {
 		for name, part := range map[string]func(*testing.T, *yarn.Cluster, *system){
