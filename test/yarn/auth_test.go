@@ -1,6 +1,7 @@
 package yarn_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,9 +47,7 @@ func TestTickets(t *testing.T) {
 	c := yarn.Start(t, yarn.Options{KDC: kdc, Core: map[string]string{"hadoop.http.authentication.token.validity": "2"}}) // seconds
 	settings := func(changes map[string]string) map[string]string {
 		all := map[string]string{"auth": "kerberos", "principal": "bursar@" + kdc.Realm, "keytab": kdc.Keytab, "krb5Conf": kdc.Krb5Conf}
-		for name, value := range changes {
-			all[name] = value
-		}
+		maps.Copy(all, changes)
 		return all
 	}
 	const idle = `

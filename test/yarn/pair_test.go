@@ -9,11 +9,12 @@ import (
 	"github.com/bursar/bursar/test/yarn"
 )
 
-// read reads the queues until the answer is of a kind, and returns the snapshot or error that was.
-func read(t *testing.T, p providers.Provider, what string, is func(providers.Snapshot, error) bool) (s providers.Snapshot, err error) {
+// read reads the queues until the answer is of a kind, and returns the snapshot.
+func read(t *testing.T, p providers.Provider, what string, is func(providers.Snapshot, error) bool) (s providers.Snapshot) {
 	t.Helper()
 	var before string
 	yarn.Await(t, what, func() bool {
+		var err error
 		s, err = p.Snapshot(t.Context())
 		if now := fmt.Sprintf("%s %s, error: %v", s.Server, s.Untrusted, err); now != before {
 			t.Logf("until %s: %s", what, now)
@@ -21,7 +22,7 @@ func read(t *testing.T, p providers.Provider, what string, is func(providers.Sna
 		}
 		return is(s, err)
 	})
-	return s, err
+	return s
 }
 
 func noneActive(_ providers.Snapshot, err error) bool {
@@ -52,19 +53,18 @@ func TestFailover(t *testing.T) {
 			p := open(t, c, nil)
 
 			// Both stand by.
-			_, err := read(t, p, "none is active", noneActive)
-			t.Logf("both stand by: %v", err)
-			if roles := servers(t, p); roles != "standby standby" {
+			read(t, p, "none is active", noneActive)
+			if roles := servers(t, p); roles != "standby, standby" {
 				t.Errorf("roles %q", roles)
 			}
 
 			// One becomes active: first without a node.
 			c.MakeActive(t, "rm1")
-			first, _ := read(t, p, "rm1 leads and has its node", trusted)
+			first := read(t, p, "rm1 leads and has its node", trusted)
 			if first.Server != c.Managers[0].URL {
 				t.Errorf("read from %s", first.Server)
 			}
-			if roles := servers(t, p); roles != "active standby" {
+			if roles := servers(t, p); roles != "active, standby" {
 				t.Errorf("roles %q", roles)
 			}
 			id := c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 4096, VCores: 4})
@@ -78,7 +78,7 @@ func TestFailover(t *testing.T) {
 			c.MakeStandby(t, "rm1")
 			read(t, p, "none is active", noneActive)
 			c.MakeActive(t, "rm2")
-			second, _ := read(t, p, "rm2 leads without a node", untrusted)
+			second := read(t, p, "rm2 leads without a node", untrusted)
 			if second.Server != c.Managers[1].URL || second.Incarnation == first.Incarnation {
 				t.Errorf("read from %s, incarnation %q after %q", second.Server, second.Incarnation, first.Incarnation)
 			}
@@ -92,7 +92,7 @@ func TestFailover(t *testing.T) {
 			c.KillManager(t, "rm2")
 			read(t, p, "none is active", noneActive)
 			c.MakeActive(t, "rm1")
-			third, _ := read(t, p, "rm1 leads again", trusted)
+			third := read(t, p, "rm1 leads again", trusted)
 			if third.Server != c.Managers[0].URL || third.Incarnation == first.Incarnation || third.Incarnation == second.Incarnation {
 				t.Errorf("read from %s, incarnation %q after %q and %q", third.Server, third.Incarnation, first.Incarnation, second.Incarnation)
 			}
@@ -102,7 +102,7 @@ func TestFailover(t *testing.T) {
 
 			// The one that crashed comes back and stands by; nothing changes.
 			c.StartManager(t, "rm2")
-			if roles := servers(t, p); roles != "active standby" {
+			if roles := servers(t, p); roles != "active, standby" {
 				t.Errorf("roles %q", roles)
 			}
 			if again, err := p.Snapshot(t.Context()); err != nil || again.Incarnation != third.Incarnation {
@@ -112,7 +112,7 @@ func TestFailover(t *testing.T) {
 			// Nobody is left: that is another error.
 			c.KillManager(t, "rm1")
 			c.KillManager(t, "rm2")
-			_, err = p.Snapshot(t.Context())
+			_, err := p.Snapshot(t.Context())
 			if unavailable, none := providers.Unavailable(err); !unavailable || none {
 				t.Errorf("all are dead: %v", err)
 			}
@@ -130,14 +130,14 @@ func servers(t *testing.T, p providers.Provider) string {
 		}
 		roles = append(roles, s.Role)
 	}
-	return strings.Join(roles, " ")
+	return strings.Join(roles, ", ")
 }
 
 // TestRestart is of a ResourceManager that is alone and forgets its applications.
 func TestRestart(t *testing.T) {
 	c := yarn.Start(t, yarn.Options{})
 	p := open(t, c, nil)
-	before, _ := read(t, p, "it is up", trusted)
+	before := read(t, p, "it is up", trusted)
 	id := c.Submit(t, yarn.Application{Queue: "root.default", MemoryMiB: 4096, VCores: 4})
 	c.AwaitAllocated(t, id)
 	c.KillManager(t, "rm1")
@@ -147,12 +147,12 @@ func TestRestart(t *testing.T) {
 	}
 	c.KillNode(t, 0)
 	c.StartManager(t, "rm1")
-	after, _ := read(t, p, "it is back without its node", untrusted)
+	after := read(t, p, "it is back without its node", untrusted)
 	if after.Incarnation == before.Incarnation {
 		t.Error("the same incarnation")
 	}
 	c.StartNode(t, 0)
-	after, _ = read(t, p, "the node is back", trusted)
+	after = read(t, p, "the node is back", trusted)
 	if now := used(t, after, "root.default"); now != "0/0" {
 		t.Errorf("used %s", now)
 	}
