@@ -124,7 +124,7 @@ func (y *yarn) failOver() {
 	if y.passive || !y.complete() {
 		return
 	}
-	y.passive = true
+	y.passive, y.slow = true, true
 	forgets, most := w.chance(4), 6*time.Second
 	if w.chance(2) { // nobody may notice
 		most = 300 * time.Millisecond

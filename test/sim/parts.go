@@ -44,7 +44,7 @@ func (a *attempt) drawParts() {
 			at.Cluster = other.name.Cluster
 		}
 		at.Path, at.Partition = w.drawPath(), ""
-		if w.chance(5) && (leaf(at.Path) == "a1" || leaf(at.Path) == "a") {
+		if w.chance(3) && (leaf(at.Path) == "a1" || leaf(at.Path) == "a") {
 			at.Partition = "fast"
 		}
 		size := amount{(1 + w.rng.Int64N(10)) * gib, w.rng.Int64N(5) * 1000, 0}
@@ -113,7 +113,7 @@ func (a *attempt) submitAll() {
 				most--
 			}
 			y, at := w.clusterOf(part.Cluster).current(), spot{part.Path, part.Partition}
-			if !y.brief && w.chance(6) {
+			if !y.brief && w.chance(4) {
 				at.partition = "" // else nobody could tell
 			}
 			app := y.submit(a, at, size, most)

@@ -203,6 +203,7 @@ func (r *round) conclude() {
 		}
 		c.takes(l, r.got)
 		c.checkEnded(l, before)
+		c.checkOthers(l, q.ClusterName)
 	})
 	p.again(p.interval)
 }

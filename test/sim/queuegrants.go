@@ -183,6 +183,30 @@ func (s *standing) shares(name ledger.ClusterName, at spot, live []ledger.Alloca
 	return ours, others
 }
 
+// checkOthers holds, when a report was taken in, that no queue is said to be used less by others than it truly is: nothing is taken for our
+// own that the report's figures do not hold. What counts as whose is said at checkQueue.
+func (c *coord) checkOthers(l *ledger.Ledger, name ledger.ClusterName) {
+	s := c.standing[name]
+	if s == nil || s.report.Untrusted != "" {
+		return
+	}
+	live := tenants(l)
+	l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
+		at := spot{q.Address.Path, q.Address.Partition}
+		if q.Address.Kind != name.Kind || q.Address.Cluster != name.Cluster || !q.Known || s.queues[at] == nil {
+			return true
+		}
+		counted := amountOf(q.Account.Others)
+		_, others := s.shares(name, at, live)
+		for i, dimension := range dimensions {
+			if counted[i] < others[i] {
+				c.w.failf(1, "queue %s: others are said to use %d of %s, and truly used %d", q.Address, counted[i], dimension, others[i])
+			}
+		}
+		return true
+	})
+}
+
 // heldFor is what the applications that were started under an allocation held in a queue.
 func (s *snapshot) heldFor(allocation string, at spot) (sum amount) {
 	for _, h := range s.held {
