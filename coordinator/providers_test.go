@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"errors"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -251,6 +253,16 @@ func TestACheckChangesNothing(t *testing.T) {
 		t.Errorf("there are %v", list)
 	}
 	eventually(t, "one provider is open", func() bool { return here.kind.providersOpen() == 1 })
+}
+
+// A check calls an address that the caller names, with credentials of ours. A page of another site may have a browser send a GET, and no more.
+func TestAPageOfAnotherSiteHasNoClusterChecked(t *testing.T) {
+	f, here := queueOf(t, Config{}, nil)
+	message := url.QueryEscape(`{"provider":{"kind":"fake","cluster":"new","settings":{"address":"there"}}}`)
+	code, text := f.fetch(http.MethodGet, "/bursar.v1.QueueService/CheckProvider?connect=v1&encoding=json&message="+message, "", "Origin", "http://elsewhere.example")
+	if code == http.StatusOK || len(here.kind.cluster("there").times()) != 0 {
+		t.Errorf("%d %s", code, text)
+	}
 }
 
 func TestProvidersAreAdministered(t *testing.T) {

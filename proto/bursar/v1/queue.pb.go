@@ -1290,14 +1290,14 @@ const file_bursar_v1_queue_proto_rawDesc = "" +
 	"\x04took\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\x16\n" +
 	"\x14ListProvidersRequest\"J\n" +
 	"\x15ListProvidersResponse\x121\n" +
-	"\tproviders\x18\x01 \x03(\v2\x13.bursar.v1.ProviderR\tproviders2\x8e\x04\n" +
+	"\tproviders\x18\x01 \x03(\v2\x13.bursar.v1.ProviderR\tproviders2\x89\x04\n" +
 	"\fQueueService\x12T\n" +
 	"\x04List\x12\".bursar.v1.QueueServiceListRequest\x1a#.bursar.v1.QueueServiceListResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\x03Get\x12!.bursar.v1.QueueServiceGetRequest\x1a\".bursar.v1.QueueServiceGetResponse\"\x03\x90\x02\x01\x12L\n" +
 	"\vPutProvider\x12\x1d.bursar.v1.PutProviderRequest\x1a\x1e.bursar.v1.PutProviderResponse\x12U\n" +
 	"\x0eDeleteProvider\x12 .bursar.v1.DeleteProviderRequest\x1a!.bursar.v1.DeleteProviderResponse\x12W\n" +
-	"\rListProviders\x12\x1f.bursar.v1.ListProvidersRequest\x1a .bursar.v1.ListProvidersResponse\"\x03\x90\x02\x01\x12W\n" +
-	"\rCheckProvider\x12\x1f.bursar.v1.CheckProviderRequest\x1a .bursar.v1.CheckProviderResponse\"\x03\x90\x02\x01B3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
+	"\rListProviders\x12\x1f.bursar.v1.ListProvidersRequest\x1a .bursar.v1.ListProvidersResponse\"\x03\x90\x02\x01\x12R\n" +
+	"\rCheckProvider\x12\x1f.bursar.v1.CheckProviderRequest\x1a .bursar.v1.CheckProviderResponseB3Z1github.com/bursar/bursar/proto/bursar/v1;bursarv1b\x06proto3"
 
 var (
 	file_bursar_v1_queue_proto_rawDescOnce sync.Once

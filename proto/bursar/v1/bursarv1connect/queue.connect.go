@@ -58,7 +58,8 @@ type QueueServiceClient interface {
 	PutProvider(context.Context, *v1.PutProviderRequest) (*v1.PutProviderResponse, error)
 	DeleteProvider(context.Context, *v1.DeleteProviderRequest) (*v1.DeleteProviderResponse, error)
 	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
-	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing.
+	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing here, but is no GET: it calls
+	// an address that the caller names.
 	CheckProvider(context.Context, *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error)
 }
 
@@ -110,7 +111,6 @@ func NewQueueServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+QueueServiceCheckProviderProcedure,
 			connect.WithSchema(queueServiceMethods.ByName("CheckProvider")),
-			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -187,7 +187,8 @@ type QueueServiceHandler interface {
 	PutProvider(context.Context, *v1.PutProviderRequest) (*v1.PutProviderResponse, error)
 	DeleteProvider(context.Context, *v1.DeleteProviderRequest) (*v1.DeleteProviderResponse, error)
 	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
-	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing.
+	// CheckProvider asks a cluster once, from the coordinator that leads, and says what came of it. It changes nothing here, but is no GET: it calls
+	// an address that the caller names.
 	CheckProvider(context.Context, *v1.CheckProviderRequest) (*v1.CheckProviderResponse, error)
 }
 
@@ -235,7 +236,6 @@ func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOpti
 		QueueServiceCheckProviderProcedure,
 		svc.CheckProvider,
 		connect.WithSchema(queueServiceMethods.ByName("CheckProvider")),
-		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/bursar.v1.QueueService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
