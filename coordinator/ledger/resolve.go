@@ -95,6 +95,9 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	full := x.Path == root || strings.HasPrefix(x.Path, root+".")
 	switch _, there := c.standard[x.Path]; {
 	case !c.known && full:
+		if at.Partition == "" {
+			at.Partition = c.defaultPartition(at.Path) // as it was last; empty where the cluster was never read
+		}
 		return at, nil // whether it is there will turn out
 	case !c.known:
 		return at, c.unresolved(now, at, x.Vector)
