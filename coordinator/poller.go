@@ -49,14 +49,17 @@ func (r *poller) run(ctx context.Context) {
 	r.interval = r.pace.Interval
 	retry := backoff.NewExponentialBackOff(backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0), backoff.WithInitialInterval(firstRetry))
 	for ctx.Err() == nil {
+		start := r.pollers.writer.clock.now()
 		failure, err := r.round(ctx)
 		if err != nil {
 			return // over
 		}
 		wait := r.interval
-		if failure == nil {
+		switch {
+		case failure == nil:
 			retry.Reset()
-		} else {
+		case tooSlow(r.interval, r.pollers.writer.clock.now().Sub(start)): // it has enough to do without us
+		default:
 			retry.MaxInterval = r.interval
 			wait = min(r.interval, retry.NextBackOff())
 		}
@@ -190,11 +193,14 @@ func (r *poller) shut() {
 func (r *poller) report(ctx context.Context, got *reading) (failure, err error) {
 	r.interval = stretched(r.interval, r.pace.Interval, got.took)
 	got.report.GoodFor = max(r.pace.MaxAge, 3*r.interval)
-	err = r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
-		failure = l.ReportCluster(now, got.report)
+	var refused error
+	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+		refused = l.ReportCluster(now, got.report)
 		return nil
-	})
-	return failure, err
+	}); err != nil {
+		return nil, err // not refused, which the loop may be about to write
+	}
+	return refused, nil
 }
 
 // succeeded notes that the cluster was read.
