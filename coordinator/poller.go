@@ -263,7 +263,7 @@ func (r *poller) publish(wait time.Duration) {
 // slow is not kept busy by us, and back, step by step, once it would be no more than that.
 func stretched(interval, least, took time.Duration) time.Duration {
 	switch {
-	case took > interval/4:
+	case tooSlow(interval, took):
 		return max(interval, min(2*interval, max(least, mostInterval)))
 	case took <= interval/8:
 		return max(least, interval/2)
@@ -271,3 +271,6 @@ func stretched(interval, least, took time.Duration) time.Duration {
 		return interval
 	}
 }
+
+// tooSlow reports whether a round took more of its interval than a cluster should be kept busy by us.
+func tooSlow(interval, took time.Duration) bool { return took > interval/4 }

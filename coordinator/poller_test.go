@@ -142,6 +142,26 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 	})
 }
 
+func TestAFailureThatTookLongIsNotRetriedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watching(t, always(0.5))
+		defer w.close()
+		here := w.kind.cluster("here")
+		here.with(func(c *fakeCluster) { c.takes = time.Hour })
+		w.put(prod, "timeout", "3s")
+		pass(time.Minute)
+		asked := gaps(here.times())
+		if len(asked) != 7 {
+			t.Errorf("asked again %d times in a minute", len(asked))
+		}
+		for _, gap := range asked {
+			if gap != 3*time.Second+5*time.Second {
+				t.Errorf("asked again %s after the last time, with a timeout of 3 s and an interval of 5 s", gap)
+			}
+		}
+	})
+}
+
 func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
