@@ -88,7 +88,7 @@ func TestFailover(t *testing.T) {
 
 			// A crash of the one in charge. What runs goes on, and is there again once the node is.
 			id = c.Submit(t, yarn.Application{Queue: "default", MemoryMiB: 2048, VCores: 2})
-			c.AwaitAllocated(t, id)
+			c.AwaitLaunched(t, id)
 			c.KillManager(t, "rm2")
 			read(t, p, "none is active", noneActive)
 			c.MakeActive(t, "rm1")

@@ -8,6 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +104,22 @@ func (c *Cluster) AwaitAllocated(tb testing.TB, ids ...string) {
 			return now.AllocatedMB > 0
 		}, id)
 	}
+}
+
+// AwaitLaunched waits until an application's container runs. It is allocated before that, and what is not launched when the
+// ResourceManager in charge is killed is not found again by the next one.
+func (c *Cluster) AwaitLaunched(tb testing.TB, id string) {
+	tb.Helper()
+	Await(tb, id+" runs", func() bool {
+		places, err := filepath.Glob("/proc/[0-9]*/cwd")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return slices.ContainsFunc(places, func(link string) bool {
+			place, err := os.Readlink(link) // a process may have ended since
+			return err == nil && strings.Contains(place, "/appcache/"+id+"/container_")
+		})
+	})
 }
 
 // Kill ends applications and waits until they are over.
