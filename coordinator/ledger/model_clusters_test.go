@@ -219,6 +219,9 @@ func (m *model) address(at resource.Address, labels label.Set) (resource.Address
 	c := candidates[i]
 	full := at.Path == "root" || strings.HasPrefix(at.Path, "root.")
 	if !m.knows(c) {
+		if full && at.Partition == "" {
+			at.Partition = c.defaultPartition(at)
+		}
 		if full {
 			return at, ""
 		}
