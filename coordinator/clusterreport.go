@@ -9,11 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What is longer than the contract allows in an address, in characters, nobody can ask for.
-const (
-	mostPath      = 512
-	mostPartition = 128
-)
+// mostPartition is how long a partition may be in an address, in characters. One that is longer nobody can ask for.
+const mostPartition = 128
 
 // queueReports are the queues of a snapshot as the ledger takes them, but for those that nobody can ask for. What no ledger could make sense
 // of is an error: it must not get as far as the loop.
@@ -28,7 +25,7 @@ func queueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 			return nil, fmt.Errorf("queue %q in partition %q: want a path, in UTF-8, and each queue once", q.Path, q.Partition)
 		}
 		seen[at] = true
-		if utf8.RuneCountInString(q.Path) > mostPath || utf8.RuneCountInString(q.Partition) > mostPartition {
+		if !resource.ValidPath(q.Path) || utf8.RuneCountInString(q.Partition) > mostPartition {
 			continue
 		}
 		for _, v := range []resource.Vector{q.Limit, q.Used, q.Guaranteed} {

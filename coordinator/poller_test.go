@@ -285,7 +285,7 @@ func TestOurApplicationsAreAskedForAfterTheQueues(t *testing.T) {
 }
 
 func TestAQueueThatNobodyCanAskForIsLeftOut(t *testing.T) {
-	list := []providers.Queue{fakeQueue("root", gib), fakeQueue("root."+strings.Repeat("ä", 507), gib), fakeQueue("root."+strings.Repeat("ä", 508), gib)}
+	list := []providers.Queue{fakeQueue("root", gib), fakeQueue("root."+strings.Repeat("ä", 507), gib), fakeQueue("root."+strings.Repeat("ä", 508), gib), fakeQueue("root"+strings.Repeat(".a", 32), gib)}
 	if reports, err := queueReports(list); err != nil || len(reports) != 2 {
 		t.Errorf("%d queues, %v", len(reports), err)
 	}

@@ -69,7 +69,7 @@ func addresses() *rapid.Generator[Address] {
 		return Address{
 			Kind:      rapid.SampledFrom([]string{"yarn", "kubernetes", "a-1"}).Draw(t, "kind"),
 			Cluster:   rapid.StringMatching(`[^,:]{0,8}`).Draw(t, "cluster"),
-			Path:      rapid.StringMatching(`(root)?[^,]{1,12}`).Draw(t, "path"),
+			Path:      rapid.StringMatching(`(root\.)?[^,.]{1,8}(\.[^,.]{1,4})?`).Draw(t, "path"),
 			Partition: rapid.StringMatching(`([a-z][a-z0-9_-]{0,5})?`).Draw(t, "partition"),
 		}
 	})

@@ -250,7 +250,7 @@ func sayable(linkisType LinkisType) *rapid.Generator[Resource] {
 			r.Vector = vectorsOf("fpga", "gpu", "yarn.io/gpu").Draw(t, "custom")
 		}
 		if s.kind != "" && (s.here == 0 || rapid.Bool().Draw(t, "part")) {
-			path := rapid.StringMatching(`[a-z.]{1,20}`).Draw(t, "path")
+			path := rapid.StringMatching(`[a-z]{1,8}(\.[a-z]{1,5}){0,2}`).Draw(t, "path")
 			r = r.WithPart(Address{Kind: s.kind, Path: path}, draw(s.there, s.kind == kindKubernetes))
 		}
 		return r

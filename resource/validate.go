@@ -17,6 +17,8 @@ const (
 	maxKind    = 32
 	maxCluster = 128
 	maxPath    = 512
+	// maxDepth is how many names a path may have. The deepest that were seen have a dozen; each is an account while somebody asks for it.
+	maxDepth = 32
 )
 
 // Validate reports the first thing about v that may not come in from outside, as a *FieldError: a quantity below zero or above
@@ -114,7 +116,21 @@ func (a Address) check() *FieldError {
 			return &FieldError{f.name, f.value, fmt.Sprintf("at most %d characters", f.most)}
 		}
 	}
+	if !ValidPath(a.Path) {
+		return &FieldError{"path", a.Path, fmt.Sprintf("at most %d names, with a dot between two", maxDepth)}
+	}
 	return nil
+}
+
+// ValidPath reports whether a place in a cluster may be called so: names with a dot between two.
+func ValidPath(path string) bool {
+	depth := 0
+	for name := range strings.SplitSeq(path, ".") {
+		if depth++; name == "" || depth > maxDepth {
+			return false
+		}
+	}
+	return len([]rune(path)) <= maxPath
 }
 
 func validKind(kind string) bool {
