@@ -26,6 +26,7 @@ type Cluster struct {
 	java     string
 	jars     string
 	guardian *guardian
+	ports    ports
 	shells   map[string]bool // ids of those that were submitted
 }
 
@@ -143,7 +144,7 @@ func (c *Cluster) configure() error {
 		rm := &Manager{Name: name, ports: map[string]int{}, server: c.server(name, "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager")}
 		for _, what := range []string{"address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address"} {
 			var err error
-			if rm.ports[what], err = freePort(); err != nil {
+			if rm.ports[what], err = c.ports.next(); err != nil {
 				return err
 			}
 		}
@@ -169,7 +170,7 @@ func (c *Cluster) configure() error {
 
 func (c *Cluster) configureNode(name string, node Node) error {
 	// A port that it keeps: after a restart it is the same node.
-	port, err := freePort()
+	port, err := c.ports.next()
 	if err != nil {
 		return err
 	}

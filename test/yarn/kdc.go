@@ -49,7 +49,7 @@ func StartKDC(tb testing.TB, principals ...string) *KDC {
 	if k.java, err = installed("yarn-java"); err != nil {
 		tb.Fatal(err)
 	}
-	port, err := freePort()
+	port, err := new(ports).next()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -145,14 +145,20 @@ func (s *server) tail() string {
 	return strings.Join(lines[max(0, len(lines)-40):], "")
 }
 
-// freePort returns a port that nobody listens on. It is below those that the system gives to outgoing connections, so that it stays free
-// while a server that has it is down.
-func freePort() (int, error) {
-	for range 1000 {
-		port := 10000 + rand.IntN(22000)
-		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port)) //nolint:noctx // to see whether anybody has it, on any address
+// ports gives out ports that nobody listens on, none twice. They are below those that the system gives to outgoing connections, so that
+// they stay free while a server that has one is down. The zero value is ready.
+type ports struct{ last int }
+
+func (p *ports) next() (int, error) {
+	const from, count = 10000, 22000
+	if p.last == 0 {
+		p.last = from + rand.IntN(count)
+	}
+	for range count {
+		p.last = from + (p.last+1-from)%count
+		listener, err := net.Listen("tcp", ":"+strconv.Itoa(p.last)) //nolint:noctx // to see whether anybody has it, on any address
 		if err == nil {
-			return port, listener.Close()
+			return p.last, listener.Close()
 		}
 	}
 	return 0, errors.New("no free port")
