@@ -91,8 +91,10 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	var mu sync.Mutex // guards answers and failed
 	var failed error
 	var all sync.WaitGroup
+	var fallen faults
 	for range min(atOnce, len(ids)) {
 		all.Go(func() {
+			defer fallen.catch(cancel)
 			for id := range next {
 				app, err := from.application(ctx, id)
 				mu.Lock()
@@ -118,6 +120,7 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	}
 	close(next)
 	all.Wait()
+	fallen.rethrow()
 	if failed == nil && ctx.Err() != nil {
 		failed = &ServerError{Address: from.String(), Trouble: Unreachable, Err: ctx.Err()}
 	}

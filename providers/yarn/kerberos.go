@@ -127,15 +127,18 @@ func (k *kerberos) token(ctx context.Context, service string) (string, error) {
 		err   error
 	}
 	done := make(chan result, 1)
+	var fallen faults
 	go func() { // close waits for it: it has the turn
+		defer func() { k.turn <- struct{}{} }()
+		defer fallen.catch(func() { done <- result{} })
 		token, err := k.make(service)
 		done <- result{token, err}
-		k.turn <- struct{}{}
 	}()
 	select {
 	case <-ctx.Done():
 		return "", &KerberosError{Setting: settingKrb5Conf, Advice: "the KDC takes too long", Err: ctx.Err()}
 	case made := <-done:
+		fallen.rethrow()
 		return made.token, made.err
 	}
 }

@@ -23,8 +23,10 @@ type probed struct {
 func (p *Provider) probe(ctx context.Context, patience time.Duration) []probed {
 	found := make([]probed, len(p.servers))
 	var all sync.WaitGroup
+	var failed faults
 	for i, at := range p.servers {
 		all.Go(func() {
+			defer failed.catch(func() {})
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			begin := p.now()
@@ -33,6 +35,7 @@ func (p *Provider) probe(ctx context.Context, patience time.Duration) []probed {
 		})
 	}
 	all.Wait()
+	failed.rethrow()
 	return found
 }
 
