@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -36,15 +38,25 @@ func (e *ClaimError) Error() string { return fmt.Sprintf("host %s: %v", e.HostID
 // Unwrap returns what it means for the caller.
 func (e *ClaimError) Unwrap() error { return e.Err }
 
-// heed looks at the epoch that a host has seen, in its report. One above this leadership's ends it: the store was put back to an earlier
-// state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does this leadership's own number from
-// a host that it has not told: that was given out before the store was put back, and the revisions that the host knows are of a ledger
-// that is gone. The error is a *ClaimError.
+// Sighting is the leadership of which a host has heard last. Number is 0 where its agent does not know it: one of the version before.
+type Sighting struct {
+	Epoch  uint64
+	Number uint64
+}
+
+// drawLeadership draws the number of a leadership.
+func drawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }
+
+// heed looks at the leadership that a host has seen, in its report. An epoch above this leadership's ends it: the store was put back to an
+// earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does the same epoch of another
+// leadership: that was given out before the store was put back, and the revisions that the host knows are of a ledger that is gone. Where
+// the host does not say which leadership it was, it is taken for this one if this one has told the host. The error is a *ClaimError.
 //
 // ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
 // same.
-func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, seen uint64) error {
-	if seen < c.meta.Epoch || seen == c.meta.Epoch && c.told[host] {
+func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting Sighting) error {
+	seen := sighting.Epoch
+	if seen < c.meta.Epoch || seen == c.meta.Epoch && c.isOurs(host, sighting.Number) {
 		return nil
 	}
 	refuse := func(err error) error { return &ClaimError{HostID: host, Epoch: seen, Err: err} }
@@ -64,6 +76,14 @@ func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, seen uint64) 
 		c.outdone = seen
 	}
 	return refuse(fmt.Errorf("%w (epoch %d was seen, this one is %d)", ErrNotLeading, seen, c.meta.Epoch))
+}
+
+// isOurs reports whether what a host says of this epoch's number is about this leadership.
+func (c *Core) isOurs(host string, number uint64) bool {
+	if number != 0 {
+		return number == c.leadership
+	}
+	return c.told[host]
 }
 
 // greet notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.

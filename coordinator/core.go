@@ -50,14 +50,18 @@ func (c *Call) answer(err error) { c.Done(err) }
 type Core struct {
 	config    ledger.Config
 	newPlacer func() ledger.Placer
+	draw      func() uint64 // the number of a leadership
 
-	ledger  *ledger.Ledger // nil while not leading
-	meta    store.Meta
-	now     ledger.Instant // of the latest command; it never goes back
-	taken   uint64         // the revision that the last batch reached
-	open    []Command      // applied; answered with the next batch
-	line    map[ledger.ID]*Ask
-	flight  *Batch
+	ledger *ledger.Ledger // nil while not leading
+	meta   store.Meta
+	now    ledger.Instant // of the latest command; it never goes back
+	taken  uint64         // the revision that the last batch reached
+	open   []Command      // applied; answered with the next batch
+	line   map[ledger.ID]*Ask
+	flight *Batch
+	// leadership is a number that no other leadership has, not even one of the same epoch in a store that was put back.
+	leadership uint64
+
 	told    map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
 	outdone uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
 	claims  claims          // of hosts that have seen such epochs, over all leaderships
@@ -91,10 +95,11 @@ func (b *Batch) Answer(err error) {
 // Size is the number of callers that wait for the batch.
 func (b *Batch) Size() int { return len(b.commands) }
 
-// NewCore returns a core that does not lead yet. Every Lead takes a fresh placer.
-func NewCore(config ledger.Config, newPlacer func() ledger.Placer) *Core {
+// NewCore returns a core that does not lead yet. Every Lead takes a fresh placer, and draws a number for the leadership, which is never 0 and
+// never comes twice.
+func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() uint64) *Core {
 	return &Core{
-		config: config, newPlacer: newPlacer,
+		config: config, newPlacer: newPlacer, draw: draw,
 		line: make(map[ledger.ID]*Ask), files: make(map[string][]ledger.Quota), claims: make(claims),
 	}
 }
@@ -113,6 +118,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
 	c.ledger, c.meta, c.taken, c.outdone = books, meta, snapshot.Revision, 0
+	c.leadership = c.draw()
 	c.told, c.turns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	return nil
 }
@@ -149,6 +155,9 @@ func (c *Core) Leading() bool { return c.ledger != nil }
 
 // Meta is the store's, as of the leadership's begin.
 func (c *Core) Meta() store.Meta { return c.meta }
+
+// sighting is what a host that hears of this leadership has seen.
+func (c *Core) sighting() Sighting { return Sighting{c.meta.Epoch, c.leadership} }
 
 // Ledger is the ledger as it is now, including what is not durable yet; nil while not leading.
 func (c *Core) Ledger() *ledger.Ledger { return c.ledger }
@@ -248,7 +257,7 @@ func clearLine(line map[ledger.ID]*Ask, each func(ledger.ID, *Ask)) {
 }
 
 // Outdone returns the epoch that the next Lead must exceed, where an agent has reported one that is above this core's, or the
-// same although this leadership did not tell it: the store was restored from a backup, or this is not the leader any more.
+// same of another leadership: the store was restored from a backup, or this is not the leader any more.
 func (c *Core) Outdone() (uint64, bool) { return c.outdone, c.outdone != 0 }
 
 // SetFiles replaces the rules of some files, by source, all or nothing. Where the core leads, the ledger takes them over or

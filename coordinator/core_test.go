@@ -30,7 +30,7 @@ type rig struct {
 func newRig(t *testing.T, s store.Store) *rig {
 	t.Helper()
 	r := &rig{t: t, store: s, now: ledger.At(time.Unix(1_700_000_000, 0))}
-	r.core = NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) })
+	r.core = NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
 	r.lead(0)
 	return r
 }
@@ -367,14 +367,14 @@ func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
 	r := newRig(t, newMemoryStore())
 	epoch := r.core.Meta().Epoch
 	report := func(seen uint64) *Report {
-		report := &Report{Epoch: seen, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99}, Done: func(error) {}}
+		report := &Report{Seen: Sighting{Epoch: seen}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99}, Done: func(error) {}}
 		if err := r.core.Do(r.now, report); err != nil {
 			t.Fatal(err)
 		}
 		return report
 	}
 	r.host()
-	if old := report(epoch - 1); old.Err != nil || old.Result.Action != ledger.ActionResync || old.LedEpoch != epoch {
+	if old := report(epoch - 1); old.Err != nil || old.Result.Action != ledger.ActionResync || old.Led.Epoch != epoch {
 		t.Errorf("an agent of an older epoch: %+v, %v", old.Result, old.Err)
 	}
 	if absurd := report(1 << 63); absurd.Err == nil {

@@ -53,7 +53,7 @@ func newDesk(tb testing.TB, s store.Store, change func(*Config)) *desk {
 		change(&config)
 	}
 	config = config.WithDefaults()
-	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) })
+	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
 	clock := newSteady(&wallClock{start: time.Now()})
 	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	return &desk{writer: w, t: tb}

@@ -24,7 +24,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 		}
 	}
 	enrol := func(host string, seen uint64) error {
-		e := &Enrolment{Epoch: seen, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
+		e := &Enrolment{Seen: Sighting{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
 		say(e)
 		return e.Err
 	}
@@ -47,7 +47,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	if _, outdone := r.core.Outdone(); outdone {
 		t.Fatal("outdone by a host that has seen nothing")
 	}
-	report := &Report{Epoch: first, Command: ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
+	report := &Report{Seen: Sighting{Epoch: first}, Command: ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
 	say(report)
 	if !errors.Is(report.Err, ErrNotLeading) {
 		t.Errorf("a host of the first epoch was heard in the second: %+v, %v", report.Result, report.Err)
@@ -57,10 +57,53 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	}
 }
 
+// The number alone does not say whose it is: an old message of a host that is delivered once more makes a host of the first leadership
+// look as if the second had told it.
+func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
+	place := storetest.NewMemory("memory")
+	r := newRig(t, place.Open())
+	older := r.core.sighting()
+	r.host()
+	r.commit()
+	backup := place.Copy("memory")
+	r.core.Drop(ErrNotLeading)
+	r.lead(0)
+	first := r.core.sighting()
+	r.core.Drop(ErrNotLeading)
+	place.Restore(backup)
+	r.lead(0)
+	second := r.core.sighting()
+	if second.Epoch != first.Epoch || second.Number == first.Number {
+		t.Fatalf("want two leaderships of one epoch: %+v, %+v", first, second)
+	}
+	say := func(seen Sighting) *Report {
+		t.Helper()
+		report := &Report{Seen: seen, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99, Full: true}, Done: func(error) {}}
+		if err := r.core.Do(r.now, report); err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	if late := say(older); late.Err != nil || late.Led != second {
+		t.Fatalf("a host of an older epoch is told of this leadership: %+v, %v", late.Led, late.Err)
+	}
+	for name, seen := range map[string]Sighting{"this leadership": second, "not known which, but told": {Epoch: second.Epoch}} {
+		if err := say(seen).Err; errors.Is(err, ErrNotLeading) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if lost := say(first); !errors.Is(lost.Err, ErrNotLeading) {
+		t.Errorf("a host of the leadership that is gone was heard in another one of its number: %+v, %v", lost.Result, lost.Err)
+	}
+	if seen, outdone := r.core.Outdone(); !outdone || seen != first.Epoch {
+		t.Errorf("got %d, %v: want to be outdone by %d", seen, outdone, first.Epoch)
+	}
+}
+
 // reports lets a host report that has seen an epoch.
 func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
 	r.t.Helper()
-	report := &Report{Epoch: seen, OfAgent: ofAgent, Command: ledger.SyncCommand{HostID: host, Incarnation: 1, Sequence: 99, Full: true}, Done: func(error) {}}
+	report := &Report{Seen: Sighting{Epoch: seen}, OfAgent: ofAgent, Command: ledger.SyncCommand{HostID: host, Incarnation: 1, Sequence: 99, Full: true}, Done: func(error) {}}
 	if err := r.core.Do(r.now, report); err != nil {
 		r.t.Fatal(err)
 	}

@@ -6,16 +6,16 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Report is one heartbeat of a host, with the epoch that its agent has seen.
+// Report is one heartbeat of a host, with the leadership that its agent has seen.
 type Report struct {
-	Epoch uint64
+	Seen Sighting
 	// OfAgent says that it comes from the host's own agent, as far as identities tell; else it may be anybody's.
 	OfAgent bool
 	Command ledger.SyncCommand
-	// Result and Err may be read after Done was called with nil. The answer carries LedEpoch.
-	Result   ledger.SyncResult
-	LedEpoch uint64
-	Err      error
+	// Result and Err may be read after Done was called with nil. The answer carries Led.
+	Result ledger.SyncResult
+	Led    Sighting
+	Err    error
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
 }
@@ -23,12 +23,12 @@ type Report struct {
 func (r *Report) answer(err error) { r.Done(err) }
 
 func (r *Report) apply(c *Core, now ledger.Instant) bool {
-	r.LedEpoch = c.meta.Epoch
-	if r.Err = c.heed(now, r.Command.HostID, r.OfAgent, r.Epoch); r.Err != nil {
+	r.Led = c.sighting()
+	if r.Err = c.heed(now, r.Command.HostID, r.OfAgent, r.Seen); r.Err != nil {
 		r.Done(r.Err) // it has seen nothing that could fail to become durable
 		return false
 	}
-	if r.Epoch == c.meta.Epoch {
+	if r.Seen.Epoch == c.meta.Epoch {
 		r.Result, r.Err = c.ledger.Sync(now, r.Command)
 		return true
 	}
@@ -44,7 +44,7 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 
 // Enrolment is an agent's announcement of its host.
 type Enrolment struct {
-	Epoch uint64
+	Seen Sighting
 	// OfAgent says that it comes from the host's own agent, as far as identities tell; else it may be anybody's.
 	OfAgent bool
 	Command ledger.RegisterCommand
@@ -57,7 +57,7 @@ type Enrolment struct {
 
 // Enrolled answers an Enrolment.
 type Enrolled struct {
-	Epoch    uint64
+	Led      Sighting
 	StoreID  string
 	Interval time.Duration // until the first Sync, and between two
 }
@@ -65,8 +65,8 @@ type Enrolled struct {
 func (e *Enrolment) answer(err error) { e.Done(err) }
 
 func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
-	e.Answer.Epoch, e.Answer.StoreID = c.meta.Epoch, c.meta.StoreID
-	if e.Err = c.heed(now, e.Command.HostID, e.OfAgent, e.Epoch); e.Err != nil {
+	e.Answer.Led, e.Answer.StoreID = c.sighting(), c.meta.StoreID
+	if e.Err = c.heed(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
 		e.Done(e.Err) // it has seen nothing that could fail to become durable
 		return false
 	}

@@ -34,7 +34,7 @@ func isAgentOf(ctx context.Context, host string) bool {
 
 // NewEnrolment reads an announcement. Done is the caller's to set.
 func NewEnrolment(req *bursarv1.RegisterRequest) (*Enrolment, error) {
-	e := &Enrolment{Epoch: req.GetEpoch(), Command: ledger.RegisterCommand{
+	e := &Enrolment{Seen: Sighting{req.GetEpoch(), req.GetLeadership()}, Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
 	}}
@@ -54,7 +54,7 @@ func NewEnrolment(req *bursarv1.RegisterRequest) (*Enrolment, error) {
 // Message is the answer.
 func (e *Enrolment) Message() *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
-		Epoch: e.Answer.Epoch, StoreId: e.Answer.StoreID, Interval: durationMessage(e.Answer.Interval),
+		Epoch: e.Answer.Led.Epoch, Leadership: e.Answer.Led.Number, StoreId: e.Answer.StoreID, Interval: durationMessage(e.Answer.Interval),
 	}
 }
 
@@ -82,13 +82,13 @@ func NewReport(req *bursarv1.SyncRequest) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Report{Epoch: req.GetEpoch(), Command: command}, nil
+	return &Report{Seen: Sighting{req.GetEpoch(), req.GetLeadership()}, Command: command}, nil
 }
 
 // Message is the answer.
 func (r *Report) Message() *bursarv1.SyncResponse {
 	m := &bursarv1.SyncResponse{
-		Epoch: r.LedEpoch, LedgerSequence: r.Result.Revision, Interval: durationMessage(r.Result.Interval),
+		Epoch: r.Led.Epoch, Leadership: r.Led.Number, LedgerSequence: r.Result.Revision, Interval: durationMessage(r.Result.Interval),
 		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,
 		Acknowledged: idTexts(r.Result.Acknowledged), Gone: idTexts(r.Result.Gone),
 	}

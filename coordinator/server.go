@@ -126,7 +126,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
 		time: defaultPatience(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
-	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) })
+	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) }, drawLeadership)
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
 	s.writer.rules = s.files.latest

@@ -51,7 +51,7 @@ func TestTheHistoryIsPrunedInSmallSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &pruneStore{old: 23, fail: true}
 		config := Config{}.WithDefaults()
-		w := newWriter(NewCore(ledger.Config{}, nil), s, newSteady(&wallClock{start: time.Now()}), &config, newFeed(1), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		w := newWriter(NewCore(ledger.Config{}, nil, drawLeadership), s, newSteady(&wallClock{start: time.Now()}), &config, newFeed(1), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		history := History{Retention: 30 * 24 * time.Hour, PruneEvery: time.Minute, PruneStep: 10}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})

@@ -213,7 +213,7 @@ func TestAnAgentsLaterEpochIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := runWriter(t, newMemoryStore(), nil)
 		defer d.close()
-		r := &Report{Epoch: 41, Command: ledger.SyncCommand{HostID: "h"}}
+		r := &Report{Seen: Sighting{Epoch: 41}, Command: ledger.SyncCommand{HostID: "h"}}
 		if err := d.writer.report(t.Context(), r); !errors.Is(err, ErrNotLeading) {
 			t.Errorf("got %v", err)
 		}

@@ -62,6 +62,7 @@ type payload struct {
 	BootID      string            `json:"bootId"`
 	Incarnation uint64            `json:"incarnation,string"`
 	Epoch       uint64            `json:"epoch,string"`
+	Leadership  uint64            `json:"leadership,omitempty,string"` // of the epoch
 	StoreID     string            `json:"storeId,omitempty"`
 	SavedAt     time.Time         `json:"savedAt"`
 	Engines     []json.RawMessage `json:"engines,omitempty"` // bursar.v1.Allocation
@@ -72,7 +73,7 @@ type payload struct {
 func Encode(s State) ([]byte, error) {
 	p := payload{
 		HostID: s.HostID, BootID: s.BootID, Incarnation: s.Incarnation,
-		Epoch: s.Epoch, StoreID: s.StoreID, SavedAt: s.SavedAt.UTC(),
+		Epoch: s.Epoch, Leadership: s.Leadership, StoreID: s.StoreID, SavedAt: s.SavedAt.UTC(),
 	}
 	var err error
 	if p.Engines, err = encodeAll(s.Engines); err != nil {
@@ -136,7 +137,7 @@ func decodePayload(text []byte) (State, error) {
 		return State{}, err //nolint:wrapcheck // the only caller says what it is about
 	}
 	s := State{HostID: p.HostID, Incarnation: p.Incarnation, SavedAt: p.SavedAt}
-	s.Epoch, s.StoreID, s.BootID = p.Epoch, p.StoreID, p.BootID
+	s.Epoch, s.Leadership, s.StoreID, s.BootID = p.Epoch, p.Leadership, p.StoreID, p.BootID
 	if s.HostID == "" || s.BootID == "" {
 		return State{}, errors.New("no host id, or no boot id")
 	}

@@ -23,7 +23,7 @@ func state() statefile.State {
 	return statefile.State{
 		HostID: "h1", Incarnation: 1<<63 + 5, SavedAt: time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC),
 		Snapshot: tracker.Snapshot{
-			Epoch: 7, StoreID: "store-1", BootID: "boot-1",
+			Epoch: 7, Leadership: 1<<63 + 1, StoreID: "store-1", BootID: "boot-1",
 			Engines: []*bursarv1.Allocation{{
 				Id: "a", HostId: "h1", State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE, Revision: 12,
 				Labels:   map[string]string{"user": "a<b>&\u2028\u00fc"},

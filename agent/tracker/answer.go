@@ -12,12 +12,15 @@ import (
 // ErrLate is returned for the answer to a Sync when a later one was answered already. Nothing is lost with it.
 var ErrLate = errors.New("answer to an older sync")
 
-// EpochError refuses an answer from a coordinator whose leadership is over.
+// EpochError refuses an answer from a coordinator whose leadership is over. Where both epochs are the same, they are of two leaderships.
 type EpochError struct {
 	Got, Have uint64
 }
 
 func (e *EpochError) Error() string {
+	if e.Got == e.Have {
+		return fmt.Sprintf("answer of epoch %d is of another leadership than the one that was seen", e.Got)
+	}
 	return fmt.Sprintf("answer of epoch %d is older than %d", e.Got, e.Have)
 }
 
@@ -40,7 +43,7 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	switch {
 	case q.GetIncarnation() != t.host.Incarnation || q.GetSequence() <= t.answered:
 		return Outcome{}, ErrLate
-	case r.GetEpoch() < t.epoch:
+	case t.outdates(r):
 		return Outcome{}, &EpochError{Got: r.GetEpoch(), Have: t.epoch}
 	case r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_SHUTDOWN:
 		return Outcome{Shutdown: true}, nil
@@ -50,7 +53,7 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	t.acknowledge(r.GetAcknowledged())
 	t.delivered(q)
 	newEpoch := r.GetEpoch() > t.epoch
-	t.enter(r.GetEpoch(), "")
+	t.enter(r, "")
 	if r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_RESYNC || newEpoch && !q.GetFull() {
 		// What else it says is not based on all that runs here, and must not make the agent give anything up.
 		t.Resync()

@@ -45,6 +45,55 @@ func TestAnswersOfOlderEpochsAreRefused(t *testing.T) {
 	same(t, "held", []string{"a"}, held(k))
 }
 
+// A store that was put back gives out an epoch again.
+func TestAnswersOfAnotherLeadershipOfTheSameEpochAreRefused(t *testing.T) {
+	k := tracker.New(start, host(1), tracker.Snapshot{})
+	lead := func(epoch, number uint64) error {
+		return k.Registered(&bursarv1.RegisterResponse{Epoch: epoch, Leadership: number})
+	}
+	says := func(want uint64) {
+		t.Helper()
+		if q := k.BuildRegister(); q.GetLeadership() != want {
+			t.Errorf("a registration of leadership %d, want %d", q.GetLeadership(), want)
+		}
+		if q := k.BuildSync(start); q.GetLeadership() != want {
+			t.Errorf("a sync of leadership %d, want %d", q.GetLeadership(), want)
+		}
+		if s := k.Snapshot(); s.Leadership != want {
+			t.Errorf("leadership %d is saved, want %d", s.Leadership, want)
+		}
+	}
+	if err := lead(5, 0); err != nil { // a coordinator of the version before
+		t.Fatal(err)
+	}
+	says(0)
+	k.Snapshot()
+	if err := lead(5, 51); err != nil || !k.Unsaved() {
+		t.Fatalf("the number of a leadership that was not known: %v, to save: %v", err, k.Unsaved())
+	}
+	says(51)
+	var other *tracker.EpochError
+	if err := lead(5, 52); !errors.As(err, &other) || other.Got != 5 || other.Have != 5 {
+		t.Errorf("registration with another leadership of epoch 5: %v", err)
+	}
+	if _, err := k.Answer(start, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, Leadership: 52}); !errors.As(err, &other) {
+		t.Errorf("answer of another leadership of epoch 5: %v", err)
+	}
+	says(51)
+
+	k = tracker.New(start, host(2), k.Snapshot())
+	says(51)
+	if err := lead(5, 52); !errors.As(err, &other) {
+		t.Errorf("registration with another leadership of epoch 5 after a restart: %v", err)
+	}
+	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 6, Leadership: 61, Action: resync})
+	says(61)
+	if err := lead(7, 0); err != nil {
+		t.Fatal(err)
+	}
+	says(0) // of epoch 7 it is not known
+}
+
 func TestLateAndRepeatedAnswersAreLeftAside(t *testing.T) {
 	k := registered(t)
 	first, second := k.BuildSync(start), k.BuildSync(start)

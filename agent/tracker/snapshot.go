@@ -6,9 +6,10 @@ import (
 
 // Snapshot is what an agent must know again after its own restart. Reservations are not in it: the coordinator has them.
 type Snapshot struct {
-	// Epoch is the highest seen, StoreID the identity of the store behind it.
-	Epoch   uint64
-	StoreID string
+	// Epoch is the highest seen, Leadership the number of whose it is, 0 where that is not known, and StoreID the identity of the store behind it.
+	Epoch      uint64
+	Leadership uint64
+	StoreID    string
 	// BootID is the boot that the engines' processes belong to.
 	BootID string
 	// Engines are the full records of the active allocations with a process here.
@@ -23,7 +24,7 @@ func (t *Tracker) Unsaved() bool { return t.changed != t.saved }
 // Snapshot returns what to store, in the order of the ids.
 func (t *Tracker) Snapshot() Snapshot {
 	t.saved = t.changed
-	s := Snapshot{Epoch: t.epoch, StoreID: t.storeID, BootID: t.host.BootID}
+	s := Snapshot{Epoch: t.epoch, Leadership: t.leadership, StoreID: t.storeID, BootID: t.host.BootID}
 	for _, e := range t.inOrder() {
 		switch {
 		case e.tracked() && t.identified(e): // of the others the coordinator tells again

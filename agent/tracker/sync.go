@@ -11,32 +11,48 @@ func (t *Tracker) BuildRegister() *bursarv1.RegisterRequest {
 	return &bursarv1.RegisterRequest{
 		HostId: t.host.ID, Address: t.host.Address, Labels: t.host.Labels,
 		Capacity: t.host.Capacity, Protected: t.host.Protected,
-		BootId: t.host.BootID, Incarnation: t.host.Incarnation, Version: t.host.Version, Epoch: t.epoch,
+		BootId: t.host.BootID, Incarnation: t.host.Incarnation, Version: t.host.Version,
+		Epoch: t.epoch, Leadership: t.leadership,
 	}
 }
 
 // Registered takes the answer to a registration. A Sync that reports everything must follow. The error is an *EpochError.
 func (t *Tracker) Registered(r *bursarv1.RegisterResponse) error {
-	if r.GetEpoch() < t.epoch {
+	if t.outdates(r) {
 		return &EpochError{Got: r.GetEpoch(), Have: t.epoch}
 	}
-	t.enter(r.GetEpoch(), r.GetStoreId())
+	t.enter(r, r.GetStoreId())
 	t.setInterval(r.GetInterval().AsDuration())
 	t.registered, t.resized = true, false
 	t.full, t.seen = true, 0
 	return nil
 }
 
+// led is an answer, with the leadership that it is of.
+type led interface {
+	GetEpoch() uint64
+	GetLeadership() uint64
+}
+
+// outdates reports whether an answer must not be taken: it is of an older epoch, or of another leadership of the same number. A store that was
+// put back has given that out twice, and the coordinator learns so from the next report.
+func (t *Tracker) outdates(r led) bool {
+	other := r.GetLeadership() != t.leadership && r.GetLeadership() != 0 && t.leadership != 0
+	return r.GetEpoch() < t.epoch || r.GetEpoch() == t.epoch && other
+}
+
 // enter takes note of a leadership. Revisions of an older one mean nothing in it.
-func (t *Tracker) enter(epoch uint64, storeID string) {
-	if epoch != t.epoch || storeID != "" && storeID != t.storeID {
+func (t *Tracker) enter(r led, storeID string) {
+	if r.GetEpoch() != t.epoch {
 		t.changed++
+		t.epoch, t.leadership, t.seen = r.GetEpoch(), 0, 0
 	}
-	if epoch != t.epoch {
-		t.seen = 0
+	if number := r.GetLeadership(); number != 0 && number != t.leadership {
+		t.changed++
+		t.leadership = number
 	}
-	t.epoch = epoch
-	if storeID != "" {
+	if storeID != "" && storeID != t.storeID {
+		t.changed++
 		t.storeID = storeID
 	}
 }
@@ -58,7 +74,8 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 		t.full = true
 	}
 	r := &bursarv1.SyncRequest{
-		HostId: t.host.ID, Incarnation: t.host.Incarnation, Sequence: t.sequence, Epoch: t.epoch, BootId: t.host.BootID,
+		HostId: t.host.ID, Incarnation: t.host.Incarnation, Sequence: t.sequence,
+		Epoch: t.epoch, Leadership: t.leadership, BootId: t.host.BootID,
 		LedgerSequence: t.seen, Sample: t.sample, Full: t.full, Digest: t.digest(),
 	}
 	if t.resized {

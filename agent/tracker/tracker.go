@@ -43,8 +43,10 @@ type Tracker struct {
 	// coordinator may have told it any pid.
 	shown map[string]*bursarv1.Process
 
-	epoch    uint64 // the highest seen
-	storeID  string
+	epoch      uint64 // the highest seen
+	leadership uint64 // whose epoch that is; 0: not known
+	storeID    string
+
 	seen     uint64 // the ledger sequence of the last answer, within the epoch
 	sequence uint64 // of the last Sync that was built
 	answered uint64 // the highest sequence that was answered
@@ -98,7 +100,7 @@ type entry struct {
 func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	t := &Tracker{
 		host: host, entries: make(map[string]*entry), shown: make(map[string]*bursarv1.Process), interval: defaultInterval,
-		epoch: saved.Epoch, storeID: saved.StoreID, changed: 1,
+		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, changed: 1,
 	}
 	for _, grant := range saved.Engines {
 		e := &entry{phase: held, grant: grant} // of no epoch: whatever a coordinator says of it is newer

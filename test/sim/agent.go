@@ -218,6 +218,9 @@ func (a *agent) checkEpoch(before, answered, leadership uint64, refused error) {
 	if refused == nil && answered < before {
 		m.w.failf(6, "%s took an answer of epoch %d in epoch %d", m.id, answered, before)
 	}
+	if refused == nil && answered == before && before == m.epoch && m.seenIn != leadership {
+		m.w.failf(6, "%s took an answer of leadership %d in epoch %d, which is of leadership %d to it", m.id, leadership, before, m.seenIn)
+	}
 	if refused == nil {
 		m.epoch, m.seenIn = a.t.Epoch(), leadership
 	}

@@ -117,7 +117,7 @@ func (c *coord) boot() {
 	c.incarnation++
 	c.tellf("starts")
 	c.disk = c.w.store.place.Open()
-	c.core = coordinator.NewCore(times(), func() ledger.Placer { return placement.New(placement.Spread) })
+	c.core = coordinator.NewCore(times(), func() ledger.Placer { return placement.New(placement.Spread) }, c.w.drawLeadership)
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
 	c.covering = &flight{batch: &coordinator.Batch{}}

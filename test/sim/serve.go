@@ -160,7 +160,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 		case enrolment.Err != nil:
 			c.answer(reply, enrolment.Err, nil)
 		default:
-			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Answer.Epoch)
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Answer.Led.Epoch)
 			c.answer(reply, heard{enrolment.Message(), c.covering.leadership}, nil)
 		}
 	}
@@ -181,7 +181,7 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 		case report.Err != nil:
 			c.answer(reply, report.Err, nil)
 		default:
-			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.LedEpoch)
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.Led.Epoch)
 			c.answer(reply, heard{report.Message(), c.covering.leadership}, nil)
 		}
 	}

@@ -59,6 +59,8 @@ type World struct {
 	// coordinator is stopped; 0: none.
 	commitFaults, hiccups int
 
+	drawn uint64 // numbers of leaderships
+
 	store    *sharedStore
 	consul   *consul
 	coords   []*coord
@@ -138,6 +140,12 @@ func (w *World) after(d time.Duration, what string, do func()) {
 // between draws a duration.
 func (w *World) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
+}
+
+// drawLeadership returns a number that no leadership has had.
+func (w *World) drawLeadership() uint64 {
+	w.drawn++
+	return w.drawn
 }
 
 // chance draws whether something that happens once in n times does.

@@ -475,7 +475,9 @@ type RegisterRequest struct {
 	Incarnation uint64 `protobuf:"varint,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Version     string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
 	// The highest epoch the agent has seen.
-	Epoch         uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The leadership of that epoch, as it was told; 0: not known.
+	Leadership    uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,13 +575,22 @@ func (x *RegisterRequest) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *RegisterRequest) GetLeadership() uint64 {
+	if x != nil {
+		return x.Leadership
+	}
+	return 0
+}
+
 type RegisterResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Identity of the store behind the epoch.
 	StoreId string `protobuf:"bytes,2,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
 	// Until the first Sync, and between two.
-	Interval      *durationpb.Duration `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
+	Interval *durationpb.Duration `protobuf:"bytes,3,opt,name=interval,proto3" json:"interval,omitempty"`
+	// A random number of the leadership whose epoch this is: a store that was put back gives out epochs again.
+	Leadership    uint64 `protobuf:"fixed64,4,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -635,6 +646,13 @@ func (x *RegisterResponse) GetInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *RegisterResponse) GetLeadership() uint64 {
+	if x != nil {
+		return x.Leadership
+	}
+	return 0
+}
+
 type SyncRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	HostId      string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
@@ -657,7 +675,9 @@ type SyncRequest struct {
 	// Grants that the agent does not have the memory for.
 	Vetoes []*Veto `protobuf:"bytes,12,rep,name=vetoes,proto3" json:"vetoes,omitempty"`
 	// Set where the host's capacity changed.
-	Capacity      *Resource `protobuf:"bytes,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Capacity *Resource `protobuf:"bytes,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// The leadership of the epoch, as it was told; 0: not known.
+	Leadership    uint64 `protobuf:"fixed64,14,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -781,6 +801,13 @@ func (x *SyncRequest) GetCapacity() *Resource {
 		return x.Capacity
 	}
 	return nil
+}
+
+func (x *SyncRequest) GetLeadership() uint64 {
+	if x != nil {
+		return x.Leadership
+	}
+	return 0
 }
 
 // EngineReport is what an agent knows of one engine.
@@ -1002,7 +1029,9 @@ type SyncResponse struct {
 	// Allocations of this host that ended since, so that the agent forgets them.
 	Gone []string `protobuf:"bytes,8,rep,name=gone,proto3" json:"gone,omitempty"`
 	// The grants are all the live allocations of this host; what the agent holds beyond them is gone.
-	Complete      bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete bool `protobuf:"varint,9,opt,name=complete,proto3" json:"complete,omitempty"`
+	// As in RegisterResponse.
+	Leadership    uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,6 +1127,13 @@ func (x *SyncResponse) GetComplete() bool {
 		return x.Complete
 	}
 	return false
+}
+
+func (x *SyncResponse) GetLeadership() uint64 {
+	if x != nil {
+		return x.Leadership
+	}
+	return 0
 }
 
 // StopOrder asks an agent to end an engine.
@@ -1843,7 +1879,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x12_memory_some_avg10B\x14\n" +
 	"\x12_memory_full_avg10B\x11\n" +
 	"\x0f_cpu_some_avg10B\x12\n" +
-	"\x10_swap_used_bytes\"\xaa\x04\n" +
+	"\x10_swap_used_bytes\"\xca\x04\n" +
 	"\x0fRegisterRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12\"\n" +
 	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x12\x89\x01\n" +
@@ -1853,14 +1889,21 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aboot_id\x18\x06 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12 \n" +
 	"\vincarnation\x18\a \x01(\x04R\vincarnation\x12!\n" +
 	"\aversion\x18\b \x01(\tB\a\xbaH\x04r\x02\x18@R\aversion\x12\x14\n" +
-	"\x05epoch\x18\t \x01(\x04R\x05epoch\x1a9\n" +
+	"\x05epoch\x18\t \x01(\x04R\x05epoch\x12\x1e\n" +
+	"\n" +
+	"leadership\x18\n" +
+	" \x01(\x06R\n" +
+	"leadership\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9a\x01\n" +
 	"\x10RegisterResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\bstore_id\x18\x02 \x01(\tR\astoreId\x125\n" +
-	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\binterval\"\xa9\x04\n" +
+	"\binterval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x1e\n" +
+	"\n" +
+	"leadership\x18\x04 \x01(\x06R\n" +
+	"leadership\"\xc9\x04\n" +
 	"\vSyncRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
@@ -1878,7 +1921,10 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\x05ended\x123\n" +
 	"\x06vetoes\x18\f \x03(\v2\x0f.bursar.v1.VetoB\n" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\x06vetoes\x12/\n" +
-	"\bcapacity\x18\r \x01(\v2\x13.bursar.v1.ResourceR\bcapacity\"\xcb\x01\n" +
+	"\bcapacity\x18\r \x01(\v2\x13.bursar.v1.ResourceR\bcapacity\x12\x1e\n" +
+	"\n" +
+	"leadership\x18\x0e \x01(\x06R\n" +
+	"leadership\"\xcb\x01\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
@@ -1893,7 +1939,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\"\xe2\x02\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"\x82\x03\n" +
 	"\fSyncResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12'\n" +
 	"\x0fledger_sequence\x18\x02 \x01(\x04R\x0eledgerSequence\x12-\n" +
@@ -1903,7 +1949,11 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x06action\x18\x06 \x01(\x0e2\x15.bursar.v1.SyncActionR\x06action\x12\"\n" +
 	"\facknowledged\x18\a \x03(\tR\facknowledged\x12\x12\n" +
 	"\x04gone\x18\b \x03(\tR\x04gone\x12\x1a\n" +
-	"\bcomplete\x18\t \x01(\bR\bcomplete\"y\n" +
+	"\bcomplete\x18\t \x01(\bR\bcomplete\x12\x1e\n" +
+	"\n" +
+	"leadership\x18\n" +
+	" \x01(\x06R\n" +
+	"leadership\"y\n" +
 	"\tStopOrder\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
