@@ -98,7 +98,7 @@ func (*fakeKind) Files() []string { return []string{"secretFile"} }
 
 func (*fakeKind) Check(settings map[string]string) error {
 	for name, value := range settings {
-		if name != "address" && name != "secretFile" && !slices.Contains(providers.PaceSettings(), name) {
+		if name != "address" && name != "secretFile" && !slices.Contains(providers.SettingNames(providers.PaceSettings()), name) {
 			return &providers.SettingError{Setting: name, Value: value, Want: "a known setting"}
 		}
 	}

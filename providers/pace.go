@@ -4,19 +4,9 @@ import (
 	"time"
 )
 
-// Pace is how often a cluster is read, and how long what was read is good. Its settings are common to all kinds.
+// Pace is how often a cluster is read, and how long what was read is good: what PaceSettings say.
 type Pace struct {
-	// Interval is the time between two readings. Shorter sees sooner what others take and give back, and costs the cluster more. It is stretched,
-	// up to a minute, while a reading takes more than a quarter of it. Default 5 s, at least 2 s: clusters learn what their machines do about
-	// once a second.
-	Interval time.Duration
-	// Timeout bounds one reading. Default 10 s.
-	Timeout time.Duration
-	// MaxAge is how long what was read is good: then requests wait. Longer gets over a longer absence of the cluster, and knows less of what others
-	// took meanwhile. Default 30 s, at least twice the interval.
-	MaxAge time.Duration
-	// Settle is how long after its confirmation an engine without an application id is taken for not seen yet by the cluster. Default 1 min.
-	Settle time.Duration
+	Interval, Timeout, MaxAge, Settle time.Duration
 }
 
 // The names of Pace's settings.
@@ -27,9 +17,16 @@ const (
 	settingSettle   = "settle"
 )
 
-// PaceSettings are the names of the settings that every kind has.
-func PaceSettings() []string {
-	return []string{settingInterval, settingTimeout, settingMaxAge, settingSettle}
+// PaceSettings are the settings that every kind has.
+func PaceSettings() []Setting {
+	return []Setting{
+		{settingInterval, Duration, "The time between two readings, give or take a fifth. Shorter sees sooner what others take and give back, and costs the cluster more. It grows, up to a minute, " +
+			"while a reading takes more than a quarter of it. Default 5s; 2s to 1h: clusters learn what their machines do about once a second."},
+		{settingTimeout, Duration, "How long one reading may take. Default 10s; 100ms to 1h."},
+		{settingMaxAge, Duration, "How long what was read is good, and at least three intervals while readings are slow: then requests wait. Longer gets over a longer absence of the cluster, " +
+			"and knows less of what others took meanwhile. Default 30s, or twice the interval where that is more; twice the interval to 1h."},
+		{settingSettle, Duration, "How long after its confirmation an engine without an application id is taken for not seen yet by the cluster. Default 1m; 0s to 1h."},
+	}
 }
 
 const (

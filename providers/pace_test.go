@@ -2,6 +2,7 @@ package providers
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -29,6 +30,26 @@ func TestPaceFrom(t *testing.T) {
 			t.Errorf("%v: error %v, want one about %s", test.settings, err, test.wrong)
 		case test.wrong == "" && (err != nil || got != test.want):
 			t.Errorf("%v: %+v, %v, want %+v", test.settings, got, err, test.want)
+		}
+	}
+}
+
+func TestSettingsOfAPaceSayTheirDefaults(t *testing.T) {
+	pace, err := PaceFrom(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]time.Duration{"interval": pace.Interval, "timeout": pace.Timeout, "maxAge": pace.MaxAge, "settle": pace.Settle}
+	for _, s := range PaceSettings() {
+		_, after, said := strings.Cut(s.Doc, "Default ")
+		text, _, _ := strings.Cut(strings.Map(func(r rune) rune {
+			if r == ';' || r == ',' {
+				return ' '
+			}
+			return r
+		}, after), " ")
+		if got, err := time.ParseDuration(text); !said || err != nil || got != defaults[s.Name] {
+			t.Errorf("%s: %q says %s, %v; the default is %s", s.Name, s.Doc, got, err, defaults[s.Name])
 		}
 	}
 }

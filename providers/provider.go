@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bursar/bursar/resource"
@@ -122,15 +123,21 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns what was wrong with the servers.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
+// Hidden stands in errors for what may be a secret.
+const Hidden = "***"
+
 // SettingError refuses one setting.
 type SettingError struct {
-	// Setting is its name, Value what was given, Want what would be right.
+	// Setting is its name, Value what was given, with Hidden in place of what may be a secret, Want what would be right.
 	Setting, Value, Want string
 }
 
 func (e *SettingError) Error() string {
 	return fmt.Sprintf("settings[%s]: %q: want %s", e.Setting, e.Value, e.Want)
 }
+
+// Secret reports whether what was given may hold a secret, so that the place where it stands is not to be shown.
+func (e *SettingError) Secret() bool { return strings.Contains(e.Value, Hidden) }
 
 // Unavailable reports whether an error says that a cluster cannot be read at the moment, and whether that is for want of an active server.
 func Unavailable(err error) (unavailable, noneActive bool) {

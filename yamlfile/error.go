@@ -46,6 +46,9 @@ func (e *Error) Excerpt() string {
 	return b.String()
 }
 
+// HideExcerpt makes the excerpt empty: what stands there may be a secret.
+func (e *Error) HideExcerpt() { e.lines = nil }
+
 // Tabs and what a terminal would act on become one blank each, so that the caret stands where it should.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {

@@ -2,13 +2,17 @@ package main
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/providers/providerfile"
+	"github.com/bursar/bursar/providers/yarn"
 )
 
 func TestEveryCommandTeachesByExample(t *testing.T) {
@@ -72,6 +76,17 @@ func TestExampleProvidersAreRight(t *testing.T) {
 	}
 	if len(list) != 3 || defaultText(list[0], list) != "yes" || list[1].GetSettings()["auth"] != "kerberos" {
 		t.Errorf("read %v", list)
+	}
+}
+
+func TestHelpOfProvidersHasEverySetting(t *testing.T) {
+	c := &cli{streams: streams{os.Stdin, os.Stdout, os.Stderr}}
+	text := c.providerCommand().Long
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
+	for _, name := range providers.SettingNames(append(yarn.Settings(), providers.PaceSettings()...)) {
+		if !slices.Contains(words, name) {
+			t.Errorf("bursar provider --help does not say what %s is", name)
+		}
 	}
 }
 

@@ -39,9 +39,14 @@ type file struct {
 }
 
 type entry struct {
-	Kind     yamlfile.Scalar            `yaml:"kind"`
-	Cluster  yamlfile.Scalar            `yaml:"cluster"`
-	Default  yamlfile.Scalar            `yaml:"default"`
+	// Kind is the sort of cluster: yarn.
+	Kind yamlfile.Scalar `yaml:"kind"`
+	// Cluster is its name here, which addresses and the label cluster carry: 1 to 128 letters, digits, and - _ .
+	Cluster yamlfile.Scalar `yaml:"cluster"`
+	// Default says that requests which name no cluster of the kind mean this one; true for one of a kind at most. Default false. An only
+	// cluster of its kind is meant anyway.
+	Default yamlfile.Scalar `yaml:"default"`
+	// Settings are those below, by name.
 	Settings map[string]yamlfile.Scalar `yaml:"settings"`
 }
 
@@ -69,7 +74,11 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 			wrong = seen.add(i, p)
 		}
 		if wrong != nil {
-			return nil, doc.At(at(i)+"."+wrong.field, wrong.reason)
+			refused := doc.At(at(i)+"."+wrong.field, wrong.reason)
+			if wrong.secret {
+				refused.HideExcerpt()
+			}
+			return nil, refused
 		}
 		list[i] = p
 	}
@@ -79,7 +88,11 @@ func Parse(name string, data []byte, kinds providers.Kinds) ([]*bursarv1.Provide
 func at(i int) string { return fmt.Sprintf("providers[%d]", i) }
 
 // fieldError is what is wrong in an entry.
-type fieldError struct{ field, reason string }
+type fieldError struct {
+	field, reason string
+	// secret: what stands there may be one.
+	secret bool
+}
 
 // places are where clusters and defaults stand.
 type places struct{ clusters, defaults map[string]int }
@@ -87,14 +100,14 @@ type places struct{ clusters, defaults map[string]int }
 func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
 	name := p.GetKind() + ":" + p.GetCluster()
 	if before, twice := s.clusters[name]; twice {
-		return &fieldError{"cluster", fmt.Sprintf("%s: already the cluster of %s: want one provider for it", name, at(before))}
+		return &fieldError{field: "cluster", reason: fmt.Sprintf("%s: already the cluster of %s: want one provider for it", name, at(before))}
 	}
 	s.clusters[name] = i
 	if !p.GetDefault() {
 		return nil
 	}
 	if before, twice := s.defaults[p.GetKind()]; twice {
-		return &fieldError{"default", fmt.Sprintf("%s is the default of kind %s already: want one", at(before), p.GetKind())}
+		return &fieldError{field: "default", reason: fmt.Sprintf("%s is the default of kind %s already: want one", at(before), p.GetKind())}
 	}
 	s.defaults[p.GetKind()] = i
 	return nil
@@ -103,35 +116,35 @@ func (s *places) add(i int, p *bursarv1.Provider) *fieldError {
 // provider returns the entry in the API's words.
 func (e *entry) provider(kinds providers.Kinds) (*bursarv1.Provider, *fieldError) {
 	if !e.Kind.IsSet() {
-		return nil, &fieldError{"kind", "missing: want one, such as yarn"}
+		return nil, &fieldError{field: "kind", reason: "missing: want one, such as yarn"}
 	}
 	kind, err := kinds.Find(e.Kind.String())
 	if unknown, ok := errors.AsType[*providers.KindError](err); ok {
-		return nil, &fieldError{"kind", yamlfile.Want(unknown.Kind, unknown.Want())}
+		return nil, &fieldError{field: "kind", reason: yamlfile.Want(unknown.Kind, unknown.Want())}
 	}
 	if !e.Cluster.IsSet() {
-		return nil, &fieldError{"cluster", "missing: want a name for the cluster"}
+		return nil, &fieldError{field: "cluster", reason: "missing: want a name for the cluster"}
 	}
 	p := &bursarv1.Provider{Kind: e.Kind.String(), Cluster: e.Cluster.String(), Settings: make(map[string]string, len(e.Settings))}
 	if !providers.ValidCluster(p.GetCluster()) {
-		return nil, &fieldError{"cluster", yamlfile.Want(p.GetCluster(), providers.WantCluster)}
+		return nil, &fieldError{field: "cluster", reason: yamlfile.Want(p.GetCluster(), providers.WantCluster)}
 	}
 	if e.Default.IsSet() {
 		var reason string
 		if p.Default, reason = e.Default.Bool(); reason != "" {
-			return nil, &fieldError{"default", reason}
+			return nil, &fieldError{field: "default", reason: reason}
 		}
 	}
 	if len(e.Settings) > maxSettings {
-		return nil, &fieldError{"settings", fmt.Sprintf("%d settings: want at most %d", len(e.Settings), maxSettings)}
+		return nil, &fieldError{field: "settings", reason: fmt.Sprintf("%d settings: want at most %d", len(e.Settings), maxSettings)}
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.Settings)) {
 		value := e.Settings[key]
 		switch {
 		case !value.IsSet():
-			return nil, &fieldError{"settings." + key, "has no value: want one, or leave the line out"}
+			return nil, &fieldError{field: "settings." + key, reason: "has no value: want one, or leave the line out"}
 		case len([]rune(value.String())) > maxValue:
-			return nil, &fieldError{"settings." + key, fmt.Sprintf("too long: want at most %d characters", maxValue)}
+			return nil, &fieldError{field: "settings." + key, reason: fmt.Sprintf("too long: want at most %d characters", maxValue)}
 		}
 		p.Settings[key] = value.String()
 	}
@@ -143,12 +156,12 @@ func checked(kind providers.Kind, settings map[string]string) *fieldError {
 	err := kind.Check(settings)
 	if wrong, ok := errors.AsType[*providers.SettingError](err); ok {
 		if _, given := settings[wrong.Setting]; !given {
-			return &fieldError{"settings." + wrong.Setting, "missing: want " + wrong.Want}
+			return &fieldError{field: "settings." + wrong.Setting, reason: "missing: want " + wrong.Want}
 		}
-		return &fieldError{"settings." + wrong.Setting, yamlfile.Want(wrong.Value, wrong.Want)}
+		return &fieldError{field: "settings." + wrong.Setting, reason: yamlfile.Want(wrong.Value, wrong.Want), secret: wrong.Secret()}
 	}
 	if err != nil {
-		return &fieldError{"settings", err.Error()}
+		return &fieldError{field: "settings", reason: err.Error()}
 	}
 	return nil
 }

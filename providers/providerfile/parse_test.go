@@ -80,3 +80,24 @@ func TestWhatIsWrongIsSaidWhereItStands(t *testing.T) {
 		})
 	}
 }
+
+// hiding is a kind that takes whatever it does not know for a secret.
+type hiding struct{ fake }
+
+func (hiding) Check(settings map[string]string) error {
+	for name := range settings {
+		return &providers.SettingError{Setting: name, Value: providers.Hidden, Want: "another"}
+	}
+	return nil
+}
+
+func TestWhatMayBeASecretIsNotShown(t *testing.T) {
+	_, err := Parse("p.yaml", []byte("providers:\n  - kind: fake\n    cluster: prod\n    settings:\n      password: hunter2\n"), providers.Kinds{hiding{}})
+	wrong, ok := errors.AsType[*Error](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	if want := `p.yaml:5:17: providers[0].settings.password: "***": want another`; wrong.Error() != want || wrong.Excerpt() != "" {
+		t.Errorf("%v\n%s\nwant %s, and no excerpt", wrong, wrong.Excerpt(), want)
+	}
+}

@@ -26,20 +26,7 @@ type kind struct {
 	dial dialer // nil: TCP
 }
 
-// Kind returns YARN as a kind of external system. Beside those of a pace its settings are:
-//
-//	addresses         the ResourceManagers in order, such as http://rm1:8088,https://rm2:8090; or one of a gateway
-//	site              a yarn-site.xml to take them from, instead
-//	basePath          the path before those of the interface, default /ws/v1/cluster; behind Knox /gateway/…/resourcemanager/v1/cluster
-//	auth              none, simple, basic or kerberos; default none, or simple where user is set
-//	user              for simple and basic
-//	passwordFile      for basic; the password alone, in one line
-//	principal, keytab for kerberos; krb5Conf, default /etc/krb5.conf
-//	servicePrincipal  for kerberos, default HTTP/_HOST, where _HOST is the host of each address
-//	ca                CAs to trust in PEM, default those of the machine
-//	certificate, key  a certificate of our own in PEM
-//	maxBytes          bounds one answer, default 64MiB
-//	insecure          "true" allows a password over plain http
+// Kind returns YARN as a kind of external system. Its settings are Settings and those of a pace.
 func Kind() providers.Kind { return kind{now: time.Now} }
 
 // Name is "yarn".
@@ -53,7 +40,7 @@ func (kind) Check(given map[string]string) error {
 
 // Files are the settings that are paths.
 func (kind) Files() []string {
-	return []string{settingSite, settingPasswordFile, settingKeytab, settingKrb5Conf, settingCA, settingCertificate, settingKey}
+	return providers.FileSettings(Settings())
 }
 
 // Open reads the files and asks nobody. Those of passwords, keys and certificates are read again when they change; a site is not, since

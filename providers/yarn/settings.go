@@ -9,33 +9,6 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Names of the settings, beside those of a pace.
-const (
-	settingAddresses        = "addresses"
-	settingSite             = "site"
-	settingBasePath         = "basePath"
-	settingAuth             = "auth"
-	settingUser             = "user"
-	settingPasswordFile     = "passwordFile"
-	settingPrincipal        = "principal"
-	settingKeytab           = "keytab"
-	settingKrb5Conf         = "krb5Conf"
-	settingServicePrincipal = "servicePrincipal"
-	settingCA               = "ca"
-	settingCertificate      = "certificate"
-	settingKey              = "key"
-	settingMaxBytes         = "maxBytes"
-	settingInsecure         = "insecure"
-)
-
-// settingNames are all of them, in the order in which they are checked.
-func settingNames() []string {
-	return append([]string{
-		settingAddresses, settingSite, settingBasePath, settingAuth, settingUser, settingPasswordFile, settingPrincipal, settingKeytab,
-		settingKrb5Conf, settingServicePrincipal, settingCA, settingCertificate, settingKey, settingMaxBytes, settingInsecure,
-	}, providers.PaceSettings()...)
-}
-
 // authentication is how a provider says who it is.
 type authentication string
 
@@ -130,11 +103,11 @@ func checkNames(given map[string]string) error {
 			}
 			continue
 		}
-		want := "no such setting: there are " + strings.Join(known, ", ")
+		want := "a setting that there is: " + strings.Join(known, ", ")
 		if near := nearest(name, known); near != "" {
-			want = "no such setting: did you mean " + near + "?"
+			want = "a setting that there is; did you mean " + near + "?"
 		}
-		return &providers.SettingError{Setting: name, Want: want}
+		return &providers.SettingError{Setting: name, Value: providers.Hidden, Want: want}
 	}
 	return nil
 }

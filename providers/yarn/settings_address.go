@@ -102,7 +102,7 @@ func withoutUser(text string) string {
 	if s, _, found := strings.Cut(text, "://"); found && len(s) <= len("https") {
 		scheme = s + "://"
 	}
-	return scheme + "***" + text[i:]
+	return scheme + providers.Hidden + text[i:]
 }
 
 // parseBasePath reads the path that comes before those of the interface.

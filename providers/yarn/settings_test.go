@@ -53,7 +53,7 @@ func TestSettings(t *testing.T) {
 		"in another case":           {with("maxbytes", "1MiB"), "maxbytes", "did you mean maxBytes?", "", ""},
 		"with a dash":               {with("base-path", "/x"), "base-path", "did you mean basePath?", "", ""},
 		"a secret itself":           {with("password", "hunter2"), "password", "did you mean passwordFile?", "", ""},
-		"another altogether":        {with("wibble", "x"), "wibble", "there are addresses, site", "", ""},
+		"another altogether":        {with("wibble", "x"), "wibble", "that there is: addresses, site", "", ""},
 		"of the pace":               {with("interval", "1s"), "interval", "from 2s", "", ""},
 		"no scheme":                 {with("addresses", "rm1:8088"), "addresses", "such as http://rm1:8088", "", ""},
 		"another scheme":            {with("addresses", "ftp://rm1"), "addresses", "such as http://rm1:8088", "", ""},

@@ -1,4 +1,5 @@
-// Package docs keeps the documentation true: it makes the configuration reference from the code that reads the configuration.
+// Package docs keeps the documentation true: it makes the configuration reference from the code that reads the configuration and the
+// settings of providers.
 package docs
 
 import (
@@ -9,6 +10,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/providers/yarn"
 )
 
 // Section is one configuration file's part of the reference.
@@ -24,6 +28,8 @@ func Sections() []Section {
 		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column.", "coordinator", "Config"},
 		{"bursar agent --config FILE", "Read strictly, like the coordinator's.", "agent", "Config"},
 		{"identities: FILE", "The file that the coordinator's setting `identities` names, read strictly. `bursar token` writes it.", "access", "document"},
+		{"providersFile: FILE", "The file that the coordinator's setting `providersFile` names, read strictly; [an example](../examples/providers.yaml). `bursar provider set` takes the same settings " +
+			"without a file.", "providers/providerfile", "file"},
 	}
 }
 
@@ -42,7 +48,19 @@ func Reference(root string) (string, error) {
 			return "", fmt.Errorf("%s: %w", s.Title, err)
 		}
 	}
+	b.WriteString("\n## Providers\n\nThe settings of a cluster, by file or by `bursar provider set`. An unknown one is refused, and so is one without a value. No secret is a setting: those of " +
+		"type file name files on the coordinators' machines, which in a provider that came over the API lie in `providerCredentials`; without a directory a name is one in there.\n")
+	settings(&b, "Of every kind", providers.PaceSettings())
+	settings(&b, "Of yarn", yarn.Settings())
 	return b.String(), nil
+}
+
+// settings writes a row for every setting of a provider.
+func settings(b *strings.Builder, title string, list []providers.Setting) {
+	fmt.Fprintf(b, "\n### %s\n\n| setting | type | meaning |\n|---|---|---|\n", title)
+	for _, s := range list {
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", s.Name, s.Type, s.Doc)
+	}
 }
 
 // structsOf parses a package and returns its struct types by name.

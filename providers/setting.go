@@ -1,0 +1,43 @@
+package providers
+
+// Setting is one setting of a provider. Which there are is declared as a list of these, so that what checks settings and the configuration
+// reference cannot differ.
+type Setting struct {
+	Name string
+	// Type is how its value is written.
+	Type SettingType
+	// Doc says what it does, with its default and its bounds.
+	Doc string
+}
+
+// SettingType is how the value of a setting is written.
+type SettingType string
+
+// The types.
+const (
+	Text     SettingType = "text"
+	Duration SettingType = "duration"
+	Size     SettingType = "size"
+	Flag     SettingType = "true or false"
+	// File is the path of a file that is read where the provider is.
+	File SettingType = "file"
+)
+
+// SettingNames are the names in a list.
+func SettingNames(list []Setting) []string {
+	names := make([]string, len(list))
+	for i, s := range list {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// FileSettings are the names of those in a list that are files.
+func FileSettings(list []Setting) (names []string) {
+	for _, s := range list {
+		if s.Type == File {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
