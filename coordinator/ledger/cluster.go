@@ -12,7 +12,7 @@ import (
 type cluster struct {
 	ClusterName
 	configured bool
-	since      Instant  // when its settings became what they are: what was asked earlier may be about another cluster
+	since      Instant  // of its settings, or the load: what was asked earlier may be about another cluster
 	ties       int      // live allocations, and requests that are being looked at, with a part there
 	members    []*entry // of those, the ones that hold something
 

@@ -183,7 +183,8 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		return fmt.Errorf("ledger: restore: %w", err)
 	}
 	for _, p := range l.providers {
-		l.cluster(p.ClusterName).configured = true
+		c := l.cluster(p.ClusterName)
+		c.configured, c.since = true, l.now
 	}
 	for _, r := range s.Hosts {
 		l.restoreHost(r)

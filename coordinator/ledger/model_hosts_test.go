@@ -251,7 +251,7 @@ func (m *machine) restart(t *rapid.T) {
 	}
 	for _, c := range m.model.clusters {
 		c.forget()
-		c.since = 0
+		c.since = m.model.now
 	}
 	m.model.judged = 0
 	for _, h := range m.model.hosts {

@@ -201,7 +201,7 @@ func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) 
 		if row.over == nil {
 			row.over = make(map[ledger.ClusterName]bool)
 		}
-		row.over[c.name] = row.finished(answers, settled)
+		row.over[c.name] = row.finished(answers, settled && r.Asked >= c.since.Add(r.Settle))
 		if row.over[c.name] && !slices.ContainsFunc(row.Entitled.External, func(x resource.External) bool { return !row.over[clusterOf(x.Address)] }) {
 			want[row.ID] = []ledger.State{ledger.Released}
 		}

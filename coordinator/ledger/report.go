@@ -184,7 +184,7 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 				e.reshow(&x.touches[i])
 			}
 		}
-		x.stay(c).over = e.finished(answers, settled)
+		x.stay(c).over = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))
 		if !slices.ContainsFunc(x.stays, func(s stay) bool { return !s.over }) {
 			over = append(over, e)
 		}
@@ -211,7 +211,7 @@ func (c *cluster) owners() map[string]ID {
 }
 
 // finished reports whether an allocation lives as long as its applications, and all these are over by the answers. One that the cluster
-// does not know is over too, once it has had the time to get to know it.
+// does not know is over too, once it has had the time to get to know it, and an operator the time to see that it is the wrong cluster.
 func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bool {
 	if e.Process.PID != 0 || e.Lease != 0 || len(e.ApplicationIDs) == 0 {
 		return false
