@@ -41,7 +41,7 @@ func newBookCollector(w *writer, most int) *bookCollector {
 		host: describe("host", "Hosts, the first by id: limit, reserved and used by the books, available, and measured, by dimension.",
 			"host", "dimension", "kind"),
 		hostEngines: describe("host_engines", "Allocations that hold something on a host.", "host"),
-		queue: describe("queue", "Queues of external clusters, the first by address: limit, use as the cluster says, what we have reserved and used, what others use, and available there and in all queues above, by dimension.",
+		queue: describe("queue", "Queues of external clusters, the first by address: limit, use as the cluster says, what we have reserved and used, what others use, and available there and in all queues above while it grants anything, by dimension.",
 			"cluster", "queue", "partition", "dimension", "kind"),
 		queueApplications: describe("queue_applications", "Applications in a queue of an external cluster, as that says.", "cluster", "queue", "partition", "state"),
 		queueWaiting:      describe("queue_waiting", "Requests that wait behind a queue of an external cluster.", "cluster", "queue", "partition"),
@@ -147,10 +147,13 @@ func (c *bookCollector) external(gauge func(*prometheus.Desc, float64, ...string
 	for i := range queues {
 		q := &queues[i]
 		place := []string{ledger.ClusterName{Kind: q.Address.Kind, Cluster: q.Address.Cluster}.String(), q.Address.Path, q.Address.Partition}
-		for kind, v := range map[string]resource.Vector{
-			"limit": q.Report.Limit, "cluster_used": q.Report.Used, "reserved": q.Account.Reserved, "used": q.Account.Used,
-			"others": q.Account.Others, "available": q.Available,
-		} {
+		figures := map[string]resource.Vector{
+			"limit": q.Report.Limit, "cluster_used": q.Report.Used, "reserved": q.Account.Reserved, "used": q.Account.Used, "others": q.Account.Others,
+		}
+		if q.Unavailable == "" {
+			figures["available"] = q.Available
+		}
+		for kind, v := range figures {
 			for dimension, quantity := range v.All() {
 				gauge(c.queue, float64(quantity), append(slices.Clone(place), dimension, kind)...)
 			}

@@ -82,7 +82,10 @@ func queueMessage(q *ledger.QueueInfo) *bursarv1.Queue {
 	m := reportMessage(&q.Report)
 	m.Kind, m.Cluster, m.Path, m.Partition = q.Address.Kind, q.Address.Cluster, q.Address.Path, q.Address.Partition
 	m.Parent, m.Account = q.Parent, accountMessage(&q.Account)
-	m.SnapshotTime, m.Available, m.Unavailable = timeMessage(q.Asked), vectorMessage(q.Available), q.Unavailable
+	m.SnapshotTime, m.Unavailable = timeMessage(q.Asked), q.Unavailable
+	if q.Unavailable == "" {
+		m.Available = vectorMessage(q.Available)
+	}
 	return m
 }
 

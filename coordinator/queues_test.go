@@ -327,6 +327,25 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 	eventually(t, "nothing is told of it", func() bool { return !strings.Contains(f.metrics(), "fake:test") })
 }
 
+func TestQueueThatGrantsNothingHasNothingAvailable(t *testing.T) {
+	f, here := queueOf(t, Config{}, nil)
+	here.with(func(c *fakeCluster) { c.queues[1].State, c.queues[1].Closed = "STOPPED", true })
+	f.reread()
+	for path, open := range map[string]bool{"root": true, "root.a": false} {
+		res, err := f.queues.Get(t.Context(), &bursarv1.QueueServiceGetRequest{Kind: "fake", Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q := res.GetQueue(); (q.GetUnavailable() == "") != open || (q.GetAvailable() != nil) != open {
+			t.Errorf("%s: available %v, unavailable %q", path, q.GetAvailable(), q.GetUnavailable())
+		}
+		series := `bursar_queue{cluster="fake:prod",dimension="memory",kind="available",partition="",queue="` + path + `"}`
+		if strings.Contains(f.metrics(), series) != open {
+			t.Errorf("%s: whether there is a metric of what is available: want %t", path, open)
+		}
+	}
+}
+
 func TestOnlyTheLeaderReadsClusters(t *testing.T) {
 	kind := newFakeKind()
 	file := filepath.Join(t.TempDir(), "providers.yaml")
