@@ -180,6 +180,11 @@ func (s *server) unreachable(err error) *ServerError {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // which leaves the URL out
 	}
+	if wrapped, ok := errors.AsType[*net.OpError](err); ok && wrapped.Source != nil {
+		own := *wrapped
+		own.Source = nil // its port is another each time, and what is told once would be told each time
+		err = &own
+	}
 	made := &ServerError{Address: s.String(), Trouble: Unreachable, Err: err}
 	switch _, kerberos := errors.AsType[*KerberosError](err); {
 	case kerberos:

@@ -3,6 +3,7 @@ package yarn
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -73,7 +74,7 @@ func TestWhateverTheActiveOneSaysTheOtherIsFound(t *testing.T) {
 			Failing, "(HTTP status 503): \"NullPointerException: null\"",
 		},
 		"an exception with status 200":   {answerJSON(`{"RemoteException":{"exception":"StandbyException","message":"not now"}}`), Failing, "not now"},
-		"who are you":                    {answerWith(401, "<html><head><title>Error 401</title><style>x</style></head><body><h2>HTTP ERROR 401</h2>Authentication required</body></html>", append(html, "WWW-Authenticate", "Negotiate")...), NotAllowed, `it wants Negotiate: "HTTP ERROR 401 Authentication required"`},
+		"who are you":                    {answerWith(401, "<html><head><title>Error 401</title><style>x</style></head><body><h2>HTTP ERROR 401</h2>Authentication required</body></html>", append(html, "WWW-Authenticate", "Negotiate")...), NotAllowed, `it wants Negotiate: see the setting auth: "HTTP ERROR 401 Authentication required"`},
 		"a bad ticket":                   {answerWith(403, "<html><body>GSSException: Failure unspecified at GSS-API level (Mechanism level: Checksum failed)</body></html>", html...), NotAllowed, "Checksum failed"},
 		"a log-in page":                  {answerWith(302, "", "Location", "https://knox/gateway/knoxsso/login?originalUrl=secret"), Senseless, "https://knox/gateway/knoxsso/login, which is not followed"},
 		"another path":                   {answerWith(404, "<html><body>Not Found</body></html>", html...), Senseless, "see the setting basePath"},
@@ -372,5 +373,28 @@ func TestServers(t *testing.T) {
 		if s.Address != all[i].URL || s.Role != want.role || s.Version != want.version || (s.Err != nil) != want.wrong || s.Took <= 0 {
 			t.Errorf("%d: %+v, want %+v", i, s, want)
 		}
+	}
+}
+
+func TestAFailureSaysTheSameEachTime(t *testing.T) {
+	rm := newRM(t)
+	reset := func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if tcp, ok := conn.(*net.TCPConn); !ok || tcp.SetLinger(0) != nil {
+			t.Errorf("%T", conn)
+		}
+	}
+	rm.does("*", reset)
+	rm.does("/info", reset)
+	p := openAt(t, kind{now: time.Now}, []*fakeRM{rm})
+	_, first := p.Snapshot(t.Context())
+	_, second := p.Snapshot(t.Context())
+	if first == nil || second == nil || first.Error() != second.Error() {
+		t.Errorf("%v\n%v", first, second)
 	}
 }
