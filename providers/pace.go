@@ -43,22 +43,21 @@ func PaceFrom(settings map[string]string) (Pace, error) {
 	if _, given := settings[settingMaxAge]; !given {
 		p.MaxAge = max(p.MaxAge, 2*p.Interval)
 	}
-	for _, s := range []struct {
-		name  string
-		value *time.Duration
-		least time.Duration
-	}{
-		{settingTimeout, &p.Timeout, 100 * time.Millisecond}, {settingMaxAge, &p.MaxAge, 2 * p.Interval}, {settingSettle, &p.Settle, 0},
-	} {
-		if err := duration(settings, s.name, s.value, s.least); err != nil {
-			return p, err
-		}
+	if err := duration(settings, settingTimeout, &p.Timeout, 100*time.Millisecond); err != nil {
+		return p, err
+	}
+	if err := duration(settings, settingMaxAge, &p.MaxAge, 2*p.Interval); err != nil {
+		err.Want += "; the least is twice the interval"
+		return p, err
+	}
+	if err := duration(settings, settingSettle, &p.Settle, 0); err != nil {
+		return p, err
 	}
 	return p, nil
 }
 
 // duration reads one setting, where it is given.
-func duration(settings map[string]string, name string, into *time.Duration, least time.Duration) error {
+func duration(settings map[string]string, name string, into *time.Duration, least time.Duration) *SettingError {
 	text, given := settings[name]
 	if !given {
 		return nil

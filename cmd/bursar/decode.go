@@ -44,10 +44,10 @@ answer does not have is not there.`,
 		defer in.Close()
 		scheduler, err := yarn.Decode(in)
 		if wrong, ok := errors.AsType[*yarn.AnswerError](err); ok {
-			return &exitError{exitData, fmt.Errorf("%s: %w", name, wrong)}
+			return &exitError{exitData, fmt.Errorf("%s: %w: want the JSON that /ws/v1/cluster/scheduler of a ResourceManager in charge answers", name, wrong)}
 		}
 		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		return c.printDecoded(scheduler)
 	}

@@ -122,7 +122,7 @@ func (c *cli) whyNoQueues(ctx context.Context, cl *client.Client, at resource.Ad
 	case at.Cluster != "":
 		return &noSuchError{"cluster", clusterText(at.Kind, at.Cluster)}
 	case at.Kind != "":
-		return &noSuchError{"cluster of kind", at.Kind}
+		return &noSuchError{"kind of cluster", at.Kind}
 	}
 	c.sayf("no clusters: `bursar provider set` makes one known, or a file of providers; see: bursar provider --help")
 	return nil

@@ -26,7 +26,11 @@ func (c *cli) report(err error) {
 		c.sayf("bursar: %s", oneLine(err.Error()))
 		return
 	}
-	c.sayf("bursar: %s", c.message(err))
+	text := c.message(err)
+	c.sayf("bursar: %s", text)
+	if hint := whereToLook(text); hint != "" {
+		c.sayf("hint: %s", hint)
+	}
 	if insufficient, ok := client.Insufficient(err); ok {
 		for _, line := range shortfallLines(insufficient) {
 			c.sayf("  %s", line)
@@ -47,6 +51,21 @@ func (c *cli) report(err error) {
 		c.sayf("hint: `bursar dev` starts everything on this machine; --addr or BURSAR_ADDR says where a coordinator is, --agent or " +
 			"BURSAR_AGENT where an agent is")
 	}
+}
+
+// whereToLook says where that is which a message says is not there; empty for other messages.
+func whereToLook(message string) string {
+	what, isMissing := strings.CutPrefix(message, "no such ")
+	what, _, _ = strings.Cut(what, ":")
+	switch {
+	case !isMissing:
+		return ""
+	case what == "queue":
+		return "`bursar queues` shows the queues that are known, with their partitions where there are several"
+	case what == "cluster", what == "provider", what == "kind of cluster":
+		return "`bursar providers` shows the clusters that are configured; a queue is KIND:CLUSTER:QUEUE"
+	}
+	return ""
 }
 
 // nothingThere reports whether nothing at all was found at an address. A server that does not trust the caller, or that has answered,
@@ -84,7 +103,7 @@ func (c *cli) message(err error) string {
 	insufficient, short := client.Insufficient(err)
 	switch {
 	case short && client.Unavailable(err):
-		return prefix + c.server() + ": too early to say: what it needs has not reported yet; try again in some seconds"
+		return prefix + c.server() + ": too early to say, as not all that it needs is known; try again in some seconds"
 	case short:
 		return prefix + refusal(insufficient)
 	case client.Unavailable(err) && !connect.IsWireError(err):

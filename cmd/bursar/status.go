@@ -56,7 +56,7 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 	if s.GetLeader() != "" && strings.HasSuffix(strings.TrimSuffix(at.server, "/"), s.GetLeader()) {
 		leader += " (this one)"
 	}
-	c.facts(
+	facts := []string{
 		"version", s.GetVersion(),
 		"leader", leader,
 		"answered by", s.GetUrl(),
@@ -69,8 +69,11 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 		"quotas", fmt.Sprintf("%d rules, %d accounts", s.GetQuotaRules(), s.GetQuotaAccounts()),
 		"clusters", clusters,
 		"store", s.GetStoreId(),
-		"warning", strings.Join(s.GetWarnings(), "; "),
-	)
+	}
+	for _, warning := range s.GetWarnings() {
+		facts = append(facts, "warning", warning)
+	}
+	c.facts(facts...)
 }
 
 // clustersText says of how many external clusters the queues are known, and of which they are not; empty where there is none, or where the

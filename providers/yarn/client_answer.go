@@ -52,7 +52,7 @@ func (s *server) understand(response *http.Response) error {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
 		wrong.Trouble = NotAllowed
 		if offered := schemes(response); offered != "" {
-			wrong.Err = errors.New("it wants " + offered)
+			wrong.Err = errors.New("it wants " + offered + ": see the setting " + settingAuth)
 		}
 	case code >= 300 && code < 400:
 		wrong.Trouble, wrong.Err = Senseless, errors.New(redirection(response)+", which is not followed: see the settings "+settingAddresses+", "+settingBasePath+" and "+settingAuth)

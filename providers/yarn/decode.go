@@ -42,7 +42,7 @@ func Decode(r io.Reader) (*Scheduler, error) {
 	return a.scheduler()
 }
 
-func readError(err error) error { return fmt.Errorf("yarn: read the answer of the scheduler: %w", err) }
+func readError(err error) error { return fmt.Errorf("read the answer: %w", err) }
 
 // refuseText says what a text is that stands in place of JSON: proxies and ResourceManagers that are not in charge send such, with any status.
 func refuseText(text string) *AnswerError {
@@ -119,7 +119,9 @@ func (a *answer) scheduler() (*Scheduler, error) {
 		return nil, &AnswerError{Refusal: RemoteException, Detail: a.message}
 	case a.federated:
 		return nil, &AnswerError{Refusal: Federation, Detail: "ask the ResourceManagers behind it"}
-	case len(a.info) != 1:
+	case len(a.info) == 0:
+		return nil, malformed("no schedulerInfo: it is no answer about a scheduler")
+	case len(a.info) > 1:
 		return nil, malformed(fmt.Sprintf("schedulerInfo is there %d times", len(a.info)))
 	}
 	switch info := a.info[0]; {

@@ -34,7 +34,6 @@ type AnswerError struct {
 
 func (e *AnswerError) Error() string {
 	var b strings.Builder
-	b.WriteString("yarn: answer of the scheduler: ")
 	b.WriteString(string(e.Refusal))
 	if e.Detail != "" {
 		b.WriteString(": " + e.Detail)
