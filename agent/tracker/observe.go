@@ -39,12 +39,24 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_LOST:
 		// Not for good: it may be granted, or adopted, later.
 		if e == nil || e.before(a, asOf) {
-			t.forget(a, asOf)
+			t.giveUp(a, asOf)
 		}
+	case bursarv1.AllocationState_ALLOCATION_STATE_CANCELED, bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED:
+		t.giveUp(a, asOf)
 	default:
 		t.forget(a, asOf)
 	}
 	return Passed
+}
+
+// giveUp forgets an allocation that did not become an engine, for all that the ledger knows. Where it did, and the engine is here, the ledger
+// is of a past in which it had not yet, or has taken its host for lost: what runs is reported in full, for the ledger to take over.
+func (t *Tracker) giveUp(a *bursarv1.Allocation, epoch uint64) {
+	if e := t.entries[a.GetId()]; e != nil && e.tracked() {
+		t.full = true
+		return
+	}
+	t.forget(a, epoch)
 }
 
 // Knows reports whether the allocation is, or was a moment ago, one of this host.

@@ -42,6 +42,44 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// A store that was put back to when the engine was a reservation, or a request: that this was canceled, ran out or waits says nothing of the
+// engine, which runs. Nobody would know of it any more.
+func TestAnEngineThatRunsOutlivesItsReservationOfAnotherPast(t *testing.T) {
+	for _, state := range []bursarv1.AllocationState{
+		bursarv1.AllocationState_ALLOCATION_STATE_CANCELED, bursarv1.AllocationState_ALLOCATION_STATE_EXPIRED,
+		bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_LOST,
+	} {
+		t.Run(state.String(), func(t *testing.T) {
+			k := registered(t, engine("a", 9, 100, 42))
+			answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 6, Action: resync})
+			register(t, k, 6)
+			reported := k.BuildSync(start) // which the ledger has not taken in yet
+			if got := k.Observe(start, grant("a", state, 4, 100), 6); got != tracker.Passed {
+				t.Errorf("verdict %d", got)
+			}
+			same(t, "held", []string{"a"}, held(k))
+			answer(t, k, reported, &bursarv1.SyncResponse{
+				Epoch: 6, LedgerSequence: 5, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 5, 100, 42)},
+			})
+			same(t, "held after its report", []string{"a"}, held(k))
+			k.Observe(start, grant("a", released, 6, 100), 6)
+			same(t, "held when it was released", []string{}, held(k))
+		})
+	}
+}
+
+// An answer that does not fit what runs makes the agent report it in full, so that the ledger takes it over.
+func TestAnEngineThatTheLedgerGaveUpIsReported(t *testing.T) {
+	k := registered(t, engine("a", 9, 100, 42))
+	if k.Urgent() {
+		t.Fatal("urgent before anything was said")
+	}
+	k.Observe(start, grant("a", bursarv1.AllocationState_ALLOCATION_STATE_CANCELED, 12, 100), 5)
+	if q := k.BuildSync(start); !q.GetFull() || len(q.GetEngines()) != 1 || q.GetEngines()[0].GetGrant() == nil {
+		t.Errorf("want a report of the engine in full: %v", q)
+	}
+}
+
 func TestReleaseIsNotUndoneByAnAnswerFromBefore(t *testing.T) {
 	k := registered(t, engine("a", 3, 100, 42))
 	q := k.BuildSync(start)
