@@ -146,7 +146,8 @@ func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 	c.printf("%s\n", printable(providerName(p)))
 	var rows [][]string
 	for _, s := range res.GetServers() {
-		rows = append(rows, []string{"  " + s.GetAddress(), s.GetRole(), s.GetVersion(), secondsText(s.GetTook().AsDuration()), oneLine(s.GetError())})
+		wrong := strings.TrimPrefix(oneLine(s.GetError()), s.GetAddress()+" ") // which stands before it
+		rows = append(rows, []string{"  " + s.GetAddress(), s.GetRole(), s.GetVersion(), secondsText(s.GetTook().AsDuration()), wrong})
 	}
 	if len(rows) > 0 {
 		c.table([]string{"  SERVER", "ROLE", "VERSION", "TOOK", "ERROR"}, rows)
@@ -201,7 +202,7 @@ func checkWarnings(res *bursarv1.CheckProviderResponse) (warnings []string) {
 	var active, versions []string
 	for _, s := range res.GetServers() {
 		if s.GetError() != "" {
-			warnings = append(warnings, s.GetAddress()+" does not answer as it should: nobody takes over from it, or it from others")
+			warnings = append(warnings, s.GetAddress()+" does not answer as it should: after a failover to it the cluster could not be read")
 		}
 		if s.GetRole() == "active" {
 			active = append(active, s.GetAddress())
