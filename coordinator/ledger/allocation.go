@@ -65,7 +65,7 @@ type Allocation struct {
 	Async     bool // nobody hangs on the line: followed by Get or Watch
 	OverLimit bool // taken over from an agent although an account lacked the room
 	Forget    bool // ended for lack of a caller: its request id may be used again
-	Stopping  bool // its agent has been asked to end the engine
+	Stopping  bool // its agent has been asked to end the engine, or will be if it runs
 	StopGrace time.Duration
 	// Reason says in words why it is in this state.
 	Reason string

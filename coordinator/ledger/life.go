@@ -303,7 +303,8 @@ func growth(before, next resource.Vector) resource.Vector {
 	return more
 }
 
-// Stop asks the host's agent to end the engine. A request that waits or a reservation is canceled instead.
+// Stop asks the host's agent to end the engine. A request that waits or a reservation is canceled instead; a reservation on a host whose
+// agent has yet to report all its engines only if that does not say that it runs: a store that was put back has forgotten confirmations.
 //
 // Errors: *NotFoundError, *DeniedError.
 func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
@@ -317,6 +318,7 @@ func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
 	}
 	reason := orElse(c.Reason, "stopped by "+c.Actor.Name)
 	switch {
+	case e.State == Reserved && e.host.needFull: // the report decides
 	case e.State != Active:
 		return l.ended(e, Canceled, reason), nil
 	case !e.tracked(): // there is no process here to end

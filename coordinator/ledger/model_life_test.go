@@ -176,7 +176,7 @@ func (m *machine) resize(t *rapid.T) {
 }
 
 func (m *machine) stop(t *rapid.T) {
-	c := ledger.StopCommand{Actor: actor(t), ID: m.pick(t, ledger.Active)}
+	c := ledger.StopCommand{Actor: actor(t), ID: m.pick(t, ledger.Active, ledger.Active, ledger.Reserved)}
 	r := m.model.rows[c.ID]
 	want, wantError := nothing, ""
 	switch {
@@ -184,6 +184,8 @@ func (m *machine) stop(t *rapid.T) {
 		wantError = "not found"
 	case !may(r, c.Actor):
 		wantError = "denied"
+	case r.State == ledger.Reserved && m.model.hosts[r.HostID].needFull:
+		want = only(c.ID, ledger.Reserved) // its agent may have more to say
 	case r.State != ledger.Active:
 		want = only(c.ID, ledger.Canceled)
 	case !r.tracked():

@@ -66,7 +66,7 @@ type machine struct {
 	agents       map[string]*modelAgent
 	bodies       map[string]ledger.AllocateCommand // by request id
 	adopting     map[ledger.ID]adoption            // of the report under way
-	forgets      bool                              // who is canceled now was refused, or never came back: its request is not remembered
+	forgets      bool                              // who is canceled now, unless stopped, was refused, or never came back: its request is not remembered
 	step         int
 	abroad       bool // this run is about clusters: most of what is asked for is there
 }
@@ -140,7 +140,7 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 		}
 	}
 	if !a.State.Live() {
-		if a.Forget != (m.forgets && a.State == ledger.Canceled) {
+		if a.Forget != (m.forgets && a.State == ledger.Canceled && !a.Stopping) {
 			t.Fatalf("%s is %s (%s), its request id free again: %t", a.ID, a.State, a.Reason, a.Forget)
 		}
 		m.model.ended[a.ID] = *a

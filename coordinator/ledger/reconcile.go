@@ -8,7 +8,7 @@ import (
 
 // reconcile makes the books agree with a full report of a host's engines. What runs is adopted, over a limit if need be:
 // it uses the machine whether or not the books say so. What the agent no longer has is released, provided that it had
-// heard of it.
+// heard of it. A reservation that was to be stopped ends where it is none that runs.
 func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled bool) {
 	running := make(map[ID]bool, len(engines))
 	for i := range engines {
@@ -16,8 +16,12 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 		l.adopt(h, &engines[i], sampled)
 	}
 	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
-		if e.tracked() && e.Revision <= seen && !running[e.ID] {
+		switch {
+		case running[e.ID]:
+		case e.tracked() && e.Revision <= seen:
 			l.end(e, Released, "its agent no longer has it")
+		case e.State == Reserved && e.Stopping:
+			l.end(e, Canceled, e.StopReason)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 }
 
 // veto takes a grant back for which the agent did not find the memory: it waits again in its old place, or is refused
-// where its wait is over.
+// where its wait is over. Where it was to be stopped it ends.
 func (l *Ledger) veto(h *host, v Veto) {
 	e := l.entries[v.ID]
 	if e == nil || e.host != h || e.State != Reserved || v.Revision < e.GrantRevision {
@@ -125,6 +125,10 @@ func (l *Ledger) veto(h *host, v Veto) {
 	// What the agent saw is newer than its sample: until the next one, this is all there is.
 	h.live = min(h.live, v.Headroom+h.promised-e.promise)
 	reason := fmt.Sprintf("%s: host %s found %d bytes of memory left", ReasonVetoed, h.ID, v.Headroom)
+	if e.Stopping { // it does not run, and is not wanted
+		l.end(e, Canceled, e.StopReason)
+		return
+	}
 	if e.WaitDeadline <= l.now {
 		e.Forget = true // as every refusal
 		l.end(e, Canceled, reason)

@@ -28,7 +28,7 @@ func (b *book) checkGrants(c *coord) {
 	}
 	var fresh []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		if a.State == ledger.Reserved && a.Revision > c.granted {
+		if a.State == ledger.Reserved && a.Revision > c.granted && !a.Stopping { // an order to stop is no grant
 			fresh = append(fresh, *a)
 		}
 		return true

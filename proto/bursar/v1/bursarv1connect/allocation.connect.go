@@ -78,6 +78,7 @@ type AllocationServiceClient interface {
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
 	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL.
+	// What waits or is reserved is canceled. While the host's agent has yet to report what runs, a reservation stays, stopping, until it has.
 	Stop(context.Context, *v1.StopRequest) (*v1.StopResponse, error)
 	// Get reads one allocation, live or ended, by id or by request id.
 	Get(context.Context, *v1.AllocationServiceGetRequest) (*v1.AllocationServiceGetResponse, error)
@@ -297,6 +298,7 @@ type AllocationServiceHandler interface {
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
 	// Stop asks the host's agent to end the engine: SIGTERM, grace, SIGKILL.
+	// What waits or is reserved is canceled. While the host's agent has yet to report what runs, a reservation stays, stopping, until it has.
 	Stop(context.Context, *v1.StopRequest) (*v1.StopResponse, error)
 	// Get reads one allocation, live or ended, by id or by request id.
 	Get(context.Context, *v1.AllocationServiceGetRequest) (*v1.AllocationServiceGetResponse, error)
