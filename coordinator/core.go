@@ -70,6 +70,7 @@ type Core struct {
 	files map[string][]ledger.Quota
 	// providers are those of the file: they are not in the store. They do not change after the first Lead.
 	providers []ledger.ProviderRecord
+	hidden    []string // what these hide of the stored ones, in words; of the last Lead
 	// turns count how often a provider was changed in this leadership: what was read for an earlier one is of another cluster, maybe.
 	turns map[ledger.ClusterName]uint64
 }
@@ -111,7 +112,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 		return errors.New("coordinator: lead: leads already")
 	}
 	snapshot.Quotas = append(snapshot.Quotas, fromFiles(c.files)...)
-	snapshot.Providers = append(snapshot.Providers, c.providers...)
+	snapshot.Providers, c.hidden = withFile(snapshot.Providers, c.providers)
 	c.now = max(c.now, now, lastInstant(snapshot))
 	books := ledger.New(c.config, c.newPlacer())
 	if err := books.Restore(c.now, snapshot); err != nil {

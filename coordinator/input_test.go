@@ -227,7 +227,7 @@ func badInputs() map[string]badInput {
 		"a provider": {func(f *fixture) error {
 			_, err := f.queues.PutProvider(f.tb.Context(), &bursarv1.PutProviderRequest{Provider: &bursarv1.Provider{Kind: "yarn", Cluster: "c"}})
 			return err
-		}, connect.CodeFailedPrecondition, ""},
+		}, connect.CodeInvalidArgument, "provider.kind"},
 	}
 }
 

@@ -3,10 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-
-	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -46,9 +43,12 @@ func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
 	return wrongSetting(s.pollers.credentials.check(kind, record.Settings))
 }
 
-// unknownKind refuses what this program has no provider for: another one may.
+// unknownKind refuses what this program has no provider for.
 func unknownKind(err error) error {
-	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("provider.%w", err))
+	if wrong, ok := errors.AsType[*providers.KindError](err); ok {
+		return fieldError("provider.kind", wrong.Kind, wrong.Want())
+	}
+	return err
 }
 
 // wrongSetting says which field a setting stands in.

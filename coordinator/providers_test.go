@@ -1,13 +1,16 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
@@ -106,23 +109,49 @@ func TestProvidersOfAFileAreTheFilesToChange(t *testing.T) {
 	}
 }
 
-func TestAWrongProvidersFileRefusesTheStart(t *testing.T) {
+// Coordinators may have different files, and the API knows that of the leader alone. Who leads next must not be kept from it.
+func TestAFileHidesWhatTheAPIHasSet(t *testing.T) {
 	dir := t.TempDir()
 	file, path := filepath.Join(dir, "providers.yaml"), filepath.Join(dir, "ledger.db")
 	f := start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
 	f.putProvider("stored", "here")
+	f.putProvider("prod", "there")
 	if _, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{
 		Provider: &bursarv1.Provider{Kind: "fake", Cluster: "zeta", Default: true, Settings: map[string]string{"address": "there"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
+	before := f.providers()
 	f.stop()
+
+	writeFile(t, file, providersYAML) // fake:prod, the default
+	f = start(t, Config{ProvidersFile: file}, openSQLite(t, path), knows(newFakeKind()))
+	list := f.providers()
+	if p := list["prod"]; p.GetSource() != "file:"+file || !p.GetDefault() || list["zeta"].GetDefault() || list["stored"] == nil {
+		t.Errorf("%v", list)
+	}
+	warnings := strings.Join(f.status().GetWarnings(), "\n")
+	for _, want := range []string{"provider fake:prod is that of file:" + file, "the default is fake:prod"} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("no warning %q in %s", want, warnings)
+		}
+	}
+	f.stop()
+
+	f = start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	for name, p := range f.providers() {
+		if was := before[name]; p.GetSource() != was.GetSource() || p.GetDefault() != was.GetDefault() || !maps.Equal(p.GetSettings(), was.GetSettings()) {
+			t.Errorf("without the file %s is %v, was %v", name, p, was)
+		}
+	}
+}
+
+func TestAWrongProvidersFileRefusesTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "providers.yaml")
 	for name, c := range map[string]struct{ text, want string }{
 		"malformed":                {"providers: [", file + ":1"},
 		"an unknown kind":          {"providers:\n  - {kind: yarn, cluster: a}\n", file + ":2:12: providers[0].kind"},
 		"a wrong setting":          {"providers:\n  - kind: fake\n    cluster: a\n    settings: {address: a, interval: 1s}\n", file + ":4:38: providers[0].settings.interval"},
-		"one over the API":         {"providers:\n  - {kind: fake, cluster: stored, settings: {address: a}}\n", file + ":2:27: providers[0].cluster"},
-		"a default over the API":   {providersYAML, file + ":4:14: providers[0].default"},
 		"a file that is not there": {"", "no such file"},
 	} {
 		writeFile(t, file, c.text)
@@ -131,11 +160,13 @@ func TestAWrongProvidersFileRefusesTheStart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := New(Config{Listen: "127.0.0.1:0", ProvidersFile: file}, Dependencies{Store: openSQLite(t, path), Kinds: providers.Kinds{newFakeKind()}})
+		s, err := New(Config{Listen: "127.0.0.1:0", ProvidersFile: file}, Dependencies{Store: newMemoryStore(), Kinds: providers.Kinds{newFakeKind()}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
 	}
@@ -159,7 +190,7 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 	}
 	outside := filepath.Join(dir, "outside")
 	writeFile(t, outside, "secret")
-	if err := put("yarn", "prod", "address", "here"); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), `"yarn": want fake`) {
+	if err := put("yarn", "prod", "address", "here"); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), `"yarn": want fake`) {
 		t.Errorf("unknown kind: %v", err)
 	}
 	for name, c := range map[string]struct {

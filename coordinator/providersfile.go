@@ -1,10 +1,9 @@
 package coordinator
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -13,18 +12,10 @@ import (
 	"github.com/bursar/bursar/yamlfile"
 )
 
-// providersFile is the file of providers, as it was at the start.
-type providersFile struct {
-	path    string
-	data    []byte
-	records []ledger.ProviderRecord
-}
-
 // readProviders reads the file of providers; without a path there are none. The error names the file, and where it can the line.
-func readProviders(path string, kinds providers.Kinds) (*providersFile, error) {
-	f := &providersFile{path: path}
+func readProviders(path string, kinds providers.Kinds) ([]ledger.ProviderRecord, error) {
 	if path == "" {
-		return f, nil
+		return nil, nil
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -35,19 +26,21 @@ func readProviders(path string, kinds providers.Kinds) (*providersFile, error) {
 	case info.Size() > yamlfile.MaxBytes:
 		return nil, fmt.Errorf("%s: %d bytes: want at most %d", path, info.Size(), yamlfile.MaxBytes)
 	}
-	if f.data, err = os.ReadFile(path); err != nil { //nolint:gosec // the operator says which
+	data, err := os.ReadFile(path) //nolint:gosec // the operator says which
+	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
 	}
-	list, err := providerfile.Parse(path, f.data, kinds)
+	list, err := providerfile.Parse(path, data, kinds)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says where
 	}
+	records := make([]ledger.ProviderRecord, 0, len(list))
 	for _, p := range list {
 		record := providerRecord(p)
 		record.Source = ledger.SourceFilePrefix + path
-		f.records = append(f.records, record)
+		records = append(records, record)
 	}
-	return f, nil
+	return records, nil
 }
 
 // providerRecord is a provider as the ledger has it.
@@ -58,23 +51,22 @@ func providerRecord(p *bursarv1.Provider) ledger.ProviderRecord {
 	}
 }
 
-// blame finds the line of the provider that a leadership was refused for. An error that is about none of the file's stays as it is.
-func (f *providersFile) blame(err error) error {
-	refused, ok := errors.AsType[*ledger.FieldError](err)
-	if !ok {
-		return err
-	}
-	for i, record := range f.records {
-		field := fmt.Sprintf("providers[%d].", i)
-		switch {
-		case refused.Field == "provider.cluster" && refused.Value == record.String():
-			field += "cluster"
-		case refused.Field == "provider.default" && record.Default && strings.HasPrefix(refused.Value, record.Kind+":"):
-			field += "default" // the other one may be the one that was refused
-		default:
+// withFile puts the providers of the file beside those that are stored, and says what it hides of these: a cluster that the file has is the
+// file's, and so is the default of a kind where the file has one. What is hidden stays stored, and is there again once the file does not
+// have it: another coordinator, whose file does not, may have taken it in. To refuse to lead for it would leave everybody without a leader.
+func withFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {
+	all = slices.Clone(file)
+	for _, record := range stored {
+		of := func(match func(ledger.ProviderRecord) bool) int { return slices.IndexFunc(file, match) }
+		if i := of(func(f ledger.ProviderRecord) bool { return f.ClusterName == record.ClusterName }); i >= 0 {
+			hidden = append(hidden, fmt.Sprintf("provider %s is that of %s; the one that was set over the API is not used", record, file[i].Source))
 			continue
 		}
-		return providerfile.Locate(f.path, f.data, field, fmt.Sprintf("%q: want %s", refused.Value, refused.Want))
+		if i := of(func(f ledger.ProviderRecord) bool { return f.Kind == record.Kind && f.Default }); i >= 0 && record.Default {
+			hidden = append(hidden, fmt.Sprintf("the default is %s, of %s, and not %s, which was set over the API", file[i].ClusterName, file[i].Source, record))
+			record.Default = false
+		}
+		all = append(all, record)
 	}
-	return err
+	return all, hidden
 }

@@ -61,7 +61,7 @@ func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer)
 		if w.rules != nil {
 			snapshot.Quotas = append(snapshot.Quotas, fromFiles(w.rules())...)
 		}
-		snapshot.Providers = append(snapshot.Providers, w.core.providers...)
+		snapshot.Providers, _ = withFile(snapshot.Providers, w.core.providers)
 		l := ledger.New(config, newPlacer())
 		return l, l.Restore(max(w.clock.now(), lastInstant(snapshot)), snapshot)
 	}}

@@ -222,7 +222,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.core.SetProviders(configured.records)
+	s.core.SetProviders(configured)
 	elect := s.elect
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
@@ -252,7 +252,7 @@ func (s *Server) start(ctx context.Context) error {
 			s.writer.stop()
 			cancel()
 			s.tasks.Wait()
-			return configured.blame(s.files.blame(err))
+			return s.files.blame(err)
 		}
 	}
 	s.tasks.Go(func() { prune(background, s.writer, s.config.History) })
@@ -269,6 +269,9 @@ func (s *Server) start(ctx context.Context) error {
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
 	list := slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings(), s.pollers.warnings())
+	if hidden := s.writer.hidden.Load(); hidden != nil {
+		list = append(list, *hidden...)
+	}
 	if err := s.peers.fault(); err != nil {
 		list = append(list, err.Error())
 	}

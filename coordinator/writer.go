@@ -40,9 +40,10 @@ type writer struct {
 
 	orders chan *tenure // to lead, or with nil not to
 
-	leads    atomic.Bool   // the core does
-	stopping chan struct{} // closed by stop
-	done     chan struct{} // closed when the loop has ended
+	leads    atomic.Bool              // the core does
+	hidden   atomic.Pointer[[]string] // what the file of providers hides of the stored ones
+	stopping chan struct{}            // closed by stop
+	done     chan struct{}            // closed when the loop has ended
 
 	// Owned by the loop:
 	busy     *Batch         // being committed
@@ -150,6 +151,10 @@ func (w *writer) take(o outcome) error {
 	w.meter.leads(o.meta.Epoch)
 	w.leads.Store(true)
 	w.replica.forget()
+	for _, what := range w.core.hidden {
+		w.log.Warn(what)
+	}
+	w.hidden.Store(&w.core.hidden)
 	w.reread()
 	if ahead := w.core.now.Sub(now); ahead > time.Minute {
 		w.log.Warn("the clock is behind what the store holds; time stands still until it has caught up", "ahead", ahead)
@@ -381,6 +386,7 @@ func (w *writer) abandon(err error) {
 func (w *writer) drop(err error) {
 	w.atLeast = max(w.atLeast, w.core.Meta().Epoch+1)
 	w.leads.Store(false)
+	w.hidden.Store(nil)
 	w.meter.leading.Set(0)
 	w.feed.cut(err)
 	w.core.Drop(err)

@@ -226,7 +226,7 @@ func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bo
 }
 
 // granted is how much of a part the report's figures surely hold: of each application the least that it held by the answers before and
-// after the queues were read. Whichever way it went in between, it had no less.
+// after the queues were read. Whichever way it went in between, it had no less; only if it went down and up again, it may have.
 func (c *cluster) granted(e *entry, part int, answers map[string]*ApplicationReport, owners map[string]ID) resource.Vector {
 	total := resource.Vector{}
 	for i, id := range e.ApplicationIDs {
