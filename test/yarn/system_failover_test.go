@@ -23,6 +23,7 @@ func twoManagers(t *testing.T, binary string) {
 	}})
 	s, coordinate := startApart(t, binary, providersFile(t, [2]string{"default", `addresses: "` + c.Addresses() + `", interval: 2s, maxAge: 4s`}))
 	coordinator := coordinate()
+	yarn.Await(t, "the host is there", func() bool { return strings.Contains(s.ok(t, "hosts"), "host-1") })
 
 	// Both stand by.
 	s.awaitUnknown(t)
