@@ -92,6 +92,66 @@ func (AllocationState) EnumDescriptor() ([]byte, []int) {
 	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
+// OverUsePolicy is what a host does about an engine that uses more than it is entitled to.
+type OverUsePolicy int32
+
+const (
+	OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED OverUsePolicy = 0
+	// It is shown.
+	OverUsePolicy_OVER_USE_POLICY_OBSERVE OverUsePolicy = 1
+	// It is shown, and its agent's log warns of it.
+	OverUsePolicy_OVER_USE_POLICY_WARN OverUsePolicy = 2
+	// The kernel keeps it to its entitlement: its cgroup has that for a limit.
+	OverUsePolicy_OVER_USE_POLICY_LIMIT OverUsePolicy = 3
+	// It is stopped when it has gone on for the policy's grace.
+	OverUsePolicy_OVER_USE_POLICY_KILL OverUsePolicy = 4
+)
+
+// Enum value maps for OverUsePolicy.
+var (
+	OverUsePolicy_name = map[int32]string{
+		0: "OVER_USE_POLICY_UNSPECIFIED",
+		1: "OVER_USE_POLICY_OBSERVE",
+		2: "OVER_USE_POLICY_WARN",
+		3: "OVER_USE_POLICY_LIMIT",
+		4: "OVER_USE_POLICY_KILL",
+	}
+	OverUsePolicy_value = map[string]int32{
+		"OVER_USE_POLICY_UNSPECIFIED": 0,
+		"OVER_USE_POLICY_OBSERVE":     1,
+		"OVER_USE_POLICY_WARN":        2,
+		"OVER_USE_POLICY_LIMIT":       3,
+		"OVER_USE_POLICY_KILL":        4,
+	}
+)
+
+func (x OverUsePolicy) Enum() *OverUsePolicy {
+	p := new(OverUsePolicy)
+	*p = x
+	return p
+}
+
+func (x OverUsePolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OverUsePolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+}
+
+func (OverUsePolicy) Type() protoreflect.EnumType {
+	return &file_bursar_v1_allocation_proto_enumTypes[1]
+}
+
+func (x OverUsePolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OverUsePolicy.Descriptor instead.
+func (OverUsePolicy) EnumDescriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
 // Verdict is what would happen to the request now.
 type ExplainResponse_Verdict int32
 
@@ -136,11 +196,11 @@ func (x ExplainResponse_Verdict) String() string {
 }
 
 func (ExplainResponse_Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_bursar_v1_allocation_proto_enumTypes[1].Descriptor()
+	return file_bursar_v1_allocation_proto_enumTypes[2].Descriptor()
 }
 
 func (ExplainResponse_Verdict) Type() protoreflect.EnumType {
-	return &file_bursar_v1_allocation_proto_enumTypes[1]
+	return &file_bursar_v1_allocation_proto_enumTypes[2]
 }
 
 func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
@@ -149,7 +209,7 @@ func (x ExplainResponse_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExplainResponse_Verdict.Descriptor instead.
 func (ExplainResponse_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25, 0}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // Allocation is one entry in the ledger.
@@ -192,8 +252,11 @@ type Allocation struct {
 	ExitStatus *ExitStatus `protobuf:"bytes,24,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
 	// Memory of the engine that the kernel cannot take back (no page cache), in bytes, at the last report.
 	UnreclaimableBytes int64 `protobuf:"varint,25,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What it uses beyond its entitlement, by its agent's last word; none where it keeps to it. Its accounts go on counting what it is
+	// entitled to.
+	OverUse       []*OverUse `protobuf:"bytes,26,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Allocation) Reset() {
@@ -401,6 +464,103 @@ func (x *Allocation) GetUnreclaimableBytes() int64 {
 	return 0
 }
 
+func (x *Allocation) GetOverUse() []*OverUse {
+	if x != nil {
+		return x.OverUse
+	}
+	return nil
+}
+
+// OverUse says that an engine uses more of a dimension than it is entitled to.
+type OverUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "memory" or "cpu".
+	Dimension string `protobuf:"bytes,1,opt,name=dimension,proto3" json:"dimension,omitempty"`
+	// Bytes or thousandths of a core: what it used when that was noticed, of memory what the kernel cannot take back, and what it was entitled to.
+	Used     int64 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
+	Entitled int64 `protobuf:"varint,3,opt,name=entitled,proto3" json:"entitled,omitempty"`
+	// Since when, without a break.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// What its host does about it.
+	Policy OverUsePolicy `protobuf:"varint,5,opt,name=policy,proto3,enum=bursar.v1.OverUsePolicy" json:"policy,omitempty"`
+	// Under the policy kill: when it is stopped if it goes on.
+	StopTime      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=stop_time,json=stopTime,proto3" json:"stop_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverUse) Reset() {
+	*x = OverUse{}
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverUse) ProtoMessage() {}
+
+func (x *OverUse) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverUse.ProtoReflect.Descriptor instead.
+func (*OverUse) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OverUse) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *OverUse) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *OverUse) GetEntitled() int64 {
+	if x != nil {
+		return x.Entitled
+	}
+	return 0
+}
+
+func (x *OverUse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *OverUse) GetPolicy() OverUsePolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED
+}
+
+func (x *OverUse) GetStopTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StopTime
+	}
+	return nil
+}
+
 // Process identifies an engine's process on its host, across pid reuse.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -417,7 +577,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -429,7 +589,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[1]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -442,7 +602,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{1}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Process) GetPid() int32 {
@@ -479,14 +639,16 @@ type ExitStatus struct {
 	// The exit code, where the process exited.
 	Code *int32 `protobuf:"varint,1,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	// The signal's number, where one ended it.
-	Signal        int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	// The kernel ended it, or a process of it, because memory had run out: its cgroup's, or the machine's.
+	OutOfMemory   bool `protobuf:"varint,3,opt,name=out_of_memory,json=outOfMemory,proto3" json:"out_of_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +660,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[2]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +673,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExitStatus) GetCode() int32 {
@@ -526,6 +688,13 @@ func (x *ExitStatus) GetSignal() int32 {
 		return x.Signal
 	}
 	return 0
+}
+
+func (x *ExitStatus) GetOutOfMemory() bool {
+	if x != nil {
+		return x.OutOfMemory
+	}
+	return false
 }
 
 // HostWishes say where an allocation may go. All empty: anywhere.
@@ -544,7 +713,7 @@ type HostWishes struct {
 
 func (x *HostWishes) Reset() {
 	*x = HostWishes{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +725,7 @@ func (x *HostWishes) String() string {
 func (*HostWishes) ProtoMessage() {}
 
 func (x *HostWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[3]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +738,7 @@ func (x *HostWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWishes.ProtoReflect.Descriptor instead.
 func (*HostWishes) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HostWishes) GetId() string {
@@ -621,7 +790,7 @@ type AllocateRequest struct {
 
 func (x *AllocateRequest) Reset() {
 	*x = AllocateRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +802,7 @@ func (x *AllocateRequest) String() string {
 func (*AllocateRequest) ProtoMessage() {}
 
 func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[4]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +815,7 @@ func (x *AllocateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateRequest.ProtoReflect.Descriptor instead.
 func (*AllocateRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AllocateRequest) GetRequestId() string {
@@ -714,7 +883,7 @@ type AllocateResponse struct {
 
 func (x *AllocateResponse) Reset() {
 	*x = AllocateResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +895,7 @@ func (x *AllocateResponse) String() string {
 func (*AllocateResponse) ProtoMessage() {}
 
 func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[5]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +908,7 @@ func (x *AllocateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateResponse.ProtoReflect.Descriptor instead.
 func (*AllocateResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AllocateResponse) GetAllocation() *Allocation {
@@ -767,7 +936,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +948,7 @@ func (x *ConfirmRequest) String() string {
 func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[6]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +961,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConfirmRequest) GetId() string {
@@ -846,7 +1015,7 @@ type ConfirmResponse struct {
 
 func (x *ConfirmResponse) Reset() {
 	*x = ConfirmResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1027,7 @@ func (x *ConfirmResponse) String() string {
 func (*ConfirmResponse) ProtoMessage() {}
 
 func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[7]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1040,7 @@ func (x *ConfirmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConfirmResponse) GetAllocation() *Allocation {
@@ -893,7 +1062,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1074,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[8]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1087,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReleaseRequest) GetId() string {
@@ -952,7 +1121,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1133,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[9]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1146,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReleaseResponse) GetAllocation() *Allocation {
@@ -999,7 +1168,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1180,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[10]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1193,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -1058,7 +1227,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1239,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[11]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1252,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelResponse) GetAllocation() *Allocation {
@@ -1104,7 +1273,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1285,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[12]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1298,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RenewRequest) GetId() string {
@@ -1155,7 +1324,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1336,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[13]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1349,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RenewResponse) GetAllocation() *Allocation {
@@ -1201,7 +1370,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1382,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[14]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1395,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1252,7 +1421,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1433,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[15]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1446,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResizeResponse) GetAllocation() *Allocation {
@@ -1299,7 +1468,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1480,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[16]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1493,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopRequest) GetId() string {
@@ -1357,7 +1526,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1538,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[17]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1551,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StopResponse) GetAllocation() *Allocation {
@@ -1405,7 +1574,7 @@ type AllocationServiceGetRequest struct {
 
 func (x *AllocationServiceGetRequest) Reset() {
 	*x = AllocationServiceGetRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1586,7 @@ func (x *AllocationServiceGetRequest) String() string {
 func (*AllocationServiceGetRequest) ProtoMessage() {}
 
 func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[18]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1599,7 @@ func (x *AllocationServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AllocationServiceGetRequest) GetId() string {
@@ -1463,7 +1632,7 @@ type AllocationServiceGetResponse struct {
 
 func (x *AllocationServiceGetResponse) Reset() {
 	*x = AllocationServiceGetResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1644,7 @@ func (x *AllocationServiceGetResponse) String() string {
 func (*AllocationServiceGetResponse) ProtoMessage() {}
 
 func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[19]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1657,7 @@ func (x *AllocationServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AllocationServiceGetResponse) GetAllocation() *Allocation {
@@ -1521,7 +1690,7 @@ type AllocationServiceListRequest struct {
 
 func (x *AllocationServiceListRequest) Reset() {
 	*x = AllocationServiceListRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1702,7 @@ func (x *AllocationServiceListRequest) String() string {
 func (*AllocationServiceListRequest) ProtoMessage() {}
 
 func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[20]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1715,7 @@ func (x *AllocationServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AllocationServiceListRequest) GetPageSize() int32 {
@@ -1618,7 +1787,7 @@ type AllocationServiceListResponse struct {
 
 func (x *AllocationServiceListResponse) Reset() {
 	*x = AllocationServiceListResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1799,7 @@ func (x *AllocationServiceListResponse) String() string {
 func (*AllocationServiceListResponse) ProtoMessage() {}
 
 func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[21]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1812,7 @@ func (x *AllocationServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceListResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AllocationServiceListResponse) GetAllocations() []*Allocation {
@@ -1681,7 +1850,7 @@ type AllocationServiceWatchRequest struct {
 
 func (x *AllocationServiceWatchRequest) Reset() {
 	*x = AllocationServiceWatchRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1862,7 @@ func (x *AllocationServiceWatchRequest) String() string {
 func (*AllocationServiceWatchRequest) ProtoMessage() {}
 
 func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[22]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1875,7 @@ func (x *AllocationServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{22}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AllocationServiceWatchRequest) GetAfterRevision() uint64 {
@@ -1749,7 +1918,7 @@ type AllocationServiceWatchResponse struct {
 
 func (x *AllocationServiceWatchResponse) Reset() {
 	*x = AllocationServiceWatchResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1930,7 @@ func (x *AllocationServiceWatchResponse) String() string {
 func (*AllocationServiceWatchResponse) ProtoMessage() {}
 
 func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[23]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1943,7 @@ func (x *AllocationServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*AllocationServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{23}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AllocationServiceWatchResponse) GetAllocation() *Allocation {
@@ -1802,7 +1971,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1983,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[24]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1996,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{24}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -1869,7 +2038,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2050,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_allocation_proto_msgTypes[25]
+	mi := &file_bursar_v1_allocation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2063,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{25}
+	return file_bursar_v1_allocation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainResponse) GetVerdict() ExplainResponse_Verdict {
@@ -1964,7 +2133,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\b\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\t\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -1997,20 +2166,29 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\bstopping\x18\x17 \x01(\bR\bstopping\x126\n" +
 	"\vexit_status\x18\x18 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12/\n" +
-	"\x13unreclaimable_bytes\x18\x19 \x01(\x03R\x12unreclaimableBytes\x1a9\n" +
+	"\x13unreclaimable_bytes\x18\x19 \x01(\x03R\x12unreclaimableBytes\x12-\n" +
+	"\bover_use\x18\x1a \x03(\v2\x12.bursar.v1.OverUseR\aoverUse\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x02\n" +
+	"\aOverUse\x12%\n" +
+	"\tdimension\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdimension\x12\x1b\n" +
+	"\x04used\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04used\x12#\n" +
+	"\bentitled\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bentitled\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x06policy\x18\x05 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x127\n" +
+	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\x87\x01\n" +
 	"\aProcess\x12\x19\n" +
 	"\x03pid\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03pid\x12\x1d\n" +
 	"\n" +
 	"start_time\x18\x02 \x01(\x04R\tstartTime\x12 \n" +
 	"\x06cgroup\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x06cgroup\x12 \n" +
-	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\"F\n" +
+	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\"j\n" +
 	"\n" +
 	"ExitStatus\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\x05R\x06signalB\a\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\"\n" +
+	"\rout_of_memory\x18\x03 \x01(\bR\voutOfMemoryB\a\n" +
 	"\x05_code\"\x98\x04\n" +
 	"\n" +
 	"HostWishes\x12\x18\n" +
@@ -2170,7 +2348,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x19ALLOCATION_STATE_RELEASED\x10\x04\x12\x1c\n" +
 	"\x18ALLOCATION_STATE_EXPIRED\x10\x05\x12\x1d\n" +
 	"\x19ALLOCATION_STATE_CANCELED\x10\x06\x12\x19\n" +
-	"\x15ALLOCATION_STATE_LOST\x10\a2\xb3\x06\n" +
+	"\x15ALLOCATION_STATE_LOST\x10\a*\x9c\x01\n" +
+	"\rOverUsePolicy\x12\x1f\n" +
+	"\x1bOVER_USE_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17OVER_USE_POLICY_OBSERVE\x10\x01\x12\x18\n" +
+	"\x14OVER_USE_POLICY_WARN\x10\x02\x12\x19\n" +
+	"\x15OVER_USE_POLICY_LIMIT\x10\x03\x12\x18\n" +
+	"\x14OVER_USE_POLICY_KILL\x10\x042\xb3\x06\n" +
 	"\x11AllocationService\x12C\n" +
 	"\bAllocate\x12\x1a.bursar.v1.AllocateRequest\x1a\x1b.bursar.v1.AllocateResponse\x12@\n" +
 	"\aConfirm\x12\x19.bursar.v1.ConfirmRequest\x1a\x1a.bursar.v1.ConfirmResponse\x12@\n" +
@@ -2196,125 +2380,131 @@ func file_bursar_v1_allocation_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_allocation_proto_rawDescData
 }
 
-var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_bursar_v1_allocation_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_bursar_v1_allocation_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_bursar_v1_allocation_proto_goTypes = []any{
 	(AllocationState)(0),                   // 0: bursar.v1.AllocationState
-	(ExplainResponse_Verdict)(0),           // 1: bursar.v1.ExplainResponse.Verdict
-	(*Allocation)(nil),                     // 2: bursar.v1.Allocation
-	(*Process)(nil),                        // 3: bursar.v1.Process
-	(*ExitStatus)(nil),                     // 4: bursar.v1.ExitStatus
-	(*HostWishes)(nil),                     // 5: bursar.v1.HostWishes
-	(*AllocateRequest)(nil),                // 6: bursar.v1.AllocateRequest
-	(*AllocateResponse)(nil),               // 7: bursar.v1.AllocateResponse
-	(*ConfirmRequest)(nil),                 // 8: bursar.v1.ConfirmRequest
-	(*ConfirmResponse)(nil),                // 9: bursar.v1.ConfirmResponse
-	(*ReleaseRequest)(nil),                 // 10: bursar.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),                // 11: bursar.v1.ReleaseResponse
-	(*CancelRequest)(nil),                  // 12: bursar.v1.CancelRequest
-	(*CancelResponse)(nil),                 // 13: bursar.v1.CancelResponse
-	(*RenewRequest)(nil),                   // 14: bursar.v1.RenewRequest
-	(*RenewResponse)(nil),                  // 15: bursar.v1.RenewResponse
-	(*ResizeRequest)(nil),                  // 16: bursar.v1.ResizeRequest
-	(*ResizeResponse)(nil),                 // 17: bursar.v1.ResizeResponse
-	(*StopRequest)(nil),                    // 18: bursar.v1.StopRequest
-	(*StopResponse)(nil),                   // 19: bursar.v1.StopResponse
-	(*AllocationServiceGetRequest)(nil),    // 20: bursar.v1.AllocationServiceGetRequest
-	(*AllocationServiceGetResponse)(nil),   // 21: bursar.v1.AllocationServiceGetResponse
-	(*AllocationServiceListRequest)(nil),   // 22: bursar.v1.AllocationServiceListRequest
-	(*AllocationServiceListResponse)(nil),  // 23: bursar.v1.AllocationServiceListResponse
-	(*AllocationServiceWatchRequest)(nil),  // 24: bursar.v1.AllocationServiceWatchRequest
-	(*AllocationServiceWatchResponse)(nil), // 25: bursar.v1.AllocationServiceWatchResponse
-	(*ExplainRequest)(nil),                 // 26: bursar.v1.ExplainRequest
-	(*ExplainResponse)(nil),                // 27: bursar.v1.ExplainResponse
-	nil,                                    // 28: bursar.v1.Allocation.LabelsEntry
-	nil,                                    // 29: bursar.v1.HostWishes.RequiredLabelsEntry
-	nil,                                    // 30: bursar.v1.HostWishes.PreferredLabelsEntry
-	nil,                                    // 31: bursar.v1.AllocateRequest.LabelsEntry
-	nil,                                    // 32: bursar.v1.AllocationServiceListRequest.LabelsEntry
-	nil,                                    // 33: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	(*Resource)(nil),                       // 34: bursar.v1.Resource
-	(*timestamppb.Timestamp)(nil),          // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),            // 36: google.protobuf.Duration
-	(*Shortfall)(nil),                      // 37: bursar.v1.Shortfall
-	(*Account)(nil),                        // 38: bursar.v1.Account
-	(*HostFilters)(nil),                    // 39: bursar.v1.HostFilters
-	(*AccountName)(nil),                    // 40: bursar.v1.AccountName
+	(OverUsePolicy)(0),                     // 1: bursar.v1.OverUsePolicy
+	(ExplainResponse_Verdict)(0),           // 2: bursar.v1.ExplainResponse.Verdict
+	(*Allocation)(nil),                     // 3: bursar.v1.Allocation
+	(*OverUse)(nil),                        // 4: bursar.v1.OverUse
+	(*Process)(nil),                        // 5: bursar.v1.Process
+	(*ExitStatus)(nil),                     // 6: bursar.v1.ExitStatus
+	(*HostWishes)(nil),                     // 7: bursar.v1.HostWishes
+	(*AllocateRequest)(nil),                // 8: bursar.v1.AllocateRequest
+	(*AllocateResponse)(nil),               // 9: bursar.v1.AllocateResponse
+	(*ConfirmRequest)(nil),                 // 10: bursar.v1.ConfirmRequest
+	(*ConfirmResponse)(nil),                // 11: bursar.v1.ConfirmResponse
+	(*ReleaseRequest)(nil),                 // 12: bursar.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),                // 13: bursar.v1.ReleaseResponse
+	(*CancelRequest)(nil),                  // 14: bursar.v1.CancelRequest
+	(*CancelResponse)(nil),                 // 15: bursar.v1.CancelResponse
+	(*RenewRequest)(nil),                   // 16: bursar.v1.RenewRequest
+	(*RenewResponse)(nil),                  // 17: bursar.v1.RenewResponse
+	(*ResizeRequest)(nil),                  // 18: bursar.v1.ResizeRequest
+	(*ResizeResponse)(nil),                 // 19: bursar.v1.ResizeResponse
+	(*StopRequest)(nil),                    // 20: bursar.v1.StopRequest
+	(*StopResponse)(nil),                   // 21: bursar.v1.StopResponse
+	(*AllocationServiceGetRequest)(nil),    // 22: bursar.v1.AllocationServiceGetRequest
+	(*AllocationServiceGetResponse)(nil),   // 23: bursar.v1.AllocationServiceGetResponse
+	(*AllocationServiceListRequest)(nil),   // 24: bursar.v1.AllocationServiceListRequest
+	(*AllocationServiceListResponse)(nil),  // 25: bursar.v1.AllocationServiceListResponse
+	(*AllocationServiceWatchRequest)(nil),  // 26: bursar.v1.AllocationServiceWatchRequest
+	(*AllocationServiceWatchResponse)(nil), // 27: bursar.v1.AllocationServiceWatchResponse
+	(*ExplainRequest)(nil),                 // 28: bursar.v1.ExplainRequest
+	(*ExplainResponse)(nil),                // 29: bursar.v1.ExplainResponse
+	nil,                                    // 30: bursar.v1.Allocation.LabelsEntry
+	nil,                                    // 31: bursar.v1.HostWishes.RequiredLabelsEntry
+	nil,                                    // 32: bursar.v1.HostWishes.PreferredLabelsEntry
+	nil,                                    // 33: bursar.v1.AllocateRequest.LabelsEntry
+	nil,                                    // 34: bursar.v1.AllocationServiceListRequest.LabelsEntry
+	nil,                                    // 35: bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	(*Resource)(nil),                       // 36: bursar.v1.Resource
+	(*timestamppb.Timestamp)(nil),          // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),            // 38: google.protobuf.Duration
+	(*Shortfall)(nil),                      // 39: bursar.v1.Shortfall
+	(*Account)(nil),                        // 40: bursar.v1.Account
+	(*HostFilters)(nil),                    // 41: bursar.v1.HostFilters
+	(*AccountName)(nil),                    // 42: bursar.v1.AccountName
 }
 var file_bursar_v1_allocation_proto_depIdxs = []int32{
 	0,  // 0: bursar.v1.Allocation.state:type_name -> bursar.v1.AllocationState
-	28, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
-	34, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
-	34, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
-	34, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
-	35, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
-	35, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
-	35, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
-	35, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
-	35, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
-	3,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
-	4,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
-	29, // 12: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
-	30, // 13: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
-	31, // 14: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
-	34, // 15: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
-	36, // 16: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
-	36, // 17: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
-	5,  // 18: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
-	2,  // 19: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
-	34, // 20: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
-	3,  // 21: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
-	36, // 22: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
-	2,  // 23: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
-	4,  // 24: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
-	2,  // 25: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
-	2,  // 26: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
-	36, // 27: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
-	2,  // 28: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
-	34, // 29: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
-	2,  // 30: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
-	36, // 31: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
-	2,  // 32: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
-	2,  // 33: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
-	32, // 34: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
-	0,  // 35: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
-	2,  // 36: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
-	33, // 37: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
-	2,  // 38: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	6,  // 39: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
-	1,  // 40: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
-	37, // 41: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
-	38, // 42: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
-	39, // 43: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
-	40, // 44: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
-	2,  // 45: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
-	6,  // 46: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
-	8,  // 47: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
-	10, // 48: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
-	12, // 49: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
-	14, // 50: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
-	16, // 51: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
-	18, // 52: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
-	20, // 53: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
-	22, // 54: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
-	24, // 55: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
-	26, // 56: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
-	7,  // 57: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
-	9,  // 58: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
-	11, // 59: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
-	13, // 60: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
-	15, // 61: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
-	17, // 62: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
-	19, // 63: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
-	21, // 64: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
-	23, // 65: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
-	25, // 66: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
-	27, // 67: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
-	57, // [57:68] is the sub-list for method output_type
-	46, // [46:57] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	30, // 1: bursar.v1.Allocation.labels:type_name -> bursar.v1.Allocation.LabelsEntry
+	36, // 2: bursar.v1.Allocation.requested:type_name -> bursar.v1.Resource
+	36, // 3: bursar.v1.Allocation.entitled:type_name -> bursar.v1.Resource
+	36, // 4: bursar.v1.Allocation.measured:type_name -> bursar.v1.Resource
+	37, // 5: bursar.v1.Allocation.create_time:type_name -> google.protobuf.Timestamp
+	37, // 6: bursar.v1.Allocation.reserve_time:type_name -> google.protobuf.Timestamp
+	37, // 7: bursar.v1.Allocation.confirm_time:type_name -> google.protobuf.Timestamp
+	37, // 8: bursar.v1.Allocation.end_time:type_name -> google.protobuf.Timestamp
+	37, // 9: bursar.v1.Allocation.expire_time:type_name -> google.protobuf.Timestamp
+	5,  // 10: bursar.v1.Allocation.process:type_name -> bursar.v1.Process
+	6,  // 11: bursar.v1.Allocation.exit_status:type_name -> bursar.v1.ExitStatus
+	4,  // 12: bursar.v1.Allocation.over_use:type_name -> bursar.v1.OverUse
+	37, // 13: bursar.v1.OverUse.since:type_name -> google.protobuf.Timestamp
+	1,  // 14: bursar.v1.OverUse.policy:type_name -> bursar.v1.OverUsePolicy
+	37, // 15: bursar.v1.OverUse.stop_time:type_name -> google.protobuf.Timestamp
+	31, // 16: bursar.v1.HostWishes.required_labels:type_name -> bursar.v1.HostWishes.RequiredLabelsEntry
+	32, // 17: bursar.v1.HostWishes.preferred_labels:type_name -> bursar.v1.HostWishes.PreferredLabelsEntry
+	33, // 18: bursar.v1.AllocateRequest.labels:type_name -> bursar.v1.AllocateRequest.LabelsEntry
+	36, // 19: bursar.v1.AllocateRequest.resource:type_name -> bursar.v1.Resource
+	38, // 20: bursar.v1.AllocateRequest.wait:type_name -> google.protobuf.Duration
+	38, // 21: bursar.v1.AllocateRequest.reservation_ttl:type_name -> google.protobuf.Duration
+	7,  // 22: bursar.v1.AllocateRequest.host:type_name -> bursar.v1.HostWishes
+	3,  // 23: bursar.v1.AllocateResponse.allocation:type_name -> bursar.v1.Allocation
+	36, // 24: bursar.v1.ConfirmRequest.entitled:type_name -> bursar.v1.Resource
+	5,  // 25: bursar.v1.ConfirmRequest.process:type_name -> bursar.v1.Process
+	38, // 26: bursar.v1.ConfirmRequest.lease:type_name -> google.protobuf.Duration
+	3,  // 27: bursar.v1.ConfirmResponse.allocation:type_name -> bursar.v1.Allocation
+	6,  // 28: bursar.v1.ReleaseRequest.exit_status:type_name -> bursar.v1.ExitStatus
+	3,  // 29: bursar.v1.ReleaseResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 30: bursar.v1.CancelResponse.allocation:type_name -> bursar.v1.Allocation
+	38, // 31: bursar.v1.RenewRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 32: bursar.v1.RenewResponse.allocation:type_name -> bursar.v1.Allocation
+	36, // 33: bursar.v1.ResizeRequest.entitled:type_name -> bursar.v1.Resource
+	3,  // 34: bursar.v1.ResizeResponse.allocation:type_name -> bursar.v1.Allocation
+	38, // 35: bursar.v1.StopRequest.grace:type_name -> google.protobuf.Duration
+	3,  // 36: bursar.v1.StopResponse.allocation:type_name -> bursar.v1.Allocation
+	3,  // 37: bursar.v1.AllocationServiceGetResponse.allocation:type_name -> bursar.v1.Allocation
+	34, // 38: bursar.v1.AllocationServiceListRequest.labels:type_name -> bursar.v1.AllocationServiceListRequest.LabelsEntry
+	0,  // 39: bursar.v1.AllocationServiceListRequest.states:type_name -> bursar.v1.AllocationState
+	3,  // 40: bursar.v1.AllocationServiceListResponse.allocations:type_name -> bursar.v1.Allocation
+	35, // 41: bursar.v1.AllocationServiceWatchRequest.labels:type_name -> bursar.v1.AllocationServiceWatchRequest.LabelsEntry
+	3,  // 42: bursar.v1.AllocationServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	8,  // 43: bursar.v1.ExplainRequest.request:type_name -> bursar.v1.AllocateRequest
+	2,  // 44: bursar.v1.ExplainResponse.verdict:type_name -> bursar.v1.ExplainResponse.Verdict
+	39, // 45: bursar.v1.ExplainResponse.shortfalls:type_name -> bursar.v1.Shortfall
+	40, // 46: bursar.v1.ExplainResponse.accounts:type_name -> bursar.v1.Account
+	41, // 47: bursar.v1.ExplainResponse.filters:type_name -> bursar.v1.HostFilters
+	42, // 48: bursar.v1.ExplainResponse.blocked_by:type_name -> bursar.v1.AccountName
+	3,  // 49: bursar.v1.ExplainResponse.allocation:type_name -> bursar.v1.Allocation
+	8,  // 50: bursar.v1.AllocationService.Allocate:input_type -> bursar.v1.AllocateRequest
+	10, // 51: bursar.v1.AllocationService.Confirm:input_type -> bursar.v1.ConfirmRequest
+	12, // 52: bursar.v1.AllocationService.Release:input_type -> bursar.v1.ReleaseRequest
+	14, // 53: bursar.v1.AllocationService.Cancel:input_type -> bursar.v1.CancelRequest
+	16, // 54: bursar.v1.AllocationService.Renew:input_type -> bursar.v1.RenewRequest
+	18, // 55: bursar.v1.AllocationService.Resize:input_type -> bursar.v1.ResizeRequest
+	20, // 56: bursar.v1.AllocationService.Stop:input_type -> bursar.v1.StopRequest
+	22, // 57: bursar.v1.AllocationService.Get:input_type -> bursar.v1.AllocationServiceGetRequest
+	24, // 58: bursar.v1.AllocationService.List:input_type -> bursar.v1.AllocationServiceListRequest
+	26, // 59: bursar.v1.AllocationService.Watch:input_type -> bursar.v1.AllocationServiceWatchRequest
+	28, // 60: bursar.v1.AllocationService.Explain:input_type -> bursar.v1.ExplainRequest
+	9,  // 61: bursar.v1.AllocationService.Allocate:output_type -> bursar.v1.AllocateResponse
+	11, // 62: bursar.v1.AllocationService.Confirm:output_type -> bursar.v1.ConfirmResponse
+	13, // 63: bursar.v1.AllocationService.Release:output_type -> bursar.v1.ReleaseResponse
+	15, // 64: bursar.v1.AllocationService.Cancel:output_type -> bursar.v1.CancelResponse
+	17, // 65: bursar.v1.AllocationService.Renew:output_type -> bursar.v1.RenewResponse
+	19, // 66: bursar.v1.AllocationService.Resize:output_type -> bursar.v1.ResizeResponse
+	21, // 67: bursar.v1.AllocationService.Stop:output_type -> bursar.v1.StopResponse
+	23, // 68: bursar.v1.AllocationService.Get:output_type -> bursar.v1.AllocationServiceGetResponse
+	25, // 69: bursar.v1.AllocationService.List:output_type -> bursar.v1.AllocationServiceListResponse
+	27, // 70: bursar.v1.AllocationService.Watch:output_type -> bursar.v1.AllocationServiceWatchResponse
+	29, // 71: bursar.v1.AllocationService.Explain:output_type -> bursar.v1.ExplainResponse
+	61, // [61:72] is the sub-list for method output_type
+	50, // [50:61] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_allocation_proto_init() }
@@ -2324,14 +2514,14 @@ func file_bursar_v1_allocation_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
-	file_bursar_v1_allocation_proto_msgTypes[2].OneofWrappers = []any{}
+	file_bursar_v1_allocation_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_allocation_proto_rawDesc), len(file_bursar_v1_allocation_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   32,
+			NumEnums:      3,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

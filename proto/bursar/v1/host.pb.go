@@ -328,9 +328,19 @@ type HostSample struct {
 	SwapUsedBytes *int64 `protobuf:"varint,12,opt,name=swap_used_bytes,json=swapUsedBytes,proto3,oneof" json:"swap_used_bytes,omitempty"`
 	Processes     int32  `protobuf:"varint,13,opt,name=processes,proto3" json:"processes,omitempty"`
 	// Sources that could not be read, by name, with the error.
-	Degraded      map[string]string `protobuf:"bytes,14,rep,name=degraded,proto3" json:"degraded,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Degraded map[string]string `protobuf:"bytes,14,rep,name=degraded,proto3" json:"degraded,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The file systems of the work directories.
+	Disks []*DiskSample `protobuf:"bytes,15,rep,name=disks,proto3" json:"disks,omitempty"`
+	// Why the agent wants no new grants, beside memory pressure, such as a work directory without space; empty: it takes them.
+	Refusal string `protobuf:"bytes,16,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// Memory set aside for huge pages, which is no part of memory_total_bytes, and what of it is free. Bytes.
+	HugePagesTotalBytes *int64 `protobuf:"varint,17,opt,name=huge_pages_total_bytes,json=hugePagesTotalBytes,proto3,oneof" json:"huge_pages_total_bytes,omitempty"`
+	HugePagesFreeBytes  *int64 `protobuf:"varint,18,opt,name=huge_pages_free_bytes,json=hugePagesFreeBytes,proto3,oneof" json:"huge_pages_free_bytes,omitempty"`
+	SwapTotalBytes      *int64 `protobuf:"varint,19,opt,name=swap_total_bytes,json=swapTotalBytes,proto3,oneof" json:"swap_total_bytes,omitempty"`
+	// Processes that the kernel has ended since the boot because memory had run out.
+	OutOfMemoryKills *int64 `protobuf:"varint,20,opt,name=out_of_memory_kills,json=outOfMemoryKills,proto3,oneof" json:"out_of_memory_kills,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *HostSample) Reset() {
@@ -461,6 +471,137 @@ func (x *HostSample) GetDegraded() map[string]string {
 	return nil
 }
 
+func (x *HostSample) GetDisks() []*DiskSample {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
+func (x *HostSample) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+func (x *HostSample) GetHugePagesTotalBytes() int64 {
+	if x != nil && x.HugePagesTotalBytes != nil {
+		return *x.HugePagesTotalBytes
+	}
+	return 0
+}
+
+func (x *HostSample) GetHugePagesFreeBytes() int64 {
+	if x != nil && x.HugePagesFreeBytes != nil {
+		return *x.HugePagesFreeBytes
+	}
+	return 0
+}
+
+func (x *HostSample) GetSwapTotalBytes() int64 {
+	if x != nil && x.SwapTotalBytes != nil {
+		return *x.SwapTotalBytes
+	}
+	return 0
+}
+
+func (x *HostSample) GetOutOfMemoryKills() int64 {
+	if x != nil && x.OutOfMemoryKills != nil {
+		return *x.OutOfMemoryKills
+	}
+	return 0
+}
+
+// DiskSample is the file system of a work directory.
+type DiskSample struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work directory.
+	Path       string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	TotalBytes int64  `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	// What ordinary users can still write.
+	FreeBytes int64 `protobuf:"varint,3,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// Both 0 where the file system does not count inodes.
+	TotalInodes int64 `protobuf:"varint,4,opt,name=total_inodes,json=totalInodes,proto3" json:"total_inodes,omitempty"`
+	FreeInodes  int64 `protobuf:"varint,5,opt,name=free_inodes,json=freeInodes,proto3" json:"free_inodes,omitempty"`
+	// Less is left than the agent is configured to want.
+	Short         bool `protobuf:"varint,6,opt,name=short,proto3" json:"short,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiskSample) Reset() {
+	*x = DiskSample{}
+	mi := &file_bursar_v1_host_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiskSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiskSample) ProtoMessage() {}
+
+func (x *DiskSample) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_host_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiskSample.ProtoReflect.Descriptor instead.
+func (*DiskSample) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DiskSample) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *DiskSample) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *DiskSample) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *DiskSample) GetTotalInodes() int64 {
+	if x != nil {
+		return x.TotalInodes
+	}
+	return 0
+}
+
+func (x *DiskSample) GetFreeInodes() int64 {
+	if x != nil {
+		return x.FreeInodes
+	}
+	return 0
+}
+
+func (x *DiskSample) GetShort() bool {
+	if x != nil {
+		return x.Short
+	}
+	return false
+}
+
 type RegisterRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	HostId  string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
@@ -484,7 +625,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[2]
+	mi := &file_bursar_v1_host_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +637,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[2]
+	mi := &file_bursar_v1_host_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +650,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RegisterRequest) GetHostId() string {
@@ -597,7 +738,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[3]
+	mi := &file_bursar_v1_host_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +750,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[3]
+	mi := &file_bursar_v1_host_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +763,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RegisterResponse) GetEpoch() uint64 {
@@ -684,7 +825,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[4]
+	mi := &file_bursar_v1_host_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +837,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[4]
+	mi := &file_bursar_v1_host_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +850,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SyncRequest) GetHostId() string {
@@ -819,14 +960,16 @@ type EngineReport struct {
 	// Of that memory, what the kernel cannot take back. Bytes.
 	UnreclaimableBytes int64 `protobuf:"varint,3,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
 	// The full record, for an engine that the coordinator may not know; set where full is set.
-	Grant         *Allocation `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
+	Grant *Allocation `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
+	// What it uses beyond its entitlement: all of it, in every report.
+	OverUse       []*OverUse `protobuf:"bytes,5,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_bursar_v1_host_proto_msgTypes[5]
+	mi := &file_bursar_v1_host_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +981,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[5]
+	mi := &file_bursar_v1_host_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +994,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EngineReport) GetAllocationId() string {
@@ -882,6 +1025,13 @@ func (x *EngineReport) GetGrant() *Allocation {
 	return nil
 }
 
+func (x *EngineReport) GetOverUse() []*OverUse {
+	if x != nil {
+		return x.OverUse
+	}
+	return nil
+}
+
 // EngineEnd is the tombstone of an engine whose process ended.
 type EngineEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -895,7 +1045,7 @@ type EngineEnd struct {
 
 func (x *EngineEnd) Reset() {
 	*x = EngineEnd{}
-	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	mi := &file_bursar_v1_host_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1057,7 @@ func (x *EngineEnd) String() string {
 func (*EngineEnd) ProtoMessage() {}
 
 func (x *EngineEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[6]
+	mi := &file_bursar_v1_host_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1070,7 @@ func (x *EngineEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineEnd.ProtoReflect.Descriptor instead.
 func (*EngineEnd) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EngineEnd) GetAllocationId() string {
@@ -965,7 +1115,7 @@ type Veto struct {
 
 func (x *Veto) Reset() {
 	*x = Veto{}
-	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	mi := &file_bursar_v1_host_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1127,7 @@ func (x *Veto) String() string {
 func (*Veto) ProtoMessage() {}
 
 func (x *Veto) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[7]
+	mi := &file_bursar_v1_host_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1140,7 @@ func (x *Veto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Veto.ProtoReflect.Descriptor instead.
 func (*Veto) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{7}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Veto) GetAllocationId() string {
@@ -1038,7 +1188,7 @@ type SyncResponse struct {
 
 func (x *SyncResponse) Reset() {
 	*x = SyncResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	mi := &file_bursar_v1_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1200,7 @@ func (x *SyncResponse) String() string {
 func (*SyncResponse) ProtoMessage() {}
 
 func (x *SyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[8]
+	mi := &file_bursar_v1_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1213,7 @@ func (x *SyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
 func (*SyncResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{8}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SyncResponse) GetEpoch() uint64 {
@@ -1148,7 +1298,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	mi := &file_bursar_v1_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1310,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[9]
+	mi := &file_bursar_v1_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1323,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{9}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StopOrder) GetAllocationId() string {
@@ -1208,7 +1358,7 @@ type DeregisterRequest struct {
 
 func (x *DeregisterRequest) Reset() {
 	*x = DeregisterRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	mi := &file_bursar_v1_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1370,7 @@ func (x *DeregisterRequest) String() string {
 func (*DeregisterRequest) ProtoMessage() {}
 
 func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[10]
+	mi := &file_bursar_v1_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1383,7 @@ func (x *DeregisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterRequest.ProtoReflect.Descriptor instead.
 func (*DeregisterRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{10}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeregisterRequest) GetHostId() string {
@@ -1258,7 +1408,7 @@ type DeregisterResponse struct {
 
 func (x *DeregisterResponse) Reset() {
 	*x = DeregisterResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	mi := &file_bursar_v1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1420,7 @@ func (x *DeregisterResponse) String() string {
 func (*DeregisterResponse) ProtoMessage() {}
 
 func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[11]
+	mi := &file_bursar_v1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1433,7 @@ func (x *DeregisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeregisterResponse.ProtoReflect.Descriptor instead.
 func (*DeregisterResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{11}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{12}
 }
 
 type HostServiceGetRequest struct {
@@ -1297,7 +1447,7 @@ type HostServiceGetRequest struct {
 
 func (x *HostServiceGetRequest) Reset() {
 	*x = HostServiceGetRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	mi := &file_bursar_v1_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1459,7 @@ func (x *HostServiceGetRequest) String() string {
 func (*HostServiceGetRequest) ProtoMessage() {}
 
 func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[12]
+	mi := &file_bursar_v1_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1472,7 @@ func (x *HostServiceGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceGetRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{12}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HostServiceGetRequest) GetId() string {
@@ -1348,7 +1498,7 @@ type HostServiceGetResponse struct {
 
 func (x *HostServiceGetResponse) Reset() {
 	*x = HostServiceGetResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1510,7 @@ func (x *HostServiceGetResponse) String() string {
 func (*HostServiceGetResponse) ProtoMessage() {}
 
 func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[13]
+	mi := &file_bursar_v1_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1523,7 @@ func (x *HostServiceGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceGetResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceGetResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{13}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HostServiceGetResponse) GetHost() *Host {
@@ -1403,7 +1553,7 @@ type HostServiceListRequest struct {
 
 func (x *HostServiceListRequest) Reset() {
 	*x = HostServiceListRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1565,7 @@ func (x *HostServiceListRequest) String() string {
 func (*HostServiceListRequest) ProtoMessage() {}
 
 func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[14]
+	mi := &file_bursar_v1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1578,7 @@ func (x *HostServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListRequest.ProtoReflect.Descriptor instead.
 func (*HostServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{14}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HostServiceListRequest) GetPageSize() int32 {
@@ -1485,7 +1635,7 @@ type HostServiceListResponse struct {
 
 func (x *HostServiceListResponse) Reset() {
 	*x = HostServiceListResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1647,7 @@ func (x *HostServiceListResponse) String() string {
 func (*HostServiceListResponse) ProtoMessage() {}
 
 func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[15]
+	mi := &file_bursar_v1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1660,7 @@ func (x *HostServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostServiceListResponse.ProtoReflect.Descriptor instead.
 func (*HostServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{15}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HostServiceListResponse) GetHosts() []*Host {
@@ -1544,7 +1694,7 @@ type CordonRequest struct {
 
 func (x *CordonRequest) Reset() {
 	*x = CordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1706,7 @@ func (x *CordonRequest) String() string {
 func (*CordonRequest) ProtoMessage() {}
 
 func (x *CordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[16]
+	mi := &file_bursar_v1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1719,7 @@ func (x *CordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonRequest.ProtoReflect.Descriptor instead.
 func (*CordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{16}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CordonRequest) GetHostId() string {
@@ -1595,7 +1745,7 @@ type CordonResponse struct {
 
 func (x *CordonResponse) Reset() {
 	*x = CordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1757,7 @@ func (x *CordonResponse) String() string {
 func (*CordonResponse) ProtoMessage() {}
 
 func (x *CordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[17]
+	mi := &file_bursar_v1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1770,7 @@ func (x *CordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CordonResponse.ProtoReflect.Descriptor instead.
 func (*CordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{17}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CordonResponse) GetHost() *Host {
@@ -1639,7 +1789,7 @@ type UncordonRequest struct {
 
 func (x *UncordonRequest) Reset() {
 	*x = UncordonRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1801,7 @@ func (x *UncordonRequest) String() string {
 func (*UncordonRequest) ProtoMessage() {}
 
 func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[18]
+	mi := &file_bursar_v1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1814,7 @@ func (x *UncordonRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonRequest.ProtoReflect.Descriptor instead.
 func (*UncordonRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{18}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UncordonRequest) GetHostId() string {
@@ -1683,7 +1833,7 @@ type UncordonResponse struct {
 
 func (x *UncordonResponse) Reset() {
 	*x = UncordonResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1845,7 @@ func (x *UncordonResponse) String() string {
 func (*UncordonResponse) ProtoMessage() {}
 
 func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[19]
+	mi := &file_bursar_v1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1858,7 @@ func (x *UncordonResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UncordonResponse.ProtoReflect.Descriptor instead.
 func (*UncordonResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{19}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UncordonResponse) GetHost() *Host {
@@ -1730,7 +1880,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1892,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[20]
+	mi := &file_bursar_v1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1905,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{20}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainRequest) GetHostId() string {
@@ -1788,7 +1938,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1950,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_host_proto_msgTypes[21]
+	mi := &file_bursar_v1_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1963,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_host_proto_rawDescGZIP(), []int{21}
+	return file_bursar_v1_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainResponse) GetHost() *Host {
@@ -1848,7 +1998,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
-	"\x0f_headroom_bytes\"\xa6\b\n" +
+	"\x0f_headroom_bytes\"\xdc\v\n" +
 	"\n" +
 	"HostSample\x12;\n" +
 	"\vsample_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -1866,7 +2016,14 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bpressure\x18\v \x01(\bR\bpressure\x124\n" +
 	"\x0fswap_used_bytes\x18\f \x01(\x03B\a\xbaH\x04\"\x02(\x00H\tR\rswapUsedBytes\x88\x01\x01\x12%\n" +
 	"\tprocesses\x18\r \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\tprocesses\x12I\n" +
-	"\bdegraded\x18\x0e \x03(\v2#.bursar.v1.HostSample.DegradedEntryB\b\xbaH\x05\x9a\x01\x02\x10 R\bdegraded\x1a;\n" +
+	"\bdegraded\x18\x0e \x03(\v2#.bursar.v1.HostSample.DegradedEntryB\b\xbaH\x05\x9a\x01\x02\x10 R\bdegraded\x125\n" +
+	"\x05disks\x18\x0f \x03(\v2\x15.bursar.v1.DiskSampleB\b\xbaH\x05\x92\x01\x02\x10@R\x05disks\x12\"\n" +
+	"\arefusal\x18\x10 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\arefusal\x12A\n" +
+	"\x16huge_pages_total_bytes\x18\x11 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\n" +
+	"R\x13hugePagesTotalBytes\x88\x01\x01\x12?\n" +
+	"\x15huge_pages_free_bytes\x18\x12 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\vR\x12hugePagesFreeBytes\x88\x01\x01\x126\n" +
+	"\x10swap_total_bytes\x18\x13 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\fR\x0eswapTotalBytes\x88\x01\x01\x12;\n" +
+	"\x13out_of_memory_kills\x18\x14 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\rR\x10outOfMemoryKills\x88\x01\x01\x1a;\n" +
 	"\rDegradedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
@@ -1879,7 +2036,22 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\x12_memory_some_avg10B\x14\n" +
 	"\x12_memory_full_avg10B\x11\n" +
 	"\x0f_cpu_some_avg10B\x12\n" +
-	"\x10_swap_used_bytes\"\xca\x04\n" +
+	"\x10_swap_used_bytesB\x19\n" +
+	"\x17_huge_pages_total_bytesB\x18\n" +
+	"\x16_huge_pages_free_bytesB\x13\n" +
+	"\x11_swap_total_bytesB\x16\n" +
+	"\x14_out_of_memory_kills\"\xe8\x01\n" +
+	"\n" +
+	"DiskSample\x12\x1c\n" +
+	"\x04path\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x04path\x12(\n" +
+	"\vtotal_bytes\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
+	"totalBytes\x12&\n" +
+	"\n" +
+	"free_bytes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\tfreeBytes\x12*\n" +
+	"\ftotal_inodes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vtotalInodes\x12(\n" +
+	"\vfree_inodes\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
+	"freeInodes\x12\x14\n" +
+	"\x05short\x18\x06 \x01(\bR\x05short\"\xca\x04\n" +
 	"\x0fRegisterRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12\"\n" +
 	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x12\x89\x01\n" +
@@ -1924,12 +2096,13 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bcapacity\x18\r \x01(\v2\x13.bursar.v1.ResourceR\bcapacity\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x0e \x01(\x06R\n" +
-	"leadership\"\xcb\x01\n" +
+	"leadership\"\x84\x02\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
 	"\x13unreclaimable_bytes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x12unreclaimableBytes\x12+\n" +
-	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationR\x05grant\"\xc1\x01\n" +
+	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationR\x05grant\x127\n" +
+	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\"\xc1\x01\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
@@ -2042,100 +2215,104 @@ func file_bursar_v1_host_proto_rawDescGZIP() []byte {
 }
 
 var file_bursar_v1_host_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_bursar_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_bursar_v1_host_proto_goTypes = []any{
 	(HostState)(0),                  // 0: bursar.v1.HostState
 	(SyncAction)(0),                 // 1: bursar.v1.SyncAction
 	(*Host)(nil),                    // 2: bursar.v1.Host
 	(*HostSample)(nil),              // 3: bursar.v1.HostSample
-	(*RegisterRequest)(nil),         // 4: bursar.v1.RegisterRequest
-	(*RegisterResponse)(nil),        // 5: bursar.v1.RegisterResponse
-	(*SyncRequest)(nil),             // 6: bursar.v1.SyncRequest
-	(*EngineReport)(nil),            // 7: bursar.v1.EngineReport
-	(*EngineEnd)(nil),               // 8: bursar.v1.EngineEnd
-	(*Veto)(nil),                    // 9: bursar.v1.Veto
-	(*SyncResponse)(nil),            // 10: bursar.v1.SyncResponse
-	(*StopOrder)(nil),               // 11: bursar.v1.StopOrder
-	(*DeregisterRequest)(nil),       // 12: bursar.v1.DeregisterRequest
-	(*DeregisterResponse)(nil),      // 13: bursar.v1.DeregisterResponse
-	(*HostServiceGetRequest)(nil),   // 14: bursar.v1.HostServiceGetRequest
-	(*HostServiceGetResponse)(nil),  // 15: bursar.v1.HostServiceGetResponse
-	(*HostServiceListRequest)(nil),  // 16: bursar.v1.HostServiceListRequest
-	(*HostServiceListResponse)(nil), // 17: bursar.v1.HostServiceListResponse
-	(*CordonRequest)(nil),           // 18: bursar.v1.CordonRequest
-	(*CordonResponse)(nil),          // 19: bursar.v1.CordonResponse
-	(*UncordonRequest)(nil),         // 20: bursar.v1.UncordonRequest
-	(*UncordonResponse)(nil),        // 21: bursar.v1.UncordonResponse
-	(*DrainRequest)(nil),            // 22: bursar.v1.DrainRequest
-	(*DrainResponse)(nil),           // 23: bursar.v1.DrainResponse
-	nil,                             // 24: bursar.v1.Host.LabelsEntry
-	nil,                             // 25: bursar.v1.HostSample.DegradedEntry
-	nil,                             // 26: bursar.v1.RegisterRequest.LabelsEntry
-	nil,                             // 27: bursar.v1.HostServiceListRequest.LabelsEntry
-	(*Account)(nil),                 // 28: bursar.v1.Account
-	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
-	(*Resource)(nil),                // 30: bursar.v1.Resource
-	(*durationpb.Duration)(nil),     // 31: google.protobuf.Duration
-	(*Allocation)(nil),              // 32: bursar.v1.Allocation
-	(*ExitStatus)(nil),              // 33: bursar.v1.ExitStatus
+	(*DiskSample)(nil),              // 4: bursar.v1.DiskSample
+	(*RegisterRequest)(nil),         // 5: bursar.v1.RegisterRequest
+	(*RegisterResponse)(nil),        // 6: bursar.v1.RegisterResponse
+	(*SyncRequest)(nil),             // 7: bursar.v1.SyncRequest
+	(*EngineReport)(nil),            // 8: bursar.v1.EngineReport
+	(*EngineEnd)(nil),               // 9: bursar.v1.EngineEnd
+	(*Veto)(nil),                    // 10: bursar.v1.Veto
+	(*SyncResponse)(nil),            // 11: bursar.v1.SyncResponse
+	(*StopOrder)(nil),               // 12: bursar.v1.StopOrder
+	(*DeregisterRequest)(nil),       // 13: bursar.v1.DeregisterRequest
+	(*DeregisterResponse)(nil),      // 14: bursar.v1.DeregisterResponse
+	(*HostServiceGetRequest)(nil),   // 15: bursar.v1.HostServiceGetRequest
+	(*HostServiceGetResponse)(nil),  // 16: bursar.v1.HostServiceGetResponse
+	(*HostServiceListRequest)(nil),  // 17: bursar.v1.HostServiceListRequest
+	(*HostServiceListResponse)(nil), // 18: bursar.v1.HostServiceListResponse
+	(*CordonRequest)(nil),           // 19: bursar.v1.CordonRequest
+	(*CordonResponse)(nil),          // 20: bursar.v1.CordonResponse
+	(*UncordonRequest)(nil),         // 21: bursar.v1.UncordonRequest
+	(*UncordonResponse)(nil),        // 22: bursar.v1.UncordonResponse
+	(*DrainRequest)(nil),            // 23: bursar.v1.DrainRequest
+	(*DrainResponse)(nil),           // 24: bursar.v1.DrainResponse
+	nil,                             // 25: bursar.v1.Host.LabelsEntry
+	nil,                             // 26: bursar.v1.HostSample.DegradedEntry
+	nil,                             // 27: bursar.v1.RegisterRequest.LabelsEntry
+	nil,                             // 28: bursar.v1.HostServiceListRequest.LabelsEntry
+	(*Account)(nil),                 // 29: bursar.v1.Account
+	(*timestamppb.Timestamp)(nil),   // 30: google.protobuf.Timestamp
+	(*Resource)(nil),                // 31: bursar.v1.Resource
+	(*durationpb.Duration)(nil),     // 32: google.protobuf.Duration
+	(*Allocation)(nil),              // 33: bursar.v1.Allocation
+	(*OverUse)(nil),                 // 34: bursar.v1.OverUse
+	(*ExitStatus)(nil),              // 35: bursar.v1.ExitStatus
 }
 var file_bursar_v1_host_proto_depIdxs = []int32{
-	24, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
+	25, // 0: bursar.v1.Host.labels:type_name -> bursar.v1.Host.LabelsEntry
 	0,  // 1: bursar.v1.Host.state:type_name -> bursar.v1.HostState
-	28, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
+	29, // 2: bursar.v1.Host.account:type_name -> bursar.v1.Account
 	3,  // 3: bursar.v1.Host.sample:type_name -> bursar.v1.HostSample
-	29, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
-	29, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
-	30, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
-	29, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
-	25, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
-	26, // 9: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
-	30, // 10: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
-	30, // 11: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	31, // 12: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
-	3,  // 13: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
-	7,  // 14: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
-	8,  // 15: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
-	9,  // 16: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	30, // 17: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
-	30, // 18: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	32, // 19: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	29, // 20: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	33, // 21: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	32, // 22: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	11, // 23: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	31, // 24: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 25: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	31, // 26: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 27: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	27, // 28: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 29: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 30: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	2,  // 31: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 32: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	31, // 33: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 34: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	4,  // 35: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	6,  // 36: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	12, // 37: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	14, // 38: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	16, // 39: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	18, // 40: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	20, // 41: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	22, // 42: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	5,  // 43: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	10, // 44: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	13, // 45: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	15, // 46: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	17, // 47: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	19, // 48: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	21, // 49: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	23, // 50: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	43, // [43:51] is the sub-list for method output_type
-	35, // [35:43] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	30, // 4: bursar.v1.Host.register_time:type_name -> google.protobuf.Timestamp
+	30, // 5: bursar.v1.Host.last_sync_time:type_name -> google.protobuf.Timestamp
+	31, // 6: bursar.v1.Host.engines_measured:type_name -> bursar.v1.Resource
+	30, // 7: bursar.v1.HostSample.sample_time:type_name -> google.protobuf.Timestamp
+	26, // 8: bursar.v1.HostSample.degraded:type_name -> bursar.v1.HostSample.DegradedEntry
+	4,  // 9: bursar.v1.HostSample.disks:type_name -> bursar.v1.DiskSample
+	27, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
+	31, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
+	31, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
+	32, // 13: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	3,  // 14: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
+	8,  // 15: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
+	9,  // 16: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
+	10, // 17: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
+	31, // 18: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	31, // 19: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	33, // 20: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	34, // 21: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	30, // 22: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	35, // 23: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	33, // 24: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	12, // 25: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	32, // 26: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 27: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	32, // 28: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 29: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	28, // 30: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 31: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 32: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	2,  // 33: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 34: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	32, // 35: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 36: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	5,  // 37: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 38: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	13, // 39: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	15, // 40: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	17, // 41: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	19, // 42: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	21, // 43: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	23, // 44: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	6,  // 45: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	11, // 46: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	14, // 47: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	16, // 48: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	18, // 49: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	20, // 50: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	22, // 51: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	24, // 52: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	45, // [45:53] is the sub-list for method output_type
+	37, // [37:45] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }
@@ -2154,7 +2331,7 @@ func file_bursar_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_host_proto_rawDesc), len(file_bursar_v1_host_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
