@@ -83,6 +83,15 @@ type Config struct {
 	// where the agent's own has a limit that is not for engines.
 	Cgroup string `yaml:"cgroup"`
 
+	// WorkDirs are the directories that engines write to; without space in one of them the host takes no new engines. Default: none.
+	WorkDirs []WorkDir `yaml:"workDirs"`
+	// Countables are custom countables that a command counts, such as gpu; Capacity caps them. Default: none.
+	Countables map[string]CountableConfig `yaml:"countables"`
+	// Engines says how engines are kept here.
+	Engines EnginesConfig `yaml:"engines"`
+	// Callers bounds what one user may ask.
+	Callers CallersConfig `yaml:"callers"`
+
 	// Tick is the time between two measurements. Default 5 s. Shorter notices sooner and costs more; the end of an engine is
 	// noticed at once where the kernel has pidfds (5.3 and later).
 	Tick time.Duration `yaml:"tick"`
