@@ -1,0 +1,95 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+)
+
+var (
+	// ErrBusy says that a cgroup has processes and stays.
+	ErrBusy = errors.New("cgroup has processes")
+	// ErrNone says that an engine has no cgroup of ours.
+	ErrNone = errors.New("no cgroup")
+)
+
+// Limits are what the kernel keeps an engine to.
+type Limits struct {
+	// MemoryMax is the most memory in bytes, swap included; 0: no limit.
+	MemoryMax int64
+	// CPUMillis is the most processor time, in thousandths of a core; 0: no limit.
+	CPUMillis int64
+	// CPUWeight is its part of the processors where they do not suffice for all, 1 to 10000; 0: 100, as everybody else.
+	CPUWeight int64
+}
+
+// Facts are what the kernel tells of an engine's cgroup.
+type Facts struct {
+	// OOMKills is how many of its processes were killed for lack of memory since it was made.
+	OOMKills int64
+	// AtLimit: since it was made, memory ran into the cgroup's own limit and could not be taken back.
+	AtLimit bool
+	// MemoryMax is its limit in bytes, as the kernel has it; 0: none.
+	MemoryMax int64
+	// Empty: no process is in it, nor below it.
+	Empty bool
+}
+
+// Found is a cgroup of ours.
+type Found struct {
+	ID string // of the allocation
+	// Path is the cgroup's, in the hierarchy that accounts for memory.
+	Path string
+}
+
+// Members lists the processes of an engine that are there now.
+type Members func() ([]int32, error)
+
+// Driver makes cgroups of engines. An engine is named by the id of its allocation.
+type Driver interface {
+	// Name says in a few words how cgroups are made, for the log.
+	Name() string
+	// Adopt makes a cgroup for an engine that runs and moves it there with all its processes; it looks again until none that has
+	// started in the meantime is outside. It returns the cgroup's path. Adopting again moves what is outside now.
+	Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error)
+	// Set changes the limits. ErrNone: there is no such cgroup.
+	Set(ctx context.Context, id string, limits Limits) error
+	// Facts reads what there is to know. ErrNone: there is no such cgroup, any more or at all.
+	Facts(ctx context.Context, id string) (Facts, error)
+	// Find lists the cgroups of engines that there are, in no particular order.
+	Find(ctx context.Context) ([]Found, error)
+	// Remove removes the cgroup; one that is gone is no error. ErrBusy: it has processes, and stays.
+	Remove(ctx context.Context, id string) error
+	// Close lets go of what the driver holds. Cgroups stay.
+	Close() error
+}
+
+// ErrID refuses what cannot be part of the name of a cgroup.
+var ErrID = errors.New("want an id of letters, digits, - and _")
+
+var goodID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// CheckID refuses ids that would make another name of a cgroup or a unit than the engine's: they come from outside.
+func CheckID(id string) error {
+	if !goodID.MatchString(id) {
+		return fmt.Errorf("%q: %w", id, ErrID)
+	}
+	return nil
+}
+
+// The ends of names of cgroups that engines were moved to when they ran already.
+const (
+	adoptedSuffix = ".adopted"
+	scopeSuffix   = ".scope"
+	unitPrefix    = "bursar-engine-"
+)
+
+// Whole reports whether all memory of an engine is charged to the cgroup of this path. What a process has touched stays charged to
+// the cgroup that it was in then: of an engine that was moved to ours, only what it has touched since.
+func Whole(name string) bool {
+	base := path.Base(name)
+	return !strings.HasSuffix(base, adoptedSuffix) && !(strings.HasPrefix(base, unitPrefix) && strings.HasSuffix(base, scopeSuffix))
+}
