@@ -1,0 +1,174 @@
+package keeper
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+)
+
+const (
+	// Confirmed is the line by which the agent lets an engine go on without it.
+	Confirmed = "confirmed"
+	// MaxSpec bounds the line of a Spec, in bytes. A request to an agent has at most 1 MiB, of which escaping makes six times as much.
+	MaxSpec = 8 << 20
+	// MaxStderrLines bounds Spec.StderrLines.
+	MaxStderrLines = 100
+	// maxLine bounds every other line that is exchanged, and what is read of a record.
+	maxLine = 64 << 10
+)
+
+// The fields of a Spec, as Started names them. They are those of a LaunchRequest.
+const (
+	FieldCommand   = "command[0]"
+	FieldDirectory = "working_directory"
+	FieldLogs      = "logs.directory"
+)
+
+// Spec is what to start.
+type Spec struct {
+	// ID is the allocation, which tells a person who sees the process what it is for.
+	ID string `json:"id"`
+	// Command is the program and its arguments. The program is an absolute path, or a name without a slash that is looked for in the PATH
+	// of Environment.
+	Command []string `json:"command"`
+	// Environment is all of it, as KEY=value.
+	Environment []string `json:"environment"`
+	// WorkingDirectory is absolute.
+	WorkingDirectory string `json:"working_directory"`
+	Log              Log    `json:"log"`
+	// StderrLines is how many of the last lines of standard error the Record carries.
+	StderrLines int `json:"stderr_lines"`
+	// OwnCgroup says that nothing but this engine is in the keeper's cgroup, so that what the kernel killed there was the engine's.
+	OwnCgroup bool `json:"own_cgroup,omitempty"`
+}
+
+// Log says where output goes: into the files stdout and stderr.
+type Log struct {
+	// Directory is absolute, and there.
+	Directory string `json:"directory"`
+	// MaxBytes is how large a file grows before it becomes stdout.1; above 0.
+	MaxBytes int64 `json:"max_bytes"`
+	// Keep is how many older files of each there are at most.
+	Keep int `json:"keep"`
+}
+
+// Started says that the engine runs, or why not.
+type Started struct {
+	PID int32 `json:"pid,omitempty"`
+	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
+	StartTime uint64 `json:"start_time,omitempty"`
+
+	// Field and Value name what of the Spec was wrong, and Want says what would be right. Field is empty where nothing was.
+	Field string `json:"field,omitempty"`
+	Value string `json:"value,omitempty"`
+	Want  string `json:"want,omitempty"`
+	// Error is set where the engine does not run.
+	Error string `json:"error,omitempty"`
+}
+
+// Exit is how a process ended: by a code, or by a signal.
+type Exit struct {
+	Code   *int32 `json:"code,omitempty"`
+	Signal int32  `json:"signal,omitempty"`
+}
+
+// Record is how an engine ended.
+type Record struct {
+	Exit Exit      `json:"exit"`
+	Time time.Time `json:"time"`
+	// OutOfMemory says that the kernel killed it for lack of memory.
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
+	// Stderr are the last lines of its standard error, in their order, printable, at most Spec.StderrLines.
+	Stderr []string `json:"stderr,omitempty"`
+	// DroppedBytes is how much of its output could not be written.
+	DroppedBytes int64 `json:"dropped_bytes,omitempty"`
+}
+
+var errNoRecord = errors.New("no record of an end")
+
+// DecodeSpec reads a line, and checks what it says.
+func DecodeSpec(line []byte) (Spec, error) {
+	var s Spec
+	if err := decode(line, &s); err != nil {
+		return Spec{}, fmt.Errorf("spec: %w", err)
+	}
+	switch {
+	case len(s.Command) == 0 || s.Command[0] == "":
+		return Spec{}, errors.New("spec: no command")
+	case !path.IsAbs(s.WorkingDirectory):
+		return Spec{}, fmt.Errorf("spec: working directory %q is not absolute", s.WorkingDirectory)
+	case !path.IsAbs(s.Log.Directory) || s.Log.MaxBytes <= 0 || s.Log.Keep < 0:
+		return Spec{}, fmt.Errorf("spec: log %+v: want an absolute directory, more than 0 bytes, and no fewer than 0 kept", s.Log)
+	case s.StderrLines < 0 || s.StderrLines > MaxStderrLines:
+		return Spec{}, fmt.Errorf("spec: %d lines of stderr: want 0 to %d", s.StderrLines, MaxStderrLines)
+	}
+	for _, text := range [][]string{s.Command, s.Environment, {s.WorkingDirectory, s.Log.Directory}} {
+		if strings.ContainsRune(strings.Join(text, ""), 0) {
+			return Spec{}, errors.New("spec: a zero byte")
+		}
+	}
+	return s, nil
+}
+
+// DecodeStarted reads a line.
+func DecodeStarted(line []byte) (Started, error) {
+	var s Started
+	if err := decode(line, &s); err != nil {
+		return Started{}, fmt.Errorf("started: %w", err)
+	}
+	if s.Error == "" && (s.PID <= 1 || s.StartTime == 0) {
+		return Started{}, fmt.Errorf("started: pid %d, start time %d", s.PID, s.StartTime)
+	}
+	return s, nil
+}
+
+// DecodeRecord returns the last Record of a file's content: what stands before it, or was cut short, is passed over. The error says that
+// there is none.
+func DecodeRecord(content []byte) (Record, error) {
+	lines := bytes.Split(content, []byte("\n"))
+	for i := len(lines) - 2; i >= 0; i-- { // what is behind the last line break is not whole
+		var r Record
+		if decode(lines[i], &r) == nil && r.valid() {
+			return r, nil
+		}
+	}
+	return Record{}, errNoRecord
+}
+
+func (r Record) valid() bool {
+	return !r.Time.IsZero() && r.DroppedBytes >= 0 && len(r.Stderr) <= MaxStderrLines && r.Exit.valid()
+}
+
+func (e Exit) valid() bool {
+	if e.Code != nil {
+		return e.Signal == 0 && *e.Code >= 0 && *e.Code <= 255
+	}
+	return e.Signal > 0 && e.Signal <= 64
+}
+
+// Encode returns a value as the line that is sent.
+func Encode(value any) ([]byte, error) {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return line.Bytes(), nil
+}
+
+func decode(line []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err //nolint:wrapcheck // the callers say what it is
+	}
+	if len(bytes.TrimSpace(line[decoder.InputOffset():])) > 0 {
+		return errors.New("something follows it")
+	}
+	return nil
+}

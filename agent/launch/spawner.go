@@ -1,0 +1,113 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/agent/cgroup"
+)
+
+// keeperPath is all of a keeper's own environment.
+const keeperPath = "PATH=/usr/local/bin:/usr/bin:/bin"
+
+// KeeperEnvironment is the whole environment that a keeper is started with: nothing of the agent's.
+func KeeperEnvironment() []string { return []string{keeperPath} }
+
+// KeeperUmask is what a keeper and its engine begin with.
+const KeeperUmask = 0o022
+
+// Spawn is a keeper to be started: as its user and with that user's groups, in a new session, in "/", with KeeperEnvironment and
+// KeeperUmask, and with these three descriptors and no others.
+type Spawn struct {
+	// ID is the allocation.
+	ID   string
+	User User
+	// Stdin, Stdout and Record are the keeper's descriptors 0, 1 and 2. They stay the caller's to close.
+	Stdin, Stdout, Record *os.File
+	// Keeper is the path of the program. Its one argument is ID, for whoever looks at the process table.
+	Keeper string
+	// Limits are those of the engine's cgroup. Nil: it needs none of its own.
+	Limits *cgroup.Limits
+}
+
+// Spawned is a keeper that has started.
+type Spawned struct {
+	// PID is the keeper's, which is not the engine's. It stays the keeper's until somebody has taken note of its end.
+	PID int32
+	// Cgroup is the engine's own, as a bursarv1.Process has it; empty where it has none.
+	Cgroup string
+}
+
+// Spawner starts keepers. It may be used by several goroutines at once.
+type Spawner interface {
+	// Spawn starts a keeper and returns at once. Where it fails, nothing runs.
+	Spawn(ctx context.Context, s Spawn) (Spawned, error)
+}
+
+// Direct is a Spawner whose keepers are children of this process. It must not be copied after its first use.
+type Direct struct {
+	// Cgroups makes cgroups for the engines that shall have one; nil: none gets one.
+	Cgroups cgroup.Driver
+
+	mu       sync.Mutex
+	children []*os.Process // guarded by mu; nobody has taken note of their end
+}
+
+var _ Spawner = (*Direct)(nil)
+
+// Spawn starts a keeper.
+func (d *Direct) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
+	attributes := &os.ProcAttr{
+		Dir: "/", Env: KeeperEnvironment(), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: s.User.credential()},
+	}
+	child, err := os.StartProcess(s.Keeper, []string{s.Keeper, s.ID}, attributes)
+	if err != nil {
+		return Spawned{}, fmt.Errorf("start keeper: %w", err)
+	}
+	d.mu.Lock()
+	d.children = append(d.children, child)
+	d.mu.Unlock()
+	spawned := Spawned{PID: int32(child.Pid)} //nolint:gosec // a pid
+	if d.Cgroups == nil || s.Limits == nil {
+		return spawned, nil
+	}
+	// It waits for its spec: there is no engine yet that could be outside.
+	members := func() ([]int32, error) { return []int32{spawned.PID}, nil }
+	if spawned.Cgroup, err = d.Cgroups.Adopt(ctx, s.ID, *s.Limits, members); err != nil {
+		return Spawned{}, errors.Join(fmt.Errorf("cgroup of the engine: %w", err), child.Kill())
+	}
+	return spawned, nil
+}
+
+// Reap takes note of keepers that have ended, and never waits. Until then they stay zombies.
+func (d *Direct) Reap() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.children = slices.DeleteFunc(d.children, func(child *os.Process) bool {
+		var info unix.Siginfo
+		err := ignoringEINTR(func() error {
+			return unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		})
+		if err == nil && info.Signo == 0 {
+			return false // it runs
+		}
+		_, _ = child.Wait() // at once; how it ended says nothing about the engine
+		return true
+	})
+}
+
+func ignoringEINTR(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// User is an account of this machine.
+type User struct {
+	Name     string
+	UID, GID uint32
+	// Groups are all of its groups, GID too.
+	Groups      []uint32
+	Home, Shell string
+}
+
+// ErrNoUser says that the machine knows no such account.
+var ErrNoUser = errors.New("no such user")
+
+// credential is what a child needs to become the user; nil where it is that already: to give up what one has not takes root.
+func (u User) credential() *syscall.Credential {
+	if os.Geteuid() != 0 && uint32(os.Geteuid()) == u.UID { //nolint:gosec // a uid
+		return nil
+	}
+	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+}
