@@ -64,7 +64,7 @@ type Deps struct {
 
 // Agent is the agent of one host. Make it with New, then Run it once.
 type Agent struct {
-	settings settings
+	live     atomic.Pointer[settings]
 	deps     Deps
 	log      *slog.Logger
 	peers    *peers
@@ -130,7 +130,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	now := time.Now()
 	a := &Agent{
-		settings: s, deps: deps,
+		deps:       deps,
 		log:        deps.Logger.With("host_id", s.HostID),
 		peers:      newPeers(s.HostID, uint32(os.Geteuid()), s.TrustedUsers), //nolint:gosec // a uid
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
@@ -140,20 +140,24 @@ func New(config Config, deps Deps) (*Agent, error) {
 		stops:    make(map[string]*stopping),
 		doubtful: make(map[string]int), orphaned: make(map[string]bool),
 	}
+	a.live.Store(&s)
 	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	return a, nil
 }
 
+// settings are those in force: a reload replaces them.
+func (a *Agent) settings() *settings { return a.live.Load() }
+
 // Ready is closed when the socket is served and the coordinator has answered the first Sync.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // HostID is the host's name, as configured or found.
-func (a *Agent) HostID() string { return a.settings.HostID }
+func (a *Agent) HostID() string { return a.settings().HostID }
 
 // Socket is the path of the Unix socket.
-func (a *Agent) Socket() string { return a.settings.Socket }
+func (a *Agent) Socket() string { return a.settings().Socket }
 
 // Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and every engine left running. An
 // error says why it could not start or go on: a state file of a newer version (*statefile.VersionError) or a
@@ -192,7 +196,7 @@ func (a *Agent) open(ctx context.Context) error {
 		return fmt.Errorf("agent: %w", err)
 	}
 	a.bootID = bootID
-	if a.dir, err = statefile.Open(a.settings.StateDir); err != nil {
+	if a.dir, err = statefile.Open(a.settings().StateDir); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
 	saved, err := a.load()
@@ -203,9 +207,9 @@ func (a *Agent) open(ctx context.Context) error {
 	// By the clock where the state was lost, so that it still grows.
 	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))
 	a.tracker = tracker.New(now, tracker.Host{
-		ID: a.settings.HostID, Address: a.settings.Address, Labels: a.settings.Labels,
-		Capacity:  a.settings.limits(capacity.MemoryBytes, capacity.CPUMillis),
-		Protected: convert.VectorToProto(a.settings.protected),
+		ID: a.settings().HostID, Address: a.settings().Address, Labels: a.settings().Labels,
+		Capacity:  a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis),
+		Protected: convert.VectorToProto(a.settings().protected),
 		BootID:    bootID, Version: a.deps.Version, Incarnation: a.incarnation,
 	}, saved.Snapshot)
 	if err := a.save(); err != nil {
@@ -239,11 +243,11 @@ func (a *Agent) load() (statefile.State, error) {
 		return statefile.State{}, nil
 	case err != nil:
 		return statefile.State{}, err
-	case saved.HostID == a.settings.HostID:
+	case saved.HostID == a.settings().HostID:
 		return saved, nil
 	case saved.BootID == a.bootID && len(saved.Engines) > 0:
 		return statefile.State{}, &ConfigError{
-			"hostId", a.settings.HostID,
+			"hostId", a.settings().HostID,
 			fmt.Sprintf("%q, under which %d engines of this boot were confirmed (state file %s); or another stateDir", saved.HostID, len(saved.Engines), a.dir.File()),
 		}
 	}
@@ -288,7 +292,7 @@ func (a *Agent) save() error {
 	a.mu.Unlock()
 	began := time.Now()
 	err := a.dir.Save(statefile.State{
-		HostID: a.settings.HostID, Incarnation: a.incarnation, SavedAt: began, Snapshot: snapshot,
+		HostID: a.settings().HostID, Incarnation: a.incarnation, SavedAt: began, Snapshot: snapshot,
 	})
 	a.metrics.saved(time.Since(began), err)
 	if err != nil {

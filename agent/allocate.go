@@ -20,14 +20,14 @@ const longestWait = 7 * 24 * time.Hour
 // Allocate asks for resources of this host in the caller's name, and has the last word on a grant.
 func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	a := s.agent
-	if id := request.GetHost().GetId(); id != "" && id != a.settings.HostID {
-		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings.HostID))
+	if id := request.GetHost().GetId(); id != "" && id != a.settings().HostID {
+		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings().HostID))
 	}
 	request = proto.CloneOf(request)
 	if request.Host == nil {
 		request.Host = &bursarv1.HostWishes{}
 	}
-	request.Host.Id = a.settings.HostID
+	request.Host.Id = a.settings().HostID
 	minted := request.GetRequestId() == ""
 	if minted {
 		request.RequestId = "agent-" + rand.Text()
@@ -96,7 +96,7 @@ func (a *Agent) allocate(ctx context.Context, request *bursarv1.AllocateRequest)
 			if !sleep(ctx, vetoPause) { // or grant and veto would chase each other until the next sample
 				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
 			}
-		case stale > 0 || allocation.GetHostId() != a.settings.HostID:
+		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
 			// It was asked for anew and is still granted: then what the agent believes to know is wrong.
 			a.locked((*tracker.Tracker).Resync)
 			a.syncDue.by(time.Now())
@@ -179,13 +179,13 @@ func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) err
 	a.locked(func(t *tracker.Tracker) { limit = t.Host().Capacity.GetMemoryBytes() })
 	short := &bursarv1.Shortfall{
 		Account: &bursarv1.AccountName{
-			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings.HostID},
+			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings().HostID},
 		},
 		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit, Note: "measured",
 	}
 	err := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
 		"insufficient resources (vetoed): host %s: memory: requested %d, available %d, limit %d (measured)",
-		a.settings.HostID, short.GetRequested(), short.GetAvailable(), short.GetLimit()))
+		a.settings().HostID, short.GetRequested(), short.GetAvailable(), short.GetLimit()))
 	return withDetail(err, &bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{short}, Reason: "vetoed"})
 }
 

@@ -123,9 +123,9 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 		}
 		return err
 	}
-	if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings.HostID {
+	if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings().HostID {
 		return connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("allocation %s is on host %s: ask that host's agent, or a coordinator; this is the agent of %s", id, on, a.settings.HostID))
+			fmt.Errorf("allocation %s is on host %s: ask that host's agent, or a coordinator; this is the agent of %s", id, on, a.settings().HostID))
 	}
 	return nil
 }

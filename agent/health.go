@@ -18,7 +18,7 @@ const lateness = 3
 
 // alive reports whether the measuring loop turns.
 func (a *Agent) alive() error {
-	return within("the machine was measured", a.measuredAt.Load(), a.settings.Tick)
+	return within("the machine was measured", a.measuredAt.Load(), a.settings().Tick)
 }
 
 // reachable reports whether requests can be answered: the loops turn, and a coordinator answers.

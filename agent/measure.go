@@ -27,7 +27,7 @@ const (
 func (a *Agent) measureLoop(ctx context.Context) error {
 	for {
 		now := time.Now()
-		a.measureDue.set(now.Add(a.settings.Tick), now.Add(measureGap))
+		a.measureDue.set(now.Add(a.settings().Tick), now.Add(measureGap))
 		if !a.measureDue.wait(ctx) {
 			return nil
 		}
@@ -64,7 +64,7 @@ func (a *Agent) measure(ctx context.Context) {
 	var ends []*bursarv1.EngineEnd
 	a.locked(func(t *tracker.Tracker) {
 		if capacityErr == nil {
-			t.SetCapacity(a.settings.limits(capacity.MemoryBytes, capacity.CPUMillis))
+			t.SetCapacity(a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis))
 		}
 		ends = t.Measure(time.Now(), measurement)
 	})

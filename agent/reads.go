@@ -27,8 +27,8 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 	answer, err := relayRead(ctx, a, a.deps.Allocations.Get, request)
 	switch {
 	case err == nil:
-		if on := answer.GetAllocation().GetHostId(); on != "" && on != a.settings.HostID {
-			return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %s: want one of host %s", answer.GetAllocation().GetId(), on, a.settings.HostID))
+		if on := answer.GetAllocation().GetHostId(); on != "" && on != a.settings().HostID {
+			return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("allocation %s is on host %s: want one of host %s", answer.GetAllocation().GetId(), on, a.settings().HostID))
 		}
 		return answer, nil
 	case connect.CodeOf(err) != connect.CodeUnavailable:
@@ -47,15 +47,15 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 // holds.
 func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
 	a := s.agent
-	if id := request.GetHostId(); id != "" && id != a.settings.HostID {
-		return nil, invalid("host_id", id, a.settings.HostID+", or nothing: this is its agent")
+	if id := request.GetHostId(); id != "" && id != a.settings().HostID {
+		return nil, invalid("host_id", id, a.settings().HostID+", or nothing: this is its agent")
 	}
 	after, local := strings.CutPrefix(request.GetPageToken(), localToken)
 	if local {
 		return a.listHeld(request, after), nil
 	}
 	forwarded := cloneList(request)
-	forwarded.HostId = a.settings.HostID
+	forwarded.HostId = a.settings().HostID
 	answer, err := relayRead(ctx, a, a.deps.Allocations.List, forwarded)
 	if err == nil {
 		return answer, nil
@@ -127,14 +127,14 @@ func (s *service) Watch(
 	ctx context.Context, request *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse],
 ) error {
 	a := s.agent
-	if id := request.GetHostId(); id != "" && id != a.settings.HostID {
-		return invalid("host_id", id, a.settings.HostID+", or nothing: this is its agent")
+	if id := request.GetHostId(); id != "" && id != a.settings().HostID {
+		return invalid("host_id", id, a.settings().HostID+", or nothing: this is its agent")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
 	events, err := a.deps.Allocations.Watch(a.inNameOf(ctx), &bursarv1.AllocationServiceWatchRequest{
-		AfterRevision: request.GetAfterRevision(), Labels: request.GetLabels(), HostId: a.settings.HostID, Id: request.GetId(),
+		AfterRevision: request.GetAfterRevision(), Labels: request.GetLabels(), HostId: a.settings().HostID, Id: request.GetId(),
 	})
 	if err != nil {
 		return err

@@ -148,7 +148,7 @@ func (a *Agent) bounded(ctx context.Context, wait time.Duration) (context.Contex
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, wait+a.settings.Patience)
+	return context.WithTimeout(ctx, wait+a.settings().Patience)
 }
 
 // invalid refuses a request for one of its fields.

@@ -54,14 +54,14 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 	s := &server{agent: a}
 	s.stopping, s.stopWaiting = context.WithCancel(context.WithoutCancel(ctx))
 	s.calls, s.stopCalls = context.WithCancel(context.WithoutCancel(ctx))
-	socket, err := listenUnix(ctx, a.settings.Socket, a.settings.socketMode, a.settings.SocketGroup)
+	socket, err := listenUnix(ctx, a.settings().Socket, a.settings().socketMode, a.settings().SocketGroup)
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, log: a.log, open: make(map[uint32]int)})
-	if a.settings.LoopbackListen != "" {
+	if a.settings().LoopbackListen != "" {
 		var config net.ListenConfig
-		loopback, err := config.Listen(ctx, "tcp", a.settings.LoopbackListen)
+		loopback, err := config.Listen(ctx, "tcp", a.settings().LoopbackListen)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("agent: %w", err), socket.Close())
 		}

@@ -83,7 +83,7 @@ func (s *service) Explain(ctx context.Context, request *bursarv1.ExplainRequest)
 	ctx, cancel := s.agent.bounded(ctx, 0)
 	defer cancel()
 	if request.GetRequest() != nil {
-		host := s.agent.settings.HostID
+		host := s.agent.settings().HostID
 		if id := request.GetRequest().GetHost().GetId(); id != "" && id != host {
 			return nil, invalid("request.host.id", id, host+", or nothing: this is its agent")
 		}
