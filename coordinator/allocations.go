@@ -167,7 +167,7 @@ func exitFrom(e *bursarv1.ExitStatus) *ledger.ExitStatus {
 	if e == nil {
 		return nil
 	}
-	return &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal()}
+	return &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}
 }
 
 // Release gives everything back.

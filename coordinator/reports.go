@@ -2,7 +2,9 @@ package coordinator
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -162,13 +164,34 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	if err != nil {
 		return ledger.EngineReport{}, err
 	}
-	engine := ledger.EngineReport{ID: id, Measured: measured, Unreclaimable: m.GetUnreclaimableBytes()}
+	engine := ledger.EngineReport{ID: id, Measured: measured, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse())}
 	if m.GetGrant() != nil {
 		if engine.Grant, err = grantFrom(m.GetGrant()); err != nil {
 			return engine, err
 		}
 	}
 	return engine, nil
+}
+
+// overUseFrom reads what an agent says of an engine. What this version cannot show is left out, such as a dimension or a policy of a later one:
+// the rest of the heartbeat counts for more.
+func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
+	for _, m := range messages {
+		policy := m.GetPolicy()
+		if m.GetDimension() != resource.Memory && m.GetDimension() != resource.CPU ||
+			policy < bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE || policy > bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL {
+			continue
+		}
+		u := ledger.OverUse{
+			Dimension: m.GetDimension(), Used: m.GetUsed(), Entitled: m.GetEntitled(), Since: instantFrom(m.GetSince()),
+			Policy: ledger.OverUsePolicy(policy), //nolint:gosec // checked above to be small
+		}
+		if policy == bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL {
+			u.StopTime = instantFrom(m.GetStopTime())
+		}
+		list = append(list, u)
+	}
+	return list
 }
 
 // grantFrom is an agent's record of a grant, from which the ledger can take over an engine that it does not know.
@@ -217,5 +240,31 @@ func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
 		MemorySafety: m.GetMemorySafetyBytes(), CPUTotalMillis: m.CpuTotalMillis, CPUUsedMillis: m.CpuUsedMillis,
 		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
 		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: m.GetDegraded(),
+		SwapTotal: m.SwapTotalBytes, HugePagesTotal: m.HugePagesTotalBytes, HugePagesFree: m.HugePagesFreeBytes,
+		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: shown(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
 	}
+}
+
+func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
+	for _, m := range messages {
+		list = append(list, ledger.Disk{
+			Path: shown(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
+			TotalInodes: m.GetTotalInodes(), FreeInodes: m.GetFreeInodes(), Short: m.GetShort(),
+		})
+	}
+	return list
+}
+
+// shown is a text of an agent's as others may be shown it: in one line, without control characters. One that said something still does.
+func shown(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if clean = strings.TrimSpace(clean); clean == "" && text != "" {
+		return "(no words)"
+	}
+	return clean
 }

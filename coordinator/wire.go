@@ -18,6 +18,8 @@ import (
 const (
 	_ = uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST) - uint(ledger.Lost)
 	_ = uint(ledger.Lost) - uint(bursarv1.AllocationState_ALLOCATION_STATE_LOST)
+	_ = uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL) - uint(ledger.PolicyKill)
+	_ = uint(ledger.PolicyKill) - uint(bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL)
 	_ = uint(bursarv1.HostState_HOST_STATE_RETURNING) - uint(ledger.Returning)
 	_ = uint(ledger.Returning) - uint(bursarv1.HostState_HOST_STATE_RETURNING)
 	_ = uint(bursarv1.AccountKind_ACCOUNT_KIND_QUEUE) - uint(ledger.QueueAccount)
@@ -71,10 +73,22 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	m.OverLimit = a.OverLimit
 	m.Stopping = a.Stopping
 	if a.Exit != nil {
-		m.ExitStatus = &bursarv1.ExitStatus{Code: a.Exit.Code, Signal: a.Exit.Signal}
+		m.ExitStatus = &bursarv1.ExitStatus{Code: a.Exit.Code, Signal: a.Exit.Signal, OutOfMemory: a.Exit.OutOfMemory}
 	}
 	m.UnreclaimableBytes = a.Unreclaimable
+	m.OverUse = overUseMessages(a.OverUse)
 	return m
+}
+
+func overUseMessages(list []ledger.OverUse) (messages []*bursarv1.OverUse) {
+	for i := range list {
+		u := &list[i]
+		messages = append(messages, &bursarv1.OverUse{
+			Dimension: u.Dimension, Used: u.Used, Entitled: u.Entitled, Since: timeMessage(u.Since),
+			Policy: bursarv1.OverUsePolicy(u.Policy), StopTime: timeMessage(u.StopTime),
+		})
+	}
+	return messages
 }
 
 // putTime fills in a timestamp that is there already; nil for the zero Instant.
@@ -188,7 +202,19 @@ func sampleMessage(s *ledger.Sample) *bursarv1.HostSample {
 		CpuTotalMillis: s.CPUTotalMillis, CpuUsedMillis: s.CPUUsedMillis, Load1Millis: s.Load1Millis,
 		MemorySomeAvg10: s.MemorySome10, MemoryFullAvg10: s.MemoryFull10, CpuSomeAvg10: s.CPUSome10,
 		Pressure: s.Pressure, SwapUsedBytes: s.SwapUsed, Processes: s.Processes, Degraded: s.Degraded,
+		SwapTotalBytes: s.SwapTotal, HugePagesTotalBytes: s.HugePagesTotal, HugePagesFreeBytes: s.HugePagesFree,
+		OutOfMemoryKills: s.OutOfMemoryKills, Refusal: s.Refusal, Disks: diskMessages(s.Disks),
 	}
+}
+
+func diskMessages(list []ledger.Disk) (messages []*bursarv1.DiskSample) {
+	for i := range list {
+		d := &list[i]
+		messages = append(messages, &bursarv1.DiskSample{
+			Path: d.Path, TotalBytes: d.Total, FreeBytes: d.Free, TotalInodes: d.TotalInodes, FreeInodes: d.FreeInodes, Short: d.Short,
+		})
+	}
+	return messages
 }
 
 func quotaMessage(q *ledger.Quota) *bursarv1.Quota {

@@ -145,6 +145,7 @@ func (l *Ledger) enter(e *entry) {
 	}
 	l.entries[e.ID] = e
 	l.states[e.State]++
+	l.countOverUse(e, 1)
 	if e.RequestID != "" {
 		if e.key == noRequest {
 			e.key = keyOf(e.Caller, e.RequestID)

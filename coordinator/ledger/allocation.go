@@ -81,6 +81,9 @@ type Allocation struct {
 	Measured resource.Vector
 	// Unreclaimable is the part of its memory, in bytes, that the kernel cannot take back.
 	Unreclaimable int64
+	// OverUse is what it uses beyond its entitlement by its agent's word, by dimension, as that was when it began. Of an engine that has ended, what it
+	// used in the end.
+	OverUse []OverUse
 
 	// Revision is the ledger's at the last transition, GrantRevision at the grant.
 	Revision      uint64
@@ -107,4 +110,6 @@ type Process struct {
 type ExitStatus struct {
 	Code   *int32 // nil where a signal ended it
 	Signal int32
+	// OutOfMemory says that the kernel ended it, or a process of it, because memory had run out.
+	OutOfMemory bool
 }

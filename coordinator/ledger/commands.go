@@ -129,8 +129,24 @@ type Sample struct {
 	CPUSome10       *int32
 	Pressure        bool
 	SwapUsed        *int64
+	SwapTotal       *int64
+	HugePagesTotal  *int64 // bytes set aside for them, no part of MemoryTotal
+	HugePagesFree   *int64
 	Processes       int32
-	Degraded        map[string]string
+	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory had run out.
+	OutOfMemoryKills *int64
+	// Refusal is why the agent wants no new grants, beside pressure; empty: it takes them.
+	Refusal  string
+	Disks    []Disk
+	Degraded map[string]string
+}
+
+// Disk is the file system of a work directory of a host.
+type Disk struct {
+	Path                    string
+	Total, Free             int64 // bytes; Free is what ordinary users can still write
+	TotalInodes, FreeInodes int64 // both 0 where it does not count them
+	Short                   bool  // less is left than the agent is configured to want
 }
 
 // EngineReport is what an agent knows of one engine.
@@ -138,6 +154,7 @@ type EngineReport struct {
 	ID            ID
 	Measured      resource.Vector
 	Unreclaimable int64
+	OverUse       []OverUse   // all of it; one dimension each
 	Grant         *Allocation // the agent's record, in a full report
 }
 
@@ -257,6 +274,8 @@ type HostRecord struct {
 	BootID      string
 	Version     string
 	Revision    uint64
+	// StopTime is when the engines of a draining host are stopped; zero: they are left to end.
+	StopTime Instant
 }
 
 // HostInfo is a host with its account and measurements, for readers.

@@ -192,6 +192,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	e.Ended, e.Expires = l.now, 0
 	l.transition(e, s, reason)
 	l.states[s]--
+	l.countOverUse(e, -1)
 
 	l.timers.set(&e.timer, 0)
 	delete(l.entries, e.ID)

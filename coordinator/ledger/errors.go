@@ -66,6 +66,7 @@ const (
 	NoteHeld     = "held"     // kept for a request that waits longer
 	NoteUnknown  = "unknown"  // no fresh measurement; of a queue: no fresh word from its cluster
 	NotePressure = "pressure" // the host is under memory pressure
+	NoteRefused  = "refused"  // the host's agent wants no new grants
 	NoteHealth   = "health"   // the host is suspect, lost, cordoned or draining
 	NoteNever    = "never"    // above the limit: it can never fit
 	NoteStopped  = "stopped"  // the queue takes no applications

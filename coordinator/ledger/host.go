@@ -18,6 +18,7 @@ type host struct {
 	needFull bool     // the next Sync must report everything
 	measured bool     // by a fresh sample, with known memory
 	pressure bool     // by the last sample
+	refusal  string   // by the last sample; empty: none
 	entries  []*entry // that hold something here
 
 	// Of its last sample:
@@ -57,6 +58,8 @@ func (h *host) open() (note, why string) {
 		return NoteUnknown, "no fresh measurement of its memory"
 	case h.pressure:
 		return NotePressure, "under memory pressure"
+	case h.refusal != "":
+		return NoteRefused, h.refusal
 	}
 	return "", ""
 }
@@ -83,16 +86,21 @@ func (h *host) fits(request resource.Vector) bool {
 func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	before := len(list)
 	list = h.account.shortfalls(list, request)
-	if note, _ := h.open(); note != "" {
+	if note, why := h.open(); note != "" {
 		if len(list) > before {
 			return list
 		}
+		closed := h.account.shortfall(resource.Instances, 0, 0, note) // it asks for nothing, and gets nothing
 		for dimension, asked := range request.All() {
 			if asked != 0 {
-				return append(list, h.account.shortfall(dimension, asked, 0, note))
+				closed = h.account.shortfall(dimension, asked, 0, note)
+				break
 			}
 		}
-		return append(list, h.account.shortfall(resource.Instances, 0, 0, note)) // it asks for nothing, and gets nothing
+		if note == NoteRefused { // which alone does not say it all
+			closed.Detail = why
+		}
+		return append(list, closed)
 	}
 	if m := request.Memory(); m != 0 && m > h.headroom() && m <= h.account.available(resource.Memory) {
 		list = append(list, h.account.shortfall(resource.Memory, m, h.headroom(), NoteMeasured))
@@ -117,7 +125,7 @@ func (l *Ledger) show(h *host) {
 	note, _ := h.open()
 	v := HostView{
 		ID: h.ID, Labels: h.Labels, Limit: h.most(),
-		Health: note != NoteHealth, Measured: note != NoteUnknown && note != NotePressure,
+		Health: note != NoteHealth, Measured: note == "" || note == NoteHealth,
 		Held: h.account.holder != nil, LoadMillis: h.loadPerCore(),
 	}
 	v.Available, v.Booked = h.balance()

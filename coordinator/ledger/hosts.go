@@ -178,7 +178,7 @@ func (h *host) has(s *Sample) bool { return h.sample != nil && s.Time != 0 && s.
 // measure takes over a sample.
 func (l *Ledger) measure(h *host, s *Sample) {
 	h.sample, h.sampleAt = s, l.now
-	h.pressure, h.load = s.Pressure, 0
+	h.pressure, h.refusal, h.load = s.Pressure, s.Refusal, 0
 	if s.Load1Millis != nil {
 		h.load = *s.Load1Millis
 	}

@@ -59,7 +59,10 @@ type Ledger struct {
 	order   []place       // the same by id, with holes where entries ended
 	holes   int
 	states  [Lost + 1]int // live entries by state
-	spare   []*entry      // for reuse
+	// Entries in over-use: of each kind, and all.
+	overUse   map[OverUseKind]int
+	overUsers int
+	spare     []*entry // for reuse
 
 	requests requests
 
@@ -96,6 +99,7 @@ func New(cfg Config, placer Placer) *Ledger {
 		cfg:      cfg.withDefaults(),
 		placer:   placer,
 		entries:  make(map[ID]*entry),
+		overUse:  make(map[OverUseKind]int),
 		requests: newRequests(),
 		hosts:    make(map[string]*host),
 		rules:    ruleset{keys: label.NewScope(userKey)},

@@ -114,6 +114,8 @@ type Counts struct {
 	HostsHealthy, HostsSuspect, HostsLost, HostsReturning    int
 	QuotaRules, QuotaAccounts, Remembered, WaitingForAnyHost int
 	Queues                                                   int // in one partition each, of all clusters
+	OverUsers                                                int // engines in over-use, in one dimension or several
+	OverUse                                                  map[OverUseKind]int
 }
 
 // Counts counts. Its cost grows with the number of hosts, scopes and clusters.
@@ -121,6 +123,7 @@ func (l *Ledger) Counts() Counts {
 	c := Counts{
 		Waiting: l.states[Waiting], Reserved: l.states[Reserved], Active: l.states[Active],
 		QuotaRules: l.rules.count, Remembered: l.requests.ended(), WaitingForAnyHost: l.anyHost.waiting,
+		OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse),
 	}
 	for _, h := range l.hosts {
 		switch h.state {

@@ -41,6 +41,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 		if err != nil {
 			entitled = known.Entitled
 		}
+		l.judge(known, r.OverUse)
 		l.start(known, entitled, &ConfirmCommand{
 			Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: r.Grant.ApplicationIDs,
 		})
@@ -74,6 +75,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 		t.branch.account.exceeded = t.branch.account.overLimit()
 	}
 	e.Reason = "adopted from its agent's report"
+	l.judge(e, r.OverUse)
 	l.touch(e)
 	l.retime(e)
 }
@@ -89,6 +91,7 @@ func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
 	}
 	a.Ended, a.Expires, a.Exit = 0, 0, nil
 	a.Forget = false
+	a.OverUse = nil // the report says
 	a.GrantRevision = l.revision + 1
 	for _, at := range []*Instant{&a.Created, &a.Confirmed} { // by an agent's record, which must not be ahead of time
 		if *at == 0 || *at > l.now {

@@ -112,6 +112,9 @@ func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable
 		}
+		if e.State == Active && l.judge(e, r.OverUse) {
+			l.touch(e)
+		}
 	}
 }
 

@@ -75,7 +75,10 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
 	}
 	if e := m.GetExitStatus(); e != nil {
-		a.Exit = &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal()}
+		a.Exit = &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}
+	}
+	for _, u := range m.GetOverUse() {
+		a.OverUse = append(a.OverUse, r.overUse(u))
 	}
 	if w := record.GetWishes(); w != nil {
 		a.Wishes = &ledger.Wishes{
@@ -102,6 +105,7 @@ func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 		Cordoned: m.GetCordoned(), Draining: m.GetDraining(), Lost: m.GetLost(), Reason: m.GetReason(),
 		Registered:  r.instant("register_time", m.RegisterTime),
 		Incarnation: m.GetIncarnation(), BootID: m.GetBootId(), Version: m.GetVersion(), Revision: m.GetRevision(),
+		StopTime: r.instant("stop_time", m.StopTime),
 	}
 	if h.Capacity, err = convert.VectorFromProto(m.Capacity); err != nil {
 		r.fail("capacity", err)
@@ -212,6 +216,17 @@ func (r *reader) labels(field string, m map[string]string) label.Set {
 		r.fail(field, err)
 	}
 	return set
+}
+
+func (r *reader) overUse(m *bursarv1.OverUse) ledger.OverUse {
+	if policy := m.GetPolicy(); bursarv1.OverUsePolicy_name[int32(policy)] == "" {
+		r.fail("over_use.policy", fmt.Errorf("%d: want one that this version knows", policy))
+	}
+	return ledger.OverUse{
+		Dimension: m.GetDimension(), Used: m.GetUsed(), Entitled: m.GetEntitled(),
+		Policy: ledger.OverUsePolicy(m.GetPolicy()), //nolint:gosec // checked above to be small
+		Since:  r.instant("over_use.since", m.Since), StopTime: r.instant("over_use.stop_time", m.StopTime),
+	}
 }
 
 // instant reads what timestamp wrote, and nothing else: an Instant reaches from 1677 to 2262.

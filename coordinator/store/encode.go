@@ -35,6 +35,11 @@ func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 			return nil, &RowError{AllocationTable, a.ID.String(), err}
 		}
 	}
+	for i := range a.OverUse {
+		if policy := a.OverUse[i].Policy; policy > ledger.PolicyKill {
+			return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("policy %d: want one of the known", policy)}
+		}
+	}
 	w := wire{b: payload}
 	w.record(a)
 	if w.invalid {
@@ -54,6 +59,7 @@ func EncodeHost(h *ledger.HostRecord) ([]byte, error) {
 		Capacity: convert.VectorToProto(h.Capacity), Protected: convert.VectorToProto(h.Protected),
 		Cordoned: h.Cordoned, Draining: h.Draining, Lost: h.Lost, Reason: h.Reason, RegisterTime: timestamp(h.Registered),
 		Incarnation: h.Incarnation, BootId: h.BootID, Version: h.Version, Revision: h.Revision,
+		StopTime: timestamp(h.StopTime),
 	})
 	if err != nil {
 		return nil, &RowError{HostTable, h.ID, err}

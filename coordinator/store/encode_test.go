@@ -115,6 +115,9 @@ func set(v reflect.Value) {
 	case ledger.State:
 		v.Set(reflect.ValueOf(ledger.Active))
 		return
+	case ledger.OverUsePolicy:
+		v.Set(reflect.ValueOf(ledger.PolicyKill))
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -148,6 +151,17 @@ func TestStatesAreThoseOfTheContract(t *testing.T) {
 	}
 	if n := len(bursarv1.AllocationState_name); ledger.State(n).String() != "unknown" {
 		t.Errorf("the ledger knows a state %d, the contract does not", n)
+	}
+}
+
+func TestPoliciesAreThoseOfTheContract(t *testing.T) {
+	for number, name := range bursarv1.OverUsePolicy_name {
+		if got := "OVER_USE_POLICY_" + upper(ledger.OverUsePolicy(number).String()); number != 0 && got != name {
+			t.Errorf("policy %d: %s in the ledger, %s in the contract", number, got, name)
+		}
+	}
+	if n := len(bursarv1.OverUsePolicy_name); ledger.OverUsePolicy(n).String() != "unknown" {
+		t.Errorf("the ledger knows a policy %d, the contract does not", n)
 	}
 }
 
@@ -195,6 +209,12 @@ func TestDecodingRefuses(t *testing.T) {
 		"a time in two ways":  func(r *storev1.AllocationRecord) { r.WaitDeadline = &timestamppb.Timestamp{Nanos: 1e9} },
 		"a negative part":     func(r *storev1.AllocationRecord) { r.WaitDeadline = &timestamppb.Timestamp{Seconds: 1, Nanos: -1} },
 		"a duration too long": func(r *storev1.AllocationRecord) { r.Lease = &durationpb.Duration{Seconds: math.MaxInt64} },
+		"an unknown policy": func(r *storev1.AllocationRecord) {
+			r.Allocation.OverUse = []*bursarv1.OverUse{{Dimension: "memory", Policy: 256 + 1}}
+		},
+		"over-use since after 2262": func(r *storev1.AllocationRecord) {
+			r.Allocation.OverUse = []*bursarv1.OverUse{{Dimension: "memory", Since: &timestamppb.Timestamp{Seconds: 1 << 40}}}
+		},
 		"a duration of two signs": func(r *storev1.AllocationRecord) {
 			r.StopGrace = &durationpb.Duration{Seconds: 1, Nanos: -1}
 		},
@@ -235,6 +255,8 @@ func TestEncodingRefuses(t *testing.T) {
 		"a negative quantity":      func(a *ledger.Allocation) { a.Entitled.Vector = a.Entitled.WithMemory(-1) },
 		"one of what was asked":    func(a *ledger.Allocation) { a.Requested.Vector = a.Requested.WithMemory(-1) },
 		"a text that is not UTF-8": func(a *ledger.Allocation) { a.Reason = "\xff" },
+		"an unknown policy":        func(a *ledger.Allocation) { a.OverUse = []ledger.OverUse{{Policy: ledger.PolicyKill + 1}} },
+		"a dimension not in UTF-8": func(a *ledger.Allocation) { a.OverUse = []ledger.OverUse{{Dimension: "\xff"}} },
 	} {
 		a := storetest.Typical(1, ledger.Active, 1)
 		change(&a)

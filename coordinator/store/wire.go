@@ -82,8 +82,24 @@ func (w *wire) allocation(a *ledger.Allocation) {
 			w.present(1, int64(*e.Code))
 		}
 		w.integer(2, int64(e.Signal))
+		w.flag(3, e.OutOfMemory)
 		w.close(at)
 	}
+	for i := range a.OverUse {
+		w.overUse(&a.OverUse[i])
+	}
+}
+
+// overUse writes a bursar.v1.OverUse.
+func (w *wire) overUse(u *ledger.OverUse) {
+	at := w.open(26)
+	w.text(1, u.Dimension)
+	w.integer(2, u.Used)
+	w.integer(3, u.Entitled)
+	w.instant(4, u.Since)
+	w.number(5, uint64(u.Policy)) // the numbers are the same, a test holds it
+	w.instant(6, u.StopTime)
+	w.close(at)
 }
 
 // resource writes a bursar.v1.Resource.

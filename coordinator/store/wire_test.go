@@ -61,7 +61,13 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		record.Allocation.Process = &bursarv1.Process{Pid: p.PID, StartTime: p.StartTime, Cgroup: p.Cgroup, BootId: p.BootID}
 	}
 	if e := a.Exit; e != nil {
-		record.Allocation.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal}
+		record.Allocation.ExitStatus = &bursarv1.ExitStatus{Code: e.Code, Signal: e.Signal, OutOfMemory: e.OutOfMemory}
+	}
+	for _, u := range a.OverUse {
+		record.Allocation.OverUse = append(record.Allocation.OverUse, &bursarv1.OverUse{
+			Dimension: u.Dimension, Used: u.Used, Entitled: u.Entitled, Since: asTimestamp(u.Since),
+			Policy: bursarv1.OverUsePolicy(u.Policy), StopTime: asTimestamp(u.StopTime),
+		})
 	}
 	if w := a.Wishes; w != nil {
 		record.Wishes = &bursarv1.HostWishes{

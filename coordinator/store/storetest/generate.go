@@ -89,10 +89,17 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		}
 	}
 	if rapid.Bool().Draw(t, "has exit") {
-		a.Exit = &ledger.ExitStatus{Signal: rapid.Int32().Draw(t, "signal")}
+		a.Exit = &ledger.ExitStatus{Signal: rapid.Int32().Draw(t, "signal"), OutOfMemory: rapid.Bool().Draw(t, "out of memory")}
 		if rapid.Bool().Draw(t, "has code") {
 			a.Exit.Code = new(rapid.Int32().Draw(t, "code"))
 		}
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "over-use") {
+		a.OverUse = append(a.OverUse, ledger.OverUse{
+			Dimension: text(t, "dimension"), Used: rapid.Int64().Draw(t, "used"), Entitled: rapid.Int64().Draw(t, "entitled to"),
+			Since: instant(t, "since"), Policy: ledger.OverUsePolicy(rapid.Uint8Max(uint8(ledger.PolicyKill)).Draw(t, "policy")),
+			StopTime: instant(t, "stop"),
+		})
 	}
 	if rapid.Bool().Draw(t, "has wishes") {
 		a.Wishes = &ledger.Wishes{
@@ -110,7 +117,7 @@ func Host(t *rapid.T) ledger.HostRecord {
 		Capacity: vector(t, "capacity"), Protected: vector(t, "protected"), Cordoned: rapid.Bool().Draw(t, "cordoned"),
 		Draining: rapid.Bool().Draw(t, "draining"), Lost: rapid.Bool().Draw(t, "lost"), Reason: text(t, "host reason"),
 		Registered: instant(t, "registered"), Incarnation: rapid.Uint64().Draw(t, "incarnation"), BootID: text(t, "host boot"),
-		Version: text(t, "version"), Revision: rapid.Uint64().Draw(t, "host revision"),
+		Version: text(t, "version"), Revision: rapid.Uint64().Draw(t, "host revision"), StopTime: instant(t, "host stop"),
 	}
 }
 

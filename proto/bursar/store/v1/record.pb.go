@@ -155,21 +155,23 @@ func (x *AllocationRecord) GetGrantRevision() uint64 {
 
 // HostRecord is a host as it must survive a restart. Its measurements need not.
 type HostRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Capacity      *v1.Resource           `protobuf:"bytes,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	Protected     *v1.Resource           `protobuf:"bytes,5,opt,name=protected,proto3" json:"protected,omitempty"`
-	Cordoned      bool                   `protobuf:"varint,6,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
-	Draining      bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
-	Lost          bool                   `protobuf:"varint,8,opt,name=lost,proto3" json:"lost,omitempty"`
-	Reason        string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
-	RegisterTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=register_time,json=registerTime,proto3" json:"register_time,omitempty"`
-	Incarnation   uint64                 `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	BootId        string                 `protobuf:"bytes,12,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Version       string                 `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
-	Revision      uint64                 `protobuf:"varint,14,opt,name=revision,proto3" json:"revision,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Address      string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Labels       map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Capacity     *v1.Resource           `protobuf:"bytes,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Protected    *v1.Resource           `protobuf:"bytes,5,opt,name=protected,proto3" json:"protected,omitempty"`
+	Cordoned     bool                   `protobuf:"varint,6,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	Draining     bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	Lost         bool                   `protobuf:"varint,8,opt,name=lost,proto3" json:"lost,omitempty"`
+	Reason       string                 `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	RegisterTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=register_time,json=registerTime,proto3" json:"register_time,omitempty"`
+	Incarnation  uint64                 `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	BootId       string                 `protobuf:"bytes,12,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Version      string                 `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
+	Revision     uint64                 `protobuf:"varint,14,opt,name=revision,proto3" json:"revision,omitempty"`
+	// When the engines of a draining host are stopped; unset: they are left to end.
+	StopTime      *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=stop_time,json=stopTime,proto3" json:"stop_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -302,6 +304,13 @@ func (x *HostRecord) GetRevision() uint64 {
 	return 0
 }
 
+func (x *HostRecord) GetStopTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StopTime
+	}
+	return nil
+}
+
 // QuotaRecord is a rule that came over the API. Rules from files stay in their files.
 type QuotaRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -421,7 +430,7 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\vstop_reason\x18\n" +
 	" \x01(\tR\n" +
 	"stopReason\x12%\n" +
-	"\x0egrant_revision\x18\v \x01(\x04R\rgrantRevision\"\xac\x04\n" +
+	"\x0egrant_revision\x18\v \x01(\x04R\rgrantRevision\"\xe5\x04\n" +
 	"\n" +
 	"HostRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -438,7 +447,8 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\vincarnation\x18\v \x01(\x04R\vincarnation\x12\x17\n" +
 	"\aboot_id\x18\f \x01(\tR\x06bootId\x12\x18\n" +
 	"\aversion\x18\r \x01(\tR\aversion\x12\x1a\n" +
-	"\brevision\x18\x0e \x01(\x04R\brevision\x1a9\n" +
+	"\brevision\x18\x0e \x01(\x04R\brevision\x127\n" +
+	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
@@ -487,13 +497,14 @@ var file_bursar_store_v1_record_proto_depIdxs = []int32{
 	9,  // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
 	9,  // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
 	8,  // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
-	10, // 11: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	11, // 12: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
+	10, // 12: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	11, // 13: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }
