@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
@@ -123,6 +124,7 @@ type settings struct {
 	protected  resource.Vector
 	safety     int64 // bytes; as host.Options takes it
 	socketMode fs.FileMode
+	policies   policy.Set
 }
 
 // WithDefaults returns the configuration with the way of discovery and the coordinators filled in. The error is that of Validate.
@@ -162,7 +164,7 @@ func (c Config) settle() (settings, error) {
 		c.Coordinators = []string{"http://127.0.0.1:7070"}
 	}
 	s := settings{Config: c}
-	for _, check := range []func() error{s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes} {
+	for _, check := range []func() error{s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.checkPolicies} {
 		if err := check(); err != nil {
 			return settings{}, err
 		}

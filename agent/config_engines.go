@@ -1,6 +1,14 @@
 package agent
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/label"
+)
 
 // EnginesConfig says how engines are kept on this host.
 type EnginesConfig struct {
@@ -21,17 +29,82 @@ type EnginesConfig struct {
 
 // PolicyConfig is what is done about some engines.
 type PolicyConfig struct {
-	// Match selects engines by labels, each a value or "*" for any that is there. Default: all engines.
+	// Match selects engines by labels, each a value or "*" for any, as the selector of a quota does. Default: all engines.
 	Match map[string]string `yaml:"match"`
 	// OnOverUse is "observe" to show it, "warn" to log it too, "limit" to have the kernel keep the engine to its entitlement, or "kill" to
 	// stop it after Grace. Default warn.
 	OnOverUse string `yaml:"onOverUse"`
-	// Tolerance is how much more than its entitlement an engine may use, as a percentage. Default 10%.
+	// Tolerance is how much more than its entitlement an engine may use, as a percentage of it up to 1000%. Default 10%; "0%" is none.
 	Tolerance string `yaml:"tolerance"`
-	// Grace is how long over-use of memory goes on before kill stops the engine. Default 30s.
+	// Grace is how long over-use of memory goes on before kill stops the engine, from 1s to 24h. Default 30s.
 	Grace time.Duration `yaml:"grace"`
-	// StopGrace is the time between SIGTERM and SIGKILL then. Default 10s.
+	// StopGrace is the time between SIGTERM and SIGKILL then, at most 1h. Default 10s.
 	StopGrace time.Duration `yaml:"stopGrace"`
 	// Cgroup gives the engine a cgroup of its own, also where it was started by somebody else. Default: where OnOverUse is limit.
 	Cgroup bool `yaml:"cgroup"`
+}
+
+// maxTolerance is in thousandths, of a text that says at most 1000%.
+const maxTolerance = 10_000
+
+// checkPolicies reads what is done about over-use.
+func (s *settings) checkPolicies() error {
+	s.policies = make(policy.Set, len(s.Engines.Policies))
+	for i, c := range s.Engines.Policies {
+		p, err := c.settle()
+		if err != nil {
+			err.Field = fmt.Sprintf("engines.policies[%d].%s", i, err.Field)
+			return err
+		}
+		s.policies[i] = p
+	}
+	return nil
+}
+
+// settle reads a policy; of an error the field is named within it.
+func (c PolicyConfig) settle() (policy.Policy, *ConfigError) {
+	match, err := label.NewSelector(c.Match)
+	if err != nil {
+		return policy.Policy{}, &ConfigError{"match", fmt.Sprint(c.Match), err.Error()}
+	}
+	action, err := policy.ParseAction(orDefault(c.OnOverUse, policy.DefaultAction.String()))
+	if err != nil {
+		return policy.Policy{}, &ConfigError{"onOverUse", c.OnOverUse, "observe, warn, limit or kill"}
+	}
+	p := policy.Policy{
+		Match: match, Action: action, Tolerance: policy.DefaultTolerance,
+		Grace: orDefault(c.Grace, policy.DefaultGrace), StopGrace: orDefault(c.StopGrace, policy.DefaultStopGrace),
+		Cgroup: c.Cgroup || action == policy.Limit,
+	}
+	if c.Tolerance != "" {
+		tolerance, ok := parseTolerance(c.Tolerance)
+		if !ok {
+			return policy.Policy{}, &ConfigError{"tolerance", c.Tolerance, "a percentage from 0% to 1000%, such as 10% or 2.5%"}
+		}
+		p.Tolerance = tolerance
+	}
+	if p.Grace < time.Second || p.Grace > 24*time.Hour {
+		return policy.Policy{}, &ConfigError{"grace", c.Grace.String(), "1s to 24h"}
+	}
+	if p.StopGrace < 0 || p.StopGrace > time.Hour { // as StopRequest takes it
+		return policy.Policy{}, &ConfigError{"stopGrace", c.StopGrace.String(), "0 to 1h"}
+	}
+	return p, nil
+}
+
+// parseTolerance reads a percentage into thousandths: there is at most one digit behind the point.
+func parseTolerance(text string) (perMille int64, ok bool) {
+	number, isPercent := strings.CutSuffix(text, "%")
+	whole, tenths, _ := strings.Cut(number, ".")
+	if tenths == "" && !strings.Contains(number, ".") {
+		tenths = "0"
+	}
+	if !isPercent || len(tenths) != 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(whole+tenths, 10, 32)
+	if err != nil || whole == "" || n > maxTolerance {
+		return 0, false
+	}
+	return int64(n), true //nolint:gosec // bounded
 }
