@@ -23,6 +23,8 @@ pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
 BUF           := .cache/tools/buf-$(call pinned,buf,github.com/bufbuild/buf)/buf
 GOLANGCI_LINT := .cache/tools/golangci-lint-$(call pinned,golangci-lint,github.com/golangci/golangci-lint/v2)/golangci-lint
 GRPCURL       := .cache/tools/grpcurl-$(call pinned,grpcurl,github.com/fullstorydev/grpcurl)/grpcurl
+NODE_EXPORTER := .cache/tools/node-exporter-$(call pinned,node-exporter,github.com/prometheus/node_exporter)/node-exporter
+TELEGRAF      := .cache/tools/telegraf-$(call pinned,telegraf,github.com/influxdata/telegraf)/telegraf
 CONSUL        := .cache/tools/consul-$(call pinned,consul,github.com/hashicorp/consul)/consul
 
 # A heading with the time of day, so that a log says where the time went.
@@ -62,6 +64,10 @@ tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) ## Build the tools that lint
 $(BUF): tools/buf/go.mod tools/buf/go.sum
 $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
 $(GRPCURL): tools/grpcurl/go.mod tools/grpcurl/go.sum
+$(NODE_EXPORTER): tools/node-exporter/go.mod tools/node-exporter/go.sum
+$(TELEGRAF): tools/telegraf/go.mod tools/telegraf/go.sum
+$(TELEGRAF): export CGO_ENABLED := 0
+$(TELEGRAF): export GOFLAGS := -trimpath -ldflags=-s -tags=custom,inputs.procstat,inputs.mem,outputs.discard
 $(CONSUL): tools/consul/go.mod tools/consul/go.sum
 $(CONSUL): export CGO_ENABLED := 0
 $(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
@@ -125,8 +131,8 @@ fuzz: ## Run every fuzz target for FUZZTIME=10s
 	done
 
 .PHONY: bench
-bench: build $(CONSUL) postgres ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
-	go run -trimpath ./bench -bursar bin/bursar -name '$(BENCH)'
+bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)
+	go run -trimpath ./bench -bursar bin/bursar -node-exporter $(NODE_EXPORTER) -telegraf $(TELEGRAF) -name '$(BENCH)'
 
 # --- check -------------------------------------------------------------------------------------------------------
 

@@ -62,30 +62,71 @@ func (r *run) agentCost(ctx context.Context, w *workload, name string, engines i
 	if err := confirmAll(ctx, c, w, idle.pids(engines)); err != nil {
 		return err
 	}
+	neighbours, err := r.startNeighbours(ctx, dir, w.Tick)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopAll(neighbours)) }()
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
+	pids := []int{agent.pid()}
+	for _, n := range neighbours {
+		pids = append(pids, n.pid())
+		if n.url != "" {
+			go n.ask(asking, w.Tick)
+		}
+	}
 	if _, err := awaitTicks(ctx, agent.address, 4, w.Tick); err != nil { // all engines are in, and have been measured twice
 		return err
 	}
-	before, err := cpuTimeOf(agent.pid())
+	costs, err := tollsOf(pids, func() (int, error) { return awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick) })
 	if err != nil {
 		return err
 	}
-	ticks, err := awaitTicks(ctx, agent.address, r.size(w.Window), w.Tick)
-	if err != nil {
-		return err
+	ours := costs[0]
+	r.line(name+"-tick", ours.tick.Seconds()*1000, "ms", 0)
+	r.line(name+"-cpu", 100*ours.tick.Seconds()/w.Scaled.Seconds(), "% of a core", 0)
+	r.line(name+"-rss", ours.memory/(1<<20), "MiB", 0)
+	for i, n := range neighbours {
+		theirs := costs[i+1]
+		r.line(name+"-"+n.name+"-tick", theirs.tick.Seconds()*1000, "ms", ours.tick.Seconds()/theirs.tick.Seconds())
+		r.line(name+"-"+n.name+"-rss", theirs.memory/(1<<20), "MiB", ours.memory/theirs.memory)
 	}
-	after, err := cpuTimeOf(agent.pid())
-	if err != nil {
-		return err
-	}
-	bytes, err := memoryOf(agent.pid())
-	if err != nil {
-		return err
-	}
-	tick := (after - before) / time.Duration(ticks)
-	r.line(name+"-tick", float64(tick.Microseconds())/1000, "ms", 0)
-	r.line(name+"-cpu", 100*tick.Seconds()/w.Scaled.Seconds(), "% of a core", 0)
-	r.line(name+"-rss", float64(bytes)/(1<<20), "MiB", 0)
 	return nil
+}
+
+// toll is what a process took.
+type toll struct {
+	tick   time.Duration // of CPU, for each tick
+	memory float64       // resident in the end, in bytes
+}
+
+// tollsOf is what some processes took while ticks passed.
+func tollsOf(pids []int, pass func() (ticks int, err error)) ([]toll, error) {
+	before := make([]time.Duration, len(pids))
+	for i, pid := range pids {
+		var err error
+		if before[i], err = cpuTimeOf(pid); err != nil {
+			return nil, err
+		}
+	}
+	ticks, err := pass()
+	if err != nil {
+		return nil, err
+	}
+	costs := make([]toll, len(pids))
+	for i, pid := range pids {
+		after, err := cpuTimeOf(pid)
+		if err != nil {
+			return nil, err
+		}
+		bytes, err := memoryOf(pid)
+		if err != nil {
+			return nil, err
+		}
+		costs[i] = toll{(after - before[i]) / time.Duration(ticks), float64(bytes)}
+	}
+	return costs, nil
 }
 
 // confirmAll makes an engine of every process.
@@ -120,7 +161,7 @@ type crowd struct {
 // grow starts so many engines, and others until the machine has so many processes.
 func (c *crowd) grow(engines, processes int) error {
 	for i := range engines {
-		pid, err := c.add()
+		pid, err := c.add(asEngine)
 		if err != nil {
 			return err
 		}
@@ -139,15 +180,18 @@ func (c *crowd) grow(engines, processes int) error {
 		return fmt.Errorf("processes: %w", err)
 	}
 	for range processes - len(there) {
-		if _, err := c.add(); err != nil {
+		if _, err := c.add("1000000"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *crowd) add() (pid int, err error) {
-	command := exec.Command("sleep", "1000000") //nolint:noctx // end kills it
+// asEngine is how long engines sleep, which tells them from the others.
+const asEngine = "1000001"
+
+func (c *crowd) add(long string) (pid int, err error) {
+	command := exec.Command("sleep", long) //nolint:gosec,noctx // a number; end kills it
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		return 0, fmt.Errorf("an idle process: %w", err)

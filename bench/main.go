@@ -59,6 +59,9 @@ type run struct {
 	bursar string // the binary that is measured
 	dir    string // for what is written to disk
 	log    io.Writer
+
+	// What the agent is measured beside; empty: nothing.
+	nodeExporter, telegraf string
 }
 
 func main() {
@@ -72,6 +75,8 @@ func execute(args []string, out, log io.Writer) int {
 	short := flags.Bool("short", false, "a few seconds in all: shows that everything runs, the numbers mean little")
 	bursar := flags.String("bursar", "bin/bursar", "the binary to measure; `make build` makes it")
 	dir := flags.String("dir", "", "directory on a real disk for stores (default: a new one where temporary files go)")
+	nodeExporter := flags.String("node-exporter", "", "a node_exporter to measure the agent beside; `make bench` builds it")
+	telegraf := flags.String("telegraf", "", "a telegraf with procstat to measure the agent beside; `make bench` builds it")
 	child := flags.String("child", "", "what this process is for another one")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -88,7 +93,7 @@ func execute(args []string, out, log io.Writer) int {
 	if err != nil {
 		return exitCode(fmt.Errorf("-name: %w", err), log)
 	}
-	return exitCode(measure(ctx, only, &run{short: *short, bursar: *bursar, dir: *dir, log: log}, out), log)
+	return exitCode(measure(ctx, only, &run{short: *short, bursar: *bursar, dir: *dir, log: log, nodeExporter: *nodeExporter, telegraf: *telegraf}, out), log)
 }
 
 func exitCode(err error, log io.Writer) int {

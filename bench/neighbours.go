@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// neighbour is an agent of another project that looks at the same machine at the same time.
+type neighbour struct {
+	*daemon
+
+	name string
+	// url is where it is read once a tick; empty: it measures by its own clock.
+	url string
+}
+
+// startNeighbours starts those that there are programs of. What they do each tick is what the agent's tick is compared with: node_exporter
+// reads the whole machine and no process of its own accord; telegraf's procstat reads each of the engines' processes.
+func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duration) (list []neighbour, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stopAll(list))
+			list = nil
+		}
+	}()
+	if r.nodeExporter != "" {
+		address, err := freeAddress(ctx)
+		if err != nil {
+			return list, err
+		}
+		d, err := r.startOther(ctx, r.nodeExporter, "http://"+address+"/metrics", "--web.listen-address="+address, "--collector.processes", "--log.level=error")
+		if err != nil {
+			return list, err
+		}
+		list = append(list, neighbour{d, "node-exporter", "http://" + address + "/metrics"})
+	}
+	if r.telegraf != "" {
+		config := filepath.Join(dir, "telegraf.conf")
+		if err := os.WriteFile(config, fmt.Appendf(nil, `[agent]
+  interval = %q
+  flush_interval = "5s"
+  omit_hostname = true
+  quiet = true
+[[inputs.mem]]
+[[inputs.procstat]]
+  pattern = "^sleep %s$"
+  pid_finder = "native"
+[[outputs.discard]]
+`, tick.String(), asEngine), 0o600); err != nil {
+			return list, fmt.Errorf("telegraf: %w", err)
+		}
+		d, err := r.startOther(ctx, r.telegraf, "", "--config", config)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, neighbour{d, "telegraf", ""})
+	}
+	return list, nil
+}
+
+// startOther starts a program that is not ours, and waits until its page is there, where it has one.
+func (r *run) startOther(ctx context.Context, program, page string, arguments ...string) (*daemon, error) {
+	command := exec.Command(program, arguments...) //nolint:gosec,noctx // what this program was told to compare with
+	command.Stdout, command.Stderr = r.log, r.log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", program, err)
+	}
+	d := &daemon{command: command}
+	if page == "" {
+		return d, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := await(ctx, 10*time.Millisecond, func(ctx context.Context) error { return probe(ctx, page) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s does not serve: %w", program, err), d.kill())
+	}
+	return d, nil
+}
+
+// ask reads its page once a tick until ctx ends, as whoever collects its figures does.
+func (n neighbour) ask(ctx context.Context, tick time.Duration) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url, nil)
+		if err != nil {
+			return
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			continue // its CPU time shows that it did nothing
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+	}
+}
+
+func stopAll(list []neighbour) error {
+	var errs []error
+	for _, n := range list {
+		errs = append(errs, n.kill())
+	}
+	for i, err := range errs {
+		if _, killed := errors.AsType[*exec.ExitError](err); killed {
+			errs[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
