@@ -1,0 +1,373 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// engines is the name of the cgroup that has those of engines below it.
+const engines = "bursar-engines"
+
+// Direct makes cgroups with the kernel's files. Make it with OpenDirect. It is a Driver.
+type Direct struct {
+	tree *Tree
+	// base is the cgroup that has those of engines below it, the same path in all hierarchies.
+	base string
+	// missing are the controllers that no hierarchy has for us.
+	missing []string
+}
+
+// DirectOptions say where.
+type DirectOptions struct {
+	// Parent is the cgroup below which they are made. Default: that above this process's own, where it can be seen.
+	Parent string
+	Tree   TreeOptions
+}
+
+// OpenDirect makes the cgroup that has those of engines below it, and sees that it can give limits. It fails where that is not allowed,
+// and, with version 2, where a cgroup on the way has processes of its own (ErrBusy).
+func OpenDirect(o DirectOptions) (*Direct, error) {
+	tree, err := OpenTree(o.Tree)
+	if err != nil {
+		return nil, err
+	}
+	parent := o.Parent
+	if parent == "" {
+		parent = path.Dir(tree.main.own)
+		if _, visible := tree.main.folder(parent); !visible {
+			parent = tree.main.own
+		}
+		if _, visible := tree.main.folder(parent); !visible {
+			parent = tree.main.root // in a container that has the machine's names
+		}
+	}
+	d := &Direct{tree: tree, base: path.Join("/", parent, engines)}
+	if err := d.prepare(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// prepare makes the base in every hierarchy and finds out which controllers there are.
+func (d *Direct) prepare() error {
+	found := make(map[string]bool)
+	for _, h := range d.tree.all {
+		if err := d.makeBase(h); err != nil {
+			return err
+		}
+		if h.v1 {
+			for _, controller := range h.controllers {
+				found[controller] = true
+			}
+			continue
+		}
+		enabled, err := d.enable(h)
+		if err != nil {
+			return err
+		}
+		for _, controller := range enabled {
+			found[controller] = true
+		}
+	}
+	for _, controller := range []string{memory, cpu} {
+		if !found[controller] {
+			d.missing = append(d.missing, controller)
+		}
+	}
+	return nil
+}
+
+// levels are the cgroups from the top of the mount to the base, the base last.
+func (d *Direct) levels(h *hierarchy) ([]string, error) {
+	if _, visible := h.folder(d.base); !visible {
+		return nil, fmt.Errorf("cgroup %s is not below %s, which is all that is mounted at %s: %w", d.base, h.root, h.point, ErrNone)
+	}
+	levels := []string{d.base}
+	for name := d.base; name != h.root; {
+		name = path.Dir(name)
+		levels = append(levels, name)
+	}
+	slices.Reverse(levels)
+	return levels, nil
+}
+
+func (d *Direct) makeBase(h *hierarchy) error {
+	levels, err := d.levels(h)
+	if err != nil {
+		return err
+	}
+	for _, level := range levels[1:] {
+		folder, _ := h.folder(level)
+		if err := ensure(d.tree.files, folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enable hands the controllers of version 2 down to the base, as far as they are there, and returns those that arrived.
+func (d *Direct) enable(h *hierarchy) ([]string, error) {
+	levels, err := d.levels(h)
+	if err != nil {
+		return nil, err
+	}
+	wanted := []string{memory, cpu}
+	for _, level := range levels {
+		folder, _ := h.folder(level)
+		available, err := d.words(filepath.Join(folder, "cgroup.controllers"))
+		if err != nil {
+			return nil, err
+		}
+		control := filepath.Join(folder, "cgroup.subtree_control")
+		enabled, err := d.words(control)
+		if err != nil {
+			return nil, err
+		}
+		var arrived []string
+		for _, controller := range wanted {
+			switch {
+			case slices.Contains(enabled, controller):
+			case !slices.Contains(available, controller):
+				continue
+			default:
+				err := d.tree.files.Write(control, "+"+controller)
+				if errors.Is(err, syscall.EBUSY) {
+					return nil, fmt.Errorf("cgroup %s has processes of its own and cannot hand on the controller %s (move them to a cgroup below it): %w",
+						level, controller, errors.Join(ErrBusy, err))
+				}
+				if err != nil {
+					return nil, fmt.Errorf("cgroup %s: controller %s: %w", level, controller, err)
+				}
+			}
+			arrived = append(arrived, controller)
+		}
+		wanted = arrived
+	}
+	return wanted, nil
+}
+
+func (d *Direct) words(file string) ([]string, error) {
+	content, err := d.tree.files.Read(file)
+	if err != nil {
+		return nil, fmt.Errorf("controllers: %w", err)
+	}
+	return strings.Fields(string(content)), nil
+}
+
+// Name says where cgroups are made, and what they cannot do.
+func (d *Direct) Name() string {
+	name := fmt.Sprintf("direct, %s, below %s", d.tree.Name(), d.base)
+	if len(d.missing) > 0 {
+		name += ", without " + strings.Join(d.missing, " and ")
+	}
+	return name
+}
+
+// Close does nothing.
+func (d *Direct) Close() error { return nil }
+
+// Create makes the cgroup of an engine that is about to be started, and returns its path. Enter moves the engine's first process there,
+// before that has started anything else. A path comes back with an error too where the limits could not all be set.
+func (d *Direct) Create(_ context.Context, id string, limits Limits) (string, error) {
+	if err := CheckID(id); err != nil {
+		return "", err
+	}
+	return d.create(id, limits)
+}
+
+func (d *Direct) create(base string, limits Limits) (string, error) {
+	name := path.Join(d.base, base)
+	for _, h := range d.tree.all {
+		folder, _ := h.folder(name)
+		if err := ensure(d.tree.files, folder); err != nil {
+			return "", err
+		}
+	}
+	return name, d.set(name, limits)
+}
+
+// Enter moves one process to an engine's cgroup.
+func (d *Direct) Enter(id string, pid int32) error {
+	name, err := d.path(id)
+	if err != nil {
+		return err
+	}
+	return d.enter(name, pid)
+}
+
+func (d *Direct) enter(name string, pid int32) error {
+	for _, h := range d.tree.all {
+		folder, _ := h.folder(name)
+		if err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid))); err != nil {
+			return fmt.Errorf("moving process %d to cgroup %s: %w", pid, name, err)
+		}
+	}
+	return nil
+}
+
+// path finds the cgroup of an engine. ErrNone: it has none.
+func (d *Direct) path(id string) (string, error) {
+	if err := CheckID(id); err != nil {
+		return "", err
+	}
+	for _, suffix := range []string{"", adoptedSuffix} {
+		name := path.Join(d.base, id+suffix)
+		folder, _ := d.tree.main.folder(name)
+		_, err := d.tree.files.Read(filepath.Join(folder, "cgroup.procs"))
+		if err == nil {
+			return name, nil
+		}
+		if !gone(err) {
+			return "", fmt.Errorf("cgroup %s: %w", name, err)
+		}
+	}
+	return "", fmt.Errorf("engine %s: %w", id, ErrNone)
+}
+
+// adoptRounds is how often a tree is looked at again. An engine that forks all the time needs two or three.
+const adoptRounds = 50
+
+// Adopt is that of Driver. What has started during a look was started by a process that was inside already, or is found by the next.
+// A path comes back with an error too where the engine was moved and its limits could not all be set.
+func (d *Direct) Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error) {
+	name, err := d.path(id)
+	if errors.Is(err, ErrNone) {
+		name, err = d.create(id+adoptedSuffix, limits)
+	} else if err == nil {
+		err = d.set(name, limits)
+	}
+	if name == "" {
+		return "", err
+	}
+	limitErr := err
+	if err := d.adopt(ctx, name, members); err != nil {
+		return "", errors.Join(err, limitErr)
+	}
+	return name, limitErr
+}
+
+func (d *Direct) adopt(ctx context.Context, name string, members Members) error {
+	for range adoptRounds {
+		if err := ctx.Err(); err != nil {
+			return err //nolint:wrapcheck // the caller's own
+		}
+		// The engine's processes first: who is not among them was started by one that was inside by then.
+		pids, err := members()
+		if err != nil {
+			return err
+		}
+		moved, err := d.moveOutsiders(name, pids)
+		if err != nil {
+			return err
+		}
+		if !moved {
+			return nil
+		}
+	}
+	return fmt.Errorf("cgroup %s: the engine starts processes faster than they can be moved", name)
+}
+
+// moveOutsiders moves those of the processes that are not inside everywhere, and reports whether there were any.
+func (d *Direct) moveOutsiders(name string, pids []int32) (moved bool, err error) {
+	for _, h := range d.tree.all {
+		inside, err := d.tree.members(h, name)
+		if err != nil {
+			return false, err
+		}
+		folder, _ := h.folder(name)
+		for _, pid := range pids {
+			if slices.Contains(inside, pid) {
+				continue
+			}
+			err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid)))
+			if errors.Is(err, syscall.ESRCH) {
+				continue // it has ended
+			}
+			if err != nil {
+				return false, fmt.Errorf("moving process %d to cgroup %s: %w", pid, name, err)
+			}
+			moved = true
+		}
+	}
+	return moved, nil
+}
+
+// Set is that of Driver. ErrInUse: the engine holds more memory than the limit would be.
+func (d *Direct) Set(_ context.Context, id string, limits Limits) error {
+	name, err := d.path(id)
+	if err != nil {
+		return err
+	}
+	return d.set(name, limits)
+}
+
+// Facts is that of Driver.
+func (d *Direct) Facts(_ context.Context, id string) (Facts, error) {
+	name, err := d.path(id)
+	if err != nil {
+		return Facts{}, err
+	}
+	return d.tree.Facts(name)
+}
+
+// Find is that of Driver.
+func (d *Direct) Find(context.Context) ([]Found, error) {
+	folder, _ := d.tree.main.folder(d.base)
+	names, err := d.tree.files.Folders(folder)
+	if err != nil {
+		return nil, fmt.Errorf("cgroups of engines: %w", err)
+	}
+	var found []Found
+	for _, name := range names {
+		if id := strings.TrimSuffix(name, adoptedSuffix); CheckID(id) == nil {
+			found = append(found, Found{ID: id, Path: path.Join(d.base, name)})
+		}
+	}
+	return found, nil
+}
+
+// Remove is that of Driver. Cgroups that the engine made below its own go with it.
+func (d *Direct) Remove(_ context.Context, id string) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"", adoptedSuffix} {
+		for _, h := range d.tree.all {
+			folder, _ := h.folder(path.Join(d.base, id+suffix))
+			if err := d.remove(folder); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Direct) remove(folder string) error {
+	children, err := d.tree.files.Folders(folder)
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing a cgroup: %w", err)
+	}
+	for _, child := range children {
+		if err := d.remove(filepath.Join(folder, child)); err != nil {
+			return err
+		}
+	}
+	err = d.tree.files.Rmdir(folder)
+	switch {
+	case err == nil, gone(err):
+		return nil
+	case errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return fmt.Errorf("removing a cgroup: %w", err)
+}

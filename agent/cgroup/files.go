@@ -1,0 +1,74 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Files are the kernel's files of cgroups. A test plays the kernel behind them.
+type Files interface {
+	Read(name string) ([]byte, error)
+	// Write writes to a file that is there, in one call, as the kernel wants it.
+	Write(name, content string) error
+	// Mkdir makes a cgroup, Rmdir removes one without processes and children.
+	Mkdir(name string) error
+	Rmdir(name string) error
+	// Folders lists the names of the folders in a folder.
+	Folders(name string) ([]string, error)
+}
+
+type kernel struct{}
+
+func (kernel) Read(name string) ([]byte, error) {
+	return os.ReadFile(name) //nolint:gosec,wrapcheck // below a mount of cgroups; the error names it
+}
+
+func (kernel) Write(name, content string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY, 0) //nolint:gosec // below a mount of cgroups
+	if err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	_, err = file.WriteString(content)
+	return errors.Join(err, file.Close())
+}
+
+func (kernel) Mkdir(name string) error {
+	return os.Mkdir(name, 0o755) //nolint:gosec,wrapcheck // as the kernel's own are; the error names it
+}
+
+func (kernel) Rmdir(name string) error {
+	if err := syscall.Rmdir(name); err != nil { // os.Remove would try to unlink it first
+		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
+	}
+	return nil
+}
+
+func (kernel) Folders(name string) ([]string, error) {
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the folder
+	}
+	var folders []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			folders = append(folders, entry.Name())
+		}
+	}
+	return folders, nil
+}
+
+// gone reports whether the error says that the cgroup, or the process, is not there any more.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ESRCH)
+}
+
+// ensure makes a cgroup that may be there already.
+func ensure(files Files, name string) error {
+	if err := files.Mkdir(name); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making a cgroup: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// What is asked of the kernel here. Processor time is accounted by a controller of its own with version 1.
+const (
+	memory     = "memory"
+	cpu        = "cpu"
+	accounting = "cpuacct"
+)
+
+// unlimitedV1 and everything above it is version 1's way to say "max": the highest multiple of the page size below 2^63.
+const unlimitedV1 = 1 << 60
+
+// hierarchy is one mounted hierarchy of cgroups.
+type hierarchy struct {
+	// point is where it is mounted, root the cgroup that is seen there.
+	point, root string
+	v1          bool
+	// own is the cgroup of this process.
+	own string
+	// controllers of version 1; those of version 2 depend on the cgroup.
+	controllers []string
+}
+
+// folder is where the files of a cgroup are; false: the mount does not show it.
+func (h *hierarchy) folder(name string) (string, bool) {
+	if strings.HasPrefix(name, "/..") || strings.HasPrefix(h.root, "/..") {
+		return "", false // outside of the namespace of this process
+	}
+	name = path.Clean("/" + name)
+	if h.root != "/" {
+		if name != h.root && !strings.HasPrefix(name, h.root+"/") {
+			return "", false
+		}
+		name = name[len(h.root):]
+	}
+	return filepath.Join(h.point, name), true
+}
+
+// Tree is the machine's cgroups, as this process sees them. It keeps nothing but where they are.
+type Tree struct {
+	files Files
+	// main has the hierarchy that accounts for memory; where none does, the unified one. A cgroup's path is its path there.
+	main *hierarchy
+	// all has main and the others that are used.
+	all []*hierarchy
+}
+
+// TreeOptions are for tests; the zero value is this machine.
+type TreeOptions struct {
+	// Proc is the process table, /proc. Mount points in it are below Root.
+	Proc, Root string
+	Files      Files
+}
+
+// OpenTree finds the hierarchies. ErrNone: there are none.
+func OpenTree(o TreeOptions) (*Tree, error) {
+	if o.Proc == "" {
+		o.Proc = procfs.DefaultMountPoint
+	}
+	if o.Files == nil {
+		o.Files = kernel{}
+	}
+	self, err := ownProcess(o.Proc)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := self.MountInfo()
+	if err != nil {
+		return nil, fmt.Errorf("mounts: %w", err)
+	}
+	cgroups, err := self.Cgroups()
+	if err != nil {
+		return nil, fmt.Errorf("own cgroup: %w", err)
+	}
+	t := &Tree{files: o.Files}
+	byController := make(map[string]*hierarchy)
+	var unified *hierarchy
+	for _, mount := range mounts {
+		h := &hierarchy{point: filepath.Join(o.Root, mount.MountPoint), root: mount.Root}
+		switch mount.FSType {
+		case "cgroup2":
+			h.own, unified = ownPath(cgroups, ""), h
+		case "cgroup":
+			h.v1 = true
+			for _, controller := range []string{memory, cpu, accounting} {
+				if _, has := mount.SuperOptions[controller]; has {
+					h.controllers = append(h.controllers, controller)
+					byController[controller] = h
+				}
+			}
+			if len(h.controllers) > 0 {
+				h.own = ownPath(cgroups, h.controllers[0])
+			}
+		}
+	}
+	t.main = byController[memory]
+	if t.main == nil {
+		t.main = unified
+	}
+	for _, h := range []*hierarchy{t.main, byController[cpu], byController[accounting]} {
+		if h != nil && !slices.Contains(t.all, h) {
+			t.all = append(t.all, h)
+		}
+	}
+	// Where only some controllers are version 1's, the others may be the unified hierarchy's.
+	if unified != nil && byController[cpu] == nil && !slices.Contains(t.all, unified) {
+		t.all = append(t.all, unified)
+	}
+	if t.main == nil {
+		return nil, fmt.Errorf("%w: no hierarchy is mounted that accounts for memory", ErrNone)
+	}
+	return t, nil
+}
+
+func ownProcess(proc string) (procfs.Proc, error) {
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return procfs.Proc{}, fmt.Errorf("process table: %w", err)
+	}
+	self, err := fs.Self()
+	if err != nil {
+		return procfs.Proc{}, fmt.Errorf("process table: %w", err)
+	}
+	return self, nil
+}
+
+// ownPath is the cgroup of this process in the hierarchy of a controller of version 1, or, for "", the unified one.
+func ownPath(cgroups []procfs.Cgroup, controller string) string {
+	for _, c := range cgroups {
+		if controller == "" && c.HierarchyID == 0 || controller != "" && slices.Contains(c.Controllers, controller) {
+			return c.Path
+		}
+	}
+	return "/"
+}
+
+// Name says which version this is.
+func (t *Tree) Name() string {
+	if t.main.v1 {
+		return "version 1"
+	}
+	return "version 2"
+}
+
+// read reads a file of a cgroup in the hierarchy that accounts for memory.
+func (t *Tree) read(name, file string) (string, error) {
+	folder, visible := t.main.folder(name)
+	if !visible {
+		return "", fmt.Errorf("cgroup %s: %w", name, ErrNone)
+	}
+	content, err := t.files.Read(filepath.Join(folder, file))
+	if err != nil {
+		if gone(err) {
+			err = errors.Join(ErrNone, err)
+		}
+		return "", fmt.Errorf("cgroup %s: %w", name, err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}
+
+// counters reads a file of lines "name value".
+func (t *Tree) counters(name, file string) (map[string]int64, error) {
+	content, err := t.read(name, file)
+	if err != nil {
+		return nil, err
+	}
+	counters := make(map[string]int64)
+	for line := range strings.Lines(content) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if counters[key], err = number(value); err != nil {
+			return nil, fmt.Errorf("cgroup %s: %s: %w", name, file, err)
+		}
+	}
+	return counters, nil
+}
+
+func number(text string) (int64, error) {
+	if text == "max" {
+		return math.MaxInt64, nil
+	}
+	value, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("want a number: %w", err)
+	}
+	return int64(min(value, math.MaxInt64)), nil //nolint:gosec // bounded
+}
+
+// Facts reads what there is to know of the cgroup of this path. ErrNone: it is not there.
+func (t *Tree) Facts(name string) (Facts, error) {
+	var facts Facts
+	empty, err := t.empty(name)
+	if err != nil {
+		return Facts{}, err
+	}
+	facts.Empty = empty
+	events, limit, counter := "memory.events", "memory.max", "oom"
+	if t.main.v1 {
+		events, limit = "memory.oom_control", "memory.limit_in_bytes"
+	}
+	counters, err := t.counters(name, events)
+	if errors.Is(err, ErrNone) {
+		return facts, nil // without the controller of memory there is no more to know
+	}
+	if err != nil {
+		return Facts{}, err
+	}
+	facts.OOMKills = counters["oom_kill"] // since Linux 4.13
+	bytes, err := t.number(name, limit)
+	if err != nil {
+		return Facts{}, err
+	}
+	if bytes < unlimitedV1 {
+		facts.MemoryMax = bytes
+	}
+	atLimit := counters[counter]
+	if t.main.v1 {
+		if atLimit, err = t.number(name, "memory.failcnt"); err != nil {
+			return Facts{}, err
+		}
+	}
+	facts.AtLimit = facts.MemoryMax > 0 && atLimit > 0
+	return facts, nil
+}
+
+func (t *Tree) number(name, file string) (int64, error) {
+	content, err := t.read(name, file)
+	if err != nil {
+		return 0, err
+	}
+	value, err := number(content)
+	if err != nil {
+		return 0, fmt.Errorf("cgroup %s: %s: %w", name, file, err)
+	}
+	return value, nil
+}
+
+// empty reports whether no process is in a cgroup or below it.
+func (t *Tree) empty(name string) (bool, error) {
+	if !t.main.v1 {
+		events, err := t.counters(name, "cgroup.events")
+		return events["populated"] == 0, err
+	}
+	pids, err := t.members(t.main, name)
+	return len(pids) == 0, err
+}
+
+// members lists the processes in a cgroup and below it.
+func (t *Tree) members(h *hierarchy, name string) ([]int32, error) {
+	folder, visible := h.folder(name)
+	if !visible {
+		return nil, fmt.Errorf("cgroup %s: %w", name, ErrNone)
+	}
+	content, err := t.files.Read(filepath.Join(folder, "cgroup.procs"))
+	if err != nil {
+		if gone(err) {
+			err = errors.Join(ErrNone, err)
+		}
+		return nil, fmt.Errorf("cgroup %s: %w", name, err)
+	}
+	var pids []int32
+	for line := range strings.Lines(string(content)) {
+		pid, err := strconv.ParseInt(strings.TrimSpace(line), 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("cgroup %s: cgroup.procs: %w", name, err)
+		}
+		pids = append(pids, int32(pid))
+	}
+	children, err := t.files.Folders(folder)
+	if err != nil && !gone(err) {
+		return nil, fmt.Errorf("cgroup %s: %w", name, err)
+	}
+	for _, child := range children {
+		below, err := t.members(h, path.Join(name, child))
+		if err != nil && !errors.Is(err, ErrNone) {
+			return nil, err
+		}
+		pids = append(pids, below...)
+	}
+	return pids, nil
+}
+
+// Fits refuses a limit of memory below what the cgroup holds and the kernel cannot take back: to make room for it with version 2, the
+// kernel would kill. ErrInUse: not now. A limit of 0 always fits.
+func (t *Tree) Fits(name string, limit int64) error {
+	if limit == 0 || t.main.v1 {
+		return nil // version 1 refuses it by itself
+	}
+	current, err := t.number(name, "memory.current")
+	if errors.Is(err, ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stat, err := t.counters(name, "memory.stat")
+	if err != nil {
+		return err
+	}
+	held := current - stat["active_file"] - stat["inactive_file"] - stat["slab_reclaimable"]
+	if held > limit {
+		return fmt.Errorf("cgroup %s holds %d bytes of memory, the limit would be %d: %w", name, held, limit, ErrInUse)
+	}
+	return nil
+}
