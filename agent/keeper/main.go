@@ -1,4 +1,111 @@
 package keeper
 
-// Main is the program, and returns its exit code.
-func Main() int { return 0 }
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// abandonGrace is the time between SIGTERM and SIGKILL for an engine that nobody knows of.
+	abandonGrace = 10 * time.Second
+	// drainTime is how long output is still copied of an engine that has ended: what it left behind may hold its pipes for ever.
+	drainTime = time.Second
+	// gcPercent keeps the heap of a program small that allocates next to nothing once the engine runs.
+	gcPercent = 20
+)
+
+// Main is the program, and returns its exit code. It takes over the whole process.
+func Main() int {
+	debug.SetGCPercent(gcPercent)
+	if err := isolate(); err != nil {
+		return refuse(err)
+	}
+	agent, err := pollable(0, "agent")
+	if err != nil {
+		return refuse(err)
+	}
+	lines := bufio.NewReader(agent)
+	line, err := readLine(lines, MaxSpec)
+	if err != nil {
+		return refuse(err)
+	}
+	spec, err := DecodeSpec(line)
+	if err != nil {
+		return refuse(err)
+	}
+	kills, _ := oomKills("/")
+	e, started := start(spec)
+	if e == nil {
+		_ = answer(started)
+		return 1
+	}
+	known := make(chan bool, 1)
+	go func() {
+		line, err := readLine(lines, len(Confirmed)+1)
+		known <- err == nil && string(bytes.TrimSpace(line)) == Confirmed
+	}()
+	if err := answer(started); err != nil { // the agent is gone; 0 ends too
+		_ = agent.Close()
+	}
+	line, spec = nil, Spec{StderrLines: spec.StderrLines, OwnCgroup: spec.OwnCgroup} // it may have been some megabytes
+	debug.FreeOSMemory()
+	e.keep(known, spec, kills)
+	return 0
+}
+
+// refuse says what is wrong with what the agent has handed over.
+func refuse(err error) int {
+	_ = answer(Started{Error: err.Error()})
+	return 1
+}
+
+// answer tells the agent and closes the pipe. Descriptor 1 stays taken, so that no file becomes it.
+func answer(s Started) error {
+	line, err := Encode(s)
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(line)
+	null, openErr := unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if openErr != nil {
+		return errors.Join(err, openErr, os.Stdout.Close())
+	}
+	return errors.Join(err, unix.Dup3(null, 1, unix.O_CLOEXEC), unix.Close(null))
+}
+
+// pollable makes a pipe one whose reads take no thread.
+func pollable(fd int, name string) (*os.File, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, err //nolint:wrapcheck // refuse tells it as it is
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+var errLong = errors.New("a line is too long")
+
+// readLine reads up to a line break. Where the input ends before one, that is an error.
+func readLine(from *bufio.Reader, longest int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := from.ReadSlice('\n')
+		if len(line)+len(part) > longest {
+			return nil, errLong
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line, nil
+		case errors.Is(err, io.EOF):
+			return nil, io.ErrUnexpectedEOF
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err //nolint:wrapcheck // refuse tells it as it is
+		}
+	}
+}

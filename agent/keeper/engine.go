@@ -1,0 +1,130 @@
+package keeper
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// chunk is how much output is read at a time. A pipe holds 64 KiB.
+const chunk = 32 << 10
+
+// engine is what is kept.
+type engine struct {
+	process        *os.Process
+	out, err       *os.File // where its output is read
+	stdout, stderr *logFile
+	tail           tail // of stderr; of its copier until that has ended
+	copying        sync.WaitGroup
+}
+
+// keep copies the engine's output, ends it where it is not known, and writes down how it ended. It returns when it has ended.
+func (e *engine) keep(known <-chan bool, spec Spec, killsBefore int64) {
+	e.copying.Go(func() { copyTo(e.out, e.stdout, nil) })
+	e.copying.Go(func() { copyTo(e.err, e.stderr, &e.tail) })
+	ended := make(chan Exit, 1)
+	go func() { ended <- e.wait() }()
+	var exit Exit
+	select {
+	case ok := <-known:
+		if !ok {
+			e.abandon(ended)
+			return
+		}
+		exit = <-ended
+		e.record(exit, spec, killsBefore)
+	case exit = <-ended:
+		// It stays a zombie until the agent has decided, so that its pid is its own until then.
+		e.record(exit, spec, killsBefore)
+		if !<-known {
+			e.kill(unix.SIGKILL)
+		}
+	}
+	_, _ = e.process.Wait() // it has ended
+}
+
+// abandon ends an engine that nobody knows of, with all that it has started and that has not left its group.
+func (e *engine) abandon(ended <-chan Exit) {
+	e.kill(unix.SIGTERM)
+	grace := time.NewTimer(abandonGrace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+		e.kill(unix.SIGKILL) // what is left of its group, whose number is still taken by it
+	case <-grace.C:
+		e.kill(unix.SIGKILL)
+		<-ended
+	}
+	e.drain()
+	_, _ = e.process.Wait() // it has ended
+}
+
+// kill signals the engine's process group, which is its own.
+func (e *engine) kill(signal syscall.Signal) {
+	_ = unix.Kill(-e.process.Pid, signal) // it may have ended
+}
+
+// wait returns when the engine has ended, and leaves it a zombie.
+func (e *engine) wait() Exit {
+	for {
+		var info siginfo
+		err := unix.Waitid(unix.P_PID, e.process.Pid, info.asUnix(), unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // it is nobody's child: there is nothing to wait for
+			return Exit{Signal: int32(unix.SIGKILL)}
+		default:
+			return info.exit()
+		}
+	}
+}
+
+// copyTo copies until the input ends, or its deadline has come. It never waits for the disk to have room.
+func copyTo(from *os.File, to *logFile, end *tail) {
+	defer from.Close()
+	buffer := make([]byte, chunk)
+	for {
+		n, err := from.Read(buffer)
+		to.write(buffer[:n])
+		if end != nil {
+			end.write(buffer[:n])
+		}
+		if errors.Is(err, io.EOF) || err != nil {
+			return
+		}
+	}
+}
+
+// drain ends the copying: with the output, or after drainTime where somebody else holds the pipes.
+func (e *engine) drain() {
+	until := time.Now().Add(drainTime)
+	_ = e.out.SetReadDeadline(until) // a pipe has deadlines
+	_ = e.err.SetReadDeadline(until)
+	e.copying.Wait()
+	e.stdout.close()
+	e.stderr.close()
+}
+
+// record appends how the engine ended to descriptor 2.
+func (e *engine) record(exit Exit, spec Spec, killsBefore int64) {
+	r := Record{Exit: exit, Time: time.Now().UTC()}
+	if spec.OwnCgroup && exit.killed() {
+		kills, known := oomKills("/")
+		r.OutOfMemory = known && kills > killsBefore
+	}
+	e.drain()
+	r.Stderr, r.DroppedBytes = e.tail.lines(spec.StderrLines), e.stdout.dropped+e.stderr.dropped
+	if line, err := Encode(r); err == nil { // it can be encoded
+		_, _ = os.Stderr.Write(line) // there is nobody left to tell
+	}
+}
+
+// killed reports whether SIGKILL ended it, or a shell says so of its child.
+func (e Exit) killed() bool {
+	return e.Signal == int32(unix.SIGKILL) || e.Code != nil && *e.Code == 128+int32(unix.SIGKILL)
+}

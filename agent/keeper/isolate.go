@@ -1,0 +1,94 @@
+package keeper
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// softFiles is how many files an engine may have open until it asks for more. A Hadoop worker's containers have as many.
+	softFiles = 64 << 10
+	// softStack is what login sessions have: without a limit the kernel lays memory out in another way.
+	softStack = 8 << 20
+)
+
+// isolate makes the process one that nothing of its starter's is left in, and that ends when it means to.
+func isolate() error {
+	// Not signal.Ignore, which the engine would inherit: what is caught is the default again after an exec. Nobody reads them.
+	signal.Notify(make(chan os.Signal, 1))
+	if err := closeInherited(); err != nil {
+		return err
+	}
+	unix.Umask(0o022)
+	// The user's other processes may not take it over: the agent believes what it writes into the record.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("protect the keeper: %w", err)
+	}
+	return nil
+}
+
+// closeInherited closes every descriptor above 2 that came with the exec: those of this process alone are close-on-exec.
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return fmt.Errorf("close descriptors: %w", err)
+		}
+		return nil
+	}
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd) // it was open a moment ago
+		}
+	}
+	return nil
+}
+
+// startClean starts a process with no signal blocked, without capabilities that its user would not have by itself, and with the limits
+// of a login session as far as the hard ones let it. The agent may have had others.
+func startClean(program string, args []string, attributes *os.ProcAttr) (*os.Process, error) {
+	// Masks and capabilities are a thread's. This one stays as it is: that hurts nobody here.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil); err != nil {
+		return nil, fmt.Errorf("signal mask: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("ambient capabilities: %w", err)
+	}
+	softenLimits()
+	return os.StartProcess(program, args, attributes) //nolint:wrapcheck // names the program
+}
+
+// softenLimits sets the soft limits, of this process and so of its child. They are a courtesy: what cannot be set stays.
+func softenLimits() {
+	const hard = ^uint64(0)
+	for _, limit := range []struct {
+		resource int
+		soft     uint64
+	}{
+		{unix.RLIMIT_CPU, hard},
+		{unix.RLIMIT_FSIZE, hard},
+		{unix.RLIMIT_DATA, hard},
+		{unix.RLIMIT_AS, hard},
+		{unix.RLIMIT_CORE, 0}, // that of a JVM fills disks; who wants one raises it
+		{unix.RLIMIT_STACK, softStack},
+		{unix.RLIMIT_NOFILE, softFiles},
+	} {
+		var now syscall.Rlimit
+		if syscall.Getrlimit(limit.resource, &now) == nil {
+			now.Cur = min(limit.soft, now.Max)
+			_ = syscall.Setrlimit(limit.resource, &now) // of syscall, which knows then that this is what a child shall have
+		}
+	}
+}

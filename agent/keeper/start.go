@@ -1,0 +1,165 @@
+package keeper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// usualPath is where programs are looked for that have no PATH.
+const usualPath = "/usr/local/bin:/usr/bin:/bin"
+
+// refusal is what is wrong with a Spec.
+type refusal struct {
+	field, value, want string
+	err                error
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("%s: %q: %v", r.field, r.value, r.err) }
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// start starts the engine. Where that fails, the engine is nil and Started says why.
+func start(spec Spec) (*engine, Started) {
+	e, err := newEngine(spec)
+	if err == nil {
+		started := Started{PID: int32(e.process.Pid)} //nolint:gosec // a pid
+		if started.StartTime, err = startTime(e.process.Pid); err == nil {
+			return e, started
+		}
+		e.kill(unix.SIGKILL)
+		_, _ = e.process.Wait()
+	}
+	answer := Started{Error: err.Error()}
+	if wrong, ok := errors.AsType[*refusal](err); ok {
+		answer.Field, answer.Value, answer.Want = wrong.field, wrong.value, wrong.want
+	}
+	return nil, answer
+}
+
+func newEngine(spec Spec) (*engine, error) {
+	dir, err := unix.Open(spec.Log.Directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
+	}
+	e := &engine{stdout: newLogFile(dir, "stdout", spec.Log), stderr: newLogFile(dir, "stderr", spec.Log)}
+	for _, file := range []*logFile{e.stdout, e.stderr} {
+		if err := file.open(); err != nil && !full(err) {
+			return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to, where " + file.name + " is a file or nothing", err}
+		}
+	}
+	// Here and not in the child, so that it can be told apart from what is wrong with the program.
+	if err := os.Chdir(spec.WorkingDirectory); err != nil {
+		return nil, &refusal{FieldDirectory, spec.WorkingDirectory, "a directory that its user may enter", errors.Unwrap(err)}
+	}
+	program, err := find(spec.Command[0], spec.Environment)
+	if err != nil {
+		return nil, &refusal{FieldCommand, spec.Command[0], "an absolute path, or a program in the PATH of environment", err}
+	}
+	if err := e.start(program, spec); err != nil {
+		return nil, err
+	}
+	return e, os.Chdir("/") //nolint:wrapcheck // it keeps nobody from unmounting what the engine has left
+}
+
+// start starts the process in a group of its own, with pipes for its output and no input.
+func (e *engine) start(program string, spec Spec) error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err //nolint:wrapcheck // says all
+	}
+	defer null.Close()
+	outRead, out, err := os.Pipe()
+	if err != nil {
+		return err //nolint:wrapcheck // says all
+	}
+	defer out.Close()
+	errRead, errs, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, outRead.Close())
+	}
+	defer errs.Close()
+	e.out, e.err = outRead, errRead
+	e.process, err = startClean(program, spec.Command, &os.ProcAttr{
+		Env: spec.Environment, Files: []*os.File{null, out, errs}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		return errors.Join(describe(spec.Command[0], program, err), outRead.Close(), errRead.Close())
+	}
+	return nil
+}
+
+// describe says what is wrong with a program that could not be started, where it is the program.
+func describe(named, program string, err error) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err
+	}
+	switch errno { //nolint:exhaustive // the others are not the program's fault
+	case unix.ENOENT:
+		if _, statErr := os.Stat(program); statErr == nil {
+			return &refusal{FieldCommand, named, "a program whose interpreter is there", err}
+		}
+		return &refusal{FieldCommand, named, "a program that is there", errno}
+	case unix.EACCES, unix.EPERM:
+		return &refusal{FieldCommand, named, "a program that its user may execute", errno}
+	case unix.ENOEXEC, unix.ELIBBAD:
+		return &refusal{FieldCommand, named, "a program of this machine, or a script whose first line is #! and its interpreter", errno}
+	case unix.E2BIG:
+		return &refusal{"command", named, "fewer or shorter arguments and environment", errno}
+	case unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.ETXTBSY:
+		return &refusal{FieldCommand, named, "a program that is there and can be executed", errno}
+	}
+	return err
+}
+
+// find returns the program's absolute path.
+func find(name string, environment []string) (string, error) {
+	if path.IsAbs(name) {
+		return name, nil
+	}
+	if strings.Contains(name, "/") {
+		return "", errors.New("is a relative path")
+	}
+	for _, folder := range strings.Split(searchPath(environment), ":") {
+		if !path.IsAbs(folder) {
+			continue // what is meant by it depends on who asks
+		}
+		file := path.Join(folder, name)
+		info, err := os.Stat(file)
+		if err == nil && info.Mode().IsRegular() && unix.Access(file, unix.X_OK) == nil {
+			return file, nil
+		}
+	}
+	return "", errors.New("is not in PATH")
+}
+
+func searchPath(environment []string) string {
+	found := usualPath
+	for _, entry := range environment {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			found = value
+		}
+	}
+	return found
+}
+
+// startTime reads when a process started, in clock ticks after boot: field 22 of /proc/PID/stat.
+func startTime(pid int) (uint64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err //nolint:wrapcheck // names the file
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // from field 3 on
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("process %d: its stat has %d fields", pid, len(fields)+2)
+	}
+	return strconv.ParseUint(fields[19], 10, 64) //nolint:wrapcheck // names the text
+}

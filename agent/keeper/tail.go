@@ -1,0 +1,64 @@
+package keeper
+
+import (
+	"strconv"
+	"strings"
+)
+
+// tailBytes is how much of the end of the output is remembered.
+const tailBytes = 8 << 10
+
+// tail remembers the end of what was written to it. The zero value is empty.
+type tail struct {
+	ring    [tailBytes]byte
+	written int64
+}
+
+func (t *tail) write(p []byte) {
+	if skipped := len(p) - tailBytes; skipped > 0 {
+		p = p[skipped:]
+		t.written += int64(skipped)
+	}
+	for len(p) > 0 {
+		n := copy(t.ring[t.written%tailBytes:], p)
+		t.written += int64(n)
+		p = p[n:]
+	}
+}
+
+// lines returns the last lines, at most so many, printable, without those that are empty. The first may have lost its beginning where no line
+// break is in what is remembered.
+func (t *tail) lines(most int) []string {
+	text := string(t.ring[:min(t.written, tailBytes)])
+	if at := t.written % tailBytes; t.written > tailBytes {
+		text = string(t.ring[at:]) + string(t.ring[:at])
+		if _, whole, found := strings.Cut(text, "\n"); found && strings.TrimSpace(whole) != "" {
+			text = whole
+		}
+	}
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = printable(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines[max(0, len(lines)-most):]
+}
+
+// printable leaves out what a terminal would act on, and puts one mark in place of bytes that are no text.
+func printable(line string) string {
+	if at := strings.LastIndexByte(strings.TrimRight(line, "\r"), '\r'); at >= 0 {
+		line = line[at+1:] // what a progress bar shows in the end
+	}
+	line = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case strconv.IsPrint(r):
+			return r
+		default:
+			return -1
+		}
+	}, strings.ToValidUTF8(line, "\uFFFD"))
+	return strings.TrimSpace(line)
+}
