@@ -53,7 +53,10 @@ type Driver interface {
 	// Name says in a few words how cgroups are made, for the log.
 	Name() string
 	// Adopt makes a cgroup for an engine that runs and moves it there with all its processes; it looks again until none that has
-	// started in the meantime is outside. It returns the cgroup's path. Adopting again moves what is outside now.
+	// started in the meantime is outside. Adopting again moves what is outside now.
+	//
+	// It returns the cgroup's path, or "" where the cgroup is there and memory is accounted for elsewhere. There may be an error beside
+	// it: a limit that could not be set.
 	Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error)
 	// Set changes the limits. ErrNone: there is no such cgroup.
 	Set(ctx context.Context, id string, limits Limits) error
@@ -86,6 +89,12 @@ const (
 	scopeSuffix   = ".scope"
 	unitPrefix    = "bursar-engine-"
 )
+
+// ScopeName is the systemd unit of an engine that ran already.
+func ScopeName(id string) string { return unitPrefix + id + scopeSuffix }
+
+// ServiceName is the systemd unit of an engine that is started there.
+func ServiceName(id string) string { return unitPrefix + id + ".service" }
 
 // Whole reports whether all memory of an engine is charged to the cgroup of this path. What a process has touched stays charged to
 // the cgroup that it was in then: of an engine that was moved to ours, only what it has touched since.

@@ -173,15 +173,23 @@ func (d *Direct) Name() string {
 // Close does nothing.
 func (d *Direct) Close() error { return nil }
 
-// Create makes the cgroup of an engine that is about to be started, and returns its path. Enter moves the engine's first process there,
-// before that has started anything else. A path comes back with an error too where the limits could not all be set.
-func (d *Direct) Create(_ context.Context, id string, limits Limits) (string, error) {
+// Enter makes the cgroup of an engine that is about to be started and moves its first process there, which has started nothing else yet:
+// all that the engine will be is charged to it. It returns the cgroup's path, with an error too where the limits could not all be set.
+func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
 	}
-	return d.create(id, limits)
+	name, limitErr := d.create(id, limits)
+	if name == "" {
+		return "", limitErr
+	}
+	if _, err := d.moveOutsiders(name, []int32{pid}); err != nil {
+		return "", errors.Join(err, limitErr)
+	}
+	return name, limitErr
 }
 
+// create makes a cgroup. There is a name unless it could not be made.
 func (d *Direct) create(base string, limits Limits) (string, error) {
 	name := path.Join(d.base, base)
 	for _, h := range d.tree.all {
@@ -191,25 +199,6 @@ func (d *Direct) create(base string, limits Limits) (string, error) {
 		}
 	}
 	return name, d.set(name, limits)
-}
-
-// Enter moves one process to an engine's cgroup.
-func (d *Direct) Enter(id string, pid int32) error {
-	name, err := d.path(id)
-	if err != nil {
-		return err
-	}
-	return d.enter(name, pid)
-}
-
-func (d *Direct) enter(name string, pid int32) error {
-	for _, h := range d.tree.all {
-		folder, _ := h.folder(name)
-		if err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid))); err != nil {
-			return fmt.Errorf("moving process %d to cgroup %s: %w", pid, name, err)
-		}
-	}
-	return nil
 }
 
 // path finds the cgroup of an engine. ErrNone: it has none.

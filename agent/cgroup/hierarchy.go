@@ -52,6 +52,7 @@ func (h *hierarchy) folder(name string) (string, bool) {
 // Tree is the machine's cgroups, as this process sees them. It keeps nothing but where they are.
 type Tree struct {
 	files Files
+	proc  string
 	// main has the hierarchy that accounts for memory; where none does, the unified one. A cgroup's path is its path there.
 	main *hierarchy
 	// all has main and the others that are used.
@@ -85,7 +86,7 @@ func OpenTree(o TreeOptions) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("own cgroup: %w", err)
 	}
-	t := &Tree{files: o.Files}
+	t := &Tree{files: o.Files, proc: o.Proc}
 	byController := make(map[string]*hierarchy)
 	var unified *hierarchy
 	for _, mount := range mounts {
@@ -153,6 +154,43 @@ func (t *Tree) Name() string {
 		return "version 1"
 	}
 	return "version 2"
+}
+
+// PathOf returns the cgroup of a process in the hierarchy that accounts for memory. ErrNone: there is no such process.
+func (t *Tree) PathOf(pid int32) (string, error) {
+	fs, err := procfs.NewFS(t.proc)
+	if err != nil {
+		return "", fmt.Errorf("process table: %w", err)
+	}
+	process, err := fs.Proc(int(pid))
+	if err == nil {
+		var cgroups []procfs.Cgroup
+		if cgroups, err = process.Cgroups(); err == nil {
+			if t.main.v1 {
+				return ownPath(cgroups, memory), nil
+			}
+			return ownPath(cgroups, ""), nil
+		}
+	}
+	if gone(err) {
+		err = errors.Join(ErrNone, err)
+	}
+	return "", fmt.Errorf("cgroup of process %d: %w", pid, err)
+}
+
+// Outsiders are those of the processes that are not in the cgroup of this path, nor below it.
+func (t *Tree) Outsiders(name string, pids []int32) ([]int32, error) {
+	inside, err := t.members(t.main, name)
+	if err != nil {
+		return nil, err
+	}
+	var outside []int32
+	for _, pid := range pids {
+		if !slices.Contains(inside, pid) {
+			outside = append(outside, pid)
+		}
+	}
+	return outside, nil
 }
 
 // read reads a file of a cgroup in the hierarchy that accounts for memory.

@@ -38,8 +38,8 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("no controller %s here: its limit is not kept", e.Controller)
 }
 
-// weight is the CPU weight that the kernel takes.
-func (l Limits) weight() int64 {
+// Weight is the CPU weight as the kernel takes it.
+func (l Limits) Weight() int64 {
 	if l.CPUWeight == 0 {
 		return defaultWeight
 	}
@@ -95,7 +95,7 @@ func (d *Direct) setUnified(h *hierarchy, name, folder string, limits Limits) er
 	}
 	return errors.Join(all,
 		d.tree.files.Write(filepath.Join(folder, "cpu.max"), quota+" "+strconv.Itoa(period)),
-		d.tree.files.Write(filepath.Join(folder, "cpu.weight"), strconv.FormatInt(limits.weight(), 10)))
+		d.tree.files.Write(filepath.Join(folder, "cpu.weight"), strconv.FormatInt(limits.Weight(), 10)))
 }
 
 func (d *Direct) setMemory(name, folder string, limit int64) error {
@@ -133,7 +133,7 @@ func (d *Direct) setCPUV1(folder string, limits Limits) error {
 	if quota == 0 {
 		quota = -1
 	}
-	shares := min(max(limits.weight()*defaultShares/defaultWeight, leastShares), mostShares)
+	shares := min(max(limits.Weight()*defaultShares/defaultWeight, leastShares), mostShares)
 	// A kernel may be built without quotas.
 	err := errors.Join(
 		ifThere(d.tree.files.Write(filepath.Join(folder, "cpu.cfs_period_us"), strconv.Itoa(period))),

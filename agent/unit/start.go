@@ -1,0 +1,302 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+
+	"github.com/bursar/bursar/agent/cgroup"
+)
+
+const (
+	// infinity is systemd's way to say "no limit".
+	infinity = math.MaxUint64
+	// stopTimeout is how long an engine has between SIGTERM and SIGKILL when systemd stops it: at the machine's end, or by systemctl.
+	stopTimeout = 30 * time.Second
+	// adoptRounds is how often a tree is looked at again. An engine that forks all the time needs two or three.
+	adoptRounds = 50
+)
+
+// Service is a program to be started in a unit of its own: an engine's keeper.
+type Service struct {
+	// ID is the allocation.
+	ID string
+	// Command is the program, an absolute path, and its arguments.
+	Command []string
+	// UID, GID and Groups are who it runs as, and nothing of that is looked up.
+	UID, GID uint32
+	Groups   []uint32
+	// Environment is all of it, as KEY=value, but for what systemd itself says in SYSTEMD_EXEC_PID on some versions.
+	Environment []string
+	Umask       uint32
+	// Stdin, Stdout and Stderr are its descriptors 0, 1 and 2. They stay the caller's to close.
+	Stdin, Stdout, Stderr *os.File
+	Limits                cgroup.Limits
+}
+
+// Started is a service that runs.
+type Started struct {
+	// PID is that of its first process.
+	PID int32
+	// Cgroup is its path, as that of Driver.Adopt.
+	Cgroup string
+}
+
+// Start starts a service and returns when its program runs. Where it fails, nothing runs.
+func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
+	if err := cgroup.CheckID(s.ID); err != nil {
+		return Started{}, fmt.Errorf("engine: %w", err)
+	}
+	name := cgroup.ServiceName(s.ID)
+	if err := u.start(ctx, name, serviceProperties(s)); err != nil {
+		return Started{}, err
+	}
+	found, err := u.state(ctx, name)
+	if err != nil {
+		return Started{}, err
+	}
+	if found.mainPID == 0 {
+		return Started{}, fmt.Errorf("unit %s: its program has ended at once (%s)", name, found.result)
+	}
+	started := Started{PID: int32(found.mainPID)} //nolint:gosec // a pid
+	started.Cgroup = u.measured(found.cgroup, started.PID)
+	return started, nil
+}
+
+// measured is the path of a unit's cgroup where memory is accounted for there, else "".
+func (u *Units) measured(name string, pid int32) string {
+	if at, err := u.tree.PathOf(pid); err == nil && at == name {
+		return name
+	}
+	return ""
+}
+
+// Adopt is that of cgroup.Driver: it makes a scope.
+func (u *Units) Adopt(ctx context.Context, id string, limits cgroup.Limits, members cgroup.Members) (string, error) {
+	pids, err := members()
+	if err != nil {
+		return "", err
+	}
+	if len(pids) == 0 {
+		return "", fmt.Errorf("engine %s has ended: %w", id, cgroup.ErrNone)
+	}
+	found, err := u.find(ctx, id)
+	var limitErr error
+	switch {
+	case errors.Is(err, cgroup.ErrNone) || err == nil && !found.runs():
+		if found, err = u.makeScope(ctx, id, limits, pids); err != nil {
+			return "", err
+		}
+	case err != nil:
+		return "", err
+	default:
+		limitErr = u.set(ctx, found, limits)
+	}
+	inside, err := u.attach(ctx, found, pids, members)
+	if err != nil {
+		return "", errors.Join(err, limitErr)
+	}
+	return u.measured(found.cgroup, inside), limitErr
+}
+
+func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, pids []int32) (state, error) {
+	name := cgroup.ScopeName(id)
+	if err := u.start(ctx, name, scopeProperties(id, limits, pids)); err != nil {
+		return state{}, err
+	}
+	found, err := u.state(ctx, name)
+	if err == nil && found.cgroup == "" {
+		return state{}, fmt.Errorf("unit %s: %s, without a cgroup: %w", name, found.active, cgroup.ErrNone)
+	}
+	return found, err
+}
+
+// attach moves what has started since the scope was made, and looks again until nothing is outside. It returns a process that is
+// inside.
+func (u *Units) attach(ctx context.Context, s state, pids []int32, members cgroup.Members) (int32, error) {
+	for range adoptRounds {
+		var err error
+		if pids, err = members(); err != nil {
+			return 0, err
+		}
+		outside, err := u.outside(s, pids)
+		if err != nil {
+			return 0, err
+		}
+		if len(outside) == 0 {
+			if len(pids) == 0 {
+				return 0, fmt.Errorf("unit %s: the engine has ended: %w", s.name, cgroup.ErrNone)
+			}
+			return pids[0], nil
+		}
+		for _, pid := range outside { // one at a time: one that has ended makes systemd refuse them all
+			err := u.call(ctx, func(c Conn) error {
+				return c.AttachProcessesToUnit(ctx, s.name, "/", []uint32{uint32(pid)}) //nolint:gosec,wrapcheck // a pid; below
+			})
+			if err != nil && u.runs(pid) {
+				return 0, fmt.Errorf("moving process %d to unit %s: %w", pid, s.name, err)
+			}
+		}
+	}
+	return 0, fmt.Errorf("unit %s: the engine starts processes faster than they can be moved", s.name)
+}
+
+func (u *Units) runs(pid int32) bool {
+	_, err := u.tree.PathOf(pid)
+	return err == nil
+}
+
+// outside are those of the processes that are not in the unit's cgroup.
+func (u *Units) outside(s state, pids []int32) ([]int32, error) {
+	outside, err := u.tree.Outsiders(s.cgroup, pids)
+	if errors.Is(err, cgroup.ErrNone) {
+		return nil, nil // where it cannot be seen; systemd has said that it has moved them
+	}
+	return outside, err //nolint:wrapcheck // it names the cgroup
+}
+
+// start starts a transient unit and waits until that is done. Properties that an older systemd does not know are left out.
+func (u *Units) start(ctx context.Context, name string, properties []systemd.Property) error {
+	// One that failed before is in the way.
+	if before, err := u.state(ctx, name); err == nil && before.active == "failed" {
+		err := u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // below
+		if err != nil {
+			return fmt.Errorf("unit %s: %w", name, err)
+		}
+	}
+	for {
+		known := u.known(properties)
+		done := make(chan string, 1)
+		err := u.call(ctx, func(c Conn) error {
+			_, err := c.StartTransientUnitContext(ctx, name, "fail", known, done)
+			return err //nolint:wrapcheck // below
+		})
+		if refused := refusedProperty(err, known); refused != "" {
+			u.mu.Lock()
+			u.unknown[refused] = true
+			u.mu.Unlock()
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("unit %s: %w", name, err)
+		}
+		return u.wait(ctx, name, done)
+	}
+}
+
+func (u *Units) wait(ctx context.Context, name string, done <-chan string) error {
+	select {
+	case result := <-done:
+		if result == "done" {
+			return nil
+		}
+		s, err := u.state(ctx, name)
+		return errors.Join(fmt.Errorf("unit %s was not started: %s (%s)", name, result, s.result), err)
+	case <-ctx.Done():
+		return fmt.Errorf("unit %s: %w", name, ctx.Err())
+	}
+}
+
+// known leaves out what this systemd has refused before.
+func (u *Units) known(properties []systemd.Property) []systemd.Property {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var known []systemd.Property
+	for _, p := range properties {
+		if !u.unknown[p.Name] {
+			known = append(known, p)
+		}
+	}
+	return known
+}
+
+// refusedProperty is the name of an optional property because of which the unit was refused.
+func refusedProperty(err error, properties []systemd.Property) string {
+	refusal, ok := errors.AsType[dbus.Error](err)
+	if !ok || refusal.Name != "org.freedesktop.DBus.Error.PropertyReadOnly" && refusal.Name != "org.freedesktop.DBus.Error.UnknownProperty" {
+		return ""
+	}
+	for _, p := range properties {
+		if optional(p.Name) && strings.Contains(refusal.Error(), p.Name) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// optional are properties that came after version 240 of systemd: OOMPolicy with 243 for services and 253 for scopes. What it is against,
+// that systemd ends a unit in which the kernel has killed one process, came with it.
+func optional(name string) bool { return name == "OOMPolicy" }
+
+func value(name string, v any) systemd.Property {
+	return systemd.Property{Name: name, Value: dbus.MakeVariant(v)}
+}
+
+// common are the properties of every unit of an engine.
+func common(id string, limits cgroup.Limits) []systemd.Property {
+	return append([]systemd.Property{
+		systemd.PropDescription("Engine " + id + " of Bursar"),
+		systemd.PropSlice(Slice),
+		value("MemoryAccounting", true),
+		value("CPUAccounting", true),
+		// systemd has a default for the number of tasks, which is none of ours.
+		value("TasksMax", uint64(infinity)),
+		// The kernel killing one process of an engine is no reason to end the others.
+		value("OOMPolicy", "continue"),
+		value("TimeoutStopUSec", uint64(stopTimeout/time.Microsecond)),
+	}, limitProperties(limits)...)
+}
+
+func scopeProperties(id string, limits cgroup.Limits, pids []int32) []systemd.Property {
+	list := make([]uint32, len(pids))
+	for i, pid := range pids {
+		list[i] = uint32(pid) //nolint:gosec // a pid
+	}
+	return append(common(id, limits), systemd.PropPids(list...))
+}
+
+func serviceProperties(s Service) []systemd.Property {
+	groups := make([]string, len(s.Groups))
+	for i, group := range s.Groups {
+		groups[i] = strconv.FormatUint(uint64(group), 10)
+	}
+	return append(common(s.ID, s.Limits),
+		systemd.PropExecStart(s.Command, false),
+		// Started is when the program runs, so that one that cannot be run is an error here.
+		value("Type", "exec"),
+		value("User", strconv.FormatUint(uint64(s.UID), 10)),
+		value("Group", strconv.FormatUint(uint64(s.GID), 10)),
+		value("SupplementaryGroups", groups),
+		value("WorkingDirectory", "/"),
+		value("UMask", s.Umask),
+		value("Environment", s.Environment),
+		value("UnsetEnvironment", []string{"LANG", "HOME", "LOGNAME", "USER", "SHELL", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"}),
+		value("StandardInputFileDescriptor", dbus.UnixFD(s.Stdin.Fd())),   //nolint:gosec // a descriptor
+		value("StandardOutputFileDescriptor", dbus.UnixFD(s.Stdout.Fd())), //nolint:gosec // a descriptor
+		value("StandardErrorFileDescriptor", dbus.UnixFD(s.Stderr.Fd())),  //nolint:gosec // a descriptor
+		// A keeper does not heed SIGTERM: with the machine's end the engine itself must get it.
+		value("KillMode", "control-group"),
+	)
+}
+
+// limitProperties are all limits: what is not limited is said too, as it may have been.
+func limitProperties(limits cgroup.Limits) []systemd.Property {
+	most, swap, quota := uint64(infinity), uint64(infinity), uint64(infinity)
+	if limits.MemoryMax > 0 {
+		most, swap = uint64(limits.MemoryMax), 0
+	}
+	if limits.CPUMillis > 0 {
+		quota = uint64(limits.CPUMillis) * 1000 // microseconds a second
+	}
+	return []systemd.Property{
+		value("MemoryMax", most), value("MemorySwapMax", swap), value("CPUQuotaPerSecUSec", quota), value("CPUWeight", uint64(limits.Weight())),
+	}
+}

@@ -1,0 +1,364 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	systemd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+
+	"github.com/bursar/bursar/agent/cgroup"
+)
+
+const (
+	// Slice has the units of all engines.
+	Slice = "bursar-engines.slice"
+
+	booted  = "/run/systemd/system" // as sd_booted(3) has it
+	private = "/run/systemd/private"
+)
+
+// ErrNoSystemd says that systemd does not run here.
+var ErrNoSystemd = errors.New("systemd does not run here")
+
+// Conn is what is asked of systemd; *dbus.Conn of go-systemd is one.
+type Conn interface {
+	StartTransientUnitContext(ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error)
+	AttachProcessesToUnit(ctx context.Context, unit, subcgroup string, pids []uint32) error
+	SetUnitPropertiesContext(ctx context.Context, name string, runtime bool, properties ...systemd.Property) error
+	GetAllPropertiesContext(ctx context.Context, unit string) (map[string]any, error)
+	ListUnitsByPatternsContext(ctx context.Context, states, patterns []string) ([]systemd.UnitStatus, error)
+	ResetFailedUnitContext(ctx context.Context, name string) error
+	StopUnitContext(ctx context.Context, name, mode string, done chan<- string) (int, error)
+	Connected() bool
+	Close()
+}
+
+// Options say how systemd and the cgroups are reached. The zero value is this machine.
+type Options struct {
+	// Connect connects to systemd. The connection ends with ctx.
+	Connect func(ctx context.Context) (Conn, error)
+	// Tree reads cgroups. Nil: this machine's.
+	Tree *cgroup.Tree
+}
+
+// Units are the units of engines. Make them with Open.
+type Units struct {
+	connect func(ctx context.Context) (Conn, error)
+	tree    *cgroup.Tree
+
+	mu      sync.Mutex
+	conn    Conn               // guarded by mu; nil: not connected
+	cancel  context.CancelFunc // guarded by mu; of conn
+	paths   map[string]string  // guarded by mu; cgroups by unit, as far as they were asked for
+	unknown map[string]bool    // guarded by mu; properties that this systemd does not know
+}
+
+var _ cgroup.Driver = (*Units)(nil)
+
+// Open connects to systemd. ErrNoSystemd: it does not run here.
+func Open(ctx context.Context, o Options) (*Units, error) {
+	if o.Connect == nil {
+		o.Connect = Connect
+		if _, err := os.Stat(booted); err != nil {
+			return nil, ErrNoSystemd
+		}
+	}
+	if o.Tree == nil {
+		tree, err := cgroup.OpenTree(cgroup.TreeOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("cgroups: %w", err)
+		}
+		o.Tree = tree
+	}
+	u := &Units{connect: o.Connect, tree: o.Tree, paths: make(map[string]string), unknown: make(map[string]bool)}
+	if _, err := u.connected(ctx); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// Connect connects to systemd: as root by its private socket, which works before and without a D-Bus daemon, else by the system bus.
+func Connect(ctx context.Context) (Conn, error) {
+	if os.Geteuid() == 0 {
+		if _, err := os.Stat(private); err == nil {
+			return systemd.NewSystemdConnectionContext(ctx) //nolint:wrapcheck // the caller says what it is
+		}
+	}
+	return systemd.NewSystemConnectionContext(ctx) //nolint:wrapcheck // the caller says what it is
+}
+
+// connected returns a connection; systemd ends those that it has when it is replaced by a newer version of itself.
+func (u *Units) connected(ctx context.Context) (Conn, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.conn != nil && u.conn.Connected() {
+		return u.conn, nil
+	}
+	u.dropLocked()
+	// It lives on when this call is over, but is not waited for any longer than it.
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	conn, err := u.connect(lasting)
+	if err == nil && !stop() {
+		conn.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("connecting to systemd: %w", err)
+	}
+	u.conn, u.cancel = conn, cancel
+	return conn, nil
+}
+
+func (u *Units) dropLocked() {
+	if u.conn != nil {
+		u.conn.Close()
+		u.cancel()
+		u.conn, u.cancel = nil, nil
+	}
+}
+
+// Name says how cgroups are made.
+func (u *Units) Name() string { return "systemd, units in " + Slice }
+
+// Close ends the connection. Units stay.
+func (u *Units) Close() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.dropLocked()
+	return nil
+}
+
+// call does something over a connection, once more over a new one where the one that there was had just ended.
+func (u *Units) call(ctx context.Context, do func(Conn) error) error {
+	for attempt := 0; ; attempt++ {
+		conn, err := u.connected(ctx)
+		if err != nil {
+			return err
+		}
+		err = do(conn)
+		if err == nil || attempt > 0 || conn.Connected() && !errors.Is(err, dbus.ErrClosed) {
+			return err
+		}
+		u.mu.Lock()
+		if u.conn == conn {
+			u.dropLocked()
+		}
+		u.mu.Unlock()
+	}
+}
+
+// state is what is read of a unit.
+type state struct {
+	name string
+	// active is its ActiveState; "" where systemd has no such unit.
+	active string
+	// result is "success", "oom-kill", "signal", …
+	result string
+	// cgroup is its path; "" where it has none now.
+	cgroup    string
+	mainPID   uint32
+	memoryMax uint64
+}
+
+func (s state) runs() bool { return s.active != "" && s.active != "inactive" && s.active != "failed" }
+
+func (u *Units) state(ctx context.Context, name string) (state, error) {
+	var properties map[string]any
+	err := u.call(ctx, func(c Conn) (err error) {
+		properties, err = c.GetAllPropertiesContext(ctx, name)
+		return err //nolint:wrapcheck // below
+	})
+	if err != nil {
+		return state{}, fmt.Errorf("unit %s: %w", name, err)
+	}
+	s := state{name: name, active: property[string](properties, "ActiveState"), result: property[string](properties, "Result")}
+	if property[string](properties, "LoadState") == "not-found" {
+		s.active = ""
+	}
+	s.cgroup, s.mainPID = property[string](properties, "ControlGroup"), property[uint32](properties, "MainPID")
+	s.memoryMax = property[uint64](properties, "MemoryMax")
+	if s.cgroup != "" {
+		u.mu.Lock()
+		u.paths[name] = s.cgroup
+		u.mu.Unlock()
+	}
+	return s, nil
+}
+
+// property is one of a unit's, or the zero value where it has none of that name and type.
+func property[T any](properties map[string]any, name string) T {
+	value, _ := properties[name].(T)
+	return value
+}
+
+// find returns the unit of an engine: that which runs, else one that has failed. ErrNone: there is none.
+func (u *Units) find(ctx context.Context, id string) (state, error) {
+	if err := cgroup.CheckID(id); err != nil {
+		return state{}, fmt.Errorf("engine: %w", err)
+	}
+	var failed *state
+	for _, name := range names(id) {
+		s, err := u.state(ctx, name)
+		if err != nil {
+			return state{}, err
+		}
+		if s.runs() {
+			return s, nil
+		}
+		if s.active == "failed" {
+			failed = &s
+		}
+	}
+	if failed != nil {
+		return *failed, nil
+	}
+	return state{}, fmt.Errorf("engine %s: %w", id, cgroup.ErrNone)
+}
+
+func names(id string) []string { return []string{cgroup.ServiceName(id), cgroup.ScopeName(id)} }
+
+// engineOf is the engine of a unit; false where it is none of ours.
+func engineOf(name string) (string, bool) {
+	ext := path.Ext(name)
+	id, ours := strings.CutPrefix(strings.TrimSuffix(name, ext), strings.TrimSuffix(cgroup.ServiceName(""), ".service"))
+	if ours && (ext == ".service" || ext == ".scope") && cgroup.CheckID(id) == nil {
+		return id, true
+	}
+	return "", false
+}
+
+// Find is that of cgroup.Driver. Of a unit that has failed the path is empty.
+func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
+	var units []systemd.UnitStatus
+	err := u.call(ctx, func(c Conn) (err error) {
+		units, err = c.ListUnitsByPatternsContext(ctx, nil, names("*"))
+		return err //nolint:wrapcheck // below
+	})
+	if err != nil {
+		return nil, fmt.Errorf("units of engines: %w", err)
+	}
+	var found []cgroup.Found
+	for _, unit := range units {
+		id, ours := engineOf(unit.Name)
+		if !ours {
+			continue
+		}
+		s, err := u.state(ctx, unit.Name)
+		if err != nil {
+			return nil, err
+		}
+		if s.active != "" && s.active != "inactive" {
+			found = append(found, cgroup.Found{ID: id, Path: s.cgroup})
+		}
+	}
+	return found, nil
+}
+
+// Facts is that of cgroup.Driver. Of a unit that has failed it says what systemd knows, until Remove.
+func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
+	if facts, err := u.facts(id); err == nil {
+		return facts, nil
+	}
+	s, err := u.find(ctx, id)
+	if err != nil {
+		return cgroup.Facts{}, err
+	}
+	if s.runs() && s.cgroup != "" {
+		if facts, err := u.tree.Facts(s.cgroup); err == nil || !errors.Is(err, cgroup.ErrNone) {
+			return facts, err //nolint:wrapcheck // it names the cgroup
+		}
+	}
+	facts := cgroup.Facts{Empty: !s.runs()}
+	if s.result == "oom-kill" {
+		// It is not told whose limit it was. Under one of its own it was most likely that.
+		facts.OOMKills, facts.AtLimit = 1, s.memoryMax != infinity
+		if facts.AtLimit {
+			facts.MemoryMax = int64(min(s.memoryMax, 1<<62)) //nolint:gosec // bounded
+		}
+	}
+	return facts, nil
+}
+
+// facts reads the cgroup without asking systemd for it, which would cost a call for every engine at every tick.
+func (u *Units) facts(id string) (cgroup.Facts, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range names(id) {
+		if path := u.paths[name]; path != "" {
+			return u.tree.Facts(path) //nolint:wrapcheck // it names the cgroup
+		}
+	}
+	return cgroup.Facts{}, cgroup.ErrNone
+}
+
+// Set is that of cgroup.Driver.
+func (u *Units) Set(ctx context.Context, id string, limits cgroup.Limits) error {
+	s, err := u.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	return u.set(ctx, s, limits)
+}
+
+func (u *Units) set(ctx context.Context, s state, limits cgroup.Limits) error {
+	if s.cgroup != "" {
+		// systemd would not ask.
+		if err := u.tree.Fits(s.cgroup, limits.MemoryMax); err != nil {
+			return err //nolint:wrapcheck // it names the cgroup
+		}
+	}
+	err := u.call(ctx, func(c Conn) error {
+		return c.SetUnitPropertiesContext(ctx, s.name, true, limitProperties(limits)...) //nolint:wrapcheck // below
+	})
+	if err != nil {
+		return fmt.Errorf("limits of unit %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// Remove is that of cgroup.Driver. systemd itself removes units whose last process has ended; those that have failed stay until now, so
+// that their result could be read.
+func (u *Units) Remove(ctx context.Context, id string) error {
+	if err := cgroup.CheckID(id); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	for _, name := range names(id) {
+		s, err := u.state(ctx, name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case s.runs():
+			err = u.removeEmpty(ctx, s)
+		case s.active == "failed":
+			err = u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // below
+		}
+		if err != nil {
+			return fmt.Errorf("unit %s: %w", name, err)
+		}
+		u.mu.Lock()
+		delete(u.paths, name)
+		u.mu.Unlock()
+	}
+	return nil
+}
+
+// removeEmpty stops a unit that systemd did not find out to be empty; with cgroups of version 1 in a container it may not be told.
+func (u *Units) removeEmpty(ctx context.Context, s state) error {
+	facts, err := u.tree.Facts(s.cgroup)
+	if err != nil || !facts.Empty || s.cgroup == "" || s.mainPID != 0 {
+		return errors.Join(cgroup.ErrBusy, err)
+	}
+	return u.call(ctx, func(c Conn) error {
+		_, err := c.StopUnitContext(ctx, s.name, "fail", nil)
+		return err //nolint:wrapcheck // the caller names the unit
+	})
+}
