@@ -1,10 +1,12 @@
 package tracker
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bursar/bursar/agent/policy"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -26,6 +28,8 @@ type Usage struct {
 	UnreclaimableBytes int64
 	// CPUMillis is the mean since the last sample.
 	CPUMillis int64
+	// Partial: a part of it could not be measured. It used that much or more.
+	Partial bool
 	// Orphaned: the engine's process has ended, others that it started are left. Their memory is not free: they keep the
 	// engine's entitlement until they are gone, or it is released.
 	Orphaned bool
@@ -33,6 +37,9 @@ type Usage struct {
 	Ended  bool
 	Exit   *bursarv1.ExitStatus
 	Reason string
+
+	// over is what of it is beyond the entitlement, by all samples up to this one.
+	over []policy.OverUse
 }
 
 // cpuNoise is the change in an engine's CPU use, in thousandths of a core, that is not worth a report.
@@ -40,7 +47,8 @@ const cpuNoise = 10
 
 // Measure takes a measurement and returns the engines that ended by it.
 func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
-	t.sample, t.sampled = m.Sample, now
+	t.sample, t.sampled, t.notices = m.Sample, now, nil
+	judged := make(map[*entry]bool, len(m.Usages))
 	var ends []*bursarv1.EngineEnd
 	for _, usage := range m.Usages {
 		e := t.entries[usage.ID]
@@ -60,7 +68,13 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 		if e.usage == nil && e.reported == nil {
 			t.urgent = true // whoever looks wants to see what the new engine uses
 		}
-		e.usage = &usage
+		t.judge(now, e, &usage)
+		judged[e] = true
+	}
+	for _, e := range t.inOrder() {
+		if e.tracked() && !judged[e] {
+			t.judge(now, e, nil)
+		}
 	}
 	return ends
 }
@@ -85,7 +99,8 @@ func (u *Usage) differs(reported *Usage) bool {
 	}
 	cpu := u.CPUMillis - reported.CPUMillis
 	return u.MemoryBytes != reported.MemoryBytes || u.UnreclaimableBytes != reported.UnreclaimableBytes ||
-		cpu > cpuNoise || cpu < -cpuNoise || (u.CPUMillis == 0) != (reported.CPUMillis == 0)
+		cpu > cpuNoise || cpu < -cpuNoise || (u.CPUMillis == 0) != (reported.CPUMillis == 0) ||
+		!slices.EqualFunc(u.over, reported.over, policy.OverUse.Equal)
 }
 
 // Headroom is the memory in bytes that the last sample leaves for new grants: available - safety - what was promised and is not

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bursar/bursar/agent/policy"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -87,10 +88,10 @@ func (t *Tracker) take(now time.Time, a *bursarv1.Allocation, epoch uint64, vett
 		a = proto.CloneOf(a)
 		a.Process = process // as SetProcess completed it
 	}
-	*e = entry{phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending}
+	*e = entry{phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement}
 	t.entries[a.GetId()] = e
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
-		e.usage = nil
+		e.usage, e.judgement = nil, policy.Judgement{}
 	}
 	if vetted && isNew && a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED && !t.lastWord(now, e) {
 		t.urgent = true
@@ -148,7 +149,7 @@ func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
 
 // end turns an engine into a tombstone.
 func (t *Tracker) end(e *entry, end *bursarv1.EngineEnd) {
-	e.phase, e.tombstone, e.usage, e.reported = ended, end, nil, nil
+	e.phase, e.tombstone, e.usage, e.reported, e.judgement = ended, end, nil, nil, policy.Judgement{}
 	t.changed++
 	t.urgent = true
 }

@@ -106,7 +106,7 @@ func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	}
 	report := &bursarv1.EngineReport{AllocationId: e.grant.GetId()}
 	if e.usage != nil {
-		report.Measured, report.UnreclaimableBytes = e.usage.measured(), e.usage.UnreclaimableBytes
+		report.Measured, report.UnreclaimableBytes, report.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
 		e.reported, e.pending = e.usage, true
 	}
 	if t.full {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/policy"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -63,6 +64,10 @@ type Tracker struct {
 	sampled time.Time
 	told    *bursarv1.HostSample // the last that a Sync carried which was answered
 
+	policies policy.Set
+	tick     time.Duration // between two measurements
+	notices  []Notice      // of the last one
+
 	// changed counts the changes of what a Snapshot shows; saved is its value at the last Snapshot.
 	changed, saved uint64
 }
@@ -84,9 +89,10 @@ type entry struct {
 	epoch uint64 // in which the grant was learned
 
 	// Of an engine:
-	usage    *Usage // of the last sample; nil: none yet
-	reported *Usage // as the coordinator has it, for all that is known
-	pending  bool   // was sent in a Sync that is not answered
+	usage     *Usage // of the last sample; nil: none yet
+	reported  *Usage // as the coordinator has it, for all that is known
+	pending   bool   // was sent in a Sync that is not answered
+	judgement policy.Judgement
 
 	// Of a veto:
 	headroom int64  // bytes, when it was refused
@@ -151,6 +157,12 @@ func (t *Tracker) SetCapacity(capacity *bursarv1.Resource) {
 	t.resized, t.urgent = true, true
 }
 
+// Announce replaces what is told of the host when it registers, which it does anew.
+func (t *Tracker) Announce(labels map[string]string, protected *bursarv1.Resource) {
+	t.host.Labels, t.host.Protected = labels, protected
+	t.Resync()
+}
+
 // Get returns an allocation that is held: reserved, or active.
 func (t *Tracker) Get(id string) (*bursarv1.Allocation, bool) {
 	if e := t.entries[id]; e != nil && e.phase == held {
@@ -176,7 +188,7 @@ func (e *entry) shown() *bursarv1.Allocation {
 		return e.grant
 	}
 	a := proto.CloneOf(e.grant)
-	a.Measured, a.UnreclaimableBytes = e.usage.measured(), e.usage.UnreclaimableBytes
+	a.Measured, a.UnreclaimableBytes, a.OverUse = e.usage.measured(), e.usage.UnreclaimableBytes, overUses(e.usage.over)
 	return a
 }
 

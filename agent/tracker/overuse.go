@@ -1,0 +1,154 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/bursar/bursar/agent/policy"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// Notice is that an engine's over-use of a dimension has begun or ended.
+type Notice struct {
+	ID      string
+	OverUse policy.OverUse
+	// Ended: it is over, and OverUse is what it was.
+	Ended bool
+}
+
+// DueStop is an engine that its policy wants stopped for over-use.
+type DueStop struct {
+	ID     string
+	Grace  time.Duration // between SIGTERM and SIGKILL
+	Reason string
+}
+
+// SetPolicies says what is done about over-use from the next measurement on, and how far measurements are apart. Before that every engine
+// has the default policy, and its use of CPU is not judged.
+func (t *Tracker) SetPolicies(policies policy.Set, tick time.Duration) {
+	t.policies, t.tick = policies, tick
+}
+
+// Policy is that of an engine with these labels.
+func (t *Tracker) Policy(labels map[string]string) policy.Policy { return t.policies.For(labels) }
+
+// Notices returns what the last measurement has changed.
+func (t *Tracker) Notices() []Notice { return t.notices }
+
+// DueStops are the engines that are to be stopped now, by id. It goes by the last measurement, and wants nothing stopped that is stopping
+// already, or that this agent was not shown.
+func (t *Tracker) DueStops(now time.Time) []DueStop {
+	var list []DueStop
+	for _, e := range t.inOrder() {
+		if !e.tracked() || e.grant.GetStopping() || !t.identified(e) {
+			continue
+		}
+		if stop, due := e.judgement.StopDue(now); due {
+			list = append(list, DueStop{ID: e.grant.GetId(), Grace: stop.Grace, Reason: reasonOf(stop)})
+		}
+	}
+	return list
+}
+
+func reasonOf(s policy.Stop) string {
+	return fmt.Sprintf("uses %s of memory, is entitled to %s, for %s (policy kill)",
+		resource.ApproximateMemory(s.UsedBytes), resource.ApproximateMemory(s.EntitledBytes), s.For.Round(time.Second))
+}
+
+// StopAsked takes note that a coordinator was asked to stop an engine; the zero time says that none heard.
+func (t *Tracker) StopAsked(id string, at time.Time) {
+	if e := t.entries[id]; e != nil {
+		e.judgement.Asked(at)
+	}
+}
+
+// OverUses counts the engines in over-use.
+func (t *Tracker) OverUses() map[OverUseKind]int {
+	counts := make(map[OverUseKind]int)
+	for _, e := range t.entries {
+		if e.usage != nil {
+			for _, o := range e.usage.over {
+				counts[OverUseKind{o.Dimension, o.Action}]++
+			}
+		}
+	}
+	return counts
+}
+
+// OverUseKind is what engines in over-use are counted by.
+type OverUseKind struct {
+	Dimension string
+	Action    policy.Action
+}
+
+// judge holds a sample against what the engine is entitled to now. A nil usage says that there is none.
+func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
+	entitled := e.grant.GetEntitled()
+	terms := policy.Terms{
+		Policy: t.policies.For(e.grant.GetLabels()), MemoryBytes: entitled.GetMemoryBytes(), CPUMillis: entitled.GetCpuMillis(), Tick: t.tick,
+	}
+	var before []policy.OverUse
+	if e.usage != nil {
+		before = e.usage.over
+	}
+	if usage != nil {
+		e.judgement.Observe(terms, policy.Use{
+			Time: now, MemoryBytes: usage.UnreclaimableBytes, CPUMillis: usage.CPUMillis, AtLeast: usage.Partial,
+		})
+		e.usage = usage
+	} else {
+		e.judgement.Missed(terms, now)
+	}
+	after := e.judgement.OverUses()
+	if e.usage != nil && !slices.EqualFunc(e.usage.over, after, policy.OverUse.Equal) {
+		changed := *e.usage // it may be the one that the coordinator has
+		changed.over = after
+		e.usage = &changed
+	}
+	t.notice(e.grant.GetId(), before, after, false)
+	t.notice(e.grant.GetId(), after, before, true)
+}
+
+// notice tells of the dimensions in after that are not in before.
+func (t *Tracker) notice(id string, before, after []policy.OverUse, ended bool) {
+	for _, o := range after {
+		if !slices.ContainsFunc(before, func(b policy.OverUse) bool { return b.Dimension == o.Dimension }) {
+			t.notices = append(t.notices, Notice{ID: id, OverUse: o, Ended: ended})
+			t.urgent = true
+		}
+	}
+}
+
+// overUses puts what a judgement found into the words of the contract.
+func overUses(list []policy.OverUse) []*bursarv1.OverUse {
+	var messages []*bursarv1.OverUse
+	for _, o := range list {
+		m := &bursarv1.OverUse{
+			Dimension: o.Dimension, Used: o.Used, Entitled: o.Entitled, Since: timestamppb.New(o.Since), Policy: overUsePolicy(o.Action),
+		}
+		if !o.StopTime.IsZero() {
+			m.StopTime = timestamppb.New(o.StopTime)
+		}
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+func overUsePolicy(action policy.Action) bursarv1.OverUsePolicy {
+	switch action {
+	case policy.Observe:
+		return bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE
+	case policy.Warn:
+		return bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN
+	case policy.Limit:
+		return bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT
+	case policy.Kill:
+		return bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL
+	default:
+		return bursarv1.OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED
+	}
+}
