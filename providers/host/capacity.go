@@ -9,6 +9,8 @@ import (
 const (
 	SourceMemory       = "memory"
 	SourceMemoryCgroup = "memory.cgroup"
+	SourceHugePages    = "memory.hugepages"
+	SourceOutOfMemory  = "memory.oom"
 	SourceCPU          = "cpu"
 	SourceCPUCgroup    = "cpu.cgroup"
 	SourceLoad         = "load"
@@ -18,7 +20,8 @@ const (
 
 // Capacity is what the machine has at most.
 type Capacity struct {
-	// MemoryBytes and CPUMillis are the least of the machine's and every limit on the path to the root.
+	// MemoryBytes and CPUMillis are the least of the machine's and every limit on the path to the root. Memory that is set aside
+	// for huge pages is not the machine's to give.
 	MemoryBytes int64
 	CPUMillis   int64
 	// MemorySource and CPUSource name what set the figure: "host", or a limit such as "cgroup /a/b memory.max".
@@ -32,7 +35,8 @@ type Capacity struct {
 // in Errors; the next Sample then has no figure for memory or CPU either.
 func (m *Meter) Capacity(ctx context.Context) (Capacity, error) {
 	var s scratch
-	memory, err := m.facts.memory(ctx)
+	var degraded degradations
+	memory, err := m.machineMemory(ctx, &s, &degraded)
 	if err != nil {
 		return Capacity{}, fmt.Errorf("measuring the machine's memory: %w", err)
 	}
@@ -40,7 +44,6 @@ func (m *Meter) Capacity(ctx context.Context) (Capacity, error) {
 	if err != nil {
 		return Capacity{}, fmt.Errorf("counting processors: %w", err)
 	}
-	var degraded degradations
 	memoryLimits, err := m.memoryLimits(&s)
 	degraded.note(SourceMemoryCgroup, err)
 	cpuLimits, err := m.cpuLimits(&s)

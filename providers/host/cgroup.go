@@ -54,6 +54,11 @@ type memoryStat struct {
 	// kernel is memory of the kernel's that is held for the cgroup and cannot be taken back: stacks, page tables, sockets, …;
 	// slab is the part that can be (caches of names and inodes). Version 1 does not tell: both 0.
 	kernel, slab int64
+	// swapped is version 1's count of what is in swap; version 2 has a file of its own for that. swapCached is the part of what is
+	// in swap that is in RAM too, and counted as pinned.
+	swapped, swapCached int64
+	// huge is memory for huge pages, which is charged only where the file system was mounted with memory_hugetlb_accounting.
+	huge int64
 	// limit is version 1's hierarchical_memory_limit: the lowest limit of all ancestors, also of those that no mount
 	// shows. 0: none.
 	limit int64
@@ -68,6 +73,7 @@ func parseMemoryStat(data []byte, v1 bool) (memoryStat, error) {
 		total, parts     int64
 		slabReclaimable  int64
 		haveKernelInSum  bool
+		compressed       int64
 		prefix           = []byte("total_")
 		hierarchicalName = "hierarchical_memory_limit"
 	)
@@ -103,6 +109,14 @@ func parseMemoryStat(data []byte, v1 bool) (memoryStat, error) {
 			to = &stat.kernel
 		case "slab_reclaimable":
 			to = &slabReclaimable
+		case "zswap": // What is in swap, compressed, in RAM: counted as swapped already.
+			to = &compressed
+		case "swap":
+			to = &stat.swapped
+		case "swapcached":
+			to = &stat.swapCached
+		case "hugetlb":
+			to = &stat.huge
 		default:
 			continue
 		}
@@ -119,7 +133,7 @@ func parseMemoryStat(data []byte, v1 bool) (memoryStat, error) {
 		stat.limit = 0
 	}
 	if haveKernelInSum {
-		parts = max(0, total-slabReclaimable)
+		parts = max(0, total-slabReclaimable-compressed)
 	}
 	stat.slab = slabReclaimable
 	stat.kernel = add(stat.kernel, parts)
@@ -152,6 +166,22 @@ func (s *scratch) readMemory(at place) (usage int64, stat memoryStat, err error)
 	}
 	stat, err = s.readMemoryStat(at)
 	return usage, stat, err
+}
+
+// readSwapped reads how much of a cgroup's memory is in swap and not in RAM too. Kernels without swap, and cgroups without the
+// accounting of it, have none.
+func (s *scratch) readSwapped(at place, stat memoryStat) (int64, error) {
+	swapped := stat.swapped
+	if !at.v1 {
+		data, err := s.optional(filepath.Join(at.directory(), "memory.swap.current"))
+		if err != nil || data == nil {
+			return 0, err
+		}
+		if swapped, err = number(data); err != nil {
+			return 0, fmt.Errorf("cgroup %s memory.swap.current: %w", at.cgroup(), err)
+		}
+	}
+	return max(0, swapped-stat.swapCached), nil
 }
 
 func (s *scratch) readMemoryStat(at place) (memoryStat, error) {

@@ -17,6 +17,7 @@ func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m
 func TestOneBrokenSourceDegradesOneField(t *testing.T) {
 	const group = "sys/fs/cgroup/system.slice/agent.service/"
 	memory := []string{"MemoryAvailableBytes", "MemoryTotalBytes"}
+	machineOnly := []string{"HugePagesFreeBytes", "HugePagesTotalBytes", "SwapTotalBytes", "SwapUsedBytes"}
 	cpu := []string{"CPUTotalMillis", "CPUUsedMillis"}
 	stalls := []string{"MemoryFullAvg10", "MemorySomeAvg10"}
 	for _, broken := range []struct {
@@ -24,9 +25,12 @@ func TestOneBrokenSourceDegradesOneField(t *testing.T) {
 		source     string
 		lost       []string
 	}{
-		{"proc/meminfo", "", SourceMemory, append([]string{"SwapUsedBytes"}, memory...)},
-		{"proc/meminfo", "MemTotal: many kB\n", SourceMemory, append([]string{"SwapUsedBytes"}, memory...)},
-		{"proc/meminfo", "MemTotal: 1 kB\nMemAvailable: 2 kB\n", SourceMemory, append([]string{"SwapUsedBytes"}, memory...)},
+		{"proc/meminfo", "", SourceMemory, append(slices.Clone(machineOnly), memory...)},
+		{"proc/meminfo", "MemTotal: many kB\n", SourceMemory, append(slices.Clone(machineOnly), memory...)},
+		{"proc/meminfo", "MemTotal: 1 kB\nMemAvailable: 2 kB\n", SourceMemory, append(slices.Clone(machineOnly), memory...)},
+		{"proc/vmstat", "oom_kill many\n", SourceOutOfMemory, []string{"OutOfMemoryKills"}},
+		{"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "many\n", SourceHugePages, nil},
+		{"sys/kernel/mm/hugepages/hugepages-1PBkB/nr_hugepages", "0\n", SourceHugePages, nil},
 		{group + "memory.max", "lots\n", SourceMemoryCgroup, memory},
 		{"sys/fs/cgroup/system.slice/memory.max", "", SourceMemoryCgroup, memory},
 		{group + "memory.current", "-1\n", SourceMemoryCgroup, memory},
@@ -76,7 +80,11 @@ func unknown(s Sample) []string {
 	for name, is := range map[string]bool{
 		"MemoryTotalBytes":     s.MemoryTotalBytes == nil,
 		"MemoryAvailableBytes": s.MemoryAvailableBytes == nil,
+		"SwapTotalBytes":       s.SwapTotalBytes == nil,
 		"SwapUsedBytes":        s.SwapUsedBytes == nil,
+		"HugePagesTotalBytes":  s.HugePagesTotalBytes == nil,
+		"HugePagesFreeBytes":   s.HugePagesFreeBytes == nil,
+		"OutOfMemoryKills":     s.OutOfMemoryKills == nil,
 		"CPUTotalMillis":       s.CPUTotalMillis == nil,
 		"CPUUsedMillis":        s.CPUUsedMillis == nil,
 		"Load1Millis":          s.Load1Millis == nil,

@@ -25,14 +25,19 @@ type Usage struct {
 	// Alive: the root process with that start time exists and is no zombie. It is false only where that is known not to be
 	// so; processes may be left then, see Processes.
 	Alive bool
-	// MemoryBytes is all memory held. In a cgroup that is what the cgroup is charged, page cache included. In a process tree
-	// it is what the processes have mapped: anonymous and shared memory, and of the files mapped as much as the process with
-	// the most of them has, since the rest is mostly the same programs and libraries.
+	// MemoryBytes is all memory held, in RAM and in swap. In a cgroup that is what the cgroup is charged, page cache included. In a
+	// process tree it is what the processes have mapped: anonymous and shared memory, and of the files mapped as much as the process
+	// with the most of them has, since the rest is mostly the same programs and libraries. Huge pages (HugeTLB) are not in it:
+	// they are no part of the machine's memory either.
 	MemoryBytes int64
-	// UnreclaimableBytes is the part of it that the kernel cannot take back without swapping: anonymous, shared and locked
+	// UnreclaimableBytes is the part of it that the kernel cannot take back, or only to swap: anonymous, shared and locked
 	// memory, in a cgroup of version 2 the kernel's own for it too; never page cache. Where it is not known exactly it errs
 	// low, which makes the headroom that is derived from it err low.
 	UnreclaimableBytes int64
+	// SwappedBytes is the part of that which is in swap. It is no less the engine's for that: it comes back when the engine
+	// looks at it. So whoever works out headroom takes it off the memory that is available, which is as large as it is only because
+	// that part is away.
+	SwappedBytes int64
 	// CPUMillis is the mean since the last call that listed this engine, in thousandths of a core; 0 at the first.
 	CPUMillis int64
 	// Processes that have not ended, in the cgroup or the tree.
@@ -214,6 +219,6 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 		}
 	}
 	memory, err := m.treeMemory(e)
-	usage.MemoryBytes, usage.UnreclaimableBytes = memory.held, memory.unreclaimable
+	usage.MemoryBytes, usage.UnreclaimableBytes, usage.SwappedBytes = memory.held, memory.unreclaimable, memory.swapped
 	usage.Err = errors.Join(usage.Err, err)
 }

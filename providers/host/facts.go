@@ -43,7 +43,9 @@ func (f facts) guarded(ctx context.Context, source string, call func(context.Con
 
 // memoryFacts are in bytes.
 type memoryFacts struct {
-	total, available, swapUsed int64
+	total, available, swapTotal, swapUsed int64
+	// huge are the huge pages of the default size; they are part of total and not of available.
+	huge hugePages
 }
 
 func (f facts) memory(ctx context.Context) (memoryFacts, error) {
@@ -53,14 +55,17 @@ func (f facts) memory(ctx context.Context) (memoryFacts, error) {
 		if err != nil {
 			return fmt.Errorf("gopsutil: %w", err)
 		}
-		// The pool of huge pages belongs to those who ask for huge pages; MemAvailable leaves it out, MemTotal does not.
-		total := memory.Total - min(memory.Total, memory.HugePagesTotal*memory.HugePageSize)
-		if total == 0 || total > math.MaxInt64 || memory.Available > memory.Total || memory.SwapFree > memory.SwapTotal {
+		if memory.Total == 0 || memory.Total > math.MaxInt64 || memory.Available > memory.Total || memory.SwapFree > memory.SwapTotal {
 			return errNoFigures
 		}
-		got.total = int64(total)
-		got.available = int64(min(memory.Available, total))
+		got.total = int64(memory.Total)
+		got.available = int64(memory.Available)
+		got.swapTotal = int64(min(memory.SwapTotal, math.MaxInt64))
 		got.swapUsed = int64(min(memory.SwapTotal-memory.SwapFree, math.MaxInt64))
+		if size := memory.HugePageSize; size > 0 && memory.HugePagesTotal <= memory.Total/size {
+			free := memory.HugePagesFree - min(memory.HugePagesFree, memory.HugePagesRsvd)
+			got.huge = hugePages{total: int64(memory.HugePagesTotal * size), free: int64(min(free, memory.HugePagesTotal) * size)}
+		}
 		return nil
 	})
 	return got, err

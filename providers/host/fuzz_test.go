@@ -121,16 +121,17 @@ func FuzzParsePressure(f *testing.F) {
 func FuzzParseProcessMemory(f *testing.F) {
 	f.Add([]byte("Tgid:\t7\nUid:\t1\t1\t1\t1\nVmRSS:\t 12 kB\nRssAnon:\t 4 kB\nRssFile:\t 8 kB\nRssShmem:\t 0 kB\n"))
 	f.Add([]byte("100 50 20 1 0 30 0\n"))
-	f.Add([]byte("Pss_Anon:  3 kB\nPss_Shmem: 4 kB\n"))
+	f.Add([]byte("Pss_Anon:  3 kB\nPss_Shmem: 4 kB\nSwapPss: 5 kB\n"))
+	f.Add([]byte("VmSwap:\t 9 kB\nHugetlbPages:\t 2048 kB\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if got, err := parseMapped(data); err == nil && (got.anonymous < 0 || got.shared < 0 || got.file < 0) {
+		if got, err := parseMapped(data); err == nil && (got.anonymous < 0 || got.shared < 0 || got.file < 0 || got.swapped < 0) {
 			t.Errorf("status %q: %+v", data, got)
 		}
 		if got, err := parseStatm(data); err == nil && (got.anonymous < 0 || got.file < 0) {
 			t.Errorf("statm %q: %+v", data, got)
 		}
-		if got, err := parseProportional(data); err == nil && got < 0 {
-			t.Errorf("smaps_rollup %q: %d", data, got)
+		if got, err := parseProportional(data); err == nil && (got.swapped < 0 || got.bytes < got.swapped) {
+			t.Errorf("smaps_rollup %q: %+v", data, got)
 		}
 		if _, pid, err := parseOwner(data); err == nil && pid < 0 {
 			t.Errorf("status %q: pid %d", data, pid)

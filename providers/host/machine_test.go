@@ -114,7 +114,14 @@ func describeCapacity(c Capacity) string {
 
 func describe(s Sample) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "memory: %s of %s, swap used %s\n", size(s.MemoryAvailableBytes), size(s.MemoryTotalBytes), size(s.SwapUsedBytes))
+	fmt.Fprintf(&out, "memory: %s of %s, swap %s of %s\n",
+		size(s.MemoryAvailableBytes), size(s.MemoryTotalBytes), size(s.SwapUsedBytes), size(s.SwapTotalBytes))
+	if s.HugePagesTotalBytes != nil && *s.HugePagesTotalBytes > 0 {
+		fmt.Fprintf(&out, "huge pages: %s of %s free\n", size(s.HugePagesFreeBytes), size(s.HugePagesTotalBytes))
+	}
+	if s.OutOfMemoryKills != nil {
+		fmt.Fprintf(&out, "killed for lack of memory: %d\n", *s.OutOfMemoryKills)
+	}
 	fmt.Fprintf(&out, "cpu: %sm of %sm, load %s\n", known(s.CPUUsedMillis), known(s.CPUTotalMillis), known(s.Load1Millis))
 	var figures []string
 	if s.MemorySomeAvg10 != nil {

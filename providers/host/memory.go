@@ -8,16 +8,18 @@ import (
 	"os"
 )
 
-// mapped is the memory that a process has in its address space and in RAM, in bytes.
+// mapped is the memory that a process has in its address space, in bytes.
 type mapped struct {
-	// anonymous and shared memory (tmpfs, memfd, System V) can only be swapped; file is page cache.
+	// anonymous and shared memory (tmpfs, memfd, System V) that is in RAM can only be swapped; file is page cache.
 	anonymous, shared, file int64
+	// swapped is anonymous memory that is in swap. Of shared memory the kernel does not tell.
+	swapped int64
 }
 
 var errNoSplit = errors.New("the kernel does not tell the kinds of memory apart")
 
 // parseMapped finds the memory in /proc/PID/status. A process without an address space has none: a kernel thread, a zombie.
-// errNoSplit: a kernel before 4.5.
+// errNoSplit: a kernel before 4.5; what is swapped is told there too.
 func parseMapped(data []byte) (mapped, error) {
 	var got mapped
 	var total int64
@@ -37,6 +39,8 @@ func parseMapped(data []byte) (mapped, error) {
 		case "RssShmem":
 			to = &got.shared
 			found++
+		case "VmSwap":
+			to = &got.swapped
 		default:
 			continue
 		}
@@ -46,7 +50,7 @@ func parseMapped(data []byte) (mapped, error) {
 		}
 	}
 	if found < 3 && total > 0 {
-		return mapped{}, errNoSplit
+		return mapped{swapped: got.swapped}, errNoSplit
 	}
 	return got, nil
 }
@@ -91,8 +95,10 @@ func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 		got, err = parseMapped(data)
 	}
 	if errors.Is(err, errNoSplit) {
+		swapped := got.swapped
 		if data, err = s.read(m.file(pid, "statm")); err == nil {
 			got, err = parseStatm(data)
+			got.swapped = swapped
 		}
 	}
 	if absent(err) {
@@ -106,7 +112,9 @@ func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 
 // treeUse is what the processes of an engine hold together, in bytes.
 type treeUse struct {
-	held, unreclaimable int64
+	// held is all memory; unreclaimable the part of it that is certain and cannot be taken back, or only to swap; swapped the part
+	// of that which is in swap.
+	held, unreclaimable, swapped int64
 }
 
 // family is the processes of an engine that run the same start of the same program: one, and those it forked. They share
@@ -115,8 +123,9 @@ type family struct {
 	processes []int32
 	// fingerprint changes with the set of processes.
 	fingerprint uint64
-	// sum and largest are of the memory that is not page cache; shared is the sum of the part that is shared memory.
-	sum, largest, shared int64
+	// sum and largest are of the memory that is not page cache, in RAM and in swap; shared is the sum of the part that is shared
+	// memory, swapped that of the part in swap, and largestSwapped is what of the largest process is in swap.
+	sum, largest, shared, swapped, largestSwapped int64
 }
 
 // treeMemory adds up the memory of an engine's processes. What could not be read is left out and reported.
@@ -141,18 +150,22 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 			kin = &family{}
 			families[row.image] = kin
 		}
-		own := memory.anonymous + memory.shared
+		own := memory.anonymous + memory.shared + memory.swapped
 		kin.processes = append(kin.processes, row.pid)
 		kin.fingerprint += uint64(row.pid)*0x9e3779b97f4a7c15 ^ row.start //nolint:gosec // any bits will do
 		kin.sum += own
-		kin.largest = max(kin.largest, own)
+		if own > kin.largest {
+			kin.largest, kin.largestSwapped = own, memory.swapped
+		}
 		kin.shared += memory.shared
+		kin.swapped += memory.swapped
 	}
 	var use treeUse
 	for of, kin := range families {
-		held, unreclaimable := m.familyMemory(shareKey{e, of}, kin)
-		use.held += held
-		use.unreclaimable += unreclaimable
+		of := m.familyMemory(shareKey{e, of}, kin)
+		use.held += of.held
+		use.unreclaimable += of.unreclaimable
+		use.swapped += of.swapped
 	}
 	use.held += files
 	return use, problem

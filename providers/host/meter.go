@@ -116,7 +116,7 @@ func (m *Meter) hierarchies(s *scratch) (hierarchies, error) {
 	if err != nil {
 		return hierarchies{}, err
 	}
-	m.cgroups = &hierarchies{top: m.options.Root, mounts: mounts}
+	m.cgroups = &hierarchies{top: m.options.Root, mounts: mounts, ownMeminfo: bytes.Contains(data, []byte(" /proc/meminfo "))}
 	return *m.cgroups, nil
 }
 

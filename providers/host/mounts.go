@@ -140,6 +140,8 @@ type hierarchies struct {
 	// top is Options.Root, below which the mount points are.
 	top    string
 	mounts []cgroupMount
+	// ownMeminfo: something is mounted over /proc/meminfo, as lxcfs does to show a container's limit as the machine's memory.
+	ownMeminfo bool
 }
 
 // has reports whether a version 1 hierarchy with that controller is mounted.

@@ -63,14 +63,20 @@ func (m *Meter) cgroupMemory(own *ownCgroup, usage *Usage) error {
 	}
 	t := &m.tracker
 	bytes, stat, err := t.scratch.readMemory(*own.memoryAt)
+	var swapped int64
+	if err == nil {
+		swapped, err = t.scratch.readSwapped(*own.memoryAt, stat)
+	}
 	if err == nil {
 		t.pids, err = t.scratch.cgroupMembers(own.memoryAt.directory(), t.pids[:0])
 	}
 	if err != nil {
 		return fmt.Errorf("measuring memory: %w", err)
 	}
-	usage.MemoryBytes = bytes
-	usage.UnreclaimableBytes = min(bytes, stat.unreclaimable())
+	bytes = max(0, bytes-stat.huge)
+	usage.MemoryBytes = add(bytes, swapped)
+	usage.UnreclaimableBytes = add(min(bytes, stat.unreclaimable()), swapped)
+	usage.SwappedBytes = swapped
 	usage.Processes = len(t.pids)
 	own.memory = true
 	return nil

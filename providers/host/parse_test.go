@@ -169,8 +169,9 @@ func TestParseMapped(t *testing.T) {
 		}
 	}
 	f("Name:\tx\nVmRSS:\t  12 kB\nRssAnon:\t   4 kB\nRssFile:\t 8 kB\nRssShmem:\t 0 kB\n", mapped{anonymous: 4096, file: 8192}, nil)
+	f("VmRSS:\t 0 kB\nRssAnon:\t 0 kB\nRssFile:\t 0 kB\nRssShmem:\t 0 kB\nVmSwap:\t 12 kB\nHugetlbPages:\t 2048 kB\n", mapped{swapped: 12288}, nil)
 	f("Name:\tkthreadd\nThreads:\t1\n", mapped{}, nil)
-	f("VmRSS:\t  12 kB\n", mapped{}, errNoSplit)
+	f("VmRSS:\t  12 kB\nVmSwap:\t  4 kB\n", mapped{swapped: 4096}, errNoSplit)
 	f("RssAnon:\t 12 MB\n", mapped{}, errMalformed)
 	f("RssAnon:\t x kB\n", mapped{}, errMalformed)
 
@@ -184,9 +185,13 @@ func TestParseMapped(t *testing.T) {
 }
 
 func TestParseProportional(t *testing.T) {
-	got, err := parseProportional([]byte("0-1 ---p 0 00:00 0 [rollup]\nPss: 9 kB\nPss_Anon:  3 kB\nPss_File: 2 kB\nPss_Shmem: 4 kB\n"))
-	if err != nil || got != 7*1024 {
-		t.Errorf("%d, %v", got, err)
+	got, err := parseProportional([]byte("0-1 ---p 0 00:00 0 [rollup]\nPss: 9 kB\nPss_Anon:  3 kB\nPss_File: 2 kB\nPss_Shmem: 4 kB\nPrivate_Hugetlb: 2048 kB\nSwap: 20 kB\nSwapPss: 5 kB\n"))
+	if want := (proportional{bytes: 12 << 10, swapped: 5 << 10}); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = parseProportional([]byte("Pss_Anon:  3 kB\nPss_Shmem: 4 kB\n"))
+	if want := (proportional{bytes: 7 << 10}); err != nil || got != want {
+		t.Errorf("a kernel without swap: %+v, %v", got, err)
 	}
 	if _, err := parseProportional([]byte("Pss: 9 kB\n")); !errors.Is(err, errNoSplit) {
 		t.Errorf("before 5.4: %v", err)

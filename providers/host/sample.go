@@ -1,8 +1,10 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"math"
+	"path/filepath"
 	"time"
 )
 
@@ -28,8 +30,14 @@ type Sample struct {
 	CPUSomeAvg10    *int32
 	// Pressure is memory pressure with hysteresis (Options.SomeAvg10, FullAvg10, PressureHold).
 	Pressure bool
-	// SwapUsedBytes is the whole machine's.
-	SwapUsedBytes *int64
+	// SwapTotalBytes and SwapUsedBytes are the whole machine's.
+	SwapTotalBytes, SwapUsedBytes *int64
+	// HugePagesTotalBytes is memory set aside for huge pages, which is no part of MemoryTotalBytes; of that, HugePagesFreeBytes
+	// is not in use and not promised to who mapped it.
+	HugePagesTotalBytes, HugePagesFreeBytes *int64
+	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory had run out: the machine's, or
+	// that of any cgroup. Nil too where the kernel does not count them (before 4.13), which is not in Degraded.
+	OutOfMemoryKills *int64
 	// Processes there are, those that have ended and are not yet reaped included. 0: unknown.
 	Processes int
 	// Degraded has what could not be read, by source; nil where all could.
@@ -64,6 +72,10 @@ func (m *Meter) Sample(ctx context.Context) Sample {
 	if degraded.note(SourceLoad, err); err == nil {
 		sample.Load1Millis = &load
 	}
+	kills, counted, err := m.outOfMemoryKills(&m.sampler.scratch)
+	if degraded.note(SourceOutOfMemory, err); counted {
+		sample.OutOfMemoryKills = &kills
+	}
 	processes, err := pids(m.proc, nil)
 	if degraded.note(SourceProcesses, err); err == nil {
 		sample.Processes = len(processes)
@@ -76,10 +88,11 @@ func (m *Meter) Sample(ctx context.Context) Sample {
 func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degradations) {
 	s := &m.sampler.scratch
 	limits, limitErr := m.memoryLimits(s)
-	memory, err := m.facts.memory(ctx)
+	memory, err := m.machineMemory(ctx, s, degraded)
 	degraded.note(SourceMemory, err)
 	if err == nil {
-		sample.SwapUsedBytes = &memory.swapUsed
+		sample.SwapTotalBytes, sample.SwapUsedBytes = &memory.swapTotal, &memory.swapUsed
+		sample.HugePagesTotalBytes, sample.HugePagesFreeBytes = &memory.huge.total, &memory.huge.free
 	}
 	limits = below(memory.total, limits)
 	available := memory.available
@@ -97,6 +110,21 @@ func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degr
 	}
 	total, _ := lowest(memory.total, limits)
 	sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, &available
+}
+
+// outOfMemoryKills reads the count from /proc/vmstat; false where the kernel has none.
+func (m *Meter) outOfMemoryKills(s *scratch) (int64, bool, error) {
+	data, err := s.optional(filepath.Join(m.proc, "vmstat"))
+	if err != nil {
+		return 0, false, err
+	}
+	for line := range bytes.Lines(data) {
+		if value, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
+			kills, err := number(value)
+			return kills, err == nil, err
+		}
+	}
+	return 0, false, nil
 }
 
 func (m *Meter) sampleCPU(ctx context.Context, sample *Sample, degraded *degradations) {

@@ -13,8 +13,8 @@ import (
 // TestEngines runs the scripts in testdata/engines. Their commands:
 //
 //	run       adds processes, or changes them, one on a line: PID PARENT and what differs from the default, of start (ticks
-//	          after boot; PID), session and group (1), own and children (ticks of CPU time; 0), anon, file and shared
-//	          (MiB; 0), state (S), threads (1), image (0: as if it could not be told), pss (MiB; absent)
+//	          after boot; PID), session and group (1), own and children (ticks of CPU time; 0), anon, file, shared and
+//	          swap (MiB; 0), state (S), threads (1), image (0: as if it could not be told), pss and swappss (MiB; absent)
 //	end       removes processes, by PID
 //	write     writes the named file; a line "---" begins the next, the first line of each of which is its name
 //	remove    removes files or directories, by name
@@ -92,6 +92,9 @@ func measure(machine *machine, meter *Meter, d *datadriven.TestData) string {
 		if usage.MemoryBytes > 0 {
 			fmt.Fprintf(&out, ", memory %s, unreclaimable %s", size(&usage.MemoryBytes), size(&usage.UnreclaimableBytes))
 		}
+		if usage.SwappedBytes > 0 {
+			fmt.Fprintf(&out, ", swapped %s", size(&usage.SwappedBytes))
+		}
 		fmt.Fprintf(&out, ", cpu %dm", usage.CPUMillis)
 		if usage.Err != nil {
 			fmt.Fprintf(&out, ", error: %v", usage.Err)
@@ -125,9 +128,9 @@ type fakeProcess struct {
 	threads                     int32
 	image                       uint64
 	// In KiB.
-	anon, file, shared int64
-	// pss is -1 for a process that cannot be looked into.
-	pss int64
+	anon, file, shared, swap int64
+	// pss is -1 for a process that cannot be looked into; swappss is of what is in swap.
+	pss, swappss int64
 }
 
 // changed takes the settings of a script's line.
@@ -167,6 +170,10 @@ func (p fakeProcess) changed(t *testing.T, line string) fakeProcess {
 			p.file = int64(amount) << 10
 		case "shared":
 			p.shared = int64(amount) << 10
+		case "swap":
+			p.swap = int64(amount) << 10
+		case "swappss":
+			p.swappss = int64(amount) << 10
 		case "pss":
 			p.pss = int64(amount) << 10
 		default:
@@ -184,10 +191,10 @@ func (m *machine) run(p fakeProcess) {
 		"%d (engine (%d) x) %s %d %d %d 0 -1 4194304 0 0 0 0 %d 0 %d 0 20 0 %d 0 %d 0 0 18446744073709551615 %d 0 %d\n",
 		p.pid, p.pid, p.state, p.parent, p.group, p.session, p.own, p.children, p.threads, p.start, p.image, p.image))
 	m.write(directory+"status", fmt.Sprintf(
-		"Name:\tengine\nTgid:\t%d\nUid:\t1000\t1000\t1000\t1000\nVmRSS:\t%d kB\nRssAnon:\t%d kB\nRssFile:\t%d kB\nRssShmem:\t%d kB\n",
-		p.pid, p.anon+p.file+p.shared, p.anon, p.file, p.shared))
+		"Name:\tengine\nTgid:\t%d\nUid:\t1000\t1000\t1000\t1000\nVmRSS:\t%d kB\nRssAnon:\t%d kB\nRssFile:\t%d kB\nRssShmem:\t%d kB\nVmSwap:\t%d kB\nHugetlbPages:\t4194304 kB\n",
+		p.pid, p.anon+p.file+p.shared, p.anon, p.file, p.shared, p.swap))
 	if p.pss >= 0 {
-		m.write(directory+"smaps_rollup", fmt.Sprintf("Pss: 0 kB\nPss_Anon: %d kB\nPss_File: 7 kB\nPss_Shmem: 0 kB\n", p.pss))
+		m.write(directory+"smaps_rollup", fmt.Sprintf("Pss: 0 kB\nPss_Anon: %d kB\nPss_File: 7 kB\nPss_Shmem: 0 kB\nPrivate_Hugetlb: 4194304 kB\nSwap: 0 kB\nSwapPss: %d kB\n", p.pss, p.swappss))
 	}
 }
 

@@ -1,12 +1,6 @@
 package host
 
-import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io/fs"
-	"time"
-)
+import "time"
 
 // What several processes share can only be told from their page tables: the kernel divides each page by the number of times it is
 // mapped (its "proportional set size" in /proc/PID/smaps_rollup). That walk costs about 10 ms for each GiB (measured, Linux
@@ -21,10 +15,16 @@ const sharesPart = 64
 // firstShares is the time that the walks may take in the first pass.
 const firstShares = 100 * time.Millisecond
 
+// walkPatience is how long a pass waits for one walk. It takes a lock of the process that others can hold for as long as they
+// like: a process that waits for a file system that hangs may keep it for ever.
+const walkPatience = time.Second
+
 // shares remembers the outcome of walks.
 type shares struct {
 	known map[shareKey]*share
 	now   func() time.Time
+	// patience is walkPatience.
+	patience time.Duration
 	// budget is the time left for walks. A walk is not broken off: what it takes too long is missing in the next passes.
 	budget time.Duration
 	begun  bool
@@ -32,6 +32,11 @@ type shares struct {
 	exhausted bool
 	// unsupported: the kernel (before 5.4) does not tell the kinds of memory apart in smaps_rollup.
 	unsupported bool
+	// pending is the walk that a pass did not wait for to its end; nil: none. There is none beside it, so that processes that hang
+	// cost one thread, however many they are.
+	pending *walk
+	// scratch is that of the walks; nil while one is pending, which has it.
+	scratch *scratch
 }
 
 type shareKey struct {
@@ -41,22 +46,36 @@ type shareKey struct {
 
 // share is the memory of one family of processes without page cache, each page counted once.
 type share struct {
-	bytes       int64
+	proportional
+
 	fingerprint uint64
+	// sumSwapped is what the family's processes had in swap together, shared pages counted several times.
+	sumSwapped int64
 	// used: a pass since begin has asked for it.
 	used bool
+}
+
+// proportional is the memory of some processes, each page divided by the number of processes that share it, in bytes.
+type proportional struct {
+	// bytes is anonymous and shared memory, in RAM and in swap; swapped is the part in swap.
+	bytes, swapped int64
 }
 
 // begin starts a pass that comes so long after the last; 0: the first.
 func (s *shares) begin(elapsed time.Duration, now func() time.Time) {
 	if s.known == nil {
 		s.known = map[shareKey]*share{}
+		s.scratch = &scratch{}
+		byDefault(&s.patience, walkPatience)
 	}
 	if elapsed == 0 && !s.begun {
 		elapsed = firstShares * sharesPart
 	}
 	s.now, s.begun, s.exhausted = now, true, false
 	s.budget = min(firstShares, s.budget+elapsed/sharesPart)
+	if s.pending != nil {
+		s.settle()
+	}
 }
 
 // end forgets families that are gone.
@@ -71,13 +90,13 @@ func (s *shares) end() {
 
 // familyMemory returns what a family holds, and the part of that which is certain. They differ where the family may share
 // memory and nobody can tell how much: then the sum, and what its largest process has.
-func (m *Meter) familyMemory(key shareKey, kin *family) (held, unreclaimable int64) {
+func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	// Shared memory can be mapped several times in one process: a Java heap of ZGC is.
 	if max(kin.sum-kin.largest, kin.shared) <= worthSharing {
 		if len(kin.processes) == 1 {
-			return kin.sum, kin.sum
+			return treeUse{kin.sum, kin.sum, kin.swapped}
 		}
-		return kin.sum, kin.largest
+		return treeUse{kin.sum, kin.largest, kin.largestSwapped}
 	}
 	s := &m.tracker.shares
 	of := s.known[key]
@@ -86,73 +105,23 @@ func (m *Meter) familyMemory(key shareKey, kin *family) (held, unreclaimable int
 		s.known[key] = of
 	}
 	of.used = true
-	if !s.unsupported && s.budget > 0 {
-		started := s.now()
-		bytes, err := m.walk(kin)
-		s.budget -= s.now().Sub(started)
-		s.unsupported = errors.Is(err, errNoSplit)
-		if err == nil {
-			of.bytes, of.fingerprint = bytes, kin.fingerprint
-			return bytes, min(bytes, kin.sum)
+	if !s.unsupported && s.budget > 0 && s.pending == nil {
+		if m.look(key, kin) {
+			certain := min(of.bytes, kin.sum)
+			return treeUse{of.bytes, certain, min(of.swapped, certain)}
 		}
 	} else {
 		s.exhausted = true
 	}
 	if of.fingerprint == kin.fingerprint {
 		bytes := min(of.bytes, kin.sum)
-		return bytes, bytes
+		// What went to swap since is taken for nobody else's: then what is available errs low.
+		swapped := of.swapped + max(0, kin.swapped-of.sumSwapped)
+		return treeUse{bytes, bytes, min(swapped, kin.swapped, bytes)}
 	}
 	if len(kin.processes) == 1 {
 		// Only its shared memory is in doubt.
-		return kin.sum, kin.sum - kin.shared
+		return treeUse{kin.sum, kin.sum - kin.shared, kin.swapped}
 	}
-	return kin.sum, kin.largest
-}
-
-// walk adds up the family's proportional memory. A process that ended meanwhile has none; one that may not be looked into makes
-// the sum worthless.
-func (m *Meter) walk(kin *family) (int64, error) {
-	var sum int64
-	var read int
-	for _, pid := range kin.processes {
-		data, err := m.tracker.scratch.read(m.file(pid, "smaps_rollup"))
-		if absent(err) {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		bytes, err := parseProportional(data)
-		if err != nil {
-			return 0, fmt.Errorf("process %d: %w", pid, err)
-		}
-		sum = add(sum, bytes)
-		read++
-	}
-	if read == 0 {
-		return 0, fs.ErrNotExist // All ended, or a kernel before 4.14.
-	}
-	return sum, nil
-}
-
-// parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup, in bytes.
-func parseProportional(data []byte) (int64, error) {
-	var sum int64
-	found := 0
-	for line := range bytes.Lines(data) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		if string(name) != "Pss_Anon" && string(name) != "Pss_Shmem" {
-			continue
-		}
-		bytes, err := kilobytes(value)
-		if err != nil {
-			return 0, fmt.Errorf("%w smaps_rollup line %q", errMalformed, line)
-		}
-		sum = add(sum, bytes)
-		found++
-	}
-	if found != 2 {
-		return 0, errNoSplit
-	}
-	return sum, nil
+	return treeUse{kin.sum, kin.largest, kin.largestSwapped}
 }

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Memory that is set aside for huge pages (HugeTLB) is no memory for engines: the kernel gives it to nobody but those who
+// ask for huge pages by name, however short of other memory it is. So it is no part of the machine's memory here, and an engine that
+// does use it is not charged for it: neither the resident set nor a cgroup's memory controller counts it (but where the
+// file system was mounted with memory_hugetlb_accounting, see parseMemoryStat). Transparent huge pages are ordinary memory.
+
+// hugePages are the pools of all sizes together, in bytes.
+type hugePages struct {
+	total int64
+	// free is neither in use nor promised to somebody who has mapped it and not touched it yet.
+	free int64
+}
+
+// readHugePages adds up the pools of each size. fs.ErrNotExist: the kernel has none, or does not show them here.
+func (m *Meter) readHugePages(s *scratch) (hugePages, error) {
+	directory := filepath.Join(m.options.Root, "sys", "kernel", "mm", "hugepages")
+	sizes, err := os.ReadDir(directory)
+	if err != nil {
+		return hugePages{}, fmt.Errorf("huge pages: %w", err)
+	}
+	var sum hugePages
+	for _, entry := range sizes {
+		text, found := strings.CutPrefix(strings.TrimSuffix(entry.Name(), "kB"), "hugepages-")
+		if !found {
+			continue
+		}
+		size, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return hugePages{}, fmt.Errorf("%w size of huge pages %q", errMalformed, entry.Name())
+		}
+		pool, err := s.readPool(filepath.Join(directory, entry.Name()), size<<10)
+		if err != nil {
+			return hugePages{}, err
+		}
+		sum.total, sum.free = add(sum.total, pool.total), add(sum.free, pool.free)
+	}
+	return sum, nil
+}
+
+// readPool reads the pool of one size, which is in bytes.
+func (s *scratch) readPool(directory string, size int64) (hugePages, error) {
+	var counts [3]int64
+	for i, name := range [...]string{"nr_hugepages", "free_hugepages", "resv_hugepages"} {
+		var err error
+		if counts[i], err = s.readNumber(filepath.Join(directory, name)); err != nil {
+			return hugePages{}, err
+		}
+		if counts[0] == 0 {
+			return hugePages{}, nil
+		}
+		if counts[i] > 1<<62/size {
+			return hugePages{}, fmt.Errorf("%w number of huge pages in %s: %d", errMalformed, directory, counts[i])
+		}
+	}
+	return hugePages{total: counts[0] * size, free: max(0, counts[1]-counts[2]) * size}, nil
+}
+
+// machineMemory measures the whole machine's memory, without what is set aside for huge pages.
+func (m *Meter) machineMemory(ctx context.Context, s *scratch, degraded *degradations) (memoryFacts, error) {
+	facts, err := m.facts.memory(ctx)
+	if err != nil {
+		return memoryFacts{}, err
+	}
+	known, err := m.hierarchies(s)
+	if err == nil && known.ownMeminfo {
+		// A container's own (lxcfs): its memory is the container's limit, in which huge pages do not count; its lines on huge
+		// pages are still the machine's.
+		facts.huge = hugePages{}
+		return facts, nil
+	}
+	pools, err := m.readHugePages(s)
+	switch {
+	case err == nil:
+		facts.huge = pools // meminfo tells of one size alone
+	case !absent(err):
+		degraded.note(SourceHugePages, err)
+	}
+	if facts.huge.total >= facts.total {
+		return memoryFacts{}, fmt.Errorf("meminfo: %w: %d bytes of memory, of these %d for huge pages", errNoFigures, facts.total, facts.huge.total)
+	}
+	facts.total -= facts.huge.total
+	facts.available = min(facts.available, facts.total)
+	return facts, nil
+}

@@ -1,0 +1,128 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// walk is one look at the page tables of a family.
+type walk struct {
+	key         shareKey
+	fingerprint uint64
+	sumSwapped  int64
+	scratch     *scratch
+	// done gets the outcome, and has room for it, so that nobody need be there to take it.
+	done chan outcome
+}
+
+type outcome struct {
+	found proportional
+	err   error
+}
+
+// look walks over the page tables of a family and notes the outcome in its share. It reports whether there is a new one. What
+// takes longer than patience goes on by itself, and its outcome is noted when a later pass begins.
+func (m *Meter) look(key shareKey, kin *family) bool {
+	s := &m.tracker.shares
+	w := &walk{key: key, fingerprint: kin.fingerprint, sumSwapped: kin.swapped, scratch: s.scratch, done: make(chan outcome, 1)}
+	s.pending, s.scratch = w, nil
+	files := make([]string, len(kin.processes))
+	for i, pid := range kin.processes {
+		files[i] = m.file(pid, "smaps_rollup")
+	}
+	started := s.now()
+	go func() {
+		found, err := w.scratch.readProportional(files)
+		w.done <- outcome{found, err}
+	}()
+	timer := time.NewTimer(s.patience)
+	defer timer.Stop()
+	noted := false
+	select {
+	case got := <-w.done:
+		noted = s.note(got)
+	case <-timer.C:
+		s.exhausted = true
+	}
+	s.budget -= s.now().Sub(started)
+	return noted
+}
+
+// settle notes the outcome of the pending walk, if it has come to an end.
+func (s *shares) settle() {
+	select {
+	case got := <-s.pending.done:
+		s.note(got)
+	default:
+	}
+}
+
+// note takes the outcome of the pending walk, of which there is none then. It reports whether it was good.
+func (s *shares) note(got outcome) bool {
+	w := s.pending
+	s.pending, s.scratch = nil, w.scratch
+	s.unsupported = errors.Is(got.err, errNoSplit)
+	of := s.known[w.key]
+	if got.err != nil || of == nil {
+		return false
+	}
+	of.proportional, of.fingerprint, of.sumSwapped = got.found, w.fingerprint, w.sumSwapped
+	return true
+}
+
+// readProportional adds up the proportional memory of processes, of each of which it is given the file smaps_rollup. A process
+// that ended meanwhile has none; one that may not be looked into makes the sum worthless.
+func (s *scratch) readProportional(files []string) (proportional, error) {
+	var sum proportional
+	var read int
+	for _, file := range files {
+		data, err := s.read(file)
+		if absent(err) {
+			continue
+		}
+		if err != nil {
+			return proportional{}, err
+		}
+		one, err := parseProportional(data)
+		if err != nil {
+			return proportional{}, fmt.Errorf("%s: %w", file, err)
+		}
+		sum.bytes, sum.swapped = add(sum.bytes, one.bytes), add(sum.swapped, one.swapped)
+		read++
+	}
+	if read == 0 {
+		return proportional{}, fs.ErrNotExist // All ended, or a kernel before 4.14.
+	}
+	return sum, nil
+}
+
+// parseProportional finds the proportional anonymous and shared memory in /proc/PID/smaps_rollup. Of what is in swap the kernel
+// tells the anonymous part.
+func parseProportional(data []byte) (proportional, error) {
+	var got proportional
+	found := 0
+	for line := range bytes.Lines(data) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		isSwapped := string(name) == "SwapPss"
+		if !isSwapped && string(name) != "Pss_Anon" && string(name) != "Pss_Shmem" {
+			continue
+		}
+		quantity, err := kilobytes(value)
+		if err != nil {
+			return proportional{}, fmt.Errorf("%w smaps_rollup line %q", errMalformed, line)
+		}
+		got.bytes = add(got.bytes, quantity)
+		if isSwapped {
+			got.swapped = quantity
+		} else {
+			found++
+		}
+	}
+	if found != 2 {
+		return proportional{}, errNoSplit
+	}
+	return got, nil
+}
