@@ -17,6 +17,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 SEEDS     ?= 20000
 BENCH     ?= .
 FUZZTIME  ?= 10s
+ARCHES    ?=
+PACKAGE_VERSION ?=
 
 # The tools, by the version that their module pins.
 pinned        = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
@@ -25,6 +27,7 @@ GOLANGCI_LINT := .cache/tools/golangci-lint-$(call pinned,golangci-lint,github.c
 GRPCURL       := .cache/tools/grpcurl-$(call pinned,grpcurl,github.com/fullstorydev/grpcurl)/grpcurl
 NODE_EXPORTER := .cache/tools/node-exporter-$(call pinned,node-exporter,github.com/prometheus/node_exporter)/node-exporter
 TELEGRAF      := .cache/tools/telegraf-$(call pinned,telegraf,github.com/influxdata/telegraf)/telegraf
+NFPM          := .cache/tools/nfpm-$(call pinned,nfpm,github.com/goreleaser/nfpm/v2)/nfpm
 CONSUL        := .cache/tools/consul-$(call pinned,consul,github.com/hashicorp/consul)/consul
 
 # A heading with the time of day, so that a log says where the time went.
@@ -54,7 +57,7 @@ queues: build yarn ## Show Bursar beside a real YARN cluster with queues that ot
 	@bin/queues -bursar bin/bursar
 
 .PHONY: tools
-tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) ## Build the tools that lint, generate and the tests need
+tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) $(NFPM) ## Build the tools that lint, generate and the tests need
 
 # "tool" is what the module's go.mod names as its tool.
 .cache/tools/%:
@@ -68,6 +71,9 @@ $(NODE_EXPORTER): tools/node-exporter/go.mod tools/node-exporter/go.sum
 $(TELEGRAF): tools/telegraf/go.mod tools/telegraf/go.sum
 $(TELEGRAF): export CGO_ENABLED := 0
 $(TELEGRAF): export GOFLAGS := -trimpath -ldflags=-s -tags=custom,inputs.procstat,inputs.mem,outputs.discard
+$(NFPM): tools/nfpm/go.mod tools/nfpm/go.sum
+$(NFPM): export CGO_ENABLED := 0
+$(NFPM): export GOFLAGS := -trimpath -ldflags=-s
 $(CONSUL): tools/consul/go.mod tools/consul/go.sum
 $(CONSUL): export CGO_ENABLED := 0
 $(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
@@ -80,6 +86,28 @@ postgres: ## See to it that PostgreSQL's server is installed: tests and the clus
 yarn: ## See to it that Java and the published jars of Hadoop are there: test/yarn runs ResourceManagers
 	@tools/yarn/provide.sh
 
+# --- packages ----------------------------------------------------------------------------------------------------
+
+# In bin/packages, for amd64 and arm64 (ARCHES), with the version that deploy/package/version.sh makes of the checkout (PACKAGE_VERSION).
+# The same commit gives the same bytes.
+package = @$(if $(PACKAGE_VERSION),VERSION='$(PACKAGE_VERSION)') $(if $(ARCHES),ARCHES='$(ARCHES)') NFPM='$(CURDIR)/$(NFPM)' deploy/package/build.sh
+
+.PHONY: packages
+packages: $(NFPM) ## Build all packages
+	$(package) deb rpm tar
+
+.PHONY: deb
+deb: $(NFPM) ## Build packages for Debian and its like: bin/packages/*.deb
+	$(package) deb
+
+.PHONY: rpm
+rpm: $(NFPM) ## Build packages for RPM: bin/packages/*.rpm
+	$(package) rpm
+
+.PHONY: tar
+tar: ## Build archives of what the packages install: bin/packages/*.tar.gz
+	$(package) tar
+
 # --- test --------------------------------------------------------------------------------------------------------
 
 # The packages without a goroutine, a lock or a channel (test/layout holds this for all but proto). The race detector
@@ -90,7 +118,7 @@ pure = ^$(MODULE)/(resource|label|identity|proto|coordinator/ledger|coordinator/
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-race test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, real YARN clusters, the faults of machines
+test: test-sim test-pure test-race test-soak test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, real YARN clusters, the faults of machines
 
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator
@@ -105,7 +133,7 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|yarn)$$'); $(go_test) -race -timeout 20m $$packages
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|soak|yarn)$$'); $(go_test) -race -timeout 20m $$packages
 
 # By itself: a ResourceManager and a NodeManager take both cores for seconds while they start.
 .PHONY: test-yarn
@@ -118,6 +146,16 @@ test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3
 test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through every fault of machines and wires
 	$(call section,test-ha: three coordinators and fifty agents with real Consul and PostgreSQL)
 	@$(go_test) -timeout 15m ./test/ha
+
+# By itself: it compares what servers take early and late.
+.PHONY: test-soak
+test-soak: ## Run an agent and a coordinator for 40 s with 200 engines that come and go, and for a simulated day
+	$(call section,test-soak: nothing grows)
+	@$(go_test) -timeout 10m ./test/soak
+
+.PHONY: soak
+soak: ## Run them for ten minutes and ten simulated days
+	$(go_test) -timeout 0 -v ./test/soak -soak.for=10m -soak.days=10
 
 .PHONY: sim
 sim: ## Run SEEDS=20000 seeds of the simulator

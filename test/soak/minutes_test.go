@@ -1,0 +1,332 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+const (
+	// engines are there at a time, each for up to life.
+	engines = 200
+	life    = 20 * time.Second
+	tick    = time.Second
+	mib     = int64(1) << 20
+
+	// asEngine makes the test's program an engine.
+	asEngine = "BURSAR_TEST_ENGINE"
+)
+
+// beEngine holds some memory until it is killed, or ends by itself.
+func beEngine() {
+	held := make([]byte, 2*mib)
+	for i := range held {
+		held[i] = 1
+	}
+	d, _ := time.ParseDuration(os.Getenv(asEngine)) // the test has written it
+	<-time.After(d)
+	held[0] = 2
+}
+
+// TestMinutes has 200 engines come and go: a third ends by itself, a third is released by its launcher, a third stopped. What an
+// agent and a coordinator take must be the same in the last fifth of the time as in the second.
+func TestMinutes(t *testing.T) {
+	s := startServers(t)
+	ctx, cancel := context.WithTimeout(t.Context(), *minutes)
+	defer cancel()
+	var launchers sync.WaitGroup
+	var made atomic.Int64
+	for i := range engines {
+		launchers.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for ctx.Err() == nil && !t.Failed() {
+				s.oneEngine(ctx, random)
+				made.Add(1)
+			}
+		})
+	}
+	var series []usage
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		<-ticker.C
+		series = append(series, s.look())
+	}
+	launchers.Wait()
+	t.Logf("%d engines in %s", made.Load(), *minutes)
+	s.settled()
+
+	// In the first fifth the engines are started, and caches and pools fill.
+	fifth := len(series) / 5
+	early, late := median(series[fifth:2*fifth]), median(series[len(series)-fifth:])
+	t.Logf("second fifth: %s\nlast fifth:   %s", early, late)
+	for name, was := range early {
+		is, allowed := late[name], was+was/10
+		switch {
+		case strings.HasSuffix(name, "memory"), strings.HasSuffix(name, "bytes on disk"):
+			allowed += 4 * mib // what the collector may be late by
+		case strings.HasSuffix(name, "files"):
+			allowed += 2
+		default:
+			allowed += 20
+		}
+		if is > allowed {
+			t.Errorf("%s has grown from %d to %d", name, was, is)
+		}
+	}
+}
+
+// servers are a coordinator and an agent, of the shipped program.
+type servers struct {
+	t                  *testing.T
+	coordinator, agent *exec.Cmd
+	client             *client.Client // of the agent
+	operator           *client.Client
+	dir                string
+}
+
+func startServers(t *testing.T) *servers {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "soak") //nolint:usetesting // its path must be short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	bursar := filepath.Join(dir, "bursar")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bursar, "github.com/bursar/bursar/cmd/bursar").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &servers{t: t, dir: dir}
+	s.coordinator = s.start(bursar, "coordinator", fmt.Sprintf("listen: %s\ndataDir: %s/data\ntimes: {interval: 1s, requestRetention: %s}\nhistory: {retention: %[3]s, pruneEvery: 1s}\n",
+		address, dir, *minutes/10)) // so that as much is forgotten as comes in
+	socket := filepath.Join(dir, "agent.sock")
+	s.agent = s.start(bursar, "agent", fmt.Sprintf("hostId: soak\nsocket: %s\nstateDir: %s/agent\ntick: %s\ncoordinators: [\"http://%s\"]\n", socket, dir, tick, address))
+	if s.client, err = client.New(socket); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.client.Close)
+	if s.operator, err = client.New(address); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.operator.Close)
+	return s
+}
+
+// start starts a server that ends with the test.
+func (s *servers) start(bursar, kind, config string) *exec.Cmd {
+	s.t.Helper()
+	file := filepath.Join(s.dir, kind+".yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(bursar, kind, "--config", file)
+	log, err := os.Create(filepath.Join(s.dir, kind+".log"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // unless it has ended
+		if err := cmd.Wait(); err != nil {
+			s.t.Errorf("bursar %s: %v", kind, err)
+		}
+		_ = log.Close()
+		if text, err := os.ReadFile(log.Name()); err == nil && s.t.Failed() {
+			s.t.Logf("bursar %s said at last:\n%s", kind, text[max(0, len(text)-4096):])
+		}
+	})
+	return cmd
+}
+
+// oneEngine takes an engine through its life.
+func (s *servers) oneEngine(ctx context.Context, random *rand.Rand) {
+	background := s.t.Context()
+	res, err := s.client.Allocations().Allocate(background, &bursarv1.AllocateRequest{
+		RequestId: client.NewRequestID(), Labels: map[string]string{"user": fmt.Sprint("user", random.IntN(10)), "engineType": "soak"},
+		Resource: &bursarv1.Resource{MemoryBytes: new(8 * mib)},
+	})
+	if err != nil {
+		s.t.Errorf("allocate: %v", err)
+		return
+	}
+	id := res.GetAllocation().GetId()
+	long := time.Duration(random.Int64N(int64(life)))
+	byItself := random.IntN(3)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{asEngine + "=" + time.Hour.String()}
+	if byItself == 0 {
+		cmd.Env = []string{asEngine + "=" + long.String()}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	if err := cmd.Start(); err != nil {
+		s.t.Errorf("engine: %v", err)
+		return
+	}
+	if _, err := s.client.Allocations().Confirm(background, &bursarv1.ConfirmRequest{Id: id, Process: &bursarv1.Process{Pid: int32(cmd.Process.Pid)}}); err != nil {
+		s.t.Errorf("confirm: %v", err)
+	}
+	if byItself != 0 {
+		select {
+		case <-time.After(long):
+		case <-ctx.Done():
+		}
+	}
+	switch byItself {
+	case 0:
+		if ctx.Err() != nil {
+			_ = cmd.Process.Kill()
+		}
+	case 1:
+		_ = cmd.Process.Kill()
+		if _, err := s.client.Allocations().Release(background, &bursarv1.ReleaseRequest{Id: id}); err != nil {
+			s.t.Errorf("release: %v", err)
+		}
+	case 2:
+		if _, err := s.client.Allocations().Stop(background, &bursarv1.StopRequest{Id: id, Reason: "soak"}); err != nil {
+			s.t.Errorf("stop: %v", err)
+		}
+	}
+	_ = cmd.Wait() // however it ended
+}
+
+// settled waits until the books are empty, and looks whether they are right.
+func (s *servers) settled() {
+	s.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		list, err := s.operator.Allocations().List(s.t.Context(), &bursarv1.AllocationServiceListRequest{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(list.GetAllocations()) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%d allocations are left, such as %v", len(list.GetAllocations()), list.GetAllocations()[0])
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	audit, err := s.operator.Cluster().Audit(s.t.Context(), &bursarv1.AuditRequest{})
+	if err != nil || len(audit.GetViolations()) > 0 {
+		s.t.Errorf("the books: %v, %v", audit, err)
+	}
+}
+
+// usage is what the servers take, by name: memory in bytes, numbers of descriptors, and goroutines.
+type usage map[string]int64
+
+func (u usage) String() string {
+	text, _ := json.Marshal(u) // of numbers
+	return string(text)
+}
+
+// look is what they take now. Memory is what is theirs alone (RssAnon): pages of the program are shared and come back.
+func (s *servers) look() usage {
+	s.t.Helper()
+	u := usage{}
+	for name, cmd := range map[string]*exec.Cmd{"agent": s.agent, "coordinator": s.coordinator} {
+		proc := fmt.Sprintf("/proc/%d/", cmd.Process.Pid)
+		status, err := os.ReadFile(proc + "status")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		files, err := os.ReadDir(proc + "fd")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		u[name+" descriptors"] = int64(len(files))
+		u[name+" memory"] = field(string(status), "RssAnon:") << 10
+		u[name+" threads"] = field(string(status), "Threads:")
+	}
+	for _, folder := range []string{"agent", "data"} {
+		files, err := os.ReadDir(filepath.Join(s.dir, folder))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		u[folder+" files"] = int64(len(files))
+		for _, file := range files {
+			if info, err := file.Info(); err == nil { // else it has been replaced
+				u[folder+" bytes on disk"] += info.Size()
+			}
+		}
+	}
+	u["agent goroutines"], u["coordinator goroutines"] = s.goroutines("unix", s.client.Target()), s.goroutines("tcp", s.operator.Target())
+	return u
+}
+
+// goroutines asks a server's metrics, over a connection of its own.
+func (s *servers) goroutines(network, address string) int64 {
+	s.t.Helper()
+	address = strings.TrimPrefix(strings.TrimPrefix(address, "unix:"), "http://")
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://server/metrics", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n := field(string(text), "\ngo_goroutines ")
+	if n == 0 {
+		s.t.Fatalf("no go_goroutines in the metrics of %s", address)
+	}
+	return n
+}
+
+// field is a number behind a word.
+func field(text, word string) (n int64) {
+	_, after, _ := strings.Cut(text, word)
+	_, _ = fmt.Sscan(after, &n) // 0 where there is none
+	return n
+}
+
+// median is that of each figure.
+func median(series []usage) usage {
+	middle := usage{}
+	for name := range series[0] {
+		var values []int64
+		for _, u := range series {
+			values = append(values, u[name])
+		}
+		slices.Sort(values)
+		middle[name] = values[len(values)/2]
+	}
+	return middle
+}
