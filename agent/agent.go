@@ -91,6 +91,7 @@ type Agent struct {
 	answered chan struct{}              // guarded by mu; closed and replaced when a Sync was answered
 	watched  map[string]*process.Handle // guarded by mu; by allocation
 	stops    map[string]*stopping       // guarded by mu; by allocation
+	asking   map[string]bool            // guarded by mu; allocations that a coordinator is being asked to stop
 
 	draining bool // as last logged; of the sync loop alone
 
@@ -138,6 +139,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		ready: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		watched:  make(map[string]*process.Handle),
 		stops:    make(map[string]*stopping),
+		asking:   make(map[string]bool),
 		doubtful: make(map[string]int), orphaned: make(map[string]bool),
 	}
 	a.live.Store(&s)

@@ -66,6 +66,7 @@ func (a *Agent) measure(ctx context.Context) {
 		if capacityErr == nil {
 			t.SetCapacity(a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis))
 		}
+		t.SetPolicies(a.settings().policies, a.settings().Tick)
 		ends = t.Measure(time.Now(), measurement)
 	})
 	a.metrics.measured(time.Since(began), sample.Degraded, len(ends))
@@ -74,6 +75,7 @@ func (a *Agent) measure(ctx context.Context) {
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
 	}
+	a.actOnOverUse(ctx)
 	a.afterChange(ctx)
 }
 
@@ -93,6 +95,7 @@ func (a *Agent) usage(e host.Engine, u host.Usage) tracker.Usage {
 	usage := tracker.Usage{
 		ID: e.ID, PID: e.PID, StartTime: e.StartTime,
 		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, CPUMillis: u.CPUMillis,
+		Partial:  u.Err != nil,
 		Orphaned: !u.Alive && u.Processes > 0,
 	}
 	if !u.Alive && u.Processes == 0 {

@@ -10,8 +10,10 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
 )
 
 // metrics are what an agent tells of itself. Those of the host and its books are read when somebody asks.
@@ -24,6 +26,7 @@ type metrics struct {
 	measures   prometheus.Histogram
 	vetoed     prometheus.Counter
 	ended      prometheus.Counter
+	stopsAsked *prometheus.CounterVec // by outcome
 	degraded   *prometheus.GaugeVec // by source
 	degradedMu sync.Mutex
 }
@@ -45,11 +48,14 @@ func newMetrics(a *Agent, registry *prometheus.Registry) (*metrics, error) {
 		ended: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "engines_ended_total", Help: "Engines that were found to have ended.",
 		}),
+		stopsAsked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "bursar", Subsystem: "agent", Name: "over_use_stops_total", Help: "Stops that a coordinator was asked for because of over-use.",
+		}, []string{"outcome"}),
 		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "degraded", Help: "1 for each source of measurement that could not be read.",
 		}, []string{"source"}),
 	}
-	for _, collector := range []prometheus.Collector{m.calls, m.syncs, m.saves, m.measures, m.vetoed, m.ended, m.degraded, (*gauges)(a)} {
+	for _, collector := range []prometheus.Collector{m.calls, m.syncs, m.saves, m.measures, m.vetoed, m.ended, m.stopsAsked, m.degraded, (*gauges)(a)} {
 		if err := registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
@@ -120,6 +126,7 @@ func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 		return // it does not run yet
 	}
 	putBooks(put, a.tracker)
+	putOverUse(metrics, a.tracker)
 	putSample(put, a.tracker.Sample())
 	put("epoch", "The highest epoch seen.", float64(a.tracker.Epoch()))
 	put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", float64(a.syncedAt.Load())/1e9)
@@ -149,6 +156,19 @@ func putBooks(put putFunc, t *tracker.Tracker) {
 	put("draining", "1 while the coordinator wants no new engines here.", draining)
 	if headroom, known := t.Headroom(); known {
 		put("headroom_bytes", "Measured memory that is left for new grants.", float64(headroom))
+	}
+}
+
+// putOverUse counts engines in over-use, also where there is none.
+func putOverUse(metrics chan<- prometheus.Metric, t *tracker.Tracker) {
+	desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent", "engines_over_use"),
+		"Engines that use more than they are entitled to, by what, and by what their policy does about it.", []string{"dimension", "policy"}, nil)
+	counts := t.OverUses()
+	for _, dimension := range []string{resource.Memory, resource.CPU} {
+		for _, action := range policy.Actions() {
+			count := float64(counts[tracker.OverUseKind{Dimension: dimension, Action: action}])
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, count, dimension, action.String())
+		}
 	}
 }
 

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// actOnOverUse does what policies want after a measurement: it tells what has begun and ended, and asks a coordinator to stop what is to be
+// stopped. The order comes back with a Sync, as every order does: nothing is ended here.
+func (a *Agent) actOnOverUse(ctx context.Context) {
+	now := time.Now()
+	var notices []tracker.Notice
+	var due []tracker.DueStop
+	a.locked(func(t *tracker.Tracker) {
+		notices = t.Notices()
+		if a.unheard.Load() || !t.Agreed() {
+			return // while no coordinator answers nothing is stopped
+		}
+		for _, stop := range t.DueStops(now) {
+			if before := a.stops[stop.ID]; a.asking[stop.ID] || before != nil && before.underway {
+				continue
+			}
+			t.StopAsked(stop.ID, now)
+			a.asking[stop.ID] = true
+			due = append(due, stop)
+		}
+	})
+	for _, notice := range notices {
+		a.tell(ctx, notice)
+	}
+	for _, stop := range due {
+		a.running.Go(func() { a.askToStop(ctx, stop) })
+	}
+}
+
+// tell logs that over-use has begun or ended, as loud as the policy wants.
+func (a *Agent) tell(ctx context.Context, notice tracker.Notice) {
+	o := notice.OverUse
+	attributes := []slog.Attr{
+		slog.String("allocation_id", notice.ID), slog.String("dimension", o.Dimension), slog.String("used", quantity(o.Dimension, o.Used)),
+		slog.String("entitled", quantity(o.Dimension, o.Entitled)), slog.String("policy", o.Action.String()),
+	}
+	if o.Action != policy.Observe && !notice.Ended && !o.StopTime.IsZero() {
+		attributes = append(attributes, slog.Time("stop_time", o.StopTime))
+	}
+	level, text := slog.LevelWarn, "an engine uses more than it is entitled to"
+	if notice.Ended {
+		level, text = slog.LevelInfo, "an engine keeps to what it is entitled to again"
+		attributes = append(attributes, slog.Time("since", o.Since))
+	}
+	if o.Action == policy.Observe {
+		level = slog.LevelDebug
+	}
+	a.log.LogAttrs(ctx, level, text, attributes...)
+}
+
+func quantity(dimension string, n int64) string {
+	if dimension == resource.Memory {
+		return resource.ApproximateMemory(n)
+	}
+	return resource.FormatCPU(n)
+}
+
+// askToStop asks a coordinator to stop an engine, once: where none answers, the next measurement says whether that is still wanted.
+func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	var epoch uint64
+	a.locked(func(t *tracker.Tracker) { epoch = t.Epoch() })
+	answer, err := a.deps.Allocations.Stop(a.inOwnName(ctx), &bursarv1.StopRequest{
+		Id: stop.ID, Grace: durationpb.New(stop.Grace), Reason: stop.Reason,
+	})
+	unheard := err != nil && (passing(err) || ctx.Err() != nil)
+	a.locked(func(t *tracker.Tracker) {
+		delete(a.asking, stop.ID)
+		if unheard {
+			t.StopAsked(stop.ID, time.Time{})
+		}
+	})
+	a.metrics.stopsAsked.WithLabelValues(outcomeOf(err)).Inc()
+	switch {
+	case err == nil:
+		a.log.WarnContext(ctx, "an engine is to be stopped for over-use", "allocation_id", stop.ID, "reason", stop.Reason)
+		a.observe(answer.GetAllocation(), epoch)
+		a.syncDue.by(time.Now())
+	case unheard:
+		a.log.DebugContext(ctx, "no coordinator has heard that an engine is to be stopped for over-use", "allocation_id", stop.ID, "error", err)
+	case connect.CodeOf(err) == connect.CodeNotFound, connect.CodeOf(err) == connect.CodeFailedPrecondition:
+		a.syncDue.by(time.Now()) // it has ended, by the ledger: the answer says so
+	default:
+		a.log.ErrorContext(ctx, "an engine that is in over-use could not be stopped", "allocation_id", stop.ID, "reason", stop.Reason, "error", err)
+	}
+}
+
+// inOwnName says that it is the agent that asks: for engines of its own host, whoever's they are. No user of a machine has a name with
+// a colon in it.
+func (a *Agent) inOwnName(ctx context.Context) context.Context {
+	host := a.settings().HostID
+	actor := identity.Actor{Name: "agent:policy@" + host, Anyone: true, Role: identity.Submitter, Host: host}
+	ctx, info := connect.NewClientContext(ctx)
+	info.RequestHeader().Set(identity.Header, actor.Encode())
+	return ctx
+}
