@@ -22,6 +22,8 @@ type bookCollector struct {
 	host, hostEngines                                *prometheus.Desc
 	queue, queueApplications, queueWaiting           *prometheus.Desc
 	clusterKnown, clusterAge                         *prometheus.Desc
+	overUse                                          *prometheus.Desc
+	hostRefuses                                      *prometheus.Desc
 }
 
 func newBookCollector(w *writer, most int) *bookCollector {
@@ -47,6 +49,9 @@ func newBookCollector(w *writer, most int) *bookCollector {
 		queueWaiting:      describe("queue_waiting", "Requests that wait behind a queue of an external cluster.", "cluster", "queue", "partition"),
 		clusterKnown:      describe("cluster_known", "1 while what was read of an external cluster last is good.", "cluster"),
 		clusterAge:        describe("cluster_age_seconds", "Time since an external cluster was read last.", "cluster"),
+		overUse: describe("engines_over_use", "Engines that use more of a dimension than they are entitled to, by what their hosts do about it.",
+			"dimension", "policy"),
+		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants, beside memory pressure, such as for want of disk space."),
 	}
 }
 
@@ -54,7 +59,7 @@ func newBookCollector(w *writer, most int) *bookCollector {
 func (c *bookCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.allocations, c.hosts, c.revision, c.queued, c.remembered, c.account, c.accountWaiting, c.host, c.hostEngines,
-		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge,
+		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses,
 	} {
 		out <- d
 	}
@@ -106,6 +111,12 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	} {
 		gauge(c.hosts, float64(n), state.String())
 	}
+	for _, dimension := range []string{resource.Memory, resource.CPU} {
+		for policy := ledger.PolicyObserve; policy <= ledger.PolicyKill; policy++ {
+			gauge(c.overUse, float64(counts.OverUse[ledger.OverUseKind{Dimension: dimension, Policy: policy}]), dimension, policy.String())
+		}
+	}
+	gauge(c.hostRefuses, float64(counts.HostsRefusing))
 	for i := range accounts {
 		a := &accounts[i]
 		name := a.Name.Labels.String()

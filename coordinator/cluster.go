@@ -3,10 +3,12 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
 )
 
 // clusterService serves bursar.v1.ClusterService. Watch stands in watch.go.
@@ -38,8 +40,23 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
 		HostsLost: int64(c.HostsLost), HostsReturning: int64(c.HostsReturning),
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
-		Warnings: s.warn(),
+		Warnings: append(s.warn(), enginesWarnings(&c)...),
 	}, nil
+}
+
+// enginesWarnings says that engines use more than they are entitled to, and that hosts want no more of them.
+func enginesWarnings(c *ledger.Counts) (list []string) {
+	if c.OverUsers > 0 {
+		text := fmt.Sprintf("engines that use more than they are entitled to: %d of %d", c.OverUsers, c.Active)
+		if n := c.OverUse[ledger.OverUseKind{Dimension: resource.Memory, Policy: ledger.PolicyKill}]; n > 0 {
+			text += fmt.Sprintf("; that are stopped for it if it goes on: %d", n)
+		}
+		list = append(list, text)
+	}
+	if c.HostsRefusing > 0 {
+		list = append(list, fmt.Sprintf("hosts whose agents take no engines: %d of %d", c.HostsRefusing, c.HostsHealthy))
+	}
+	return list
 }
 
 // standby is what a coordinator knows that does not lead.

@@ -22,63 +22,65 @@ import (
 type Config struct {
 	// Listen is the address to serve on, HTTP/1.1 and HTTP/2, with TLS where it is configured. Default 127.0.0.1:7070. Any other than a
 	// loopback address is refused without TLS, and without Identities or TLS.ClientCA, unless Insecure is set.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" reload:"start"`
 	// Insecure serves a network without TLS, and where there are neither Identities nor TLS.ClientCA whoever can connect, as anybody.
 	// Status and the log warn of it.
-	Insecure bool `yaml:"insecure"`
+	Insecure bool `yaml:"insecure" reload:"start"`
 	// TLS is the server's certificate, and the CA of certificates by which clients are known.
-	TLS credential.ServerTLS `yaml:"tls"`
+	TLS credential.ServerTLS `yaml:"tls" reload:"start"`
 	// Identities is a file of those who may call, with the SHA-256 of their tokens; bursar token create writes it. Where it is set nobody
 	// else may, over loopback neither. A changed file is in force within 2 s, all of it or nothing. Default: none.
-	Identities string `yaml:"identities"`
+	Identities string `yaml:"identities" reload:"start"`
 	// Peers is how this coordinator shows itself to the others, and knows them.
-	Peers Peers `yaml:"peers"`
+	Peers Peers `yaml:"peers" reload:"start"`
 	// AuditLog is the file that takes a line of JSON for every call refused for who made it, and every one that administers. It is
 	// made with mode 0600, and made anew when it was moved away. Default: these records go to the log, with audit=true.
-	AuditLog string `yaml:"auditLog"`
+	AuditLog string `yaml:"auditLog" reload:"start"`
 	// Advertise is the base URL at which agents, clients and other coordinators reach this one, such as https://rm-1:7070. Default: the
 	// address that it listens on, where that is a certain one, and else the machine's host name. Needed where it stands for election and
 	// listens on a loopback address.
-	Advertise string `yaml:"advertise"`
+	Advertise string `yaml:"advertise" reload:"start"`
 	// Cluster names the coordinators that share a store and an election: letters, digits, - and _. Default bursar.
-	Cluster string `yaml:"cluster"`
+	Cluster string `yaml:"cluster" reload:"start"`
 	// Store is where the rows are: postgres://… of a database that several coordinators share, or the path of a file for one
 	// alone. Default: bursar.db in DataDir.
-	Store string `yaml:"store"`
+	Store string `yaml:"store" reload:"start"`
 	// StoreFile holds what Store would, so that a password in it stands neither here nor in the environment. Only its owner may read
 	// it.
-	StoreFile string `yaml:"storeFile"`
+	StoreFile string `yaml:"storeFile" reload:"start"`
 	// Election is how coordinators agree on who leads: "consul", or "alone" where there is one. Default: consul where the store is a
 	// database, else alone.
-	Election string `yaml:"election"`
+	Election string `yaml:"election" reload:"start"`
 	// ElectionTTL is how long a leader that does nothing any more keeps the others from leading. Shorter is a shorter pause when a
 	// machine is lost; longer lets a leader get over a longer pause of its process, of the network or of Consul. Default 3 s, at
 	// least 2 s.
-	ElectionTTL time.Duration `yaml:"electionTTL"`
+	ElectionTTL time.Duration `yaml:"electionTTL" reload:"start"`
 	// Consul is where they agree, and where agents and clients find them.
-	Consul consul.Config `yaml:"consul"`
+	Consul consul.Config `yaml:"consul" reload:"start"`
 	// DataDir is where the embedded store keeps its file. Default /var/lib/bursar/coordinator.
-	DataDir string `yaml:"dataDir"`
+	DataDir string `yaml:"dataDir" reload:"start"`
 	// Placement is how a host is chosen for requests that name none: "spread" (default) or "binpack".
-	Placement string `yaml:"placement"`
+	Placement string `yaml:"placement" reload:"start"`
 
 	// QuotaFiles are read at the start, where a wrong one is refused, and again whenever they change, where a wrong one
 	// changes nothing.
-	QuotaFiles []string `yaml:"quotaFiles"`
+	QuotaFiles []string `yaml:"quotaFiles" reload:"live"`
 	// QuotaPoll is how often they are looked at. Default 2 s.
-	QuotaPoll time.Duration `yaml:"quotaPoll"`
+	QuotaPoll time.Duration `yaml:"quotaPoll" reload:"start"`
 	// ProvidersFile says how external clusters are read, such as those of YARN. It is read at the start, where a wrong one is refused; a
 	// cluster that does not answer is a warning. Others may be added over the API. Default: none.
-	ProvidersFile string `yaml:"providersFile"`
+	ProvidersFile string `yaml:"providersFile" reload:"live"`
 	// ProviderCredentials is the directory of passwords, keys and keytabs. Files that are named by a provider which came over the API must lie
 	// in it. Default /etc/bursar/credentials.
-	ProviderCredentials string `yaml:"providerCredentials"`
+	ProviderCredentials string `yaml:"providerCredentials" reload:"start"`
 	// Labels are the rules that every request's labels go through first.
-	Labels label.Rules `yaml:"labels"`
+	Labels label.Rules `yaml:"labels" reload:"start"`
+	// LogLevel is how much it tells: debug, info, warn or error. The flag --log-level goes before it. Default info.
+	LogLevel string `yaml:"logLevel" reload:"live"`
 
-	Times   Times   `yaml:"times"`
-	Limits  Limits  `yaml:"limits"`
-	History History `yaml:"history"`
+	Times   Times   `yaml:"times" reload:"start"`
+	Limits  Limits  `yaml:"limits" reload:"start"`
+	History History `yaml:"history" reload:"start"`
 }
 
 // Times are the ledger's.

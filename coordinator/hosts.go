@@ -4,8 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
-
-	"connectrpc.com/connect"
+	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
@@ -42,14 +41,14 @@ func (s *hostService) Uncordon(ctx context.Context, req *bursarv1.UncordonReques
 	return &bursarv1.UncordonResponse{Host: m}, err
 }
 
-// Drain cordons a host and tells its agent. A deadline is refused rather than forgotten.
+// Drain cordons a host and tells its agent. What is left after the deadline is stopped.
 func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*bursarv1.DrainResponse, error) {
+	var deadline *time.Duration
 	if req.GetDeadline() != nil {
-		return nil, connect.NewError(connect.CodeUnimplemented,
-			fieldError("deadline", duration(req.GetDeadline()).String(), "none in this version: drain without one, and Stop what is left when it is time"))
+		deadline = new(duration(req.GetDeadline()))
 	}
 	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
-		return l.Drain(now, req.GetHostId(), req.GetReason())
+		return l.Drain(now, req.GetHostId(), req.GetReason(), deadline)
 	})
 	return &bursarv1.DrainResponse{Host: m}, err
 }

@@ -65,6 +65,15 @@ func registering(change func(*bursarv1.RegisterRequest)) func(f *fixture) error 
 	}
 }
 
+func syncing(change func(*bursarv1.SyncRequest)) func(f *fixture) error {
+	return func(f *fixture) error {
+		req := &bursarv1.SyncRequest{HostId: "h1"}
+		change(req)
+		_, err := f.hosts.Sync(f.tb.Context(), req)
+		return err
+	}
+}
+
 const unknownID = "0123456789abc"
 
 func badInputs() map[string]badInput {
@@ -185,10 +194,37 @@ func badInputs() map[string]badInput {
 			_, err := f.hosts.Deregister(f.tb.Context(), &bursarv1.DeregisterRequest{HostId: "nowhere"})
 			return err
 		}, connect.CodeNotFound, ""},
-		"drain by a deadline": {func(f *fixture) error {
-			_, err := f.hosts.Drain(f.tb.Context(), &bursarv1.DrainRequest{HostId: "h1", Deadline: seconds(1)})
+		"drain by a deadline far away": {func(f *fixture) error {
+			_, err := f.hosts.Drain(f.tb.Context(), &bursarv1.DrainRequest{HostId: "h1", Deadline: seconds(1 << 30)})
 			return err
-		}, connect.CodeUnimplemented, ""},
+		}, invalid, "deadline"},
+		"drain by a deadline that is past": {func(f *fixture) error {
+			_, err := f.hosts.Drain(f.tb.Context(), &bursarv1.DrainRequest{HostId: "h1", Deadline: seconds(-1)})
+			return err
+		}, invalid, "deadline"},
+		"sync with over-use below zero": {
+			syncing(func(r *bursarv1.SyncRequest) {
+				r.Engines = []*bursarv1.EngineReport{{AllocationId: unknownID, OverUse: []*bursarv1.OverUse{{Used: -1}}}}
+			}), invalid, "engines[0].over_use[0].used",
+		},
+		"sync with over-use without end": {
+			syncing(func(r *bursarv1.SyncRequest) {
+				r.Engines = []*bursarv1.EngineReport{{AllocationId: unknownID, OverUse: slices.Repeat([]*bursarv1.OverUse{{Dimension: "memory"}}, 17)}}
+			}), invalid, "engines[0].over_use",
+		},
+		"sync with a long refusal": {
+			syncing(func(r *bursarv1.SyncRequest) { r.Sample = &bursarv1.HostSample{Refusal: strings.Repeat("r", 1025)} }), invalid, "sample.refusal",
+		},
+		"sync with too many disks": {
+			syncing(func(r *bursarv1.SyncRequest) {
+				r.Sample = &bursarv1.HostSample{Disks: slices.Repeat([]*bursarv1.DiskSample{{}}, 65)}
+			}), invalid, "sample.disks",
+		},
+		"sync with a disk below zero": {
+			syncing(func(r *bursarv1.SyncRequest) {
+				r.Sample = &bursarv1.HostSample{Disks: []*bursarv1.DiskSample{{FreeBytes: -1}}}
+			}), invalid, "sample.disks[0].free_bytes",
+		},
 		"sync with a malformed id": {func(f *fixture) error {
 			_, err := f.hosts.Sync(f.tb.Context(), &bursarv1.SyncRequest{HostId: "h1", Engines: []*bursarv1.EngineReport{{AllocationId: "?"}}})
 			return err

@@ -24,6 +24,7 @@ type meter struct {
 	wrongFiles  *prometheus.GaugeVec
 	pruned      prometheus.Counter
 	pruneFailed prometheus.Counter
+	outOfMemory prometheus.Counter
 
 	// The histograms of each outcome, looked up once.
 	granted, waited, short, other prometheus.Observer
@@ -81,9 +82,12 @@ func newMeter(r prometheus.Registerer) *meter {
 		pruneFailed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_history_prune_failures_total", Help: "Failed attempts to delete from the history.",
 		}),
+		outOfMemory: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bursar_engines_out_of_memory_total", Help: "Engines that the kernel ended because memory had run out, their own or the machine's.",
+		}),
 	}
 	r.MustRegister(m.decisions, m.commits, m.batchCalls, m.batchRows, m.refused, m.epoch, m.leading, m.abandoned, m.cutOff,
-		m.watchers, m.violations, m.audits, m.wrongFiles, m.pruned, m.pruneFailed)
+		m.watchers, m.violations, m.audits, m.wrongFiles, m.pruned, m.pruneFailed, m.outOfMemory)
 	m.granted, m.waited = m.decisions.WithLabelValues("granted"), m.decisions.WithLabelValues("waited")
 	m.short, m.other = m.decisions.WithLabelValues("insufficient"), m.decisions.WithLabelValues("other")
 	return m
@@ -99,5 +103,10 @@ func (m *meter) committed(b *Batch, took time.Duration) {
 	m.batchCalls.Observe(float64(b.Size()))
 	if !b.Empty() {
 		m.batchRows.Observe(float64(len(b.Transitions)))
+	}
+	for i := range b.Transitions {
+		if t := &b.Transitions[i]; t.Exit != nil && t.Exit.OutOfMemory && !t.State.Live() {
+			m.outOfMemory.Inc()
+		}
 	}
 }

@@ -49,7 +49,11 @@ func (h *host) open() (note, why string) {
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
 	case h.Draining:
-		return NoteHealth, withReason("draining", h.Reason)
+		why := withReason("draining", h.Reason)
+		if h.StopTime != 0 {
+			why += "; its engines are stopped at " + h.StopTime.Time().UTC().Format(time.RFC3339)
+		}
+		return NoteHealth, why
 	case h.Cordoned:
 		return NoteHealth, withReason("cordoned", h.Reason)
 	case h.needFull:

@@ -67,20 +67,37 @@ func (l *Ledger) watch(h *host) {
 		if h.measured {
 			due = min(due, h.sampleAt.Add(patience))
 		}
-		l.timers.set(&h.timer, due)
+		l.timers.set(&h.timer, l.orStop(h, due))
 	case Suspect:
-		l.timers.set(&h.timer, h.lastSync.Add(max(l.cfg.LostAfter, patience)))
+		l.timers.set(&h.timer, l.orStop(h, l.lostAt(h)))
 	case LostHost:
 		l.timers.set(&h.timer, 0)
 	}
 }
 
+// orStop is when the engines of the host are stopped, where that is before another moment. Where it is past they have been, or will be when
+// the host next reports.
+func (l *Ledger) orStop(h *host, due Instant) Instant {
+	if h.StopTime > l.now {
+		return min(due, h.StopTime)
+	}
+	return due
+}
+
+// lostAt is when a silent host is given up.
+func (l *Ledger) lostAt(h *host) Instant {
+	return h.lastSync.Add(max(l.cfg.LostAfter, time.Duration(l.cfg.SuspectAfter)*l.interval()))
+}
+
 // hostDue does what the host's timer was set for.
 func (l *Ledger) hostDue(h *host) {
 	patience := time.Duration(l.cfg.SuspectAfter) * l.interval()
+	l.stopDrained(h)
 	switch {
 	case h.state == Suspect:
-		l.lose(h)
+		if l.lostAt(h) <= l.now {
+			l.lose(h)
+		}
 	case h.lastSync.Add(patience) <= l.now:
 		h.state, h.measured = Suspect, false
 	case h.measured && h.sampleAt.Add(patience) <= l.now:
@@ -136,27 +153,33 @@ func (l *Ledger) host(id string) (*host, error) {
 
 // Cordon stops new grants on a host; what runs goes on. The error is a *NotFoundError.
 func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
-	return l.mute(now, hostID, reason, true, false)
+	return l.mute(now, hostID, reason, true, false, nil)
 }
 
-// Drain cordons a host and tells its agent. The error is a *NotFoundError.
-func (l *Ledger) Drain(now Instant, hostID, reason string) (HostInfo, error) {
-	return l.mute(now, hostID, reason, true, true)
+// Drain cordons a host and tells its agent. What is left there after the deadline is stopped; nil: it is left to end. The error is a
+// *NotFoundError.
+func (l *Ledger) Drain(now Instant, hostID, reason string, deadline *time.Duration) (HostInfo, error) {
+	return l.mute(now, hostID, reason, true, true, deadline)
 }
 
 // Uncordon ends a cordon or a drain. The error is a *NotFoundError.
 func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
-	return l.mute(now, hostID, "", false, false)
+	return l.mute(now, hostID, "", false, false, nil)
 }
 
-func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining bool) (HostInfo, error) {
+func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration) (HostInfo, error) {
 	l.begin(now)
 	h, err := l.host(hostID)
 	if err != nil {
 		return HostInfo{}, err
 	}
-	h.Cordoned, h.Draining, h.Reason = cordoned, draining, reason
+	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, reason, 0
+	if deadline != nil {
+		h.StopTime = l.now.Add(*deadline)
+	}
 	l.record(h)
+	l.stopDrained(h)
+	l.watch(h)
 	l.show(h)
 	l.freed(&h.account)
 	l.settle()

@@ -316,18 +316,39 @@ func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
 	if err := e.may(c.Actor, "stop"); err != nil {
 		return Allocation{}, err
 	}
-	reason := orElse(c.Reason, "stopped by "+c.Actor.Name)
+	grace := l.cfg.StopGrace
+	if c.Grace != nil {
+		grace = *c.Grace
+	}
+	l.halt(e, orElse(c.Reason, "stopped by "+c.Actor.Name), grace)
+	last := l.changes.Transitions[len(l.changes.Transitions)-1]
+	l.settle()
+	return last, nil
+}
+
+// halt is how anything is stopped: it ends here where there is no process of it, else its host's agent is asked to end that.
+func (l *Ledger) halt(e *entry, reason string, grace time.Duration) {
 	switch {
 	case e.State == Reserved && e.host.needFull: // the report decides
 	case e.State != Active:
-		return l.ended(e, Canceled, reason), nil
+		l.end(e, Canceled, reason)
+		return
 	case !e.tracked(): // there is no process here to end
-		return l.ended(e, Released, reason), nil
+		l.end(e, Released, reason)
+		return
 	}
-	e.Stopping, e.StopReason, e.StopGrace = true, reason, l.cfg.StopGrace
-	if c.Grace != nil {
-		e.StopGrace = *c.Grace
-	}
+	e.Stopping, e.StopReason, e.StopGrace = true, reason, grace
 	l.touch(e)
-	return e.Allocation, nil
+}
+
+// stopDrained stops what is left on a host that drains, once it is time: also what comes to light later.
+func (l *Ledger) stopDrained(h *host) {
+	if h.StopTime == 0 || h.StopTime > l.now {
+		return
+	}
+	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
+		if !e.Stopping {
+			l.halt(e, withReason("host "+h.ID+" is drained", h.Reason), l.cfg.StopGrace)
+		}
+	}
 }

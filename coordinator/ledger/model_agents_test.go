@@ -27,6 +27,7 @@ type modelAgent struct {
 type modelEngine struct {
 	grant             ledger.Allocation
 	memory, unreclaim int64
+	overUse           []ledger.OverUse
 }
 
 func newModelAgent() *modelAgent {
@@ -74,6 +75,9 @@ func (m *machine) runEngine(t *rapid.T) {
 		e := g.engines[id]
 		e.memory = rapid.Int64Range(0, 8).Draw(t, "memory")
 		e.unreclaim = rapid.Int64Range(0, e.memory).Draw(t, "unreclaimable")
+		if rapid.Bool().Draw(t, "judged anew") {
+			e.overUse = m.overUse(t)
+		}
 	}
 }
 
@@ -107,6 +111,9 @@ func (m *machine) syncWith(t *rapid.T, c ledger.SyncCommand) {
 		c.Sample = &ledger.Sample{
 			MemoryAvailable: &available, MemorySafety: rapid.Int64Range(0, 1).Draw(t, "safety"),
 			Pressure: rapid.IntRange(0, 9).Draw(t, "pressure") == 0,
+		}
+		if rapid.IntRange(0, 9).Draw(t, "refusal") == 0 {
+			c.Sample.Refusal = "/data is full"
 		}
 	}
 	for _, engine := range slices.Sorted(maps.Keys(g.engines)) {
@@ -178,7 +185,7 @@ func (m *machine) heartbeat(t *rapid.T, id string, g *modelAgent) {
 
 // report describes the engine, with its agent's record where it is asked for.
 func (e *modelEngine) report(full bool) ledger.EngineReport {
-	r := ledger.EngineReport{ID: e.grant.ID, Measured: resource.Vector{}.WithMemory(e.memory), Unreclaimable: e.unreclaim}
+	r := ledger.EngineReport{ID: e.grant.ID, Measured: resource.Vector{}.WithMemory(e.memory), Unreclaimable: e.unreclaim, OverUse: e.overUse}
 	if full {
 		grant := e.grant
 		r.Grant = &grant

@@ -31,6 +31,7 @@ type modelRow struct {
 	callers  int
 	detached ledger.Instant
 	touched  int64 // of its memory, as of the last sample
+	overUse  overUse
 	elsewhere
 }
 
@@ -59,8 +60,10 @@ type modelHost struct {
 	sampleAt ledger.Instant
 	live     int64 // available beyond safety, as of the last sample
 	pressure bool
+	refused  bool
 
-	touched uint64 // revision of the last change of an allocation there
+	stopAt  ledger.Instant // of a host that drains; zero: never
+	touched uint64         // revision of the last change of an allocation there
 }
 
 // patience is how long a host may be silent, or unmeasured, before it gets no new grants: three intervals of 5 s.
@@ -92,7 +95,7 @@ func (m *model) fresh(h *modelHost) bool { return h.measured && h.sampleAt.Add(p
 
 // open reports whether new grants may go there.
 func (m *model) open(h *modelHost) bool {
-	return !m.silent(h) && !h.cordoned && !h.draining && !h.needFull && m.fresh(h) && !h.pressure
+	return !m.silent(h) && !h.cordoned && !h.draining && !h.needFull && m.fresh(h) && !h.pressure && !h.refused
 }
 
 // modelAccount is a host, a quota or a queue with what it could give at most, in the dimensions that it limits.

@@ -22,6 +22,7 @@ func (m *machine) check(t *rapid.T) {
 	m.checkRequests(t)
 	m.checkWaiting(t)
 	m.checkQueues(t)
+	m.checkOverUsers(t)
 	if m.step++; m.step%4 == 0 {
 		if report := m.mirror.compare(m.model.now, ledger.Config{}, m.ledger); report != "" {
 			t.Fatal(report)

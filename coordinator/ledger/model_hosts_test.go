@@ -164,17 +164,26 @@ func (m *machine) cordon(t *rapid.T) {
 	id := rapid.SampledFrom(hostIDs).Draw(t, "host")
 	what := rapid.SampledFrom([]string{"cordon", "drain", "uncordon", "uncordon"}).Draw(t, "what")
 	wantError := "not found"
+	want := make(expected)
+	var deadline *time.Duration
+	if rapid.Bool().Draw(t, "with a deadline") {
+		deadline = new(rapid.SampledFrom([]time.Duration{0, 3 * time.Second, 12 * time.Second, time.Minute}).Draw(t, "deadline"))
+	}
 	if h := m.model.hosts[id]; h != nil {
-		h.cordoned, h.draining = what != "uncordon", what == "drain"
+		h.cordoned, h.draining, h.stopAt = what != "uncordon", what == "drain", 0
+		if h.draining && deadline != nil {
+			h.stopAt = m.model.now.Add(*deadline)
+		}
+		m.stopDrained(h, m.look(h), want)
 		wantError = ""
 	}
 	var err error
-	m.do(t, nothing, func(l *ledger.Ledger) {
+	m.do(t, func() expected { return want }, func(l *ledger.Ledger) {
 		switch what {
 		case "cordon":
 			_, err = l.Cordon(m.model.now, id, "")
 		case "drain":
-			_, err = l.Drain(m.model.now, id, "")
+			_, err = l.Drain(m.model.now, id, "", deadline)
 		default:
 			_, err = l.Uncordon(m.model.now, id)
 		}
@@ -195,9 +204,35 @@ func (m *machine) advanceToTimer(t *rapid.T) {
 	}
 }
 
+// stopDrained says what becomes of what a host holds that drains, once it is time.
+func (m *machine) stopDrained(h *modelHost, held standing, want expected) {
+	if h.stopAt == 0 || h.stopAt > m.model.now {
+		return
+	}
+	for id, s := range held {
+		if !s.stopping {
+			want[id] = append(want[id], s.halted(h))
+		}
+	}
+}
+
+// halted is the state after something is stopped.
+func (s *held) halted(h *modelHost) ledger.State {
+	switch {
+	case s.state == ledger.Reserved && !h.needFull:
+		return ledger.Canceled
+	case s.state == ledger.Active && !s.tracked:
+		return ledger.Released
+	default: // its agent is asked
+		return s.state
+	}
+}
+
 // advanceTo lets time pass. What is due by then happens, and nothing else.
 func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
+	before := m.model.now
 	m.model.now = now
+	stopped := make(map[ledger.ID]*held)
 	for _, h := range m.model.hosts {
 		h.lost = h.lost || h.lastSync.Add(lostAfter) <= now
 	}
@@ -213,6 +248,11 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 		add(ledger.Canceled, waits && !r.present() && r.detached.Add(callerGrace) <= now)
 		add(ledger.Expired, !waits && r.Expires != 0 && r.Expires <= now)
 		add(ledger.Lost, !waits && m.model.hosts[r.HostID].lost)
+		if h := m.model.hosts[r.HostID]; !waits && before < h.stopAt && h.stopAt <= now && !r.Stopping {
+			s := m.look(h)[id]
+			stopped[id] = s
+			add(s.halted(h), s.halted(h) != s.state)
+		}
 	}
 	m.forgets = true
 	defer func() { m.forgets = false }()
@@ -223,6 +263,14 @@ func (m *machine) advanceTo(t *rapid.T, now ledger.Instant) {
 			for i, s := range states {
 				if m.model.ended[id].State == s {
 					want[id] = states[i : i+1]
+				}
+			}
+		}
+		for id, s := range stopped { // unless it ended before that
+			if row := m.model.rows[id]; row != nil || m.model.ended[id].Stopping {
+				want[id] = append([]ledger.State{s.state}, want[id]...)
+				if row != nil && !row.Stopping {
+					t.Fatalf("%s is still there, and its host should have been drained", id)
 				}
 			}
 		}

@@ -47,6 +47,7 @@ func (m *machine) predict(c ledger.SyncCommand) prediction {
 			m.model.rows[r.ID].touched = r.Unreclaimable
 		}
 	}
+	m.judge(c.Engines, after, p.want)
 	if c.Full {
 		m.reconcile(h, c.Engines, seen, sampled, after, p.want)
 		h.needFull = false
@@ -68,11 +69,26 @@ func (m *machine) predict(c ledger.SyncCommand) prediction {
 	}
 	if fresh {
 		h.sample, h.sampleAt, h.measured, h.pressure = c.Sample.Time, m.model.now, sampled, c.Sample.Pressure
+		h.refused = c.Sample.Refusal != ""
 	}
 	if sampled {
 		h.live = *c.Sample.MemoryAvailable - c.Sample.MemorySafety
 	}
+	m.stopDrained(h, after, p.want)
 	return p
+}
+
+// judge says which engines are seen to go beyond what they are entitled to, or not any more.
+func (m *machine) judge(engines []ledger.EngineReport, after standing, want expected) {
+	for i := range engines {
+		r := &engines[i]
+		if s := after[r.ID]; s != nil && s.state == ledger.Active {
+			next, news := m.model.rows[r.ID].overUse.heard(r.OverUse)
+			if m.model.rows[r.ID].overUse = next; news {
+				want[r.ID] = append(want[r.ID], ledger.Active)
+			}
+		}
+	}
 }
 
 // standing is what a host holds in the course of a report.
@@ -84,6 +100,7 @@ type held struct {
 	revision uint64
 	memory   int64
 	touched  int64
+	stopping bool
 }
 
 // look is what a host holds now.
@@ -91,7 +108,7 @@ func (m *machine) look(h *modelHost) standing {
 	s := make(standing)
 	for id, r := range m.model.rows {
 		if r.State.Holds() && r.HostID == h.id {
-			s[id] = &held{r.State, r.tracked(), r.Revision, r.Entitled.Memory(), r.touched}
+			s[id] = &held{r.State, r.tracked(), r.Revision, r.Entitled.Memory(), r.touched, r.Stopping}
 		}
 	}
 	return s
@@ -133,8 +150,9 @@ func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen ui
 					entitled.Vector = entitled.With(dimension, quantity)
 				}
 			}
+			row.overUse, _ = overUse(nil).heard(r.OverUse)
 			want[r.ID] = append(want[r.ID], ledger.Active)
-			after[r.ID] = &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), s.touched}
+			after[r.ID] = &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), s.touched, s.stopping}
 		case row != nil && len(want[r.ID]) == 0:
 			want[r.ID] = append(want[r.ID], ledger.Lost, ledger.Active)
 			after[r.ID] = m.adopted(h, r, entitled, sampled)
@@ -162,11 +180,12 @@ func described(r *ledger.EngineReport) resource.Resource {
 }
 
 func (m *machine) adopted(h *modelHost, r *ledger.EngineReport, entitled resource.Resource, sampled bool) *held {
-	s := &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), 0}
+	s := &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), 0, r.Grant.Stopping}
 	if sampled {
 		s.touched = r.Unreclaimable
 	}
-	m.adopting[r.ID] = adoption{touched: s.touched, entitled: entitled, host: hostAccount(h)}
+	known, _ := overUse(nil).heard(r.OverUse)
+	m.adopting[r.ID] = adoption{touched: s.touched, entitled: entitled, host: hostAccount(h), overUse: known}
 	return s
 }
 
@@ -175,4 +194,5 @@ type adoption struct {
 	touched  int64
 	entitled resource.Resource
 	host     modelAccount // as it was then
+	overUse  overUse
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,9 +141,10 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 		}
 	}
 	if !a.State.Live() {
-		if a.Forget != (m.forgets && a.State == ledger.Canceled && !a.Stopping) {
+		if a.Forget != (m.forgets && a.State == ledger.Canceled && !a.Stopping && !strings.Contains(a.Reason, "is drained")) {
 			t.Fatalf("%s is %s (%s), its request id free again: %t", a.ID, a.State, a.Reason, a.Forget)
 		}
+		m.checkOverUse(t, a, before.known())
 		m.model.ended[a.ID] = *a
 		delete(m.model.rows, a.ID)
 		return
@@ -150,7 +152,7 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	row := &modelRow{Allocation: *a}
 	switch {
 	case before != nil:
-		row.callers, row.detached, row.touched = before.callers, before.detached, before.touched
+		row.callers, row.detached, row.touched, row.overUse = before.callers, before.detached, before.touched, before.overUse
 		if from.Holds() && a.State.Holds() {
 			row.elsewhere = before.elsewhere
 		}
@@ -163,7 +165,16 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	case a.State == ledger.Reserved && from != ledger.Reserved:
 		row.callers, row.touched = 0, 0
 	}
+	m.checkOverUse(t, a, row.overUse)
 	m.model.rows[a.ID] = row
+}
+
+// known is the over-use of a row, which may be missing.
+func (r *modelRow) known() overUse {
+	if r == nil {
+		return nil
+	}
+	return r.overUse
 }
 
 // adopt checks an engine that an agent has brought: it is as described, and flagged where an account lacks the room.
@@ -173,7 +184,7 @@ func (m *machine) adopt(t *rapid.T, row *modelRow) {
 	if !brought || !row.Entitled.Equal(by.entitled) {
 		t.Fatalf("%s is adopted with %s; want %s", row.ID, row.Entitled, by.entitled)
 	}
-	row.touched = by.touched
+	row.touched, row.overUse = by.touched, by.overUse
 	over := false
 	for _, account := range append(append(m.model.quotas(row.Labels), by.host), m.model.chains(row.Entitled)...) {
 		over = over || m.model.short(account, row.Entitled)

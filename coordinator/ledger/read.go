@@ -116,6 +116,7 @@ type Counts struct {
 	Queues                                                   int // in one partition each, of all clusters
 	OverUsers                                                int // engines in over-use, in one dimension or several
 	OverUse                                                  map[OverUseKind]int
+	HostsRefusing                                            int // of the healthy ones
 }
 
 // Counts counts. Its cost grows with the number of hosts, scopes and clusters.
@@ -129,6 +130,9 @@ func (l *Ledger) Counts() Counts {
 		switch h.state {
 		case Healthy:
 			c.HostsHealthy++
+			if h.refusal != "" {
+				c.HostsRefusing++
+			}
 		case Suspect:
 			c.HostsSuspect++
 		case LostHost:

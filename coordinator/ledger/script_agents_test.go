@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
@@ -290,7 +291,11 @@ func (s *script) cordon(a *arguments) string {
 }
 
 func (s *script) drain(a *arguments) string {
-	_, err := s.ledger.Drain(s.now, a.word(), a.text("reason"))
+	var deadline *time.Duration
+	if _, set := a.option("deadline"); set {
+		deadline = new(a.durationOf("deadline"))
+	}
+	_, err := s.ledger.Drain(s.now, a.word(), a.text("reason"), deadline)
 	return problem(err)
 }
 

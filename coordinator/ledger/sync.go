@@ -43,6 +43,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		l.measure(h, c.Sample)
 	}
 	h.state = Healthy
+	l.stopDrained(h)
 	l.watch(h)
 	l.show(h)
 	l.freed(&h.account)

@@ -84,7 +84,7 @@ func (w *World) mute() {
 	case 0:
 		w.operate("cordon", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Cordon(now, id, "test") })
 	case 1:
-		w.operate("drain", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Drain(now, id, "test") })
+		w.operate("drain", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Drain(now, id, "test", nil) })
 	default:
 		w.operate("uncordon", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Uncordon(now, id) })
 	}
