@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/agent/process"
@@ -68,12 +69,18 @@ type Agent struct {
 	deps     Deps
 	log      *slog.Logger
 	peers    *peers
+	floods   *floods
+	local    *caller // whoever calls over TCP
+	turns    turns
+	ownMeter bool // nobody has given another
 	opener   *process.Opener
 	metrics  *metrics
 
 	measureDue, syncDue *alarm
 	// ready is closed when the coordinator has answered a Sync, with the socket served.
 	ready chan struct{}
+	// serving is closed before that: when the socket is served, and the machine was measured.
+	serving chan struct{}
 
 	bootID      string
 	incarnation uint64
@@ -110,7 +117,8 @@ func New(config Config, deps Deps) (*Agent, error) {
 	if deps.Allocations == nil || deps.Hosts == nil {
 		return nil, errors.New("agent: want clients of a coordinator")
 	}
-	if deps.Meter == nil {
+	ownMeter := deps.Meter == nil
+	if ownMeter {
 		meter, err := host.NewMeter(host.Options{Cgroup: s.Cgroup, SafetyBytes: s.safety})
 		if err != nil {
 			return nil, fmt.Errorf("agent: %w", err)
@@ -122,6 +130,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	if deps.Metrics == nil {
 		deps.Metrics = prometheus.NewRegistry()
+		deps.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	if deps.Elsewhere == nil {
 		deps.Elsewhere = func() {}
@@ -131,17 +140,22 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	now := time.Now()
 	a := &Agent{
-		deps:       deps,
+		deps: deps, ownMeter: ownMeter,
 		log:        deps.Logger.With("host_id", s.HostID),
 		peers:      newPeers(s.HostID, uint32(os.Geteuid()), s.TrustedUsers), //nolint:gosec // a uid
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
 		measureDue: newAlarm(now), syncDue: newAlarm(now),
-		ready: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
+		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		watched:  make(map[string]*process.Handle),
 		stops:    make(map[string]*stopping),
 		asking:   make(map[string]bool),
 		doubtful: make(map[string]int), orphaned: make(map[string]bool),
 	}
+	if a.floods, err = newFloods(s.Callers, deps.Metrics, a.log); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	a.local = a.peers.loopback()
+	a.turns = newTurns(now, a.measureDue, a.syncDue)
 	a.live.Store(&s)
 	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
@@ -174,7 +188,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	// Before anything is answered: a grant cannot be judged without a sample, and engines that ended in the meantime are known.
-	a.measure(ctx)
+	a.turns.measure.do(func() { a.measure(ctx) })
+	close(a.serving)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.serve(ctx) })
 	group.Go(func() error { return a.measureLoop(ctx) })
@@ -268,7 +283,7 @@ func (a *Agent) saveLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.unsaved:
-			_ = a.save() // it has said so; the next change tries again
+			a.turns.save.do(func() { _ = a.save() }) // it has said so; the next change tries again
 		}
 	}
 }

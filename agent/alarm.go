@@ -26,6 +26,13 @@ func (a *alarm) set(at, earliest time.Time) {
 	a.at, a.earliest = at, earliest
 }
 
+// when is the moment.
+func (a *alarm) when() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.at
+}
+
 // by makes the loop due no later than that.
 func (a *alarm) by(at time.Time) {
 	a.mu.Lock()

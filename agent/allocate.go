@@ -36,6 +36,13 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	if request.GetAsync() {
 		wait = 0
 	}
+	if wait > 0 {
+		ended, err := a.floods.wait(callerOf(ctx))
+		if err != nil {
+			return nil, err
+		}
+		defer ended()
+	}
 	bounded, cancel := a.bounded(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call

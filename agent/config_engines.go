@@ -14,17 +14,17 @@ import (
 type EnginesConfig struct {
 	// Cgroups is how an engine gets a cgroup of its own: "systemd" by units, "direct" below Cgroup, "none" not at all. Default "auto":
 	// systemd where it runs, else direct where the hierarchy can be written, else none.
-	Cgroups string `yaml:"cgroups"`
+	Cgroups string `yaml:"cgroups" reload:"start"`
 	// Cgroup is the cgroup below which direct makes those of engines. Default: the parent of the agent's own.
-	Cgroup string `yaml:"cgroup"`
+	Cgroup string `yaml:"cgroup" reload:"start"`
 	// Keeper is the program that stands over a launched engine. Default: bursar-keeper beside the agent's own program, else
 	// /usr/libexec/bursar/bursar-keeper.
-	Keeper string `yaml:"keeper"`
+	Keeper string `yaml:"keeper" reload:"start"`
 	// LogDir is where the output of launched engines goes that did not say where: a folder each. Default /var/log/bursar/engines.
-	LogDir string `yaml:"logDir"`
+	LogDir string `yaml:"logDir" reload:"start"`
 	// Policies say what is done about engines that use more than they are entitled to; the first that matches counts. Default, and for
 	// engines that none matches: warn.
-	Policies []PolicyConfig `yaml:"policies"`
+	Policies []PolicyConfig `yaml:"policies" reload:"live"`
 }
 
 // PolicyConfig is what is done about some engines.

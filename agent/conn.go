@@ -11,14 +11,9 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
-
-// maxConns is how many connections one user may have open; those of trusted callers are not counted. Over HTTP/1.1 each request
-// that waits has one.
-const maxConns = 256
 
 // SocketInUseError says that somebody serves on the path of the agent's socket.
 type SocketInUseError struct {
@@ -115,18 +110,16 @@ func groupNumber(group string) (int, error) {
 type peerListener struct {
 	net.Listener
 
-	peers *peers
-	log   *slog.Logger
-
-	mu   sync.Mutex
-	open map[uint32]int // guarded by mu; connections by uid, of callers that are not trusted
+	peers  *peers
+	floods *floods
+	log    *slog.Logger
 }
 
-// peerConn is a connection with its caller.
+// peerConn is a connection of a user; who that is, and what they may, is asked for every request: the connection may outlive it.
 type peerConn struct {
 	net.Conn
 
-	caller *caller
+	uid    uint32
 	closed func()
 }
 
@@ -148,41 +141,51 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			continue
 		}
 		c := l.peers.caller(uid)
-		if !l.admit(c) {
-			l.log.Warn("a connection was refused: its user has too many", "user", c.actor.Name, "connections", maxConns)
+		closed := l.floods.connect(c)
+		if closed == nil {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		return &peerConn{Conn: conn, caller: c, closed: sync.OnceFunc(func() { l.leave(c) })}, nil
-	}
-}
-
-func (l *peerListener) admit(c *caller) bool {
-	if c.trusted {
-		return true
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[c.uid] >= maxConns {
-		return false
-	}
-	l.open[c.uid]++
-	return true
-}
-
-func (l *peerListener) leave(c *caller) {
-	if c.trusted {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[c.uid]--; l.open[c.uid] == 0 {
-		delete(l.open, c.uid)
+		return &peerConn{Conn: conn, uid: uid, closed: closed}, nil
 	}
 }
 
 // Close closes the connection and counts it no more.
 func (c *peerConn) Close() error {
+	c.closed()
+	return c.Conn.Close() //nolint:wrapcheck // as the connection would say it
+}
+
+// loopbackListener bounds the connections over TCP.
+type loopbackListener struct {
+	net.Listener
+
+	agent *Agent
+}
+
+// Accept returns the next connection. Where there are too many it is closed and passed over.
+func (l *loopbackListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the server decides on it
+		}
+		if closed := l.agent.floods.connect(l.agent.local); closed != nil {
+			return &tcpConn{Conn: conn, closed: closed}, nil
+		}
+		_ = conn.Close() // nothing was sent
+	}
+}
+
+// tcpConn is a connection of somebody on this machine.
+type tcpConn struct {
+	net.Conn
+
+	closed func()
+}
+
+// Close closes the connection and counts it no more.
+func (c *tcpConn) Close() error {
 	c.closed()
 	return c.Conn.Close() //nolint:wrapcheck // as the connection would say it
 }

@@ -163,29 +163,6 @@ func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 	})
 }
 
-func TestConnectionsOfOneUserAreLimited(t *testing.T) {
-	l := &peerListener{open: make(map[uint32]int)}
-	c := newCaller(identity.Actor{Name: "alice@h1"}, 1001)
-	for range maxConns {
-		if !l.admit(c) {
-			t.Fatal("refused below the limit")
-		}
-	}
-	if l.admit(c) {
-		t.Error("admitted above the limit")
-	}
-	l.leave(c)
-	if !l.admit(c) {
-		t.Error("refused although one has left")
-	}
-	boss := newCaller(identity.Actor{Name: "alice@h1", Anyone: true}, 1001)
-	for range 2 * maxConns {
-		if !l.admit(boss) {
-			t.Fatal("a trusted caller was refused")
-		}
-	}
-}
-
 func TestTrustIsByNameOrNumber(t *testing.T) {
 	p := newPeers("h1", 77, []string{"hadoop", "1001"})
 	names := map[string]string{"1000": "alice", "1001": "ecm", "1002": "hadoop", "1003": "1001", "0": "root", "77": "bursar"}

@@ -31,7 +31,7 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 		if !a.measureDue.wait(ctx) {
 			return nil
 		}
-		a.measure(ctx)
+		a.turns.measure.do(func() { a.measure(ctx) })
 	}
 }
 
@@ -50,6 +50,9 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	usages := a.deps.Meter.Engines(ctx, list)
 	sample := a.deps.Meter.Sample(ctx)
+	if a.ownMeter {
+		sample.MemorySafetyBytes = max(0, a.settings().safety) // a reload may have changed it
+	}
 	capacity, capacityErr := a.deps.Meter.Capacity(ctx)
 	if ctx.Err() != nil {
 		return // what was cut short says nothing

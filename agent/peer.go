@@ -22,6 +22,8 @@ type caller struct {
 	uid    uint32
 	// trusted callers may act as anyone, and confirm processes of others.
 	trusted bool
+	// tcp: it may be anybody on this machine.
+	tcp bool
 }
 
 type callerKey struct{}
@@ -34,26 +36,34 @@ func callerOf(ctx context.Context) *caller {
 
 // peers knows the callers by what the kernel says of their connections.
 type peers struct {
-	hostID  string
-	self    uint32
-	trusted []string // names and uids
-	lookup  func(uid string) (*user.User, error)
+	hostID string
+	self   uint32
+	lookup func(uid string) (*user.User, error)
 
-	mu    sync.Mutex
-	names map[uint32]name // guarded by mu
+	mu      sync.Mutex
+	trusted []string         // guarded by mu; names and uids
+	known   map[uint32]known // guarded by mu
 }
 
-// name is a user's name, or where the machine knows none its number.
-type name struct {
-	text string
-	read time.Time
+// known is a caller as they were last looked up.
+type known struct {
+	caller *caller
+	read   time.Time
 }
 
-// nameFor is how long a name is believed: users are renamed rarely.
-const nameFor = time.Minute
+// knownFor is how long that is believed: users are renamed rarely.
+const knownFor = time.Minute
 
 func newPeers(hostID string, self uint32, trusted []string) *peers {
-	return &peers{hostID: hostID, self: self, trusted: trusted, lookup: user.LookupId, names: make(map[uint32]name)}
+	return &peers{hostID: hostID, self: self, trusted: trusted, lookup: user.LookupId, known: make(map[uint32]known)}
+}
+
+// trust replaces the list of those who may act as anyone, for the next request of everybody.
+func (p *peers) trust(users []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trusted = users
+	clear(p.known)
 }
 
 // credentials asks the kernel who connected to a Unix socket: the process at the time of the connect, as of which the
@@ -79,26 +89,39 @@ func credentials(conn *net.UnixConn) (uid uint32, err error) {
 // caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of
 // them, root neither, is more than a submitter on this host: that is all that a coordinator believes of an agent's callers.
 func (p *peers) caller(uid uint32) *caller {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if k, ok := p.known[uid]; ok && now.Sub(k.read) < knownFor {
+		return k.caller
+	}
 	userName := p.name(uid)
-	trusted := p.isTrusted(uid, userName)
-	return newCaller(identity.Actor{
+	trusted := p.isTrustedLocked(uid, userName)
+	c := newCaller(identity.Actor{
 		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
 	}, uid)
+	if len(p.known) >= maxUsers {
+		clear(p.known)
+	}
+	p.known[uid] = known{caller: c, read: now}
+	return c
 }
 
 // loopback is whoever calls over TCP, where that is allowed.
 func (p *peers) loopback() *caller {
-	return newCaller(identity.Actor{
+	c := newCaller(identity.Actor{
 		Name: "local@" + p.hostID, Anyone: true, Priority: true, Role: identity.Submitter, Host: p.hostID,
 	}, p.self)
+	c.tcp = true
+	return c
 }
 
 func newCaller(actor identity.Actor, uid uint32) *caller {
 	return &caller{actor: actor, header: actor.Encode(), uid: uid, trusted: actor.Anyone}
 }
 
-func (p *peers) isTrusted(uid uint32, userName string) bool {
+func (p *peers) isTrustedLocked(uid uint32, userName string) bool {
 	if uid == 0 || uid == p.self {
 		return true
 	}
@@ -115,17 +138,11 @@ func (p *peers) isTrusted(uid uint32, userName string) bool {
 	return false
 }
 
+// name is a user's name, or where the machine knows none its number.
 func (p *peers) name(uid uint32) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	if known, ok := p.names[uid]; ok && now.Sub(known.read) < nameFor {
-		return known.text
-	}
 	text := strconv.FormatUint(uint64(uid), 10)
 	if u, err := p.lookup(text); err == nil && u.Username != "" {
-		text = u.Username
+		return u.Username
 	}
-	p.names[uid] = name{text: text, read: now}
 	return text
 }

@@ -130,6 +130,11 @@ func (s *service) Watch(
 	if id := request.GetHostId(); id != "" && id != a.settings().HostID {
 		return invalid("host_id", id, a.settings().HostID+", or nothing: this is its agent")
 	}
+	ended, err := a.floods.wait(callerOf(ctx))
+	if err != nil {
+		return err
+	}
+	defer ended()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call

@@ -58,7 +58,7 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, log: a.log, open: make(map[uint32]int)})
+	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, floods: a.floods, log: a.log})
 	if a.settings().LoopbackListen != "" {
 		var config net.ListenConfig
 		loopback, err := config.Listen(ctx, "tcp", a.settings().LoopbackListen)
@@ -66,7 +66,7 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 			return nil, errors.Join(fmt.Errorf("agent: %w", err), socket.Close())
 		}
 		a.log.Warn("whoever can connect on loopback may act as anyone", "address", loopback.Addr().String())
-		s.listeners = append(s.listeners, loopback)
+		s.listeners = append(s.listeners, &loopbackListener{Listener: loopback, agent: a})
 	}
 	return s, nil
 }
@@ -122,12 +122,24 @@ func (s *server) newServer(socket bool) *http.Server {
 	}
 }
 
-// connContext says who is at the other end.
+// uidKey has the user of a connection.
+type uidKey struct{}
+
+// connContext says whose connection it is.
 func (s *server) connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*peerConn); ok {
-		return context.WithValue(ctx, callerKey{}, c.caller)
+		return context.WithValue(ctx, uidKey{}, c.uid)
 	}
-	return context.WithValue(ctx, callerKey{}, s.agent.peers.loopback())
+	return ctx
+}
+
+// identified says who makes a request, and what they may by now.
+func (s *server) identified(r *http.Request) (*http.Request, *caller) {
+	c := s.agent.local
+	if uid, ok := r.Context().Value(uidKey{}).(uint32); ok {
+		c = s.agent.peers.caller(uid)
+	}
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c)), c
 }
 
 func (s *server) mux(socket bool) *http.ServeMux {
@@ -174,7 +186,7 @@ func (s *server) recovered(_ context.Context, spec connect.Spec, _ http.Header, 
 }
 
 // guard bounds how long a request may take to arrive, and each part of an answer to leave; how long an answer takes to be
-// found is not bounded, as it may be that of a request that waits.
+// found is not bounded, as it may be that of a request that waits. It bounds how many come of one user, too.
 func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)
@@ -184,6 +196,14 @@ func (s *server) guard(next http.Handler) http.Handler {
 			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
 			r.Body = &timedBody{ReadCloser: r.Body, control: control, header: w.Header()}
 		}
-		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control}, r)
+		r, c := s.identified(r)
+		timed := &timedWriter{ResponseWriter: w, control: control}
+		ended, err := s.agent.floods.begin(c)
+		if err != nil {
+			refuse(timed, r, err)
+			return
+		}
+		defer ended()
+		next.ServeHTTP(timed, r)
 	})
 }

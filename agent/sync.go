@@ -40,10 +40,8 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 	var failed series
 	for a.syncDue.wait(ctx) {
 		a.news.Store(false)
-		outcome, err := a.sync(ctx)
-		if err == nil {
-			err = a.carryOut(ctx, outcome)
-		}
+		var err error
+		a.turns.sync.do(func() { err = a.heartbeat(ctx) })
 		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -134,6 +132,15 @@ func (a *Agent) interval() time.Duration {
 func (a *Agent) urgent() (urgent bool) {
 	a.locked(func(t *tracker.Tracker) { urgent = t.Urgent() })
 	return urgent
+}
+
+// heartbeat sends one, and does what it is answered.
+func (a *Agent) heartbeat(ctx context.Context) error {
+	outcome, err := a.sync(ctx)
+	if err != nil {
+		return err
+	}
+	return a.carryOut(ctx, outcome)
 }
 
 // sync registers where that is needed, and sends one heartbeat.

@@ -37,14 +37,14 @@ func Sections() []Section {
 func Reference(root string) (string, error) {
 	var b strings.Builder
 	b.WriteString("# Configuration reference\n\nMade from the code by `go test ./test/docs -update`; a test fails where it is stale. Durations are written `30s`, `5m`, `24h`; " +
-		"memory `4GiB`, CPU `2` or `500m`.\n")
+		"memory `4GiB`, CPU `2` or `500m`. A field marked with ↻ changes with a reload (SIGHUP, `systemctl reload`), every other one at the next start.\n")
 	for _, s := range Sections() {
 		structs, err := structsOf(filepath.Join(root, s.Dir))
 		if err != nil {
 			return "", err
 		}
 		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", s.Title, s.Intro)
-		if err := fields(&b, root, structs, s.Type, ""); err != nil {
+		if err := fields(&b, root, structs, s.Type, "", false); err != nil {
 			return "", fmt.Errorf("%s: %w", s.Title, err)
 		}
 	}
@@ -90,8 +90,9 @@ func structsOf(dir string) (map[string]*ast.StructType, error) {
 	return structs, nil
 }
 
-// fields writes a row for every field that has a yaml name, those of nested structs below their parent's path.
-func fields(b *strings.Builder, root string, structs map[string]*ast.StructType, name, path string) error {
+// fields writes a row for every field that has a yaml name, those of nested structs below their parent's path. live: a reload changes all of
+// them.
+func fields(b *strings.Builder, root string, structs map[string]*ast.StructType, name, path string, live bool) error {
 	s := structs[name]
 	if s == nil {
 		return fmt.Errorf("no struct %s", name)
@@ -114,7 +115,7 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 			if element != typed {
 				suffix = "[]."
 			}
-			if err := fields(b, root, structs, element, at+suffix); err != nil {
+			if err := fields(b, root, structs, element, at+suffix, live || tagOf(f, "reload") == "live"); err != nil {
 				return err
 			}
 		case elsewhere(element) != "":
@@ -123,11 +124,15 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 				return err
 			}
 			_, name, _ := strings.Cut(element, ".")
-			if err := fields(b, root, nested, name, at+"."); err != nil {
+			if err := fields(b, root, nested, name, at+".", live || tagOf(f, "reload") == "live"); err != nil {
 				return err
 			}
 		default:
-			fmt.Fprintf(b, "| `%s` | %s | %s |\n", at, plain(typed), strings.ReplaceAll(strings.Join(strings.Fields(doc), " "), "|", "\\|"))
+			meaning := strings.ReplaceAll(strings.Join(strings.Fields(doc), " "), "|", "\\|")
+			if live || tagOf(f, "reload") == "live" {
+				meaning += reloaded
+			}
+			fmt.Fprintf(b, "| `%s` | %s | %s |\n", at, plain(typed), meaning)
 		}
 	}
 	return nil
@@ -139,12 +144,19 @@ func elsewhere(typed string) string {
 	return map[string]string{"label": "label", "credential": "credential", "consul": "discovery/consul"}[name]
 }
 
+// reloaded marks a field that a reload changes.
+const reloaded = " ↻"
+
 func yamlName(f *ast.Field) string {
+	name, _, _ := strings.Cut(tagOf(f, "yaml"), ",")
+	return name
+}
+
+func tagOf(f *ast.Field, key string) string {
 	if f.Tag == nil {
 		return ""
 	}
-	name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
-	return name
+	return reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get(key)
 }
 
 func typeName(t ast.Expr) string {

@@ -12,7 +12,7 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource"},
-		{"label", "identity", "yamlfile", "credential", "test/certs", "test/consul", "test/otlp", "test/postgres"},
+		{"label", "identity", "yamlfile", "reload", "credential", "test/certs", "test/consul", "test/otlp", "test/postgres"},
 		{"proto"},
 		{"quotafile", "access", "tracing"},
 		{"providers"},

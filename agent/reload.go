@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"log/slog"
+
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/reload"
+)
+
+// Reload takes a new configuration over as far as that is possible while the agent runs, and says how far: what needs a restart stays as
+// it is. Where the configuration is wrong nothing changes, and the error is a *ConfigError. It may be called while the agent runs, by one
+// goroutine at a time.
+func (a *Agent) Reload(config Config) (reload.Changes, error) {
+	wanted, err := config.settle()
+	if err != nil {
+		return reload.Changes{}, err
+	}
+	merged, changes := reload.Take(a.settings().Config, wanted.Config)
+	next, err := merged.settle() // what stays may not go with what is new
+	if err != nil {
+		return reload.Changes{}, err
+	}
+	if len(changes.Taken) == 0 {
+		return changes, nil
+	}
+	a.live.Store(&next)
+	a.peers.trust(next.TrustedUsers)
+	a.floods.limit(next.Callers)
+	if changes.Has("labels") || changes.Has("protected") {
+		a.locked(func(t *tracker.Tracker) { t.Announce(next.Labels, convert.VectorToProto(next.protected)) })
+	}
+	a.measureIn(0) // with what is measured anew, the coordinator is told
+	return changes, nil
+}
+
+// checkLogLevel looks at what the program that runs the agent reads.
+func (s *settings) checkLogLevel() error {
+	var level slog.Level
+	if s.LogLevel != "" && level.UnmarshalText([]byte(s.LogLevel)) != nil {
+		return &ConfigError{"logLevel", s.LogLevel, "debug, info, warn or error"}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/bursar/bursar/agent/tracker"
+)
+
+// How long one turn of a loop may take before the loop counts as hung. A Sync that nobody answers ends by itself within twice syncTimeout;
+// reading a process table, and writing the state file to a disk that is busy, may take long, but not that long.
+const (
+	longestMeasure = 30 * time.Second
+	longestSync    = 30 * time.Second
+	longestSave    = time.Minute
+)
+
+// turn is a loop as one watches it from outside. One goroutine does the turns; any may look.
+type turn struct {
+	doing   string
+	longest time.Duration
+	due     *alarm // when the next turn is to begin; nil: when there is something to do
+
+	born  time.Time    // what began is in nanoseconds since then, on a clock that nobody sets
+	began atomic.Int64 // 0: it rests
+}
+
+// do is one turn.
+func (t *turn) do(f func()) {
+	t.began.Store(max(1, int64(time.Since(t.born))))
+	defer t.began.Store(0)
+	f()
+}
+
+// hung says what is wrong where the loop does not turn.
+func (t *turn) hung(now time.Time) error {
+	if began := t.began.Load(); began != 0 {
+		if took := now.Sub(t.born) - time.Duration(began); took > t.longest {
+			return fmt.Errorf("%s takes %s: want at most %s", t.doing, took.Round(time.Millisecond), t.longest)
+		}
+		return nil
+	}
+	if t.due == nil {
+		return nil
+	}
+	if late := now.Sub(t.due.when()); late > t.longest {
+		return fmt.Errorf("%s is late by %s: want at most %s", t.doing, late.Round(time.Millisecond), t.longest)
+	}
+	return nil
+}
+
+// turns are the loops without which the agent is of no use.
+type turns struct {
+	measure, sync, save *turn
+}
+
+func newTurns(now time.Time, measureDue, syncDue *alarm) turns {
+	return turns{
+		measure: &turn{doing: "measuring the machine", longest: longestMeasure, due: measureDue, born: now},
+		sync:    &turn{doing: "a heartbeat to the coordinator", longest: longestSync, due: syncDue, born: now},
+		save:    &turn{doing: "writing the state file", longest: longestSave, born: now},
+	}
+}
+
+// Turning reports whether the loops that measure, that tell the coordinator and that store the state turn, while Run serves; the error says
+// which one hangs. A coordinator that is away is no reason, nor a disk that is only slow. It takes no lock that a loop holds while it works.
+func (a *Agent) Turning(now time.Time) error {
+	for _, t := range []*turn{a.turns.measure, a.turns.sync, a.turns.save} {
+		if err := t.hung(now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Serving is closed when the socket is served and the machine was measured. Whether a coordinator answers is Ready's to say.
+func (a *Agent) Serving() <-chan struct{} { return a.serving }
+
+// Status says in one line what matters now; it changes when that does. Empty: it does not run yet.
+func (a *Agent) Status() string {
+	var parts []string
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.tracker == nil {
+		return ""
+	}
+	switch synced := a.syncedAt.Load(); {
+	case synced == 0:
+		parts = append(parts, "no coordinator has answered yet: requests wait")
+	case a.unheard.Load():
+		parts = append(parts, "no coordinator answers since "+time.Unix(0, synced).UTC().Format(time.DateTime)+" UTC: requests wait, engines go on")
+	default:
+		parts = append(parts, "a coordinator answers")
+	}
+	parts = append(parts, fmt.Sprintf("engines: %d", a.tracker.Stats().Engines))
+	return strings.Join(append(parts, closedFor(a.tracker)...), "; ")
+}
+
+// closedFor says why there are no new engines here.
+func closedFor(t *tracker.Tracker) (reasons []string) {
+	sample := t.Sample()
+	if refusal := sample.GetRefusal(); refusal != "" {
+		reasons = append(reasons, "no new engines: "+refusal)
+	}
+	if sample.GetPressure() {
+		reasons = append(reasons, "no new engines: memory pressure")
+	}
+	if t.Draining() {
+		reasons = append(reasons, "no new engines: drained")
+	}
+	return reasons
+}
