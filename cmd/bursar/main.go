@@ -1,3 +1,5 @@
+//go:build !man
+
 // Command bursar is the resource manager for engine hosts in one binary: the coordinator that keeps the books, the agent that
 // stands on every host, both in one process for trying it out (dev), and the commands of users and operators.
 //

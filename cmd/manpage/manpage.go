@@ -1,0 +1,108 @@
+// Package manpage writes manual pages in the macros of man(7), as plain as groff and mandoc both like them. It knows text and
+// nothing of what the text is about.
+//
+// A Page is a value; it may be used by one goroutine at a time.
+package manpage
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Page is one manual page. What it has is written in the order of the calls.
+type Page struct {
+	body strings.Builder
+}
+
+// New begins a page. Section is that of the manual (1 commands, 5 files, 7 topics, 8 administration), source the program and its version,
+// name and summary what whatis(1) and apropos(1) find.
+func New(name, section, source string, date time.Time, summary string) *Page {
+	p := &Page{}
+	p.line(".TH %s %s %s %s %s", quoted(strings.ToUpper(name)), quoted(section), quoted(date.UTC().Format(time.DateOnly)), quoted(source), quoted("Bursar"))
+	// No hyphenation: words here are fields, flags and paths.
+	p.line(".nh")
+	p.Heading("NAME")
+	p.line("%s \\- %s", escaped(name), escaped(summary))
+	return p
+}
+
+// Heading begins a section of the page.
+func (p *Page) Heading(title string) { p.line(".SH %s", quoted(title)) }
+
+// Text adds paragraphs, with empty lines between them. A line that begins with a space stands as it is, as do those that follow it.
+func (p *Page) Text(text string) {
+	asIs, open := false, false
+	for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
+		indented := strings.HasPrefix(line, " ")
+		switch {
+		case line == "" && asIs:
+			p.line("")
+			continue
+		case line == "":
+			open = false
+			continue
+		case indented && !asIs:
+			p.line(".PP\n.nf")
+		case !indented && asIs:
+			p.line(".fi\n.PP")
+			open = true
+		case !indented && !open:
+			p.line(".PP")
+			open = true
+		}
+		asIs = indented
+		p.line("%s", shown(line))
+	}
+	if asIs {
+		p.line(".fi")
+	}
+}
+
+// Literal adds text as it is.
+func (p *Page) Literal(text string) {
+	p.line(".PP\n.nf")
+	for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
+		p.line("%s", shown(line))
+	}
+	p.line(".fi")
+}
+
+// Term adds what a name stands for: an option, a field.
+func (p *Page) Term(name, meaning string) {
+	p.line(".TP\n\\fB%s\\fR", escaped(name))
+	p.line("%s", shown(strings.Join(strings.Fields(meaning), " ")))
+}
+
+// References adds the section SEE ALSO, of names such as bursar(1).
+func (p *Page) References(names ...string) {
+	p.Heading("SEE ALSO")
+	for i, name := range names {
+		title, section, _ := strings.Cut(name, "(")
+		end := " ,"
+		if i == len(names)-1 {
+			end = ""
+		}
+		p.line(".BR %s (%s%s", escaped(title), section, end)
+	}
+}
+
+// String is the page.
+func (p *Page) String() string { return p.body.String() }
+
+func (p *Page) line(format string, args ...any) { fmt.Fprintf(&p.body, format+"\n", args...) }
+
+// escaped is text within a line: a backslash is one, a hyphen is what can be typed, and is never broken at.
+func escaped(text string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text) }
+
+// shown is text that makes up a whole line: what would be a request to roff at its beginning is none.
+func shown(line string) string {
+	line = escaped(line)
+	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+		line = `\&` + line
+	}
+	return line
+}
+
+// quoted is text as one argument of a request.
+func quoted(text string) string { return `"` + strings.ReplaceAll(escaped(text), `"`, `\(dq`) + `"` }

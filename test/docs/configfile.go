@@ -1,0 +1,270 @@
+package docs
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/coordinator"
+)
+
+// module is what the path of a package begins with; the rest is its folder.
+const module = "github.com/bursar/bursar/"
+
+// Field is one field of a configuration file.
+type Field struct {
+	// Name is its key, Path that with its sections before it: "limits.queue". Depth is how many sections it is in.
+	Name, Path string
+	Depth      int
+	// Type is what a value looks like in YAML, Meaning the field's comment, in one line.
+	Type, Meaning string
+	// Live says that a reload changes it.
+	Live bool
+	// Default is its value in YAML where the file says nothing; a section has none.
+	Default string
+	Section bool
+	// Elements are the fields of each element, where it is a list of or a map to sections.
+	Elements []Field
+}
+
+// Program is one of the two that read a configuration file.
+type Program struct {
+	// Name is the command: agent, coordinator.
+	Name   string
+	Fields []Field
+}
+
+// Programs are both, with every field of their files, read from the sources below root.
+func Programs(root string) ([]Program, error) {
+	ofAgent, err := agent.Config{}.WithDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("defaults of the agent: %w", err)
+	}
+	ofAgent.HostID, ofAgent.Address = "", "" // the name of the machine that this runs on
+	var list []Program
+	for _, p := range []struct {
+		name   string
+		config any
+	}{{"agent", ofAgent}, {"coordinator", coordinator.Config{}.WithDefaults()}} {
+		w := walk{root: root, packages: make(map[string]map[string]*ast.StructType)}
+		fields, err := w.fields(reflect.ValueOf(p.config), "", 0, false)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		list = append(list, Program{p.name, fields})
+	}
+	return list, nil
+}
+
+// walk goes through a configuration's value and the comments of its types side by side.
+type walk struct {
+	root     string
+	packages map[string]map[string]*ast.StructType
+}
+
+// fields lists those of a struct, sections followed by what is in them.
+func (w *walk) fields(value reflect.Value, path string, depth int, live bool) ([]Field, error) {
+	comments, err := w.comments(value.Type())
+	if err != nil {
+		return nil, err
+	}
+	var list []Field
+	shared := ""
+	for i := range value.NumField() {
+		field, of := value.Type().Field(i), value.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		f := Field{
+			Name: name, Path: path + name, Depth: depth, Type: yamlType(field.Type), Meaning: comments[field.Name],
+			Live: live || field.Tag.Get("reload") == "live", Section: field.Type.Kind() == reflect.Struct,
+		}
+		if f.Section {
+			inner, err := w.fields(of, f.Path+".", depth+1, f.Live)
+			if err != nil {
+				return nil, err
+			}
+			list = append(append(list, f), inner...)
+			continue
+		}
+		// A field without a comment shares that of the field before it.
+		f.Meaning = cmp.Or(f.Meaning, shared)
+		shared = f.Meaning
+		if element := elementOf(field.Type); element != nil {
+			if f.Elements, err = w.fields(reflect.Zero(element), "", 0, f.Live); err != nil {
+				return nil, err
+			}
+		}
+		f.Default = inYAML(of)
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// comments are those of a struct's fields, each in one line.
+func (w *walk) comments(of reflect.Type) (map[string]string, error) {
+	dir := strings.TrimPrefix(of.PkgPath(), module)
+	if w.packages[dir] == nil {
+		structs, err := structsOf(filepath.Join(w.root, dir))
+		if err != nil {
+			return nil, err
+		}
+		w.packages[dir] = structs
+	}
+	parsed := w.packages[dir][of.Name()]
+	if parsed == nil {
+		return nil, fmt.Errorf("no struct %s in %s", of.Name(), dir)
+	}
+	said := make(map[string]string)
+	for _, f := range parsed.Fields.List {
+		for _, name := range f.Names {
+			said[name.Name] = strings.Join(strings.Fields(f.Doc.Text()+f.Comment.Text()), " ")
+		}
+	}
+	return said, nil
+}
+
+// elementOf is the struct that a list or a map holds; nil where it is another thing.
+func elementOf(t reflect.Type) reflect.Type {
+	if (t.Kind() == reflect.Slice || t.Kind() == reflect.Map) && t.Elem().Kind() == reflect.Struct {
+		return t.Elem()
+	}
+	return nil
+}
+
+func yamlType(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case t.Kind() == reflect.Struct:
+		return "section"
+	case t.Kind() == reflect.Slice:
+		return "list of " + yamlType(t.Elem())
+	case t.Kind() == reflect.Map:
+		return "map to " + yamlType(t.Elem())
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.String:
+		return "text"
+	default:
+		return "number"
+	}
+}
+
+// inYAML writes a value in one line.
+func inYAML(value reflect.Value) string {
+	switch v := value.Interface().(type) {
+	case time.Duration:
+		// 5m0s is 5m.
+		text := v.String()
+		if strings.HasSuffix(text, "m0s") {
+			text = strings.TrimSuffix(text, "0s")
+		}
+		if strings.HasSuffix(text, "h0m") {
+			text = strings.TrimSuffix(text, "0m")
+		}
+		return text
+	case string:
+		return strconv.Quote(v)
+	}
+	switch value.Kind() {
+	case reflect.Slice:
+		var list []string
+		for i := range value.Len() {
+			list = append(list, inYAML(value.Index(i)))
+		}
+		return "[" + strings.Join(list, ", ") + "]"
+	case reflect.Map: // the default of none has something in it
+		return "{}"
+	default:
+		return fmt.Sprint(value.Interface())
+	}
+}
+
+// ConfigFile is the file that the packages install: every field with its meaning and its default, in comments.
+func ConfigFile(p Program) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Configuration of the Bursar %[1]s (bursar-%[1]s.service).
+#
+# Every field stands here with its default, commented out. To change one, take the # away before it, and before the section that it is
+# in, if any. The environment (BURSAR_%[2]s_FIELD_NAME) goes over this file, flags go over both.
+#
+#   bursar %[1]s --config /etc/bursar/%[1]s.yaml --check     tells whether a file is right, and where not
+#   systemctl reload bursar-%[1]s                            has fields marked "reload" changed; the others need a restart
+#
+# All of it is in bursar-%[1]s.yaml(5) as well.
+`, p.Name, strings.ToUpper(p.Name))
+	for _, f := range p.Fields {
+		// A comment has one space after its #, and two more in a section; what can be uncommented has none or an even number.
+		indent := strings.Repeat("  ", f.Depth)
+		meaning := f.Meaning
+		if f.Live && !f.Section {
+			meaning = strings.TrimSpace(meaning + " (reload)")
+		}
+		b.WriteString("\n")
+		for _, line := range wrapped(meaning, 110-len(indent)) {
+			writeComment(&b, indent, line)
+		}
+		if len(f.Elements) > 0 {
+			writeComment(&b, indent, "Each has:")
+			for _, e := range elements(f.Elements, "") {
+				for i, line := range wrapped(fmt.Sprintf("%s (%s): %s", e.Path, e.Type, e.Meaning), 106-len(indent)) {
+					writeComment(&b, indent, map[bool]string{true: "- ", false: "| "}[i == 0]+line)
+				}
+			}
+		}
+		if f.Section {
+			fmt.Fprintf(&b, "#%s%s:\n", indent, f.Name)
+		} else {
+			fmt.Fprintf(&b, "#%s%s: %s\n", indent, f.Name, f.Default)
+		}
+	}
+	return b.String()
+}
+
+// elements lists the fields of an element, those of lists in it below their path.
+func elements(fields []Field, path string) []Field {
+	var list []Field
+	for _, f := range fields {
+		f.Path = path + f.Path
+		list = append(list, f)
+		list = append(list, elements(f.Elements, f.Path+"[].")...)
+	}
+	return list
+}
+
+// writeComment writes a line that stays one when its first # is taken away: in a section it has a second.
+func writeComment(b *strings.Builder, indent, line string) {
+	if indent == "" {
+		fmt.Fprintf(b, "# %s\n", line)
+		return
+	}
+	fmt.Fprintf(b, "#%s# %s\n", indent, line)
+}
+
+// wrapped breaks a text into lines of at most this many bytes, as far as its words allow.
+func wrapped(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
