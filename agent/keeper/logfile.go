@@ -24,6 +24,7 @@ type logFile struct {
 
 	fd      int   // -1: not open
 	size    int64 // of the file, in bytes
+	done    bool  // it ends with a line, and takes no more
 	dropped int64 // bytes
 }
 
@@ -46,7 +47,7 @@ func (l *logFile) open() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", l.name, err), unix.Close(fd))
 	}
-	l.fd, l.size = fd, stat.Size
+	l.fd, l.size, l.done = fd, stat.Size, false
 	return nil
 }
 
@@ -70,19 +71,25 @@ func (l *logFile) ready() bool {
 	if l.fd < 0 && l.open() != nil {
 		return false
 	}
-	return l.size < l.max || l.rotate() && l.open() == nil && l.size < l.max
+	if !l.done && l.size < l.max {
+		return true
+	}
+	return l.rotate() && l.open() == nil && l.size < l.max
 }
 
-// fitting is how much of p goes into the file: whole lines, where there is one that fits.
+// fitting is how much of p goes into the file. One that is nearly full is done after the last line that fits, so that no line is in two
+// files, but for one that is very long.
 func (l *logFile) fitting(p []byte) int {
 	room := l.max - l.size
-	if int64(len(p)) <= room {
+	if int64(len(p)) <= room-min(chunk, l.max/8) {
 		return len(p)
 	}
-	if lines := bytes.LastIndexByte(p[:room], '\n') + 1; lines > 0 {
+	fits := int(min(room, int64(len(p))))
+	if lines := bytes.LastIndexByte(p[:fits], '\n') + 1; lines > 0 {
+		l.done = true
 		return lines
 	}
-	return int(room)
+	return fits
 }
 
 // writeAll returns how much could be written.
