@@ -68,11 +68,11 @@ func (s *script) host(a *arguments) string {
 // readSample takes what a host measured; nil where it measured nothing.
 func readSample(a *arguments) *ledger.Sample {
 	available, known := a.bytes("available")
-	pressure, unknown := a.flag("pressure"), a.flag("unknown")
-	if !known && !pressure && !unknown {
+	pressure, unknown, refusal := a.flag("pressure"), a.flag("unknown"), a.text("refusal")
+	if !known && !pressure && !unknown && refusal == "" {
 		return nil
 	}
-	sample := &ledger.Sample{Pressure: pressure}
+	sample := &ledger.Sample{Pressure: pressure, Refusal: refusal}
 	if taken := a.durationOf("taken"); taken != 0 { // by the agent's clock, since the start
 		sample.Time = start.Add(taken)
 	}
@@ -87,7 +87,7 @@ func readSample(a *arguments) *ledger.Sample {
 func (s *script) sample(a *arguments) string {
 	agent := s.agents[a.word()]
 	sample := readSample(a)
-	if sample.MemoryAvailable == nil && sample.Pressure {
+	if sample.MemoryAvailable == nil && (sample.Pressure || sample.Refusal != "") {
 		sample.MemoryAvailable = agent.sample.MemoryAvailable
 	}
 	agent.sample = sample
@@ -166,6 +166,7 @@ func (g *scriptAgent) digest() uint64 {
 // sync is one report, in every detail. What is not said is as the agent would have it. Its input lists what it reports:
 //
 //	engine a1 pid=100 memory=1GiB unreclaimable=512MiB      an engine and what it uses
+//	… over=(memory:5GiB:4GiB:kill,cpu:3:2:warn) since=10s   what of that is beyond its entitlement, since a time after the start
 //	ended a1 exit=0 reason=…                                a tombstone
 //	veto a1 left=1GiB                                       a grant that the agent does not have the memory for
 func (s *script) sync(a *arguments) string {
@@ -231,6 +232,7 @@ func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full 
 		r.Measured = v
 	}
 	r.Unreclaimable, _ = line.bytes("unreclaimable")
+	r.OverUse = overUseOf(line)
 	if !full {
 		return r
 	}
@@ -245,6 +247,31 @@ func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full 
 	agent.engines[id] = grant
 	r.Grant = &grant
 	return r
+}
+
+// overUseOf takes what an engine uses beyond its entitlement. Under the policy kill it is stopped 30 s after that began.
+func overUseOf(line *arguments) (list []ledger.OverUse) {
+	since := start.Add(line.durationOf("since"))
+	values, _ := line.values("over")
+	for _, value := range values {
+		part := strings.Split(value, ":")
+		if len(part) != 4 {
+			line.t.Fatalf("%s: over=%s: want dimension:used:entitled:policy", line.pos, value)
+		}
+		u := ledger.OverUse{
+			Dimension: part[0], Used: line.quantity(part[0], part[1]), Entitled: line.quantity(part[0], part[2]), Since: since,
+		}
+		for u.Policy = ledger.PolicyObserve; u.Policy.String() != part[3]; u.Policy++ {
+			if u.Policy > ledger.PolicyKill {
+				line.t.Fatalf("%s: no such policy: %s", line.pos, part[3])
+			}
+		}
+		if u.Policy == ledger.PolicyKill {
+			u.StopTime = since.Add(30 * time.Second)
+		}
+		list = append(list, u)
+	}
+	return list
 }
 
 // answer describes what an agent is told.
@@ -292,8 +319,8 @@ func (s *script) cordon(a *arguments) string {
 
 func (s *script) drain(a *arguments) string {
 	var deadline *time.Duration
-	if _, set := a.option("deadline"); set {
-		deadline = new(a.durationOf("deadline"))
+	if text, set := a.option("deadline"); set {
+		deadline = new(a.duration(text))
 	}
 	_, err := s.ledger.Drain(s.now, a.word(), a.text("reason"), deadline)
 	return problem(err)

@@ -84,8 +84,11 @@ func (s *script) release(a *arguments) string {
 }
 
 func exit(a *arguments) *ledger.ExitStatus {
-	code := int32(a.integer("exit", -1))
-	if code < 0 {
+	code, signal := int32(a.integer("exit", -1)), int32(a.integer("signal", 0))
+	switch {
+	case signal != 0:
+		return &ledger.ExitStatus{Signal: signal, OutOfMemory: a.flag("oom")}
+	case code < 0:
 		return nil
 	}
 	return &ledger.ExitStatus{Code: &code}

@@ -36,11 +36,36 @@ func (s *script) transition(a *ledger.Allocation) string {
 	if a.Stopping && !before.Stopping {
 		fmt.Fprintf(&b, ", to be stopped: %s", a.StopReason)
 	}
+	switch now := overUses(a); {
+	case now == overUses(&before):
+	case now == "":
+		b.WriteString(", within its entitlement again")
+	default:
+		b.WriteString(now)
+	}
 	if a.Exit != nil && a.Exit.Code != nil {
 		fmt.Fprintf(&b, ", exit code %d", *a.Exit.Code)
 	}
+	if a.Exit != nil && a.Exit.Signal != 0 {
+		fmt.Fprintf(&b, ", signal %d", a.Exit.Signal)
+	}
+	if a.Exit != nil && a.Exit.OutOfMemory {
+		b.WriteString(", out of memory")
+	}
 	if a.Reason != "" {
 		fmt.Fprintf(&b, ": %s", a.Reason)
+	}
+	return b.String()
+}
+
+// overUses describes what an engine uses beyond its entitlement.
+func overUses(a *ledger.Allocation) string {
+	var b strings.Builder
+	for _, u := range a.OverUse {
+		fmt.Fprintf(&b, ", uses %s of %s %s since %s (%s)", amount(u.Dimension, u.Used), amount(u.Dimension, u.Entitled), u.Dimension, since(u.Since), u.Policy)
+		if u.StopTime != 0 {
+			fmt.Fprintf(&b, ", is stopped at %s", since(u.StopTime))
+		}
 	}
 	return b.String()
 }
@@ -53,8 +78,12 @@ func (s *script) hostChange(h ledger.HostRecord) string {
 		return "is new: " + h.Capacity.String()
 	case h.Lost && !before.Lost:
 		return "is lost"
-	case h.Draining && !before.Draining:
-		return "drains: " + h.Reason
+	case h.Draining && (!before.Draining || h.StopTime != before.StopTime):
+		text := "drains: " + h.Reason
+		if h.StopTime != 0 {
+			text += ", until " + since(h.StopTime)
+		}
+		return text
 	case h.Cordoned && !before.Cordoned:
 		return "is cordoned: " + h.Reason
 	case !h.Cordoned && before.Cordoned:
@@ -210,6 +239,7 @@ func (s *script) allocations(*arguments) string {
 		if a.OverLimit {
 			b.WriteString(", over the limit")
 		}
+		b.WriteString(overUses(a))
 		if a.Reason != "" {
 			fmt.Fprintf(&b, ": %s", a.Reason)
 		}
