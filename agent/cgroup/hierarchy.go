@@ -265,8 +265,13 @@ func (t *Tree) Facts(name string) (Facts, error) {
 	}
 	atLimit := counters[counter]
 	if t.main.v1 {
-		if atLimit, err = t.number(name, "memory.failcnt"); err != nil {
-			return Facts{}, err
+		// Each of its two limits counts for itself.
+		for _, file := range []string{"memory.failcnt", "memory.memsw.failcnt"} {
+			times, err := t.number(name, file)
+			if err != nil && !errors.Is(err, ErrNone) {
+				return Facts{}, err
+			}
+			atLimit += times
 		}
 	}
 	facts.AtLimit = facts.MemoryMax > 0 && atLimit > 0
@@ -309,8 +314,8 @@ func (t *Tree) members(h *hierarchy, name string) ([]int32, error) {
 		return nil, fmt.Errorf("cgroup %s: %w", name, err)
 	}
 	var pids []int32
-	for line := range strings.Lines(string(content)) {
-		pid, err := strconv.ParseInt(strings.TrimSpace(line), 10, 32)
+	for _, word := range strings.Fields(string(content)) {
+		pid, err := strconv.ParseInt(word, 10, 32)
 		if err != nil {
 			return nil, fmt.Errorf("cgroup %s: cgroup.procs: %w", name, err)
 		}

@@ -1,0 +1,180 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Kill is a process that the kernel killed for lack of memory.
+type Kill struct {
+	PID int32
+	// At is when, after boot.
+	At time.Duration
+	// Limit: it was killed because of a cgroup's limit, else because the machine had none left.
+	Limit bool
+	// Cgroup is the one whose limit it was, where the kernel said so.
+	Cgroup string
+}
+
+const (
+	// maxKills is how many are remembered. A machine that kills more between two looks has other worries.
+	maxKills = 1024
+	// recordSize is more than the kernel's longest record, in bytes.
+	recordSize = 8192
+	// maxRecords bounds one look; a kernel log has fewer. What is beyond is read at the next.
+	maxRecords = 1 << 17
+	// initialPIDs is the namespace whose numbers the kernel's log has (PROC_PID_INIT_INO).
+	initialPIDs = "pid:[4026531836]"
+)
+
+// KernelLog finds kills in the kernel's log. It may be used by several goroutines at a time.
+type KernelLog struct {
+	mu     sync.Mutex
+	source io.Reader // guarded by mu, as all below
+	buffer []byte
+	parser killParser
+	kills  []Kill // in their order
+}
+
+// OpenKernelLog opens /dev/kmsg, from the oldest record that it has on: a kill in a time when nobody looked counts too. Errors are those
+// of opening; of a process in a namespace of pids, for whom the log's numbers mean nothing, ErrNone.
+func OpenKernelLog(proc string) (*KernelLog, io.Closer, error) {
+	switch namespace, err := os.Readlink(filepath.Join(proc, "self", "ns", "pid")); {
+	case err != nil:
+		return nil, nil, fmt.Errorf("kernel log: %w", err)
+	case namespace != initialPIDs:
+		return nil, nil, fmt.Errorf("kernel log: its pids are not those that are seen here: %w", ErrNone)
+	}
+	fd, err := syscall.Open("/dev/kmsg", syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kernel log: open /dev/kmsg: %w", err)
+	}
+	device := device(fd)
+	return NewKernelLog(device), device, nil
+}
+
+// device is a descriptor that is read without waiting. As an *os.File its end of what there is would be waited for.
+type device int
+
+func (d device) Read(to []byte) (int, error) { return syscall.Read(int(d), to) } //nolint:wrapcheck // what to do depends on the number
+
+func (d device) Close() error { return syscall.Close(int(d)) } //nolint:wrapcheck // there is no more to say
+
+// NewKernelLog reads records in the format of /dev/kmsg, one with each Read, until that gives an error: EAGAIN or io.EOF where there are
+// no more for now, EPIPE where records were lost.
+func NewKernelLog(source io.Reader) *KernelLog {
+	return &KernelLog{source: source, buffer: make([]byte, recordSize)}
+}
+
+// Look reads what has been logged since it was last called. The error says why that could not be told; what was found stays.
+func (l *KernelLog) Look() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range maxRecords {
+		n, err := l.source.Read(l.buffer)
+		if n > 0 {
+			if kill, is := l.parser.record(l.buffer[:n]); is {
+				l.kills = append(l.kills, kill)
+				l.kills = l.kills[max(0, len(l.kills)-maxKills):]
+			}
+		}
+		switch {
+		case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN), errors.Is(err, io.EOF):
+			return nil
+		default:
+			return fmt.Errorf("kernel log: %w", err)
+		}
+	}
+	return nil
+}
+
+// Of returns the last kill of a process that started at a time after boot.
+func (l *KernelLog) Of(pid int32, started time.Duration) (Kill, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.kills) - 1; i >= 0; i-- {
+		// The log's clock may be a little behind that of start times, which goes on while the machine sleeps. Pids are given away again after
+		// some thousands of others.
+		if k := l.kills[i]; k.PID == pid && k.At >= started-clockSlack {
+			return k, true
+		}
+	}
+	return Kill{}, false
+}
+
+const clockSlack = 10 * time.Second
+
+// killParser follows the lines by which the kernel tells of one kill after the other (mm/oom_kill.c and mm/memcontrol.c). They are, in
+// this order: since Linux 4.19 "oom-kill:constraint=…,oom_memcg=…", before that "Memory cgroup out of memory: Kill process …" or "Tasks in
+// … killed as a result of limit of …"; then "Killed process N", since 5.1 with whose lack of memory it was before it.
+type killParser struct {
+	limit  bool
+	cgroup string
+}
+
+var (
+	killed      = regexp.MustCompile(`(?:^|: )Killed process (\d+)[ :(]`)
+	resultOf    = regexp.MustCompile(`^Tasks? in .* killed as a result of limit of (\S+)`)
+	constraints = regexp.MustCompile(`^oom-kill:constraint=(\w+),`)
+	oomCgroup   = regexp.MustCompile(`,oom_memcg=([^,]*),`)
+)
+
+// record takes one record "priority,sequence,microseconds,flags[,…];text", with lines of properties behind it.
+func (p *killParser) record(record []byte) (Kill, bool) {
+	head, rest, found := bytes.Cut(record, []byte(";"))
+	text, _, _ := bytes.Cut(rest, []byte("\n"))
+	fields := strings.Split(string(head), ",")
+	if !found || len(fields) < 4 {
+		return Kill{}, false
+	}
+	// A program can write to the log too, as of another facility than the kernel's, which is 0.
+	priority, err := strconv.ParseUint(fields[0], 10, 32)
+	if err != nil || priority > 7 {
+		return Kill{}, false
+	}
+	at, err := strconv.ParseUint(fields[2], 10, 53)
+	if err != nil {
+		return Kill{}, false
+	}
+	return p.line(string(text), time.Duration(at)*time.Microsecond) //nolint:gosec // 53 bits
+}
+
+func (p *killParser) line(text string, at time.Duration) (Kill, bool) {
+	text = strings.TrimSpace(text)
+	switch {
+	case strings.HasPrefix(text, "oom-kill:"):
+		constraint := constraints.FindStringSubmatch(text)
+		*p = killParser{limit: constraint != nil && constraint[1] == "CONSTRAINT_MEMCG"}
+		if name := oomCgroup.FindStringSubmatch(text); name != nil && p.limit {
+			p.cgroup = name[1]
+		}
+		return Kill{}, false
+	case resultOf.MatchString(text):
+		*p = killParser{limit: true, cgroup: resultOf.FindStringSubmatch(text)[1]}
+		return Kill{}, false
+	case strings.HasPrefix(text, "Memory cgroup out of memory"):
+		p.limit = true
+	case strings.HasPrefix(text, "Out of memory"):
+		*p = killParser{}
+	}
+	match := killed.FindStringSubmatch(text)
+	if match == nil {
+		return Kill{}, false
+	}
+	pid, err := strconv.ParseInt(match[1], 10, 32)
+	if err != nil {
+		return Kill{}, false
+	}
+	return Kill{PID: int32(pid), At: at, Limit: p.limit, Cgroup: p.cgroup}, true
+}

@@ -1,0 +1,327 @@
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// These tests are about this machine's kernel: they need root, and a hierarchy that accounts for memory.
+
+const asEngine = "BURSAR_TEST_ENGINE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asEngine) != "" {
+		beEngine()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// beEngine obeys lines: "touch N" takes N MiB, "spin D" uses one processor for as long by the clock and tells how much of it it got,
+// and the end of its input ends it.
+func beEngine() {
+	var held [][]byte
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		verb, argument, _ := strings.Cut(lines.Text(), " ")
+		switch verb {
+		case "touch":
+			n, _ := strconv.Atoi(argument)
+			block := make([]byte, n*mib)
+			for i := 0; i < len(block); i += 4096 {
+				block[i] = 1
+			}
+			held = append(held, block)
+			fmt.Println("touched", len(held))
+		case "spin":
+			d, _ := time.ParseDuration(argument)
+			fmt.Println("spun", spin(d))
+		}
+	}
+}
+
+// spin returns the processor time that it was given, in thousandths of a core.
+func spin(d time.Duration) int64 {
+	began, before := time.Now(), used()
+	for time.Since(began) < d {
+	}
+	return (used() - before).Milliseconds() * 1000 / time.Since(began).Milliseconds()
+}
+
+func used() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// engine is a process that is played by this binary.
+type engine struct {
+	t       *testing.T
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Scanner
+}
+
+func start(t *testing.T) *engine {
+	t.Helper()
+	e := &engine{t: t, command: exec.CommandContext(t.Context(), os.Args[0])} //nolint:gosec // this binary
+	e.command.Env = append(os.Environ(), asEngine+"=1", "GOGC=off")
+	in, err := e.command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e.in, e.out = in, bufio.NewScanner(out)
+	t.Cleanup(func() { _ = e.end() })
+	return e
+}
+
+func (e *engine) pid() int32 { return int32(e.command.Process.Pid) } //nolint:gosec // a pid
+
+func (e *engine) tell(format string, arguments ...any) {
+	e.t.Helper()
+	if _, err := fmt.Fprintf(e.in, format+"\n", arguments...); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// answer is the number at the end of the next line, or false where there is none any more.
+func (e *engine) answer() (int64, bool) {
+	e.t.Helper()
+	if !e.out.Scan() {
+		return 0, false
+	}
+	_, number, _ := strings.Cut(e.out.Text(), " ")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return n, true
+}
+
+func (e *engine) end() error {
+	_ = e.in.Close()
+	return e.command.Wait()
+}
+
+// onThisMachine makes cgroups below one of the test's own, in every hierarchy that this machine has.
+func onThisMachine(t *testing.T) *Direct {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("want root: cgroups are made here")
+	}
+	parent := fmt.Sprintf("/bursar-test-cgroup-%d", os.Getpid())
+	d := openDirect(t, DirectOptions{Parent: parent})
+	if slices.Contains(d.missing, memory) {
+		t.Fatal("want a hierarchy that accounts for memory: ", d.Name())
+	}
+	t.Cleanup(func() {
+		for _, h := range d.tree.all {
+			folder, _ := h.folder(parent)
+			if err := d.remove(folder); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return d
+}
+
+func TestTheKernelKeepsAnEngineToItsMemory(t *testing.T) {
+	d := onThisMachine(t)
+	e := start(t)
+	path, err := d.Enter(t.Context(), "e1", Limits{MemoryMax: 64 * mib}, e.pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := d.tree.PathOf(e.pid()); err != nil || at != path {
+		t.Fatalf("the process is in %s, want %s: %v", at, path, err)
+	}
+	log, device, err := OpenKernelLog("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = device.Close() })
+	if err := log.Look(); err != nil {
+		t.Fatal(err)
+	}
+	e.tell("touch 16")
+	if _, alive := e.answer(); !alive {
+		t.Fatal("ended below its limit")
+	}
+	identity := identify(t, e.pid())
+	e.tell("touch 128")
+	if _, alive := e.answer(); alive {
+		t.Fatal("lives above its limit")
+	}
+	var exit *exec.ExitError
+	if err := e.end(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatal(err)
+	}
+	facts, err := d.Facts(t.Context(), "e1")
+	if err != nil || facts != (Facts{OOMKills: 1, AtLimit: true, MemoryMax: 64 * mib, Empty: true}) {
+		t.Errorf("%+v, %v", facts, err)
+	}
+	// What an agent has to go by where an engine has no cgroup of its own.
+	if err := log.Look(); err != nil {
+		t.Fatal(err)
+	}
+	started := time.Duration(identity.StartTime) * (time.Second / 100) //nolint:gosec // since boot
+	if kill, found := log.Of(e.pid(), started); !found || !kill.Limit || kill.Cgroup != path {
+		t.Errorf("in the kernel's log: %+v, %t", kill, found)
+	}
+	if err := d.Remove(t.Context(), "e1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func identify(t *testing.T, pid int32) host.Identity {
+	t.Helper()
+	meter, err := host.NewMeter(host.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity, err := meter.Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
+
+// TestTheKernelKeepsAnEngineToItsProcessorTime compares what one process gets with and without a quota of 0.25 cores, so that it does
+// not matter how fast or how busy the machine is.
+func TestTheKernelKeepsAnEngineToItsProcessorTime(t *testing.T) {
+	d := onThisMachine(t)
+	e := start(t)
+	if _, err := d.Enter(t.Context(), "e1", Limits{CPUMillis: 250, CPUWeight: 100}, e.pid()); err != nil {
+		t.Fatal(err)
+	}
+	e.tell("spin 1500ms")
+	with, _ := e.answer()
+	if err := d.Set(t.Context(), "e1", Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	e.tell("spin 500ms")
+	without, _ := e.answer()
+	// The quota is counted by periods of 100 ms, of which the first and the last may be cut.
+	if with > 330 || with < 20 {
+		t.Errorf("%d thousandths of a core, want about 250", with)
+	}
+	if without < with*11/10 {
+		t.Errorf("%d thousandths of a core with the quota, %d without: want more", with, without)
+	}
+}
+
+func TestARunningTreeThatForksIsAdopted(t *testing.T) {
+	d := onThisMachine(t)
+	shell := exec.CommandContext(t.Context(), "/bin/sh", "-c", "while :; do /bin/sleep 0.2 & /bin/sleep 0.01; done")
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := int32(shell.Process.Pid) //nolint:gosec // a pid
+	t.Cleanup(func() {
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+		_ = shell.Wait()
+	})
+	root := process.Ref{PID: pid, StartTime: identify(t, pid).StartTime}
+	members := func() ([]int32, error) {
+		refs, err := process.Members("/proc", process.Engine{Root: root})
+		var pids []int32
+		for _, ref := range refs {
+			pids = append(pids, ref.PID)
+		}
+		return pids, err //nolint:wrapcheck // a test's
+	}
+	for {
+		if pids, err := members(); err != nil || len(pids) > 3 {
+			break // it has begun to fork
+		}
+	}
+	path, err := d.Adopt(t.Context(), "e1", Limits{MemoryMax: 256 * mib}, members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		pids, err := members()
+		if err != nil || len(pids) == 0 {
+			t.Fatal(err, len(pids))
+		}
+		for _, pid := range pids {
+			// What is no more is nobody's; what is, is inside: in every hierarchy.
+			cgroups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "cgroup"))
+			if err == nil && strings.Count(string(cgroups), path+"\n") != len(d.tree.all) {
+				t.Fatalf("process %d: %s", pid, cgroups)
+			}
+		}
+	}
+	if err := d.Remove(t.Context(), "e1"); !errors.Is(err, ErrBusy) {
+		t.Error("removed with processes:", err)
+	}
+	if err := syscall.Kill(shell.Process.Pid, 0); err != nil {
+		t.Error("it has ended:", err)
+	}
+}
+
+func TestARestartFindsCgroupsAndALimitBelowUseIsRefused(t *testing.T) {
+	d := onThisMachine(t)
+	e := start(t)
+	e.tell("touch 64")
+	if _, alive := e.answer(); !alive {
+		t.Fatal("ended")
+	}
+	adopted, err := d.Adopt(t.Context(), "e1", Limits{MemoryMax: 256 * mib}, func() ([]int32, error) { return []int32{e.pid()}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.tell("touch 64")
+	if _, alive := e.answer(); !alive {
+		t.Fatal("ended")
+	}
+	parent := filepath.Dir(d.base)
+	next := openDirect(t, DirectOptions{Parent: parent})
+	found, err := next.Find(t.Context())
+	if err != nil || len(found) != 1 || found[0] != (Found{ID: "e1", Path: adopted}) {
+		t.Fatal(found, err)
+	}
+	if err := next.Set(t.Context(), "e1", Limits{MemoryMax: 16 * mib}); !errors.Is(err, ErrInUse) {
+		t.Error("a limit below what is held:", err)
+	}
+	e.tell("touch 1")
+	if _, alive := e.answer(); !alive {
+		t.Error("a limit that was refused has killed it")
+	}
+	if facts, err := next.Facts(t.Context(), "e1"); err != nil || facts.OOMKills != 0 || facts.Empty {
+		t.Errorf("%+v, %v", facts, err)
+	}
+	if err := e.end(); err != nil {
+		t.Error(err)
+	}
+	if err := next.Remove(t.Context(), "e1"); err != nil {
+		t.Error(err)
+	}
+	if found, err := next.Find(t.Context()); err != nil || len(found) != 0 {
+		t.Error(found, err)
+	}
+}
