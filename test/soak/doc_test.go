@@ -2,7 +2,7 @@
 // files. TestMinutes does so with the shipped programs, real processes as engines and a real clock; TestDays with all loops of both in one
 // bubble of testing/synctest, a machine that is played, and days that pass in seconds.
 //
-// `make test` runs a part of each, `make soak` ten minutes and ten days.
+// `make test` runs ten days and part of the minutes, `make soak` all.
 package soak
 
 import (
@@ -16,7 +16,6 @@ import (
 
 var (
 	minutes = flag.Duration("soak.for", 40*time.Second, "how long TestMinutes goes on")
-	days    = flag.Int("soak.days", 1, "how many days pass in TestDays")
 )
 
 func TestMain(m *testing.M) {

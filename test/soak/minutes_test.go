@@ -2,7 +2,6 @@ package soak
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,24 +71,7 @@ func TestMinutes(t *testing.T) {
 	t.Logf("%d engines in %s", made.Load(), *minutes)
 	s.settled()
 
-	// In the first fifth the engines are started, and caches and pools fill.
-	fifth := len(series) / 5
-	early, late := median(series[fifth:2*fifth]), median(series[len(series)-fifth:])
-	t.Logf("second fifth: %s\nlast fifth:   %s", early, late)
-	for name, was := range early {
-		is, allowed := late[name], was+was/10
-		switch {
-		case strings.HasSuffix(name, "memory"), strings.HasSuffix(name, "bytes on disk"):
-			allowed += 4 * mib // what the collector may be late by
-		case strings.HasSuffix(name, "files"):
-			allowed += 2
-		default:
-			allowed += 20
-		}
-		if is > allowed {
-			t.Errorf("%s has grown from %d to %d", name, was, is)
-		}
-	}
+	compare(t, series)
 }
 
 // servers are a coordinator and an agent, of the shipped program.
@@ -241,14 +222,6 @@ func (s *servers) settled() {
 	}
 }
 
-// usage is what the servers take, by name: memory in bytes, numbers of descriptors, and goroutines.
-type usage map[string]int64
-
-func (u usage) String() string {
-	text, _ := json.Marshal(u) // of numbers
-	return string(text)
-}
-
 // look is what they take now. Memory is what is theirs alone (RssAnon): pages of the program are shared and come back.
 func (s *servers) look() usage {
 	s.t.Helper()
@@ -315,18 +288,4 @@ func field(text, word string) (n int64) {
 	_, after, _ := strings.Cut(text, word)
 	_, _ = fmt.Sscan(after, &n) // 0 where there is none
 	return n
-}
-
-// median is that of each figure.
-func median(series []usage) usage {
-	middle := usage{}
-	for name := range series[0] {
-		var values []int64
-		for _, u := range series {
-			values = append(values, u[name])
-		}
-		slices.Sort(values)
-		middle[name] = values[len(values)/2]
-	}
-	return middle
 }
