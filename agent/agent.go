@@ -75,6 +75,9 @@ type Agent struct {
 	ownMeter bool // nobody has given another
 	opener   *process.Opener
 	metrics  *metrics
+	// What the machine has beside memory and cpu:
+	workDirs   *workDirs
+	countables *countables
 
 	measureDue, syncDue *alarm
 	// ready is closed when the coordinator has answered a Sync, with the socket served.
@@ -154,6 +157,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 	if a.floods, err = newFloods(s.Callers, deps.Metrics, a.log); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
+	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
 	a.local = a.peers.loopback()
 	a.turns = newTurns(now, a.measureDue, a.syncDue)
 	a.live.Store(&s)
@@ -196,6 +200,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.syncLoop(ctx) })
 	group.Go(func() error { return a.saveLoop(ctx) })
 	group.Go(func() error { return a.newsLoop(ctx) })
+	group.Go(func() error { return a.countables.loop(ctx) })
 	err = group.Wait()
 	a.letGo()
 	a.running.Wait()
@@ -208,6 +213,9 @@ func (a *Agent) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
+	a.countables.use(time.Now(), a.settings().countables)
+	a.countables.first(ctx)
+	counts, _ := a.countables.counts(time.Now())
 	capacity, err := a.deps.Meter.Capacity(ctx)
 	if err != nil {
 		return fmt.Errorf("agent: %w", err)
@@ -225,7 +233,7 @@ func (a *Agent) open(ctx context.Context) error {
 	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))
 	a.tracker = tracker.New(now, tracker.Host{
 		ID: a.settings().HostID, Address: a.settings().Address, Labels: a.settings().Labels,
-		Capacity:  a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis),
+		Capacity:  a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts),
 		Protected: convert.VectorToProto(a.settings().protected),
 		BootID:    bootID, Version: a.deps.Version, Incarnation: a.incarnation,
 	}, saved.Snapshot)

@@ -127,6 +127,8 @@ type settings struct {
 	safety     int64 // bytes; as host.Options takes it
 	socketMode fs.FileMode
 	policies   policy.Set
+	workDirs   []workDirSettings
+	countables map[string]countableSettings // by name
 }
 
 // WithDefaults returns the configuration with the way of discovery and the coordinators filled in. The error is that of Validate.
@@ -167,7 +169,7 @@ func (c Config) settle() (settings, error) {
 	}
 	s := settings{Config: c}
 	for _, check := range []func() error{s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.checkPolicies,
-		s.checkCallers, s.checkLogLevel} {
+		s.checkCallers, s.checkLogLevel, s.checkHost} {
 		if err := check(); err != nil {
 			return settings{}, err
 		}
@@ -278,8 +280,8 @@ func (s *settings) checkTimes() error {
 	return nil
 }
 
-// limits returns the host's capacity: what the machine has, capped by what is configured.
-func (s *settings) limits(memoryBytes, cpuMillis int64) *bursarv1.Resource {
+// limits returns the host's capacity: what the machine has and what commands have counted, capped by what is configured.
+func (s *settings) limits(memoryBytes, cpuMillis int64, counts map[string]int64) *bursarv1.Resource {
 	capped := s.capacity
 	for _, measured := range []struct {
 		dimension string
@@ -291,5 +293,5 @@ func (s *settings) limits(memoryBytes, cpuMillis int64) *bursarv1.Resource {
 		}
 		capped = capped.With(measured.dimension, quantity)
 	}
-	return convert.VectorToProto(capped)
+	return convert.VectorToProto(withCounts(capped, counts))
 }

@@ -1,25 +1,184 @@
 package agent
 
-import "time"
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bursar/bursar/resource"
+)
+
+// Defaults of WorkDir and CountableConfig.
+const (
+	DefaultMinFree           = "5%"
+	DefaultCountableInterval = time.Minute
+	DefaultCountableTimeout  = 5 * time.Second
+)
+
+// What the contract has room for in a sample: 64 work directories, and 32 sources that could not be read, of which the host's
+// own measuring has fewer than 16.
+const (
+	maxWorkDirs   = 64
+	maxCountables = 16
+)
 
 // WorkDir is a directory that engines write to.
 type WorkDir struct {
 	// Path is absolute, and there.
 	Path string `yaml:"path"`
-	// MinFree is the space below which the host takes no new engines, as 10GiB or 5%. Default 5%.
+	// MinFree is the space below which the host takes no new engines, as 10GiB or 5%. Default 5%. It takes them again once there is
+	// a tenth more than that.
 	MinFree string `yaml:"minFree"`
-	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%.
+	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%. File systems that do not count inodes have enough.
 	MinFreeInodes string `yaml:"minFreeInodes"`
 }
 
 // CountableConfig says how many of a custom countable the host has.
 type CountableConfig struct {
-	// Command is a program and its arguments; no shell sees them. It runs with no input, as the agent.
+	// Command is a program, by its absolute path, and its arguments; no shell sees them. It runs with no input, as the agent, in /, with
+	// PATH and LC_ALL=C as its environment.
 	Command []string `yaml:"command"`
 	// Count is "number" where it prints one, "lines" where it prints a line for each. Default number.
 	Count string `yaml:"count"`
-	// Interval is the time between two runs. Default 1m.
+	// Interval is the time between two runs, 1s to 24h. Default 1m. Where runs fail the last count stays for three of these, then
+	// there are none.
 	Interval time.Duration `yaml:"interval"`
-	// Timeout is how long it may take before it is killed. Default 5s.
+	// Timeout is how long it may take before it is killed with all that it started, 10ms to 1m. Default 5s.
 	Timeout time.Duration `yaml:"timeout"`
+}
+
+// workDirSettings is a WorkDir that was found good.
+type workDirSettings struct {
+	path             string
+	space, inodes    threshold
+	spaceAs, nodesAs string // as configured, for people
+}
+
+// threshold is an amount, or a part of the whole.
+type threshold struct {
+	amount int64
+	// parts is in ten-thousandths of the whole; it counts where amount is 0.
+	parts int64
+}
+
+// of is the threshold as an amount.
+func (t threshold) of(total int64) int64 {
+	if t.amount > 0 {
+		return t.amount
+	}
+	return int64(math.Ceil(float64(total) * float64(t.parts) / 10_000))
+}
+
+// countableSettings is a CountableConfig that was found good. It can be compared.
+type countableSettings struct {
+	// command is the arguments with a zero byte after each, which none can contain.
+	command           string
+	lines             bool
+	interval, timeout time.Duration
+}
+
+// args are the program and its arguments.
+func (c countableSettings) args() []string {
+	return strings.Split(strings.TrimSuffix(c.command, "\x00"), "\x00")
+}
+
+// checkHost looks at the work directories and the countables.
+func (s *settings) checkHost() error {
+	if len(s.WorkDirs) > maxWorkDirs {
+		return &ConfigError{"workDirs", strconv.Itoa(len(s.WorkDirs)), fmt.Sprintf("at most %d", maxWorkDirs)}
+	}
+	paths := make(map[string]bool, len(s.WorkDirs))
+	for i, d := range s.WorkDirs {
+		settled, wrong := d.settle()
+		if wrong == nil && paths[settled.path] {
+			wrong = &ConfigError{"path", d.Path, "each directory once"}
+		}
+		if wrong != nil {
+			wrong.Field = fmt.Sprintf("workDirs[%d].%s", i, wrong.Field)
+			return wrong
+		}
+		paths[settled.path] = true
+		s.workDirs = append(s.workDirs, settled)
+	}
+	if len(s.Countables) > maxCountables {
+		return &ConfigError{"countables", strconv.Itoa(len(s.Countables)), fmt.Sprintf("at most %d", maxCountables)}
+	}
+	s.countables = make(map[string]countableSettings, len(s.Countables))
+	for _, name := range slices.Sorted(maps.Keys(s.Countables)) {
+		settled, wrong := s.Countables[name].settle(name)
+		if wrong != nil {
+			return wrong
+		}
+		s.countables[name] = settled
+	}
+	return nil
+}
+
+// settle reads a work directory; of an error the field is named within it.
+func (d WorkDir) settle() (workDirSettings, *ConfigError) {
+	if !filepath.IsAbs(d.Path) || len(d.Path) >= 4096 || !utf8.ValidString(d.Path) || strings.ContainsRune(d.Path, 0) {
+		return workDirSettings{}, &ConfigError{"path", d.Path, "an absolute path"}
+	}
+	settled := workDirSettings{
+		path: filepath.Clean(d.Path), spaceAs: orDefault(d.MinFree, DefaultMinFree), nodesAs: orDefault(d.MinFreeInodes, DefaultMinFree),
+	}
+	var ok bool
+	if settled.space, ok = parseThreshold(settled.spaceAs, resource.ParseMemory); !ok {
+		return workDirSettings{}, &ConfigError{"minFree", d.MinFree, "a size such as 10GiB, or a percentage up to 100%"}
+	}
+	count := func(text string) (int64, error) { return resource.ParseQuantity(resource.Instances, text) }
+	if settled.inodes, ok = parseThreshold(settled.nodesAs, count); !ok {
+		return workDirSettings{}, &ConfigError{"minFreeInodes", d.MinFreeInodes, "a whole number, or a percentage up to 100%"}
+	}
+	return settled, nil
+}
+
+// parseThreshold reads a percentage, or an amount with parse.
+func parseThreshold(text string, parse func(string) (int64, error)) (threshold, bool) {
+	number, isPercent := strings.CutSuffix(text, "%")
+	if !isPercent {
+		amount, err := parse(text)
+		return threshold{amount: amount}, err == nil
+	}
+	percent, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(percent >= 0 && percent <= 100) || strings.Trim(number, "0123456789.") != "" {
+		return threshold{}, false
+	}
+	return threshold{parts: int64(math.Round(percent * 100))}, true
+}
+
+// settle reads a countable.
+func (c CountableConfig) settle(name string) (countableSettings, *ConfigError) {
+	wrong := func(field, value, want string) (countableSettings, *ConfigError) {
+		return countableSettings{}, &ConfigError{strings.TrimSuffix("countables."+name+"."+field, "."), value, want}
+	}
+	if name == resource.Memory || name == resource.CPU || name == resource.Instances {
+		return wrong("", name, "the name of a custom countable, such as gpu: that of the machine's own is measured")
+	}
+	if _, err := resource.ParseVector(map[string]string{name: "1"}); err != nil {
+		return wrong("", name, err.Error())
+	}
+	if len(c.Command) == 0 || !filepath.IsAbs(c.Command[0]) || strings.Contains(strings.Join(c.Command, ""), "\x00") {
+		return wrong("command", strings.Join(c.Command, " "), "the absolute path of a program, and its arguments")
+	}
+	if c.Count != "" && c.Count != "number" && c.Count != "lines" {
+		return wrong("count", c.Count, "number or lines")
+	}
+	settled := countableSettings{
+		command: strings.Join(c.Command, "\x00") + "\x00", lines: c.Count == "lines",
+		interval: orDefault(c.Interval, DefaultCountableInterval), timeout: orDefault(c.Timeout, DefaultCountableTimeout),
+	}
+	if settled.interval < time.Second || settled.interval > 24*time.Hour {
+		return wrong("interval", c.Interval.String(), "1s to 24h")
+	}
+	if settled.timeout < 10*time.Millisecond || settled.timeout > time.Minute {
+		return wrong("timeout", c.Timeout.String(), "10ms to 1m")
+	}
+	return settled, nil
 }

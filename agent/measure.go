@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
@@ -41,6 +40,7 @@ func (a *Agent) measureIn(d time.Duration) { a.measureDue.by(time.Now().Add(d)) 
 // measure looks at the machine and its engines once, and acts on what it finds.
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
+	a.countables.use(began, a.settings().countables) // a reload may have changed them
 	a.watch(ctx)
 	var engines []tracker.Engine
 	a.locked(func(t *tracker.Tracker) { engines = t.Engines() })
@@ -60,19 +60,21 @@ func (a *Agent) measure(ctx context.Context) {
 	if capacityErr != nil {
 		a.log.Warn("the machine's capacity is not known: the last one stays", "error", capacityErr)
 	}
-	measurement := tracker.Measurement{Sample: sampleMessage(sample)}
+	counts, problems := a.countables.counts(time.Now())
+	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
+	measurement.Sample.Disks, measurement.Sample.Refusal = a.workDirs.measure(ctx, a.settings().workDirs)
 	for i := range usages {
 		measurement.Usages = append(measurement.Usages, a.usage(list[i], usages[i]))
 	}
 	var ends []*bursarv1.EngineEnd
 	a.locked(func(t *tracker.Tracker) {
 		if capacityErr == nil {
-			t.SetCapacity(a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis))
+			t.SetCapacity(a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts))
 		}
 		t.SetPolicies(a.settings().policies, a.settings().Tick)
 		ends = t.Measure(time.Now(), measurement)
 	})
-	a.metrics.measured(time.Since(began), sample.Degraded, len(ends))
+	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
 	a.measuredAt.Store(time.Now().UnixNano())
 	a.forgetDoubts(list)
 	for _, end := range ends {
@@ -239,16 +241,4 @@ func (a *Agent) exitStatus(id string) *bursarv1.ExitStatus {
 		return handle.ExitStatus()
 	}
 	return nil
-}
-
-func sampleMessage(s host.Sample) *bursarv1.HostSample {
-	return &bursarv1.HostSample{
-		SampleTime:       timestamppb.New(s.Time),
-		MemoryTotalBytes: s.MemoryTotalBytes, MemoryAvailableBytes: s.MemoryAvailableBytes, MemorySafetyBytes: &s.MemorySafetyBytes,
-		CpuTotalMillis: s.CPUTotalMillis, CpuUsedMillis: s.CPUUsedMillis, Load1Millis: s.Load1Millis,
-		MemorySomeAvg10: s.MemorySomeAvg10, MemoryFullAvg10: s.MemoryFullAvg10, CpuSomeAvg10: s.CPUSomeAvg10,
-		Pressure: s.Pressure, SwapUsedBytes: s.SwapUsedBytes,
-		Processes: int32(min(s.Processes, 1<<31-1)), //nolint:gosec // bounded
-		Degraded:  s.Degraded,
-	}
 }

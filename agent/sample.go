@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// sampleMessage puts what was measured of the machine into the words of the contract. Uncounted says why countables are not known.
+//
+// Memory of engines that is in swap counts as touched, as it does where they are over their entitlement; and it is taken off what is
+// available. The kernel calls the memory available from which it was moved away, but it comes back as soon as the engine looks at
+// it. So an engine that goes to swap and comes back changes nothing in
+//
+//	headroom = available - safety - sum of max(0, entitled - unreclaimable)
+//
+// as long as it is within its entitlement, and what is beyond that is missing there, in swap or not. (Counted as touched alone, each byte
+// that is moved to swap would be given away a second time: ADR 28.)
+func sampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]string) *bursarv1.HostSample {
+	available := s.MemoryAvailableBytes
+	if available != nil {
+		left := *available
+		for i := range usages {
+			left = max(0, left-usages[i].SwappedBytes)
+		}
+		available = &left
+	}
+	degraded := s.Degraded
+	for name, problem := range uncounted {
+		if degraded == nil {
+			degraded = make(map[string]string, len(uncounted))
+		}
+		degraded["countables."+name] = problem
+	}
+	return &bursarv1.HostSample{
+		SampleTime:       timestamppb.New(s.Time),
+		MemoryTotalBytes: s.MemoryTotalBytes, MemoryAvailableBytes: available, MemorySafetyBytes: &s.MemorySafetyBytes,
+		HugePagesTotalBytes: s.HugePagesTotalBytes, HugePagesFreeBytes: s.HugePagesFreeBytes,
+		CpuTotalMillis: s.CPUTotalMillis, CpuUsedMillis: s.CPUUsedMillis, Load1Millis: s.Load1Millis,
+		MemorySomeAvg10: s.MemorySomeAvg10, MemoryFullAvg10: s.MemoryFullAvg10, CpuSomeAvg10: s.CPUSomeAvg10,
+		Pressure: s.Pressure, SwapTotalBytes: s.SwapTotalBytes, SwapUsedBytes: s.SwapUsedBytes,
+		OutOfMemoryKills: s.OutOfMemoryKills,
+		Processes:        int32(min(s.Processes, 1<<31-1)), //nolint:gosec // bounded
+		Degraded:         degraded,
+	}
+}

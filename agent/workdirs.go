@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// statfsPatience is how long a measurement waits for file systems to answer. One that has not answered by then is not waited for
+// again: its answer counts when it comes.
+const statfsPatience = time.Second
+
+// maxRefusal is what the contract has room for, in characters.
+const maxRefusal = 1024
+
+// fileSystem is what a file system says of itself.
+type fileSystem struct {
+	totalBytes, freeBytes, totalInodes, freeInodes int64
+
+	readOnly bool
+}
+
+// workDirs looks after the directories that engines write to. Of the measuring loop alone.
+type workDirs struct {
+	// statfs asks the file system of a directory. It may hang.
+	statfs   func(path string) (fileSystem, error)
+	patience time.Duration
+	log      *slog.Logger
+	// dirs are by path, those of the last measurement.
+	dirs map[string]*workDir
+}
+
+// workDir is what is known of one directory.
+type workDir struct {
+	// answer gets what the file system says; nil: it is not being asked. It has room for one, so that who asked may go.
+	answer chan statfsAnswer
+	// late: it did not answer in time, and has not answered since.
+	late bool
+	// last is the last answer.
+	last statfsAnswer
+	// shortOf: less than wanted is left, and not a tenth more than that again.
+	shortOfSpace, shortOfInodes bool
+	// why is the reason for refusing new engines; empty: there is none.
+	why string
+}
+
+type statfsAnswer struct {
+	found fileSystem
+	err   error
+}
+
+func newWorkDirs(log *slog.Logger) *workDirs {
+	return &workDirs{statfs: statfs, patience: statfsPatience, log: log}
+}
+
+// measure asks all file systems at once and returns what they say, and why the host wants no new engines; empty: it takes them. It takes
+// no longer than patience, and waits for one that hangs only once.
+func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks []*bursarv1.DiskSample, refusal string) {
+	w.ask(ctx, wanted)
+	var reasons []string
+	for _, settings := range wanted {
+		dir := w.dirs[settings.path]
+		before := dir.why
+		disk := dir.judge(settings)
+		disks = append(disks, disk)
+		if dir.why != "" {
+			reasons = append(reasons, settings.path+": "+dir.why)
+		}
+		switch {
+		case dir.why != "" && before == "":
+			w.log.Warn("no new engines: a work directory is short", "path", settings.path, "reason", dir.why)
+		case dir.why == "" && before != "":
+			w.log.Info("a work directory has enough again", "path", settings.path, "free_bytes", disk.GetFreeBytes(), "free_inodes", disk.GetFreeInodes())
+		}
+	}
+	return disks, cut(strings.Join(reasons, "; "), maxRefusal)
+}
+
+// ask takes the answers that there are, asks whom nobody asks already, and waits for these.
+func (w *workDirs) ask(ctx context.Context, wanted []workDirSettings) {
+	dirs := make(map[string]*workDir, len(wanted))
+	for _, settings := range wanted {
+		dir := w.dirs[settings.path]
+		if dir == nil {
+			dir = &workDir{}
+		}
+		dirs[settings.path] = dir
+		if dir.answer != nil { // it hung, and may have come back
+			select {
+			case dir.last = <-dir.answer:
+				dir.answer, dir.late = nil, false
+			default:
+			}
+		}
+		if dir.answer == nil {
+			dir.answer = make(chan statfsAnswer, 1)
+			go func() { // it has no owner who waits for it, since it may hang for as long as the machine runs
+				found, err := w.statfs(settings.path)
+				dir.answer <- statfsAnswer{found, err}
+			}()
+		}
+	}
+	w.dirs = dirs
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
+	defer cancel()
+	for _, dir := range dirs {
+		if dir.late {
+			continue
+		}
+		select {
+		case dir.last = <-dir.answer:
+			dir.answer = nil
+		case <-ctx.Done():
+			select { // whoever has answered is not late because another is
+			case dir.last = <-dir.answer:
+				dir.answer = nil
+			default:
+				dir.late = true
+			}
+		}
+	}
+}
+
+// judge decides whether the directory is short, with hysteresis, and says what is known of it.
+func (d *workDir) judge(settings workDirSettings) *bursarv1.DiskSample {
+	found := d.last.found
+	disk := &bursarv1.DiskSample{
+		Path: settings.path, TotalBytes: found.totalBytes, FreeBytes: found.freeBytes,
+		TotalInodes: found.totalInodes, FreeInodes: found.freeInodes,
+	}
+	d.why = ""
+	switch {
+	case d.late:
+		d.why = "the file system does not answer"
+	case d.last.err != nil:
+		d.why = d.last.err.Error()
+	case found.readOnly:
+		d.why = "the file system is read-only"
+	default:
+		d.shortOfSpace = short(d.shortOfSpace, found.freeBytes, found.totalBytes, settings.space)
+		d.shortOfInodes = found.totalInodes > 0 && short(d.shortOfInodes, found.freeInodes, found.totalInodes, settings.inodes)
+		var reasons []string
+		if d.shortOfSpace {
+			reasons = append(reasons, fmt.Sprintf("%s of %s free, want %s",
+				resource.ApproximateMemory(found.freeBytes), resource.ApproximateMemory(found.totalBytes), settings.spaceAs))
+		}
+		if d.shortOfInodes {
+			reasons = append(reasons, fmt.Sprintf("%d of %d inodes free, want %s", found.freeInodes, found.totalInodes, settings.nodesAs))
+		}
+		d.why = strings.Join(reasons, ", ")
+	}
+	disk.Short = d.why != ""
+	return disk
+}
+
+// short begins below the threshold and ends at a tenth above it, or where all is free.
+func short(was bool, free, total int64, t threshold) bool {
+	least := t.of(total)
+	if was {
+		least = min(total, least+least/10)
+	}
+	return free < least
+}
+
+// statfs asks the file system of a directory.
+func statfs(path string) (fileSystem, error) {
+	info, err := os.Stat(path)
+	var pathErr *os.PathError
+	switch {
+	case errors.As(err, &pathErr):
+		return fileSystem{}, pathErr.Err
+	case err != nil:
+		return fileSystem{}, err //nolint:wrapcheck // there is none
+	case !info.IsDir():
+		return fileSystem{}, unix.ENOTDIR
+	}
+	var found unix.Statfs_t
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Statfs(path, &found)
+	}
+	if err != nil {
+		return fileSystem{}, err //nolint:wrapcheck // whoever asked knows of what
+	}
+	// Blocks are counted in fragments. Some file systems leave that out.
+	unit := uint64(max(0, found.Frsize)) //nolint:gosec // not negative
+	if unit == 0 {
+		unit = uint64(max(0, found.Bsize)) //nolint:gosec // not negative
+	}
+	total, inodes := times(found.Blocks, unit), times(found.Files, 1)
+	return fileSystem{
+		totalBytes: total, freeBytes: min(total, times(available(found.Bavail), unit)),
+		totalInodes: inodes, freeInodes: min(inodes, times(available(found.Ffree), 1)),
+		readOnly: found.Flags&unix.ST_RDONLY != 0,
+	}, nil
+}
+
+// available is 0 where a file system says that less than nothing is left, as it does when the reserve of root is in use.
+func available(count uint64) uint64 {
+	if count > math.MaxInt64 {
+		return 0
+	}
+	return count
+}
+
+// times multiplies and stays within the range of int64.
+func times(count, unit uint64) int64 {
+	if unit > 0 && count > math.MaxInt64/unit {
+		return math.MaxInt64
+	}
+	return int64(count * unit) //nolint:gosec // checked above
+}
+
+// cut keeps so many bytes of a text that is read by people.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const more = " …"
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
+}
