@@ -82,6 +82,10 @@ $(CONSUL): export GOFLAGS := -trimpath -ldflags=-s
 postgres: ## See to it that PostgreSQL's server is installed: tests and the cluster run one of their own
 	@tools/postgres/provide.sh
 
+.PHONY: packaging
+packaging: ## See to it that systemd-analyze, lintian, rpm and man are there: they look at packages and units
+	@tools/packages/provide.sh
+
 .PHONY: yarn
 yarn: ## See to it that Java and the published jars of Hadoop are there: test/yarn runs ResourceManagers
 	@tools/yarn/provide.sh
@@ -135,6 +139,12 @@ test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with 
 	$(call section,test-race: all other packages with the race detector)
 	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|soak|yarn)$$'); $(go_test) -race -timeout 20m $$packages
 
+# By itself, and without the race detector: it builds all packages, and installs them in a copy of this machine's tree.
+.PHONY: test-packages
+test-packages: $(NFPM) packaging ## Build the packages; look at, install, upgrade, remove and purge them
+	$(call section,test-packages: what make packages builds)
+	@$(go_test) -timeout 15m ./test/packages
+
 # By itself: a ResourceManager and a NodeManager take both cores for seconds while they start.
 .PHONY: test-yarn
 test-yarn: yarn ## Test the provider against real YARN clusters, Hadoop 2.7 to 3.5
@@ -149,13 +159,13 @@ test-ha: $(CONSUL) postgres ## Run three coordinators and fifty agents through e
 
 # By itself: it compares what servers take early and late.
 .PHONY: test-soak
-test-soak: ## Run an agent and a coordinator for 40 s with 200 engines that come and go, and for a simulated day
+test-soak: ## Run an agent and a coordinator for 40 s with 200 engines that come and go, and for ten simulated days
 	$(call section,test-soak: nothing grows)
 	@$(go_test) -timeout 10m ./test/soak
 
 .PHONY: soak
 soak: ## Run them for ten minutes and ten simulated days
-	$(go_test) -timeout 0 -v ./test/soak -soak.for=10m -soak.days=10
+	$(go_test) -timeout 0 -v ./test/soak -soak.for=10m
 
 .PHONY: sim
 sim: ## Run SEEDS=20000 seeds of the simulator
@@ -175,12 +185,25 @@ bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres ## Measure the budg
 # --- check -------------------------------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: lint-shell lint-vet lint-go lint-proto check-generate ## Check the code, the contract and the format of both
+lint: lint-shell lint-systemd lint-vet lint-go lint-proto check-generate ## Check the code, the contract and the format of both
 
 .PHONY: lint-shell
 lint-shell:
 	$(call section,lint: shell scripts parse)
 	@git ls-files -z '*.sh' '.ci/*' | xargs -0 -n 1 bash -n
+
+# Units name programs where packages put them. They are looked at with another program there, which any machine has; verify ends well
+# where it only warns, so that what it says counts.
+.PHONY: lint-systemd
+lint-systemd: packaging
+	$(call section,lint: systemd units)
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; cp deploy/systemd/bursar-*.* "$$tmp"; \
+	for example in deploy/systemd/examples/*.conf; do \
+		into=$$(sed -nE '1s,^# /etc/systemd/system/,,p' "$$example"); mkdir -p "$$tmp/$$(dirname "$$into")"; cp "$$example" "$$tmp/$$into"; \
+	done; \
+	sed -i 's,/usr/bin/bursar,/bin/true,' "$$tmp"/bursar-*.service; \
+	said=$$(SYSTEMD_LOG_LEVEL=warning systemd-analyze verify --man=no "$$tmp"/bursar-*.{service,socket,slice} 2>&1 || true); \
+	[[ -z $$said ]] || { echo "$$said"; exit 1; }
 
 .PHONY: lint-vet
 lint-vet:
