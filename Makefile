@@ -122,7 +122,7 @@ pure = ^$(MODULE)/(resource|label|identity|proto|coordinator/ledger|coordinator/
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-race test-soak test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, real YARN clusters, the faults of machines
+test: test-sim test-pure test-race test-soak test-packages test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, the packages, real YARN clusters, the faults of machines
 
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator
@@ -137,7 +137,7 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|soak|yarn)$$'); $(go_test) -race -timeout 20m $$packages
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|packages|soak|yarn)$$'); $(go_test) -race -timeout 20m $$packages
 
 # By itself, and without the race detector: it builds all packages, and installs them in a copy of this machine's tree.
 .PHONY: test-packages

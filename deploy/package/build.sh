@@ -31,7 +31,7 @@ sed -e "s/@VERSION@/$VERSION/" -e "s/@DATE@/$(date -R -d "@$SOURCE_DATE_EPOCH")/
 
 # stage ARCH: everything below /, as it is installed, but for where the units go.
 stage() {
-  local arch=$1 root=$2 page
+  local arch=$1 root=$2 unit page section example
   program "$arch" bursar "$root/usr/bin/bursar"
   program "$arch" bursar-keeper "$root/usr/libexec/bursar/bursar-keeper"
   file 644 $here/agent.yaml "$root/etc/bursar/agent.yaml"
@@ -58,10 +58,10 @@ stage() {
   find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 }
 
-# archive ROOT FILE: the tree as a tar below one folder, with the scripts of the packages for who installs it by hand.
+# archive ROOT FILE: the tree as a tar below one folder.
 archive() {
   local name=${2##*/}
-  tar --sort=name --owner=root:0 --group=root:0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=gnu \
+  tar --sort=name --owner=root:0 --group=root:0 --mtime="@$SOURCE_DATE_EPOCH" --format=gnu \
     --transform "s,^\.,${name%.tar.gz}," -C "$1" -cf - . | gzip -9n >"$2"
 }
 
@@ -76,6 +76,8 @@ for arch in ${ARCHES:-amd64 arm64}; do
       deb | rpm)
         cp $here/nfpm.yaml $here/scripts/* "$work/$arch/"
         chmod 755 "$work/$arch"/p{ost,re}*
+        # Debian has no such field: its file copyright says it.
+        [[ $format != deb ]] || sed -i '/^license:/d' "$work/$arch/nfpm.yaml"
         (cd "$work/$arch" && ARCH=$arch "${NFPM:?}" package -f nfpm.yaml -p "$format" -t "$out" >/dev/null)
         ;;
       tar)
