@@ -244,7 +244,7 @@ func (t *Tree) Facts(name string) (Facts, error) {
 		return Facts{}, err
 	}
 	facts.Empty = empty
-	events, limit, counter := "memory.events", "memory.max", "oom"
+	events, limit := "memory.events", "memory.max"
 	if t.main.v1 {
 		events, limit = "memory.oom_control", "memory.limit_in_bytes"
 	}
@@ -263,20 +263,30 @@ func (t *Tree) Facts(name string) (Facts, error) {
 	if bytes < unlimitedV1 {
 		facts.MemoryMax = bytes
 	}
-	atLimit := counters[counter]
-	if t.main.v1 {
-		// Each of its two limits counts for itself.
-		for _, file := range []string{"memory.failcnt", "memory.memsw.failcnt"} {
-			times, err := t.number(name, file)
-			if err != nil && !errors.Is(err, ErrNone) {
-				return Facts{}, err
-			}
-			atLimit += times
+	atLimit := counters["oom"] > 0
+	if t.main.v1 && facts.MemoryMax > 0 {
+		if atLimit, err = t.ranIntoV1(name, facts.MemoryMax); err != nil {
+			return Facts{}, err
 		}
 	}
-	facts.AtLimit = facts.MemoryMax > 0 && atLimit > 0
+	facts.AtLimit = facts.MemoryMax > 0 && atLimit
 	return facts, nil
 }
+
+// ranIntoV1 reports whether memory ran into a limit. Version 1 counts that for the limit of memory, and not in every kernel for that of
+// memory and swap together; then it shows in the most that was ever in use, which stays below the limit by less than what is asked for
+// at a time: a huge page at most.
+func (t *Tree) ranIntoV1(name string, limit int64) (bool, error) {
+	times, err := t.number(name, "memory.failcnt")
+	if err != nil {
+		return false, err
+	}
+	most, err := t.number(name, "memory.max_usage_in_bytes")
+	return times > 0 || most > limit-hugePage, err
+}
+
+// hugePage is in bytes.
+const hugePage = 2 << 20
 
 func (t *Tree) number(name, file string) (int64, error) {
 	content, err := t.read(name, file)

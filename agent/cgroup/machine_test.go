@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,7 +141,13 @@ func onThisMachine(t *testing.T) *Direct {
 	t.Cleanup(func() {
 		for _, h := range d.tree.all {
 			folder, _ := h.folder(parent)
-			if err := d.remove(folder); err != nil {
+			var err error
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+				if err = d.remove(folder); !errors.Is(err, ErrBusy) {
+					break // what was killed is not gone at once
+				}
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		}
