@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// environment is all of an engine's, in order.
+func environment(r Request) []string {
+	all := map[string]string{
+		"HOME": r.User.Home, "USER": r.User.Name, "LOGNAME": r.User.Name, "SHELL": r.User.Shell, "PATH": pathOf(r.User),
+	}
+	maps.Copy(all, r.Environment)
+	maps.Copy(all, r.Added)
+	list := make([]string, 0, len(all))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, key+"="+all[key])
+	}
+	return list
+}
+
+// pathOf is the PATH of a login.
+func pathOf(user User) string {
+	if user.UID == 0 {
+		return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	return "/usr/local/bin:/usr/bin:/bin"
+}
+
+// makeLogs makes a folder for logs that is the user's. What is above it is the agent's own, so that nobody else can put a link there; it
+// is not looked through a link all the same.
+func makeLogs(parent, id string, user User) (string, error) {
+	path := filepath.Join(parent, id)
+	if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // users get to their folders
+		return "", fmt.Errorf("folder for logs: %w", err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("folder for logs: %w", err)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("folder for logs: %s: %w", path, err)
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	// The mode before the owner: only that of one's own can be changed without root.
+	if err := dir.Chmod(0o750); err != nil {
+		return "", fmt.Errorf("folder for logs: %w", err)
+	}
+	if os.Geteuid() == 0 {
+		if err := dir.Chown(int(user.UID), int(user.GID)); err != nil {
+			return "", fmt.Errorf("folder for logs: %w", err)
+		}
+	}
+	return path, nil
+}

@@ -1,0 +1,255 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/keeper"
+)
+
+const (
+	// startTimeout bounds how long a keeper may take to start an engine: a home on a slow network is the longest of it.
+	startTimeout = 30 * time.Second
+	// stderrLines is how many last lines of an engine's standard error are kept.
+	stderrLines = 20
+	// The defaults of logs.
+	defaultLogBytes = 64 << 20
+	defaultLogKeep  = 3
+	// maxAnswer bounds a keeper's answer, in bytes.
+	maxAnswer = 64 << 10
+)
+
+// The values of oom_score_adj, which choose what the kernel kills first: an engine is like any process, its keeper comes last.
+const (
+	engineScore = "0"
+	keeperScore = "-900"
+)
+
+// FieldError says what of a Request is wrong, by the names of a LaunchRequest.
+type FieldError struct {
+	Field, Value, Want string
+	Err                error
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s: %q: %v: want %s", e.Field, e.Value, e.Err, e.Want)
+}
+
+// Unwrap returns what was found wrong.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Request is an engine to be started.
+type Request struct {
+	// ID is the allocation. It names folders: cgroup.CheckID must accept it.
+	ID   string
+	User User
+	// Command, Environment, WorkingDirectory and Logs are as in a LaunchRequest, with its defaults.
+	Command          []string
+	Environment      map[string]string
+	WorkingDirectory string
+	Logs             Logs
+	// Limits are those of the engine's cgroup; nil: it needs none of its own.
+	Limits *cgroup.Limits
+	// Added are variables that the agent sets, whatever Environment says.
+	Added map[string]string
+	// Note is kept beside the record.
+	Note Note
+}
+
+// Logs say where output goes.
+type Logs struct {
+	Directory string
+	MaxBytes  int64
+	Keep      *int32
+}
+
+// Launcher starts keepers.
+type Launcher struct {
+	// Spawner starts them, and Keeper is their program.
+	Spawner Spawner
+	Keeper  string
+	// Records keeps what they write down.
+	Records Records
+	// LogDir is where a folder of logs is made for an engine that names none.
+	LogDir string
+}
+
+// Starting is an engine that runs, but ends unless it is confirmed.
+type Starting struct {
+	// PID, StartTime and Cgroup are the engine's. The keeper says the first two: it is the user's.
+	PID       int32
+	StartTime uint64
+	Cgroup    string
+	// LogDir is where its output goes.
+	LogDir string
+
+	keeper *os.File // where it reads
+}
+
+// Start starts an engine. The error is a *FieldError where the request is wrong. Nothing runs then; nor after Abandon, in a moment.
+func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := cgroup.CheckID(r.ID); err != nil {
+		return nil, fmt.Errorf("allocation: %w", err)
+	}
+	spec, err := l.spec(r)
+	if err != nil {
+		return nil, err
+	}
+	r.Note.LogDirectory = spec.Log.Directory
+	record, err := l.Records.create(r.ID, r.Note)
+	if err != nil {
+		return nil, err
+	}
+	defer record.Close()
+	s, err := l.start(ctx, r, spec, record)
+	if err != nil {
+		return nil, errors.Join(err, l.Records.Remove(r.ID))
+	}
+	return s, nil
+}
+
+// spec fills in the defaults, and makes the folder for logs where none is named.
+func (l *Launcher) spec(r Request) (keeper.Spec, error) {
+	spec := keeper.Spec{
+		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: orElse(r.WorkingDirectory, r.User.Home),
+		Log: keeper.Log{Directory: r.Logs.Directory, MaxBytes: r.Logs.MaxBytes, Keep: defaultLogKeep}, StderrLines: stderrLines,
+	}
+	if spec.Log.MaxBytes == 0 {
+		spec.Log.MaxBytes = defaultLogBytes
+	}
+	if r.Logs.Keep != nil {
+		spec.Log.Keep = int(*r.Logs.Keep)
+	}
+	if len(r.Command) == 0 || r.Command[0] == "" {
+		return keeper.Spec{}, &FieldError{keeper.FieldCommand, "", "an absolute path, or a program in the PATH of environment", errors.New("is empty")}
+	}
+	if spec.Log.Directory == "" {
+		var err error
+		if spec.Log.Directory, err = makeLogs(l.LogDir, r.ID, r.User); err != nil {
+			return keeper.Spec{}, err
+		}
+	}
+	return spec, nil
+}
+
+// start spawns a keeper, hands it the spec and reads its answer.
+func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, record *os.File) (*Starting, error) {
+	input, toKeeper, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	defer input.Close()
+	answers, output, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start keeper: %w", err), toKeeper.Close())
+	}
+	defer answers.Close()
+	defer output.Close()
+	spawned, err := l.Spawner.Spawn(ctx, Spawn{
+		ID: r.ID, User: r.User, Stdin: input, Stdout: output, Record: record, Keeper: l.Keeper, Limits: r.Limits,
+	})
+	if err != nil {
+		return nil, errors.Join(err, toKeeper.Close())
+	}
+	// Only the keeper has the other ends now: when it ends, that is seen here.
+	_, _ = input.Close(), output.Close() // the deferred ones do nothing then
+	spec.OwnCgroup = spawned.Cgroup != ""
+	score := openScore(spawned.PID)
+	defer score.close()
+	score.set(engineScore) // before there is an engine, which inherits it, and how far it may be lowered
+	started, err := exchange(ctx, toKeeper, answers, spec)
+	if err != nil {
+		return nil, errors.Join(err, toKeeper.Close())
+	}
+	score.set(keeperScore)
+	return &Starting{
+		PID: started.PID, StartTime: started.StartTime, Cgroup: spawned.Cgroup, LogDir: spec.Log.Directory, keeper: toKeeper,
+	}, nil
+}
+
+// exchange sends the spec and reads what became of it.
+func exchange(ctx context.Context, to, from *os.File, spec keeper.Spec) (keeper.Started, error) {
+	stop := context.AfterFunc(ctx, func() {
+		past := time.Unix(1, 0)
+		_, _ = to.SetDeadline(past), from.SetDeadline(past) // pipes have deadlines
+	})
+	defer stop()
+	line, err := keeper.Encode(spec)
+	if err != nil {
+		return keeper.Started{}, fmt.Errorf("keeper: %w", err)
+	}
+	// A keeper that ends before it has read all has said why.
+	if _, err := to.Write(line); err != nil && !errors.Is(err, syscall.EPIPE) {
+		return keeper.Started{}, fmt.Errorf("keeper: %w", orOf(ctx, err))
+	}
+	answer, err := bufio.NewReader(io.LimitReader(from, maxAnswer)).ReadBytes('\n')
+	if err != nil {
+		return keeper.Started{}, fmt.Errorf("keeper: %w", orOf(ctx, err))
+	}
+	started, err := keeper.DecodeStarted(answer)
+	switch {
+	case err != nil:
+		return keeper.Started{}, fmt.Errorf("keeper: %w", err)
+	case started.Error != "" && started.Field != "":
+		return keeper.Started{}, &FieldError{started.Field, started.Value, started.Want, errors.New(started.Error)}
+	case started.Error != "":
+		return keeper.Started{}, fmt.Errorf("keeper: %s", started.Error)
+	}
+	return started, nil
+}
+
+// orOf is the context's error where it has ended, else err.
+func orOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Confirm lets the engine go on, whatever becomes of the agent. One that has ended by now has left its record.
+func (s *Starting) Confirm() error {
+	_, err := s.keeper.WriteString(keeper.Confirmed + "\n")
+	if closeErr := s.keeper.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("keeper: %w", err)
+	}
+	return nil
+}
+
+// Abandon makes the keeper end the engine: with SIGTERM, and SIGKILL after 10 s. It does not wait for that.
+func (s *Starting) Abandon() { _ = s.keeper.Close() } // it was only written to
+
+// score is a process's oom_score_adj. To lower it takes root: elsewhere it stays as it is.
+type score struct{ file *os.File }
+
+func openScore(pid int32) score {
+	file, err := os.OpenFile("/proc/"+strconv.Itoa(int(pid))+"/oom_score_adj", os.O_WRONLY, 0)
+	if err != nil {
+		return score{}
+	}
+	return score{file}
+}
+
+func (s score) set(value string) {
+	if s.file != nil {
+		_, _ = s.file.WriteAt([]byte(value), 0) // a courtesy
+	}
+}
+
+func (s score) close() {
+	if s.file != nil {
+		_ = s.file.Close() // nothing was written that it could lose
+	}
+}

@@ -1,0 +1,137 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/keeper"
+)
+
+const (
+	recordName = "record"
+	noteName   = "launched.json"
+	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has less, and a user may write any amount.
+	maxRecord = 64 << 10
+)
+
+// Records is a directory with a folder for each engine that was launched, named by its allocation: there its keeper writes how it ended,
+// also while no agent runs. The directory is the agent's alone.
+type Records string
+
+// Note is what the agent keeps of a launch.
+type Note struct {
+	// Caller is the uid that asked for it, User who the engine runs as.
+	Caller uint32 `json:"caller"`
+	User   string `json:"user"`
+	UID    uint32 `json:"uid"`
+	// LogDirectory is where its output goes.
+	LogDirectory string `json:"log_directory"`
+}
+
+// ErrNone says that no engine was launched for an allocation, or that it has left no record.
+var ErrNone = errors.New("none")
+
+// create makes a folder with an empty record, in place of one that an earlier attempt has left, and opens that for appending.
+func (r Records) create(id string, note Note) (*os.File, error) {
+	if err := r.Remove(id); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(string(r), id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("record of an engine: %w", err)
+	}
+	text, err := json.Marshal(note)
+	if err != nil {
+		return nil, fmt.Errorf("record of an engine: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, noteName), text, 0o600); err != nil {
+		return nil, fmt.Errorf("record of an engine: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, recordName), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("record of an engine: %w", err)
+	}
+	return file, nil
+}
+
+// Note returns what was noted of a launch. ErrNone: there was none.
+func (r Records) Note(id string) (Note, error) {
+	var note Note
+	if cgroup.CheckID(id) != nil {
+		return note, ErrNone
+	}
+	text, err := os.ReadFile(filepath.Join(string(r), id, noteName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return note, ErrNone
+	}
+	if err != nil {
+		return note, fmt.Errorf("record of an engine: %w", err)
+	}
+	if err := json.Unmarshal(text, &note); err != nil {
+		return Note{}, fmt.Errorf("record of an engine: %s: %w", noteName, err)
+	}
+	return note, nil
+}
+
+// End returns how an engine ended. ErrNone: its keeper has not written that down.
+func (r Records) End(id string) (keeper.Record, error) {
+	if cgroup.CheckID(id) != nil {
+		return keeper.Record{}, ErrNone
+	}
+	file, err := os.Open(filepath.Join(string(r), id, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return keeper.Record{}, ErrNone
+	}
+	if err != nil {
+		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)
+	}
+	content, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-maxRecord), maxRecord))
+	if err != nil {
+		return keeper.Record{}, fmt.Errorf("record of an engine: %w", err)
+	}
+	record, err := keeper.DecodeRecord(content)
+	if err != nil {
+		return keeper.Record{}, ErrNone
+	}
+	return record, nil
+}
+
+// List returns the allocations that there are records for.
+func (r Records) List() ([]string, error) {
+	entries, err := os.ReadDir(string(r))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("records of engines: %w", err)
+	}
+	var ids []string
+	for _, entry := range entries {
+		if entry.IsDir() && cgroup.CheckID(entry.Name()) == nil {
+			ids = append(ids, entry.Name())
+		}
+	}
+	return ids, nil
+}
+
+// Remove removes what there is of an allocation. A keeper that still has the record writes into nothing.
+func (r Records) Remove(id string) error {
+	if err := cgroup.CheckID(id); err != nil {
+		return fmt.Errorf("record of an engine: %w", err)
+	}
+	if err := os.RemoveAll(filepath.Join(string(r), id)); err != nil {
+		return fmt.Errorf("record of an engine: %w", err)
+	}
+	return nil
+}

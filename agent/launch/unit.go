@@ -1,0 +1,33 @@
+package launch
+
+import (
+	"context"
+
+	"github.com/bursar/bursar/agent/unit"
+)
+
+// ByUnit is a Spawner that asks systemd for a service for each keeper. Every engine has a cgroup of its own there, so that what ends the
+// agent's service does not end it.
+type ByUnit struct {
+	Units *unit.Units
+}
+
+var _ Spawner = ByUnit{}
+
+// Spawn starts a service.
+func (b ByUnit) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
+	service := unit.Service{
+		ID: s.ID, Command: []string{s.Keeper, s.ID},
+		UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups,
+		Environment: KeeperEnvironment(), Umask: KeeperUmask,
+		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Record,
+	}
+	if s.Limits != nil {
+		service.Limits = *s.Limits
+	}
+	started, err := b.Units.Start(ctx, service)
+	if err != nil {
+		return Spawned{}, err //nolint:wrapcheck // names the unit
+	}
+	return Spawned{PID: started.PID, Cgroup: started.Cgroup}, nil
+}

@@ -1,0 +1,209 @@
+package launch
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// lookupTimeout bounds a look into a directory of users that does not answer.
+	lookupTimeout = 5 * time.Second
+	// maxLookup bounds what is read of an answer, in bytes: a user may be in some thousand groups.
+	maxLookup = 256 << 10
+	// notFound is what getent exits with for a key that there is not.
+	notFound = 2
+	// What those have whose line leaves it out.
+	defaultShell = "/bin/sh"
+	defaultHome  = "/"
+)
+
+// Users knows the accounts of this machine: those of its files, and what else its name service has (LDAP, for example), which only the
+// C library can ask: getent(1) and id(1) do that, run without a shell. The zero value is ready to use, by several goroutines.
+type Users struct {
+	// Passwd and Group are the files; default /etc/passwd and /etc/group.
+	Passwd, Group string
+	// Getent and ID are the programs; default /usr/bin/getent and /usr/bin/id. Where one is not there, the files are all that there is.
+	Getent, ID string
+}
+
+// Named returns the account of a name, or of a uid in digits. ErrNoUser: there is none.
+func (u Users) Named(ctx context.Context, name string) (User, error) {
+	found, err := u.find(ctx, name)
+	if err != nil {
+		return User{}, err
+	}
+	found.Groups, err = u.groups(ctx, found)
+	return found, err
+}
+
+// NameOf returns the name of a uid. ErrNoUser: there is none.
+func (u Users) NameOf(ctx context.Context, uid uint32) (string, error) {
+	found, err := u.find(ctx, strconv.FormatUint(uint64(uid), 10))
+	return found.Name, err
+}
+
+// find looks into the file first: what is there needs no program, and cannot be slow.
+func (u Users) find(ctx context.Context, key string) (User, error) {
+	if key == "" || strings.HasPrefix(key, "-") || strings.ContainsAny(key, ":\n\x00") {
+		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+	}
+	file, err := os.Open(orElse(u.Passwd, "/etc/passwd"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return User{}, err //nolint:wrapcheck // names the file
+	}
+	if err == nil {
+		defer file.Close()
+		if found, ok := findUser(file, key); ok {
+			return found, nil
+		}
+	}
+	out, err := query(ctx, orElse(u.Getent, "/usr/bin/getent"), "passwd", key)
+	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
+		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("look up user %q: %w", key, err)
+	}
+	if found, ok := findUser(bytes.NewReader(out), key); ok {
+		return found, nil
+	}
+	return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+}
+
+// findUser reads lines of passwd(5). A key in digits is a uid.
+func findUser(lines io.Reader, key string) (User, bool) {
+	uid, err := strconv.ParseUint(key, 10, 32)
+	byUID := err == nil
+	scanner := bufio.NewScanner(lines)
+	for scanner.Scan() {
+		found, ok := parseUser(scanner.Text())
+		if ok && (byUID && uint64(found.UID) == uid || !byUID && found.Name == key) {
+			return found, true
+		}
+	}
+	return User{}, false
+}
+
+// parseUser reads name:password:uid:gid:comment:home:shell.
+func parseUser(line string) (User, bool) {
+	fields := strings.Split(line, ":")
+	if len(fields) != 7 || fields[0] == "" || strings.HasPrefix(fields[0], "+") || strings.HasPrefix(fields[0], "-") {
+		return User{}, false
+	}
+	uid, err := parseNumber(fields[2])
+	if err != nil {
+		return User{}, false
+	}
+	gid, err := parseNumber(fields[3])
+	if err != nil {
+		return User{}, false
+	}
+	return User{
+		Name: fields[0], UID: uid, GID: gid, Home: orElse(fields[5], defaultHome), Shell: orElse(fields[6], defaultShell),
+	}, true
+}
+
+// parseNumber refuses -1 too, which to the kernel means "as it is".
+func parseNumber(text string) (uint32, error) {
+	number, err := strconv.ParseUint(text, 10, 32)
+	if err == nil && number == 1<<32-1 {
+		err = strconv.ErrRange
+	}
+	return uint32(number), err //nolint:gosec,wrapcheck // bounded; nobody reads the error
+}
+
+// groups are all of a user's, its own first.
+func (u Users) groups(ctx context.Context, user User) ([]uint32, error) {
+	out, err := query(ctx, orElse(u.ID, "/usr/bin/id"), "-G", "--", user.Name)
+	if errors.Is(err, os.ErrNotExist) {
+		return u.groupsOfFile(user)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up the groups of %q: %w", user.Name, err)
+	}
+	groups := []uint32{user.GID}
+	for field := range strings.FieldsSeq(string(out)) {
+		group, err := parseNumber(field)
+		if err != nil {
+			return nil, fmt.Errorf("look up the groups of %q: %q: want a number", user.Name, field)
+		}
+		groups = appendNew(groups, group)
+	}
+	return groups, nil
+}
+
+// groupsOfFile reads name:password:gid:member,member.
+func (u Users) groupsOfFile(user User) ([]uint32, error) {
+	groups := []uint32{user.GID}
+	file, err := os.Open(orElse(u.Group, "/etc/group"))
+	if errors.Is(err, os.ErrNotExist) {
+		return groups, nil
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // names the file
+	}
+	defer file.Close()
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, maxLookup)
+	for scanner.Scan() {
+		fields := strings.Split(scanner.Text(), ":")
+		if len(fields) != 4 || !slices.Contains(strings.Split(fields[3], ","), user.Name) {
+			continue
+		}
+		if group, err := parseNumber(fields[2]); err == nil {
+			groups = appendNew(groups, group)
+		}
+	}
+	return groups, scanner.Err() //nolint:wrapcheck // a line that is too long
+}
+
+func appendNew(list []uint32, number uint32) []uint32 {
+	if slices.Contains(list, number) {
+		return list
+	}
+	return append(list, number)
+}
+
+// query runs a program of the machine, which gets nothing of the agent's but its arguments.
+func query(ctx context.Context, program string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // fixed programs; no argument is an option
+	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{keeperPath, "LC_ALL=C"}, "/", time.Second
+	var out bounded
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		return nil, err //nolint:wrapcheck // the callers say what it was for
+	}
+	return out.text, nil
+}
+
+// bounded is a buffer that takes maxLookup bytes.
+type bounded struct{ text []byte }
+
+var errTooMuch = errors.New("more is answered than can be meant")
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(b.text)+len(p) > maxLookup {
+		return 0, errTooMuch
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+func orElse(text, standard string) string {
+	if text == "" {
+		return standard
+	}
+	return text
+}
