@@ -210,6 +210,9 @@ func (c Config) Validate() error {
 	if err := c.checkPlace(); err != nil {
 		return err
 	}
+	if err := c.checkLogLevel(); err != nil {
+		return err
+	}
 	if c.Placement != "spread" && c.Placement != "binpack" {
 		return &ConfigError{"placement", c.Placement, `"spread" or "binpack"`}
 	}

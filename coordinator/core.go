@@ -68,9 +68,11 @@ type Core struct {
 
 	// files are the rules that come from files, by source: they are not in the store.
 	files map[string][]ledger.Quota
-	// providers are those of the file: they are not in the store. They do not change after the first Lead.
+	// providers are those of the file: they are not in the store. What they hide of the stored ones is shadowed, and in words hidden; of the
+	// last Lead, or the last reload in it.
 	providers []ledger.ProviderRecord
-	hidden    []string // what these hide of the stored ones, in words; of the last Lead
+	shadowed  []ledger.ProviderRecord
+	hidden    []string
 	// turns count how often a provider was changed in this leadership: what was read for an earlier one is of another cluster, maybe.
 	turns map[ledger.ClusterName]uint64
 }
@@ -112,7 +114,9 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 		return errors.New("coordinator: lead: leads already")
 	}
 	snapshot.Quotas = append(snapshot.Quotas, fromFiles(c.files)...)
-	snapshot.Providers, c.hidden = withFile(snapshot.Providers, c.providers)
+	stored := snapshot.Providers
+	snapshot.Providers, c.hidden = withFile(stored, c.providers)
+	c.shadowed = hiddenOf(stored, snapshot.Providers)
 	c.now = max(c.now, now, lastInstant(snapshot))
 	books := ledger.New(c.config, c.newPlacer())
 	if err := books.Restore(c.now, snapshot); err != nil {
@@ -274,5 +278,5 @@ func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) err
 	return nil
 }
 
-// SetProviders says which providers come from a file. It is called before the first Lead.
+// SetProviders says which providers come from a file, for the next Lead.
 func (c *Core) SetProviders(records []ledger.ProviderRecord) { c.providers = records }

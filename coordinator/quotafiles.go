@@ -17,9 +17,10 @@ import (
 	"github.com/bursar/bursar/quotafile"
 )
 
-// quotaFiles keeps the rules of some files in force. One goroutine reads; warnings may be called from any.
+// quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the other methods may be called from any.
 type quotaFiles struct {
 	files []*quotaFile
+	asks  chan quotaReload
 	meter *meter
 	log   *slog.Logger
 
@@ -48,7 +49,7 @@ type fileStamp struct {
 }
 
 func newQuotaFiles(paths []string, m *meter, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
+	q := &quotaFiles{asks: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.wrongFiles.WithLabelValues(path).Set(0)
@@ -167,6 +168,8 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *writer) 
 		select {
 		case <-tick.C:
 			q.poll(ctx, w)
+		case ask := <-q.asks:
+			ask.done <- q.replace(ask.ctx, w, ask.paths)
 		case <-ctx.Done():
 			return
 		}

@@ -61,7 +61,9 @@ func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer)
 		if w.rules != nil {
 			snapshot.Quotas = append(snapshot.Quotas, fromFiles(w.rules())...)
 		}
-		snapshot.Providers, _ = withFile(snapshot.Providers, w.core.providers)
+		if configured := w.configured.Load(); configured != nil {
+			snapshot.Providers, _ = withFile(snapshot.Providers, *configured)
+		}
 		l := ledger.New(config, newPlacer())
 		return l, l.Restore(max(w.clock.now(), lastInstant(snapshot)), snapshot)
 	}}

@@ -57,6 +57,7 @@ type Self struct {
 // Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own, once.
 type Server struct {
 	config   Config
+	running  Config // with what was reloaded; of Reload alone
 	log      *slog.Logger
 	store    store.Store
 	registry *prometheus.Registry
@@ -121,7 +122,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		deps.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	s := &Server{
-		config: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
+		config: config, running: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
 		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
 		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
 		time: defaultPatience(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
@@ -222,7 +223,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.core.SetProviders(configured)
+	s.writer.configured.Store(&configured)
 	elect := s.elect
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
@@ -260,9 +261,7 @@ func (s *Server) start(ctx context.Context) error {
 	if s.trust.identities != nil {
 		s.tasks.Go(func() { s.trust.identities.Watch(background, identitiesPoll) })
 	}
-	if len(s.config.QuotaFiles) > 0 {
-		s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.writer) })
-	}
+	s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.writer) })
 	return nil
 }
 

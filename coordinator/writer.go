@@ -40,10 +40,12 @@ type writer struct {
 
 	orders chan *tenure // to lead, or with nil not to
 
-	leads    atomic.Bool              // the core does
-	hidden   atomic.Pointer[[]string] // what the file of providers hides of the stored ones
-	stopping chan struct{}            // closed by stop
-	done     chan struct{}            // closed when the loop has ended
+	leads  atomic.Bool              // the core does
+	hidden atomic.Pointer[[]string] // what the file of providers hides of the stored ones
+	// configured are the providers of the file, for the next leadership; nil: there was no file.
+	configured atomic.Pointer[[]ledger.ProviderRecord]
+	stopping   chan struct{} // closed by stop
+	done       chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
 	busy     *Batch         // being committed
@@ -143,6 +145,9 @@ func (w *writer) take(o outcome) error {
 			return err
 		}
 	}
+	if configured := w.configured.Load(); configured != nil {
+		w.core.SetProviders(*configured)
+	}
 	now := w.clock.now()
 	if err := w.core.Lead(now, o.meta, o.snapshot); err != nil {
 		return err
@@ -154,7 +159,8 @@ func (w *writer) take(o outcome) error {
 	for _, what := range w.core.hidden {
 		w.log.Warn(what)
 	}
-	w.hidden.Store(&w.core.hidden)
+	hidden := w.core.hidden
+	w.hidden.Store(&hidden)
 	w.reread()
 	if ahead := w.core.now.Sub(now); ahead > time.Minute {
 		w.log.Warn("the clock is behind what the store holds; time stands still until it has caught up", "ahead", ahead)

@@ -75,6 +75,12 @@ func (l *Ledger) SetProviders(now Instant, source string, list []ProviderRecord)
 	return l.setProviders(next)
 }
 
+// ReplaceProviders replaces all providers of all sources, each as its own source has it, all or nothing. Errors: as of SetProviders.
+func (l *Ledger) ReplaceProviders(now Instant, list []ProviderRecord) error {
+	l.begin(now)
+	return l.setProviders(slices.Clone(list))
+}
+
 // Providers returns all providers, by kind and cluster.
 func (l *Ledger) Providers() []ProviderRecord { return slices.Clone(l.providers) }
 

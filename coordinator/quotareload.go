@@ -1,0 +1,83 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// quotaReload asks whoever reads the files to read others.
+type quotaReload struct {
+	ctx   context.Context //nolint:containedctx // of who asks
+	paths []string
+	done  chan error // holds one
+}
+
+// reload reads a list of files in place of those that there were, and puts all of their rules in force in one step, those that have not
+// changed too: another owner may have put a rule in place of one of theirs. The rules of files that are no longer named go. An error leaves
+// everything as it is.
+func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
+	ask := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
+	select {
+	case q.asks <- ask:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-ask.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (q *quotaFiles) replace(ctx context.Context, w *writer, paths []string) error {
+	sets := make(map[string][]ledger.Quota)
+	for _, f := range q.files {
+		sets[f.source()] = nil
+	}
+	next := make([]*quotaFile, 0, len(paths))
+	for _, path := range paths {
+		f := &quotaFile{path: path}
+		if err := f.read(); err != nil {
+			return err
+		}
+		f.pending = false
+		next = append(next, f)
+		sets[f.source()] = f.quotas
+	}
+	if len(sets) == 0 {
+		return nil
+	}
+	err := w.setFiles(ctx, sets)
+	if refused, _ := errors.AsType[*ledger.FieldError](err); refused != nil {
+		return (&quotaFiles{files: next}).blame(err)
+	}
+	if err != nil && !errors.Is(err, ErrNotLeading) {
+		return err
+	}
+	gone := q.files
+	q.files = next
+	q.mu.Lock()
+	maps.DeleteFunc(sets, func(source string, _ []ledger.Quota) bool {
+		return !slices.ContainsFunc(next, func(f *quotaFile) bool { return f.source() == source })
+	})
+	for _, f := range gone {
+		delete(q.wrong, f.path)
+		if sets[f.source()] == nil {
+			q.sets[f.source()] = nil // so that the next leadership forgets them too
+		}
+	}
+	maps.Copy(q.sets, sets)
+	q.mu.Unlock()
+	for _, f := range gone {
+		q.meter.wrongFiles.DeleteLabelValues(f.path)
+	}
+	for _, f := range next {
+		q.meter.wrongFiles.WithLabelValues(f.path).Set(0)
+	}
+	return nil
+}

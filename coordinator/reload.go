@@ -1,0 +1,194 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/reload"
+)
+
+// reloadTime bounds how long a reload waits for the loop and the store.
+const reloadTime = 30 * time.Second
+
+// Reload takes a new configuration over as far as that is possible while the coordinator runs, and says how far: what needs a restart stays
+// as it is. The files that it names are read again: those of quotas, whose rules are then in force as after a start, that of providers, that
+// of identities, and those of TLS. Where any of it is wrong nothing changes, and the error is one of those of Check. It may be called once
+// the coordinator is ready, by one goroutine at a time.
+func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return reload.Changes{}, err
+	}
+	next, changes := reload.Take(s.running, config)
+	if err := Check(next, s.pollers.kinds, s.elect != nil); err != nil {
+		return reload.Changes{}, err
+	}
+	configured, err := readProviders(next.ProvidersFile, s.pollers.kinds)
+	if err != nil {
+		return reload.Changes{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	defer cancel()
+	if err := s.files.reload(ctx, next.QuotaFiles); err != nil {
+		return reload.Changes{}, err
+	}
+	s.running = next
+	if err := s.writer.setProviders(ctx, configured); err != nil {
+		return changes, fmt.Errorf("providers: %w", err)
+	}
+	if s.trust.identities != nil {
+		s.trust.identities.Look()
+	}
+	return changes, nil
+}
+
+// Check finds out whether a coordinator would start with a configuration, as far as files can tell: it reads those that it names, and
+// changes nothing. elected says that it stands for election. The errors are those of New, and of files that are wrong.
+func Check(config Config, kinds providers.Kinds, elected bool) error {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	if _, err := config.Labels.Compile(); err != nil {
+		return fmt.Errorf("labels: %w", err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	trust, err := openTrust(&config, quiet)
+	if err != nil {
+		return err
+	}
+	if elected {
+		if err := trust.knownToPeers(); err != nil {
+			return err
+		}
+	}
+	if err := checkQuotaFiles(config); err != nil {
+		return err
+	}
+	_, err = readProviders(config.ProvidersFile, kinds)
+	return err
+}
+
+// checkQuotaFiles lets a ledger that holds nothing look at the rules of all files together.
+func checkQuotaFiles(config Config) error {
+	q := &quotaFiles{sets: make(map[string][]ledger.Quota), wrong: make(map[string]string)}
+	for _, path := range config.QuotaFiles {
+		q.files = append(q.files, &quotaFile{path: path})
+	}
+	sets, err := q.start()
+	if err != nil {
+		return err
+	}
+	policy, err := placement.PolicyFromString(config.Placement)
+	if err != nil {
+		return err
+	}
+	books := ledger.New(config.Times.ledger(), placement.New(policy))
+	if err := books.Restore(0, ledger.Snapshot{Quotas: fromFiles(sets)}); err != nil {
+		return q.blame(err)
+	}
+	return nil
+}
+
+// checkLogLevel looks at what the program that runs the coordinator reads.
+func (c Config) checkLogLevel() error {
+	var level slog.Level
+	if c.LogLevel != "" && level.UnmarshalText([]byte(c.LogLevel)) != nil {
+		return &ConfigError{"logLevel", c.LogLevel, "debug, info, warn or error"}
+	}
+	return nil
+}
+
+// providersReload is the command that puts the providers of a file in place of those that it had.
+type providersReload struct {
+	pending
+
+	list []ledger.ProviderRecord
+	told func(hidden []string)
+	err  error
+}
+
+func (p *providersReload) apply(c *Core, now ledger.Instant) bool {
+	if p.err = c.replaceProviders(now, p.list); p.err == nil {
+		p.told(c.hidden)
+	}
+	return true
+}
+
+// setProviders puts the providers of a file in force: now, where this coordinator leads, and whenever it does from now on.
+func (w *writer) setProviders(ctx context.Context, list []ledger.ProviderRecord) error {
+	w.configured.Store(&list)
+	p := &providersReload{list: list, told: func(hidden []string) { w.hidden.Store(&hidden) }}
+	p.done = make(chan error, 1)
+	p.Done = func(err error) { p.done <- err }
+	err := w.submit(p)
+	if err == nil {
+		_, err = w.await(ctx, p.done)
+	}
+	switch {
+	case errors.Is(err, ErrNotLeading): // who leads has a file of its own
+		return nil
+	case err != nil:
+		return err
+	case p.err == nil:
+		w.reread()
+	}
+	return p.err
+}
+
+// replaceProviders does for a leadership that goes on what Lead does for one that begins.
+func (c *Core) replaceProviders(now ledger.Instant, file []ledger.ProviderRecord) error {
+	before := make(map[ledger.ClusterName]ledger.ProviderRecord)
+	var stored []ledger.ProviderRecord
+	for _, record := range c.ledger.Providers() {
+		before[record.ClusterName] = record
+		if record.Source == ledger.SourceAPI {
+			stored = append(stored, record)
+		}
+	}
+	for _, shadowed := range c.shadowed {
+		i := slices.IndexFunc(stored, func(r ledger.ProviderRecord) bool { return r.ClusterName == shadowed.ClusterName })
+		switch {
+		case i < 0 && before[shadowed.ClusterName].Source != "":
+			stored = append(stored, shadowed)
+		case i >= 0 && maps.Equal(stored[i].Settings, shadowed.Settings): // of which the file has only hidden that it is the default
+			stored[i] = shadowed
+		}
+	}
+	all, hidden := withFile(stored, file)
+	if err := c.ledger.ReplaceProviders(now, all); err != nil {
+		return err
+	}
+	c.providers, c.hidden, c.shadowed = file, hidden, hiddenOf(stored, all)
+	for _, record := range c.ledger.Providers() {
+		if was, known := before[record.ClusterName]; !known || !maps.Equal(was.Settings, record.Settings) {
+			c.turns[record.ClusterName]++
+		}
+		delete(before, record.ClusterName)
+	}
+	for name := range before {
+		c.turns[name]++
+	}
+	return nil
+}
+
+// hiddenOf are the stored providers that are not in force as they are.
+func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord) {
+	for _, record := range stored {
+		inForce := func(r ledger.ProviderRecord) bool {
+			return r.ClusterName == record.ClusterName && r.Source == record.Source && r.Default == record.Default
+		}
+		if !slices.ContainsFunc(all, inForce) {
+			list = append(list, record)
+		}
+	}
+	return list
+}

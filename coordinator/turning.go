@@ -1,0 +1,26 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+)
+
+// Turning reports whether the loop through which every call goes turns, whatever it is that the store does: one that is away is waited for,
+// and the lead is given up where that takes long. It waits a few seconds for an answer at most.
+func (s *Server) Turning(ctx context.Context) error { return s.writer.alive(ctx) }
+
+// Status says in one line what matters now; it changes when that does.
+func (s *Server) Status() string {
+	known, _ := s.peers.known()
+	status := "stands by: no leader is known, calls wait"
+	switch {
+	case s.writer.leads.Load():
+		status = "leads"
+	case known.URL != "":
+		status = "stands by: " + known.URL + " leads"
+	}
+	if n := len(s.warnings()); n > 0 {
+		status += fmt.Sprintf("; warnings: %d (bursar status)", n)
+	}
+	return status
+}
