@@ -183,7 +183,7 @@ func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (
 	if name == "" {
 		return "", limitErr
 	}
-	if _, err := d.moveOutsiders(name, []int32{pid}); err != nil {
+	if _, err := d.moveOutsiders(name, []int32{pid}, nil); err != nil {
 		return "", errors.Join(err, limitErr)
 	}
 	return name, limitErr
@@ -243,6 +243,7 @@ func (d *Direct) Adopt(ctx context.Context, id string, limits Limits, members Me
 }
 
 func (d *Direct) adopt(ctx context.Context, name string, members Members) error {
+	moved := make(map[int32]bool)
 	for range adoptRounds {
 		if err := ctx.Err(); err != nil {
 			return err //nolint:wrapcheck // the caller's own
@@ -252,40 +253,44 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 		if err != nil {
 			return err
 		}
-		moved, err := d.moveOutsiders(name, pids)
+		outside, err := d.moveOutsiders(name, pids, moved)
 		if err != nil {
 			return err
 		}
-		if !moved {
+		if len(outside) == 0 {
 			return nil
+		}
+		for _, pid := range outside {
+			moved[pid] = true
 		}
 	}
 	return fmt.Errorf("cgroup %s: the engine starts processes faster than they can be moved", name)
 }
 
-// moveOutsiders moves those of the processes that are not inside everywhere, and reports whether there were any.
-func (d *Direct) moveOutsiders(name string, pids []int32) (moved bool, err error) {
+// moveOutsiders moves those of the processes that are not inside everywhere, and returns them. One that was moved before and is outside
+// all the same has ended, and waits for its parent to take note.
+func (d *Direct) moveOutsiders(name string, pids []int32, before map[int32]bool) (outside []int32, err error) {
 	for _, h := range d.tree.all {
 		inside, err := d.tree.members(h, name)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		folder, _ := h.folder(name)
 		for _, pid := range pids {
-			if slices.Contains(inside, pid) {
+			if before[pid] || slices.Contains(inside, pid) {
 				continue
 			}
 			err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid)))
 			if errors.Is(err, syscall.ESRCH) {
-				continue // it has ended
+				continue // it is gone
 			}
 			if err != nil {
-				return false, fmt.Errorf("moving process %d to cgroup %s: %w", pid, name, err)
+				return nil, fmt.Errorf("moving process %d to cgroup %s: %w", pid, name, err)
 			}
-			moved = true
+			outside = append(outside, pid)
 		}
 	}
-	return moved, nil
+	return outside, nil
 }
 
 // Set is that of Driver. ErrInUse: the engine holds more memory than the limit would be.

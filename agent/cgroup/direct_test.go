@@ -88,6 +88,16 @@ func TestAdoptMovesWhatStartsMeanwhile(t *testing.T) {
 	}
 }
 
+// A process that has ended can be moved, says the kernel, and is where it was.
+func TestAdoptDoesNotWaitForTheDead(t *testing.T) {
+	k, d := delegated(t)
+	k.dead = 101
+	path, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]int32, error) { return []int32{100, 101}, nil })
+	if err != nil || !slices.Equal(k.cgroups[path].procs, []int{100}) {
+		t.Error(path, err)
+	}
+}
+
 func TestAdoptGivesUpOnAnEngineThatIsFasterAndOnItsCaller(t *testing.T) {
 	k, d := delegated(t)
 	next := 1000

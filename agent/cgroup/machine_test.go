@@ -142,12 +142,8 @@ func onThisMachine(t *testing.T) *Direct {
 		for _, h := range d.tree.all {
 			folder, _ := h.folder(parent)
 			var err error
-			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
-				if err = d.remove(folder); !errors.Is(err, ErrBusy) {
-					break // what was killed is not gone at once
-				}
-			}
-			if err != nil {
+			// What was killed is not gone at once.
+			if eventually(func() bool { err = d.remove(folder); return !errors.Is(err, ErrBusy) }); err != nil {
 				t.Error(err)
 			}
 		}
@@ -276,10 +272,12 @@ func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 			t.Fatal(err, len(pids))
 		}
 		for _, pid := range pids {
-			// What is no more is nobody's; what is, is inside: in every hierarchy.
-			cgroups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "cgroup"))
-			if err == nil && strings.Count(string(cgroups), path+"\n") != len(d.tree.all) {
-				t.Fatalf("process %d: %s", pid, cgroups)
+			inside := eventually(func() bool {
+				cgroups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "cgroup"))
+				return err != nil || strings.Count(string(cgroups), path+"\n") == len(d.tree.all) || !runs(pid)
+			})
+			if !inside {
+				t.Fatalf("process %d is outside", pid)
 			}
 		}
 	}
@@ -289,6 +287,26 @@ func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 	if err := syscall.Kill(shell.Process.Pid, 0); err != nil {
 		t.Error("it has ended:", err)
 	}
+}
+
+// eventually looks at something until it is so, for at most ten seconds.
+func eventually(so func() bool) bool {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		if so() {
+			return true
+		}
+	}
+	return false
+}
+
+// runs reports whether a process has not ended: version 1 shows one that ends as if it were nowhere, from a little before it has.
+func runs(pid int32) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "stat"))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
 func TestARestartFindsCgroupsAndALimitBelowUseIsRefused(t *testing.T) {

@@ -21,6 +21,8 @@ type unified struct {
 	cgroups map[string]*node
 	// swap: the kernel accounts for it.
 	swap bool
+	// dead is a process that has ended and that nobody has taken note of.
+	dead int
 }
 
 type node struct {
@@ -170,6 +172,9 @@ func (k *unified) Write(name, content string) error {
 }
 
 func (k *unified) move(name string, pid int, to *node) error {
+	if pid == k.dead {
+		return nil
+	}
 	for _, from := range k.cgroups {
 		if i := slices.Index(from.procs, pid); i >= 0 {
 			from.procs = slices.Delete(from.procs, i, i+1)

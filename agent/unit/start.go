@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +123,7 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 // attach moves what has started since the scope was made, and looks again until nothing is outside. It returns a process that is
 // inside.
 func (u *Units) attach(ctx context.Context, s state, pids []int32, members cgroup.Members) (int32, error) {
+	attached := make(map[int32]bool)
 	for range adoptRounds {
 		var err error
 		if pids, err = members(); err != nil {
@@ -131,13 +133,17 @@ func (u *Units) attach(ctx context.Context, s state, pids []int32, members cgrou
 		if err != nil {
 			return 0, err
 		}
+		// One that was moved before and is outside all the same has ended, and waits for its parent to take note.
+		outside = slices.DeleteFunc(outside, func(pid int32) bool { return attached[pid] })
 		if len(outside) == 0 {
 			if len(pids) == 0 {
 				return 0, fmt.Errorf("unit %s: the engine has ended: %w", s.name, cgroup.ErrNone)
 			}
 			return pids[0], nil
 		}
-		for _, pid := range outside { // one at a time: one that has ended makes systemd refuse them all
+		for _, pid := range outside {
+			attached[pid] = true
+			// One at a time: one that has ended makes systemd refuse them all.
 			err := u.call(ctx, func(c Conn) error {
 				return c.AttachProcessesToUnit(ctx, s.name, "/", []uint32{uint32(pid)}) //nolint:gosec,wrapcheck // a pid; below
 			})
