@@ -75,9 +75,7 @@ func quantity(dimension string, n int64) string {
 func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	var epoch uint64
-	a.locked(func(t *tracker.Tracker) { epoch = t.Epoch() })
-	answer, err := a.deps.Allocations.Stop(a.inOwnName(ctx), &bursarv1.StopRequest{
+	_, err := a.deps.Allocations.Stop(a.inOwnName(ctx), &bursarv1.StopRequest{
 		Id: stop.ID, Grace: durationpb.New(stop.Grace), Reason: stop.Reason,
 	})
 	unheard := err != nil && (passing(err) || ctx.Err() != nil)
@@ -91,8 +89,7 @@ func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
 	switch {
 	case err == nil:
 		a.log.WarnContext(ctx, "an engine is to be stopped for over-use", "allocation_id", stop.ID, "reason", stop.Reason)
-		a.observe(answer.GetAllocation(), epoch)
-		a.syncDue.by(time.Now())
+		a.syncDue.by(time.Now()) // brings the order
 	case unheard:
 		a.log.DebugContext(ctx, "no coordinator has heard that an engine is to be stopped for over-use", "allocation_id", stop.ID, "error", err)
 	case connect.CodeOf(err) == connect.CodeNotFound, connect.CodeOf(err) == connect.CodeFailedPrecondition:

@@ -305,3 +305,25 @@ func TestPartOfAMeasurementShowsOverUseAndNeverItsEnd(t *testing.T) {
 	w.atLeast(gib)
 	w.want("not known for too long")
 }
+
+func TestUseOfCPUIsNotKnownAcrossAGap(t *testing.T) {
+	for name, gap := range map[string]func(w *watched){
+		"not measured": func(w *watched) { w.now = w.now.Add(31 * time.Second) },
+		"in part":      func(w *watched) { w.atLeast(0) },
+	} {
+		w := watch(t, policy.Warn)
+		for range 3 {
+			w.use(0, 0)
+		}
+		w.use(0, 6000)
+		gap(w)
+		w.use(0, 6000)
+		w.use(0, 6000)
+		w.want(name)
+		w.use(0, 6000)
+		w.use(0, 6000)
+		if len(w.judgement.OverUses()) != 1 {
+			t.Errorf("%s: not noticed afterwards", name)
+		}
+	}
+}

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// window is the mean of the CPU that an engine used over the last ticks. Samples that were brought forward are put together until they are
-// a tick long, so that it holds a few whatever happens.
+// window is the mean of the CPU that an engine used over the last ticks. A sample that was brought forward counts for its own time.
 type window struct {
 	spans []span
 }
@@ -27,11 +26,7 @@ func (w *window) add(tick time.Duration, use Use, last time.Time) (mean int64, k
 		w.spans = nil
 		return 0, false
 	}
-	if n := len(w.spans); n > 0 && w.spans[n-1].length < tick {
-		w.spans[n-1] = w.spans[n-1].and(span{length, float64(use.CPUMillis)})
-	} else {
-		w.spans = append(w.spans, span{length, float64(use.CPUMillis)})
-	}
+	w.spans = append(w.spans, span{length, float64(use.CPUMillis)})
 	var all span
 	for i := len(w.spans) - 1; i >= 0; i-- {
 		if all.length >= windowTicks*tick {

@@ -149,7 +149,7 @@ func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
 
 // end turns an engine into a tombstone.
 func (t *Tracker) end(e *entry, end *bursarv1.EngineEnd) {
-	e.phase, e.tombstone, e.usage, e.reported, e.judgement = ended, end, nil, nil, policy.Judgement{}
+	e.phase, e.tombstone, e.usage, e.reported = ended, end, nil, nil
 	t.changed++
 	t.urgent = true
 }
