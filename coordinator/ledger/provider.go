@@ -75,10 +75,11 @@ func (l *Ledger) SetProviders(now Instant, source string, list []ProviderRecord)
 	return l.setProviders(next)
 }
 
-// ReplaceProviders replaces all providers of all sources, each as its own source has it, all or nothing. Errors: as of SetProviders.
+// ReplaceProviders replaces the providers that are in force, of all sources, all or nothing. What is stored stays stored as it is: those that
+// came over the API and are not in the list, or not in the same way, are hidden by others. Errors: as of SetProviders.
 func (l *Ledger) ReplaceProviders(now Instant, list []ProviderRecord) error {
 	l.begin(now)
-	return l.setProviders(slices.Clone(list))
+	return l.useProviders(slices.Clone(list), func(ProviderRecord, bool) {})
 }
 
 // Providers returns all providers, by kind and cluster.
@@ -140,6 +141,10 @@ func checkProviders(list []ProviderRecord) error {
 
 // setProviders puts other providers in force. The list becomes the ledger's.
 func (l *Ledger) setProviders(list []ProviderRecord) error {
+	return l.useProviders(list, l.recordProvider)
+}
+
+func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecord, put bool)) error {
 	slices.SortStableFunc(list, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
 	if err := checkProviders(list); err != nil {
 		return err
@@ -151,14 +156,14 @@ func (l *Ledger) setProviders(list []ProviderRecord) error {
 	l.providers = list
 	for i := range before {
 		if l.provider(before[i].ClusterName) == nil {
-			l.recordProvider(before[i], false)
+			record(before[i], false)
 			l.unconfigure(before[i].ClusterName)
 		}
 	}
 	for i := range list {
 		old := providerOf(before, list[i].ClusterName)
 		if old == nil || !old.equal(list[i]) {
-			l.recordProvider(list[i], true)
+			record(list[i], true)
 		}
 		if old == nil || !maps.Equal(old.Settings, list[i].Settings) {
 			l.configure(list[i].ClusterName)
