@@ -72,7 +72,8 @@ func (t threshold) of(total int64) int64 {
 	if t.amount > 0 {
 		return t.amount
 	}
-	return int64(math.Ceil(float64(total) * float64(t.parts) / 10_000))
+	const whole = 10_000 // total is divided first, so that it cannot overflow; what is left over is rounded up
+	return total/whole*t.parts + (total%whole*t.parts+whole-1)/whole
 }
 
 // countableSettings is a CountableConfig that was found good. It can be compared.

@@ -81,6 +81,8 @@ func (c counter) run(ctx context.Context, of countableSettings) (int64, error) {
 	output.collect()
 	problems.collect()
 	err = c.waitAndKill(ctx, command, output, problems)
+	output.hurry()
+	problems.hurry()
 	printed, outputErr := output.wait()
 	said, _ := problems.wait() // it only helps to explain
 	switch {
@@ -168,9 +170,11 @@ func (o *output) collect() {
 	}()
 }
 
-// wait returns what was printed. The process has ended.
+// hurry bounds the time of reading: the process has ended.
+func (o *output) hurry() { _ = o.read.SetReadDeadline(time.Now().Add(drainTime)) } // a pipe has deadlines
+
+// wait returns what was printed, after hurry.
 func (o *output) wait() ([]byte, error) {
-	_ = o.read.SetReadDeadline(time.Now().Add(drainTime)) // a pipe has deadlines
 	<-o.done
 	if errors.Is(o.err, os.ErrDeadlineExceeded) {
 		return o.data, nil // somebody who got away holds the pipe; what the process itself has printed is here

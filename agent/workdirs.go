@@ -163,11 +163,11 @@ func (d *workDir) judge(settings workDirSettings) *bursarv1.DiskSample {
 	return disk
 }
 
-// short begins below the threshold and ends at a tenth above it, or where all is free.
+// short begins below the threshold and ends at a tenth above it, or where all is free and that is enough.
 func short(was bool, free, total int64, t threshold) bool {
 	least := t.of(total)
 	if was {
-		least = min(total, least+least/10)
+		least += min(least/10, max(0, total-least))
 	}
 	return free < least
 }
