@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
@@ -75,6 +76,9 @@ type Agent struct {
 	ownMeter bool // nobody has given another
 	opener   *process.Opener
 	metrics  *metrics
+	users    launch.Users
+	direct   *launch.Direct
+	launches launches
 	// What the machine has beside memory and cpu:
 	workDirs   *workDirs
 	countables *countables
@@ -108,6 +112,9 @@ type Agent struct {
 	// Of the measuring loop alone:
 	doubtful map[string]int // engines that seem to have ended, by how often in a row
 	orphaned map[string]bool
+	// unrecorded are launched engines that have ended without a record so far, by when that was seen; cleaned is when records were.
+	unrecorded map[string]time.Time
+	cleaned    time.Time
 }
 
 // New checks the configuration and returns an agent that does nothing yet. The errors are *ConfigError, and those of a
@@ -152,7 +159,8 @@ func New(config Config, deps Deps) (*Agent, error) {
 		watched:  make(map[string]*process.Handle),
 		stops:    make(map[string]*stopping),
 		asking:   make(map[string]bool),
-		doubtful: make(map[string]int), orphaned: make(map[string]bool),
+		doubtful: make(map[string]int), orphaned: make(map[string]bool), unrecorded: make(map[string]time.Time),
+		direct: &launch.Direct{},
 	}
 	if a.floods, err = newFloods(s.Callers, deps.Metrics, a.log); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)

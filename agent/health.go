@@ -61,7 +61,7 @@ type checker struct {
 // Check reports on the agent as a whole, for every service that it serves. Of others it says NOT_FOUND.
 func (c checker) Check(_ context.Context, request *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	switch request.Service {
-	case "", bursarv1connect.AllocationServiceName:
+	case "", bursarv1connect.AllocationServiceName, bursarv1connect.EngineServiceName:
 	default:
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no such service: %q", request.Service))
 	}

@@ -41,6 +41,7 @@ func (a *Agent) measureIn(d time.Duration) { a.measureDue.by(time.Now().Add(d)) 
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
 	a.countables.use(began, a.settings().countables) // a reload may have changed them
+	a.direct.Reap()
 	a.watch(ctx)
 	var engines []tracker.Engine
 	a.locked(func(t *tracker.Tracker) { engines = t.Engines() })
@@ -81,6 +82,7 @@ func (a *Agent) measure(ctx context.Context) {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
 	}
 	a.actOnOverUse(ctx)
+	a.cleanRecords(began)
 	a.afterChange(ctx)
 }
 
@@ -104,13 +106,13 @@ func (a *Agent) usage(e host.Engine, u host.Usage) tracker.Usage {
 		Orphaned: !u.Alive && u.Processes > 0,
 	}
 	if !u.Alive && u.Processes == 0 {
-		usage.Ended = a.certain(e.ID, u.Err)
+		usage.Ended = a.certain(e.ID, u.Err) && !a.awaitsRecord(e.ID)
 	} else {
 		delete(a.doubtful, e.ID)
 	}
 	switch {
 	case usage.Ended:
-		usage.Exit, usage.Reason = a.exitStatus(e.ID), a.endReason(e.ID)
+		usage.Exit, usage.Reason = a.howEnded(e.ID)
 	case u.Err != nil:
 		a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", u.Err)
 	case usage.Orphaned && !a.orphaned[e.ID]:
@@ -143,6 +145,11 @@ func (a *Agent) forgetDoubts(list []host.Engine) {
 	for id := range a.doubtful {
 		if !listed[id] {
 			delete(a.doubtful, id)
+		}
+	}
+	for id := range a.unrecorded {
+		if !listed[id] {
+			delete(a.unrecorded, id)
 		}
 	}
 	for id := range a.orphaned {

@@ -151,7 +151,12 @@ func (s *server) mux(socket bool) *http.ServeMux {
 	)
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, connect.WithReadMaxBytes(maxMessage)))
-	reflector := grpcreflect.NewStaticReflector(bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName)
+	services := []string{bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName}
+	if socket { // over TCP nobody knows whose engine it would be
+		mux.Handle(bursarv1connect.NewEngineServiceHandler(engines{s.agent}, options))
+		services = append(services, bursarv1connect.EngineServiceName)
+	}
+	reflector := grpcreflect.NewStaticReflector(services...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(maxMessage)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(maxMessage)))
 	if !socket {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// startTimeout bounds how long a keeper may take to start an engine: a home on a slow network is the longest of it.
-	startTimeout = 30 * time.Second
+	// StartTimeout bounds how long Start takes: a home on a slow network is the longest of it.
+	StartTimeout = 30 * time.Second
 	// stderrLines is how many last lines of an engine's standard error are kept.
 	stderrLines = 20
 	// The defaults of logs.
@@ -96,7 +96,7 @@ type Starting struct {
 
 // Start starts an engine. The error is a *FieldError where the request is wrong. Nothing runs then; nor after Abandon, in a moment.
 func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
 	if err := cgroup.CheckID(r.ID); err != nil {
 		return nil, fmt.Errorf("allocation: %w", err)

@@ -52,6 +52,19 @@ func (u Users) NameOf(ctx context.Context, uid uint32) (string, error) {
 	return found.Name, err
 }
 
+// Self is the account of this process, for machines that know no such user.
+func Self() User {
+	groups, _ := os.Getgroups() // whoever stays themselves keeps them anyway
+	user := User{
+		Name: strconv.Itoa(os.Geteuid()), UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: defaultHome, Shell: defaultShell, //nolint:gosec // ids
+	}
+	user.Groups = []uint32{user.GID}
+	for _, group := range groups {
+		user.Groups = appendNew(user.Groups, uint32(group)) //nolint:gosec // an id
+	}
+	return user
+}
+
 // find looks into the file first: what is there needs no program, and cannot be slow.
 func (u Users) find(ctx context.Context, key string) (User, error) {
 	if key == "" || strings.HasPrefix(key, "-") || strings.ContainsAny(key, ":\n\x00") {

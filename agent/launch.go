@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+const userLabel = "user"
+
+// engines is EngineService for this host.
+type engines struct{ agent *Agent }
+
+var _ bursarv1connect.EngineServiceHandler = engines{}
+
+// Launch starts the engine of a reservation and confirms it. Only then, and once the agent would know of the engine after a restart, its
+// keeper hears that it may go on: whatever fails before that ends the engine.
+func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
+	a := s.agent
+	ctx, cancel := a.bounded(ctx, launch.StartTimeout)
+	defer cancel()
+	c := callerOf(ctx)
+	if c == nil || c.tcp {
+		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("engines are launched over the agent's socket alone"))
+	}
+	done, err := a.launches.begin(ctx, request.GetId())
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	answer, err := relay(ctx, a, a.deps.Allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: request.GetId()})
+	if err != nil {
+		return nil, err
+	}
+	allocation := answer.msg.GetAllocation()
+	if err := a.mayLaunch(c, request, allocation); err != nil {
+		return nil, err
+	}
+	if allocation.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
+		return a.launched(c, allocation)
+	}
+	if err := a.mayConfirm(allocation.GetId()); err != nil {
+		return nil, err
+	}
+	user, err := a.launchUser(ctx, c, request.GetUser())
+	if err != nil {
+		return nil, err
+	}
+	return a.launch(ctx, c, request, allocation, user)
+}
+
+// mayLaunch refuses what is not the caller's, not this host's, or not what was asked for by its whole id.
+func (a *Agent) mayLaunch(c *caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation) error {
+	id := allocation.GetId()
+	switch on := allocation.GetHostId(); {
+	case on != a.settings().HostID && on != "":
+		return connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("allocation %s is on host %s: ask that host's agent; this is the agent of %s", id, on, a.settings().HostID))
+	case id != request.GetId():
+		return invalid("id", request.GetId(), "the whole id of an allocation")
+	case allocation.GetCaller() != c.actor.Name && !c.actor.MayActAs(allocation.GetLabels()[userLabel]):
+		return connect.NewError(connect.CodePermissionDenied,
+			fmt.Errorf("allocation %s is of user %q: %s may not act as that user", id, allocation.GetLabels()[userLabel], c.actor.Name))
+	}
+	return nil
+}
+
+// launched answers a repeated call: the engine of this allocation may run already.
+func (a *Agent) launched(c *caller, allocation *bursarv1.Allocation) (*bursarv1.LaunchResponse, error) {
+	if allocation.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE {
+		note, err := a.records().Note(allocation.GetId())
+		if err == nil && note.Caller == c.uid {
+			return &bursarv1.LaunchResponse{Allocation: allocation, LogDirectory: note.LogDirectory}, nil
+		}
+		if err != nil && !errors.Is(err, launch.ErrNone) {
+			return nil, connect.NewError(connect.CodeInternal, err)
+		}
+		return nil, connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("allocation %s has an engine already, which this caller has not launched: want a reservation", allocation.GetId()))
+	}
+	state := bursarv1.AllocationState_name[int32(allocation.GetState())]
+	return nil, connect.NewError(connect.CodeFailedPrecondition,
+		fmt.Errorf("allocation %s: %s (%s): want a reservation", allocation.GetId(), state, allocation.GetReason()))
+}
+
+// launchUser returns the account that an engine runs as, where the caller may have it run so.
+func (a *Agent) launchUser(ctx context.Context, c *caller, named string) (launch.User, error) {
+	wanted := named
+	if wanted == "" {
+		wanted = strconv.FormatUint(uint64(c.uid), 10)
+	}
+	own := uint32(os.Geteuid()) //nolint:gosec // a uid
+	user, err := a.users.Named(ctx, wanted)
+	switch {
+	case errors.Is(err, launch.ErrNoUser) && named == "" && c.uid == own:
+		user = launch.Self() // in a container, for example
+	case errors.Is(err, launch.ErrNoUser):
+		return launch.User{}, invalid("user", wanted, "an account of this machine")
+	case err != nil:
+		return launch.User{}, connect.NewError(connect.CodeUnavailable, err)
+	case user.UID != c.uid && !c.trusted, user.UID == 0 && c.uid != 0:
+		return launch.User{}, withDetail(
+			connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user: %q: uid %d may not start engines as uid %d", wanted, c.uid, user.UID)),
+			&bursarv1.InvalidField{Field: "user", Value: wanted, Want: "the caller's own account; another one is for trusted callers, root for root alone"})
+	}
+	if own != 0 && user.UID != own {
+		return launch.User{}, connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("user: %q: the agent runs as uid %d and can start engines as that alone: want an agent that is root", wanted, own))
+	}
+	return user, nil
+}
+
+// launch starts the engine and makes it one.
+func (a *Agent) launch(
+	ctx context.Context, c *caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user launch.User,
+) (*bursarv1.LaunchResponse, error) {
+	id := allocation.GetId()
+	entitled := allocation.GetEntitled()
+	if request.GetEntitled() != nil {
+		entitled = request.GetEntitled()
+	}
+	spawner, limits := a.containment(allocation, entitled)
+	launcher := launch.Launcher{Spawner: spawner, Keeper: a.settings().Engines.Keeper, Records: a.records(), LogDir: a.settings().Engines.LogDir}
+	starting, err := launcher.Start(ctx, launch.Request{
+		ID: id, User: user, Command: request.GetCommand(), Environment: request.GetEnvironment(), WorkingDirectory: request.GetWorkingDirectory(),
+		Logs:   launch.Logs{Directory: request.GetLogs().GetDirectory(), MaxBytes: request.GetLogs().GetMaxBytes(), Keep: request.GetLogs().Keep},
+		Limits: limits, Note: launch.Note{Caller: c.uid, User: user.Name, UID: user.UID},
+		Added: map[string]string{
+			client.EnvAllocationID: id,
+			client.EnvMemoryBytes:  strconv.FormatInt(entitled.GetMemoryBytes(), 10),
+			client.EnvCPUMillis:    strconv.FormatInt(entitled.GetCpuMillis(), 10),
+		},
+	})
+	if err != nil {
+		return nil, a.launchError(ctx, id, err)
+	}
+	active, err := a.confirmLaunched(ctx, request, starting, user)
+	if err == nil {
+		err = starting.Confirm()
+	}
+	if err != nil {
+		starting.Abandon()
+		a.log.Warn("an engine that was launched is ended, as it could not be confirmed", "allocation_id", id, "pid", starting.PID, "error", err)
+		return nil, errors.Join(err, a.records().Remove(id))
+	}
+	a.log.Info("an engine was launched", "allocation_id", id, "pid", starting.PID, "user", user.Name, "caller", c.actor.Name, "logs", starting.LogDir)
+	a.measureIn(settleTime)
+	return &bursarv1.LaunchResponse{Allocation: active, LogDirectory: starting.LogDir}, nil
+}
+
+// confirmLaunched does for a launched engine what Confirm does for one that somebody else has started.
+func (a *Agent) confirmLaunched(
+	ctx context.Context, request *bursarv1.LaunchRequest, s *launch.Starting, user launch.User,
+) (*bursarv1.Allocation, error) {
+	// The keeper is the user's process: it is not believed that the engine is, too. An engine that has ended is its zombie.
+	found, err := a.deps.Meter.Identify(s.PID)
+	if err != nil || found.StartTime != s.StartTime || found.UID != user.UID {
+		return nil, connect.NewError(connect.CodeInternal,
+			fmt.Errorf("process %d, of uid %d, is not the engine that was started (%w)", s.PID, found.UID, err))
+	}
+	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID}
+	a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), process) })
+	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, &bursarv1.ConfirmRequest{
+		Id: request.GetId(), Entitled: request.GetEntitled(), Process: process,
+		Address: request.GetAddress(), ApplicationIds: request.GetApplicationIds(),
+	})
+	if err != nil {
+		a.forgetRefused(request.GetId())
+		return nil, err
+	}
+	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.watch(ctx)
+	if err := a.save(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent could not store that the engine runs: %w", err))
+	}
+	return answer.msg.GetAllocation(), nil
+}
+
+// launchError says whose fault it is that an engine was not started.
+func (a *Agent) launchError(ctx context.Context, id string, err error) error {
+	if wrong, ok := errors.AsType[*launch.FieldError](err); ok {
+		return withDetail(connect.NewError(connect.CodeInvalidArgument, wrong),
+			&bursarv1.InvalidField{Field: wrong.Field, Value: wrong.Value, Want: wrong.Want})
+	}
+	if ctx.Err() != nil {
+		return connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("the engine did not start in time: %w", err))
+	}
+	a.log.Error("an engine could not be launched", "allocation_id", id, "error", err)
+	if errors.Is(err, os.ErrNotExist) {
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("%w: want engines.keeper in the agent's configuration to be there", err))
+	}
+	return connect.NewError(connect.CodeInternal, err)
+}
+
+// records are where keepers write how their engines ended.
+func (a *Agent) records() launch.Records {
+	return launch.Records(filepath.Join(a.settings().StateDir, recordsName))
+}
