@@ -9,20 +9,30 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // engines is the name of the cgroup that has those of engines below it.
 const engines = "bursar-engines"
 
-// Direct makes cgroups with the kernel's files. Make it with OpenDirect. It is a Driver.
+// Direct makes cgroups with the kernel's files. Make it with OpenDirect. It is a Driver. Until the first engine gets a cgroup nothing is
+// made or changed.
 type Direct struct {
 	tree *Tree
 	// base is the cgroup that has those of engines below it, the same path in all hierarchies.
 	base string
+
+	mu sync.Mutex
+	// prepared: the base is there.
+	prepared bool // guarded by mu
 	// missing are the controllers that no hierarchy has for us.
-	missing []string
+	missing []string // guarded by mu; once prepared, nobody changes it
 }
+
+var _ Driver = (*Direct)(nil)
 
 // DirectOptions say where.
 type DirectOptions struct {
@@ -31,8 +41,7 @@ type DirectOptions struct {
 	Tree   TreeOptions
 }
 
-// OpenDirect makes the cgroup that has those of engines below it, and sees that it can give limits. It fails where that is not allowed,
-// and, with version 2, where a cgroup on the way has processes of its own (ErrBusy).
+// OpenDirect finds out where cgroups can be made. ErrNone: there are none here.
 func OpenDirect(o DirectOptions) (*Direct, error) {
 	tree, err := OpenTree(o.Tree)
 	if err != nil {
@@ -49,33 +58,66 @@ func OpenDirect(o DirectOptions) (*Direct, error) {
 		}
 	}
 	d := &Direct{tree: tree, base: path.Join("/", parent, engines)}
-	if err := d.prepare(); err != nil {
-		return nil, err
+	for _, h := range tree.all {
+		if _, err := d.levels(h); err != nil {
+			return nil, err
+		}
 	}
 	return d, nil
 }
 
-// prepare makes the base in every hierarchy and finds out which controllers there are.
-func (d *Direct) prepare() error {
+// Prepare makes the cgroup that has those of engines below it, and sees that it can give limits, unless that is done already. It fails
+// where that is not allowed, and, with version 2, where a cgroup on the way has processes of its own (ErrBusy). Whatever makes a
+// cgroup for an engine does it too.
+func (d *Direct) Prepare() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.prepared {
+		return nil
+	}
+	if err := d.prepareLocked(); err != nil {
+		return err
+	}
+	d.prepared = true
+	return nil
+}
+
+// Writable reports whether this process may make cgroups where they are to be made.
+func (d *Direct) Writable() bool {
+	for _, h := range d.tree.all {
+		levels, _ := d.levels(h)
+		for _, level := range slices.Backward(levels) {
+			folder, _ := h.folder(level)
+			err := unix.Access(folder, unix.W_OK)
+			if err == nil {
+				break
+			}
+			if !gone(err) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (d *Direct) prepareLocked() error {
 	found := make(map[string]bool)
 	for _, h := range d.tree.all {
 		if err := d.makeBase(h); err != nil {
 			return err
 		}
-		if h.v1 {
-			for _, controller := range h.controllers {
-				found[controller] = true
+		arrived := h.controllers
+		if !h.v1 {
+			var err error
+			if arrived, err = d.enable(h); err != nil {
+				return err
 			}
-			continue
 		}
-		enabled, err := d.enable(h)
-		if err != nil {
-			return err
-		}
-		for _, controller := range enabled {
+		for _, controller := range arrived {
 			found[controller] = true
 		}
 	}
+	d.missing = nil
 	for _, controller := range []string{memory, cpu} {
 		if !found[controller] {
 			d.missing = append(d.missing, controller)
@@ -161,8 +203,10 @@ func (d *Direct) words(file string) ([]string, error) {
 	return strings.Fields(string(content)), nil
 }
 
-// Name says where cgroups are made, and what they cannot do.
+// Name says where cgroups are made and, once there are any, what they cannot do.
 func (d *Direct) Name() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	name := fmt.Sprintf("direct, %s, below %s", d.tree.Name(), d.base)
 	if len(d.missing) > 0 {
 		name += ", without " + strings.Join(d.missing, " and ")
@@ -177,6 +221,9 @@ func (d *Direct) Close() error { return nil }
 // all that the engine will be is charged to it. It returns the cgroup's path, with an error too where the limits could not all be set.
 func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (string, error) {
 	if err := CheckID(id); err != nil {
+		return "", err
+	}
+	if err := d.Prepare(); err != nil {
 		return "", err
 	}
 	name, limitErr := d.create(id, limits)
@@ -226,6 +273,12 @@ const adoptRounds = 50
 // Adopt is that of Driver. What has started during a look was started by a process that was inside already, or is found by the next.
 // A path comes back with an error too where the engine was moved and its limits could not all be set.
 func (d *Direct) Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error) {
+	if err := CheckID(id); err != nil {
+		return "", err
+	}
+	if err := d.Prepare(); err != nil {
+		return "", err
+	}
 	name, err := d.path(id)
 	if errors.Is(err, ErrNone) {
 		name, err = d.create(id+adoptedSuffix, limits)
@@ -296,6 +349,9 @@ func (d *Direct) moveOutsiders(name string, pids []int32, before map[int32]bool)
 // Set is that of Driver. ErrInUse: the engine holds more memory than the limit would be.
 func (d *Direct) Set(_ context.Context, id string, limits Limits) error {
 	name, err := d.path(id)
+	if err == nil {
+		err = d.Prepare()
+	}
 	if err != nil {
 		return err
 	}
@@ -315,6 +371,9 @@ func (d *Direct) Facts(_ context.Context, id string) (Facts, error) {
 func (d *Direct) Find(context.Context) ([]Found, error) {
 	folder, _ := d.tree.main.folder(d.base)
 	names, err := d.tree.files.Folders(folder)
+	if gone(err) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cgroups of engines: %w", err)
 	}

@@ -25,6 +25,9 @@ func delegated(t *testing.T) (*unified, *Direct) {
 func openDirect(t *testing.T, o DirectOptions) *Direct {
 	t.Helper()
 	d, err := OpenDirect(o)
+	if err == nil {
+		err = d.Prepare()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,6 +251,9 @@ func TestWhereCgroupsCanBeMade(t *testing.T) {
 			test.prepare(k)
 		}
 		d, err := OpenDirect(DirectOptions{Parent: test.parent, Tree: k.process(t, test.own, test.root)})
+		if err == nil {
+			err = d.Prepare()
+		}
 		switch {
 		case err != nil && (!strings.Contains(err.Error(), test.want) || errors.Is(err, ErrBusy) != test.busy):
 			t.Errorf("%s: %v", name, err)
