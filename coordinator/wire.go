@@ -183,7 +183,7 @@ func hostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 			Name:  &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": r.ID}},
 			Limit: vectorMessage(r.Capacity), Protected: vectorMessage(r.Protected),
 		},
-		RegisterTime: timeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.Reason,
+		RegisterTime: timeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.MutedReason(),
 	}
 	if r.Lost {
 		m.State = bursarv1.HostState_HOST_STATE_LOST

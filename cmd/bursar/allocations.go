@@ -18,7 +18,9 @@ func (c *cli) allocationsCommand() *cobra.Command {
 		Use:   "allocations [ID]",
 		Short: "Who holds or waits for what, beside what is used",
 		Long: `Allocations shows who holds what: what each engine is entitled to, beside what its whole process tree really uses. With an id it
-shows all about one, live or ended. With --agent it asks the agent of this host, about this host.`,
+shows all about one, live or ended. With --agent it asks the agent of this host, about this host.
+
+An engine that uses more than it is entitled to is marked: by how much when that was noticed, and what its host does about it.`,
 		Example: `  bursar allocations
   bursar allocations --label user=alice --label 'engineType=*'
   bursar allocations --state waiting
@@ -120,7 +122,7 @@ func (c *cli) printAllocations(allocations []*bursarv1.Allocation) {
 		c.sayf("no allocations: `bursar run` or `bursar allocate` makes one")
 		return
 	}
-	header := []string{"ID", "STATE", "HOST", "MEMORY", "USED", "CPU", "USED", "OTHER", "AGE", "PID", "LABELS"}
+	header := []string{"ID", "STATE", "HOST", "MEMORY", "USED", "CPU", "USED", "OVER-USE", "OTHER", "AGE", "PID", "LABELS"}
 	if c.wide() {
 		header = append(header, "CALLER", "PRIORITY", "ENDS", "ADDRESS", "REQUEST ID")
 	}
@@ -133,7 +135,7 @@ func (c *cli) printAllocations(allocations []*bursarv1.Allocation) {
 			a.GetId(), allocationState(a.GetState()), a.GetHostId(),
 			optional(resource.Memory, entitled.MemoryBytes), optional(resource.Memory, measured.MemoryBytes),
 			optional(resource.CPU, entitled.CpuMillis), optional(resource.CPU, measured.CpuMillis),
-			otherText(entitled), since(a.GetCreateTime(), now), pid(a), labelsText(a.GetLabels()),
+			overUseText(a, now), otherText(entitled), since(a.GetCreateTime(), now), pid(a), labelsText(a.GetLabels()),
 		}
 		if c.wide() {
 			row = append(row, a.GetCaller(), count(int64(a.GetPriority())), ends(a, now), a.GetAddress(), a.GetRequestId())
@@ -145,7 +147,7 @@ func (c *cli) printAllocations(allocations []*bursarv1.Allocation) {
 
 func (c *cli) printAllocation(a *bursarv1.Allocation) {
 	now := time.Now()
-	c.facts(
+	facts := []string{
 		"id", a.GetId(),
 		"state", allocationState(a.GetState()),
 		"reason", a.GetReason(),
@@ -154,6 +156,9 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"requested", resourceText(a.GetRequested()),
 		"entitled", resourceText(a.GetEntitled()),
 		"uses", usedText(a.GetMeasured()),
+	}
+	facts = append(facts, overUseFacts(a, now)...)
+	c.facts(append(facts,
 		"host", hostAndAddress(a),
 		"process", processText(a.GetProcess()),
 		"engine at", a.GetAddress(),
@@ -168,7 +173,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"ended", ago(a.GetEndTime(), now),
 		"exit", exitText(a.GetExitStatus()),
 		"revision", fmt.Sprint(a.GetRevision()),
-	)
+	)...)
 }
 
 // allocationLine is an allocation in a few words.
@@ -263,7 +268,7 @@ func allocationNote(a *bursarv1.Allocation) string {
 	if a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE && a.GetReason() != "" {
 		notes = append(notes, a.GetReason())
 	}
-	if status := exitText(a.GetExitStatus()); status != "" {
+	if status := exitNote(a); status != "" {
 		notes = append(notes, status)
 	}
 	return strings.Join(notes, ", ")

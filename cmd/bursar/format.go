@@ -216,16 +216,6 @@ func local(t time.Time) time.Time {
 	return t.In(time.Local) //nolint:gosmopolitan // for whoever sits in front of it
 }
 
-func exitText(status *bursarv1.ExitStatus) string {
-	switch {
-	case status == nil:
-		return ""
-	case status.GetSignal() != 0:
-		return fmt.Sprintf("signal %d", status.GetSignal())
-	}
-	return fmt.Sprintf("code %d", status.GetCode())
-}
-
 // fieldPath writes the path of a field that the contract's rules refused.
 func fieldPath(path *validate.FieldPath) string {
 	var b strings.Builder

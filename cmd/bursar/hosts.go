@@ -44,7 +44,7 @@ still give by its last measurement (headroom). With an id it shows all about one
 			if err != nil {
 				return err
 			}
-			return c.print(res.GetHost(), func() { c.printHost(res.GetHost()) })
+			return c.print(res.GetHost(), func() { c.printHost(res.GetHost(), hostOverUses(cmd.Context(), cl, id, time.Now())) })
 		}
 		req := &bursarv1.HostServiceListRequest{Labels: labels, PageSize: 1000}
 		for _, name := range states {
@@ -100,10 +100,10 @@ func (c *cli) printHosts(hosts []*bursarv1.Host) {
 	c.table(header, rows)
 }
 
-func (c *cli) printHost(h *bursarv1.Host) {
+func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 	now := time.Now()
 	s := h.GetSample()
-	c.facts(
+	c.facts(append([]string{
 		"id", h.GetId(),
 		"state", hostState(h),
 		"takes no engines", h.GetUnavailableReason(),
@@ -115,24 +115,61 @@ func (c *cli) printHost(h *bursarv1.Host) {
 		"engines", fmt.Sprint(h.GetAccount().GetAllocations()),
 		"engines use", usedText(h.GetEnginesMeasured()),
 		"headroom", headroom(h),
-	)
+	}, overUses...)...)
 	if s != nil {
 		c.printf("\nmeasured %s\n", ago(s.GetSampleTime(), now))
-		c.facts(
+		facts := []string{
 			"  memory free", share(resource.Memory, s.MemoryAvailableBytes, s.MemoryTotalBytes),
 			"  kept for the machine", optional(resource.Memory, s.MemorySafetyBytes),
 			"  cpu used", share(resource.CPU, s.CpuUsedMillis, s.CpuTotalMillis),
 			"  load", load(s),
 			"  memory stalls", percent(s.MemorySomeAvg10, s.MemoryFullAvg10),
-			"  swap used", optional(resource.Memory, s.SwapUsedBytes),
+			"  swap used", share(resource.Memory, s.SwapUsedBytes, s.SwapTotalBytes),
+			"  huge pages free", hugePages(s),
+			"  " + outOfMemory, killedText(s),
 			"  processes", fmt.Sprint(s.GetProcesses()),
-		)
+		}
+		for _, d := range s.GetDisks() {
+			facts = append(facts, "  disk "+printable(d.GetPath()), diskText(d))
+		}
+		c.facts(facts...)
 		for _, source := range slices.Sorted(maps.Keys(s.GetDegraded())) {
-			c.facts("  not measured: "+source, s.GetDegraded()[source])
+			c.facts("  not measured: "+printable(source), s.GetDegraded()[source])
 		}
 	}
 	c.printf("\n")
 	c.table(accountHeader(), accountRows([]*bursarv1.Account{h.GetAccount()}))
+}
+
+// hugePages writes what is free of the memory that is set aside for huge pages; empty where there is none.
+func hugePages(s *bursarv1.HostSample) string {
+	if s.GetHugePagesTotalBytes() == 0 {
+		return ""
+	}
+	return share(resource.Memory, s.HugePagesFreeBytes, s.HugePagesTotalBytes)
+}
+
+// killedText writes how many processes the kernel has ended for lack of memory; empty for none.
+func killedText(s *bursarv1.HostSample) string {
+	if s.GetOutOfMemoryKills() == 0 {
+		return ""
+	}
+	return counted(int(s.GetOutOfMemoryKills()), "process", "processes") + " since the boot"
+}
+
+// diskText writes what is left of a work directory: "12GiB free of 100GiB, 99 % of its inodes, too little".
+func diskText(d *bursarv1.DiskSample) string {
+	text := quantityText(resource.Memory, d.GetFreeBytes()) + " free of " + quantityText(resource.Memory, d.GetTotalBytes())
+	if d.GetTotalBytes() == 0 {
+		text = "not known"
+	}
+	if total := d.GetTotalInodes(); total > 0 {
+		text += fmt.Sprintf(", %d %% of its inodes", int64(float64(d.GetFreeInodes())/float64(total)*100))
+	}
+	if d.GetShort() {
+		text += ", too little"
+	}
+	return text
 }
 
 // booked writes what is used and reserved of what may be given away.

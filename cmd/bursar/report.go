@@ -211,8 +211,11 @@ func shortfallText(s *bursarv1.Shortfall) string {
 	return text
 }
 
-// closedText says why a queue grants nothing at all; empty where its numbers tell what is short.
+// closedText says why a queue, or a host whose agent wants no engines, grants nothing at all; empty where the numbers tell what is short.
 func closedText(s *bursarv1.Shortfall) string {
+	if s.GetNote() == noteRefused {
+		return "takes no new engines: " + oneLine(s.GetDetail())
+	}
 	if s.GetAccount().GetKind() != bursarv1.AccountKind_ACCOUNT_KIND_QUEUE {
 		return ""
 	}
@@ -233,8 +236,9 @@ func closedText(s *bursarv1.Shortfall) string {
 	return text
 }
 
-// Notes of a shortfall that say more of a queue than its numbers do.
+// Notes of a shortfall that say more of an account than its numbers do.
 const (
+	noteRefused = "refused"
 	noteUnknown = "unknown"
 	noteStopped = "stopped"
 	noteMissing = "missing"
@@ -264,6 +268,8 @@ func shortfallHint(in *bursarv1.InsufficientResources) string {
 		switch {
 		case s.GetNote() == "never":
 			return "ask for less, or have the limit raised; `bursar explain` with the same flags shows every account"
+		case s.GetNote() == noteRefused:
+			return "--wait 30s waits until the host takes engines again; `bursar hosts` shows those that do"
 		case closedText(s) != "" && s.GetNote() == noteUnknown:
 			return "--wait 30s waits until the cluster can be read again; `bursar providers` shows how that goes"
 		case closedText(s) != "":
@@ -287,7 +293,7 @@ func filtersText(f *bursarv1.HostFilters) string {
 	}{
 		{f.GetLabels(), "by labels"},
 		{f.GetHealth(), "not healthy"},
-		{f.GetMeasurement(), "without a fresh measurement"},
+		{f.GetMeasurement(), "closed by what they measure"},
 		{f.GetBooks(), "without room by the books"},
 		{f.GetHeadroom(), "short of measured memory"},
 	} {

@@ -37,16 +37,18 @@ message; --after continues from the revision of one.`,
 			return err
 		}
 		if len(args) == 0 && len(labels) == 0 && *host == "" && !cmd.Flags().Changed("agent") {
+			known := make(overUsers)
 			for msg, err := range cl.WatchCluster(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: *after}) {
 				if err != nil {
 					return err
 				}
-				if err := c.printChange(msg); err != nil {
+				if err := c.printChange(msg, known); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
+		known := make(overUsers)
 		req := &bursarv1.AllocationServiceWatchRequest{AfterRevision: *after, Labels: labels, HostId: *host}
 		if len(args) == 1 {
 			if req.Id, err = allocationID(ctx, cl, args[0]); err != nil {
@@ -61,7 +63,7 @@ message; --after continues from the revision of one.`,
 			if msg.GetAllocation() != nil {
 				change.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: msg.GetAllocation()}
 			}
-			if err := c.printChange(change); err != nil {
+			if err := c.printChange(change, known); err != nil {
 				return err
 			}
 		}
@@ -71,28 +73,36 @@ message; --after continues from the revision of one.`,
 }
 
 // printChange prints one change in one line; keep-alives are not printed.
-func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse) error {
+func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) error {
 	if msg.GetChange() == nil {
 		return nil
 	}
 	if c.output == outputJSON {
 		return c.printLine(msg)
 	}
-	when, what := changeText(msg)
+	when, what := changeText(msg, known)
 	_, err := fmt.Fprintf(c.out, "%s  %d  %s\n", local(when).Format(time.TimeOnly), msg.GetRevision(), printable(what))
 	return err //nolint:wrapcheck // names the file
 }
 
-func changeText(msg *bursarv1.ClusterServiceWatchResponse) (when time.Time, what string) {
+func changeText(msg *bursarv1.ClusterServiceWatchResponse, known overUsers) (when time.Time, what string) {
 	when = time.Now()
 	switch change := msg.GetChange().(type) {
 	case *bursarv1.ClusterServiceWatchResponse_Allocation:
 		a := change.Allocation
 		text := fmt.Sprintf("%s  %s", a.GetId(), allocationLine(a))
-		if status := exitText(a.GetExitStatus()); status != "" {
+		if status := exitNote(a); status != "" {
 			text += "  " + status
 		}
-		return transitionTime(a, when), text + "  " + labelsText(a.GetLabels())
+		now := when
+		when = transitionTime(a, now)
+		if began, news := known.news(a, now); news != "" {
+			text += "  " + news
+			if !began.IsZero() {
+				when = began
+			}
+		}
+		return when, text + "  " + labelsText(a.GetLabels())
 	case *bursarv1.ClusterServiceWatchResponse_Host:
 		h := change.Host
 		text := fmt.Sprintf("host %s  %s", h.GetId(), hostState(h))

@@ -49,11 +49,7 @@ func (h *host) open() (note, why string) {
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
 	case h.Draining:
-		why := withReason("draining", h.Reason)
-		if h.StopTime != 0 {
-			why += "; its engines are stopped at " + h.StopTime.Time().UTC().Format(time.RFC3339)
-		}
-		return NoteHealth, why
+		return NoteHealth, withReason("draining", h.MutedReason())
 	case h.Cordoned:
 		return NoteHealth, withReason("cordoned", h.Reason)
 	case h.needFull:
@@ -66,6 +62,18 @@ func (h *host) open() (note, why string) {
 		return NoteRefused, h.refusal
 	}
 	return "", ""
+}
+
+// MutedReason is why operators keep new engines off the host, in their words, and when those that run there are stopped.
+func (r *HostRecord) MutedReason() string {
+	if r.StopTime == 0 {
+		return r.Reason
+	}
+	stop := "its engines are stopped at " + r.StopTime.Time().UTC().Format(time.RFC3339)
+	if r.Reason == "" {
+		return stop
+	}
+	return r.Reason + "; " + stop
 }
 
 func withReason(what, reason string) string {

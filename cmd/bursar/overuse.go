@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// overUsePolicy is "kill" for OVER_USE_POLICY_KILL.
+func overUsePolicy(p bursarv1.OverUsePolicy) string {
+	return strings.ToLower(strings.TrimPrefix(p.String(), "OVER_USE_POLICY_"))
+}
+
+// overUseText is what an engine uses beyond its entitlement in a few words: "memory 5GiB of 4GiB (kill in 12s)".
+func overUseText(a *bursarv1.Allocation, now time.Time) string {
+	var parts []string
+	for _, u := range a.GetOverUse() {
+		what := overUsePolicy(u.GetPolicy())
+		if u.GetStopTime() != nil && a.GetEndTime() == nil && !a.GetStopping() {
+			what += " in " + until(u.GetStopTime(), now)
+		}
+		parts = append(parts, fmt.Sprintf("%s %s of %s (%s)", u.GetDimension(),
+			quantityText(u.GetDimension(), u.GetUsed()), quantityText(u.GetDimension(), u.GetEntitled()), strings.Replace(what, " in now", " now", 1)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// overUseFacts tell the same in full, a line for each dimension.
+func overUseFacts(a *bursarv1.Allocation, now time.Time) (facts []string) {
+	for _, u := range a.GetOverUse() {
+		is := "is"
+		if a.GetEndTime() != nil {
+			is = "was"
+		}
+		text := fmt.Sprintf("used %s of %s when it was noticed, and %s entitled to %s; since %s",
+			quantityText(u.GetDimension(), u.GetUsed()), u.GetDimension(), is, quantityText(u.GetDimension(), u.GetEntitled()), ago(u.GetSince(), now))
+		facts = append(facts, "over-use", text+"; "+policyText(a, u, now))
+	}
+	return facts
+}
+
+// policyText says what its host does about an engine in over-use.
+func policyText(a *bursarv1.Allocation, u *bursarv1.OverUse, now time.Time) string {
+	text := "policy " + overUsePolicy(u.GetPolicy())
+	if a.GetEndTime() != nil {
+		return text
+	}
+	switch u.GetPolicy() {
+	case bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE:
+		return text + ": it goes on"
+	case bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN:
+		return text + ": it goes on, and its agent's log says so"
+	case bursarv1.OverUsePolicy_OVER_USE_POLICY_LIMIT:
+		return text + ": the kernel holds it there"
+	case bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL:
+		switch {
+		case a.GetStopping():
+			return text + ": it is being stopped"
+		case u.GetStopTime() != nil && u.GetStopTime().AsTime().After(now):
+			return fmt.Sprintf("%s: it is stopped at %s (in %s) if this goes on", text, timeText(u.GetStopTime()), until(u.GetStopTime(), now))
+		case u.GetStopTime() != nil:
+			return text + ": it is due to be stopped"
+		}
+		return text + ": it is never stopped for this"
+	case bursarv1.OverUsePolicy_OVER_USE_POLICY_UNSPECIFIED:
+	}
+	return text
+}
+
+// hostOverUses lists the engines of a host that use more than they are entitled to; none where the caller may not know.
+func hostOverUses(ctx context.Context, cl *client.Client, host string, now time.Time) (facts []string) {
+	req := &bursarv1.AllocationServiceListRequest{
+		HostId: host, PageSize: maxPage, States: []bursarv1.AllocationState{bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE},
+	}
+	for page, err := range cl.ListAllocations(ctx, req) {
+		if err != nil {
+			return facts
+		}
+		for _, a := range page.GetAllocations() {
+			if text := overUseText(a, now); text != "" {
+				facts = append(facts, "over-use", a.GetId()+": "+text)
+			}
+		}
+	}
+	return facts
+}
+
+// overUsers remembers which engines were seen in over-use, to tell when one is not any more.
+type overUsers map[string]bool
+
+// news says what a change of an allocation tells of its over-use, and when that was where it is known; empty for none.
+func (known overUsers) news(a *bursarv1.Allocation, now time.Time) (when time.Time, what string) {
+	id := a.GetId()
+	switch {
+	case a.GetEndTime() != nil:
+		delete(known, id)
+		return when, ""
+	case len(a.GetOverUse()) == 0 && known[id]:
+		delete(known, id)
+		return now, "keeps to what it is entitled to again"
+	case len(a.GetOverUse()) == 0:
+		return when, ""
+	}
+	if !known[id] {
+		since := slices.MaxFunc(a.GetOverUse(), func(x, y *bursarv1.OverUse) int { return x.GetSince().AsTime().Compare(y.GetSince().AsTime()) })
+		when = since.GetSince().AsTime()
+	}
+	known[id] = true
+	return when, "over-use: " + overUseText(a, now)
+}
+
+// outOfMemory is how ends for lack of memory are called.
+const outOfMemory = "killed for lack of memory"
+
+// exitText says how a process ended.
+func exitText(status *bursarv1.ExitStatus) string {
+	text := ""
+	switch {
+	case status == nil:
+		return ""
+	case status.GetSignal() != 0:
+		text = fmt.Sprintf("signal %d", status.GetSignal())
+	case status.Code != nil || !status.GetOutOfMemory():
+		text = fmt.Sprintf("code %d", status.GetCode())
+	}
+	switch {
+	case !status.GetOutOfMemory():
+		return text
+	case text == "":
+		return outOfMemory
+	case status.GetSignal() == 0:
+		return text + ", a process of it was " + outOfMemory
+	}
+	return text + ", " + outOfMemory
+}
+
+// exitNote is the same beside a reason, which may have said it already.
+func exitNote(a *bursarv1.Allocation) string {
+	status := a.GetExitStatus()
+	if status.GetOutOfMemory() && strings.Contains(a.GetReason(), outOfMemory) {
+		status = &bursarv1.ExitStatus{Code: status.Code, Signal: status.GetSignal()}
+	}
+	return exitText(status)
+}
