@@ -7,13 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os/user"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -165,14 +165,14 @@ func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 
 func TestTrustIsByNameOrNumber(t *testing.T) {
 	p := newPeers("h1", 77, []string{"hadoop", "1001"})
-	names := map[string]string{"1000": "alice", "1001": "ecm", "1002": "hadoop", "1003": "1001", "0": "root", "77": "bursar"}
+	names := map[uint32]string{1000: "alice", 1001: "ecm", 1002: "hadoop", 1003: "1001", 0: "root", 77: "bursar"}
 	lookups := 0
-	p.lookup = func(uid string) (*user.User, error) {
+	p.lookup = func(_ context.Context, uid uint32) (string, error) {
 		lookups++
 		if names[uid] == "" {
-			return nil, user.UnknownUserIdError(1)
+			return "", launch.ErrNoUser
 		}
-		return &user.User{Username: names[uid]}, nil
+		return names[uid], nil
 	}
 	for uid, want := range map[uint32]struct {
 		name    string

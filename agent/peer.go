@@ -2,15 +2,17 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"os/user"
 	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
+	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/identity"
 )
 
@@ -38,7 +40,7 @@ func callerOf(ctx context.Context) *caller {
 type peers struct {
 	hostID string
 	self   uint32
-	lookup func(uid string) (*user.User, error)
+	lookup func(ctx context.Context, uid uint32) (string, error)
 
 	mu      sync.Mutex
 	trusted []string         // guarded by mu; names and uids
@@ -51,11 +53,20 @@ type known struct {
 	read   time.Time
 }
 
-// knownFor is how long that is believed: users are renamed rarely.
-const knownFor = time.Minute
+const (
+	// knownFor is how long that is believed: users are renamed rarely.
+	knownFor = time.Minute
+	// unsureFor is how long, where the machine's name service did not answer.
+	unsureFor = 5 * time.Second
+	// lookupRate and lookupBurst bound how often that is asked, in looks a second: whoever has user namespaces has some ten thousand uids,
+	// none of which is in a file.
+	lookupRate  = 20
+	lookupBurst = 200
+)
 
 func newPeers(hostID string, self uint32, trusted []string) *peers {
-	return &peers{hostID: hostID, self: self, trusted: trusted, lookup: user.LookupId, known: make(map[uint32]known)}
+	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst)}
+	return &peers{hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, known: make(map[uint32]known)}
 }
 
 // trust replaces the list of those who may act as anyone, for the next request of everybody.
@@ -90,12 +101,22 @@ func credentials(conn *net.UnixConn) (uid uint32, err error) {
 // them, root neither, is more than a submitter on this host: that is all that a coordinator believes of an agent's callers.
 func (p *peers) caller(uid uint32) *caller {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	before, seen := p.known[uid]
+	p.mu.Unlock()
 	now := time.Now()
-	if k, ok := p.known[uid]; ok && now.Sub(k.read) < knownFor {
-		return k.caller
+	if seen && now.Sub(before.read) < knownFor {
+		return before.caller
 	}
-	userName := p.name(uid)
+	userName, sure := p.name(uid) // without the lock: it may take seconds
+	read := now
+	if !sure {
+		read = now.Add(unsureFor - knownFor)
+		if seen {
+			userName = before.caller.actor.Users[0]
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	trusted := p.isTrustedLocked(uid, userName)
 	c := newCaller(identity.Actor{
 		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
@@ -104,7 +125,7 @@ func (p *peers) caller(uid uint32) *caller {
 	if len(p.known) >= maxUsers {
 		clear(p.known)
 	}
-	p.known[uid] = known{caller: c, read: now}
+	p.known[uid] = known{caller: c, read: read}
 	return c
 }
 
@@ -138,11 +159,11 @@ func (p *peers) isTrustedLocked(uid uint32, userName string) bool {
 	return false
 }
 
-// name is a user's name, or where the machine knows none its number.
-func (p *peers) name(uid uint32) string {
-	text := strconv.FormatUint(uint64(uid), 10)
-	if u, err := p.lookup(text); err == nil && u.Username != "" {
-		return u.Username
+// name is a user's name, or where the machine knows none its number. It is not sure where the machine could not be asked.
+func (p *peers) name(uid uint32) (text string, sure bool) {
+	text, err := p.lookup(context.Background(), uid) // for all that want to know, not for one call
+	if err != nil || text == "" {
+		return strconv.FormatUint(uint64(uid), 10), err == nil || errors.Is(err, launch.ErrNoUser)
 	}
-	return text
+	return text, true
 }

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -34,7 +36,11 @@ type Users struct {
 	Passwd, Group string
 	// Getent and ID are the programs; default /usr/bin/getent and /usr/bin/id. Where one is not there, the files are all that there is.
 	Getent, ID string
+	// Pace bounds how often the programs are run to find a user; nil: not at all.
+	Pace *rate.Limiter
 }
+
+var errPace = errors.New("users are looked up too often")
 
 // Named returns the account of a name, or of a uid in digits. ErrNoUser: there is none.
 func (u Users) Named(ctx context.Context, name string) (User, error) {
@@ -79,6 +85,9 @@ func (u Users) find(ctx context.Context, key string) (User, error) {
 		if found, ok := findUser(file, key); ok {
 			return found, nil
 		}
+	}
+	if u.Pace != nil && !u.Pace.Allow() {
+		return User{}, errPace
 	}
 	out, err := query(ctx, orElse(u.Getent, "/usr/bin/getent"), "passwd", key)
 	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
