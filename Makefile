@@ -40,8 +40,9 @@ help: ## List the targets
 # --- build and run -----------------------------------------------------------------------------------------------
 
 .PHONY: build
-build: ## Build bin/bursar, static, with its version
+build: ## Build bin/bursar and, beside it, bin/bursar-keeper: static, with its version
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/bursar ./cmd/bursar
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/bursar-keeper ./cmd/bursar-keeper
 
 .PHONY: run
 run: build ## Build, then show the main job on this machine and stay up
@@ -90,6 +91,10 @@ packaging: ## See to it that systemd-analyze, lintian, rpm and man are there: th
 yarn: ## See to it that Java and the published jars of Hadoop are there: test/yarn runs ResourceManagers
 	@tools/yarn/provide.sh
 
+.PHONY: systemd
+systemd: ## See to it that a small Debian and what boots it are there: test/systemd runs the packages in it
+	@tools/systemd/provide.sh
+
 # --- packages ----------------------------------------------------------------------------------------------------
 
 # In bin/packages, for amd64 and arm64 (ARCHES), with the version that deploy/package/version.sh makes of the checkout (PACKAGE_VERSION).
@@ -122,7 +127,7 @@ pure = ^$(MODULE)/(resource|label|identity|proto|coordinator/ledger|coordinator/
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-race test-soak test-packages test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, the packages, real YARN clusters, the faults of machines
+test: test-sim test-pure test-race test-soak test-packages test-systemd test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, the packages, machines with systemd, real YARN clusters, the faults of machines
 
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator
@@ -137,13 +142,19 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)
-	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|packages|soak|yarn)$$'); $(go_test) -race -timeout 20m $$packages
+	@packages=$$(go list ./... | grep -Ev '$(pure)|/test/(ha|packages|soak|systemd|yarn)$$'); $(go_test) -race -timeout 20m $$packages
 
 # By itself, and without the race detector: it builds all packages, and installs them in a copy of this machine's tree.
 .PHONY: test-packages
 test-packages: $(NFPM) packaging ## Build the packages; look at, install, upgrade, remove and purge them
 	$(call section,test-packages: what make packages builds)
 	@$(go_test) -timeout 15m ./test/packages
+
+# By itself, and without the race detector: a virtual machine takes both cores.
+.PHONY: test-systemd
+test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd: restarts, crashes, reboots, limits, hostile users
+	$(call section,test-systemd: machines with systemd)
+	@$(go_test) -timeout 10m ./test/systemd
 
 # By itself: a ResourceManager and a NodeManager take both cores for seconds while they start.
 .PHONY: test-yarn

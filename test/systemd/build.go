@@ -1,0 +1,90 @@
+package systemd
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// root is the folder of the module.
+func root() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder, nil
+		}
+		parent := filepath.Dir(folder)
+		if parent == folder {
+			return "", errors.New("not within the module")
+		}
+		folder = parent
+	}
+}
+
+// installed is where the Debian is that the machines start from: as tools/systemd/provide.sh, as it is now, makes it.
+func installed() (string, error) {
+	module, err := root()
+	if err != nil {
+		return "", err
+	}
+	script, err := os.ReadFile(filepath.Join(module, "tools", "systemd", "provide.sh")) //nolint:gosec // of this module
+	if err != nil {
+		return "", err
+	}
+	place := filepath.Join(module, ".cache", "tools", fmt.Sprintf("debian-bookworm-%x", sha256.Sum256(script))[:len("debian-bookworm-")+12])
+	if _, err := os.Stat(place); err != nil { //nolint:gosec // of this module
+		return "", fmt.Errorf("%w: run make systemd", err)
+	}
+	return place, nil
+}
+
+// Build builds a program of this module, static, for a machine to run.
+func Build(ctx context.Context, to, pkg string) error {
+	return goTool(ctx, "build", "-trimpath", "-buildvcs=false", "-o", to, pkg)
+}
+
+// BuildTest builds a package's tests, static, for a machine to run: `/opt/test/NAME -test.v`.
+func BuildTest(ctx context.Context, to, pkg string) error {
+	return goTool(ctx, "test", "-c", "-trimpath", "-o", to, pkg)
+}
+
+func goTool(ctx context.Context, arguments ...string) error {
+	module, err := root()
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // that is what it is for
+	command.Dir = module
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", arguments[0], err, said)
+	}
+	return nil
+}
+
+// copyFile copies a file with its permissions.
+func copyFile(to, from string) error {
+	source, err := os.Open(from) //nolint:gosec // what the test names
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm()|0o444) //nolint:gosec // in the folder of the machine
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
+}

@@ -1,0 +1,160 @@
+package systemd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/bursar/bursar/test/systemd/wire"
+)
+
+// errReset says that a machine, or the program in it, started anew before a command had ended.
+var errReset = errors.New("the machine has started anew")
+
+// channel is this end of the talk with the program in a machine.
+type channel struct {
+	listener *net.UnixListener
+	done     chan struct{} // closed once nobody listens any more
+
+	mu         sync.Mutex
+	connection net.Conn // of the last one who called
+	hello      wire.Hello
+	greeted    chan struct{} // closed at the next hello
+	next       uint64
+	waiting    map[uint64]chan wire.Answer // by request; a closed one will have no answer
+}
+
+func listen(listener *net.UnixListener) *channel {
+	c := &channel{listener: listener, done: make(chan struct{}), greeted: make(chan struct{}), waiting: map[uint64]chan wire.Answer{}}
+	go func() {
+		defer close(c.done)
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c.mu.Lock()
+			c.connection = connection
+			c.mu.Unlock()
+			c.read(connection)
+		}
+	}()
+	return c
+}
+
+// read ends with the connection: a container's program calls anew, a virtual machine has one for its life.
+func (c *channel) read(connection net.Conn) {
+	defer connection.Close()
+	for lines := bufio.NewReader(connection); ; {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			c.forget()
+			return
+		}
+		var said wire.Line
+		if json.Unmarshal(line, &said) != nil {
+			continue // what a machine said when it was reset
+		}
+		if said.Hello != nil {
+			c.forget()
+			c.mu.Lock()
+			c.hello = *said.Hello
+			close(c.greeted)
+			c.greeted = make(chan struct{})
+			c.mu.Unlock()
+		}
+		if said.Answer != nil {
+			c.mu.Lock()
+			if answer := c.waiting[said.Answer.ID]; answer != nil {
+				delete(c.waiting, said.Answer.ID)
+				answer <- *said.Answer
+			}
+			c.mu.Unlock()
+		}
+	}
+}
+
+// forget ends all that waits for an answer.
+func (c *channel) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hello = wire.Hello{}
+	for id, answer := range c.waiting {
+		delete(c.waiting, id)
+		close(answer)
+	}
+}
+
+func (c *channel) boot() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hello.Boot
+}
+
+func (c *channel) awaitHello(ctx context.Context, unlike string) error {
+	for {
+		c.mu.Lock()
+		hello, greeted := c.hello, c.greeted
+		c.mu.Unlock()
+		if hello.Boot != "" && hello.Boot != unlike {
+			return nil
+		}
+		select {
+		case <-greeted:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ask has the program carry out a request. When ctx ends first the command is ended too.
+func (c *channel) ask(ctx context.Context, request wire.Request) (wire.Answer, error) {
+	answer := make(chan wire.Answer, 1)
+	c.mu.Lock()
+	c.next++
+	request.ID, request.Session = c.next, c.hello.Session
+	err := errReset
+	if request.Session != "" {
+		c.waiting[request.ID] = answer
+		err = c.sendLocked(request)
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return wire.Answer{}, err
+	}
+	select {
+	case a, ok := <-answer:
+		if !ok {
+			return wire.Answer{}, errReset
+		}
+		return a, nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting, request.ID)
+		return wire.Answer{}, errors.Join(ctx.Err(), c.sendLocked(wire.Request{Session: request.Session, ID: request.ID, Cancel: true}))
+	}
+}
+
+func (c *channel) sendLocked(request wire.Request) error {
+	line, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	_, err = c.connection.Write(append(line, '\n'))
+	return err
+}
+
+func (c *channel) close() error {
+	err := c.listener.Close()
+	c.mu.Lock()
+	if c.connection != nil {
+		_ = c.connection.Close() // its reader may have done so
+	}
+	c.mu.Unlock()
+	<-c.done
+	return err
+}

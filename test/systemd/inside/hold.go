@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// tool plays an engine: `inside hold MIB [deaf]` takes that much memory, says "holding", and keeps it until SIGTERM; deaf, until SIGKILL.
+// `inside spin` keeps one core busy.
+func tool(name string, arguments []string) error {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	switch {
+	case name == "hold" && len(arguments) > 0:
+		size, err := strconv.Atoi(arguments[0])
+		if err != nil {
+			return err
+		}
+		taken := make([][]byte, 0, size)
+		for range size {
+			taken = append(taken, make([]byte, 1<<20))
+			touch(taken[len(taken)-1])
+		}
+		if len(arguments) > 1 && arguments[1] == "deaf" {
+			signal.Ignore(syscall.SIGTERM)
+		}
+		fmt.Println("holding")
+		<-stop
+		touch(taken[0])
+	case name == "spin":
+		end := time.Now().Add(10 * time.Minute)
+		rounds := 0
+		for time.Now().Before(end) && len(stop) == 0 {
+			rounds++
+		}
+	default:
+		return errors.New("usage: inside | inside hold MIB [deaf] | inside spin")
+	}
+	return nil
+}
+
+// touch has every page of a block be there, and not by zeroes, which a kernel may share.
+func touch(block []byte) {
+	for i := 0; i < len(block); i += os.Getpagesize() {
+		block[i] = byte(i>>12) | 1
+	}
+}
