@@ -25,6 +25,7 @@ type Client struct {
 	quotas      bursarv1connect.QuotaServiceClient
 	queues      bursarv1connect.QueueServiceClient
 	cluster     bursarv1connect.ClusterServiceClient
+	engines     bursarv1connect.EngineServiceClient
 }
 
 // New makes a client of one server: a path or "unix:PATH" names a Unix socket, "host:port" or "http(s)://host:port" an address.
@@ -65,6 +66,7 @@ func (c *Client) build() {
 	c.quotas = bursarv1connect.NewQuotaServiceClient(c.send, c.baseURL, calls)
 	c.queues = bursarv1connect.NewQueueServiceClient(c.send, c.baseURL, calls)
 	c.cluster = bursarv1connect.NewClusterServiceClient(c.send, c.baseURL, calls)
+	c.engines = bursarv1connect.NewEngineServiceClient(c.send, c.baseURL, calls)
 }
 
 // With returns a client of the same servers, over the same connections, whose calls work as other options say. WithTLS and
@@ -148,3 +150,7 @@ func (c *Client) Queues() bursarv1connect.QueueServiceClient { return c.queues }
 
 // Cluster returns the client of ClusterService. An agent does not serve it.
 func (c *Client) Cluster() bursarv1connect.ClusterServiceClient { return c.cluster }
+
+// Engines returns the client of EngineService. An agent alone serves it, on its Unix socket. Launch may be repeated, and is where nobody
+// answers: what runs already is returned. It answers when the program runs, which an agent gives half a minute.
+func (c *Client) Engines() bursarv1connect.EngineServiceClient { return c.engines }

@@ -40,6 +40,11 @@ func pure() []string {
 	return []string{"resource", "label", "identity", "coordinator/ledger", "coordinator/placement"}
 }
 
+// small are the packages of programs of which there are many processes: they import the standard library, golang.org/x/sys and each other.
+func small() []string {
+	return []string{"agent/keeper", "cmd/bursar-keeper"}
+}
+
 // impure are the standard packages that reach outside of a computation, each with all that is below it.
 func impure() []string {
 	return []string{
@@ -110,6 +115,27 @@ func purityBroken(files tree) []string {
 		for node := range ast.Preorder(s.File) {
 			if what := concurrent(node); what != "" {
 				complaints = append(complaints, fmt.Sprintf("%s: %s in a pure package", s.at(node), what))
+			}
+		}
+	}
+	return complaints
+}
+
+// sizeBroken leaves tests alone: they are not in the program.
+func sizeBroken(files tree) []string {
+	var complaints []string
+	for _, s := range files.sources() {
+		if s.test || !within(s.folder, small()) {
+			continue
+		}
+		for _, imported := range s.imports() {
+			folder, ours := strings.CutPrefix(imported, module+"/")
+			standard := !strings.Contains(strings.Split(imported, "/")[0], ".")
+			heavy := within(imported, []string{"net", "crypto", "os/user", "log"})
+			switch {
+			case ours && within(folder, small()), standard && !heavy, within(imported, []string{"golang.org/x/sys"}):
+			default:
+				complaints = append(complaints, fmt.Sprintf("%s is of a small program and imports %s", s.path, imported))
 			}
 		}
 	}

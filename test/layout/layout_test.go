@@ -38,6 +38,7 @@ func rules() []rule {
 	return []rule{
 		{"imports go down the floors", floorsBroken},
 		{"pure packages have no I/O and no goroutine", purityBroken},
+		{"small programs stay small", sizeBroken},
 		{"packages say what they are for", packageCommentsBroken},
 		{"files are small and named for what they hold", filesBroken},
 		{"nothing is skipped or left over", leftoversBroken},

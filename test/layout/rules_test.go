@@ -52,6 +52,14 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			},
 		},
 		{
+			name: "weight in a small program", path: "agent/keeper/keep.go",
+			content: "// Package keeper keeps.\npackage keeper\n\nimport (\n\t\"golang.org/x/sys/unix\"\n\t\"net/http\"\n\t\"" + module + "/label\"\n\t\"os\"\n)\n",
+			want: []string{
+				"agent/keeper/keep.go is of a small program and imports net/http",
+				"agent/keeper/keep.go is of a small program and imports " + module + "/label",
+			},
+		},
+		{
 			name: "a package above, by a test", path: "client/a_test.go", content: "// Package client calls.\npackage client\n\nimport \"" + module + "/agent\"\n",
 			want: []string{"client/a_test.go imports agent, which stands on a higher floor"},
 		},
