@@ -33,12 +33,8 @@ func overUseText(a *bursarv1.Allocation, now time.Time) string {
 // overUseFacts tell the same in full, a line for each dimension.
 func overUseFacts(a *bursarv1.Allocation, now time.Time) (facts []string) {
 	for _, u := range a.GetOverUse() {
-		is := "is"
-		if a.GetEndTime() != nil {
-			is = "was"
-		}
-		text := fmt.Sprintf("used %s of %s when it was noticed, and %s entitled to %s; since %s",
-			quantityText(u.GetDimension(), u.GetUsed()), u.GetDimension(), is, quantityText(u.GetDimension(), u.GetEntitled()), ago(u.GetSince(), now))
+		text := fmt.Sprintf("used %s of %s when it was noticed, was entitled to %s; since %s",
+			quantityText(u.GetDimension(), u.GetUsed()), u.GetDimension(), quantityText(u.GetDimension(), u.GetEntitled()), ago(u.GetSince(), now))
 		facts = append(facts, "over-use", text+"; "+policyText(a, u, now))
 	}
 	return facts

@@ -52,11 +52,7 @@ func TestOverUseIsSaidInWords(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, want)
 		}
 		facts := overUseFacts(a, now)
-		verb := "is"
-		if a.GetEndTime() != nil {
-			verb = "was"
-		}
-		if len(facts) != 2 || !strings.HasPrefix(facts[1], "used 5GiB of memory when it was noticed, and "+verb+" entitled to 4GiB; since ") ||
+		if len(facts) != 2 || !strings.HasPrefix(facts[1], "used 5GiB of memory when it was noticed, was entitled to 4GiB; since ") ||
 			!strings.Contains(facts[1], "(18s ago)") || !strings.HasSuffix(facts[1], c.long) {
 			t.Errorf("%s: %q, want it to end with %q", c.name, facts, c.long)
 		}
