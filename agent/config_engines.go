@@ -106,5 +106,5 @@ func parseTolerance(text string) (perMille int64, ok bool) {
 	if err != nil || whole == "" || n > maxTolerance {
 		return 0, false
 	}
-	return int64(n), true //nolint:gosec // bounded
+	return int64(n), true
 }

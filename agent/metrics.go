@@ -27,7 +27,7 @@ type metrics struct {
 	vetoed     prometheus.Counter
 	ended      prometheus.Counter
 	stopsAsked *prometheus.CounterVec // by outcome
-	degraded   *prometheus.GaugeVec // by source
+	degraded   *prometheus.GaugeVec   // by source
 	degradedMu sync.Mutex
 }
 

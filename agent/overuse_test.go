@@ -28,11 +28,10 @@ const gib = int64(1 << 30)
 type greedy struct {
 	Meter
 
-	mu     sync.Mutex
-	used   int64 // bytes, that the kernel cannot take back
-	err    error
-	gone   bool
-	absent bool // it is not measured at all
+	mu   sync.Mutex
+	used int64 // bytes, that the kernel cannot take back
+	err  error
+	gone bool
 }
 
 func (g *greedy) uses(bytes int64) { g.set(func() { g.used = bytes }) }
@@ -357,7 +356,9 @@ func TestEntitlementThatGrowsEndsOverUse(t *testing.T) {
 	overuse(t, newDesk("kill"), func(b *bench) {
 		b.machine.uses(6 * gib)
 		b.settle(5)
-		b.do(func() { b.put(func(a *bursarv1.Allocation) { a.Entitled = &bursarv1.Resource{MemoryBytes: new(6 * gib)} }) })
+		b.do(func() {
+			b.put(func(a *bursarv1.Allocation) { a.Entitled = &bursarv1.Resource{MemoryBytes: new(6 * gib)} })
+		})
 		b.agent.syncDue.by(time.Now())
 		b.settle(20)
 		if len(b.asked) != 0 || len(b.overUse) != 0 {
@@ -478,7 +479,7 @@ func TestRestartedAgentBeginsTheGraceAnew(t *testing.T) {
 		if len(b.asked) != 0 {
 			t.Errorf("asked for at %v", b.asked)
 		}
-		if late := b.overUse[0].GetStopTime().AsTime().Sub(time.Now()); len(b.reports) == 0 || late <= 0 {
+		if ahead := time.Until(b.overUse[0].GetStopTime().AsTime()); len(b.reports) == 0 || ahead <= 0 {
 			t.Errorf("reported: %v", b.overUse)
 		}
 		b.settle(3)

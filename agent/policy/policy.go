@@ -94,10 +94,10 @@ func (p Policy) Bound(entitled int64) int64 {
 		return math.MaxInt64 // more than 64 bits hold
 	}
 	extra, _ := bits.Div64(high, low, 1000)
-	if extra > uint64(math.MaxInt64-entitled) {
+	if extra > math.MaxInt64 || int64(extra) > math.MaxInt64-entitled {
 		return math.MaxInt64
 	}
-	return entitled + int64(extra) //nolint:gosec // bounded by the line above
+	return entitled + int64(extra)
 }
 
 // Set is policies in their order: the first that matches counts. Nil is the default for every engine.

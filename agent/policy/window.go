@@ -28,12 +28,12 @@ func (w *window) add(tick time.Duration, use Use, last time.Time) (mean int64, k
 	}
 	w.spans = append(w.spans, span{length, float64(use.CPUMillis)})
 	var all span
-	for i := len(w.spans) - 1; i >= 0; i-- {
+	for i, s := range slices.Backward(w.spans) {
 		if all.length >= windowTicks*tick {
 			w.spans = slices.Delete(w.spans, 0, i+1)
 			break
 		}
-		all = all.and(w.spans[i])
+		all = all.and(s)
 	}
 	if all.length < windowTicks*tick || all.length == 0 {
 		return 0, false
