@@ -183,16 +183,26 @@ func (a *Agent) abandon(ctx context.Context, requestID string) {
 // vetoError refuses a request in the words of the coordinator.
 func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) error {
 	var limit int64
-	a.locked(func(t *tracker.Tracker) { limit = t.Host().Capacity.GetMemoryBytes() })
+	note, detail := "measured", ""
+	a.locked(func(t *tracker.Tracker) {
+		limit = t.Host().Capacity.GetMemoryBytes()
+		if refusal := t.Sample().GetRefusal(); refusal != "" {
+			note, detail = "refused", refusal
+		}
+	})
 	short := &bursarv1.Shortfall{
 		Account: &bursarv1.AccountName{
 			Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": a.settings().HostID},
 		},
-		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit, Note: "measured",
+		Dimension: "memory", Requested: request.GetResource().GetMemoryBytes(), Available: headroom, Limit: limit, Note: note, Detail: detail,
+	}
+	why := note
+	if detail != "" {
+		why += ": " + detail
 	}
 	err := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
-		"insufficient resources (vetoed): host %s: memory: requested %d, available %d, limit %d (measured)",
-		a.settings().HostID, short.GetRequested(), short.GetAvailable(), short.GetLimit()))
+		"insufficient resources (vetoed): host %s: memory: requested %d, available %d, limit %d (%s)",
+		a.settings().HostID, short.GetRequested(), short.GetAvailable(), short.GetLimit(), why))
 	return withDetail(err, &bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{short}, Reason: "vetoed"})
 }
 

@@ -135,17 +135,13 @@ func (e *entry) promised() int64 {
 // lastWord checks a new grant against the newest sample, which the coordinator may not have seen when it granted, and
 // refuses it where the memory is not there, or the host refuses new engines. It reports whether the grant stands.
 func (t *Tracker) lastWord(now time.Time, e *entry) bool {
-	if t.sample.GetRefusal() != "" { // whatever it asks for, the host takes no new engines
-		e.phase, e.headroom, e.told = vetoed, 0, 0
-		return false
-	}
-	asked := e.grant.GetEntitled().GetMemoryBytes()
-	if asked == 0 {
+	asked, refuses := e.grant.GetEntitled().GetMemoryBytes(), t.sample.GetRefusal() != ""
+	if asked == 0 && !refuses {
 		return true
 	}
 	headroom, known := t.headroomWithout(e)
 	fresh := known && now.Sub(t.sampled) <= freshFor
-	if fresh && !t.sample.GetPressure() && asked <= headroom {
+	if fresh && !refuses && !t.sample.GetPressure() && asked <= headroom {
 		return true
 	}
 	e.phase, e.headroom, e.told = vetoed, 0, 0

@@ -50,6 +50,8 @@ func TestHeadroomIsUnknownWithoutMeasurement(t *testing.T) {
 func TestLastWord(t *testing.T) {
 	pressed := free(1000)
 	pressed.Pressure = true
+	refusing := free(1000)
+	refusing.Refusal = "/data: the file system is read-only"
 	for name, test := range map[string]struct {
 		sample  *bursarv1.HostSample
 		after   time.Duration // from the sample to the grant
@@ -66,6 +68,9 @@ func TestLastWord(t *testing.T) {
 		"not yet stale":          {free(1000), 20 * time.Second, 1, tracker.Held, 0},
 		"pressure":               {pressed, 0, 1, tracker.Vetoed, 800},
 		"no memory, in pressure": {pressed, 0, 0, tracker.Held, 0},
+		"refuses":                {refusing, 0, 1, tracker.Vetoed, 800},
+		"refuses, no memory":     {refusing, 0, 0, tracker.Vetoed, 800},
+		"refused long ago":       {refusing, time.Minute, 0, tracker.Vetoed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := registered(t, grant("other", reserved, 3, 100))
