@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/statefile"
@@ -54,6 +56,9 @@ type Deps struct {
 	Meter Meter
 	// Logger is where the agent logs. Default: nowhere.
 	Logger *slog.Logger
+	// Socket is one that a service manager has opened, on which the agent serves then; the path stays with whoever made it. Default: the
+	// agent makes its own.
+	Socket *net.UnixListener
 	// Metrics is where the agent's metrics go, and what /metrics shows. Default: a registry of its own.
 	Metrics *prometheus.Registry
 	// Version is reported to the coordinator.
@@ -62,6 +67,10 @@ type Deps struct {
 	Tracing *tracing.Tracing
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
+	// Cgroups makes cgroups of engines, and is closed with the agent. Default: as configured.
+	Cgroups cgroup.Driver
+	// KernelLog tells of engines that the kernel killed. Default: that of this machine, where it can be read.
+	KernelLog *cgroup.KernelLog
 }
 
 // Agent is the agent of one host. Make it with New, then Run it once.
@@ -78,6 +87,7 @@ type Agent struct {
 	metrics  *metrics
 	users    launch.Users
 	direct   *launch.Direct
+	cgroups  *cgroups
 	launches launches
 	// What the machine has beside memory and cpu:
 	workDirs   *workDirs
@@ -165,6 +175,9 @@ func New(config Config, deps Deps) (*Agent, error) {
 	if a.floods, err = newFloods(s.Callers, deps.Metrics, a.log); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
+	if a.cgroups, err = newCgroups(a, deps.Metrics); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
 	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
 	a.local = a.peers.loopback()
 	a.turns = newTurns(now, a.measureDue, a.syncDue)
@@ -205,6 +218,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.serve(ctx) })
 	group.Go(func() error { return a.measureLoop(ctx) })
+	group.Go(func() error { return a.cgroups.loop(ctx) })
 	group.Go(func() error { return a.syncLoop(ctx) })
 	group.Go(func() error { return a.saveLoop(ctx) })
 	group.Go(func() error { return a.newsLoop(ctx) })
@@ -257,7 +271,7 @@ func (a *Agent) open(ctx context.Context) error {
 // close leaves everything as the next incarnation wants to find it.
 func (a *Agent) close() error {
 	a.letGo()
-	return errors.Join(a.save(), a.dir.Close())
+	return errors.Join(a.save(), a.dir.Close(), a.cgroups.close())
 }
 
 // load reads the state file. One that is damaged, or of another host and boot, is set aside.

@@ -133,6 +133,7 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 // observe takes note of what a call has changed.
 func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
 	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
+	a.cgroups.soon() // it may be entitled to something else
 }
 
 // Release gives back, and lets go of the engine.

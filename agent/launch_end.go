@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
 )
 
 const (
@@ -50,12 +51,17 @@ func (a *Agent) awaitsRecord(id string) bool {
 }
 
 // howEnded says how an engine ended and why, as far as the kernel, its keeper and the agent's own orders tell.
-func (a *Agent) howEnded(id string) (*bursarv1.ExitStatus, string) {
+func (a *Agent) howEnded(e host.Engine) (*bursarv1.ExitStatus, string) {
+	id := e.ID
 	exit, reason := a.exitStatus(id), a.endReason(id)
 	record, err := a.records().End(id)
 	if err != nil {
 		if !errors.Is(err, launch.ErrNone) {
 			a.log.Warn("how a launched engine ended is not known", "allocation_id", id, "error", err)
+		}
+		exit, lack := a.cgroups.lackOfMemory(e, exit)
+		if reason == "" && lack != "" {
+			reason = exitText(exit) + lack
 		}
 		return exit, reason
 	}
@@ -63,11 +69,12 @@ func (a *Agent) howEnded(id string) (*bursarv1.ExitStatus, string) {
 		exit = recordedExit(record)
 	}
 	exit.OutOfMemory = exit.OutOfMemory || record.OutOfMemory
+	exit, lack := a.cgroups.lackOfMemory(e, exit)
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
 	}
 	if reason == "" {
-		reason = recordedReason(exit, record.Stderr)
+		reason = recordedReason(exitText(exit)+lack, exit, record.Stderr)
 	}
 	return exit, reason
 }
@@ -78,8 +85,7 @@ func recordedExit(record keeper.Record) *bursarv1.ExitStatus {
 
 // recordedReason is how an engine ended and, where that was not as it should be, what it said last: as many of the newest lines as there is
 // room for.
-func recordedReason(exit *bursarv1.ExitStatus, stderr []string) string {
-	how := exitText(exit)
+func recordedReason(how string, exit *bursarv1.ExitStatus, stderr []string) string {
 	if exit.Code != nil && exit.GetCode() == 0 || len(stderr) == 0 {
 		return how
 	}
@@ -117,13 +123,16 @@ func (a *Agent) cleanRecords(now time.Time) {
 	if now.Sub(a.cleaned) < cleanEvery {
 		return
 	}
+	agreed := false
+	a.locked(func(t *tracker.Tracker) { agreed = t.Agreed() })
+	if !agreed {
+		return // what there is may not be known yet
+	}
 	records := a.records()
 	ids, err := records.List()
 	for _, id := range ids {
-		over := false
-		a.locked(func(t *tracker.Tracker) { over = t.Agreed() && !t.Knows(id) })
 		// First the one and then the other: a call that has ended in between has made its allocation known.
-		if !a.launches.has(id) && over && !a.knows(id) {
+		if !a.launches.has(id) && !a.knows(id) {
 			err = errors.Join(err, records.Remove(id))
 		}
 	}

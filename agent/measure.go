@@ -47,7 +47,7 @@ func (a *Agent) measure(ctx context.Context) {
 	a.locked(func(t *tracker.Tracker) { engines = t.Engines() })
 	list := make([]host.Engine, len(engines))
 	for i, e := range engines {
-		list[i] = host.Engine{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Cgroup: e.Process.GetCgroup()}
+		list[i] = host.Engine{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Cgroup: measuredCgroup(e.Process)}
 	}
 	usages := a.deps.Meter.Engines(ctx, list)
 	sample := a.deps.Meter.Sample(ctx)
@@ -112,7 +112,7 @@ func (a *Agent) usage(e host.Engine, u host.Usage) tracker.Usage {
 	}
 	switch {
 	case usage.Ended:
-		usage.Exit, usage.Reason = a.howEnded(e.ID)
+		usage.Exit, usage.Reason = a.howEnded(e)
 	case u.Err != nil:
 		a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", u.Err)
 	case usage.Orphaned && !a.orphaned[e.ID]:

@@ -214,8 +214,19 @@ func (d *Direct) Name() string {
 	return name
 }
 
-// Close does nothing.
-func (d *Direct) Close() error { return nil }
+// Close removes what has those of engines below it, where there are none.
+func (d *Direct) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.prepared = false
+	for _, h := range d.tree.all {
+		folder, _ := h.folder(d.base)
+		if err := d.tree.files.Rmdir(folder); err != nil && !gone(err) && !errors.Is(err, syscall.EBUSY) {
+			return fmt.Errorf("removing a cgroup: %w", err)
+		}
+	}
+	return nil
+}
 
 // Enter makes the cgroup of an engine that is about to be started and moves its first process there, which has started nothing else yet:
 // all that the engine will be is charged to it. It returns the cgroup's path, with an error too where the limits could not all be set.

@@ -196,6 +196,8 @@ func (e *entry) shown() *bursarv1.Allocation {
 type Engine struct {
 	ID      string
 	Process *bursarv1.Process
+	// Identified: the process was shown to this agent, and is not just what a coordinator was told.
+	Identified bool
 }
 
 // Engines returns what is to be measured, by id.
@@ -204,11 +206,12 @@ func (t *Tracker) Engines() []Engine {
 	for _, e := range t.inOrder() {
 		if e.tracked() {
 			process := e.grant.GetProcess()
-			if !t.identified(e) && process.GetCgroup() != "" {
+			identified := t.identified(e)
+			if !identified && process.GetCgroup() != "" {
 				process = proto.CloneOf(process)
 				process.Cgroup = ""
 			}
-			list = append(list, Engine{ID: e.grant.GetId(), Process: process})
+			list = append(list, Engine{ID: e.grant.GetId(), Process: process, Identified: identified})
 		}
 	}
 	return list

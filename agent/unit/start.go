@@ -51,7 +51,10 @@ type Started struct {
 	Cgroup string
 }
 
-// Start starts a service and returns when its program runs. Where it fails, nothing runs.
+// ErrNotStarted says that a unit was not started, and will not be: whoever wanted it may try something else.
+var ErrNotStarted = errors.New("not started")
+
+// Start starts a service and returns when its program runs. Where it fails with ErrNotStarted nothing runs; otherwise that is not known.
 func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 	if err := cgroup.CheckID(s.ID); err != nil {
 		return Started{}, fmt.Errorf("engine: %w", err)
@@ -65,7 +68,7 @@ func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 		return Started{}, err
 	}
 	if found.mainPID == 0 {
-		return Started{}, fmt.Errorf("unit %s: its program has ended at once (%s)", name, found.result)
+		return Started{}, fmt.Errorf("unit %s: its program has ended at once (%s): %w", name, found.result, ErrNotStarted)
 	}
 	started := Started{PID: int32(found.mainPID)} //nolint:gosec // a pid
 	started.Cgroup = u.measured(found.cgroup, started.PID)
@@ -191,6 +194,9 @@ func (u *Units) start(ctx context.Context, name string, properties []systemd.Pro
 			u.mu.Unlock()
 			continue
 		}
+		if _, refused := errors.AsType[dbus.Error](err); refused {
+			err = errors.Join(ErrNotStarted, err)
+		}
 		if err != nil {
 			return fmt.Errorf("unit %s: %w", name, err)
 		}
@@ -205,7 +211,7 @@ func (u *Units) wait(ctx context.Context, name string, done <-chan string) error
 			return nil
 		}
 		s, err := u.state(ctx, name)
-		return errors.Join(fmt.Errorf("unit %s was not started: %s (%s)", name, result, s.result), err)
+		return errors.Join(fmt.Errorf("unit %s: %s (%s): %w", name, result, s.result, ErrNotStarted), err)
 	case <-ctx.Done():
 		return fmt.Errorf("unit %s: %w", name, ctx.Err())
 	}

@@ -1,0 +1,28 @@
+package agent
+
+import (
+	"path"
+	"strings"
+)
+
+// The ways to give engines cgroups.
+const (
+	cgroupsAuto    = "auto"
+	cgroupsSystemd = "systemd"
+	cgroupsDirect  = "direct"
+	cgroupsNone    = "none"
+)
+
+// settleCgroups fills in how engines get cgroups of their own.
+func (s *settings) settleCgroups() error {
+	s.Engines.Cgroups = orDefault(s.Engines.Cgroups, cgroupsAuto)
+	switch s.Engines.Cgroups {
+	case cgroupsAuto, cgroupsSystemd, cgroupsDirect, cgroupsNone:
+	default:
+		return &ConfigError{"engines.cgroups", s.Engines.Cgroups, "auto, systemd, direct or none"}
+	}
+	if name := s.Engines.Cgroup; name != "" && (!path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, "/..")) {
+		return &ConfigError{"engines.cgroup", name, "the path of a cgroup in its hierarchy, such as /engines"}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/unit"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// open returns what makes cgroups here, or nil where nothing does. What is there is not asked for again; what could not be opened is, after
+// a while.
+func (c *cgroups) open(ctx context.Context) cgroup.Driver {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	config := c.agent.settings().Engines
+	now := time.Now()
+	if driver := c.current(); driver != nil || config.Cgroups == cgroupsNone || !c.opened.IsZero() && now.Sub(c.opened) < containPatience {
+		return driver
+	}
+	first := c.opened.IsZero()
+	c.opened = now
+	driver := c.agent.deps.Cgroups
+	if driver == nil {
+		ctx, cancel := context.WithTimeout(ctx, containTimeout)
+		defer cancel()
+		var err error
+		if driver, err = openDriver(ctx, config); err != nil && first {
+			c.log.WarnContext(ctx, "engines get no cgroups of their own", "cgroups", config.Cgroups, "error", err)
+		}
+	}
+	if driver == nil {
+		if first && config.Cgroups == cgroupsAuto {
+			c.log.InfoContext(ctx, "engines get no cgroups of their own: neither systemd nor a hierarchy of cgroups can be used here")
+		}
+		return nil
+	}
+	c.log.InfoContext(ctx, "engines can get cgroups of their own", "driver", driver.Name())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.driver = driver
+	return driver
+}
+
+// openDriver returns nil where auto finds nothing.
+func openDriver(ctx context.Context, config EnginesConfig) (cgroup.Driver, error) {
+	options := cgroup.DirectOptions{Parent: config.Cgroup}
+	switch config.Cgroups {
+	case cgroupsSystemd:
+		units, err := unit.Open(ctx, unit.Options{})
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it says what it is about
+		}
+		return units, nil
+	case cgroupsDirect:
+		direct, err := cgroup.OpenDirect(options)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // it says what it is about
+		}
+		return direct, nil
+	}
+	// Others than root would have to be asked for a password by systemd.
+	if os.Geteuid() == 0 {
+		if units, err := unit.Open(ctx, unit.Options{}); err == nil {
+			return units, nil
+		}
+	}
+	if direct, err := cgroup.OpenDirect(options); err == nil && direct.Writable() {
+		return direct, nil
+	}
+	return nil, nil //nolint:nilnil // nothing is found
+}
+
+// containment says who starts an engine's keeper, and with which limits of a cgroup of its own; nil: it gets none.
+func (a *Agent) containment(ctx context.Context, allocation *bursarv1.Allocation, entitled *bursarv1.Resource) (launch.Spawner, *cgroup.Limits) {
+	driver := a.cgroups.open(ctx)
+	if driver == nil {
+		return a.direct, nil
+	}
+	limits := limitsOf(a.settings().policies.For(allocation.GetLabels()), entitled)
+	return spawner{cgroups: a.cgroups, driver: driver, direct: a.direct}, &limits
+}
+
+// spawner starts keepers in cgroups of their own; where that does not work, without.
+type spawner struct {
+	cgroups *cgroups
+	driver  cgroup.Driver
+	direct  *launch.Direct
+}
+
+// enterer is a driver by which one's own child, which has done nothing yet, gets a cgroup.
+type enterer interface {
+	Enter(ctx context.Context, id string, limits cgroup.Limits, pid int32) (string, error)
+}
+
+// Spawn is that of launch.Spawner.
+func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, error) {
+	limits := *q.Limits
+	if units, ok := s.driver.(*unit.Units); ok {
+		spawned, err := launch.ByUnit{Units: units}.Spawn(ctx, q)
+		if err == nil {
+			s.cgroups.launched(q.ID, spawned.Cgroup, limits)
+		}
+		if !errors.Is(err, unit.ErrNotStarted) {
+			return spawned, err //nolint:wrapcheck // it says what it is about
+		}
+		s.cgroups.failed(ctx, q.ID, err, false)
+	}
+	q.Limits = nil
+	spawned, err := s.direct.Spawn(ctx, q)
+	if err != nil {
+		return launch.Spawned{}, err //nolint:wrapcheck // it says what it is about
+	}
+	driver, ok := s.driver.(enterer)
+	if !ok {
+		return spawned, nil
+	}
+	// The keeper waits for its spec: there is no engine yet that could be outside.
+	path, err := driver.Enter(ctx, q.ID, limits, spawned.PID)
+	if err != nil {
+		s.cgroups.failed(ctx, q.ID, err, false)
+	}
+	if path != "" {
+		spawned.Cgroup = path
+		s.cgroups.launched(q.ID, path, limits)
+	}
+	return spawned, nil
+}
+
+// launched takes note of an engine that is started in a cgroup of its own.
+func (c *cgroups) launched(id, path string, limits cgroup.Limits) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engines[id] = &contained{path: path, limits: limits, settled: true}
+}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/cgroup"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+	"github.com/bursar/bursar/resource"
+)
+
+const (
+	// killFresh is how long after the kernel has killed one of an engine's processes the engine's own end is put down to that.
+	killFresh = time.Minute
+	// shellKilled is the code by which a shell says that what it ran was killed.
+	shellKilled = 128 + int32(syscall.SIGKILL)
+	// clockTick is the unit of start times: the kernel says 100 a second to everybody, on every architecture that Go knows.
+	clockTick = 10 * time.Millisecond
+)
+
+// measuredCgroup is the cgroup by which an engine is measured: not one that it was moved to, which knows only of what it has touched since.
+func measuredCgroup(p *bursarv1.Process) string {
+	if name := p.GetCgroup(); cgroup.Whole(name) {
+		return name
+	}
+	return ""
+}
+
+// lackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known, and whose memory it
+// was that lacked, to be put behind the words that say so; "" where that was not it.
+func (c *cgroups) lackOfMemory(e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
+	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
+	if exit != nil && !ended && !exit.GetOutOfMemory() {
+		return exit, ""
+	}
+	engine, facts, contained := c.lastFacts(e.ID)
+	kill, logged := c.kill(e)
+	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits.
+	fresh := contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
+	if !logged && !exit.GetOutOfMemory() && !(fresh && ended) {
+		return exit, ""
+	}
+	if !contained {
+		c.kills.Inc() // else it was counted there
+	}
+	exit = proto.CloneOf(exit)
+	if exit == nil {
+		exit = &bursarv1.ExitStatus{Signal: int32(syscall.SIGKILL)}
+	}
+	exit.OutOfMemory = true
+	own := facts.AtLimit
+	if logged {
+		own = kill.Limit && (kill.Cgroup == engine.path || kill.Cgroup == "" && facts.MemoryMax > 0)
+	}
+	switch {
+	case own && facts.MemoryMax > 0:
+		return exit, ": its cgroup's limit of " + resource.ApproximateMemory(facts.MemoryMax)
+	case logged && kill.Limit && kill.Cgroup != "":
+		return exit, ": the limit of cgroup " + kill.Cgroup
+	default:
+		return exit, ": the machine's"
+	}
+}
+
+// lastFacts is what there is to know of an engine's cgroup when the engine has ended; false where it had none of ours.
+func (c *cgroups) lastFacts(id string) (contained, cgroup.Facts, bool) {
+	driver := c.current()
+	c.mu.Lock()
+	e := c.engines[id]
+	var limit int64
+	if e != nil {
+		limit = e.limits.MemoryMax
+	}
+	c.mu.Unlock()
+	if e == nil || driver == nil {
+		return contained{}, cgroup.Facts{}, false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), factsTimeout)
+	defer cancel()
+	facts, err := driver.Facts(ctx, id)
+	if err == nil {
+		c.count(id, facts)
+	}
+	if facts.MemoryMax == 0 {
+		facts.MemoryMax = limit // it is gone with its last process
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *e, facts, true
+}
+
+// kill looks for the engine's process in the kernel's log.
+func (c *cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
+	if c.kernelLog == nil {
+		return cgroup.Kill{}, false
+	}
+	if err := c.kernelLog.Look(); err != nil {
+		c.log.Debug("the kernel's log could not be read", "error", err)
+	}
+	return c.kernelLog.Of(e.PID, time.Duration(e.StartTime)*clockTick) //nolint:gosec // since boot
+}
