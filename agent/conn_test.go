@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/providers/host"
 	"github.com/bursar/bursar/reload"
 )
 
@@ -32,6 +33,24 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 	}
 	a.measureIn(0) // with what is measured anew, the coordinator is told
 	return changes, nil
+}
+
+// Check finds out whether an agent would start with the configuration on this machine, as far as that can be told without changing anything.
+// The error is a *ConfigError.
+func (c Config) Check() error {
+	s, err := c.settle()
+	if err != nil {
+		return err
+	}
+	if s.SocketGroup != "" {
+		if _, err := groupNumber(s.SocketGroup); err != nil {
+			return err
+		}
+	}
+	if _, err := host.NewMeter(host.Options{Cgroup: s.Cgroup, SafetyBytes: s.safety}); err != nil {
+		return &ConfigError{"cgroup", s.Cgroup, err.Error()}
+	}
+	return nil
 }
 
 // checkLogLevel looks at what the program that runs the agent reads.

@@ -54,7 +54,7 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 	s := &server{agent: a}
 	s.stopping, s.stopWaiting = context.WithCancel(context.WithoutCancel(ctx))
 	s.calls, s.stopCalls = context.WithCancel(context.WithoutCancel(ctx))
-	socket, err := listenUnix(ctx, a.settings().Socket, a.settings().socketMode, a.settings().SocketGroup)
+	socket, err := a.openSocket(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -69,6 +69,19 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 		s.listeners = append(s.listeners, &loopbackListener{Listener: loopback, agent: a})
 	}
 	return s, nil
+}
+
+// openSocket returns the socket of a service manager, where there is one, as it is, and else one of the agent's own.
+func (a *Agent) openSocket(ctx context.Context) (*net.UnixListener, error) {
+	s := a.settings()
+	given := a.deps.Socket
+	if given == nil {
+		return listenUnix(ctx, s.Socket, s.socketMode, s.SocketGroup)
+	}
+	if path := given.Addr().String(); path != s.Socket {
+		a.log.Warn("the socket that the service manager has opened is served, not the one that is configured", "socket", path, "configured", s.Socket)
+	}
+	return given, nil
 }
 
 // serve answers until ctx ends, then lets the calls under way end.

@@ -3,21 +3,22 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
+	"time"
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/reload"
 )
 
 // openAgent makes an agent of this machine, with what its configuration says of coordinators.
-func (c *cli) openAgent(ctx context.Context, config agent.Config, loaded *configuration, log *slog.Logger) (*agent.Agent, error) {
-	if len(config.Coordinators) == 1 {
-		if inConsul, isConsul := consulPlace(config.Coordinators[0]); isConsul {
-			config.Discovery, config.Consul, config.Coordinators = agent.DiscoveryConsul, inConsul, nil
-		}
-	}
-	config, err := config.WithDefaults()
+// socket is one that a service manager has opened; nil: the agent makes its own.
+func (c *cli) openAgent(
+	ctx context.Context, config agent.Config, loaded *configuration, socket *net.UnixListener, log *slog.Logger,
+) (*agent.Agent, error) {
+	config, err := findable(config).WithDefaults()
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
@@ -44,13 +45,88 @@ func (c *cli) openAgent(ctx context.Context, config agent.Config, loaded *config
 	}
 	server, err := agent.New(config, agent.Deps{
 		Allocations: upstream.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder, Elsewhere: upstream.Elsewhere,
-		Logger: log, Version: version, Tracing: c.tracing,
+		Logger: log, Version: version, Tracing: c.tracing, Socket: socket,
 	})
 	if err != nil {
 		return nil, loaded.explain(err)
 	}
 	c.keep(ctx, at)
 	return server, nil
+}
+
+// findable says in its own field that Consul knows where the coordinators are.
+func findable(config agent.Config) agent.Config {
+	if len(config.Coordinators) == 1 {
+		if inConsul, isConsul := consulPlace(config.Coordinators[0]); isConsul {
+			config.Discovery, config.Consul, config.Coordinators = agent.DiscoveryConsul, inConsul, nil
+		}
+	}
+	return config
+}
+
+// agentStops is how long an agent takes to stop at most.
+const agentStops = 15 * time.Second
+
+// serveAgent runs an agent until it is told to stop.
+func (c *cli) serveAgent(
+	ctx context.Context, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags,
+) error {
+	log, err := logs.logger(c.err, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	ctx, interrupts, hangups := catchStops(ctx)
+	defer interrupts.stop()
+	socket, err := passedSocket()
+	if err != nil {
+		return err
+	}
+	c.trace(ctx, "bursar-agent", log)
+	server, err := c.openAgent(ctx, config, loaded, socket, log)
+	if err != nil {
+		return err
+	}
+	return serverError(newNotifier(log).supervise(ctx, served{
+		run: server.Run, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
+		turning: func(context.Context) error { return server.Turning(time.Now()) },
+		reload: func(context.Context) (reload.Changes, error) {
+			config, loaded, err := read()
+			if err != nil {
+				return reload.Changes{}, err
+			}
+			if err := checkAgent(config, loaded); err != nil {
+				return reload.Changes{}, err
+			}
+			changes, err := server.Reload(findable(config))
+			if err != nil {
+				return changes, loaded.explain(err)
+			}
+			return changes, logs.set(config.LogLevel)
+		},
+	}))
+}
+
+// checkAgent finds out whether an agent would start with a configuration, as far as files can tell, and changes nothing.
+func checkAgent(config agent.Config, loaded *configuration) error {
+	config, err := findable(config).WithDefaults()
+	if err != nil {
+		return loaded.explain(err)
+	}
+	if err := config.Check(); err != nil {
+		return loaded.explain(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	own := credentials{tls: config.TLS, token: credential.Token{File: config.TokenFile}}
+	if _, err := own.options(quiet); err != nil {
+		return loaded.explain(err)
+	}
+	if _, err := placeOf(config, own, quiet); err != nil {
+		if config.Discovery == agent.DiscoveryConsul {
+			return loaded.explain(err)
+		}
+		return loaded.wrong("coordinators", err.Error())
+	}
+	return nil
 }
 
 // placeOf is where an agent's coordinators are. Also one alone is watched over, so that it is asked again where it does not answer.

@@ -15,7 +15,8 @@ import (
 
 // configuration is where a server's settings came from, so that what is wrong with them can be told at its place.
 type configuration struct {
-	doc *yamlfile.Document // nil: no file
+	file string
+	doc  *yamlfile.Document // nil: no file
 	// set are the fields that the environment or a flag has set, with what set them.
 	set map[string]string
 }
@@ -23,7 +24,7 @@ type configuration struct {
 // loadConfig reads a file into config, a pointer to a struct with yaml tags, and the environment over it. A field's variable is the
 // prefix and the field's path in capitals: BURSAR_COORDINATOR_LIMITS_QUEUE. The standard file may be missing.
 func loadConfig(file, standard, prefix string, config any) (*configuration, error) {
-	c := &configuration{set: make(map[string]string)}
+	c := &configuration{file: firstSet(file, standard), set: make(map[string]string)}
 	data, err := os.ReadFile(firstSet(file, standard))
 	switch {
 	case file == "" && errors.Is(err, fs.ErrNotExist):

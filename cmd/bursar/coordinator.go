@@ -17,12 +17,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
 	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/reload"
 	"github.com/bursar/bursar/tracing"
 )
 
-// openCoordinator makes a coordinator with the store and the election that its configuration names.
+// openCoordinator makes a coordinator with the store and the election that its configuration names. waits is told what it waits for.
 func openCoordinator(
-	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger,
+	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger, waits func(what string),
 ) (*coordinator.Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, loaded.explain(err)
@@ -55,7 +56,7 @@ func openCoordinator(
 		}
 		log.Warn("Consul does not answer: whether the store is this cluster's is not known", "error", err)
 	}
-	if deps.Store, err = openStore(ctx, where, options); err != nil {
+	if deps.Store, err = openStore(ctx, where, options, waits); err != nil {
 		return nil, serverError(err)
 	}
 	server, err := coordinator.New(config, deps)
@@ -63,6 +64,63 @@ func openCoordinator(
 		return nil, errors.Join(loaded.explain(err), deps.Store.Close())
 	}
 	return server, nil
+}
+
+// serveCoordinator runs a coordinator until it is told to stop.
+func (c *cli) serveCoordinator(
+	ctx context.Context, config coordinator.Config, loaded *configuration, read func() (coordinator.Config, *configuration, error), logs *logFlags,
+) error {
+	log, err := logs.logger(c.err, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	ctx, interrupts, hangups := catchStops(ctx)
+	defer interrupts.stop()
+	c.trace(ctx, "bursar-coordinator", log)
+	manager := newNotifier(log)
+	server, err := openCoordinator(ctx, config, loaded, c.tracing, log, manager.waits)
+	if err != nil {
+		return err
+	}
+	return serverError(manager.supervise(ctx, served{
+		run: server.Run, ready: server.Ready(), status: server.Status, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,
+		turning: server.Turning,
+		reload: func(ctx context.Context) (reload.Changes, error) {
+			config, loaded, err := read()
+			if err != nil {
+				return reload.Changes{}, err
+			}
+			if err := checkCoordinator(config, loaded); err != nil {
+				return reload.Changes{}, err
+			}
+			changes, err := server.Reload(ctx, config)
+			if err != nil {
+				return changes, loaded.explain(err)
+			}
+			return changes, logs.set(config.LogLevel)
+		},
+	}))
+}
+
+// checkCoordinator finds out whether a coordinator would start with a configuration, as far as files can tell, and changes nothing.
+func checkCoordinator(config coordinator.Config, loaded *configuration) error {
+	if err := config.Validate(); err != nil {
+		return loaded.explain(err)
+	}
+	config = config.WithDefaults()
+	where, err := storeOf(config, loaded)
+	if err != nil {
+		return err
+	}
+	if err := checkConsul(config, where); err != nil {
+		return loaded.explain(err)
+	}
+	if elected(config, where) {
+		if err := reachable(config); err != nil {
+			return loaded.explain(err)
+		}
+	}
+	return loaded.explain(coordinator.Check(config, knownKinds(), elected(config, where)))
 }
 
 // checkConsul looks at a section consul whether it is used or not: who has written one wants several coordinators, and three that are each
@@ -81,7 +139,7 @@ func checkConsul(config coordinator.Config, where string) error {
 }
 
 // openStore opens the store, and waits for a database that does not answer yet: after a power cut everything starts at once.
-func openStore(ctx context.Context, where string, options opener.Options) (store.Store, error) {
+func openStore(ctx context.Context, where string, options opener.Options, waits func(what string)) (store.Store, error) {
 	retry := backoff.NewExponentialBackOff(backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotifyWithData(func() (store.Store, error) {
 		opened, err := opener.Open(ctx, where, options)
@@ -90,6 +148,7 @@ func openStore(ctx context.Context, where string, options opener.Options) (store
 		}
 		return opened, err
 	}, backoff.WithContext(retry, ctx), func(err error, wait time.Duration) {
+		waits("starting; the store does not answer")
 		options.Log.Warn("the store does not answer: trying again", "error", err, "in", wait.Round(time.Millisecond).String())
 	})
 }

@@ -59,7 +59,7 @@ machine for real. What it knows is kept in --data-dir and found again at the nex
 	flags.BoolVar(&f.demo, "demo", false, "show the main job first: one engine granted, one that waits for it, one refused")
 	logs := addLogFlags(cmd, "warn")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := logs.logger(c.err)
+		log, err := logs.logger(c.err, "")
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	books, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
-	}, &configuration{set: map[string]string{"listen": "--listen", "providersFile": "--providers"}}, c.tracing, log)
+	}, &configuration{set: map[string]string{"listen": "--listen", "providersFile": "--providers"}}, c.tracing, log, func(string) {})
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 	target := "http://" + books.Address()
 	host, err := c.openAgent(ctx, agent.Config{
 		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
-	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir"}}, log)
+	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir"}}, nil, log)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ cluster's coordinators have used another store until now, they use this one from
 	where := cmd.Flags().String("store", "", "path of a file or postgres://… (env "+storeVariable+")")
 	adopt := cmd.Flags().Bool("adopt", false, "make the store this cluster's, whosever it was")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := logs.logger(c.err)
+		log, err := logs.logger(c.err, "")
 		if err != nil {
 			return err
 		}

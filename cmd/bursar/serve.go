@@ -3,11 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/agent/statefile"
@@ -31,7 +28,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		Use:   "coordinator",
 		Short: "Keep the books: serve agents, gateways and operators",
 		Long: `Coordinator keeps the books and decides. It serves Connect, gRPC and JSON over HTTP on one port, with /metrics, /healthz and
-/readyz, until it gets SIGTERM or SIGINT. Without --config it reads ` + coordinatorFile + ` where there is one; every field has a default.`,
+/readyz, until it gets SIGTERM or SIGINT. With SIGHUP it reads its files again, as far as they can change while it runs. Without --config it reads ` + coordinatorFile + ` where there is one; every field has a default.`,
 		Example: `  bursar coordinator
   bursar coordinator --config /etc/bursar/coordinator.yaml
   bursar coordinator --data-dir /srv/bursar --quotas /etc/bursar/quotas.yaml --providers /etc/bursar/providers.yaml
@@ -46,15 +43,12 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 	insecure := cmd.Flags().Bool("insecure", false, "serve a network without TLS, and without identities whoever can connect, as anybody")
 	quotas := cmd.Flags().StringArray("quotas", nil, "file of quota rules to keep in force; repeatable")
 	clusters := cmd.Flags().String("providers", "", "file of the clusters whose queues limit requests")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := logs.logger(c.err)
-		if err != nil {
-			return err
-		}
+	check := addCheckFlag(cmd)
+	read := func() (coordinator.Config, *configuration, error) {
 		var config coordinator.Config
 		loaded, err := loadConfig(*file, coordinatorFile, "BURSAR_COORDINATOR", &config)
 		if err != nil {
-			return err
+			return config, nil, err
 		}
 		loaded.flag(cmd, "listen", "listen", &config.Listen, *listen)
 		loaded.flag(cmd, "data-dir", "dataDir", &config.DataDir, *dataDir)
@@ -65,14 +59,17 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		if cmd.Flags().Changed("quotas") {
 			config.QuotaFiles = *quotas
 		}
-		ctx, interrupts := catchInterrupts(cmd.Context())
-		defer interrupts.stop()
-		c.trace(ctx, "bursar-coordinator", log)
-		server, err := openCoordinator(ctx, config, loaded, c.tracing, log)
+		return config, loaded, nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		config, loaded, err := read()
 		if err != nil {
 			return err
 		}
-		return serverError(server.Run(ctx))
+		if *check {
+			return c.fine(loaded, checkCoordinator(config, loaded))
+		}
+		return c.serveCoordinator(cmd.Context(), config, loaded, read, logs)
 	}
 	cmd.AddCommand(c.migrateCommand())
 	return cmd
@@ -83,7 +80,8 @@ func (c *cli) agentCommand() *cobra.Command {
 		Use:   "agent",
 		Short: "Make this machine a host: measure it, track its engines, serve launchers",
 		Long: `Agent makes this machine a host. It measures what the machine really has, answers on a Unix socket to whoever starts engines here,
-and tells the coordinator, until it gets SIGTERM or SIGINT. Engines go on without it, and it finds them again. Without --config it
+and tells the coordinator, until it gets SIGTERM or SIGINT. Engines go on without it, and it finds them again. With SIGHUP it reads
+its file again, as far as that can change while it runs. A socket that systemd has opened is served in place of its own. Without --config it
 reads ` + agentFile + ` where there is one; every field has a default.`,
 		Example: `  bursar agent
   bursar agent --config /etc/bursar/agent.yaml
@@ -98,15 +96,12 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
 	stateDir := cmd.Flags().String("state-dir", "", "where it keeps what it must know after a restart (default "+agent.DefaultStateDir+")")
 	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them (default "+defaultAddr+")")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := logs.logger(c.err)
-		if err != nil {
-			return err
-		}
+	check := addCheckFlag(cmd)
+	read := func() (agent.Config, *configuration, error) {
 		var config agent.Config
 		loaded, err := loadConfig(*file, agentFile, "BURSAR_AGENT", &config)
 		if err != nil {
-			return err
+			return config, nil, err
 		}
 		loaded.flag(cmd, "socket", "socket", &config.Socket, *socket)
 		loaded.flag(cmd, "state-dir", "stateDir", &config.StateDir, *stateDir)
@@ -119,14 +114,17 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 			config.Discovery, config.Consul, config.Coordinators = "", consul.Config{}, []string{*coordinators}
 			loaded.set["coordinators"] = "--coordinator"
 		}
-		ctx, interrupts := catchInterrupts(cmd.Context())
-		defer interrupts.stop()
-		c.trace(ctx, "bursar-agent", log)
-		server, err := c.openAgent(ctx, config, loaded, log)
+		return config, loaded, nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		config, loaded, err := read()
 		if err != nil {
 			return err
 		}
-		return serverError(server.Run(ctx))
+		if *check {
+			return c.fine(loaded, checkAgent(config, loaded))
+		}
+		return c.serveAgent(cmd.Context(), config, loaded, read, logs)
 	}
 	return cmd
 }
@@ -189,36 +187,4 @@ func addConfigFlag(cmd *cobra.Command, standard string) *string {
 	file := cmd.Flags().String("config", "", "configuration in YAML (default "+standard+" where there is one)")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return file
-}
-
-// logFlags say how much a server tells, and how.
-type logFlags struct{ level, format string }
-
-func addLogFlags(cmd *cobra.Command, level string) *logFlags {
-	f := &logFlags{}
-	cmd.Flags().StringVar(&f.level, "log-level", level, "debug, info, warn or error")
-	cmd.Flags().StringVar(&f.format, "log-format", "", "text or json (default: text on a terminal, json elsewhere)")
-	return f
-}
-
-func (f *logFlags) logger(out *os.File) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.level)); err != nil {
-		return nil, usagef("--log-level %q: want debug, info, warn or error", f.level)
-	}
-	format := f.format
-	if format == "" {
-		format = "json"
-		if term.IsTerminal(int(out.Fd())) {
-			format = "text"
-		}
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(out, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(out, options)), nil
-	}
-	return nil, usagef("--log-format %q: want text or json", f.format)
 }

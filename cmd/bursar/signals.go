@@ -17,10 +17,27 @@ type interrupts struct {
 
 // catchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop they end the program again.
 func catchInterrupts(ctx context.Context) (context.Context, *interrupts) {
+	return catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// catchStops is catchInterrupts for a server, which SIGHUP does not end: it comes on hangups.
+func catchStops(ctx context.Context) (_ context.Context, _ *interrupts, hangups <-chan os.Signal) {
+	signals := make(chan os.Signal, 1) // one that comes while a reload is under way is not lost; more would be the same
+	signal.Notify(signals, syscall.SIGHUP)
+	ctx, i := catch(ctx, syscall.SIGINT, syscall.SIGTERM)
+	stop := i.stop
+	i.stop = func() {
+		signal.Stop(signals)
+		stop()
+	}
+	return ctx, i, signals
+}
+
+func catch(ctx context.Context, which ...os.Signal) (context.Context, *interrupts) {
 	ctx, cancel := context.WithCancel(ctx)
 	i := &interrupts{}
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, which...)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

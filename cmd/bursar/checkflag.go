@@ -1,0 +1,20 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func addCheckFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("check", false, "only say whether the configuration, with the files that it names, is fine; nothing is started or changed")
+}
+
+// fine says that a configuration is, or returns what is wrong with it as an error of the configuration.
+func (c *cli) fine(loaded *configuration, err error) error {
+	if err != nil {
+		return configError(err)
+	}
+	name := "the standard configuration"
+	if loaded.doc != nil {
+		name = loaded.file
+	}
+	c.printf("%s: fine\n", name)
+	return nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"syscall"
+)
+
+// The priorities of syslog(3) that journald reads at the beginning of a line.
+const (
+	priorityError   = "<3>"
+	priorityWarning = "<4>"
+	priorityInfo    = "<6>"
+	priorityDebug   = "<7>"
+)
+
+// journalHandler writes lines for journald, which knows the time by itself, and takes the priority from the beginning of the line:
+// "<4>msg="…" key=value". What follows is as in text.
+type journalHandler struct {
+	byPriority []leveled
+}
+
+// leveled writes what is at least of a level, and below the one before it.
+type leveled struct {
+	level   slog.Level
+	handler slog.Handler
+}
+
+func newJournalHandler(out io.Writer, level slog.Leveler) *journalHandler {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, attr slog.Attr) slog.Attr {
+		if len(groups) == 0 && (attr.Key == slog.TimeKey || attr.Key == slog.LevelKey) {
+			return slog.Attr{}
+		}
+		return attr
+	}}
+	with := func(level slog.Level, priority string) leveled {
+		return leveled{level, slog.NewTextHandler(prefixed{out, priority}, options)}
+	}
+	return &journalHandler{[]leveled{
+		with(slog.LevelError, priorityError), with(slog.LevelWarn, priorityWarning), with(slog.LevelInfo, priorityInfo), with(slog.LevelDebug, priorityDebug),
+	}}
+}
+
+// prefixed writes every line, which comes in one piece, with something before it.
+type prefixed struct {
+	out    io.Writer
+	prefix string
+}
+
+func (p prefixed) Write(line []byte) (int, error) {
+	if _, err := p.out.Write(slices.Concat([]byte(p.prefix), line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+func (h *journalHandler) of(level slog.Level) slog.Handler {
+	for _, l := range h.byPriority {
+		if level >= l.level {
+			return l.handler
+		}
+	}
+	return h.byPriority[len(h.byPriority)-1].handler
+}
+
+func (h *journalHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.of(level).Enabled(ctx, level)
+}
+
+func (h *journalHandler) Handle(ctx context.Context, record slog.Record) error {
+	return h.of(record.Level).Handle(ctx, record)
+}
+
+func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return h.each(func(handler slog.Handler) slog.Handler { return handler.WithAttrs(attrs) })
+}
+
+func (h *journalHandler) WithGroup(name string) slog.Handler {
+	return h.each(func(handler slog.Handler) slog.Handler { return handler.WithGroup(name) })
+}
+
+func (h *journalHandler) each(change func(slog.Handler) slog.Handler) slog.Handler {
+	changed := make([]leveled, len(h.byPriority))
+	for i, l := range h.byPriority {
+		changed[i] = leveled{l.level, change(l.handler)}
+	}
+	return &journalHandler{changed}
+}
+
+// toJournal reports whether what is written to a file goes to journald: systemd says in JOURNAL_STREAM which file that is.
+func toJournal(out *os.File) bool {
+	info, err := out.Stat()
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && os.Getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// logFlags say how much a server tells, and how.
+type logFlags struct {
+	level, format string
+	said          func() bool // the level, on the command line
+	now           slog.LevelVar
+}
+
+func addLogFlags(cmd *cobra.Command, level string) *logFlags {
+	f := &logFlags{said: func() bool { return cmd.Flags().Changed("log-level") }}
+	cmd.Flags().StringVar(&f.level, "log-level", level, "debug, info, warn or error")
+	cmd.Flags().StringVar(&f.format, "log-format", "", "text, json or journal (default: text on a terminal, journal where journald reads it, json elsewhere)")
+	return f
+}
+
+// logger makes the log. configured is the level of the configuration, empty where it has none.
+func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error) {
+	if err := f.set(configured); err != nil {
+		return nil, err
+	}
+	format := f.format
+	if format == "" {
+		switch {
+		case toJournal(out):
+			format = "journal"
+		case term.IsTerminal(int(out.Fd())):
+			format = "text"
+		default:
+			format = "json"
+		}
+	}
+	options := &slog.HandlerOptions{Level: &f.now}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(out, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	case "journal":
+		return slog.New(newJournalHandler(out, &f.now)), nil
+	}
+	return nil, usagef("--log-format %q: want text, json or journal", f.format)
+}
+
+// set changes how much is told: the command line goes before the configuration.
+func (f *logFlags) set(configured string) error {
+	text := f.level
+	if configured != "" && !f.said() {
+		text = configured
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		return usagef("--log-level %q: want debug, info, warn or error", text)
+	}
+	f.now.Set(level)
+	return nil
+}
