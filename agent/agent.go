@@ -105,8 +105,8 @@ type Agent struct {
 	saving      sync.Mutex    // held while the state file is written
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
-	measuredAt  atomic.Int64 // when the machine was last measured, and a Sync last answered; Unix nanoseconds
-	syncedAt    atomic.Int64
+	measuredAt  moment        // when the machine was last measured, and a Sync last answered
+	syncedAt    moment
 	unheard     atomic.Bool // the last Sync failed
 	news        atomic.Bool // since the last Sync began, another leader was named
 
@@ -259,9 +259,8 @@ func (a *Agent) open(ctx context.Context) error {
 		Protected: convert.VectorToProto(a.settings().protected),
 		BootID:    bootID, Version: a.deps.Version, Incarnation: a.incarnation,
 	}, saved.Snapshot)
-	if err := a.save(); err != nil {
-		return errors.Join(fmt.Errorf("agent: %w", err), a.dir.Close())
-	}
+	// It has said so where that fails. A disk that is full must not keep the agent away, or its engines would be taken for lost.
+	_ = a.save()
 	a.log.Info("agent starts", "incarnation", a.incarnation, "epoch", saved.Epoch, "engines", len(saved.Engines),
 		"memory_from", capacity.MemorySource, "cpu_from", capacity.CPUSource)
 	a.watch(ctx)

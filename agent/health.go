@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -16,9 +17,26 @@ import (
 // lateness is how many turns of a loop may be missed before it counts as stuck.
 const lateness = 3
 
+// moment is when something last happened, by a clock that nobody sets. Any goroutine may tell and ask.
+type moment struct{ at atomic.Pointer[time.Time] }
+
+// now says that it happens now.
+func (m *moment) now() {
+	now := time.Now()
+	m.at.Store(&now)
+}
+
+// last is when it happened; the zero time: not yet.
+func (m *moment) last() time.Time {
+	if at := m.at.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
 // alive reports whether the measuring loop turns.
 func (a *Agent) alive() error {
-	return within("the machine was measured", a.measuredAt.Load(), a.settings().Tick)
+	return within("the machine was measured", a.measuredAt.last(), a.settings().Tick)
 }
 
 // reachable reports whether requests can be answered: the loops turn, and a coordinator answers.
@@ -28,14 +46,14 @@ func (a *Agent) reachable() error {
 	}
 	var interval time.Duration
 	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
-	return within("a coordinator answered", a.syncedAt.Load(), interval)
+	return within("a coordinator answered", a.syncedAt.last(), interval)
 }
 
-func within(what string, at int64, every time.Duration) error {
-	if at == 0 {
+func within(what string, at time.Time, every time.Duration) error {
+	if at.IsZero() {
 		return fmt.Errorf("%s: not yet", what)
 	}
-	if ago := time.Since(time.Unix(0, at)); ago > lateness*every+syncTimeout {
+	if ago := time.Since(at); ago > lateness*every+syncTimeout {
 		return fmt.Errorf("%s %s ago: want every %s", what, ago.Round(time.Millisecond), every)
 	}
 	return nil

@@ -192,12 +192,12 @@ func TestMeasurementsCanBeBroughtForwardButNotWithoutEnd(t *testing.T) {
 	beat(t, p, func(a *Agent) {
 		time.Sleep(62 * time.Second) // between two ticks
 		count := func(f func()) int {
-			before := a.measuredAt.Load()
+			before := a.measuredAt.last()
 			changes := 0
 			for range 10_000 {
 				f()
 				time.Sleep(time.Millisecond)
-				if at := a.measuredAt.Load(); at != before {
+				if at := a.measuredAt.last(); !at.Equal(before) {
 					before = at
 					changes++
 				}

@@ -76,7 +76,7 @@ func (a *Agent) measure(ctx context.Context) {
 		ends = t.Measure(time.Now(), measurement)
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
-	a.measuredAt.Store(time.Now().UnixNano())
+	a.measuredAt.now()
 	a.forgetDoubts(list)
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())

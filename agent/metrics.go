@@ -129,7 +129,11 @@ func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 	putOverUse(metrics, a.tracker)
 	putSample(put, a.tracker.Sample())
 	put("epoch", "The highest epoch seen.", float64(a.tracker.Epoch()))
-	put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", float64(a.syncedAt.Load())/1e9)
+	synced := 0.0
+	if at := a.syncedAt.last(); !at.IsZero() {
+		synced = float64(at.UnixNano()) / 1e9
+	}
+	put("sync_timestamp_seconds", "When a coordinator last answered a heartbeat; 0: not yet.", synced)
 }
 
 type putFunc func(name, help string, value float64)

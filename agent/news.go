@@ -55,7 +55,7 @@ const (
 // whileWaiting makes a call and reports where the answer takes long.
 func (a *Agent) whileWaiting(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	late := time.AfterFunc(reportAfter, func() {
-		a.syncDue.by(later(time.Now(), time.Unix(0, a.syncedAt.Load()).Add(reportGap)))
+		a.syncDue.by(later(time.Now(), a.syncedAt.last().Add(reportGap)))
 	})
 	defer late.Stop()
 	return a.deps.Allocations.Allocate(ctx, request)

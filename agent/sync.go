@@ -239,7 +239,7 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 	}
 	a.watch(ctx)
 	a.saveSoon()
-	a.syncedAt.Store(time.Now().UnixNano())
+	a.syncedAt.now()
 	a.becomeReady()
 	return nil
 }

@@ -86,11 +86,11 @@ func (a *Agent) Status() string {
 	if a.tracker == nil {
 		return ""
 	}
-	switch synced := a.syncedAt.Load(); {
-	case synced == 0:
+	switch synced := a.syncedAt.last(); {
+	case synced.IsZero():
 		parts = append(parts, "no coordinator has answered yet: requests wait")
 	case a.unheard.Load():
-		parts = append(parts, "no coordinator answers since "+time.Unix(0, synced).UTC().Format(time.DateTime)+" UTC: requests wait, engines go on")
+		parts = append(parts, "no coordinator answers since "+synced.UTC().Format(time.DateTime)+" UTC: requests wait, engines go on")
 	default:
 		parts = append(parts, "a coordinator answers")
 	}
