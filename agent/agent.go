@@ -105,7 +105,7 @@ type Agent struct {
 	saving      sync.Mutex    // held while the state file is written
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
-	measuredAt  moment        // when the machine was last measured, and a Sync last answered
+	measuredAt  moment // when the machine was last measured, and a Sync last answered
 	syncedAt    moment
 	unheard     atomic.Bool // the last Sync failed
 	news        atomic.Bool // since the last Sync began, another leader was named
