@@ -49,11 +49,17 @@ func parsePressure(data []byte) (stall, error) {
 	return got, nil
 }
 
-// readPressure reads one file. A kernel that is too old (before 4.20) has none, one that was built or started without the
-// accounting has none or refuses to read it: neither is an error.
+// readPressure reads one file.
 func (s *scratch) readPressure(file string) (stall, error) {
-	data, err := s.optional(file)
-	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && data == nil {
+	data, err := s.read(file)
+	return pressureIn(file, data, err)
+}
+
+// pressureIn is what was read of a file. A kernel that is too old (before 4.20) has none; one that was built or started without the
+// accounting (psi=0) has none, or refuses to read it (before 5.2); a cgroup for which it was turned off (cgroup.pressure, since 6.1) has
+// none; and one that was just removed is gone. None of these is an error: there is nothing to know.
+func pressureIn(file string, data []byte, err error) (stall, error) {
+	if absent(err) || errors.Is(err, unix.EOPNOTSUPP) {
 		return stall{}, nil
 	}
 	if err != nil {

@@ -1,8 +1,13 @@
 package host
 
 import (
+	"errors"
+	"io/fs"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 )
 
 // TestPressureBeginsAtOnceAndEndsAfterTheHold drives the gate through a bad moment, as samples 20 s apart see it.
@@ -68,4 +73,76 @@ func TestStallsWithPlentyOfMemoryAreNoPressure(t *testing.T) {
 			t.Errorf("%s kB available: pressure %v, want %v (%v)", test.available, got.Pressure, test.want, got.Degraded)
 		}
 	}
+}
+
+// TestKernelsWithoutPressure plays what open and read say where there is no such accounting, and where there is and it may not be read.
+func TestKernelsWithoutPressure(t *testing.T) {
+	for _, test := range []struct {
+		why  string
+		err  error
+		fine bool
+	}{
+		{"no CONFIG_PSI, psi=0, or turned off for the cgroup", unix.ENOENT, true},
+		{"psi=0 on Linux 4.20 to 5.1, and on RHEL 8", unix.EOPNOTSUPP, true},
+		{"the cgroup was removed before it was read", unix.ENODEV, true},
+		{"a security module says no", unix.EACCES, false},
+		{"a container's seccomp or mask says no", unix.EPERM, false},
+		{"a broken disk under a fixture", unix.EIO, false},
+	} {
+		got, err := pressureIn("memory.pressure", nil, &fs.PathError{Op: "read", Path: "memory.pressure", Err: test.err})
+		if got.some != nil || got.full != nil || (err == nil) != test.fine || !test.fine && !errors.Is(err, test.err) {
+			t.Errorf("%s (%v): %v, %v", test.why, test.err, got, err)
+		}
+	}
+	got, err := pressureIn("cpu.pressure", []byte("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\n"), nil)
+	if err != nil || got.some == nil || *got.some != 150 || got.full != nil {
+		t.Errorf("CPU before Linux 5.13 has no line full: %v, %v", got, err)
+	}
+}
+
+// TestPressureGate drives the gate through any weather. It is closed from a figure above its threshold on, and opens after a sample only if
+// that one and all others within the hold time before it were known and not above.
+func TestPressureGate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		hold := time.Duration(rapid.IntRange(0, 90).Draw(t, "hold")) * time.Second
+		gate := pressureGate{some: 1000, full: 100, hold: hold}
+		now := time.Unix(0, 0)
+		var past []weather
+		closed := false
+		for range rapid.IntRange(1, 60).Draw(t, "samples") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+			some, full := rapid.Int32Range(0, 1500).Draw(t, "some"), rapid.Int32Range(0, 150).Draw(t, "full")
+			figures, known := stall{some: &some, full: &full}, rapid.IntRange(0, 5).Draw(t, "known") > 0
+			if !known && rapid.Bool().Draw(t, "nothing") {
+				figures = stall{}
+			}
+			above := figures.some != nil && (some > 1000 || full > 100)
+			past = append(past, weather{now, above, known})
+			if above {
+				closed = true
+			} else if closed && calmSince(past, hold) {
+				closed = false
+			}
+			if got := gate.update(now, figures, known); got != closed {
+				t.Fatalf("sample %d at %s: closed %v, want %v", len(past), now.Sub(time.Unix(0, 0)), got, closed)
+			}
+		}
+	})
+}
+
+// weather is one sample of the property above.
+type weather struct {
+	at           time.Time
+	above, known bool
+}
+
+// calmSince reports whether the newest samples, over at least the hold time, are known and not above.
+func calmSince(past []weather, hold time.Duration) bool {
+	newest := past[len(past)-1].at
+	for i := len(past) - 1; i >= 0 && past[i].known && !past[i].above; i-- {
+		if newest.Sub(past[i].at) >= hold {
+			return true
+		}
+	}
+	return false
 }
