@@ -42,6 +42,10 @@ func call(words []string) (string, error) {
 		}
 		_, err = client.Confirm(ctx, &bursarv1.ConfirmRequest{Id: words[1], Process: &bursarv1.Process{Pid: int32(pid)}})
 		return "confirmed", err
+	case "launch":
+		engines := bursarv1connect.NewEngineServiceClient(http, "http://agent")
+		_, err := engines.Launch(ctx, &bursarv1.LaunchRequest{Id: words[1], User: words[2], Command: words[3:], WorkingDirectory: "/"})
+		return "launched", err
 	default:
 		r, err := http.Get("http://agent" + words[1])
 		if err != nil {

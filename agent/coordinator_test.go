@@ -58,7 +58,9 @@ type coordinator struct {
 	action      bursarv1.SyncAction
 	actors      []identity.Actor
 	asked       []*bursarv1.AllocateRequest
-	left        int // callers that went away while they waited
+	// refuseConfirm: confirmations are refused.
+	refuseConfirm bool
+	left          int // callers that went away while they waited
 	// careful coordinators give nothing out on a host that has not reported all its engines since they began to lead; heardAll says
 	// that it has. What they refuse until then has this code: RESOURCE_EXHAUSTED where it is 0.
 	careful, heardAll bool
@@ -251,6 +253,12 @@ func (c *coordinator) change(id string, from []bursarv1.AllocationState, change 
 // Confirm makes a reservation active.
 func (c *coordinator) Confirm(ctx context.Context, q *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
 	c.note(ctx)
+	c.mu.Lock()
+	refuse := c.refuseConfirm
+	c.mu.Unlock()
+	if refuse {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("refused"))
+	}
 	a, err := c.change(q.GetId(), []bursarv1.AllocationState{reserved}, func(a *bursarv1.Allocation) {
 		a.State, a.Process = active, q.GetProcess()
 	})

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -31,6 +32,9 @@ const (
 func TestMain(m *testing.M) {
 	if os.Getenv(asCaller) != "" {
 		os.Exit(beCaller())
+	}
+	if filepath.Base(os.Args[0]) == "bursar-keeper" { // see launch_test.go
+		os.Exit(keeper.Main())
 	}
 	if how := os.Getenv(asEngine); how != "" {
 		os.Exit(beEngine(how))

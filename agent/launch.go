@@ -126,6 +126,10 @@ func (a *Agent) launch(
 	ctx context.Context, c *caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user launch.User,
 ) (*bursarv1.LaunchResponse, error) {
 	id := allocation.GetId()
+	logs := request.GetLogs()
+	if logs == nil {
+		logs = &bursarv1.LaunchLogs{}
+	}
 	entitled := allocation.GetEntitled()
 	if request.GetEntitled() != nil {
 		entitled = request.GetEntitled()
@@ -134,7 +138,7 @@ func (a *Agent) launch(
 	launcher := launch.Launcher{Spawner: spawner, Keeper: a.settings().Engines.Keeper, Records: a.records(), LogDir: a.settings().Engines.LogDir}
 	starting, err := launcher.Start(ctx, launch.Request{
 		ID: id, User: user, Command: request.GetCommand(), Environment: request.GetEnvironment(), WorkingDirectory: request.GetWorkingDirectory(),
-		Logs:   launch.Logs{Directory: request.GetLogs().GetDirectory(), MaxBytes: request.GetLogs().GetMaxBytes(), Keep: request.GetLogs().Keep},
+		Logs:   launch.Logs{Directory: logs.GetDirectory(), MaxBytes: logs.GetMaxBytes(), Keep: logs.Keep},
 		Limits: limits, Note: launch.Note{Caller: c.uid, User: user.Name, UID: user.UID},
 		Added: map[string]string{
 			client.EnvAllocationID: id,

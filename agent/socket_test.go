@@ -275,6 +275,10 @@ func TestLoopbackServesTheAPIAlone(t *testing.T) {
 	if actor := s.coordinator.lastActor(); actor.Name != "local@h1" || !actor.Anyone || actor.Admin {
 		t.Errorf("actor: %+v", actor)
 	}
+	launch := &bursarv1.LaunchRequest{Id: s.allocate(10).GetId(), Command: []string{"true"}}
+	if _, err := bursarv1connect.NewEngineServiceClient(client, base).Launch(t.Context(), launch); connect.CodeOf(err) != connect.CodeUnimplemented {
+		t.Errorf("an engine is launched for somebody: %v", err)
+	}
 	for _, path := range []string{"/debug/pprof/", "/metrics", "/healthz"} {
 		r, err := client.Get(base + path)
 		if err != nil {
