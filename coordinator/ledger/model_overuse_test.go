@@ -19,7 +19,7 @@ func (m *machine) overUse(t *rapid.T) []ledger.OverUse {
 	for range max(0, rapid.IntRange(-3, 3).Draw(t, "over-use")) {
 		u := ledger.OverUse{
 			Dimension: rapid.SampledFrom([]string{resource.Memory, resource.CPU}).Draw(t, "dimension"),
-			Used:      rapid.Int64Range(5, 9).Draw(t, "used"), Entitled: 4,
+			Used:      rapid.Int64Range(5, 9).Draw(t, "used"), Entitled: rapid.SampledFrom([]int64{4, 4, 3}).Draw(t, "entitled"),
 			Since:  m.model.now.Add(-rapid.SampledFrom([]time.Duration{0, time.Second, 5 * time.Second}).Draw(t, "for")),
 			Policy: rapid.SampledFrom([]ledger.OverUsePolicy{ledger.PolicyWarn, ledger.PolicyWarn, ledger.PolicyKill}).Draw(t, "policy"),
 		}
@@ -41,7 +41,7 @@ func (known overUse) heard(said []ledger.OverUse) (next overUse, news bool) {
 		next[u.Dimension] = u
 	}
 	for dimension, u := range next {
-		if before, goesOn := known[dimension]; goesOn && u.Policy == before.Policy && u.Since <= before.Since {
+		if before, goesOn := known[dimension]; goesOn && u.Policy == before.Policy && u.Since <= before.Since && u.Entitled == before.Entitled {
 			next[dimension] = before
 		} else {
 			news = true

@@ -49,7 +49,7 @@ type OverUseKind struct {
 }
 
 // judge takes over what a host's agent says that an engine uses beyond its entitlement, and reports whether others must see it: that begins or
-// ends in a dimension, begins once more, or meets another policy. What else changes meanwhile is not kept, so that an engine
+// ends in a dimension, begins once more, or meets another policy or entitlement. What else changes meanwhile is not kept, so that an engine
 // in over-use does not cost a commit with every heartbeat.
 func (l *Ledger) judge(e *entry, said []OverUse) (changed bool) {
 	next := make([]OverUse, 0, len(said))
@@ -58,7 +58,7 @@ func (l *Ledger) judge(e *entry, said []OverUse) (changed bool) {
 			continue
 		}
 		before := slices.IndexFunc(e.OverUse, func(v OverUse) bool { return v.Dimension == u.Dimension && v.Policy == u.Policy })
-		if before >= 0 && u.Since <= e.OverUse[before].Since {
+		if before >= 0 && u.Since <= e.OverUse[before].Since && u.Entitled == e.OverUse[before].Entitled {
 			u = e.OverUse[before]
 		} else {
 			changed = true

@@ -51,10 +51,10 @@ func (a *agent) boot() {
 	m := a.machine
 	a.run++
 	m.disk.incarnation++
-	a.t = tracker.New(m.w.now, tracker.Host{
+	a.t = a.judged(tracker.New(m.w.now, tracker.Host{
 		ID: m.id, Address: m.id + ":0", Labels: map[string]string{"zone": m.zone()},
 		Capacity: m.capacity(), BootID: m.bootID, Incarnation: m.disk.incarnation,
-	}, m.disk.saved)
+	}, m.disk.saved))
 	a.syncing = false
 	a.measure(a.run)
 	a.pump(a.run)
@@ -101,17 +101,22 @@ func (a *agent) measure(run int) {
 	for _, e := range a.t.Engines() {
 		usages = append(usages, m.usage(e))
 	}
-	available := m.total - m.used() - m.others
+	available := max(0, m.total-m.used()-m.others-m.excess())
+	refusal := ""
+	if m.full {
+		refusal = "/data is full"
+	}
 	total, reserve := m.total, safety
 	a.t.Measure(m.w.now, tracker.Measurement{
 		Sample: &bursarv1.HostSample{
 			MemoryTotalBytes: &total, MemoryAvailableBytes: &available, MemorySafetyBytes: &reserve,
-			Pressure: available < safety/2,
+			Pressure: available < safety/2, Refusal: refusal,
 		},
 		Usages: usages,
 	})
 	a.save()
-	m.w.after(time.Second, "", func() { a.measure(run) })
+	a.stopOverUse()
+	m.w.after(tick, "", func() { a.measure(run) })
 }
 
 // usage measures one engine.
@@ -120,9 +125,15 @@ func (m *machine) usage(e tracker.Engine) tracker.Usage {
 	p := m.processes[e.Process.GetPid()]
 	if p == nil || p.start != e.Process.GetStartTime() || e.Process.GetBootId() != m.bootID {
 		u.Ended = true
+		if m.w.truth.outOfMemory[e.ID] && e.Process.GetBootId() == m.bootID {
+			u.Exit = &bursarv1.ExitStatus{Signal: 9, OutOfMemory: true}
+		}
 		return u
 	}
-	u.MemoryBytes, u.UnreclaimableBytes, u.CPUMillis = p.touched+p.cache, p.touched, 100
+	u.MemoryBytes, u.UnreclaimableBytes, u.CPUMillis = p.touched+p.cache+p.excess, p.touched+p.excess, 100
+	if p.busy {
+		u.CPUMillis = 9000 // more than any is entitled to
+	}
 	return u
 }
 
@@ -231,6 +242,7 @@ func (a *agent) stop(order *bursarv1.StopOrder) {
 		m := a.machine
 		p := m.processes[g.GetProcess().GetPid()]
 		if p != nil && p.start == g.GetProcess().GetStartTime() && g.GetProcess().GetBootId() == m.bootID {
+			a.checkStop(g, order)
 			m.exit(p.pid, "is stopped")
 		}
 	}

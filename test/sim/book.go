@@ -15,6 +15,7 @@ type book struct {
 	byAsk   map[string]string // request id to allocation id, as callers were told
 	lost    map[string]bool   // given up with their host: engines that run are adopted later, reservations are not
 	vetoed  map[string]bool   // taken back by an agent, which a gateway learns when it wants to confirm
+	drained map[string]bool   // ended because their host was drained by a deadline
 	undone  map[string]bool   // changed after what the store was put back to, and so forgotten or older there
 }
 
@@ -33,7 +34,7 @@ type told struct {
 func newBook(w *World) *book {
 	return &book{
 		w: w, granted: make(map[string]*told), byAsk: make(map[string]string),
-		lost: make(map[string]bool), vetoed: make(map[string]bool), undone: make(map[string]bool),
+		lost: make(map[string]bool), vetoed: make(map[string]bool), drained: make(map[string]bool), undone: make(map[string]bool),
 	}
 }
 
@@ -82,7 +83,7 @@ func (b *book) checkTeam(team string) {
 // holds reports whether the caller has a right to what it was told of.
 func (b *book) holds(t *told) bool {
 	switch {
-	case t.ended, t.attempt.l.machine == nil && b.vetoed[t.id], (b.lost[t.id] || b.undone[t.id]) && !t.confirmed:
+	case t.ended, b.drained[t.id], t.attempt.l.machine == nil && b.vetoed[t.id], (b.lost[t.id] || b.undone[t.id]) && !t.confirmed:
 		return false
 	case t.confirmed:
 		return !t.attempt.gone()
@@ -110,6 +111,7 @@ func (b *book) record(transitions []ledger.Allocation) {
 		case strings.HasPrefix(t.Reason, ledger.ReasonVetoed):
 			b.vetoed[t.ID.String()] = true
 		}
+		b.checkTold(t)
 		b.w.tellf("  %s %s -> %s on %q at revision %d %s", t.ID, t.RequestID, t.State, t.HostID, t.Revision, t.Reason)
 	}
 }

@@ -112,6 +112,7 @@ func (w *World) checkHostEnd(l *ledger.Ledger, m *machine) {
 	for _, p := range m.processes {
 		running = append(running, p.id)
 	}
+	w.checkOverUse(l, m)
 	slices.Sort(booked)
 	slices.Sort(tracked)
 	slices.Sort(running)

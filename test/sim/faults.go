@@ -18,6 +18,8 @@ func (w *World) launchFaults() {
 	w.plan(90*time.Second, w.removeHost)
 	w.every(5*time.Second, w.killSomething)
 	w.every(15*time.Second, w.mute)
+	w.plan(3*time.Second, w.indulge)
+	w.plan(30*time.Second, w.fill)
 	w.every(30*time.Second, w.changeRules)
 	w.launchOutages()
 	w.launchClusterFaults()
@@ -72,9 +74,16 @@ func (w *World) removeHost() {
 // killSomething kills an engine, as an operator or the kernel would.
 func (w *World) killSomething() {
 	m := w.anyHost()
-	if pids := m.pids(); len(pids) > 0 {
-		m.exit(pids[w.rng.IntN(len(pids))], "is killed with -9")
+	pids := m.pids()
+	if len(pids) == 0 {
+		return
 	}
+	pid, how := pids[w.rng.IntN(len(pids))], "is killed with -9"
+	if w.chance(3) {
+		w.truth.outOfMemory[m.processes[pid].id] = true
+		how = "is killed for lack of memory"
+	}
+	m.exit(pid, how)
 }
 
 // mute cordons, drains or opens a host.
@@ -84,7 +93,11 @@ func (w *World) mute() {
 	case 0:
 		w.operate("cordon", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Cordon(now, id, "test") })
 	case 1:
-		w.operate("drain", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Drain(now, id, "test", nil) })
+		var deadline *time.Duration
+		if w.chance(2) {
+			deadline = new(w.between(0, 10*time.Second))
+		}
+		w.operate("drain", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Drain(now, id, "test", deadline) })
 	default:
 		w.operate("uncordon", id, func(l *ledger.Ledger, now ledger.Instant) { _, _ = l.Uncordon(now, id) })
 	}
@@ -137,6 +150,7 @@ func (w *World) drawRules() []ledger.Quota {
 // settleDown ends all faults: what is down comes up, what is cut is joined, what is stopped goes on, and nobody asks for more.
 func (w *World) settleDown() {
 	w.calm = true
+	w.moderate()
 	w.mendCoordinators()
 	w.mendClusters()
 	for _, m := range w.hosts {

@@ -22,6 +22,7 @@ type machine struct {
 	others int64 // used by programs that nobody has told of
 	offer  int64 // what it lets the coordinator give away
 	gpus   int64
+	full   bool // a work directory of its: it wants no engines
 	bootID string
 	boots  int
 
@@ -44,6 +45,8 @@ type process struct {
 	touched int64     // anonymous memory in use
 	most    int64     // it will touch in the end
 	cache   int64     // page cache that it filled
+	excess  int64     // touched beyond what it is entitled to
+	busy    bool      // it uses more CPU than that
 	dies    time.Time // by itself; zero: when it is told to
 	id      string    // its allocation, for the story
 }

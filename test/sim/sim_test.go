@@ -60,7 +60,8 @@ func TestSimulation(t *testing.T) {
 	if all.Grants < *seeds || all.Leaderships < *seeds {
 		t.Error("the worlds do not do what they are for")
 	}
-	often := min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Copied, all.QueueGrants, all.Reports, all.Silences, all.Failovers, all.OwnLives)
+	often := min(all.Deposed, all.Forwarded, all.Late, all.Restored, all.Copied, all.QueueGrants, all.Reports, all.Silences, all.Failovers, all.OwnLives, all.OverUses, all.Killed,
+		all.OutOfMemory, all.Drained)
 	seldom := min(all.Outdated, all.Superseded, all.Untimely)
 	if *seeds >= 50 && often == 0 || *seeds >= 2000 && seldom == 0 {
 		t.Error("something that the worlds are for never happened")
@@ -84,6 +85,10 @@ func (t *Tally) add(other Tally) {
 	t.Silences += other.Silences
 	t.Failovers += other.Failovers
 	t.OwnLives += other.OwnLives
+	t.OverUses += other.OverUses
+	t.Killed += other.Killed
+	t.OutOfMemory += other.OutOfMemory
+	t.Drained += other.Drained
 }
 
 // TestSameSeedSameStory holds that a failure can be played again.

@@ -41,6 +41,11 @@ type Tally struct {
 	Silences    int // of clusters that could not be read
 	Failovers   int // of clusters
 	OwnLives    int // allocations that ended with their applications
+
+	OverUses    int // transitions of engines in over-use
+	Killed      int // engines that were stopped for it
+	OutOfMemory int // that the kernel ended for lack of memory
+	Drained     int // that were stopped because a deadline had passed
 }
 
 // World is one simulation. It is not safe for concurrent use: everything happens in Run.
@@ -70,6 +75,7 @@ type World struct {
 	operator *link
 	gateways []*link
 	book     *book
+	truth    truth
 
 	tally Tally
 	story []string
@@ -83,7 +89,7 @@ func NewWorld(cfg Config) *World {
 		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6275727361720a)),
 		now: start(), files: make(map[string][]ledger.Quota),
 	}
-	w.book = newBook(w)
+	w.book, w.truth = newBook(w), newTruth()
 	w.store = newSharedStore(w)
 	w.consul = &consul{w: w}
 	for i := range cfg.Coordinators {

@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// tick is how often agents measure.
+const tick = time.Second
+
+// policies are those of every host: engines of an IDE are stopped for over-use, others are shown.
+func policies() policy.Set {
+	ide, err := label.NewSelector(map[string]string{"creator": "IDE"})
+	if err != nil {
+		panic(err)
+	}
+	kill := policy.Default()
+	kill.Match, kill.Action, kill.Grace = ide, policy.Kill, 2*time.Second
+	return policy.Set{kill}
+}
+
+// truth is what engines really did that others are told of.
+type truth struct {
+	overUsed    map[string]bool // allocations whose engine has used more than it was entitled to
+	outOfMemory map[string]bool // whose engine was ended by the kernel for lack of memory
+}
+
+func newTruth() truth {
+	return truth{overUsed: make(map[string]bool), outOfMemory: make(map[string]bool)}
+}
+
+// indulge lets an engine use more than it is entitled to, of memory for a while, of CPU maybe for good. What it uses of memory beyond its
+// entitlement is not the machine's to promise, and nobody has: checkMemory leaves it out.
+func (w *World) indulge() {
+	m := w.anyHost()
+	pids := m.pids()
+	if len(pids) == 0 {
+		return
+	}
+	p := m.processes[pids[w.rng.IntN(len(pids))]]
+	w.truth.overUsed[p.id] = true
+	if w.chance(3) {
+		p.busy = true
+		w.tellf("%s: process %d of %s is busy", m.id, p.pid, p.id)
+		return
+	}
+	p.excess = min(m.total/8, p.most/2+128*mib)
+	w.tellf("%s: process %d of %s uses %d MiB too much", m.id, p.pid, p.id, p.excess/mib)
+	w.after(w.between(time.Second, 20*time.Second), "", func() { p.excess = 0 })
+}
+
+// fill fills a work directory of a host for a while.
+func (w *World) fill() {
+	m := w.anyHost()
+	m.full = true
+	w.tellf("%s: a work directory is full", m.id)
+	w.after(w.between(time.Second, 10*time.Second), "", func() { m.full = false })
+}
+
+// moderate ends what would keep others waiting for ever.
+func (w *World) moderate() {
+	for _, m := range w.hosts {
+		m.full = false
+		for _, pid := range m.pids() {
+			m.processes[pid].excess = 0
+		}
+	}
+}
+
+// excess is the memory that engines use beyond what they are entitled to.
+func (m *machine) excess() (sum int64) {
+	for _, p := range m.processes {
+		sum += p.excess
+	}
+	return sum
+}
+
+// stopOverUse asks a coordinator to stop what policies want stopped: nothing else does.
+func (a *agent) stopOverUse() {
+	if a.failed || !a.t.Agreed() {
+		return
+	}
+	m := a.machine
+	for _, due := range a.t.DueStops(m.w.now) {
+		id, err := ledger.ParseID(due.ID)
+		if err != nil {
+			continue
+		}
+		run := a.run
+		a.t.StopAsked(due.ID, m.w.now)
+		m.w.tellf("%s: agent wants %s stopped: %s", m.id, due.ID, due.Reason)
+		actor := identity.Actor{Name: "agent:policy@" + m.id, Anyone: true, Role: identity.Submitter, Host: m.id}
+		a.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+			return l.Stop(now, ledger.StopCommand{Actor: actor, ID: id, Grace: &due.Grace, Reason: due.Reason})
+		}, func(_ *bursarv1.Allocation, err error) {
+			if err != nil && a.run == run && a.up() {
+				a.t.StopAsked(due.ID, time.Time{})
+			}
+		})
+	}
+}
+
+// checkStop holds that nothing is ended for over-use that keeps to its entitlement, or that is only to be shown.
+func (a *agent) checkStop(g *bursarv1.Allocation, order *bursarv1.StopOrder) {
+	if !strings.Contains(order.GetReason(), "(policy kill)") {
+		return
+	}
+	w := a.machine.w
+	w.tally.Killed++
+	if !w.truth.overUsed[g.GetId()] || g.GetLabels()["creator"] != "IDE" {
+		w.failf(8, "%s of %s is stopped: %s", g.GetId(), g.GetLabels()["creator"], order.GetReason())
+	}
+}
+
+// checkTold holds that what is committed of an engine's over-use and end is true.
+func (b *book) checkTold(t *ledger.Allocation) {
+	id := t.ID.String()
+	if len(t.OverUse) > 0 {
+		b.w.tally.OverUses++
+		if !b.w.truth.overUsed[id] || t.State == ledger.Waiting || t.State == ledger.Reserved {
+			b.w.failf(8, "%s is %s and said to use too much: %v", id, t.State, t.OverUse)
+		}
+	}
+	if t.Exit != nil && t.Exit.OutOfMemory {
+		b.w.tally.OutOfMemory++
+		if !b.w.truth.outOfMemory[id] {
+			b.w.failf(8, "%s is said to have been ended for lack of memory", id)
+		}
+	}
+	if !t.State.Live() && strings.Contains(t.Reason, "is drained") {
+		b.drained[id] = true
+	}
+	if t.Stopping && strings.Contains(t.StopReason, "is drained") {
+		b.w.tally.Drained++
+	}
+}
+
+// checkOverUse holds that at the end the ledger says of every engine what its agent does.
+func (w *World) checkOverUse(l *ledger.Ledger, m *machine) {
+	l.HostAllocations(m.id, func(a *ledger.Allocation) bool {
+		var booked, told []string
+		for _, u := range a.OverUse {
+			booked = append(booked, u.Dimension+" "+u.Policy.String())
+		}
+		grant, _ := m.agent.t.Get(a.ID.String())
+		for _, u := range grant.GetOverUse() {
+			told = append(told, u.GetDimension()+" "+strings.ToLower(strings.TrimPrefix(u.GetPolicy().String(), "OVER_USE_POLICY_")))
+		}
+		slices.Sort(told)
+		if !slices.Equal(booked, told) {
+			w.failf(8, "%s is in over-use by the ledger: %v, by its agent: %v", a.ID, booked, told)
+		}
+		for _, u := range a.OverUse {
+			if u.Dimension == "memory" {
+				w.failf(8, "%s uses too much memory at the end", a.ID)
+			}
+		}
+		return true
+	})
+}
+
+// judged are the settings of an agent that has just started.
+func (a *agent) judged(t *tracker.Tracker) *tracker.Tracker {
+	t.SetPolicies(policies(), tick)
+	return t
+}
