@@ -169,6 +169,10 @@ func TestWorkDirThatIsShortKeepsNewEnginesAway(t *testing.T) {
 		sample := s.coordinator.sample()
 		return sample.GetRefusal() == dir+why && len(sample.GetDisks()) == 1 && sample.GetDisks()[0].GetShort()
 	})
+	if _, metrics := s.get(s.http, "/metrics"); !strings.Contains(metrics, "bursar_agent_host_refuses 1\n") ||
+		!strings.Contains(metrics, fmt.Sprintf("bursar_agent_work_dir_short{path=%q} 1\n", dir)) {
+		t.Errorf("metrics:\n%s", metrics)
+	}
 	_, err := s.Allocate(t.Context(), request(1))
 	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "(refused: "+dir+why+")") {
 		t.Errorf("allocated where the host refuses: %v", err)

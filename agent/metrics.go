@@ -128,6 +128,7 @@ func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 	putBooks(put, a.tracker)
 	putOverUse(metrics, a.tracker)
 	putSample(put, a.tracker.Sample())
+	putDisks(metrics, a.tracker.Sample().GetDisks())
 	put("epoch", "The highest epoch seen.", float64(a.tracker.Epoch()))
 	synced := 0.0
 	if at := a.syncedAt.last(); !at.IsZero() {
@@ -185,13 +186,22 @@ func putSample(put putFunc, sample *bursarv1.HostSample) {
 	putKnown(put, "host_cpu_millis", "CPU of the machine, within its limits.", sample.CpuTotalMillis)
 	putKnown(put, "host_cpu_used_millis", "CPU that is used.", sample.CpuUsedMillis)
 	putKnown(put, "host_load1_millis", "Load average over one minute.", sample.Load1Millis)
+	putKnown(put, "host_swap_bytes", "Swap there is.", sample.SwapTotalBytes)
 	putKnown(put, "host_swap_used_bytes", "Swap that is used.", sample.SwapUsedBytes)
+	putKnown(put, "host_huge_pages_bytes", "Memory set aside for huge pages.", sample.HugePagesTotalBytes)
+	putKnown(put, "host_huge_pages_free_bytes", "Memory set aside for huge pages that nobody uses or was promised.", sample.HugePagesFreeBytes)
+	putKnown(put, "host_out_of_memory_kills", "Processes that the kernel has ended since the boot because memory had run out.", sample.OutOfMemoryKills)
 	putKnown(put, "host_memory_some_avg10", "Share of time that some tasks stalled for memory, in hundredths of a percent.", sample.MemorySomeAvg10)
 	pressure := 0.0
 	if sample.GetPressure() {
 		pressure = 1
 	}
 	put("host_pressure", "1 while the machine is under memory pressure and gets no new grants.", pressure)
+	refusal := 0.0
+	if sample.GetRefusal() != "" {
+		refusal = 1
+	}
+	put("host_refuses", "1 while the agent wants no new engines for another reason, such as a work directory without space.", refusal)
 }
 
 func putKnown[T int32 | int64](put putFunc, name, help string, value *T) {

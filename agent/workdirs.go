@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -227,4 +228,25 @@ func cut(text string, most int) string {
 	}
 	const more = " …"
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
+}
+
+// putDisks sends what is known of the work directories, of which there are at most maxWorkDirs.
+func putDisks(metrics chan<- prometheus.Metric, disks []*bursarv1.DiskSample) {
+	for _, disk := range disks {
+		isShort := 0.0
+		if disk.GetShort() {
+			isShort = 1
+		}
+		for _, gauge := range []struct {
+			name, help string
+			value      float64
+		}{
+			{"free_bytes", "Space of a work directory that ordinary users can still write.", float64(disk.GetFreeBytes())},
+			{"free_inodes", "Inodes of a work directory that are free; 0 where the file system does not count them.", float64(disk.GetFreeInodes())},
+			{"short", "1 while a work directory has less than is wanted, or does not answer.", isShort},
+		} {
+			desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent_work_dir", gauge.name), gauge.help, []string{"path"}, nil)
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, gauge.value, disk.GetPath())
+		}
+	}
 }
