@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/reload"
+)
+
+func TestAgentTellsItsServiceManager(t *testing.T) {
+	dir, sockets := t.TempDir(), folderOfSockets(t)
+	free := freeAddress(t)
+	file := filepath.Join(dir, "agent.yaml")
+	config := "hostId: vm-one\ntick: 200ms\nsocket: " + sockets + "/agent.sock\nstateDir: " + dir + "/state\ncoordinators: [http://" + free + "]\n"
+	writeConfig(t, file, config)
+	s := startService(t, []string{"WATCHDOG_USEC=400000"}, nil, "agent", "--config", file)
+
+	// Without a coordinator it is ready all the same, and says what it lacks.
+	if ready := s.told.until("READY=1"); ready != "READY=1\nSTATUS=no coordinator has answered yet: requests wait; engines: 0" {
+		t.Errorf("%q", ready)
+	}
+	for range 5 {
+		s.told.until("WATCHDOG=1")
+	}
+	books := startService(t, []string{"WATCHDOG_USEC=400000"}, nil, "coordinator", "--listen", free, "--data-dir", dir+"/books")
+	books.told.until("READY=1\nSTATUS=leads")
+	s.told.until("STATUS=a coordinator answers; engines: 0")
+	books.told.until("WATCHDOG=1")
+
+	// A reload.
+	writeConfig(t, file, config+"labels: {zone: a}\nlogLevel: debug\n")
+	s.signal(syscall.SIGHUP)
+	if told := s.told.until("RELOADING=1"); !regexp.MustCompile(`^RELOADING=1\nMONOTONIC_USEC=\d+\n$`).MatchString(told) {
+		t.Errorf("%q", told)
+	}
+	s.told.until("READY=1")
+	s.logged.until(`"msg":"reloaded","changed":["labels","logLevel"]`)
+	for {
+		if out, _ := command(t, "hosts", "vm-one", "--addr", free); strings.Contains(out, "zone=a") {
+			break
+		}
+		s.told.until("WATCHDOG=1")
+	}
+
+	books.signal(syscall.SIGHUP)
+	books.told.until("RELOADING=1")
+	books.told.until("READY=1")
+	books.logged.until(`"msg":"reloaded: the configuration is as it was`)
+	books.stops()
+	books.told.until("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=15000000")
+	s.told.until("STATUS=no coordinator answers since ")
+	s.told.until("WATCHDOG=1") // that one is away is no hang
+	s.stops()
+	s.told.until("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=20000000")
+}
+
+func TestBadFileChangesNothing(t *testing.T) {
+	dir, sockets := t.TempDir(), folderOfSockets(t)
+	file, quotas, books := filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "quotas.yaml"), filepath.Join(dir, "coordinator.yaml")
+	config := "tick: 200ms\nsocket: " + sockets + "/agent.sock\nstateDir: " + dir + "/state\ncoordinators: [\"http://127.0.0.1:1\"]\n"
+	writeConfig(t, file, config)
+	s := startService(t, nil, nil, "agent", "--config", file)
+	s.told.until("READY=1")
+	for text, want := range map[string]string{
+		config + "hostid: x\n":                   file + ":5:1: hostid: unknown field",
+		config + "callers: {rate: -1}\n":         file + ":5:17: callers.rate: ",
+		config + "labels: {zone: a}\nlabels: {}": file + ":6:1: ",
+	} {
+		writeConfig(t, file, text)
+		s.signal(syscall.SIGHUP)
+		s.told.until("RELOADING=1")
+		s.told.until("READY=1")
+		if line := s.logged.until(`"level":"ERROR"`); !strings.Contains(line, want) || !strings.Contains(line, "was not reloaded") {
+			t.Errorf("%s: no %s", line, want)
+		}
+	}
+	writeConfig(t, file, config+"hostId: other\npatience: 3s\n")
+	s.signal(syscall.SIGHUP)
+	if line := s.logged.until(`"msg":"reloaded"`); !strings.Contains(line, `"changed":["patience"]`) {
+		t.Error(line)
+	}
+	if line := s.logged.until(`"level":"WARN"`); !strings.Contains(line, `"fields":["hostId"]`) {
+		t.Error(line)
+	}
+	s.stops()
+
+	writeConfig(t, quotas, "quotas:\n- selector: {user: alice}\n  limit: {memory: 1GiB}\n")
+	writeConfig(t, books, "listen: 127.0.0.1:0\ndataDir: "+dir+"/books\nquotaFiles: ["+quotas+"]\n")
+	s = startService(t, nil, nil, "coordinator", "--config", books)
+	s.told.until("READY=1")
+	writeConfig(t, quotas, "quotas:\n- selector: {user: alice}\n  limit: {memory: lots}\n")
+	s.signal(syscall.SIGHUP)
+	s.told.until("READY=1")
+	if line := s.logged.until("was not reloaded"); !strings.Contains(line, quotas+":3:19: ") {
+		t.Error(line)
+	}
+	s.stops()
+}
+
+// What hangs must not feed the watchdog, and a stop that takes long must be let be.
+func TestWatchdogIsFedWhileTheServerTurns(t *testing.T) {
+	path := filepath.Join(folderOfSockets(t), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	next := func() string {
+		if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		message := make([]byte, 4096)
+		n, err := socket.Read(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(message[:n])
+	}
+	n := &notifier{log: slog.New(slog.DiscardHandler), watchdog: 10 * time.Millisecond}
+	ready, turning, looked := make(chan struct{}), make(chan error), make(chan struct{})
+	close(ready)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- n.supervise(ctx, served{
+			run: func(ctx context.Context) error {
+				<-ctx.Done()
+				<-looked
+				return nil
+			},
+			ready: ready, status: func() string { return "fine" }, stopping: time.Hour,
+			turning: func(context.Context) error { return <-turning },
+			reload:  func(context.Context) (reload.Changes, error) { return reload.Changes{}, io.EOF },
+		})
+	}()
+	if got := next(); got != "READY=1\nSTATUS=fine" {
+		t.Errorf("%q", got)
+	}
+	turning <- nil
+	if got := next(); got != "WATCHDOG=1" {
+		t.Errorf("%q", got)
+	}
+	for range 3 {
+		turning <- errors.New("the loop hangs")
+	}
+	turning <- nil
+	if got := next(); got != "WATCHDOG=1" { // of the fourth
+		t.Errorf("%q", got)
+	}
+	go func() { // whoever is asked answers, or it could not stop
+		for {
+			select {
+			case turning <- errors.New("the loop hangs"):
+			case <-looked:
+				return
+			}
+		}
+	}()
+	cancel()
+	if got := next(); !strings.HasPrefix(got, "STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=3605000000") {
+		t.Errorf("%q", got)
+	}
+	for range 3 {
+		if got := next(); got != "WATCHDOG=1" { // it has its time
+			t.Errorf("%q", got)
+		}
+	}
+	close(looked)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNobodyIsToldWhereThereIsNoServiceManager(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	t.Setenv("WATCHDOG_USEC", "")
+	n := newNotifier(slog.New(slog.DiscardHandler))
+	if err := n.supervise(t.Context(), served{run: func(context.Context) error { return io.EOF }, ready: make(chan struct{})}); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+}
+
+func TestLinesForTheJournalHavePrioritiesAndNoTime(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(newJournalHandler(&out, slog.LevelDebug)).With("host_id", "vm-one")
+	log.Debug("one")
+	log.Info("two", "text", "a b\nc", "level", 7)
+	log.Warn("three")
+	log.WithGroup("g").Error("four", "time", "x")
+	const want = "<7>msg=one host_id=vm-one\n<6>msg=two host_id=vm-one text=\"a b\\nc\"\n<4>msg=three host_id=vm-one\n<3>msg=four host_id=vm-one g.time=x\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestServersWriteForTheJournalWhereItReads(t *testing.T) {
+	dir := t.TempDir()
+	s := startService(t, []string{"JOURNAL_STREAM=this"}, nil, "coordinator", "--listen", "127.0.0.1:0", "--data-dir", dir)
+	if line := s.logged.until("msg=serving"); !strings.HasPrefix(line, "<6>msg=serving address=127.0.0.1:") || strings.Contains(line, "time=") {
+		t.Errorf("%q", line)
+	}
+	s.stops()
+}
