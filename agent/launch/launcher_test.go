@@ -1,0 +1,216 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/keeper"
+)
+
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) { // this binary is the keeper, too
+	case "bursar-keeper":
+		os.Exit(keeper.Main())
+	case "mute-keeper":
+		_, _ = os.Stdin.Read(make([]byte, 1<<20))
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the agent is gone
+		os.Exit(0)
+	case "dead-keeper":
+		os.Exit(3)
+	case "lying-keeper":
+		_, _ = os.Stdout.WriteString(`{"pid":1,"start_time":1}` + "\n")
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// launcher launches as this user, with this binary for a keeper.
+func launcher(t *testing.T, keeperName string) (*Launcher, *Direct) {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, keeperName)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
+	direct := &Direct{}
+	return &Launcher{Spawner: direct, Keeper: program, Records: Records(filepath.Join(dir, "engines")), LogDir: filepath.Join(dir, "logs")}, direct
+}
+
+func request(command ...string) Request {
+	user := Self()
+	user.Name, user.Home = "me", "/"
+	return Request{ID: "a1", User: user, Command: command}
+}
+
+func TestEngineGetsTheEnvironmentOfItsUser(t *testing.T) {
+	r := request("env")
+	r.User = User{Name: "alice", UID: 1000, Home: "/users/alice", Shell: "/bin/zsh"}
+	r.Environment = map[string]string{"SHELL": "/bin/false", "X": "a b", "BURSAR_ALLOCATION_ID": "forged"}
+	r.Added = map[string]string{"BURSAR_ALLOCATION_ID": "a1"}
+	want := []string{
+		"BURSAR_ALLOCATION_ID=a1", "HOME=/users/alice", "LOGNAME=alice", "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/false", "USER=alice", "X=a b",
+	}
+	if diff := cmp.Diff(want, environment(r)); diff != "" {
+		t.Error(diff)
+	}
+	r.User.UID = 0
+	if got := environment(r)[3]; !strings.Contains(got, "/sbin") {
+		t.Errorf("root has %s", got)
+	}
+}
+
+func TestEngineGoesOnOnceItIsConfirmed(t *testing.T) {
+	l, direct := launcher(t, "bursar-keeper")
+	s, err := l.Start(t.Context(), request("sh", "-c", "echo $HOME; exit 4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.PID <= 1 || s.StartTime == 0 || s.Cgroup != "" {
+		t.Errorf("%+v", s)
+	}
+	if err := s.Confirm(); err != nil {
+		t.Error(err)
+	}
+	await(t, direct)
+	record, err := l.Records.End("a1")
+	if err != nil || record.Exit.Code == nil || *record.Exit.Code != 4 || record.OutOfMemory {
+		t.Errorf("%+v, %v", record, err)
+	}
+	if out, err := os.ReadFile(filepath.Join(s.LogDir, "stdout")); err != nil || string(out) != "/\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// await waits until every keeper has ended and has been taken note of.
+func await(t *testing.T, direct *Direct) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for running := true; running; {
+		if time.Now().After(deadline) {
+			t.Fatal("a keeper does not end")
+		}
+		direct.Reap()
+		direct.mu.Lock()
+		running = len(direct.children) > 0
+		direct.mu.Unlock()
+	}
+}
+
+func TestAbandonedEngineEnds(t *testing.T) {
+	l, direct := launcher(t, "bursar-keeper")
+	s, err := l.Start(t.Context(), request("sleep", "1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Abandon()
+	await(t, direct)
+	if err := syscall.Kill(int(s.PID), 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the engine: %v", err)
+	}
+	if _, err := l.Records.End("a1"); !errors.Is(err, ErrNone) {
+		t.Errorf("its record: %v", err)
+	}
+}
+
+func TestNothingIsLeftOfWhatDidNotStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		keeper string
+		change func(*Launcher, *Request)
+		field  string
+	}{
+		"a wrong program":          {"bursar-keeper", func(_ *Launcher, r *Request) { r.Command[0] = "/no/such" }, "command[0]"},
+		"no program":               {"bursar-keeper", func(_ *Launcher, r *Request) { r.Command = nil }, "command[0]"},
+		"a home that is not there": {"bursar-keeper", func(_ *Launcher, r *Request) { r.User.Home = "/no/such" }, "working_directory"},
+		"a home that is no path":   {"bursar-keeper", func(_ *Launcher, r *Request) { r.User.Home = "none" }, ""},
+		"no keeper":                {"bursar-keeper", func(l *Launcher, _ *Request) { l.Keeper = "/no/such" }, ""},
+		"a keeper that ends":       {"dead-keeper", func(*Launcher, *Request) {}, ""},
+		"a keeper that lies":       {"lying-keeper", func(*Launcher, *Request) {}, ""},
+		"a bad id":                 {"bursar-keeper", func(_ *Launcher, r *Request) { r.ID = "../x" }, ""},
+		"a cgroup that fails": {"bursar-keeper", func(l *Launcher, r *Request) {
+			l.Spawner.(*Direct).Cgroups, r.Limits = refusing{}, &cgroup.Limits{}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, direct := launcher(t, test.keeper)
+			r := request("sleep", "1000")
+			test.change(l, &r)
+			_, err := l.Start(t.Context(), r)
+			field, _ := errors.AsType[*FieldError](err)
+			if err == nil || field != nil && field.Field != test.field || field == nil && test.field != "" {
+				t.Errorf("%v", err)
+			}
+			await(t, direct)
+			if ids, err := l.Records.List(); err != nil || len(ids) > 0 {
+				t.Errorf("records: %v, %v", ids, err)
+			}
+		})
+	}
+}
+
+// refusing makes no cgroups.
+type refusing struct{ cgroup.Driver }
+
+func (refusing) Adopt(context.Context, string, cgroup.Limits, cgroup.Members) (string, error) {
+	return "", errors.New("refused")
+}
+
+func TestKeeperThatSaysNothingIsNotWaitedFor(t *testing.T) {
+	l, direct := launcher(t, "mute-keeper")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := l.Start(ctx, request("sleep", "1000")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	await(t, direct)
+}
+
+func TestEngineIsKilledNoSoonerThanOthersAndItsKeeperLast(t *testing.T) {
+	l, direct := launcher(t, "bursar-keeper")
+	s, err := l.Start(t.Context(), request("sleep", "1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct.mu.Lock()
+	keeper := direct.children[0].Pid
+	direct.mu.Unlock()
+	wantKeeper := "-900\n"
+	if !mayProtect(t) {
+		wantKeeper = "0\n"
+	}
+	for pid, want := range map[int]string{keeper: wantKeeper, int(s.PID): "0\n"} {
+		if got, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj")); err != nil || string(got) != want {
+			t.Errorf("%d: %q, %v: want %q", pid, got, err, want)
+		}
+	}
+	s.Abandon()
+	await(t, direct)
+}
+
+// mayProtect reports whether this process may keep others from being killed for lack of memory, which not even every root may.
+func mayProtect(t *testing.T) bool {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "oom_score_adj"), []byte(keeperScore), 0)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return err == nil
+}

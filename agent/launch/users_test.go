@@ -1,0 +1,133 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/time/rate"
+)
+
+// machine has accounts in files, and others that its programs know of.
+func machine(t *testing.T) Users {
+	t.Helper()
+	dir := t.TempDir()
+	u := Users{Passwd: filepath.Join(dir, "passwd"), Group: filepath.Join(dir, "group"), Getent: filepath.Join(dir, "getent"), ID: filepath.Join(dir, "id")}
+	for path, content := range map[string]string{
+		u.Passwd: "root:x:0:0:root:/root:/bin/bash\n+nis::::::\nbroken:x:1\nminus:x:4294967295:1::/:/bin/sh\nalice:x:1000:100:A. L.:/users/alice:/bin/zsh\nbare:x:1001:1001:::\n1000:x:1002:1002::/:/bin/sh\n",
+		u.Group:  "wheel:x:10:root,alice\nusers:x:100:\nspark:x:2000:bob,alice\nbroken\nalso:x:2001:alicex\nagain:x:10:alice\n",
+		// It says what it was asked, and in which environment.
+		u.Getent: `#!/bin/sh
+echo "$*" >> ` + dir + `/asked
+[ "$(env | grep -v '^\(PWD\|SHLVL\|_\|OLDPWD\)=' | sort | tr '\n' ' ')" = "LC_ALL=C PATH=/usr/local/bin:/usr/bin:/bin " ] || exit 1
+case $2 in
+ldap|5000) echo 'ldap:*:5000:5000:L:/net/ldap:/bin/ksh' ;;
+slow) exit 3 ;;
+other) echo 'another:*:5001:5001:L:/net/ldap:/bin/ksh' ;;
+flood) yes ;;
+*) exit 2 ;;
+esac
+`,
+		u.ID: "#!/bin/sh\n[ \"$1 $2\" = '-G --' ] || exit 1\ncase $3 in\nldap) echo 5000 7 8 7 ;;\nodd) echo x ;;\nalice) echo 100 10 ;;\n*) exit 1 ;;\nesac\n",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return u
+}
+
+func TestUsersAreThoseOfFilesAndOfTheNameService(t *testing.T) {
+	u := machine(t)
+	alice := User{Name: "alice", UID: 1000, GID: 100, Groups: []uint32{100, 10}, Home: "/users/alice", Shell: "/bin/zsh"}
+	ldap := User{Name: "ldap", UID: 5000, GID: 5000, Groups: []uint32{5000, 7, 8}, Home: "/net/ldap", Shell: "/bin/ksh"}
+	for key, want := range map[string]User{"alice": alice, "1000": alice, "ldap": ldap, "5000": ldap} {
+		got, err := u.Named(t.Context(), key)
+		if err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", key, diff)
+		}
+	}
+	if name, err := u.NameOf(t.Context(), 5000); name != "ldap" || err != nil {
+		t.Errorf("%s, %v", name, err)
+	}
+	for _, key := range []string{"", "nobody-at-all", "-h", "--help", "minus", "4294967295", "broken", "+nis", "a:b", "a\nb", "7777", "other", "99999999999"} {
+		if got, err := u.Named(t.Context(), key); !errors.Is(err, ErrNoUser) {
+			t.Errorf("%q: %+v, %v", key, got, err)
+		}
+	}
+	for _, key := range []string{"slow", "flood", "root"} { // of the last the groups cannot be found out
+		if _, err := u.Named(t.Context(), key); err == nil || errors.Is(err, ErrNoUser) {
+			t.Errorf("%q: %v: want an error that does not say that there is no such user", key, err)
+		}
+	}
+}
+
+func TestOptionsReachNoProgram(t *testing.T) {
+	u := machine(t)
+	for _, key := range []string{"-h", "--help", "a\nb", ""} {
+		_, _ = u.Named(t.Context(), key)
+	}
+	if asked, err := os.ReadFile(filepath.Join(filepath.Dir(u.Getent), "asked")); err == nil {
+		t.Errorf("asked for %q", asked)
+	}
+}
+
+func TestMachineWithoutProgramsHasTheUsersOfItsFiles(t *testing.T) {
+	u := machine(t)
+	u.Getent, u.ID = "/no/such/getent", "/no/such/id"
+	got, err := u.Named(t.Context(), "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]uint32{100, 10, 2000}, got.Groups); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := u.Named(t.Context(), "ldap"); !errors.Is(err, ErrNoUser) {
+		t.Errorf("%v", err)
+	}
+	bare, err := u.Named(t.Context(), "bare")
+	if err != nil || bare.Home != "/" || bare.Shell != "/bin/sh" {
+		t.Errorf("%+v, %v", bare, err)
+	}
+}
+
+func TestNameServiceIsNotFlooded(t *testing.T) {
+	u := machine(t)
+	u.Pace = rate.NewLimiter(0, 1)
+	if _, err := u.NameOf(t.Context(), 6000); !errors.Is(err, ErrNoUser) {
+		t.Errorf("first: %v", err)
+	}
+	if _, err := u.NameOf(t.Context(), 6001); err == nil || errors.Is(err, ErrNoUser) {
+		t.Errorf("second: %v", err)
+	}
+	if _, err := u.NameOf(t.Context(), 1000); err != nil {
+		t.Errorf("of a file: %v", err)
+	}
+}
+
+func TestNameServiceThatHangsIsNotWaitedFor(t *testing.T) {
+	u := machine(t)
+	if err := os.WriteFile(u.Getent, []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := u.Named(ctx, "ldap"); err == nil || errors.Is(err, ErrNoUser) {
+		t.Errorf("%v", err)
+	}
+}
+
+// This machine's own: root is everywhere.
+func TestRootIsKnown(t *testing.T) {
+	got, err := Users{}.Named(t.Context(), "0")
+	if err != nil || got.Name != "root" || got.UID != 0 || len(got.Groups) == 0 || got.Groups[0] != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
