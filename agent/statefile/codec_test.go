@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
@@ -134,7 +136,48 @@ func TestFieldsOfALaterContractAreLeftAside(t *testing.T) {
 	}
 }
 
-// Whatever is read is either refused with a type, or written and read back as the same.
+// sound complains about a state that could not have been written.
+func sound(t *testing.T, s statefile.State) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, a := range s.Engines {
+		if a.GetId() == "" || known[a.GetId()] || a.GetHostId() != s.HostID || a.GetProcess().GetPid() <= 0 ||
+			a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE {
+			t.Errorf("no engine of %q: %v", s.HostID, a)
+		}
+		known[a.GetId()] = true
+	}
+	for _, end := range s.Ended {
+		if end.GetAllocationId() == "" || known[end.GetAllocationId()] {
+			t.Errorf("no end, or of an engine that is there too: %v", end)
+		}
+		known[end.GetAllocationId()] = true
+	}
+	again, err := statefile.Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := statefile.Decode(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, back, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// refused reports whether content was refused, with a type.
+func refused(t *testing.T, err error) bool {
+	t.Helper()
+	var damaged *statefile.DamagedError
+	var newer *statefile.VersionError
+	if err != nil && !errors.As(err, &damaged) && !errors.As(err, &newer) {
+		t.Errorf("an error without a type: %v", err)
+	}
+	return err != nil
+}
+
+// Whatever is read is either refused with a type, or makes sense and was sealed with its checksum.
 func FuzzDecode(f *testing.F) {
 	content, err := statefile.Encode(state())
 	if err != nil {
@@ -142,28 +185,78 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(content)
 	f.Add([]byte(seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1"}`)))
-	f.Add([]byte(seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":2,"process":{"pid":4}}]}`)))
 	f.Add([]byte(seal(2, `{}`)))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		s, err := statefile.Decode(content)
-		var damaged *statefile.DamagedError
-		var newer *statefile.VersionError
-		switch {
-		case errors.As(err, &damaged), errors.As(err, &newer):
+		if refused(t, err) {
 			return
-		case err != nil:
-			t.Fatalf("an error without a type: %v", err)
 		}
-		again, err := statefile.Encode(s)
-		if err != nil {
+		sound(t, s)
+		var envelope struct {
+			Checksum string          `json:"checksum"`
+			State    json.RawMessage `json:"state"`
+		}
+		var compact bytes.Buffer
+		if err := errors.Join(json.Unmarshal(content, &envelope), json.Compact(&compact, envelope.State)); err != nil {
 			t.Fatal(err)
 		}
-		back, err := statefile.Decode(again)
-		if err != nil {
+		if sum := crc32.Checksum(compact.Bytes(), crc32.MakeTable(crc32.Castagnoli)); envelope.Checksum != fmt.Sprintf("%08x", sum) {
+			t.Errorf("checksum %s was taken for that of %s", envelope.Checksum, compact.Bytes())
+		}
+	})
+}
+
+// Whatever is sealed, as by an agent with an error in it.
+func FuzzDecodeSealed(f *testing.F) {
+	f.Add(`{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1"}`)
+	f.Add(`{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":2,"process":{"pid":4}}]}`)
+	f.Add(`{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":3,"process":{"pid":4}}],"ended":[{"allocationId":"b"}]}`)
+	f.Fuzz(func(t *testing.T, payload string) {
+		if !json.Valid([]byte(payload)) {
+			return
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, []byte(payload)); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(s, back, protocmp.Transform()); diff != "" {
-			t.Error(diff)
+		s, err := statefile.Decode([]byte(seal(1, compact.String())))
+		if !refused(t, err) {
+			sound(t, s)
+		}
+	})
+}
+
+// A file that has lost pages, ends early, has a piece of itself twice, or other bytes in it is refused or is still what was written: no
+// engine comes out of it that was not there, and none is missing.
+func TestDamagedStateIsNeverAnotherState(t *testing.T) {
+	content, err := statefile.Encode(state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		broken := bytes.Clone(content)
+		for range rapid.IntRange(1, 4).Draw(r, "damages") {
+			if len(broken) == 0 {
+				break
+			}
+			from := rapid.IntRange(0, len(broken)-1).Draw(r, "from")
+			to := rapid.IntRange(from, min(len(broken), from+rapid.SampledFrom([]int{1, 8, 512}).Draw(r, "size"))).Draw(r, "to")
+			switch rapid.SampledFrom([]string{"zeros", "bytes", "cut", "gone", "twice"}).Draw(r, "damage") {
+			case "zeros":
+				clear(broken[from:to])
+			case "bytes":
+				copy(broken[from:to], rapid.SliceOfN(rapid.Byte(), to-from, to-from).Draw(r, "bytes"))
+			case "cut":
+				broken = broken[:from]
+			case "gone":
+				broken = slices.Delete(broken, from, to)
+			case "twice":
+				broken = slices.Insert(broken, to, broken[from:to]...)
+			}
+		}
+		got, err := statefile.Decode(broken)
+		if !refused(t, err) && !cmp.Equal(state(), got, protocmp.Transform()) {
+			r.Fatalf("read as another state: %q", broken)
 		}
 	})
 }

@@ -187,3 +187,25 @@ func TestAnotherBootEndsEveryEngine(t *testing.T) {
 		t.Errorf("an engine of the boot before, told by the coordinator: %v", q)
 	}
 }
+
+// Of an engine that the coordinator told of, a Snapshot has nothing until its process was shown.
+func TestEngineThatIsShownLaterIsToBeSaved(t *testing.T) {
+	a := engine("a", 3, 400, 42)
+	k := registered(t, a)
+	k.Show("a", nil)
+	if !k.Unsaved() || len(k.Snapshot().Engines) != 0 {
+		t.Error("saved without being shown")
+	}
+	k.Show("a", nil)
+	if k.Unsaved() {
+		t.Error("nothing has changed")
+	}
+	k.Show("a", a.GetProcess())
+	if !k.Unsaved() || len(k.Snapshot().Engines) != 1 {
+		t.Error("not saved")
+	}
+	k.Show("a", proto.CloneOf(a.GetProcess()))
+	if k.Unsaved() {
+		t.Error("nothing has changed again")
+	}
+}

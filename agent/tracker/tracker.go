@@ -219,6 +219,9 @@ func (t *Tracker) Engines() []Engine {
 
 // Show takes note that a process was found to be the allocation's engine, before the coordinator is told; nil takes it back.
 func (t *Tracker) Show(id string, process *bursarv1.Process) {
+	if e := t.entries[id]; e != nil && e.tracked() && !proto.Equal(process, t.shown[id]) {
+		t.changed++ // a Snapshot has the engines that were shown
+	}
 	if process == nil {
 		delete(t.shown, id)
 		return
