@@ -57,8 +57,8 @@ type Deps struct {
 	// Logger is where the agent logs. Default: nowhere.
 	Logger *slog.Logger
 	// Socket is one that a service manager has opened, on which the agent serves then; the path stays with whoever made it. Default: the
-	// agent makes its own.
-	Socket *net.UnixListener
+	// agent makes its own. Callers whose connection is not a Unix socket's are turned away.
+	Socket net.Listener
 	// Metrics is where the agent's metrics go, and what /metrics shows. Default: a registry of its own.
 	Metrics *prometheus.Registry
 	// Version is reported to the coordinator.
@@ -71,6 +71,15 @@ type Deps struct {
 	Cgroups cgroup.Driver
 	// KernelLog tells of engines that the kernel killed. Default: that of this machine, where it can be read.
 	KernelLog *cgroup.KernelLog
+}
+
+// disk is where the state is kept; *statefile.Dir is one.
+type disk interface {
+	Load() (statefile.State, error)
+	Save(state statefile.State) error
+	SetAside(now time.Time) (string, error)
+	File() string
+	Close() error
 }
 
 // Agent is the agent of one host. Make it with New, then Run it once.
@@ -101,7 +110,7 @@ type Agent struct {
 
 	bootID      string
 	incarnation uint64
-	dir         *statefile.Dir
+	dir         disk
 	saving      sync.Mutex    // held while the state file is written
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup

@@ -1,0 +1,159 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bursar/bursar/agent/statefile"
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// hanging is a machine, a coordinator and a disk that hang when they are told to, without any regard for contexts, until the test ends.
+type hanging struct {
+	still
+	*pulse
+
+	what chan string // what is to hang; closed: nothing any more
+	over chan struct{}
+	slow time.Duration
+}
+
+func (h *hanging) at(place string) {
+	time.Sleep(h.slow)
+	select {
+	case what := <-h.what:
+		if what == place {
+			<-h.over
+			return
+		}
+		h.what <- what
+	default:
+	}
+}
+
+func (h *hanging) Sample(ctx context.Context) host.Sample {
+	h.at("measuring")
+	return h.still.Sample(ctx)
+}
+
+func (h *hanging) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
+	h.at("heartbeat")
+	return h.pulse.Sync(ctx, q)
+}
+
+func (h *hanging) Save(statefile.State) error {
+	h.at("writing")
+	return nil
+}
+
+func (h *hanging) Load() (statefile.State, error)     { return statefile.State{}, statefile.ErrNone }
+func (h *hanging) SetAside(time.Time) (string, error) { return "", nil }
+func (h *hanging) File() string                       { return "nowhere" }
+func (h *hanging) Close() error                       { return nil }
+
+// turningAgent runs the loops of an agent in a bubble, until f returns.
+func turningAgent(t *testing.T, h *hanging, f func(a *Agent)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h.pulse.samples = map[time.Time]bool{}
+		h.what, h.over = make(chan string, 1), make(chan struct{})
+		a, err := New(Config{HostID: "h1", Tick: 5 * time.Second}, Deps{Allocations: &patient{}, Hosts: h, Meter: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.dir = h
+		a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 3)
+		for _, loop := range []func(context.Context) error{a.measureLoop, a.syncLoop, a.saveLoop} {
+			go func() { ended <- loop(ctx) }()
+		}
+		f(a)
+		close(h.over)
+		cancel()
+		for range 3 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestLoopThatHangsIsNamed(t *testing.T) {
+	for what, want := range map[string]struct {
+		text   string
+		within time.Duration
+	}{
+		"measuring": {"measuring the machine takes ", longestMeasure + 10*time.Second},
+		"heartbeat": {"a heartbeat to the coordinator takes ", longestSync + 10*time.Second},
+		"writing":   {"writing the state file takes ", longestSave + 20*time.Minute}, // it has to have something to write
+	} {
+		t.Run(what, func(t *testing.T) {
+			h := &hanging{pulse: &pulse{interval: 5 * time.Second}}
+			turningAgent(t, h, func(a *Agent) {
+				time.Sleep(20 * time.Minute)
+				if err := a.Turning(time.Now()); err != nil {
+					t.Fatalf("nothing hangs, but %v", err)
+				}
+				h.what <- what
+				began := time.Now()
+				var err error
+				for err == nil && time.Since(began) < want.within {
+					time.Sleep(time.Second)
+					a.locked(func(t *tracker.Tracker) { t.NotSaved() })
+					err = a.Turning(time.Now())
+				}
+				if err == nil || !strings.HasPrefix(err.Error(), want.text) {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+func TestCoordinatorThatIsAwayIsNoHang(t *testing.T) {
+	for name, h := range map[string]*hanging{
+		"refuses":                     {pulse: &pulse{interval: 5 * time.Second, err: errors.New("connection refused")}},
+		"does not answer":             {pulse: &pulse{interval: 5 * time.Second, hang: true}},
+		"a slow disk, a slow machine": {pulse: &pulse{interval: 5 * time.Second}, slow: 9 * time.Second},
+		"is in no hurry":              {pulse: &pulse{interval: 5 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turningAgent(t, h, func(a *Agent) {
+				for began := time.Now(); time.Since(began) < time.Hour; {
+					time.Sleep(time.Second)
+					if err := a.Turning(time.Now()); err != nil {
+						t.Fatalf("after %v: %v", time.Since(began), err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestStatusSaysWhatMatters(t *testing.T) {
+	p := &pulse{interval: 5 * time.Second}
+	turningAgent(t, &hanging{pulse: p}, func(a *Agent) {
+		if got := a.Status(); got != "no coordinator has answered yet: requests wait; engines: 0" {
+			t.Error(got)
+		}
+		time.Sleep(time.Minute)
+		if got := a.Status(); got != "a coordinator answers; engines: 0" {
+			t.Error(got)
+		}
+		p.fail(errors.New("away"))
+		time.Sleep(time.Minute)
+		if got := a.Status(); !strings.HasPrefix(got, "no coordinator answers since 2000-01-01 00:0") {
+			t.Error(got)
+		}
+	})
+	if got := (&Agent{}).Status(); got != "" {
+		t.Error(got)
+	}
+}
