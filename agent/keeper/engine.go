@@ -21,10 +21,15 @@ type engine struct {
 	stdout, stderr *logFile
 	tail           tail // of stderr; of its copier until that has ended
 	copying        sync.WaitGroup
+
+	// As the Spec says, and how many processes of its cgroup had been killed before it started.
+	stderrLines int
+	ownCgroup   bool
+	killsBefore int64
 }
 
 // keep copies the engine's output, ends it where it is not known, and writes down how it ended. It returns when it has ended.
-func (e *engine) keep(known <-chan bool, spec Spec, killsBefore int64) {
+func (e *engine) keep(known <-chan bool) {
 	e.copying.Go(func() { copyTo(e.out, e.stdout, nil) })
 	e.copying.Go(func() { copyTo(e.err, e.stderr, &e.tail) })
 	ended := make(chan Exit, 1)
@@ -37,10 +42,10 @@ func (e *engine) keep(known <-chan bool, spec Spec, killsBefore int64) {
 			return
 		}
 		exit = <-ended
-		e.record(exit, spec, killsBefore)
+		e.record(exit)
 	case exit = <-ended:
 		// It stays a zombie until the agent has decided, so that its pid is its own until then.
-		e.record(exit, spec, killsBefore)
+		e.record(exit)
 		if !<-known {
 			e.kill(unix.SIGKILL)
 		}
@@ -111,14 +116,14 @@ func (e *engine) drain() {
 }
 
 // record appends how the engine ended to descriptor 2.
-func (e *engine) record(exit Exit, spec Spec, killsBefore int64) {
+func (e *engine) record(exit Exit) {
 	r := Record{Exit: exit, Time: time.Now().UTC()}
-	if spec.OwnCgroup && exit.killed() {
+	if e.ownCgroup && exit.killed() {
 		kills, known := oomKills("/")
-		r.OutOfMemory = known && kills > killsBefore
+		r.OutOfMemory = known && kills > e.killsBefore
 	}
 	e.drain()
-	r.Stderr, r.DroppedBytes = e.tail.lines(spec.StderrLines), e.stdout.dropped+e.stderr.dropped
+	r.Stderr, r.DroppedBytes = e.tail.lines(e.stderrLines), e.stdout.dropped+e.stderr.dropped
 	if line, err := Encode(r); err == nil { // it can be encoded
 		_, _ = os.Stderr.Write(line) // there is nobody left to tell
 	}

@@ -21,7 +21,7 @@ import (
 const nobody = 65534
 
 // program is the keeper's, built once.
-var program string //nolint:gochecknoglobals // set by TestMain, before anything runs
+var program string
 
 func TestMain(m *testing.M) {
 	os.Exit(runTests(m))

@@ -243,7 +243,7 @@ func TestLastLinesOfStderrArePrintable(t *testing.T) {
 		"escapes":          {`printf '\033[31mred\033[0m\a\tx\177\n' >&2`, []string{"[31mred[0m x"}},
 		"a progress bar":   {`printf '10%%\r50%%\r100%%\r\n' >&2`, []string{"100%"}},
 		"no text":          {`printf '\377\376\000\001ok\302\n' >&2`, []string{"\uFFFDok\uFFFD"}},
-		"other scripts":    {`printf 'größer 漢字\n' >&2`, []string{"größer 漢字"}},
+		"other scripts":    {`printf 'größer Ελλάδα\n' >&2`, []string{"größer Ελλάδα"}},
 		"bidi and joiners": {`printf 'a\342\200\256b\342\200\213c\n' >&2`, []string{"abc"}},
 		"no line break":    {"head -c 100000 /dev/zero | tr '\\0' x >&2", []string{strings.Repeat("x", 8<<10)}},
 		"a long line, then": {
@@ -278,12 +278,12 @@ func TestGarbageOnStderrIsCopiedAsItIs(t *testing.T) {
 
 // The limits of file sizes of whoever started the keeper are not the engine's.
 func TestSoftLimitsAreRaised(t *testing.T) {
-	spec := shell(t, "ulimit -f; ulimit -t; ulimit -s; ulimit -v")
+	spec := shell(t, "echo $(ulimit -f) $(ulimit -t)-$(ulimit -s)-$(ulimit -v)")
 	run(t, spec, func(cmd *exec.Cmd) {
 		cmd.Args = []string{"sh", "-c", `ulimit -S -f 10; ulimit -S -t 5; ulimit -S -s 1000; ulimit -S -v 4000000; ulimit -S -n 64; exec "$0" a1`, program}
 		cmd.Path = "/bin/sh"
 	}).end()
-	if got := said(t, spec, "stdout"); got != "unlimited\nunlimited\n8192\nunlimited\n" {
+	if got := said(t, spec, "stdout"); got != strings.Replace("unlimited X-8192-unlimited\n", "X", "unlimited", 1) {
 		t.Errorf("%q", got)
 	}
 }

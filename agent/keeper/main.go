@@ -32,32 +32,41 @@ func Main() int {
 		return refuse(err)
 	}
 	lines := bufio.NewReader(agent)
-	line, err := readLine(lines, MaxSpec)
+	e, err := hear(lines)
 	if err != nil {
 		return refuse(err)
 	}
-	spec, err := DecodeSpec(line)
-	if err != nil {
-		return refuse(err)
-	}
-	kills, _ := oomKills("/")
-	e, started := start(spec)
 	if e == nil {
-		_ = answer(started)
-		return 1
+		return 1 // that has been answered
 	}
 	known := make(chan bool, 1)
 	go func() {
 		line, err := readLine(lines, len(Confirmed)+1)
 		known <- err == nil && string(bytes.TrimSpace(line)) == Confirmed
 	}()
-	if err := answer(started); err != nil { // the agent is gone; 0 ends too
-		_ = agent.Close()
-	}
-	line, spec = nil, Spec{StderrLines: spec.StderrLines, OwnCgroup: spec.OwnCgroup} // it may have been some megabytes
-	debug.FreeOSMemory()
-	e.keep(known, spec, kills)
+	debug.FreeOSMemory() // the spec may have been some megabytes
+	e.keep(known)
 	return 0
+}
+
+// hear reads the spec, starts the engine and says so. Where the engine cannot be started it has said that, and returns none.
+func hear(lines *bufio.Reader) (*engine, error) {
+	line, err := readLine(lines, MaxSpec)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := DecodeSpec(line)
+	if err != nil {
+		return nil, err
+	}
+	kills, _ := oomKills("/")
+	e, started := start(spec)
+	_ = answer(started) // an agent that is gone has left 0, too
+	if e == nil {
+		return nil, nil //nolint:nilnil // there is none, and that was said
+	}
+	e.killsBefore, e.stderrLines, e.ownCgroup = kills, spec.StderrLines, spec.OwnCgroup
+	return e, nil
 }
 
 // refuse says what is wrong with what the agent has handed over.

@@ -17,8 +17,6 @@ const (
 	MaxSpec = 8 << 20
 	// MaxStderrLines bounds Spec.StderrLines.
 	MaxStderrLines = 100
-	// maxLine bounds every other line that is exchanged, and what is read of a record.
-	maxLine = 64 << 10
 )
 
 // The fields of a Spec, as Started names them. They are those of a LaunchRequest.

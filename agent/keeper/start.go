@@ -128,7 +128,7 @@ func find(name string, environment []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return "", errors.New("is a relative path")
 	}
-	for _, folder := range strings.Split(searchPath(environment), ":") {
+	for folder := range strings.SplitSeq(searchPath(environment), ":") {
 		if !path.IsAbs(folder) {
 			continue // what is meant by it depends on who asks
 		}

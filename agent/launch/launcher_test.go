@@ -143,7 +143,8 @@ func TestNothingIsLeftOfWhatDidNotStart(t *testing.T) {
 		"a keeper that lies":       {"lying-keeper", func(*Launcher, *Request) {}, ""},
 		"a bad id":                 {"bursar-keeper", func(_ *Launcher, r *Request) { r.ID = "../x" }, ""},
 		"a cgroup that fails": {"bursar-keeper", func(l *Launcher, r *Request) {
-			l.Spawner.(*Direct).Cgroups, r.Limits = refusing{}, &cgroup.Limits{}
+			direct, _ := l.Spawner.(*Direct)
+			direct.Cgroups, r.Limits = refusing{}, &cgroup.Limits{}
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (r Records) create(id string, note Note) (*os.File, error) {
 	if err := os.WriteFile(filepath.Join(dir, noteName), text, 0o600); err != nil {
 		return nil, fmt.Errorf("record of an engine: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, recordName), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, recordName), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // a checked id
 	if err != nil {
 		return nil, fmt.Errorf("record of an engine: %w", err)
 	}
@@ -66,7 +66,7 @@ func (r Records) Note(id string) (Note, error) {
 	if cgroup.CheckID(id) != nil {
 		return note, ErrNone
 	}
-	text, err := os.ReadFile(filepath.Join(string(r), id, noteName))
+	text, err := os.ReadFile(filepath.Join(string(r), id, noteName)) //nolint:gosec // a checked id
 	if errors.Is(err, fs.ErrNotExist) {
 		return note, ErrNone
 	}
@@ -84,7 +84,7 @@ func (r Records) End(id string) (keeper.Record, error) {
 	if cgroup.CheckID(id) != nil {
 		return keeper.Record{}, ErrNone
 	}
-	file, err := os.Open(filepath.Join(string(r), id, recordName))
+	file, err := os.Open(filepath.Join(string(r), id, recordName)) //nolint:gosec // a checked id
 	if errors.Is(err, fs.ErrNotExist) {
 		return keeper.Record{}, ErrNone
 	}

@@ -141,7 +141,7 @@ func parseNumber(text string) (uint32, error) {
 	if err == nil && number == 1<<32-1 {
 		err = strconv.ErrRange
 	}
-	return uint32(number), err //nolint:gosec,wrapcheck // bounded; nobody reads the error
+	return uint32(number), err //nolint:wrapcheck // bounded; nobody reads the error
 }
 
 // groups are all of a user's, its own first.
