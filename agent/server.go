@@ -72,7 +72,7 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 }
 
 // openSocket returns the socket of a service manager, where there is one, as it is, and else one of the agent's own.
-func (a *Agent) openSocket(ctx context.Context) (*net.UnixListener, error) {
+func (a *Agent) openSocket(ctx context.Context) (net.Listener, error) {
 	s := a.settings()
 	given := a.deps.Socket
 	if given == nil {

@@ -16,7 +16,7 @@ import (
 // openAgent makes an agent of this machine, with what its configuration says of coordinators.
 // socket is one that a service manager has opened; nil: the agent makes its own.
 func (c *cli) openAgent(
-	ctx context.Context, config agent.Config, loaded *configuration, socket *net.UnixListener, log *slog.Logger,
+	ctx context.Context, config agent.Config, loaded *configuration, socket net.Listener, log *slog.Logger,
 ) (*agent.Agent, error) {
 	config, err := findable(config).WithDefaults()
 	if err != nil {

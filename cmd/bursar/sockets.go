@@ -15,7 +15,7 @@ const agentSocketName = "agent.sock"
 
 // passedSocket returns the socket that a service manager has opened for the agent, by the protocol of sd_listen_fds(3); nil where it has
 // opened none.
-func passedSocket() (*net.UnixListener, error) {
+func passedSocket() (net.Listener, error) {
 	files := activation.Files(true)
 	defer func() {
 		for _, file := range files {
@@ -37,7 +37,7 @@ func passedSocket() (*net.UnixListener, error) {
 }
 
 // unixListener makes a listener of a descriptor, which must be one of a Unix stream socket.
-func unixListener(file *os.File) (*net.UnixListener, error) {
+func unixListener(file *os.File) (net.Listener, error) {
 	const want = "want a Unix stream socket that listens (ListenStream=/run/bursar/agent.sock, Accept=no)"
 	raw, err := file.SyscallConn()
 	if err != nil {
