@@ -16,6 +16,7 @@ import (
 
 var (
 	minutes = flag.Duration("soak.for", 40*time.Second, "how long TestMinutes goes on")
+	days    = flag.Int("soak.days", 10, "how many days pass in TestDays")
 )
 
 func TestMain(m *testing.M) {
