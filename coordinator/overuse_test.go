@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,9 +50,9 @@ func (a *playedAgent) beat(change func(*bursarv1.SyncRequest)) *bursarv1.SyncRes
 }
 
 // engine is one with 1 GiB that runs on the host.
-func (a *playedAgent) engine(requestID string) string {
+func (a *playedAgent) engine() string {
 	a.tb.Helper()
-	req := request(requestID, gib)
+	req := request("r1", gib)
 	req.Host = &bursarv1.HostWishes{Id: a.host}
 	id := a.allocate(req).GetId()
 	if _, err := a.allocations.Confirm(a.tb.Context(), &bursarv1.ConfirmRequest{Id: id, Process: &bursarv1.Process{Pid: 100, StartTime: 7}}); err != nil {
@@ -97,7 +98,7 @@ func TestOverUseIsShownWhileItLastsAndInTheHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	f := start(t, Config{}, openSQLite(t, path))
 	a := f.agent("h1")
-	id := a.engine("r1")
+	id := a.engine()
 	before := f.get(id).GetRevision()
 
 	first := memoryOverUse(2*gib, toKill)
@@ -136,7 +137,7 @@ func TestOverUseIsShownWhileItLastsAndInTheHistory(t *testing.T) {
 func TestWatchTellsOfTheBeginningAndTheEndOfOverUse(t *testing.T) {
 	f := start(t, Config{}, nil)
 	a := f.agent("h1")
-	id := a.engine("r1")
+	id := a.engine()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stream, err := f.allocations.Watch(ctx, &bursarv1.AllocationServiceWatchRequest{Id: id, AfterRevision: f.get(id).GetRevision()})
@@ -168,7 +169,7 @@ func TestWatchTellsOfTheBeginningAndTheEndOfOverUse(t *testing.T) {
 func TestOverUseIsBelievedOfTheHostsOwnEnginesAlone(t *testing.T) {
 	f := start(t, Config{}, nil)
 	one, two := f.agent("h1"), f.agent("h2")
-	id := one.engine("r1")
+	id := one.engine()
 	two.says(id, memoryOverUse(2*gib, toKill))
 	one.wantOverUse(id)
 
@@ -247,7 +248,7 @@ func TestAHostWhoseAgentRefusesTakesNothing(t *testing.T) {
 func TestEndsForLackOfMemoryAreRememberedAndCounted(t *testing.T) {
 	f := start(t, Config{}, nil)
 	a := f.agent("h1")
-	id := a.engine("r1")
+	id := a.engine()
 	ended := &bursarv1.EngineEnd{
 		AllocationId: id, ExitStatus: &bursarv1.ExitStatus{Signal: 9, OutOfMemory: true}, Reason: "killed for lack of memory: its cgroup's limit of 1.1GiB",
 	}
@@ -265,7 +266,7 @@ func TestADeadlineStopsWhatIsLeftOnADrainedHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	f := start(t, Config{}, openSQLite(t, path))
 	a := f.agent("h1")
-	id := a.engine("r1")
+	id := a.engine()
 	reserved := request("r2", gib)
 	reserved.Host = &bursarv1.HostWishes{Id: "h1"}
 	other := f.allocate(reserved).GetId()
@@ -296,5 +297,35 @@ func TestADeadlineStopsWhatIsLeftOnADrainedHost(t *testing.T) {
 	})
 	if stops := res.GetStops(); len(stops) != 1 || stops[0].GetAllocationId() != id || stops[0].GetReason() != "host h1 is drained: disk" {
 		t.Errorf("its agent is told %v", res)
+	}
+}
+
+// What runs is taken over even where its agent's record of it is damaged, and no more of that is kept than of a request.
+func TestAnAgentsRecordIsTakenInBounds(t *testing.T) {
+	f := start(t, Config{}, nil)
+	a := f.agent("h1")
+	running := f.get(a.engine())
+	if _, err := f.hosts.Deregister(t.Context(), &bursarv1.DeregisterRequest{HostId: "h1", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	a = f.agent("h1")
+	running.Address, running.Caller, running.Stopping = strings.Repeat("a", 10_000), strings.Repeat("c", 10_000), true
+	running.RequestId = strings.Repeat("r", 10_000)
+	running.ApplicationIds = append(slices.Repeat([]string{"application"}, 1000), strings.Repeat("x", 1000))
+	res := a.beat(func(req *bursarv1.SyncRequest) {
+		req.Full, req.Engines = true, []*bursarv1.EngineReport{{AllocationId: running.GetId(), Grant: running}}
+		req.Sample.Degraded = map[string]string{"psi": strings.Repeat("y", 10_000)}
+	})
+	got := f.get(running.GetId())
+	if got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE || len(got.GetAddress()) != 512 || len(got.GetCaller()) != 256 ||
+		got.GetRequestId() != "" || len(got.GetApplicationIds()) != 64 {
+		t.Errorf("it is taken over as %v", got)
+	}
+	if stops := res.GetStops(); len(stops) != 1 || stops[0].GetGrace().AsDuration() != 10*time.Second || stops[0].GetReason() == "" {
+		t.Errorf("an engine that was stopping has the orders %v", stops)
+	}
+	h, err := f.hosts.Get(t.Context(), &bursarv1.HostServiceGetRequest{Id: "h1"})
+	if why := h.GetHost().GetSample().GetDegraded()["psi"]; err != nil || len(why) != 256 {
+		t.Errorf("%d bytes of why something was not measured, %v", len(why), err)
 	}
 }

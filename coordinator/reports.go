@@ -184,7 +184,7 @@ func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 		}
 		u := ledger.OverUse{
 			Dimension: m.GetDimension(), Used: m.GetUsed(), Entitled: m.GetEntitled(), Since: instantFrom(m.GetSince()),
-			Policy: ledger.OverUsePolicy(policy), //nolint:gosec // checked above to be small
+			Policy: ledger.OverUsePolicy(policy),
 		}
 		if policy == bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL {
 			u.StopTime = instantFrom(m.GetStopTime())
@@ -194,18 +194,45 @@ func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	return list
 }
 
-// grantFrom is an agent's record of a grant, from which the ledger can take over an engine that it does not know.
+// What of an agent's record of a grant is kept, as in the rules for requests: the record itself has none in the contract.
+const (
+	mostApplicationIDs = 64
+	longestApplication = 128
+	longestAddress     = 512
+	longestCaller      = 256
+	longestRequestID   = 128
+	longestDegraded    = 256
+)
+
+// cut is a text within a number of bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}
+
+// grantFrom is an agent's record of a grant, from which the ledger can take over an engine that it does not know. What runs is taken over also
+// where the record is damaged: what is too long in it is cut.
 func grantFrom(m *bursarv1.Allocation) (*ledger.Allocation, error) {
 	id, err := parseID("engines.grant.id", m.GetId())
 	if err != nil {
 		return nil, err
 	}
 	a := &ledger.Allocation{
-		ID: id, RequestID: m.GetRequestId(), Caller: m.GetCaller(), State: ledger.State(m.GetState()), //nolint:gosec // seven states
+		ID: id, Caller: cut(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
 		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
 		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
 		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: m.GetReason(),
-		Address: m.GetAddress(), ApplicationIDs: m.GetApplicationIds(), Revision: m.GetRevision(),
+		Address: cut(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
+	}
+	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
+		a.RequestID = m.GetRequestId()
+	}
+	for _, id := range m.GetApplicationIds() {
+		if len(a.ApplicationIDs) < mostApplicationIDs && len(id) <= longestApplication {
+			a.ApplicationIDs = append(a.ApplicationIDs, id)
+		}
 	}
 	if p := m.GetProcess(); p != nil {
 		a.Process = processFrom(p)
@@ -239,10 +266,21 @@ func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
 		Time: instantFrom(m.GetSampleTime()), MemoryTotal: m.MemoryTotalBytes, MemoryAvailable: m.MemoryAvailableBytes,
 		MemorySafety: m.GetMemorySafetyBytes(), CPUTotalMillis: m.CpuTotalMillis, CPUUsedMillis: m.CpuUsedMillis,
 		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
-		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: m.GetDegraded(),
+		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: degradedFrom(m.GetDegraded()),
 		SwapTotal: m.SwapTotalBytes, HugePagesTotal: m.HugePagesTotalBytes, HugePagesFree: m.HugePagesFreeBytes,
 		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: shown(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
 	}
+}
+
+func degradedFrom(sources map[string]string) map[string]string {
+	if len(sources) == 0 {
+		return nil
+	}
+	list := make(map[string]string, len(sources))
+	for source, why := range sources {
+		list[cut(source, longestDegraded)] = cut(why, longestDegraded)
+	}
+	return list
 }
 
 func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {

@@ -92,6 +92,9 @@ func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
 	a.Ended, a.Expires, a.Exit = 0, 0, nil
 	a.Forget = false
 	a.OverUse = nil // the report says
+	if a.Stopping {
+		a.StopGrace, a.StopReason = l.cfg.StopGrace, orElse(a.StopReason, "its agent was asked to stop it")
+	}
 	a.GrantRevision = l.revision + 1
 	for _, at := range []*Instant{&a.Created, &a.Confirmed} { // by an agent's record, which must not be ahead of time
 		if *at == 0 || *at > l.now {
