@@ -37,7 +37,7 @@ func strangers() [][2]string {
 // pure are the packages that compute and do nothing else: the same input gives the same output, on any machine, at any
 // time. The ledger can be replayed, and the race detector has nothing to find, because of it.
 func pure() []string {
-	return []string{"resource", "label", "identity", "coordinator/ledger", "coordinator/placement"}
+	return []string{"resource", "label", "identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
 }
 
 // small are the packages of programs of which there are many processes: they import the standard library, golang.org/x/sys and each other.
