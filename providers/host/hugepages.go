@@ -72,6 +72,7 @@ func (m *Meter) machineMemory(ctx context.Context, s *scratch, degraded *degrada
 		return memoryFacts{}, err
 	}
 	known, err := m.hierarchies(s)
+	m.swapless.Store(facts.swapTotal == 0 && !known.ownMeminfo) // a container's own meminfo may hide it
 	if err == nil && known.ownMeminfo {
 		// A container's own (lxcfs): its memory is the container's limit, in which huge pages do not count; its lines on huge
 		// pages are still the machine's.

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -54,6 +55,9 @@ type Meter struct {
 	// mounted guards cgroups: the mounts, read once.
 	mounted sync.Mutex
 	cgroups *hierarchies
+
+	// swapless: the machine had no swap when its memory was last looked at, so that no cgroup has to be asked what it has there.
+	swapless atomic.Bool
 
 	sampler sampler
 	tracker tracker

@@ -64,7 +64,7 @@ func (m *Meter) cgroupMemory(own *ownCgroup, usage *Usage) error {
 	t := &m.tracker
 	bytes, stat, err := t.scratch.readMemory(*own.memoryAt)
 	var swapped int64
-	if err == nil {
+	if err == nil && !m.swapless.Load() {
 		swapped, err = t.scratch.readSwapped(*own.memoryAt, stat)
 	}
 	if err == nil {
