@@ -168,8 +168,10 @@ func (c Config) settle() (settings, error) {
 		c.Coordinators = []string{"http://127.0.0.1:7070"}
 	}
 	s := settings{Config: c}
-	for _, check := range []func() error{s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.settleLaunch, s.settleCgroups, s.checkPolicies,
-		s.checkCallers, s.checkLogLevel, s.checkHost} {
+	for _, check := range []func() error{
+		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.settleLaunch, s.settleCgroups,
+		s.checkPolicies, s.checkCallers, s.checkLogLevel, s.checkHost,
+	} {
 		if err := check(); err != nil {
 			return settings{}, err
 		}

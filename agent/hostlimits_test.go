@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,8 +20,8 @@ import (
 
 // capacity is what the coordinator was last told that the host has; the caller holds mu.
 func (c *coordinator) capacity() *bursarv1.Resource {
-	for i := len(c.syncs) - 1; i >= 0; i-- {
-		if told := c.syncs[i].GetCapacity(); told != nil && c.syncs[i].GetIncarnation() == c.host.GetIncarnation() {
+	for _, q := range slices.Backward(c.syncs) {
+		if told := q.GetCapacity(); told != nil && q.GetIncarnation() == c.host.GetIncarnation() {
 			return told
 		}
 	}

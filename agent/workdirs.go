@@ -193,9 +193,9 @@ func statfs(path string) (fileSystem, error) {
 		return fileSystem{}, err //nolint:wrapcheck // whoever asked knows of what
 	}
 	// Blocks are counted in fragments. Some file systems leave that out.
-	unit := uint64(max(0, found.Frsize)) //nolint:gosec // not negative
+	unit := uint64(max(0, found.Frsize))
 	if unit == 0 {
-		unit = uint64(max(0, found.Bsize)) //nolint:gosec // not negative
+		unit = uint64(max(0, found.Bsize))
 	}
 	total, inodes := times(found.Blocks, unit), times(found.Files, 1)
 	return fileSystem{

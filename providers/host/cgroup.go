@@ -64,19 +64,59 @@ type memoryStat struct {
 	limit int64
 }
 
+// memoryStatLines adds up the lines of a memory.stat.
+type memoryStatLines struct {
+	memoryStat
+
+	// lists is how many of the five page lists were there.
+	lists int
+	// total is all of the kernel's memory, haveTotal since Linux 5.18; parts are the parts of it that older kernels tell, and
+	// compressed is the part in which zswap keeps what is in swap, and counted as swapped already.
+	total, parts, compressed int64
+	haveTotal                bool
+}
+
+// line returns where the figure of a line belongs; nil: nowhere.
+func (l *memoryStatLines) line(name string) *int64 {
+	switch name {
+	case "inactive_file", "active_file":
+		l.lists++
+		return &l.file
+	case "inactive_anon", "active_anon", "unevictable":
+		l.lists++
+		return &l.pinned
+	case hierarchicalLimit:
+		return &l.limit
+	case "kernel":
+		l.haveTotal = true
+		return &l.total
+	case "kernel_stack", "pagetables", "sec_pagetables", "percpu", "vmalloc", "slab_unreclaimable":
+		return &l.parts
+	case "sock":
+		return &l.kernel
+	case "slab_reclaimable":
+		return &l.slab
+	case "zswap":
+		return &l.compressed
+	case "swap":
+		return &l.swapped
+	case "swapcached":
+		return &l.swapCached
+	case "hugetlb":
+		return &l.huge
+	default:
+		return nil
+	}
+}
+
+// hierarchicalLimit is the one line of version 1 that counts without the prefix "total_".
+const hierarchicalLimit = "hierarchical_memory_limit"
+
 // parseMemoryStat parses memory.stat of either version. It fails where the page lists are missing: without them nothing can be
 // told about what can be taken back.
 func parseMemoryStat(data []byte, v1 bool) (memoryStat, error) {
-	var (
-		stat             memoryStat
-		lists            int
-		total, parts     int64
-		slabReclaimable  int64
-		haveKernelInSum  bool
-		compressed       int64
-		prefix           = []byte("total_")
-		hierarchicalName = "hierarchical_memory_limit"
-	)
+	var lines memoryStatLines
+	prefix := []byte("total_")
 	for line := range bytes.Lines(data) {
 		name, value, found := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 		if !found {
@@ -85,39 +125,14 @@ func parseMemoryStat(data []byte, v1 bool) (memoryStat, error) {
 			}
 			return memoryStat{}, fmt.Errorf("%w memory.stat line %q", errMalformed, line)
 		}
-		if v1 && string(name) != hierarchicalName {
+		if v1 && string(name) != hierarchicalLimit {
 			// Without the prefix version 1 gives the figures of the cgroup without its children.
 			if name, found = bytes.CutPrefix(name, prefix); !found {
 				continue
 			}
 		}
-		var to *int64
-		switch string(name) {
-		case "inactive_file", "active_file":
-			to = &stat.file
-			lists++
-		case "inactive_anon", "active_anon", "unevictable":
-			to = &stat.pinned
-			lists++
-		case hierarchicalName:
-			to = &stat.limit
-		case "kernel": // Since Linux 5.18, with everything below and more in it.
-			to, haveKernelInSum = &total, true
-		case "kernel_stack", "pagetables", "sec_pagetables", "percpu", "vmalloc", "slab_unreclaimable":
-			to = &parts
-		case "sock":
-			to = &stat.kernel
-		case "slab_reclaimable":
-			to = &slabReclaimable
-		case "zswap": // What is in swap, compressed, in RAM: counted as swapped already.
-			to = &compressed
-		case "swap":
-			to = &stat.swapped
-		case "swapcached":
-			to = &stat.swapCached
-		case "hugetlb":
-			to = &stat.huge
-		default:
+		to := lines.line(string(name))
+		if to == nil {
 			continue
 		}
 		quantity, err := number(value)
@@ -126,18 +141,17 @@ func parseMemoryStat(data []byte, v1 bool) (memoryStat, error) {
 		}
 		*to = add(*to, quantity)
 	}
-	if lists != 5 {
-		return memoryStat{}, fmt.Errorf("%w memory.stat: %d of 5 page lists", errMalformed, lists)
+	if lines.lists != 5 {
+		return memoryStat{}, fmt.Errorf("%w memory.stat: %d of 5 page lists", errMalformed, lines.lists)
 	}
-	if stat.limit >= unlimitedV1 {
-		stat.limit = 0
+	if lines.limit >= unlimitedV1 {
+		lines.limit = 0
 	}
-	if haveKernelInSum {
-		parts = max(0, total-slabReclaimable-compressed)
+	if lines.haveTotal {
+		lines.parts = max(0, lines.total-lines.slab-lines.compressed)
 	}
-	stat.slab = slabReclaimable
-	stat.kernel = add(stat.kernel, parts)
-	return stat, nil
+	lines.kernel = add(lines.kernel, lines.parts)
+	return lines.memoryStat, nil
 }
 
 // add is a sum that stays at the end of its range.

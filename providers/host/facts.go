@@ -59,12 +59,14 @@ func (f facts) memory(ctx context.Context) (memoryFacts, error) {
 			return errNoFigures
 		}
 		got.total = int64(memory.Total)
-		got.available = int64(memory.Available)
+		got.available = int64(min(memory.Available, math.MaxInt64))
 		got.swapTotal = int64(min(memory.SwapTotal, math.MaxInt64))
 		got.swapUsed = int64(min(memory.SwapTotal-memory.SwapFree, math.MaxInt64))
 		if size := memory.HugePageSize; size > 0 && memory.HugePagesTotal <= memory.Total/size {
 			free := memory.HugePagesFree - min(memory.HugePagesFree, memory.HugePagesRsvd)
-			got.huge = hugePages{total: int64(memory.HugePagesTotal * size), free: int64(min(free, memory.HugePagesTotal) * size)}
+			got.huge = hugePages{ // both within the machine's memory
+				total: int64(min(memory.HugePagesTotal*size, math.MaxInt64)), free: int64(min(min(free, memory.HugePagesTotal)*size, math.MaxInt64)),
+			}
 		}
 		return nil
 	})
