@@ -92,7 +92,8 @@ func owner(t *testing.T, path string) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return info.Sys().(*syscall.Stat_t).Uid
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	return stat.Uid
 }
 
 func TestLaunchedEngineIsOneOfItsUserWithItsLogs(t *testing.T) {

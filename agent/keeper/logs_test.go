@@ -111,6 +111,27 @@ func TestLogsGoOnWhereTheyEnded(t *testing.T) {
 	}
 }
 
+func TestFolderInUseIsNotCleanedUp(t *testing.T) {
+	spec := shell(t, "exec sleep 1000")
+	k := run(t, spec)
+	dir, err := os.Open(spec.Log.Directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	lock := func() error { return syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) } // as systemd-tmpfiles does
+	if err := lock(); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("while the engine runs: %v", err)
+	}
+	if err := syscall.Kill(int(k.started.PID), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	k.end()
+	if err := lock(); err != nil {
+		t.Errorf("when it has ended: %v", err)
+	}
+}
+
 func TestFullDiskHoldsNoEngineUp(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("want root, to mount a small tmpfs")

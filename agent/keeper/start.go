@@ -49,6 +49,8 @@ func newEngine(spec Spec) (*engine, error) {
 	if err != nil {
 		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
 	}
+	// Who cleans up by age, as systemd-tmpfiles does, leaves a folder alone that somebody has locked.
+	_ = unix.Flock(dir, unix.LOCK_SH|unix.LOCK_NB) // a courtesy
 	e := &engine{stdout: newLogFile(dir, "stdout", spec.Log), stderr: newLogFile(dir, "stderr", spec.Log)}
 	for _, file := range []*logFile{e.stdout, e.stderr} {
 		if err := file.open(); err != nil && !full(err) {
