@@ -2,9 +2,13 @@ package agent_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"connectrpc.com/connect"
 
@@ -46,6 +50,8 @@ func call(words []string) (string, error) {
 		engines := bursarv1connect.NewEngineServiceClient(http, "http://agent")
 		_, err := engines.Launch(ctx, &bursarv1.LaunchRequest{Id: words[1], User: words[2], Command: words[3:], WorkingDirectory: "/"})
 		return "launched", err
+	case "flood":
+		return flood(client, words[1:])
 	default:
 		r, err := http.Get("http://agent" + words[1])
 		if err != nil {
@@ -53,4 +59,30 @@ func call(words []string) (string, error) {
 		}
 		return strconv.Itoa(r.StatusCode), r.Body.Close()
 	}
+}
+
+// flood makes a number of requests at once, from a number of workers, and says how many of them were refused for being too many.
+func flood(client bursarv1connect.AllocationServiceClient, words []string) (string, error) {
+	requests, err := strconv.Atoi(words[0])
+	workers, workersErr := strconv.Atoi(words[1])
+	if err = errors.Join(err, workersErr); err != nil {
+		return "", err
+	}
+	var refused, failed atomic.Int64
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for range requests / workers {
+				_, err := client.Explain(context.Background(), &bursarv1.ExplainRequest{Id: "of nobody"})
+				switch {
+				case err != nil && strings.Contains(err.Error(), "too many requests"):
+					refused.Add(1)
+				case connect.CodeOf(err) == connect.CodeUnavailable:
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return fmt.Sprintf("refused %d failed %d", refused.Load(), failed.Load()), nil
 }

@@ -29,6 +29,9 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // whoever may call must get there
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
+	if err := checkFolder(path); err != nil {
+		return nil, err
+	}
 	if err := removeStale(ctx, path); err != nil {
 		return nil, err
 	}
@@ -43,6 +46,18 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
+}
+
+// checkFolder refuses a folder in which everybody could put a socket of their own in place of the agent's, and be shown what callers send.
+func checkFolder(path string) error {
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("socket directory: %w", err)
+	}
+	if mode := info.Mode(); mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0 {
+		return &ConfigError{"socket", path, fmt.Sprintf("a folder that not everybody can write to (mode %04o): anybody could pose as the agent there", mode.Perm())}
+	}
+	return nil
 }
 
 // removeStale removes a socket on which nobody listens. Anything else on the path is an error.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,12 @@ const (
 	maxAllConns = 4096
 	// maxUsers is how many users are told apart; more share one account, for the same reason.
 	maxUsers = 1024
+	// heldFor is how long the refusal of a request is held back, so that whoever asks again at once costs little; maxHeld is of how many
+	// of a user's. The others are answered at once, and cost no memory.
+	heldFor = 50 * time.Millisecond
+	maxHeld = maxConns
+	// forgetEvery is how often a full table of users is looked through.
+	forgetEvery = time.Second
 	// toldEvery is how often a user's refusals are logged: who floods the agent must not flood the log.
 	toldEvery = time.Minute
 )
@@ -52,6 +59,7 @@ type floods struct {
 	rest     *consumption            // guarded by mu; of those for whom users has no place
 	loopback *consumption            // guarded by mu; of all that call over TCP
 	conns    int                     // guarded by mu; of all users
+	forgot   time.Time               // guarded by mu; when users was last looked through
 }
 
 // consumption is what one user takes. It is guarded by the lock of floods.
@@ -61,6 +69,7 @@ type consumption struct {
 	calls   int // under way
 	waiting int // of these, those that may take long
 	conns   int
+	held    int       // refusals that are held back
 	told    time.Time // when a refusal was last logged
 }
 
@@ -112,7 +121,8 @@ func (f *floods) ofLocked(c *caller) *consumption {
 	if u := f.users[c.uid]; u != nil {
 		return u
 	}
-	if len(f.users) >= maxUsers {
+	if now := f.now(); len(f.users) >= maxUsers && now.Sub(f.forgot) >= forgetEvery {
+		f.forgot = now
 		f.forgetLocked()
 	}
 	if len(f.users) >= maxUsers {
@@ -127,7 +137,7 @@ func (f *floods) ofLocked(c *caller) *consumption {
 func (f *floods) forgetLocked() {
 	now := f.now()
 	for uid, u := range f.users {
-		if u.calls+u.conns == 0 && u.limiter.TokensAt(now) >= float64(f.limits.Burst) {
+		if u.calls+u.conns+u.held == 0 && u.limiter.TokensAt(now) >= float64(f.limits.Burst) {
 			delete(f.users, uid)
 		}
 	}
@@ -185,6 +195,20 @@ func (f *floods) wait(c *caller) (ended func(), err error) {
 	}
 	u.waiting++
 	return f.less(&u.waiting), nil
+}
+
+// hold holds the refusal of a request back for a moment.
+func (f *floods) hold(ctx context.Context, c *caller) {
+	f.mu.Lock()
+	u := f.ofLocked(c)
+	if u == nil || u.held >= maxHeld {
+		f.mu.Unlock()
+		return
+	}
+	u.held++
+	f.mu.Unlock()
+	sleep(ctx, heldFor)
+	f.less(&u.held)()
 }
 
 func (f *floods) less(count *int) func() {

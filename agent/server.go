@@ -218,6 +218,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		timed := &timedWriter{ResponseWriter: w, control: control}
 		ended, err := s.agent.floods.begin(c)
 		if err != nil {
+			s.agent.floods.hold(r.Context(), c)
 			refuse(timed, r, err)
 			return
 		}
