@@ -19,16 +19,16 @@ type Page struct {
 // name and summary what whatis(1) and apropos(1) find.
 func New(name, section, source string, date time.Time, summary string) *Page {
 	p := &Page{}
-	p.line(".TH %s %s %s %s %s", quoted(strings.ToUpper(name)), quoted(section), quoted(date.UTC().Format(time.DateOnly)), quoted(source), quoted("Bursar"))
+	p.linef(".TH %s %s %s %s %s", quoted(strings.ToUpper(name)), quoted(section), quoted(date.UTC().Format(time.DateOnly)), quoted(source), quoted("Bursar"))
 	// No hyphenation: words here are fields, flags and paths.
-	p.line(".nh")
+	p.linef(".nh")
 	p.Heading("NAME")
-	p.line("%s \\- %s", escaped(name), escaped(summary))
+	p.linef("%s \\- %s", escaped(name), escaped(summary))
 	return p
 }
 
 // Heading begins a section of the page.
-func (p *Page) Heading(title string) { p.line(".SH %s", quoted(title)) }
+func (p *Page) Heading(title string) { p.linef(".SH %s", quoted(title)) }
 
 // Text adds paragraphs, with empty lines between them. A line that begins with a space stands as it is, as do those that follow it.
 func (p *Page) Text(text string) {
@@ -37,41 +37,41 @@ func (p *Page) Text(text string) {
 		indented := strings.HasPrefix(line, " ")
 		switch {
 		case line == "" && asIs:
-			p.line("")
+			p.linef("")
 			continue
 		case line == "":
 			open = false
 			continue
 		case indented && !asIs:
-			p.line(".PP\n.nf")
+			p.linef(".PP\n.nf")
 		case !indented && asIs:
-			p.line(".fi\n.PP")
+			p.linef(".fi\n.PP")
 			open = true
 		case !indented && !open:
-			p.line(".PP")
+			p.linef(".PP")
 			open = true
 		}
 		asIs = indented
-		p.line("%s", shown(line))
+		p.linef("%s", shown(line))
 	}
 	if asIs {
-		p.line(".fi")
+		p.linef(".fi")
 	}
 }
 
 // Literal adds text as it is.
 func (p *Page) Literal(text string) {
-	p.line(".PP\n.nf")
+	p.linef(".PP\n.nf")
 	for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
-		p.line("%s", shown(line))
+		p.linef("%s", shown(line))
 	}
-	p.line(".fi")
+	p.linef(".fi")
 }
 
 // Term adds what a name stands for: an option, a field.
 func (p *Page) Term(name, meaning string) {
-	p.line(".TP\n\\fB%s\\fR", escaped(name))
-	p.line("%s", shown(strings.Join(strings.Fields(meaning), " ")))
+	p.linef(".TP\n\\fB%s\\fR", escaped(name))
+	p.linef("%s", shown(strings.Join(strings.Fields(meaning), " ")))
 }
 
 // References adds the section SEE ALSO, of names such as bursar(1).
@@ -83,14 +83,14 @@ func (p *Page) References(names ...string) {
 		if i == len(names)-1 {
 			end = ""
 		}
-		p.line(".BR %s (%s%s", escaped(title), section, end)
+		p.linef(".BR %s (%s%s", escaped(title), section, end)
 	}
 }
 
 // String is the page.
 func (p *Page) String() string { return p.body.String() }
 
-func (p *Page) line(format string, args ...any) { fmt.Fprintf(&p.body, format+"\n", args...) }
+func (p *Page) linef(format string, args ...any) { fmt.Fprintf(&p.body, format+"\n", args...) }
 
 // escaped is text within a line: a backslash is one, a hyphen is what can be typed, and is never broken at.
 func escaped(text string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text) }

@@ -47,7 +47,9 @@ func TestInstalledConfigurationSaysNothing(t *testing.T) {
 
 // Uncommented as a whole, a file is read, gives what is in force without it, and has each field just as the reference has it.
 func TestInstalledConfigurationUncommentedIsTheDefault(t *testing.T) {
-	configs := map[string]any{"agent": &agent.Config{}, "coordinator": &coordinator.Config{}}
+	var readAgent agent.Config
+	var readCoordinator coordinator.Config
+	configs := map[string]any{"agent": &readAgent, "coordinator": &readCoordinator}
 	for _, p := range programs(t) {
 		text := uncommented(ConfigFile(p))
 		doc, err := yamlfile.Parse(p.Name+".yaml", []byte(text))
@@ -70,9 +72,9 @@ func TestInstalledConfigurationUncommentedIsTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, ofAgent, settledAgent(t, *configs["agent"].(*agent.Config)))
-	same(t, coordinator.Config{}.WithDefaults(), configs["coordinator"].(*coordinator.Config).WithDefaults())
-	if err := configs["coordinator"].(*coordinator.Config).Validate(); err != nil {
+	same(t, ofAgent, settledAgent(t, readAgent))
+	same(t, coordinator.Config{}.WithDefaults(), readCoordinator.WithDefaults())
+	if err := readCoordinator.Validate(); err != nil {
 		t.Error(err)
 	}
 }
