@@ -107,13 +107,16 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 			continue
 		}
 		typed := typeName(f.Type)
-		element := strings.TrimPrefix(typed, "[]")
+		element := strings.TrimPrefix(strings.TrimPrefix(typed, "[]"), "map[string]")
 		at := path + key
 		switch {
 		case structs[element] != nil:
 			suffix := "."
-			if element != typed {
+			switch {
+			case strings.HasPrefix(typed, "[]"):
 				suffix = "[]."
+			case element != typed:
+				suffix = ".NAME."
 			}
 			if err := fields(b, root, structs, element, at+suffix, live || tagOf(f, "reload") == "live"); err != nil {
 				return err
