@@ -19,12 +19,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bursar/bursar/access"
+	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/test/certs"
 	consultest "github.com/bursar/bursar/test/consul"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"bursar": main})
+	// The keeper stands beside the program, where the agent looks for it.
+	testscript.Main(m, map[string]func(){"bursar": main, "bursar-keeper": func() { os.Exit(keeper.Main()) }})
 }
 
 // patience is how long a script waits for what must come.

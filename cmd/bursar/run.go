@@ -30,24 +30,36 @@ application there, it says so by "bursar confirm --application ID", which needs 
 takes.
 
 The command finds its allocation in BURSAR_ALLOCATION_ID, BURSAR_MEMORY_BYTES and BURSAR_CPU_MILLIS, and its agent in
-BURSAR_AGENT.`,
+BURSAR_AGENT.
+
+With --detach the agent starts the command and keeps it, in the background: its output goes to files, it goes on when the agent or
+this terminal ends, and when it ends itself, its allocation is released with its exit status and the last lines of its standard
+error. Its environment is what --env and --env-all say, beside HOME, USER, LOGNAME, SHELL, PATH and the BURSAR_ variables.`,
 		Example: `  bursar run --memory 256MiB --cpu 500m --label user=$USER --label creator=shell --label engineType=demo -- sleep 60
   bursar run -m 4GiB -c 2 -l user=alice -l engineType=spark-3.3 --wait 30s -- spark-submit job.py
   bursar run -m 16GiB --custom gpu=1 -l user=alice --wait 1h -- python train.py
+  bursar run --detach -m 4GiB -c 2 -l user=$USER --env-all -- spark-submit job.py
   bursar run -m 4GiB -l user=alice --external yarn:prod:root.a,memory=64GiB,cpu=16 --wait 5m -- spark-submit --master yarn job.py`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	f := addRequestFlags(cmd)
 	grace := cmd.Flags().Duration("grace", client.DefaultGrace, "between SIGTERM and SIGKILL, where the command has to be stopped")
+	detached := addDetachFlags(cmd)
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := f.request()
 		if err != nil {
 			return err
 		}
+		if err := detached.check(cmd); err != nil {
+			return err
+		}
 		cl, err := c.localAgent(cmd.Context(), patienceFor(f.wait))
 		if err != nil {
 			return err
+		}
+		if detached.detach {
+			return c.runDetached(cmd.Context(), cl, req, args, detached)
 		}
 		return c.run(cmd.Context(), cl, req, args, *grace)
 	}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// launchTimeout bounds the start of an engine, with the time that it takes to confirm it.
+const launchTimeout = time.Minute
+
+// detachFlags say how the agent is to start a command in place of this program.
+type detachFlags struct {
+	detach          bool
+	user, dir, logs string
+	env             []string
+	allEnv          bool
+}
+
+// detachOnly are those that mean nothing without --detach.
+func detachOnly() []string { return []string{"user", "workdir", "log-dir", "env", "env-all"} }
+
+func addDetachFlags(cmd *cobra.Command) *detachFlags {
+	f := &detachFlags{}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.detach, "detach", false, "let the agent start the command and keep it, print its allocation's ID, and do not wait")
+	flags.StringVar(&f.user, "user", "", "with --detach: the account that it runs as; another than one's own is for trusted callers")
+	flags.StringVar(&f.dir, "workdir", "", "with --detach: where it runs (default the current directory, with --user that user's home)")
+	flags.StringVar(&f.logs, "log-dir", "", "with --detach: the folder for its files stdout and stderr (default one that the agent makes)")
+	flags.StringArrayVar(&f.env, "env", nil, "with --detach: NAME=VALUE in its environment, or NAME for this program's own; repeatable")
+	flags.BoolVar(&f.allEnv, "env-all", false, "with --detach: all of this program's environment")
+	_ = cmd.MarkFlagDirname("workdir")
+	_ = cmd.MarkFlagDirname("log-dir")
+	return f
+}
+
+// check refuses what has no meaning together.
+func (f *detachFlags) check(cmd *cobra.Command) error {
+	if f.detach {
+		if cmd.Flags().Changed("grace") {
+			return usagef("--grace: with --detach nothing stops the command: want bursar stop ID --grace")
+		}
+		return nil
+	}
+	for _, name := range detachOnly() {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s: want --detach beside it", name)
+		}
+	}
+	return nil
+}
+
+// launch is what the agent is asked for.
+func (f *detachFlags) launch(id string, args []string) (*bursarv1.LaunchRequest, error) {
+	req := &bursarv1.LaunchRequest{Id: id, Command: args, User: f.user, WorkingDirectory: f.dir, Environment: make(map[string]string)}
+	if f.allEnv {
+		for _, pair := range os.Environ() {
+			if name, value, _ := strings.Cut(pair, "="); name != "" {
+				req.Environment[name] = value
+			}
+		}
+	}
+	for _, pair := range f.env {
+		name, value, given := strings.Cut(pair, "=")
+		if !given {
+			value = os.Getenv(name)
+		}
+		if name == "" {
+			return nil, usagef("--env %q: want NAME=VALUE or NAME", pair)
+		}
+		req.Environment[name] = value
+	}
+	// The agent has another current directory.
+	paths := []*string{&req.WorkingDirectory}
+	if f.dir == "" && f.user == "" {
+		req.WorkingDirectory = "."
+	}
+	if strings.Contains(args[0], "/") {
+		req.Command = append([]string{args[0]}, args[1:]...)
+		paths = append(paths, &req.Command[0])
+	}
+	if f.logs != "" {
+		req.Logs = &bursarv1.LaunchLogs{Directory: f.logs}
+		paths = append(paths, &req.Logs.Directory)
+	}
+	for _, path := range paths {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return nil, fmt.Errorf("current directory: %w", err)
+		}
+		*path = absolute
+	}
+	return req, nil
+}
+
+// runDetached has the agent start a command when there is room for it. What was granted is given back where that fails.
+func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest, args []string, f *detachFlags) error {
+	wanted, err := f.launch("", args)
+	if err != nil {
+		return err
+	}
+	if req.RequestId == "" {
+		req.RequestId = client.NewRequestID()
+	}
+	allocation, err := c.allocate(ctx, cl, req)
+	if err != nil {
+		return err
+	}
+	wanted.Id = allocation.GetId()
+	launching, cancel := context.WithTimeout(ctx, launchTimeout)
+	defer cancel()
+	launched, err := cl.Engines().Launch(launching, wanted)
+	if err != nil {
+		c.giveBack(ctx, cl, allocation.GetId())
+		return err
+	}
+	return c.print(launched, func() {
+		c.printf("%s\n", launched.GetAllocation().GetId())
+		c.sayf("runs as process %d; its output goes to %s", launched.GetAllocation().GetProcess().GetPid(), launched.GetLogDirectory())
+	})
+}
+
+// giveBack releases what was granted for a command that was not started. Where nobody hears that, it expires by itself.
+func (c *cli) giveBack(ctx context.Context, cl *client.Client, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortPatience)
+	defer cancel()
+	if _, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: "not started"}); err != nil {
+		c.sayf("bursar: %s; the reservation expires by itself", c.message(err))
+	}
+}
