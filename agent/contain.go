@@ -297,7 +297,7 @@ func (c *cgroups) failed(ctx context.Context, id string, err error, again bool) 
 	c.log.Log(ctx, level, "an engine's cgroup is not as it should be; the engine goes on", "allocation_id", id, "error", err)
 }
 
-// members lists the processes of an engine.
+// members lists the processes of an engine, its root first.
 func (c *cgroups) members(p *bursarv1.Process) ([]int32, error) {
 	refs, err := process.Members(c.agent.deps.Proc, process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}})
 	if err != nil {
@@ -306,6 +306,9 @@ func (c *cgroups) members(p *bursarv1.Process) ([]int32, error) {
 	pids := make([]int32, len(refs))
 	for i, ref := range refs {
 		pids[i] = ref.PID
+		if ref.PID == p.GetPid() {
+			pids[0], pids[i] = pids[i], pids[0]
+		}
 	}
 	return pids, nil
 }

@@ -45,7 +45,7 @@ type Found struct {
 	Path string
 }
 
-// Members lists the processes of an engine that are there now.
+// Members lists the processes of an engine that are there now, the one that will be there longest first.
 type Members func() ([]int32, error)
 
 // Driver makes cgroups of engines. An engine is named by the id of its allocation.

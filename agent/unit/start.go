@@ -111,9 +111,16 @@ func (u *Units) Adopt(ctx context.Context, id string, limits cgroup.Limits, memb
 	return u.measured(found.cgroup, inside), limitErr
 }
 
+// makeScope makes a scope with one of the processes: of a list, systemd refuses all where one has ended.
 func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, pids []int32) (state, error) {
 	name := cgroup.ScopeName(id)
-	if err := u.start(ctx, name, scopeProperties(id, limits, pids)); err != nil {
+	var err error
+	for _, pid := range pids {
+		if err = u.start(ctx, name, scopeProperties(id, limits, pid)); err == nil || u.runs(pid) {
+			break
+		}
+	}
+	if err != nil {
 		return state{}, err
 	}
 	found, err := u.state(ctx, name)
@@ -267,12 +274,11 @@ func common(id string, limits cgroup.Limits) []systemd.Property {
 	}, limitProperties(limits)...)
 }
 
-func scopeProperties(id string, limits cgroup.Limits, pids []int32) []systemd.Property {
-	list := make([]uint32, len(pids))
-	for i, pid := range pids {
-		list[i] = uint32(pid) //nolint:gosec // a pid
-	}
-	return append(common(id, limits), systemd.PropPids(list...))
+func scopeProperties(id string, limits cgroup.Limits, pid int32) []systemd.Property {
+	return append(common(id, limits),
+		systemd.PropPids(uint32(pid)), //nolint:gosec // a pid
+		// Else nothing more can be moved there.
+		value("Delegate", true))
 }
 
 func serviceProperties(s Service) []systemd.Property {

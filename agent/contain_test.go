@@ -1,0 +1,291 @@
+package agent_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bursar/bursar/agent"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// These tests have this machine's kernel limit engines: they need root, and a hierarchy that accounts for memory.
+
+// folders are where a cgroup's files are, in every hierarchy that has it.
+func folders(t *testing.T, name string) []string {
+	t.Helper()
+	found, err := filepath.Glob("/sys/fs/cgroup/*" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup" + name); err == nil { // version 2
+		found = append(found, "/sys/fs/cgroup"+name)
+	}
+	return found
+}
+
+// contained is an agent whose engines have cgroups below one of the test's own, under a policy.
+func contained(t *testing.T, policy agent.PolicyConfig) *subject {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("want root: cgroups are made here")
+	}
+	s := newSubject(t)
+	s.config.Engines = agent.EnginesConfig{
+		Cgroups: "direct", Cgroup: fmt.Sprintf("/bursar-test-agent-%d", os.Getpid()), Policies: []agent.PolicyConfig{policy},
+	}
+	t.Cleanup(func() {
+		until(t, "its cgroups are gone", func() bool {
+			left := folders(t, s.config.Engines.Cgroup)
+			for _, folder := range left {
+				below, _ := os.ReadDir(folder + "/bursar-engines")
+				for _, entry := range below {
+					if entry.IsDir() {
+						_ = os.Remove(filepath.Join(folder, "bursar-engines", entry.Name())) // what has processes that are being killed goes later
+					}
+				}
+				_ = os.Remove(folder + "/bursar-engines")
+				_ = os.Remove(folder)
+			}
+			return len(left) == 0
+		})
+	})
+	return s
+}
+
+// cgroupOf is a process's cgroup in the hierarchy that accounts for memory.
+func cgroupOf(pid int32) string {
+	content, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "cgroup"))
+	unified := ""
+	for line := range strings.Lines(string(content)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		switch {
+		case len(fields) < 3:
+		case strings.Contains(","+fields[1]+",", ",memory,"):
+			return fields[2]
+		case fields[1] == "":
+			unified = fields[2]
+		}
+	}
+	return unified
+}
+
+// memoryLimit is that of a cgroup in bytes, as the kernel has it; -1: none.
+func memoryLimit(t *testing.T, name string) int64 {
+	t.Helper()
+	for _, folder := range folders(t, name) {
+		for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
+			content, err := os.ReadFile(filepath.Join(folder, file))
+			if err != nil {
+				continue
+			}
+			limit, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+			if err != nil || limit > 1<<60 {
+				return -1
+			}
+			return limit
+		}
+	}
+	return -1
+}
+
+func (s *subject) metric(name string) string {
+	s.t.Helper()
+	r, err := s.http.Get("http://agent/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	content, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// inCgroup waits until an engine is in a cgroup of ours, and returns that.
+func (s *subject) inCgroup(a *bursarv1.Allocation) (path string) {
+	s.t.Helper()
+	until(s.t, "it is in its cgroup", func() bool {
+		path = cgroupOf(a.GetProcess().GetPid())
+		return strings.HasPrefix(path, s.config.Engines.Cgroup+"/bursar-engines/"+a.GetId())
+	})
+	return path
+}
+
+func (s *subject) current(id string) *bursarv1.Allocation {
+	s.t.Helper()
+	r, err := s.Get(s.t.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.GetAllocation()
+}
+
+func TestEngineIsKeptToItsEntitlementByItsCgroup(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{OnOverUse: "limit", Tolerance: "25%"})
+	s.start()
+	a, engine := s.stepper(32, "own")
+	path := s.inCgroup(s.current(a.GetId()))
+	if got := memoryLimit(t, path); got != 40*mib {
+		t.Errorf("its limit is %d bytes, want 40 MiB", got)
+	}
+	s.resize(a.GetId(), 80)
+	until(t, "the limit follows", func() bool { return memoryLimit(t, path) == 100*mib })
+	engine.step()
+	engine.step() // 64 MiB
+	// Half of that is below what it holds: the limit stays, for setting it would kill.
+	s.resize(a.GetId(), 32)
+	s.ticks(3)
+	if got := memoryLimit(t, path); got != 100*mib {
+		t.Errorf("a limit of %d bytes was set below what is held", got)
+	}
+	s.coordinator.awaitState(a.GetId(), active)
+	for range 2 { // 128 MiB
+		if _, err := io.WriteString(engine.in, "\n"); err != nil {
+			break
+		}
+	}
+	end := s.coordinator.awaitState(a.GetId(), released)
+	if want := "killed for lack of memory: its cgroup's limit of 100MiB"; end.GetReason() != want || !end.GetExitStatus().GetOutOfMemory() ||
+		end.GetExitStatus().GetSignal() != 9 {
+		t.Errorf("ended: %q, %v; want %q", end.GetReason(), end.GetExitStatus(), want)
+	}
+	if got := s.metric("bursar_agent_out_of_memory_kills_total"); got != "1" {
+		t.Errorf("%s kills were counted", got)
+	}
+	until(t, "its cgroup is removed", func() bool { return len(folders(t, path)) == 0 })
+}
+
+// resize changes what an engine is entitled to, in MiB.
+func (s *subject) resize(id string, memory int64) {
+	s.t.Helper()
+	if _, err := s.Resize(s.t.Context(), &bursarv1.ResizeRequest{Id: id, Entitled: &bursarv1.Resource{MemoryBytes: new(memory * mib)}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestPolicyGivesACgroupWithoutLimits(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{Match: map[string]string{"user": "alice"}, Cgroup: true})
+	s.start()
+	a, _ := s.engine(10, "exec sleep 1000")
+	path := s.inCgroup(a)
+	if got := memoryLimit(t, path); got != -1 {
+		t.Errorf("its limit is %d bytes, want none", got)
+	}
+	until(t, "the agent knows where it is after a restart", func() bool {
+		state, _ := os.ReadFile(filepath.Join(s.config.StateDir, "state.json"))
+		return strings.Contains(string(state), path)
+	})
+	if got := s.coordinator.awaitState(a.GetId(), active); got.GetState() != active {
+		t.Error(got)
+	}
+}
+
+func TestPolicyLeavesOthersWhereTheyAre(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{Match: map[string]string{"user": "bob"}, OnOverUse: "limit"})
+	s.start()
+	a, _ := s.engine(10, "exec sleep 1000")
+	s.ticks(3)
+	if path := cgroupOf(a.GetProcess().GetPid()); path != cgroupOf(int32(os.Getpid())) {
+		t.Errorf("it was moved to %s", path)
+	}
+	if left := folders(t, s.config.Engines.Cgroup); len(left) > 0 {
+		t.Errorf("cgroups were made that nobody needs: %s", left)
+	}
+}
+
+func TestCgroupsAreTakenUpAgainAfterARestart(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{OnOverUse: "limit", Tolerance: "0%"})
+	s.start()
+	lives, _ := s.engine(10, "exec sleep 1000")
+	dies, cmd := s.engine(10, "exec sleep 1000")
+	path, gone := s.inCgroup(lives), s.inCgroup(dies)
+	s.crash()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	s.config.Engines.Policies[0].Tolerance = "50%"
+	s.start()
+	until(t, "the limit follows the policy", func() bool { return memoryLimit(t, path) == 15*mib })
+	until(t, "what nobody is in is removed", func() bool { return len(folders(t, gone)) == 0 })
+	if got := cgroupOf(lives.GetProcess().GetPid()); got != path {
+		t.Errorf("it is in %s, and was in %s", got, path)
+	}
+	// One that was released and runs on stays where it is.
+	if _, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: lives.GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	s.ticks(3)
+	if got := cgroupOf(lives.GetProcess().GetPid()); got != path {
+		t.Errorf("released, it is in %q, and was in %s", got, path)
+	}
+}
+
+func TestEngineGoesOnWithoutACgroupThatCannotBeMade(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{OnOverUse: "limit"})
+	s.config.Engines.Cgroup = "/bursar\ntest" // the kernel takes no such name
+	s.start()
+	a, _ := s.engine(10, "exec sleep 1000")
+	until(t, "the failure is counted", func() bool { return s.metric("bursar_agent_cgroup_failures_total") == "1" })
+	s.ticks(3)
+	if got := s.coordinator.awaitState(a.GetId(), active); got.GetProcess().GetCgroup() != "" {
+		t.Errorf("%v", got)
+	}
+	if got := s.metric("bursar_agent_cgroup_failures_total"); got != "1" {
+		t.Errorf("tried %s times at once", got)
+	}
+}
+
+func TestKillForLackOfMemoryIsRecognisedWithoutACgroupOfOurs(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{OnOverUse: "observe"})
+	s.start()
+	a, engine := s.stepper(500, "own")
+	pid := s.current(a.GetId()).GetProcess().GetPid()
+	// Somebody else's cgroup, around it.
+	for _, top := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
+		folder := top + s.config.Engines.Cgroup
+		if os.Mkdir(folder, 0o755) != nil {
+			continue
+		}
+		for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
+			_ = os.WriteFile(filepath.Join(folder, file), []byte(strconv.FormatInt(40*mib, 10)), 0o600)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(int(pid))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	for range 2 {
+		if _, err := io.WriteString(engine.in, "\n"); err != nil {
+			break
+		}
+	}
+	end := s.coordinator.awaitState(a.GetId(), released)
+	if want := "killed for lack of memory: the limit of cgroup " + s.config.Engines.Cgroup; end.GetReason() != want || !end.GetExitStatus().GetOutOfMemory() {
+		t.Errorf("ended: %q, %v; want %q", end.GetReason(), end.GetExitStatus(), want)
+	}
+	if got := s.metric("bursar_agent_out_of_memory_kills_total"); got != "1" {
+		t.Errorf("%s kills were counted", got)
+	}
+}
+
+func TestKillByAHandIsNoLackOfMemory(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{OnOverUse: "limit"})
+	s.start()
+	a, cmd := s.engine(100, "exec sleep 1000")
+	s.inCgroup(a)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if end := s.coordinator.awaitState(a.GetId(), released); end.GetExitStatus().GetOutOfMemory() || end.GetReason() != "process ended" {
+		t.Errorf("ended: %q, %v", end.GetReason(), end.GetExitStatus())
+	}
+}
