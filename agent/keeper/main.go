@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 // Main is the program, and returns its exit code. It takes over the whole process.
 func Main() int {
 	debug.SetGCPercent(gcPercent)
+	runtime.GOMAXPROCS(2) // one for each stream; with one for each processor of a large machine come as many caches in every keeper
 	if err := isolate(); err != nil {
 		return refuse(err)
 	}

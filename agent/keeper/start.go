@@ -39,7 +39,7 @@ func start(spec Spec) (*engine, Started) {
 	}
 	answer := Started{Error: err.Error()}
 	if wrong, ok := errors.AsType[*refusal](err); ok {
-		answer.Field, answer.Value, answer.Want = wrong.field, wrong.value, wrong.want
+		answer = Started{Field: wrong.field, Value: wrong.value, Want: wrong.want, Error: wrong.err.Error()}
 	}
 	return nil, answer
 }

@@ -126,7 +126,8 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 	target := "http://" + books.Address()
 	host, err := c.openAgent(ctx, agent.Config{
 		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
-	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir"}}, nil, log)
+		Engines: agent.EnginesConfig{LogDir: filepath.Join(f.dataDir, "engines")},
+	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}, nil, log)
 	if err != nil {
 		return err
 	}
