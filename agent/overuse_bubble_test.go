@@ -184,14 +184,22 @@ type bench struct {
 
 	machine *greedy
 	agent   *Agent
-	log     *bytes.Buffer // read when nothing runs
+	log     bytes.Buffer // guarded by the desk's mu; read when nothing runs
 }
 
 // settle lets so many ticks pass and everything that they begin end.
 func (b *bench) settle(ticks int) {
 	b.Helper()
+	b.do(func() {}) // what the test has read comes before what is written now
 	time.Sleep(time.Duration(ticks) * DefaultTick)
 	synctest.Wait()
+}
+
+// Write adds to the log.
+func (b *bench) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.Write(text)
 }
 
 func (b *bench) held() *bursarv1.Allocation {
@@ -216,14 +224,14 @@ func overuse(t *testing.T, d *desk, f func(b *bench)) {
 	defer dir.Close()
 	proc := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, desk: d, machine: &greedy{used: gib}, log: &bytes.Buffer{}}
+		b := &bench{T: t, desk: d, machine: &greedy{used: gib}}
 		config := Config{HostID: "h1"}
 		for _, action := range []string{"observe", "warn", "limit", "kill"} {
 			config.Engines.Policies = append(config.Engines.Policies, PolicyConfig{Match: map[string]string{"policy": action}, OnOverUse: action})
 		}
 		if b.agent, err = New(config, Deps{
 			Allocations: deskAllocations{desk: d}, Hosts: deskHosts{desk: d}, Meter: b.machine, Proc: proc,
-			Logger: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			Logger: slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		}); err != nil {
 			t.Fatal(err)
 		}
