@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/bursar/bursar/access"
+)
+
+// tenant is a user of the machine that is no trusted caller. Only root can start a process of theirs.
+type tenant struct {
+	t           *testing.T
+	uid         uint32
+	binary, own string
+	socket      string
+}
+
+// does runs bursar as that user and returns what it printed, and its exit code.
+func (u tenant) does(args ...string) (out string, code int) {
+	u.t.Helper()
+	cmd := exec.Command(u.binary, append([]string{"--agent", u.socket}, args...)...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.uid, Gid: u.uid}}
+	printed, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		u.t.Fatal(err)
+	}
+	return string(printed), cmd.ProcessState.ExitCode()
+}
+
+func (u tenant) must(args ...string) string {
+	u.t.Helper()
+	out, code := u.does(args...)
+	if code != 0 {
+		u.t.Fatalf("%v ended with code %d: %s", args, code, out)
+	}
+	return out
+}
+
+// host starts a coordinator and an agent, and returns the log of the agent and two users of its machine.
+func hostOfTenants(t *testing.T) (books, engines *service, alice, mallory tenant) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test plays several users: it needs root")
+	}
+	dir, sockets := t.TempDir(), folderOfSockets(t)
+	program, err := exec.LookPath("bursar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(sockets, "bursar")
+	if err := os.WriteFile(binary, content, 0o755); err != nil { // where every user gets at it
+		t.Fatal(err)
+	}
+	token := access.NewToken()
+	writeConfig(t, filepath.Join(dir, "token"), token)
+	writeConfig(t, filepath.Join(dir, "identities.yaml"), "identities:\n- {name: vm-one, role: agent, host: vm-one, tokenHash: '"+access.Hash(token)+"'}\n")
+	writeConfig(t, filepath.Join(dir, "books.yaml"), "listen: 127.0.0.1:0\ndataDir: "+dir+"/books\nidentities: "+dir+"/identities.yaml\n")
+	books = startService(t, nil, nil, "coordinator", "--config", dir+"/books.yaml", "--log-level", "debug")
+	socket := filepath.Join(sockets, "agent.sock")
+	writeConfig(t, filepath.Join(dir, "agent.yaml"), "hostId: vm-one\ntick: 500ms\nsocket: "+socket+"\nstateDir: "+dir+"/state\ntokenFile: "+dir+
+		"/token\ncoordinators: [\"http://"+books.address()+"\"]\nengines: {logDir: "+dir+"/logs}\n")
+	engines = startService(t, nil, nil, "agent", "--config", dir+"/agent.yaml", "--log-level", "debug")
+	engines.told.until("a coordinator answers")
+	t.Cleanup(func() {
+		for _, s := range []*service{books, engines} {
+			s.stops()
+			for line := range s.logged.lines {
+				s.logged.seen = append(s.logged.seen, line)
+			}
+			if strings.Contains(strings.Join(s.logged.seen, "\n"), token) {
+				t.Errorf("the token stands in %s", s.logged.name)
+			}
+		}
+	})
+	return books, engines, tenant{t, 4712, binary, "4712", socket}, tenant{t, 4711, binary, "4711", socket}
+}
+
+func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
+	_, _, alice, mallory := hostOfTenants(t)
+	id := strings.Fields(alice.must("allocate", "-m", "8MiB", "-l", "user="+alice.own, "--ttl", "10m"))[0]
+	engine := strings.Fields(alice.must("allocate", "-m", "8MiB", "-l", "user="+alice.own, "--ttl", "10m"))[0]
+	sleeper := exec.Command("sleep", "1000")
+	sleeper.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice.uid, Gid: alice.uid}}
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait()
+	}()
+	pid := strconv.Itoa(sleeper.Process.Pid)
+	state := func(id string) string {
+		var found struct{ State, Revision, Reason string }
+		if err := json.Unmarshal([]byte(alice.must("allocations", id, "-o", "json")), &found); err != nil {
+			t.Fatal(err)
+		}
+		return found.State + " " + found.Reason
+	}
+	alice.must("confirm", engine, "--pid", pid)
+	for _, target := range []string{id, engine} {
+		before := state(target)
+		for _, args := range [][]string{
+			{"release", target}, {"cancel", target}, {"renew", target}, {"resize", target, "-m", "1MiB"}, {"stop", target}, {"confirm", target, "--pid", pid},
+		} {
+			out, code := mallory.does(args...)
+			if code != exitNotAllowed && code != exitNoSuchThing {
+				t.Errorf("%v ended with code %d: %s", args, code, out)
+			}
+		}
+		if after := state(target); after != before {
+			t.Errorf("it was %s and is %s", before, after)
+		}
+	}
+	if err := sleeper.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the engine has ended: %v", err)
+	}
+	for _, args := range [][]string{
+		{"allocate", "-m", "8MiB", "-l", "user=" + alice.own},
+		{"allocate", "-m", "8MiB", "-l", "user=" + mallory.own, "--priority", "5"},
+		{"run", "--detach", "-m", "8MiB", "-l", "user=" + mallory.own, "--user", "nobody", "--", "true"},
+		{"run", "--detach", "-m", "8MiB", "-l", "user=" + mallory.own, "--user", "0", "--", "true"},
+	} {
+		if out, code := mallory.does(args...); code != exitNotAllowed {
+			t.Errorf("%v ended with code %d: %s", args, code, out)
+		}
+	}
+	// What is one's own is confirmed with what is one's own.
+	own := strings.Fields(mallory.must("allocate", "-m", "8MiB", "-l", "user="+mallory.own))[0]
+	for _, others := range []string{pid, "1", strconv.Itoa(os.Getpid())} {
+		if out, code := mallory.does("confirm", own, "--pid", others); code == 0 {
+			t.Errorf("the process %s of another was confirmed: %s", others, out)
+		}
+	}
+	mallory.must("release", own)
+	alice.must("stop", engine)
+}
