@@ -155,7 +155,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		c := l.peers.caller(uid)
+		c := l.peers.caller(context.Background(), uid)
 		closed := l.floods.connect(c)
 		if closed == nil {
 			_ = conn.Close() // nothing was sent

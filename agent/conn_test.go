@@ -182,7 +182,7 @@ func TestTrustIsByNameOrNumber(t *testing.T) {
 		1002: {"hadoop@h1", true}, 1003: {"1001@h1", false}, 1004: {"1004@h1", false},
 	} {
 		for range 2 {
-			c := p.caller(uid)
+			c := p.caller(t.Context(), uid)
 			if c.actor.Name != want.name || c.trusted != want.trusted || c.actor.Anyone != want.trusted || c.actor.Priority != want.trusted ||
 				c.actor.Admin || c.actor.Role != identity.Submitter || c.actor.Host != "h1" {
 				t.Errorf("uid %d: %+v", uid, c.actor)

@@ -99,7 +99,7 @@ func credentials(conn *net.UnixConn) (uid uint32, err error) {
 
 // caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of
 // them, root neither, is more than a submitter on this host: that is all that a coordinator believes of an agent's callers.
-func (p *peers) caller(uid uint32) *caller {
+func (p *peers) caller(ctx context.Context, uid uint32) *caller {
 	p.mu.Lock()
 	before, seen := p.known[uid]
 	p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *peers) caller(uid uint32) *caller {
 	if seen && now.Sub(before.read) < knownFor {
 		return before.caller
 	}
-	userName, sure := p.name(uid) // without the lock: it may take seconds
+	userName, sure := p.name(ctx, uid) // without the lock: it may take seconds
 	read := now
 	if !sure {
 		read = now.Add(unsureFor - knownFor)
@@ -160,8 +160,8 @@ func (p *peers) isTrustedLocked(uid uint32, userName string) bool {
 }
 
 // name is a user's name, or where the machine knows none its number. It is not sure where the machine could not be asked.
-func (p *peers) name(uid uint32) (text string, sure bool) {
-	text, err := p.lookup(context.Background(), uid) // for all that want to know, not for one call
+func (p *peers) name(ctx context.Context, uid uint32) (text string, sure bool) {
+	text, err := p.lookup(context.WithoutCancel(ctx), uid) // for all that want to know, not for one call
 	if err != nil || text == "" {
 		return strconv.FormatUint(uint64(uid), 10), err == nil || errors.Is(err, launch.ErrNoUser)
 	}

@@ -46,7 +46,7 @@ func effects() map[string]struct {
 		},
 		"trustedUsers": {
 			func(c *Config) { c.TrustedUsers = []string{"4711"} },
-			func(a *Agent, _ *watching) any { return a.peers.caller(4711).trusted }, true,
+			func(a *Agent, _ *watching) any { return a.peers.caller(context.Background(), 4711).trusted }, true,
 		},
 		"callers": {
 			func(c *Config) { c.Callers.Burst = 7 },

@@ -150,7 +150,7 @@ func (s *server) connContext(ctx context.Context, conn net.Conn) context.Context
 func (s *server) identified(r *http.Request) (*http.Request, *caller) {
 	c := s.agent.local
 	if uid, ok := r.Context().Value(uidKey{}).(uint32); ok {
-		c = s.agent.peers.caller(uid)
+		c = s.agent.peers.caller(r.Context(), uid)
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c)), c
 }
