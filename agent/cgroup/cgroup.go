@@ -100,5 +100,6 @@ func ServiceName(id string) string { return unitPrefix + id + ".service" }
 // the cgroup that it was in then: of an engine that was moved to ours, only what it has touched since.
 func Whole(name string) bool {
 	base := path.Base(name)
-	return !strings.HasSuffix(base, adoptedSuffix) && !(strings.HasPrefix(base, unitPrefix) && strings.HasSuffix(base, scopeSuffix))
+	scope := strings.HasPrefix(base, unitPrefix) && strings.HasSuffix(base, scopeSuffix)
+	return !scope && !strings.HasSuffix(base, adoptedSuffix)
 }

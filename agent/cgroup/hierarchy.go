@@ -233,7 +233,7 @@ func number(text string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("want a number: %w", err)
 	}
-	return int64(min(value, math.MaxInt64)), nil //nolint:gosec // bounded
+	return int64(min(value, math.MaxInt64)), nil
 }
 
 // Facts reads what there is to know of the cgroup of this path. ErrNone: it is not there.
@@ -324,7 +324,7 @@ func (t *Tree) members(h *hierarchy, name string) ([]int32, error) {
 		return nil, fmt.Errorf("cgroup %s: %w", name, err)
 	}
 	var pids []int32
-	for _, word := range strings.Fields(string(content)) {
+	for word := range strings.FieldsSeq(string(content)) {
 		pid, err := strconv.ParseInt(word, 10, 32)
 		if err != nil {
 			return nil, fmt.Errorf("cgroup %s: cgroup.procs: %w", name, err)

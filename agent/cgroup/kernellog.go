@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,10 +104,10 @@ func (l *KernelLog) Look() error {
 func (l *KernelLog) Of(pid int32, started time.Duration) (Kill, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := len(l.kills) - 1; i >= 0; i-- {
+	for _, k := range slices.Backward(l.kills) {
 		// The log's clock may be a little behind that of start times, which goes on while the machine sleeps. Pids are given away again after
 		// some thousands of others.
-		if k := l.kills[i]; k.PID == pid && k.At >= started-clockSlack {
+		if k.PID == pid && k.At >= started-clockSlack {
 			return k, true
 		}
 	}
@@ -147,7 +148,7 @@ func (p *killParser) record(record []byte) (Kill, bool) {
 	if err != nil {
 		return Kill{}, false
 	}
-	return p.line(string(text), time.Duration(at)*time.Microsecond) //nolint:gosec // 53 bits
+	return p.line(string(text), time.Duration(at)*time.Microsecond)
 }
 
 func (p *killParser) line(text string, at time.Duration) (Kill, bool) {

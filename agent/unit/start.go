@@ -104,7 +104,7 @@ func (u *Units) Adopt(ctx context.Context, id string, limits cgroup.Limits, memb
 	default:
 		limitErr = u.set(ctx, found, limits)
 	}
-	inside, err := u.attach(ctx, found, pids, members)
+	inside, err := u.attach(ctx, found, members)
 	if err != nil {
 		return "", errors.Join(err, limitErr)
 	}
@@ -132,11 +132,11 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 
 // attach moves what has started since the scope was made, and looks again until nothing is outside. It returns a process that is
 // inside.
-func (u *Units) attach(ctx context.Context, s state, pids []int32, members cgroup.Members) (int32, error) {
+func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (int32, error) {
 	attached := make(map[int32]bool)
 	for range adoptRounds {
-		var err error
-		if pids, err = members(); err != nil {
+		pids, err := members()
+		if err != nil {
 			return 0, err
 		}
 		outside, err := u.outside(s, pids)
@@ -315,6 +315,6 @@ func limitProperties(limits cgroup.Limits) []systemd.Property {
 		quota = uint64(limits.CPUMillis) * 1000 // microseconds a second
 	}
 	return []systemd.Property{
-		value("MemoryMax", most), value("MemorySwapMax", swap), value("CPUQuotaPerSecUSec", quota), value("CPUWeight", uint64(limits.Weight())),
+		value("MemoryMax", most), value("MemorySwapMax", swap), value("CPUQuotaPerSecUSec", quota), value("CPUWeight", uint64(limits.Weight())), //nolint:gosec // bounded
 	}
 }

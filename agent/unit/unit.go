@@ -281,7 +281,7 @@ func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
 		// It is not told whose limit it was. Under one of its own it was most likely that.
 		facts.OOMKills, facts.AtLimit = 1, s.memoryMax != infinity
 		if facts.AtLimit {
-			facts.MemoryMax = int64(min(s.memoryMax, 1<<62)) //nolint:gosec // bounded
+			facts.MemoryMax = int64(min(s.memoryMax, 1<<62))
 		}
 	}
 	return facts, nil

@@ -22,15 +22,15 @@ import (
 var errUsage = errors.New("usage: units adopt ID PID MIB | start ID UID MIB COMMAND… | set ID MIB | facts ID | find | remove ID | reexec")
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, arguments []string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
 	units, err := unit.Open(ctx, unit.Options{})
 	if err != nil {
 		return err
