@@ -277,7 +277,7 @@ type Shortfall struct {
 	Limit     int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why it is short where the numbers alone do not tell: "measured" (the books would allow it, the machine does not),
 	// "held" (kept for a request that waits longer), "unknown" (no fresh measurement, no fresh word from a queue's cluster), "pressure",
-	// "never" (above the limit), "stopped" (the queue takes no applications), "missing" (its cluster does not have the queue any more).
+	// "refused" (its agent takes no grants, for lack of disk space for example), "never" (above the limit), "stopped" (the queue takes no applications), "missing" (its cluster does not have the queue any more).
 	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	// The note in full, such as since when and why nothing is known; empty where the note says it all.
 	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -437,7 +437,7 @@ type HostFilters struct {
 	Labels int64 `protobuf:"varint,2,opt,name=labels,proto3" json:"labels,omitempty"`
 	// Suspect, lost, cordoned, draining.
 	Health int64 `protobuf:"varint,3,opt,name=health,proto3" json:"health,omitempty"`
-	// No fresh measurement, or under memory pressure.
+	// No fresh measurement, under memory pressure, or refused by the agent.
 	Measurement int64 `protobuf:"varint,4,opt,name=measurement,proto3" json:"measurement,omitempty"`
 	// Too full by the books.
 	Books int64 `protobuf:"varint,5,opt,name=books,proto3" json:"books,omitempty"`
