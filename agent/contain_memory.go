@@ -41,7 +41,7 @@ func (c *cgroups) lackOfMemory(e host.Engine, exit *bursarv1.ExitStatus) (*bursa
 	kill, logged := c.kill(e)
 	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits.
 	fresh := contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
-	if !logged && !exit.GetOutOfMemory() && !(fresh && ended) {
+	if known := logged || exit.GetOutOfMemory() || fresh && ended; !known {
 		return exit, ""
 	}
 	if !contained {
@@ -52,17 +52,22 @@ func (c *cgroups) lackOfMemory(e host.Engine, exit *bursarv1.ExitStatus) (*bursa
 		exit = &bursarv1.ExitStatus{Signal: int32(syscall.SIGKILL)}
 	}
 	exit.OutOfMemory = true
+	return exit, whoseMemory(kill, logged, engine.path, facts)
+}
+
+// whoseMemory says whose memory it was that lacked.
+func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts) string {
 	own := facts.AtLimit
 	if logged {
-		own = kill.Limit && (kill.Cgroup == engine.path || kill.Cgroup == "" && facts.MemoryMax > 0)
+		own = kill.Limit && (kill.Cgroup == path || kill.Cgroup == "")
 	}
 	switch {
 	case own && facts.MemoryMax > 0:
-		return exit, ": its cgroup's limit of " + resource.ApproximateMemory(facts.MemoryMax)
+		return ": its cgroup's limit of " + resource.ApproximateMemory(facts.MemoryMax)
 	case logged && kill.Limit && kill.Cgroup != "":
-		return exit, ": the limit of cgroup " + kill.Cgroup
+		return ": the limit of cgroup " + kill.Cgroup
 	default:
-		return exit, ": the machine's"
+		return ": the machine's"
 	}
 }
 

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beEngine obeys lines: "touch N" takes N MiB, "spin D" uses one processor for as long by the clock and tells how much of it it got,
+// beEngine obeys lines: "touch N" takes N MiB, "spin D" uses one processor for as long by the clock and tells how much of that it was given,
 // and the end of its input ends it.
 func beEngine() {
 	var held [][]byte
@@ -103,9 +103,9 @@ func start(t *testing.T) *engine {
 
 func (e *engine) pid() int32 { return int32(e.command.Process.Pid) }
 
-func (e *engine) tellf(format string, arguments ...any) {
+func (e *engine) tell(line string) {
 	e.t.Helper()
-	if _, err := fmt.Fprintf(e.in, format+"\n", arguments...); err != nil {
+	if _, err := io.WriteString(e.in, line+"\n"); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -171,12 +171,12 @@ func TestTheKernelKeepsAnEngineToItsMemory(t *testing.T) {
 	if err := log.Look(); err != nil {
 		t.Fatal(err)
 	}
-	e.tellf("touch 16")
+	e.tell("touch 16")
 	if _, alive := e.answer(); !alive {
 		t.Fatal("ended below its limit")
 	}
 	identity := identify(t, e.pid())
-	e.tellf("touch 128")
+	e.tell("touch 128")
 	if _, alive := e.answer(); alive {
 		t.Fatal("lives above its limit")
 	}
@@ -222,12 +222,12 @@ func TestTheKernelKeepsAnEngineToItsProcessorTime(t *testing.T) {
 	if _, err := d.Enter(t.Context(), "e1", Limits{CPUMillis: 250, CPUWeight: 100}, e.pid()); err != nil {
 		t.Fatal(err)
 	}
-	e.tellf("spin 1500ms")
+	e.tell("spin 1500ms")
 	with, _ := e.answer()
 	if err := d.Set(t.Context(), "e1", Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	e.tellf("spin 500ms")
+	e.tell("spin 500ms")
 	without, _ := e.answer()
 	// The quota is counted by periods of 100 ms, of which the first and the last may be cut.
 	if with > 330 || with < 20 {
@@ -314,7 +314,7 @@ func runs(pid int32) bool {
 func TestARestartFindsCgroupsAndALimitBelowUseIsRefused(t *testing.T) {
 	d := onThisMachine(t)
 	e := start(t)
-	e.tellf("touch 64")
+	e.tell("touch 64")
 	if _, alive := e.answer(); !alive {
 		t.Fatal("ended")
 	}
@@ -322,7 +322,7 @@ func TestARestartFindsCgroupsAndALimitBelowUseIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.tellf("touch 64")
+	e.tell("touch 64")
 	if _, alive := e.answer(); !alive {
 		t.Fatal("ended")
 	}
@@ -335,7 +335,7 @@ func TestARestartFindsCgroupsAndALimitBelowUseIsRefused(t *testing.T) {
 	if err := next.Set(t.Context(), "e1", Limits{MemoryMax: 16 * mib}); !errors.Is(err, ErrInUse) {
 		t.Error("a limit below what is held:", err)
 	}
-	e.tellf("touch 1")
+	e.tell("touch 1")
 	if _, alive := e.answer(); !alive {
 		t.Error("a limit that was refused has killed it")
 	}

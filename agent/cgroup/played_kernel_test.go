@@ -46,7 +46,7 @@ func (k *unified) process(t *testing.T, own, root string) TreeOptions {
 	self := filepath.Join(proc, "77")
 	for name, content := range map[string]string{
 		"cgroup":    "0::" + own + "\n",
-		"mountinfo": "30 23 0:26 " + root + " " + mountedAt + " rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
+		"mountinfo": "30 23 0:26 " + root + " " + mountedAt + " rw,nosuid - cgroup2 none rw,nsdelegate\n",
 	} {
 		if err := os.MkdirAll(self, 0o700); err != nil {
 			t.Fatal(err)
