@@ -151,7 +151,7 @@ func TestConnectionsOfOneUserAreLimited(t *testing.T) {
 
 // One with subordinate uids can be as many users as there are: what they cost must stay bounded.
 func TestManyUsersCostNoMoreThanABoundedTable(t *testing.T) {
-	f, now, logged := flooded(t, CallersConfig{Rate: 1, Burst: 10, Waiting: 1})
+	f, _, logged := flooded(t, CallersConfig{Rate: 1, Burst: 10, Waiting: 1})
 	conns := 0
 	for uid := range uint32(20 * maxUsers) {
 		if f.connect(someone(1000+uid)) != nil {
@@ -164,7 +164,10 @@ func TestManyUsersCostNoMoreThanABoundedTable(t *testing.T) {
 	if lines := strings.Count(logged.String(), "\n"); lines != 1 {
 		t.Errorf("logged %d times that the rest has too many", lines)
 	}
-	f, now, _ = flooded(t, CallersConfig{Rate: 1, Burst: 10, Waiting: 1})
+}
+
+func TestUsersBeyondTheTableShareUntilOthersAreForgotten(t *testing.T) {
+	f, now, _ := flooded(t, CallersConfig{Rate: 1, Burst: 10, Waiting: 1})
 	for uid := range uint32(20 * maxUsers) {
 		if got := f.taken(someone(1000+uid), 1); got == 0 && uid < maxUsers {
 			t.Fatalf("user %d was refused", uid)
@@ -198,7 +201,9 @@ func TestNewLimitsAreInForceForUsersThatAreHere(t *testing.T) {
 	if got := f.taken(someone(1), 1000); got != 50 {
 		t.Errorf("%d, want the new burst", got)
 	}
-	f.wait(someone(1))
+	if _, err := f.wait(someone(1)); err != nil {
+		t.Error(err)
+	}
 	if _, err := f.wait(someone(1)); err != nil {
 		t.Errorf("the new number of those that wait: %v", err)
 	}

@@ -218,7 +218,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		timed := &timedWriter{ResponseWriter: w, control: control}
 		ended, err := s.agent.floods.begin(c)
 		if err != nil {
-			s.agent.floods.hold(r.Context(), c)
+			s.agent.floods.hold(r.Context(), c) //nolint:contextcheck // it is the request's
 			refuse(timed, r, err)
 			return
 		}

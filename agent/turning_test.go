@@ -61,7 +61,7 @@ func (h *hanging) Close() error                       { return nil }
 func turningAgent(t *testing.T, h *hanging, f func(a *Agent)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h.pulse.samples = map[time.Time]bool{}
+		h.samples = map[time.Time]bool{}
 		h.what, h.over = make(chan string, 1), make(chan struct{})
 		a, err := New(Config{HostID: "h1", Tick: 5 * time.Second}, Deps{Allocations: &patient{}, Hosts: h, Meter: h})
 		if err != nil {

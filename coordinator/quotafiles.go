@@ -169,7 +169,7 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *writer) 
 		case <-tick.C:
 			q.poll(ctx, w)
 		case ask := <-q.asks:
-			ask.done <- q.replace(ask.ctx, w, ask.paths)
+			ask.done <- q.replace(ask.ctx, w, ask.paths) //nolint:contextcheck // that of who asks
 		case <-ctx.Done():
 			return
 		}

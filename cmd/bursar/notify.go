@@ -93,7 +93,7 @@ func (n *notifier) follow(ctx context.Context, s served, ended <-chan struct{}) 
 	if !n.await(ctx, s, ended) {
 		return
 	}
-	hangups, reloaded := s.hangups, make(chan error, 1)
+	hangups, reloaded := s.hangups, make(chan struct{}, 1)
 	for {
 		select {
 		case <-ended:
@@ -104,7 +104,10 @@ func (n *notifier) follow(ctx context.Context, s served, ended <-chan struct{}) 
 		case <-hangups:
 			hangups = nil // one after the other
 			n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
-			go func() { reloaded <- n.reload(ctx, s) }()
+			go func() {
+				n.reload(ctx, s)
+				reloaded <- struct{}{}
+			}()
 		case <-reloaded:
 			hangups = s.hangups
 			n.send(daemon.SdNotifyReady)
@@ -173,12 +176,12 @@ func (n *notifier) stops(s served, feed <-chan time.Time, ended <-chan struct{})
 }
 
 // reload reads the files again and tells in the log what came of it.
-func (n *notifier) reload(ctx context.Context, s served) error {
+func (n *notifier) reload(ctx context.Context, s served) {
 	changes, err := s.reload(ctx)
 	switch {
 	case err != nil:
 		n.log.Error("the configuration was not reloaded: what was in force stays", "error", err)
-		return err
+		return
 	case changes.Empty():
 		n.log.Info("reloaded: the configuration is as it was; the files that it names were read again")
 	default:
@@ -187,5 +190,4 @@ func (n *notifier) reload(ctx context.Context, s served) error {
 	if len(changes.Kept) > 0 {
 		n.log.Warn("these fields change at the next start only", "fields", changes.Kept)
 	}
-	return nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // systemSocketFile is what a service manager does: it makes the socket, and keeps it when it has passed it on.
-func systemSocketFile(t *testing.T, path string) (*net.UnixListener, *os.File) {
+func systemSocketFile(t *testing.T, path string) *os.File {
 	t.Helper()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -31,14 +31,14 @@ func systemSocketFile(t *testing.T, path string) (*net.UnixListener, *os.File) {
 		_ = file.Close()
 		_ = listener.Close()
 	})
-	return listener, file
+	return file
 }
 
 // Whoever calls while no agent runs is answered when there is one: across a start, and across a restart.
 func TestCallsWaitAtTheSocketOfTheServiceManager(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(folderOfSockets(t), "agent.sock")
-	_, file := systemSocketFile(t, path)
+	file := systemSocketFile(t, path)
 	books := startService(t, nil, nil, "coordinator", "--listen", "127.0.0.1:0", "--data-dir", dir+"/books")
 	address := books.address()
 	for range 2 {
@@ -68,7 +68,7 @@ func TestCallsWaitAtTheSocketOfTheServiceManager(t *testing.T) {
 func TestSocketOfTheServiceManagerIsServedInPlaceOfItsOwn(t *testing.T) {
 	dir, sockets := t.TempDir(), folderOfSockets(t)
 	path := filepath.Join(sockets, "given.sock")
-	_, file := systemSocketFile(t, path)
+	file := systemSocketFile(t, path)
 	other, err := os.CreateTemp(dir, "other")
 	if err != nil {
 		t.Fatal(err)
@@ -94,12 +94,12 @@ func TestWhatIsNoSocketIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	tcpFile, err := tcp.(*net.TCPListener).File()
+	tcpFile, err := tcp.File()
 	if err != nil {
 		t.Fatal(err)
 	}
