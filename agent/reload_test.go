@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,10 +65,10 @@ func effects() map[string]struct {
 		"tick": {
 			func(c *Config) { c.Tick = time.Second },
 			func(_ *Agent, h *watching) any {
-				h.measured = 0
+				h.measured.Store(0)
 				time.Sleep(10 * time.Second)
-				return h.measured
-			}, 10,
+				return h.measured.Load()
+			}, int64(10),
 		},
 		"engines.policies": {
 			func(c *Config) { c.Engines.Policies = []PolicyConfig{{OnOverUse: "kill"}} },
@@ -96,7 +97,7 @@ type watching struct {
 	*pulse
 
 	registered *bursarv1.RegisterRequest
-	measured   int
+	measured   atomic.Int64
 }
 
 func (h *watching) Register(ctx context.Context, q *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
@@ -105,7 +106,7 @@ func (h *watching) Register(ctx context.Context, q *bursarv1.RegisterRequest) (*
 }
 
 func (h *watching) Sample(ctx context.Context) host.Sample {
-	h.measured++
+	h.measured.Add(1)
 	return h.still.Sample(ctx)
 }
 
@@ -133,12 +134,14 @@ func TestReloadHasEffects(t *testing.T) {
 				if got := test.seen(a, h); cmp.Equal(got, test.want) {
 					t.Fatalf("it is %v already", got)
 				}
+				synctest.Wait()
 				test.change(&config)
 				changes, err := a.Reload(config)
 				if err != nil || len(changes.Taken) != 1 || !changes.Has(field) && field != "callers" {
 					t.Errorf("%+v, %v", changes, err)
 				}
 				time.Sleep(10 * time.Second) // two heartbeats
+				synctest.Wait()
 				if diff := cmp.Diff(test.want, test.seen(a, h)); diff != "" {
 					t.Error(diff)
 				}
