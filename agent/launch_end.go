@@ -99,7 +99,8 @@ func recordedReason(how string, exit *bursarv1.ExitStatus, stderr []string) stri
 	}
 	said := strings.Join(stderr[from:], between)
 	if said == "" { // not even the last line fits: its beginning tells most
-		said = strings.ToValidUTF8(stderr[len(stderr)-1][:room], "")
+		last := stderr[len(stderr)-1]
+		said = strings.ToValidUTF8(last[:min(len(last), room)], "")
 	}
 	return how + ": " + said
 }

@@ -2,10 +2,12 @@ package keeper
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -121,16 +123,32 @@ func DecodeStarted(line []byte) (Started, error) {
 	if s.Error == "" && (s.PID <= 1 || s.StartTime == 0) {
 		return Started{}, fmt.Errorf("started: pid %d, start time %d", s.PID, s.StartTime)
 	}
+	// The user may have got at the keeper before it could protect itself: people and logs shall be shown text.
+	for _, text := range []*string{&s.Field, &s.Value, &s.Want, &s.Error} {
+		if *text != "" {
+			*text = cmp.Or(bounded(*text), "?")
+		}
+	}
 	return s, nil
 }
 
-// DecodeRecord returns the last Record of a file's content: what stands before it, or was cut short, is passed over. The error says that
-// there is none.
+// bounded is what can be printed of a text, and no more of it than a keeper remembers of an engine's.
+func bounded(text string) string {
+	text = printable(text)
+	return strings.ToValidUTF8(text[:min(len(text), tailBytes)], "")
+}
+
+// DecodeRecord returns the last Record of a file's content: what stands before it, or was cut short, is passed over. Its lines are printable
+// and not empty, whoever has written them. The error says that there is none.
 func DecodeRecord(content []byte) (Record, error) {
 	lines := bytes.Split(content, []byte("\n"))
 	for i := len(lines) - 2; i >= 0; i-- { // what is behind the last line break is not whole
 		var r Record
 		if decode(lines[i], &r) == nil && r.valid() {
+			for at := range r.Stderr {
+				r.Stderr[at] = bounded(r.Stderr[at])
+			}
+			r.Stderr = slices.DeleteFunc(r.Stderr, func(line string) bool { return line == "" })
 			return r, nil
 		}
 	}
