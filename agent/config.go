@@ -80,8 +80,9 @@ type Config struct {
 	// Safety is measured memory that is kept free for the machine itself. Default 128MiB; "0" keeps none. More is safer against
 	// what measurements do not see, and leaves less to engines.
 	Safety string `yaml:"safety" reload:"live"`
-	// Cgroup is the cgroup whose limits cap what engines can have, below the cgroup mount. Default: the agent's own. Set it
-	// where the agent's own has a limit that is not for engines.
+	// Cgroup is the cgroup whose limits cap what engines can have, below the cgroup mount. Default: the agent's own, or where
+	// systemd runs the agent as a service, whose limits are not for engines, that of the slice bursar-engines.slice. Set it where engines
+	// have others.
 	Cgroup string `yaml:"cgroup" reload:"start"`
 
 	// WorkDirs are the directories that engines write to; without space in one of them the host takes no new engines. Default: none.

@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"os"
 	"path"
 	"strings"
+
+	"github.com/bursar/bursar/agent/unit"
 )
 
 // The ways to give engines cgroups.
@@ -13,8 +16,11 @@ const (
 	cgroupsNone    = "none"
 )
 
-// settleCgroups fills in how engines get cgroups of their own.
+// settleCgroups fills in how engines get cgroups of their own, and whose limits are the host's.
 func (s *settings) settleCgroups() error {
+	if os.Getenv("NOTIFY_SOCKET") != "" { // systemd has started this as a service, in a cgroup with limits for an agent
+		s.Cgroup = orDefault(s.Cgroup, unit.SliceCgroup)
+	}
 	s.Engines.Cgroups = orDefault(s.Engines.Cgroups, cgroupsAuto)
 	switch s.Engines.Cgroups {
 	case cgroupsAuto, cgroupsSystemd, cgroupsDirect, cgroupsNone:

@@ -18,6 +18,8 @@ import (
 const (
 	// Slice has the units of all engines.
 	Slice = "bursar-engines.slice"
+	// SliceCgroup is the slice's cgroup.
+	SliceCgroup = "/bursar.slice/bursar-engines.slice"
 
 	booted  = "/run/systemd/system" // as sd_booted(3) has it
 	private = "/run/systemd/private"
