@@ -1,0 +1,170 @@
+// Package losses proves what becomes of engines and books when something is lost: with the shipped programs bursar and bursar-keeper, a
+// coordinator on SQLite, an agent, and real processes as engines, each started in all three ways: by `bursar run --detach`, by `bursar run`,
+// and by a launcher that confirms its pid. Agents are killed and upgraded, coordinators are away or put back, pids are given out again,
+// hosts boot, state files are damaged, disks fill up, and engines take more memory than they may have.
+//
+// What it leaves to others: agent, with a coordinator that is played, has the state file of every kind field by field, clocks that were set
+// between two agents and while one runs (synctest), and each refusal; test/systemd has real boots and a clock that is really set, in a virtual
+// machine, the watchdog, sockets that stay, and upgrades of packages; test/ha has leaders that are lost, PostgreSQL that is put back, and
+// agents of an older version; test/chaos has `bursar dev` that is killed under load, and engines that touch memory slowly. A clock cannot be
+// set for one process: a program without a libc does not see what would be preloaded, and time namespaces leave the time of day alone.
+//
+// Tests need root: they make namespaces and cgroups. No test sleeps; each waits for what must come, for long where the machine is busy. Right
+// within two heartbeats means heartbeats that were answered, not seconds.
+package losses
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// insideVariable names the test for which this process has namespaces of its own.
+	insideVariable = "BURSAR_LOSSES_INSIDE"
+	// programsVariable says where its programs were built.
+	programsVariable = "BURSAR_LOSSES_PROGRAMS"
+	// insideTime bounds a test in there.
+	insideTime = 4 * time.Minute
+)
+
+// programs is where bursar and bursar-keeper are, and in a folder beside them the next version. TestMain sets it.
+var programs string
+
+// The versions that were built.
+const (
+	version = "v1.0.0-losses"
+	next    = "v1.1.0-losses"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(engineVariable); path != "" {
+		os.Exit(playEngine(path))
+	}
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "losses: want root: namespaces and cgroups are made here")
+		os.Exit(1)
+	}
+	if programs = os.Getenv(programsVariable); programs != "" {
+		if err := settle(); err != nil {
+			fmt.Fprintln(os.Stderr, "losses:", err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	os.Exit(run(m))
+}
+
+// run builds the programs and runs the tests.
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "losses")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "losses:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	programs = dir
+	for _, build := range []struct{ into, version string }{{dir, version}, {filepath.Join(dir, "next"), next}} {
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+build.version, "-o", build.into+"/",
+			"github.com/bursar/bursar/cmd/bursar", "github.com/bursar/bursar/cmd/bursar-keeper")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		if err := cmd.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "losses: build:", err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// isolated runs the rest of the test in a process that has the namespaces of flags for its own; outside it returns false, and the test has
+// been run. Whatever is mounted there is gone with it.
+func isolated(t *testing.T, flags uintptr) bool {
+	t.Helper()
+	if os.Getenv(insideVariable) == t.Name() {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+insideTime.String())
+	cmd.Env = append(os.Environ(), insideVariable+"="+t.Name(), programsVariable+"="+programs)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in its own namespaces: %v\n%s", err, out)
+	} else {
+		t.Logf("in its own namespaces:\n%s", out)
+	}
+	return false
+}
+
+// settle keeps what is mounted in here to this namespace. In a namespace of pids the process table is that.
+func settle() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	if os.Getpid() != 1 {
+		return nil
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return nil
+}
+
+const (
+	pollEvery = 20 * time.Millisecond
+	// patience is how long anything may take on a machine that is busy with other things.
+	patience = 60 * time.Second
+)
+
+// eventually looks until check finds nothing wrong, and returns how long that took.
+func eventually(t *testing.T, what string, check func() error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		err := check()
+		took := time.Since(began)
+		if err == nil {
+			return took
+		}
+		if took > patience {
+			t.Fatalf("%s: not within %s: %v", what, patience, err)
+		}
+		<-ticker.C
+	}
+}
+
+// always looks again and again for so long, and fails at the first thing that is wrong.
+func always(t *testing.T, during time.Duration, what string, check func() error) {
+	t.Helper()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for began := time.Now(); time.Since(began) < during; <-ticker.C {
+		if err := check(); err != nil {
+			t.Fatalf("%s: after %s: %v", what, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}
+
+// exitCode is that of a command that was run; -1 where there was none.
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	t.Error(err)
+	return -1
+}
