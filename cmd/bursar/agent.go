@@ -86,6 +86,11 @@ func (c *cli) serveAgent(
 	if err != nil {
 		return err
 	}
+	defer time.AfterFunc(startedFor, func() {
+		if err := giveBackPages(); err != nil {
+			log.Debug("memory of the start is kept", "error", err)
+		}
+	}).Stop()
 	return serverError(newNotifier(log).supervise(ctx, served{
 		run: server.Run, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
 		turning: func(context.Context) error { return server.Turning(time.Now()) },
