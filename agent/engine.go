@@ -45,6 +45,7 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 		return nil, err
 	}
 	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.showConfirmed(request.GetId(), request.GetProcess())
 	a.watch(ctx)
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
@@ -171,6 +172,13 @@ func (a *Agent) isEngine(id string) (engine bool) {
 		engine = held && grant.GetProcess().GetPid() != 0
 	})
 	return engine
+}
+
+// showConfirmed shows the process that was confirmed once more: in the meantime somebody may have shown another one, in vain.
+func (a *Agent) showConfirmed(id string, process *bursarv1.Process) {
+	if process.GetPid() != 0 {
+		a.locked(func(t *tracker.Tracker) { t.Show(id, process) })
+	}
 }
 
 // forgetRefused takes back what was shown for a confirmation that was refused. An engine that is one already stays shown.

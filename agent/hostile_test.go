@@ -163,3 +163,22 @@ func TestSocketFolderThatEverybodyCanWriteToIsRefused(t *testing.T) {
 	}
 	s.start()
 }
+
+// What a stranger says of somebody's engine is refused, and must not keep that from being stopped.
+func TestConfirmationOfAStrangerDoesNotProtectAnEngine(t *testing.T) {
+	needsRoot(t)
+	s := run(t)
+	a, cmd := s.engine(10, "exec sleep 1000")
+	s.coordinator.mu.Lock()
+	s.coordinator.refuseConfirm = true
+	s.coordinator.mu.Unlock()
+	if out := s.as(mallory, "confirm", a.GetId(), "self"); strings.HasPrefix(out, "confirmed") {
+		t.Fatal(out)
+	}
+	if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: a.GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "terminated") {
+		t.Errorf("%v", err)
+	}
+}

@@ -184,6 +184,7 @@ func (a *Agent) confirmLaunched(
 		return nil, err
 	}
 	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.showConfirmed(request.GetId(), process)
 	a.watch(ctx)
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent could not store that the engine runs: %w", err))

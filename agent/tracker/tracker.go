@@ -217,9 +217,14 @@ func (t *Tracker) Engines() []Engine {
 	return list
 }
 
-// Show takes note that a process was found to be the allocation's engine, before the coordinator is told; nil takes it back.
+// Show takes note that a process was found to be what somebody says is the allocation's engine, before the coordinator is told, who may say
+// otherwise; nil takes it back. The place of an engine that was shown before it takes once the coordinator has said so: it is to be shown
+// again then.
 func (t *Tracker) Show(id string, process *bursarv1.Process) {
 	if e := t.entries[id]; e != nil && e.tracked() && !proto.Equal(process, t.shown[id]) {
+		if engine := e.grant.GetProcess(); process != nil && t.identified(e) && (process.GetPid() != engine.GetPid() || process.GetStartTime() != engine.GetStartTime()) {
+			return
+		}
 		t.changed++ // a Snapshot has the engines that were shown
 	}
 	if process == nil {
