@@ -32,12 +32,12 @@ func measuredCgroup(p *bursarv1.Process) string {
 
 // lackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known, and whose memory it
 // was that lacked, to be put behind the words that say so; "" where that was not it.
-func (c *cgroups) lackOfMemory(e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
+func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
 	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
 	if exit != nil && !ended && !exit.GetOutOfMemory() {
 		return exit, ""
 	}
-	engine, facts, contained := c.lastFacts(e.ID)
+	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
 	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits.
 	fresh := contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
@@ -72,7 +72,7 @@ func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts)
 }
 
 // lastFacts is what there is to know of an engine's cgroup when the engine has ended; false where it had none of ours.
-func (c *cgroups) lastFacts(id string) (contained, cgroup.Facts, bool) {
+func (c *cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.Facts, bool) {
 	driver := c.current()
 	c.mu.Lock()
 	e := c.engines[id]
@@ -84,7 +84,7 @@ func (c *cgroups) lastFacts(id string) (contained, cgroup.Facts, bool) {
 	if e == nil || driver == nil {
 		return contained{}, cgroup.Facts{}, false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), factsTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsTimeout) // an end is told once, also by an agent that ends
 	defer cancel()
 	facts, err := driver.Facts(ctx, id)
 	if err == nil {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,7 +52,7 @@ func (a *Agent) awaitsRecord(id string) bool {
 }
 
 // howEnded says how an engine ended and why, as far as the kernel, its keeper and the agent's own orders tell.
-func (a *Agent) howEnded(e host.Engine) (*bursarv1.ExitStatus, string) {
+func (a *Agent) howEnded(ctx context.Context, e host.Engine) (*bursarv1.ExitStatus, string) {
 	id := e.ID
 	exit, reason := a.exitStatus(id), a.endReason(id)
 	record, err := a.records().End(id)
@@ -59,7 +60,7 @@ func (a *Agent) howEnded(e host.Engine) (*bursarv1.ExitStatus, string) {
 		if !errors.Is(err, launch.ErrNone) {
 			a.log.Warn("how a launched engine ended is not known", "allocation_id", id, "error", err)
 		}
-		exit, lack := a.cgroups.lackOfMemory(e, exit)
+		exit, lack := a.cgroups.lackOfMemory(ctx, e, exit)
 		if reason == "" && lack != "" {
 			reason = exitText(exit) + lack
 		}
@@ -69,7 +70,7 @@ func (a *Agent) howEnded(e host.Engine) (*bursarv1.ExitStatus, string) {
 		exit = recordedExit(record)
 	}
 	exit.OutOfMemory = exit.OutOfMemory || record.OutOfMemory
-	exit, lack := a.cgroups.lackOfMemory(e, exit)
+	exit, lack := a.cgroups.lackOfMemory(ctx, e, exit)
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
 	}

@@ -65,7 +65,7 @@ func (a *Agent) measure(ctx context.Context) {
 	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
 	measurement.Sample.Disks, measurement.Sample.Refusal = a.workDirs.measure(ctx, a.settings().workDirs)
 	for i := range usages {
-		measurement.Usages = append(measurement.Usages, a.usage(list[i], usages[i]))
+		measurement.Usages = append(measurement.Usages, a.usage(ctx, list[i], usages[i]))
 	}
 	var ends []*bursarv1.EngineEnd
 	a.locked(func(t *tracker.Tracker) {
@@ -99,7 +99,7 @@ func (a *Agent) afterChange(ctx context.Context) {
 }
 
 // usage puts what was measured of an engine into the tracker's words.
-func (a *Agent) usage(e host.Engine, u host.Usage) tracker.Usage {
+func (a *Agent) usage(ctx context.Context, e host.Engine, u host.Usage) tracker.Usage {
 	usage := tracker.Usage{
 		ID: e.ID, PID: e.PID, StartTime: e.StartTime,
 		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, CPUMillis: u.CPUMillis,
@@ -113,7 +113,7 @@ func (a *Agent) usage(e host.Engine, u host.Usage) tracker.Usage {
 	}
 	switch {
 	case usage.Ended:
-		usage.Exit, usage.Reason = a.howEnded(e)
+		usage.Exit, usage.Reason = a.howEnded(ctx, e)
 	case u.Err != nil:
 		a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", u.Err)
 	case usage.Orphaned && !a.orphaned[e.ID]:
