@@ -110,7 +110,6 @@ func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 		}
 		s.cgroups.failed(ctx, q.ID, err, false)
 	}
-	q.Limits = nil
 	spawned, err := s.direct.Spawn(ctx, q)
 	if err != nil {
 		return launch.Spawned{}, err //nolint:wrapcheck // it says what it is about

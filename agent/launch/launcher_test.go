@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
 )
 
@@ -142,10 +141,6 @@ func TestNothingIsLeftOfWhatDidNotStart(t *testing.T) {
 		"a keeper that ends":       {"dead-keeper", func(*Launcher, *Request) {}, ""},
 		"a keeper that lies":       {"lying-keeper", func(*Launcher, *Request) {}, ""},
 		"a bad id":                 {"bursar-keeper", func(_ *Launcher, r *Request) { r.ID = "../x" }, ""},
-		"a cgroup that fails": {"bursar-keeper", func(l *Launcher, r *Request) {
-			direct, _ := l.Spawner.(*Direct)
-			direct.Cgroups, r.Limits = refusing{}, &cgroup.Limits{}
-		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, direct := launcher(t, test.keeper)
@@ -162,13 +157,6 @@ func TestNothingIsLeftOfWhatDidNotStart(t *testing.T) {
 			}
 		})
 	}
-}
-
-// refusing makes no cgroups.
-type refusing struct{ cgroup.Driver }
-
-func (refusing) Adopt(context.Context, string, cgroup.Limits, cgroup.Members) (string, error) {
-	return "", errors.New("refused")
 }
 
 func TestKeeperThatSaysNothingIsNotWaitedFor(t *testing.T) {

@@ -51,19 +51,16 @@ type Spawner interface {
 	Spawn(ctx context.Context, s Spawn) (Spawned, error)
 }
 
-// Direct is a Spawner whose keepers are children of this process. It must not be copied after its first use.
+// Direct is a Spawner whose keepers are children of this process, in its cgroup. It must not be copied after its first use.
 type Direct struct {
-	// Cgroups makes cgroups for the engines that shall have one; nil: none gets one.
-	Cgroups cgroup.Driver
-
 	mu       sync.Mutex
 	children []*os.Process // guarded by mu; nobody has taken note of their end
 }
 
 var _ Spawner = (*Direct)(nil)
 
-// Spawn starts a keeper.
-func (d *Direct) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
+// Spawn starts a keeper. Whoever wants a cgroup for it moves it there: it waits for its spec.
+func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	attributes := &os.ProcAttr{
 		Dir: "/", Env: KeeperEnvironment(), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
 		Sys: &syscall.SysProcAttr{Setsid: true, Credential: s.User.credential()},
@@ -75,16 +72,7 @@ func (d *Direct) Spawn(ctx context.Context, s Spawn) (Spawned, error) {
 	d.mu.Lock()
 	d.children = append(d.children, child)
 	d.mu.Unlock()
-	spawned := Spawned{PID: int32(child.Pid)} //nolint:gosec // a pid
-	if d.Cgroups == nil || s.Limits == nil {
-		return spawned, nil
-	}
-	// It waits for its spec: there is no engine yet that could be outside.
-	members := func() ([]int32, error) { return []int32{spawned.PID}, nil }
-	if spawned.Cgroup, err = d.Cgroups.Adopt(ctx, s.ID, *s.Limits, members); err != nil {
-		return Spawned{}, errors.Join(fmt.Errorf("cgroup of the engine: %w", err), child.Kill())
-	}
-	return spawned, nil
+	return Spawned{PID: int32(child.Pid)}, nil //nolint:gosec // a pid
 }
 
 // Reap takes note of keepers that have ended, and never waits. Until then they stay zombies.
