@@ -50,9 +50,15 @@ func makeLogs(parent, id string, user User) (string, error) {
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()
-	// The mode before the owner: only that of one's own can be changed without root.
-	if err := dir.Chmod(0o750); err != nil {
+	var made unix.Stat_t
+	if err := unix.Fstat(fd, &made); err != nil {
 		return "", fmt.Errorf("folder for logs: %w", err)
+	}
+	// The mode before the owner: only that of one's own can be changed without CAP_FOWNER. One of an attempt before this has its mode.
+	if int(made.Uid) == os.Geteuid() {
+		if err := dir.Chmod(0o750); err != nil {
+			return "", fmt.Errorf("folder for logs: %w", err)
+		}
 	}
 	if os.Geteuid() == 0 {
 		if err := dir.Chown(int(user.UID), int(user.GID)); err != nil {

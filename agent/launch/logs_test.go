@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const asAgent = "BURSAR_TEST_LOGS_OF"
+
+// beAgent makes the same folder for logs twice.
+func beAgent() int {
+	user := User{UID: 65534, GID: 65534}
+	for range 2 {
+		if _, err := makeLogs(os.Getenv(asAgent), "a1", user); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error() + "\n")
+			return 1
+		}
+	}
+	return 0
+}
+
+// A launch that was refused is tried again by an agent whose unit leaves root no more capabilities than these.
+func TestFolderForLogsIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{self}
+	if os.Geteuid() == 0 {
+		args = append([]string{"setpriv", "--bounding-set", "-all,+chown,+dac_read_search,+kill,+sys_ptrace,+syslog"}, args...)
+	}
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Env = []string{asAgent + "=" + dir, "PATH=/usr/bin:/bin"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	info, err := os.Stat(filepath.Join(dir, "a1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, _ := info.Sys().(*syscall.Stat_t)
+	if os.Geteuid() == 0 && (stat.Uid != 65534 || stat.Gid != 65534) || info.Mode().Perm() != 0o750 {
+		t.Errorf("%v, of %d:%d", info.Mode(), stat.Uid, stat.Gid)
+	}
+}
+
+// A folder that is somebody else's by now is not given to another user: what lies in it would seem to be theirs.
+func TestFolderForLogsOfAnotherUserIsNotGivenAway(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test plays several users: it needs root")
+	}
+	dir := t.TempDir()
+	if _, err := makeLogs(dir, "a1", User{UID: 4711, GID: 4711}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := makeLogs(dir, "a1", User{UID: 4712, GID: 4712}); err == nil {
+		t.Error("it was")
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, "a1"), &stat); err != nil || stat.Uid != 4711 {
+		t.Errorf("of %d, %v", stat.Uid, err)
+	}
+}
