@@ -55,7 +55,10 @@ func makeLogs(parent, id string, user User) (string, error) {
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
 	// The mode before the owner: only that of one's own can be changed without CAP_FOWNER. One of an attempt before this has its mode.
-	if int(made.Uid) == os.Geteuid() {
+	switch {
+	case int(made.Uid) != os.Geteuid() && made.Uid != user.UID: // what lies there would seem to be this user's
+		return "", fmt.Errorf("folder for logs: %s is of uid %d: want it to be of %d, or not there", path, made.Uid, user.UID)
+	case int(made.Uid) == os.Geteuid():
 		if err := dir.Chmod(0o750); err != nil {
 			return "", fmt.Errorf("folder for logs: %w", err)
 		}
