@@ -1,14 +1,18 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -52,6 +56,8 @@ func call(words []string) (string, error) {
 		return "launched", err
 	case "flood":
 		return flood(client, words[1:])
+	case "swell":
+		return swell()
 	default:
 		r, err := http.Get("http://agent" + words[1])
 		if err != nil {
@@ -59,6 +65,32 @@ func call(words []string) (string, error) {
 		}
 		return strconv.Itoa(r.StatusCode), r.Body.Close()
 	}
+}
+
+// swell begins 16 requests of nearly 1 MiB each and ends none of them. It says how many were refused.
+func swell() (string, error) {
+	const begun, most = 16, 1 << 20
+	refused := 0
+	for range begun {
+		conn, err := net.Dial("unix", os.Getenv(asCaller))
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+			bursarv1connect.AllocationServiceExplainProcedure, most); err != nil {
+			return "", err
+		}
+		_, writeErr := conn.Write(bytes.Repeat([]byte{' '}, most-1))
+		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return "", err
+		}
+		answer, _ := io.ReadAll(conn)
+		if writeErr != nil || strings.Contains(string(answer), "too many requests") {
+			refused++
+		}
+	}
+	return fmt.Sprintf("refused %d", refused), nil
 }
 
 // flood makes a number of requests at once, from a number of workers, and says how many of them were refused for being too many.

@@ -27,6 +27,10 @@ const (
 	// maxAllConns is how many all users together may have: one with a range of subordinate uids can be many users. A connection
 	// takes some 20 KiB. Those of trusted callers are neither counted nor refused.
 	maxAllConns = 4096
+	// maxBodies is how many bytes of requests that are under way are held for one user, maxAllBodies for all: what they become when they are
+	// read takes up to fourteen times as much memory. Requests have some hundred bytes; only a Launch with a large environment has more.
+	maxBodies    = 4 << 20
+	maxAllBodies = 16 << 20
 	// maxUsers is how many users are told apart; more share one account, for the same reason.
 	maxUsers = 1024
 	// heldFor is how long the refusal of a request is held back, so that whoever asks again at once costs little; maxHeld is of how many
@@ -45,6 +49,7 @@ const (
 	tooManyCalls   = "calls"
 	tooManyWaiting = "waiting"
 	tooManyConns   = "connections"
+	tooManyBytes   = "bytes"
 )
 
 // floods keeps one user of the machine from taking the agent away from the others. All methods may be called by any goroutine.
@@ -59,6 +64,7 @@ type floods struct {
 	rest     *consumption            // guarded by mu; of those for whom users has no place
 	loopback *consumption            // guarded by mu; of all that call over TCP
 	conns    int                     // guarded by mu; of all users
+	bodies   int                     // guarded by mu; bytes of all users
 	forgot   time.Time               // guarded by mu; when users was last looked through
 }
 
@@ -69,6 +75,7 @@ type consumption struct {
 	calls   int // under way
 	waiting int // of these, those that may take long
 	conns   int
+	bodies  int       // bytes of requests that are under way
 	held    int       // refusals that are held back
 	told    time.Time // when a refusal was last logged
 }
@@ -80,7 +87,7 @@ func newFloods(limits CallersConfig, registry prometheus.Registerer, log *slog.L
 		Namespace: "bursar", Subsystem: "agent", Name: "refused_callers_total",
 		Help: "Requests and connections refused because one user had too many.",
 	}, []string{"reason"})
-	for _, reason := range []string{tooFast, tooManyCalls, tooManyWaiting, tooManyConns} {
+	for _, reason := range []string{tooFast, tooManyCalls, tooManyWaiting, tooManyConns, tooManyBytes} {
 		f.refused.WithLabelValues(reason)
 	}
 	if err := registry.Register(f.refused); err != nil {
@@ -137,7 +144,7 @@ func (f *floods) ofLocked(c *caller) *consumption {
 func (f *floods) forgetLocked() {
 	now := f.now()
 	for uid, u := range f.users {
-		if u.calls+u.conns+u.held == 0 && u.limiter.TokensAt(now) >= float64(f.limits.Burst) {
+		if u.calls+u.conns+u.bodies+u.held == 0 && u.limiter.TokensAt(now) >= float64(f.limits.Burst) {
 			delete(f.users, uid)
 		}
 	}
@@ -195,6 +202,48 @@ func (f *floods) wait(c *caller) (ended func(), err error) {
 	}
 	u.waiting++
 	return f.less(&u.waiting), nil
+}
+
+// intake counts what is read of one request.
+type intake struct {
+	floods *floods
+	user   *consumption // nil: nothing is counted
+	bytes  int          // guarded by the lock of floods
+}
+
+func (f *floods) intake(c *caller) *intake {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &intake{floods: f, user: f.ofLocked(c)}
+}
+
+// take counts bytes that were read, or refuses them.
+func (i *intake) take(n int) error {
+	f := i.floods
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case i.user == nil:
+		return nil
+	case i.user.bodies+n > maxBodies || f.bodies+n > maxAllBodies:
+		return f.refuseLocked(i.user, tooManyBytes, "bytes of requests at a time", maxBodies)
+	}
+	i.bytes += n
+	i.user.bodies += n
+	f.bodies += n
+	return nil
+}
+
+// end gives back what was counted.
+func (i *intake) end() {
+	f := i.floods
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i.user != nil {
+		i.user.bodies -= i.bytes
+		f.bodies -= i.bytes
+		i.bytes = 0
+	}
 }
 
 // hold holds the refusal of a request back for a moment.

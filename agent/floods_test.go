@@ -208,3 +208,42 @@ func TestNewLimitsAreInForceForUsersThatAreHere(t *testing.T) {
 		t.Errorf("the new number of those that wait: %v", err)
 	}
 }
+
+func TestBytesOfRequestsThatAreUnderWayAreLimited(t *testing.T) {
+	f, _, _ := flooded(t, CallersConfig{Rate: 1, Burst: 1, Waiting: 1})
+	const chunk = 1 << 20
+	taken := func(c *caller) (requests []*intake) {
+		for {
+			i := f.intake(c)
+			if i.take(chunk) != nil {
+				i.end()
+				return requests
+			}
+			if requests = append(requests, i); len(requests) > maxAllBodies/chunk {
+				return requests
+			}
+		}
+	}
+	first := taken(someone(1))
+	if len(first) != maxBodies/chunk {
+		t.Errorf("one user has %d MiB", len(first))
+	}
+	for uid := uint32(2); uid <= maxAllBodies/maxBodies; uid++ {
+		if got := taken(someone(uid)); len(got) != maxBodies/chunk {
+			t.Errorf("user %d has %d MiB", uid, len(got))
+		}
+	}
+	if got := taken(someone(99)); len(got) != 0 {
+		t.Errorf("%d MiB beyond what all may have", len(got))
+	}
+	if got := taken(newCaller(identity.Actor{Name: "ecm@h1", Anyone: true}, 7)); len(got) <= maxAllBodies/chunk {
+		t.Error("a trusted caller is limited")
+	}
+	for _, i := range first {
+		i.end()
+		i.end() // twice is as once
+	}
+	if got := taken(someone(99)); len(got) != maxBodies/chunk {
+		t.Errorf("%d MiB after others have ended", len(got))
+	}
+}

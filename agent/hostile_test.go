@@ -182,3 +182,25 @@ func TestConfirmationOfAStrangerDoesNotProtectAnEngine(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Requests that never end must not fill the agent's memory, nor keep others from asking.
+func TestRequestsThatDoNotEndTakeLittleMemory(t *testing.T) {
+	needsRoot(t)
+	s := run(t)
+	said := make(chan string, 1)
+	go func() { said <- s.as(mallory, "swell") }()
+	var out string
+	for out == "" {
+		s.latencies(5)
+		select {
+		case out = <-said:
+		default:
+		}
+	}
+	if out != "refused 12" { // 4 times 1 MiB less a byte are below 4 MiB
+		t.Error(out)
+	}
+	if out := s.as(mallory, "allocate"); !strings.HasPrefix(out, "alloc") {
+		t.Errorf("when they have gone: %s", out)
+	}
+}

@@ -24,8 +24,8 @@ import (
 const (
 	// maxMessage is the largest message that is read. Requests to an agent are some hundred bytes.
 	maxMessage = 1 << 20
-	// compressFrom is the size from which answers are compressed: within a machine that costs more than it saves.
-	compressFrom = maxMessage
+	// receiveBuffer is how much a connection of HTTP/2 may send that nobody has asked for yet, in bytes.
+	receiveBuffer = 64 << 10
 	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants; idleTimeout how long one may
 	// say nothing between requests.
 	headerTimeout = 10 * time.Second
@@ -128,7 +128,9 @@ func (s *server) newServer(socket bool) *http.Server {
 	return &http.Server{
 		Handler:           s.guard(handler),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
-		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 256},
+		Protocols: protocols, HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+		},
 		BaseContext: func(net.Listener) context.Context { return s.calls },
 		ConnContext: s.connContext,
 		ErrorLog:    slog.NewLogLogger(s.agent.log.Handler(), slog.LevelDebug),
@@ -157,21 +159,24 @@ func (s *server) identified(r *http.Request) (*http.Request, *caller) {
 
 func (s *server) mux(socket bool) *http.ServeMux {
 	mux := http.NewServeMux()
+	small := connect.WithHandlerOptions(
+		connect.WithReadMaxBytes(maxMessage),
+		connect.WithCompression("gzip", nil, nil), // within a machine it costs more than it saves; and a few bytes could become many
+	)
 	options := connect.WithHandlerOptions(
-		connect.WithCodec(convert.StrictJSON{}),
-		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(compressFrom),
+		connect.WithCodec(convert.StrictJSON{}), small,
 		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor()), connect.WithRecover(s.recovered),
 	)
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
-	mux.Handle(grpchealth.NewHandler(checker{s.agent}, connect.WithReadMaxBytes(maxMessage)))
+	mux.Handle(grpchealth.NewHandler(checker{s.agent}, small))
 	services := []string{bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName}
 	if socket { // over TCP nobody knows whose engine it would be
 		mux.Handle(bursarv1connect.NewEngineServiceHandler(engines{s.agent}, options))
 		services = append(services, bursarv1connect.EngineServiceName)
 	}
 	reflector := grpcreflect.NewStaticReflector(services...)
-	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(maxMessage)))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(maxMessage)))
+	mux.Handle(grpcreflect.NewHandlerV1(reflector, small))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, small))
 	if !socket {
 		return mux
 	}
@@ -210,11 +215,13 @@ func (s *server) guard(next http.Handler) http.Handler {
 		s.handlers.Add(1)
 		defer s.handlers.Done()
 		control := http.NewResponseController(w)
+		r, c := s.identified(r)
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
-			r.Body = &timedBody{ReadCloser: r.Body, control: control, header: w.Header()}
+			taken := s.agent.floods.intake(c)
+			defer taken.end()
+			r.Body = &timedBody{ReadCloser: r.Body, control: control, header: w.Header(), intake: taken}
 		}
-		r, c := s.identified(r)
 		timed := &timedWriter{ResponseWriter: w, control: control}
 		ended, err := s.agent.floods.begin(c)
 		if err != nil {

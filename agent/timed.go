@@ -14,10 +14,15 @@ type timedBody struct {
 
 	control *http.ResponseController
 	header  http.Header
+	intake  *intake
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if refused := b.intake.take(n); refused != nil {
+		b.header.Set("Connection", "close") // the rest is not read
+		return 0, refused
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		_ = b.control.SetReadDeadline(time.Time{}) // every connection here has deadlines
