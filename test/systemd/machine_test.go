@@ -17,8 +17,8 @@ func TestMachinesBootAndLimit(t *testing.T) {
 			if r := m.As(t, "", "systemd-run", "--pipe", "--wait", "-q", "-p", "MemoryMax=50M", "/opt/test/inside", "hold", "200"); r.Code == 0 {
 				t.Errorf("an engine of 200 MiB has room in 50: %s", r)
 			}
-			m.Must(t, "useradd", "--create-home", "alice")
-			if r := m.As(t, "alice", "sh", "-c", "id -un; cd; pwd; cat; exit 3"); r.Code != 3 || r.Output != "alice\n/home/alice\n" {
+			m.Must(t, "useradd", "--create-home", "--base-dir", "/srv", "alice")
+			if r := m.As(t, "alice", "sh", "-c", "id -un; cd; pwd; cat; exit 3"); r.Code != 3 || r.Output != "alice\n/srv/alice\n" {
 				t.Errorf("as a user: %s", r)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 )
 
 // tool plays an engine: `inside hold MIB [deaf]` takes that much memory, says "holding", and keeps it until SIGTERM; deaf, until SIGKILL.
-// `inside spin` keeps one core busy.
+// `inside spin` keeps one core busy. `inside call` and `flood` are in call.go.
 func tool(name string, arguments []string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -38,8 +38,12 @@ func tool(name string, arguments []string) error {
 		for time.Now().Before(end) && len(stop) == 0 {
 			rounds++
 		}
+	case name == "call" && len(arguments) == 2:
+		return call(arguments[0], arguments[1])
+	case name == "flood" && len(arguments) == 2:
+		return flood(arguments[0], arguments[1])
 	default:
-		return errors.New("usage: inside | inside hold MIB [deaf] | inside spin")
+		return errors.New("usage: inside | inside hold MIB [deaf] | inside spin | inside call|flood SOCKET SERVICE/METHOD")
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Command inside runs in a machine of test/systemd and carries out what the test asks for: commands, as root or as a user of the machine.
-// With arguments it is a tool of the tests instead: see hold.go.
+// With arguments it is a tool of the tests instead: see tool.
 package main
 
 import (

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// overSocket calls an agent.
+func overSocket(socket string) *http.Client {
+	return &http.Client{
+		Timeout: time.Minute,
+		Transport: &http.Transport{MaxIdleConnsPerHost: 16, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}},
+	}
+}
+
+// ask makes one call and returns what came back, and whether it was refused.
+func ask(client *http.Client, method string, body io.Reader) (answer []byte, status string, err error) {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://agent/bursar.v1."+method, body) //nolint:gosec // of the test
+	if err != nil {
+		return nil, "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request) //nolint:gosec // over its own socket
+	if err != nil {
+		return nil, "", err
+	}
+	defer response.Body.Close()
+	answer, err = io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusOK {
+		status = response.Status
+	}
+	return answer, status, err
+}
+
+// flood calls as fast as sixteen connections can, for three seconds, and prints how many calls were answered and how many refused.
+func flood(socket, method string) error {
+	var answered, refused atomic.Int64
+	client := overSocket(socket)
+	end := time.Now().Add(3 * time.Second)
+	var group errgroup.Group
+	for range 16 {
+		group.Go(func() error {
+			for time.Now().Before(end) {
+				_, status, err := ask(client, method, strings.NewReader("{}"))
+				if err != nil {
+					return err
+				}
+				if status == "" {
+					answered.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	fmt.Println(answered.Load(), refused.Load())
+	return err
+}
+
+// call makes one call of Bursar's API over a Unix socket: the request is JSON on the standard input, the answer JSON on the standard output.
+func call(socket, method string) error {
+	answer, status, err := ask(overSocket(socket), method, os.Stdin)
+	if err != nil {
+		return err
+	}
+	if status != "" {
+		return fmt.Errorf("%s: %s", status, answer)
+	}
+	_, err = os.Stdout.Write(answer)
+	return err
+}
