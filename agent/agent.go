@@ -131,6 +131,7 @@ type Agent struct {
 	// Of the measuring loop alone:
 	doubtful map[string]int // engines that seem to have ended, by how often in a row
 	orphaned map[string]bool
+	degraded []string // sources that could not be read, as last logged
 	// unrecorded are launched engines that have ended without a record so far, by when that was seen; cleaned is when records were.
 	unrecorded map[string]time.Time
 	cleaned    time.Time
@@ -148,7 +149,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	ownMeter := deps.Meter == nil
 	if ownMeter {
-		meter, err := host.NewMeter(host.Options{Cgroup: s.Cgroup, SafetyBytes: s.safety})
+		meter, err := host.NewMeter(s.meterOptions())
 		if err != nil {
 			return nil, fmt.Errorf("agent: %w", err)
 		}

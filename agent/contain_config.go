@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/agent/unit"
+	"github.com/bursar/bursar/providers/host"
 )
 
 // The ways to give engines cgroups.
@@ -15,6 +16,11 @@ const (
 	cgroupsDirect  = "direct"
 	cgroupsNone    = "none"
 )
+
+// meterOptions are how this machine is measured.
+func (s *settings) meterOptions() host.Options {
+	return host.Options{Cgroup: s.Cgroup, CgroupOrAbove: s.Cgroup == unit.SliceCgroup, SafetyBytes: s.safety}
+}
 
 // settleCgroups fills in how engines get cgroups of their own, and whose limits are the host's.
 func (s *settings) settleCgroups() error {

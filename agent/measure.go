@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -76,6 +78,7 @@ func (a *Agent) measure(ctx context.Context) {
 		ends = t.Measure(time.Now(), measurement)
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
+	a.tellDegraded(sample.Degraded)
 	a.measuredAt.now()
 	a.forgetDoubts(list)
 	for _, end := range ends {
@@ -85,6 +88,22 @@ func (a *Agent) measure(ctx context.Context) {
 	a.actOnOverUse(ctx)
 	a.cleanRecords(began)
 	a.afterChange(ctx)
+}
+
+// tellDegraded logs which sources cannot be read, when these are others than before. Those of countables log for themselves.
+func (a *Agent) tellDegraded(degraded map[string]string) {
+	sources := slices.Sorted(maps.Keys(degraded))
+	for _, source := range sources {
+		if !slices.Contains(a.degraded, source) {
+			a.log.Warn("a part of the machine cannot be measured", "source", source, "error", degraded[source])
+		}
+	}
+	for _, source := range a.degraded {
+		if _, still := degraded[source]; !still {
+			a.log.Info("a part of the machine can be measured again", "source", source)
+		}
+	}
+	a.degraded = sources
 }
 
 // afterChange does what a change of the tracker may ask for: watch, tell, store.

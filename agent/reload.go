@@ -47,7 +47,7 @@ func (c Config) Check() error {
 			return err
 		}
 	}
-	if _, err := host.NewMeter(host.Options{Cgroup: s.Cgroup, SafetyBytes: s.safety}); err != nil {
+	if _, err := host.NewMeter(s.meterOptions()); err != nil {
 		return &ConfigError{"cgroup", s.Cgroup, err.Error()}
 	}
 	return nil

@@ -104,6 +104,9 @@ func closedFor(t *tracker.Tracker) (reasons []string) {
 	if refusal := sample.GetRefusal(); refusal != "" {
 		reasons = append(reasons, "no new engines: "+refusal)
 	}
+	if sample != nil && sample.MemoryAvailableBytes == nil {
+		reasons = append(reasons, "no new engines: memory is not measured")
+	}
 	if sample.GetPressure() {
 		reasons = append(reasons, "no new engines: memory pressure")
 	}

@@ -172,6 +172,34 @@ func TestConfiguredCgroupCountsInsteadOfTheAgentsOwn(t *testing.T) {
 	}
 }
 
+// TestASliceWithoutACgroupIsUnderTheLimitsAboveIt: in a container whose cgroups are read-only systemd makes none for its slices.
+func TestASliceWithoutACgroupIsUnderTheLimitsAboveIt(t *testing.T) {
+	for _, c := range []struct{ cgroup, wantSource string }{
+		{"/system.slice/no.slice/no-engines.slice", "cgroup /system.slice memory.max"},
+		{"/no.slice/no-engines.slice", "host"},
+	} {
+		machine := newMachine(t)
+		machine.load("testdata/machines/v2.txtar")
+		meter := machine.meter(Options{Cgroup: c.cgroup, CgroupOrAbove: true})
+		capacity, err := meter.Capacity(t.Context())
+		if err != nil || capacity.Errors != nil || capacity.MemorySource != c.wantSource {
+			t.Errorf("%s: %v, %v, limited by %s, want %s", c.cgroup, err, capacity.Errors, capacity.MemorySource, c.wantSource)
+		}
+		if sample := meter.Sample(t.Context()); sample.MemoryAvailableBytes == nil {
+			t.Errorf("%s: memory is not measured: %v", c.cgroup, sample.Degraded)
+		}
+	}
+
+	// Where the mount shows only the container's part, what it shows counts.
+	machine := newMachine(t)
+	machine.load("testdata/machines/v2.txtar")
+	machine.write("proc/self/mountinfo", "26 25 0:23 /system.slice /sys/fs/cgroup/system.slice ro - cgroup2 none ro\n")
+	capacity, err := machine.meter(Options{Cgroup: "/no.slice", CgroupOrAbove: true}).Capacity(t.Context())
+	if want := "cgroup /system.slice memory.max"; err != nil || capacity.Errors != nil || capacity.MemorySource != want {
+		t.Errorf("in a container: %v, %v, limited by %s, want %s", err, capacity.Errors, capacity.MemorySource, want)
+	}
+}
+
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, options := range map[string]Options{
 		"relative cgroup":     {Cgroup: "system.slice"},

@@ -29,7 +29,7 @@ func (m *Meter) locate(s *scratch, controller string) (place, bool, error) {
 		return place{}, false, err
 	}
 	if m.options.Cgroup != "" {
-		return known.nearest(controller, m.options.Cgroup)
+		return known.nearest(controller, m.options.Cgroup, m.options.CgroupOrAbove)
 	}
 	if !known.has(controller) {
 		controller = unified

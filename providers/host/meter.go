@@ -29,6 +29,9 @@ type Options struct {
 	// Cgroup is the cgroup whose limits, and its ancestors', cap what engines can have, as a path in its hierarchy. Empty: the
 	// cgroup of this process. Set it where the agent's own cgroup has a limit that is not for engines.
 	Cgroup string
+	// CgroupOrAbove: where Cgroup is not there, its nearest ancestor that is counts instead. For a slice of systemd's, which has no
+	// cgroup for a controller that systemd may not write, as in many containers.
+	CgroupOrAbove bool
 	// Now is the clock; default time.Now. Differences must be monotonic.
 	Now func() time.Time
 	// SafetyBytes is memory kept free for the machine itself, passed on in every Sample. 0: DefaultSafetyBytes; negative: none.

@@ -194,20 +194,21 @@ func (h hierarchies) own(controller, name string) (place, error) {
 	return place{}, err
 }
 
-// nearest is find for a cgroup that was named in the configuration: it must have a place for memory; with version 1 other
-// controllers may lack it, then its nearest ancestor counts.
-func (h hierarchies) nearest(controller, name string) (place, bool, error) {
+// nearest is find for the cgroup of the options: it must have a place for memory, unless orAbove; with version 1 other controllers
+// may lack it. Then its nearest ancestor that a mount shows counts.
+func (h hierarchies) nearest(controller, name string, orAbove bool) (place, bool, error) {
 	hierarchy := controller
 	if !h.has(controller) {
 		hierarchy = unified
 	}
 	for {
 		at, err := h.find(hierarchy, name)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) || controller == "memory" {
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || controller == "memory" && !orAbove {
 			return at, err == nil, err
 		}
 		if name == "/" {
-			return place{}, false, nil
+			at, err = h.own(hierarchy, name)
+			return at, err == nil && orAbove, nil
 		}
 		name = path.Dir(name)
 	}
