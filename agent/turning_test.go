@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +24,8 @@ type hanging struct {
 	what chan string // what is to hang; closed: nothing any more
 	over chan struct{}
 	slow time.Duration
+	lost map[string]string // what of the machine cannot be measured
+	log  *slog.Logger
 }
 
 func (h *hanging) at(place string) {
@@ -39,7 +43,12 @@ func (h *hanging) at(place string) {
 
 func (h *hanging) Sample(ctx context.Context) host.Sample {
 	h.at("measuring")
-	return h.still.Sample(ctx)
+	sample := h.still.Sample(ctx)
+	if sample.Degraded = h.lost; h.lost == nil {
+		free := int64(1 << 30)
+		sample.MemoryAvailableBytes = &free
+	}
+	return sample
 }
 
 func (h *hanging) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
@@ -63,7 +72,7 @@ func turningAgent(t *testing.T, h *hanging, f func(a *Agent)) {
 	synctest.Test(t, func(t *testing.T) {
 		h.samples = map[time.Time]bool{}
 		h.what, h.over = make(chan string, 1), make(chan struct{})
-		a, err := New(Config{HostID: "h1", Tick: 5 * time.Second}, Deps{Allocations: &patient{}, Hosts: h, Meter: h})
+		a, err := New(Config{HostID: "h1", Tick: 5 * time.Second}, Deps{Allocations: &patient{}, Hosts: h, Meter: h, Logger: h.log})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,5 +164,23 @@ func TestStatusSaysWhatMatters(t *testing.T) {
 	})
 	if got := (&Agent{}).Status(); got != "" {
 		t.Error(got)
+	}
+}
+
+// TestWhatCannotBeMeasuredIsTold: a host that takes nothing for want of measurements says so, once, and why.
+func TestWhatCannotBeMeasuredIsTold(t *testing.T) {
+	var log bytes.Buffer
+	h := &hanging{
+		pulse: &pulse{interval: 5 * time.Second}, lost: map[string]string{host.SourceMemoryCgroup: "no such cgroup"},
+		log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	turningAgent(t, h, func(a *Agent) {
+		time.Sleep(time.Minute)
+		if got, want := a.Status(), "a coordinator answers; engines: 0; no new engines: memory is not measured"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+	if told := strings.Count(log.String(), `source=memory.cgroup error="no such cgroup"`); told != 1 {
+		t.Errorf("told %d times, want once:\n%s", told, log.String())
 	}
 }
