@@ -145,7 +145,7 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	if err := a.ownHost(ctx, request.GetId()); err != nil {
 		return nil, err
 	}
-	answer, err := relay(ctx, a, a.deps.Allocations.Release, request)
+	answer, err := relay(ctx, a, a.deps.Allocations.Release, a.knownBetter(ctx, request))
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +163,31 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 		a.syncDue.by(time.Now().Add(measureGap))
 	}
 	return answer.msg, nil
+}
+
+// knownBetter adds to a release what the agent knows and a launcher does not, who is often the first to see that its engine has ended: that
+// it was stopped, and why, or that it was killed for lack of memory.
+func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseRequest) *bursarv1.ReleaseRequest {
+	id := request.GetId()
+	var engine host.Engine
+	a.locked(func(t *tracker.Tracker) {
+		grant, _ := t.Get(id)
+		engine = host.Engine{ID: id, PID: grant.GetProcess().GetPid(), StartTime: grant.GetProcess().GetStartTime()}
+	})
+	if engine.PID == 0 {
+		return request
+	}
+	reason := a.endReason(id)
+	exit := request.GetExitStatus()
+	if exit != nil {
+		var lack string
+		if exit, lack = a.cgroups.lackOfMemory(ctx, engine, exit); lack != "" && reason == "" {
+			reason = exitText(exit) + lack
+		}
+	}
+	request = proto.CloneOf(request)
+	request.Reason, request.ExitStatus = orDefault(request.GetReason(), reason), exit
+	return request
 }
 
 // isEngine reports whether an allocation has a process here.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
 )
@@ -18,6 +20,8 @@ const (
 	noteName   = "launched.json"
 	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has less, and a user may write any amount.
 	maxRecord = 64 << 10
+	// roomForRecord is kept free for a record, in bytes, where the file system can do that: the disk may be full when the engine ends.
+	roomForRecord = 16 << 10
 )
 
 // Records is a directory with a folder for each engine that was launched, named by its allocation: there its keeper writes how it ended,
@@ -56,6 +60,9 @@ func (r Records) create(id string, note Note) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, recordName), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // a checked id
 	if err != nil {
 		return nil, fmt.Errorf("record of an engine: %w", err)
+	}
+	if err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, roomForRecord); errors.Is(err, unix.ENOSPC) {
+		return nil, errors.Join(fmt.Errorf("record of an engine: %w", err), file.Close(), r.Remove(id))
 	}
 	return file, nil
 }

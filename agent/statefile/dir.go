@@ -36,12 +36,16 @@ type Dir struct {
 }
 
 // Open makes the directory where it is missing, readable by its owner only, and locks it until Close. The error is an
-// *InUseError where another agent has it.
+// *InUseError where another agent has it. A directory that was used before may be one that can only be read.
 func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the configured directory
+	if errors.Is(err, unix.EROFS) {
+		// What was saved can be read, and the engines in it be looked after.
+		lock, err = os.Open(filepath.Join(path, lockName)) //nolint:gosec // the configured directory
+	}
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
