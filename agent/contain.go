@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,9 +38,9 @@ type cgroups struct {
 	failures prometheus.Counter
 	due      chan struct{} // one element: there may be something to do
 
-	opening sync.Mutex // held while a driver is opened
-	opened  time.Time  // guarded by opening; when that was last tried
-	found   bool       // of the loop alone: what an earlier incarnation left is known
+	opening sync.Mutex  // held while a driver is opened
+	opened  time.Time   // guarded by opening; when that was last tried
+	found   atomic.Bool // what an earlier incarnation left is known
 
 	kernelLog *cgroup.KernelLog // nil: it cannot be read
 	device    io.Closer         // of kernelLog, where it is ours
@@ -62,6 +63,8 @@ type contained struct {
 	// kills are those of its processes that are known of, killed is when the last was noticed.
 	kills  int64
 	killed time.Time
+	// inherited: an earlier incarnation has made it, and nobody has looked at it since.
+	inherited bool
 }
 
 func newCgroups(a *Agent, registry *prometheus.Registry) (*cgroups, error) {
@@ -152,7 +155,7 @@ func (c *cgroups) pass(ctx context.Context) {
 
 // find takes up the cgroups that an earlier incarnation has made.
 func (c *cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
-	if c.found {
+	if c.found.Load() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, containTimeout)
@@ -167,11 +170,21 @@ func (c *cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 	defer c.mu.Unlock()
 	for _, f := range list {
 		if c.engines[f.ID] == nil {
-			c.engines[f.ID] = &contained{path: f.Path}
+			c.engines[f.ID] = &contained{path: f.Path, inherited: true}
 		}
 	}
-	c.found = true
+	c.found.Store(true)
 	return true
+}
+
+// takeUp does so before the loop has: an engine may have ended while no agent was there.
+func (c *cgroups) takeUp(ctx context.Context) {
+	if c.found.Load() {
+		return
+	}
+	if driver := c.open(ctx); driver != nil {
+		c.find(ctx, driver)
+	}
 }
 
 // wish is what an engine's cgroup shall be.
@@ -239,7 +252,8 @@ func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, containTimeout)
 	defer cancel()
-	if (!before.settled || before.limits != w.limits) && !time.Now().Before(before.retry) {
+	// Other limits than those that have failed are not made to wait.
+	if before.limits != w.limits || !before.settled && !time.Now().Before(before.retry) {
 		c.settle(ctx, driver, id, w, before)
 	}
 	c.mu.Lock()
@@ -252,7 +266,7 @@ func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 		c.agent.saveSoon()
 	}
 	if facts, err := driver.Facts(ctx, id); err == nil {
-		c.count(id, facts)
+		c.count(id, facts, false)
 	}
 }
 
@@ -313,10 +327,15 @@ func (c *cgroups) members(p *bursarv1.Process) ([]int32, error) {
 	return pids, nil
 }
 
-// count takes note of processes that the kernel has killed.
-func (c *cgroups) count(id string, facts cgroup.Facts) {
+// count takes note of processes that the kernel has killed. An earlier incarnation has told of those that an engine had survived.
+func (c *cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	c.mu.Lock()
 	e := c.engines[id]
+	if e != nil && e.inherited {
+		if e.inherited = false; !ended {
+			e.kills = facts.OOMKills
+		}
+	}
 	if e == nil || facts.OOMKills <= e.kills {
 		c.mu.Unlock()
 		return

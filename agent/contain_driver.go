@@ -103,7 +103,7 @@ func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 	if units, ok := s.driver.(*unit.Units); ok {
 		spawned, err := launch.ByUnit{Units: units}.Spawn(ctx, q)
 		if err == nil {
-			s.cgroups.launched(q.ID, spawned.Cgroup, limits)
+			s.cgroups.launched(q.ID, spawned.Cgroup, limits, nil)
 		}
 		if !errors.Is(err, unit.ErrNotStarted) {
 			return spawned, err //nolint:wrapcheck // it says what it is about
@@ -125,14 +125,14 @@ func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 	}
 	if path != "" {
 		spawned.Cgroup = path
-		s.cgroups.launched(q.ID, path, limits)
+		s.cgroups.launched(q.ID, path, limits, err)
 	}
 	return spawned, nil
 }
 
-// launched takes note of an engine that is started in a cgroup of its own.
-func (c *cgroups) launched(id, path string, limits cgroup.Limits) {
+// launched takes note of an engine that is started in a cgroup of its own; err: without the limits, which the loop tries to set again.
+func (c *cgroups) launched(id, path string, limits cgroup.Limits, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.engines[id] = &contained{path: path, limits: limits, settled: true}
+	c.engines[id] = &contained{path: path, limits: limits, settled: err == nil}
 }

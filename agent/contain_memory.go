@@ -37,10 +37,12 @@ func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 	if exit != nil && !ended && !exit.GetOutOfMemory() {
 		return exit, ""
 	}
+	c.takeUp(ctx)
 	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
-	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits.
-	fresh := contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
+	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits, unless that was a stop.
+	stopped := c.agent.endReason(e.ID) != ""
+	fresh := !stopped && contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
 	if known := logged || exit.GetOutOfMemory() || fresh && ended; !known {
 		return exit, ""
 	}
@@ -88,7 +90,7 @@ func (c *cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 	defer cancel()
 	facts, err := driver.Facts(ctx, id)
 	if err == nil {
-		c.count(id, facts)
+		c.count(id, facts, true)
 	}
 	if facts.MemoryMax == 0 {
 		facts.MemoryMax = limit // it is gone with its last process

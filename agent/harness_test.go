@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -66,6 +67,7 @@ type subject struct {
 	coordinator *coordinator
 	seats       *seats // nil: one coordinator alone
 	meter       *meter
+	cgroups     cgroup.Driver // nil: as configured
 	config      agent.Config
 	agent       *agent.Agent
 	http        *http.Client
@@ -118,6 +120,7 @@ func (s *subject) begin() {
 	s.t.Helper()
 	deps := agent.Deps{
 		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
+		Cgroups: s.cgroups,
 	}
 	if s.seats != nil {
 		coordinators := client.NewCluster(s.seats, client.WithoutRetries())

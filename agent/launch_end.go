@@ -69,7 +69,8 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) (*bursarv1.ExitStat
 	if exit == nil { // else the kernel has said it itself
 		exit = recordedExit(record)
 	}
-	exit.OutOfMemory = exit.OutOfMemory || record.OutOfMemory
+	// The keeper knows that one of its processes was. What was stopped has ended by that.
+	exit.OutOfMemory = exit.OutOfMemory || record.OutOfMemory && reason == ""
 	exit, lack := a.cgroups.lackOfMemory(ctx, e, exit)
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)

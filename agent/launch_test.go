@@ -22,6 +22,14 @@ import (
 // launcher is an agent that launches engines: its keeper is this binary, where every user gets at it.
 func launcher(t *testing.T) *subject {
 	t.Helper()
+	s := newLauncher(t)
+	s.start()
+	return s
+}
+
+// newLauncher does not run yet.
+func newLauncher(t *testing.T) *subject {
+	t.Helper()
 	s := newSubject(t)
 	dir := filepath.Dir(s.config.StateDir)
 	s.config.Engines.Keeper = filepath.Join(dir, "bursar-keeper")
@@ -33,7 +41,6 @@ func launcher(t *testing.T) *subject {
 	if err := os.WriteFile(s.config.Engines.Keeper, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.start()
 	return s
 }
 
