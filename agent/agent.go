@@ -181,6 +181,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		asking:   make(map[string]bool),
 		doubtful: make(map[string]int), orphaned: make(map[string]bool), unrecorded: make(map[string]time.Time),
 		direct: &launch.Direct{},
+		users:  launch.Users{Slots: make(chan struct{}, lookupsAtOnce)},
 	}
 	if a.floods, err = newFloods(s.Callers, deps.Metrics, a.log); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)

@@ -155,8 +155,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		c := l.peers.caller(context.Background(), uid)
-		closed := l.floods.connect(c)
+		closed := l.floods.connect(l.peers.atOnce(uid)) // nobody waits here for a directory of users
 		if closed == nil {
 			_ = conn.Close() // nothing was sent
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"strconv"
 	"sync"
@@ -41,10 +42,12 @@ type peers struct {
 	hostID string
 	self   uint32
 	lookup func(ctx context.Context, uid uint32) (string, error)
+	inFile func(uid uint32) (string, error) // what of it never takes long
 
 	mu      sync.Mutex
-	trusted []string         // guarded by mu; names and uids
-	known   map[uint32]known // guarded by mu
+	trusted []string                 // guarded by mu; names and uids
+	known   map[uint32]known         // guarded by mu
+	asking  map[uint32]chan struct{} // guarded by mu; who is being looked up; closed when that is done
 }
 
 // known is a caller as they were last looked up.
@@ -62,11 +65,16 @@ const (
 	// none of which is in a file.
 	lookupRate  = 20
 	lookupBurst = 200
+	// lookupsAtOnce bounds how many programs look users up at a time. Each takes a process and a thread of the agent's TasksMax.
+	lookupsAtOnce = 16
 )
 
 func newPeers(hostID string, self uint32, trusted []string) *peers {
-	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst)}
-	return &peers{hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, known: make(map[uint32]known)}
+	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, lookupsAtOnce)}
+	return &peers{
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile,
+		known: make(map[uint32]known), asking: make(map[uint32]chan struct{}),
+	}
 }
 
 // trust replaces the list of those who may act as anyone, for the next request of everybody.
@@ -100,33 +108,74 @@ func credentials(conn *net.UnixConn) (uid uint32, err error) {
 // caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of
 // them, root neither, is more than a submitter on this host: that is all that a coordinator believes of an agent's callers.
 func (p *peers) caller(ctx context.Context, uid uint32) *caller {
-	p.mu.Lock()
-	before, seen := p.known[uid]
-	p.mu.Unlock()
-	now := time.Now()
-	if seen && now.Sub(before.read) < knownFor {
-		return before.caller
+	for {
+		p.mu.Lock()
+		before, seen := p.known[uid]
+		other := p.asking[uid]
+		switch {
+		case seen && (other != nil || time.Since(before.read) < knownFor):
+			p.mu.Unlock()
+			return before.caller
+		case other == nil:
+			done := make(chan struct{})
+			p.asking[uid] = done
+			p.mu.Unlock()
+			return p.look(ctx, uid, before.caller, done)
+		}
+		p.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done(): // nobody waits for what this call will do
+			return p.atOnce(uid)
+		}
 	}
+}
+
+// look asks who a user is, whom it knew as before, and closes done.
+func (p *peers) look(ctx context.Context, uid uint32, before *caller, done chan<- struct{}) *caller {
 	userName, sure := p.name(ctx, uid) // without the lock: it may take seconds
-	read := now
+	read := time.Now()
 	if !sure {
-		read = now.Add(unsureFor - knownFor)
-		if seen {
-			userName = before.caller.actor.Users[0]
+		read = read.Add(unsureFor - knownFor)
+		if before != nil {
+			userName = before.actor.Users[0]
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	c := p.callerLocked(uid, userName)
+	if len(p.known) >= maxUsers { // those who are trusted are few, and are not to be forgotten because of others
+		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.trusted })
+	}
+	p.known[uid] = known{caller: c, read: read}
+	delete(p.asking, uid)
+	close(done)
+	return c
+}
+
+// atOnce is what can be said of a user without asking a directory of users.
+func (p *peers) atOnce(uid uint32) *caller {
+	p.mu.Lock()
+	before, seen := p.known[uid]
+	p.mu.Unlock()
+	if seen {
+		return before.caller
+	}
+	userName, err := p.inFile(uid)
+	if err != nil {
+		userName = strconv.FormatUint(uint64(uid), 10)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.callerLocked(uid, userName)
+}
+
+func (p *peers) callerLocked(uid uint32, userName string) *caller {
 	trusted := p.isTrustedLocked(uid, userName)
-	c := newCaller(identity.Actor{
+	return newCaller(identity.Actor{
 		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
 	}, uid)
-	if len(p.known) >= maxUsers {
-		clear(p.known)
-	}
-	p.known[uid] = known{caller: c, read: read}
-	return c
 }
 
 // loopback is whoever calls over TCP, where that is allowed.

@@ -3,6 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,4 +48,102 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 		is(6, "ecm", true)
 		is(5, "alice", false)
 	})
+}
+
+// However many requests of a user come while a directory of users does not answer, it is asked once: each time takes a process.
+func TestOneLookAtATimeForAUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeers("h1", 0, nil)
+		asked := 0 // by one goroutine at a time, or the test has failed
+		p.lookup = func(context.Context, uint32) (string, error) {
+			asked++
+			time.Sleep(5 * time.Second)
+			return "alice", nil
+		}
+		ask := func() {
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					if c := p.caller(t.Context(), 5); c.actor.Users[0] != "alice" {
+						t.Errorf("%+v", c.actor)
+					}
+				})
+			}
+			all.Wait()
+		}
+		ask()
+		if asked != 1 {
+			t.Errorf("%d looks for 100 requests", asked)
+		}
+		time.Sleep(knownFor)
+		began := time.Now()
+		go p.caller(t.Context(), 5)
+		synctest.Wait()
+		ask()
+		if asked != 2 || time.Since(began) != 0 {
+			t.Errorf("%d looks, and %v for who was known", asked, time.Since(began))
+		}
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+	})
+}
+
+// A connection that is taken must not wait for a directory of users: all others would wait with it.
+func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
+	p := newPeers("h1", 0, []string{"ecm"})
+	p.lookup = func(context.Context, uint32) (string, error) {
+		t.Error("it was asked")
+		return "", errors.New("away")
+	}
+	f, _, _ := flooded(t, CallersConfig{Rate: 1, Burst: 1, Waiting: 1})
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &peerListener{Listener: socket, peers: p, floods: f, log: slog.New(slog.DiscardHandler)}
+	defer l.Close()
+	client, err := net.Dial("unix", socket.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if taken, _ := conn.(*peerConn); taken == nil || taken.uid != uint32(os.Geteuid()) {
+		t.Errorf("%+v", conn)
+	}
+	p.inFile = func(uid uint32) (string, error) {
+		if uid == 6 {
+			return "ecm", nil
+		}
+		return "", launch.ErrNoUser
+	}
+	if c := p.atOnce(6); !c.trusted {
+		t.Error("who is trusted by a name of the file is not known at once")
+	}
+	if c := p.atOnce(7); c.trusted || c.actor.Users[0] != "7" {
+		t.Errorf("%+v", c.actor)
+	}
+}
+
+func TestStrangersDoNotMakeTrustedUsersForgotten(t *testing.T) {
+	p := newPeers("h1", 0, []string{"ecm"})
+	away := false
+	p.lookup = func(_ context.Context, uid uint32) (string, error) {
+		if uid == 6 && !away {
+			return "ecm", nil
+		}
+		return strconv.Itoa(int(uid)), errors.New("away")
+	}
+	p.caller(t.Context(), 6)
+	away = true
+	for uid := range uint32(3 * maxUsers) {
+		p.caller(t.Context(), 100_000+uid)
+	}
+	if c := p.caller(t.Context(), 6); !c.trusted || len(p.known) > maxUsers+1 {
+		t.Errorf("%+v, with %d known", c.actor, len(p.known))
+	}
 }

@@ -38,6 +38,9 @@ type Users struct {
 	Getent, ID string
 	// Pace bounds how often the programs are run to find a user; nil: not at all.
 	Pace *rate.Limiter
+	// Slots has room for as many of the programs as may run at a time: each is a process and a thread for seconds, where a directory of users
+	// does not answer. Nil: any number.
+	Slots chan struct{}
 }
 
 var errPace = errors.New("users are looked up too often")
@@ -55,6 +58,13 @@ func (u Users) Named(ctx context.Context, name string) (User, error) {
 // NameOf returns the name of a uid. ErrNoUser: there is none.
 func (u Users) NameOf(ctx context.Context, uid uint32) (string, error) {
 	found, err := u.find(ctx, strconv.FormatUint(uint64(uid), 10))
+	return found.Name, err
+}
+
+// NameOfFile is NameOf for those that are in the file: it never takes long.
+func (u Users) NameOfFile(uid uint32) (string, error) {
+	key := strconv.FormatUint(uint64(uid), 10)
+	found, err := u.findInFile(key)
 	return found.Name, err
 }
 
@@ -76,6 +86,26 @@ func (u Users) find(ctx context.Context, key string) (User, error) {
 	if key == "" || strings.HasPrefix(key, "-") || strings.ContainsAny(key, ":\n\x00") {
 		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
 	}
+	if found, err := u.findInFile(key); !errors.Is(err, ErrNoUser) {
+		return found, err
+	}
+	if u.Pace != nil && !u.Pace.Allow() {
+		return User{}, errPace
+	}
+	out, err := u.query(ctx, orElse(u.Getent, "/usr/bin/getent"), "passwd", key)
+	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
+		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("look up user %q: %w", key, err)
+	}
+	if found, ok := findUser(bytes.NewReader(out), key); ok {
+		return found, nil
+	}
+	return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
+}
+
+func (u Users) findInFile(key string) (User, error) {
 	file, err := os.Open(orElse(u.Passwd, "/etc/passwd"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return User{}, err //nolint:wrapcheck // names the file
@@ -85,19 +115,6 @@ func (u Users) find(ctx context.Context, key string) (User, error) {
 		if found, ok := findUser(file, key); ok {
 			return found, nil
 		}
-	}
-	if u.Pace != nil && !u.Pace.Allow() {
-		return User{}, errPace
-	}
-	out, err := query(ctx, orElse(u.Getent, "/usr/bin/getent"), "passwd", key)
-	if exit, ok := errors.AsType[*exec.ExitError](err); errors.Is(err, os.ErrNotExist) || ok && exit.ExitCode() == notFound {
-		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
-	}
-	if err != nil {
-		return User{}, fmt.Errorf("look up user %q: %w", key, err)
-	}
-	if found, ok := findUser(bytes.NewReader(out), key); ok {
-		return found, nil
 	}
 	return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)
 }
@@ -146,7 +163,7 @@ func parseNumber(text string) (uint32, error) {
 
 // groups are all of a user's, its own first.
 func (u Users) groups(ctx context.Context, user User) ([]uint32, error) {
-	out, err := query(ctx, orElse(u.ID, "/usr/bin/id"), "-G", "--", user.Name)
+	out, err := u.query(ctx, orElse(u.ID, "/usr/bin/id"), "-G", "--", user.Name)
 	if errors.Is(err, os.ErrNotExist) {
 		return u.groupsOfFile(user)
 	}
@@ -197,9 +214,17 @@ func appendNew(list []uint32, number uint32) []uint32 {
 }
 
 // query runs a program of the machine, which gets nothing of the agent's but its arguments.
-func query(ctx context.Context, program string, args ...string) ([]byte, error) {
+func (u Users) query(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
+	if u.Slots != nil {
+		select {
+		case u.Slots <- struct{}{}:
+			defer func() { <-u.Slots }()
+		case <-ctx.Done():
+			return nil, errPace
+		}
+	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // fixed programs; no argument is an option
 	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{keeperPath, "LC_ALL=C"}, "/", time.Second
 	var out bounded

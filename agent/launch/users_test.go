@@ -131,3 +131,28 @@ func TestRootIsKnown(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// Where a directory of users does not answer, whoever asks waits: with no more processes than there are slots.
+func TestProgramsThatLookUpUsersAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	getent := filepath.Join(dir, "getent")
+	if err := os.WriteFile(getent, []byte("#!/bin/sh\necho x >>"+dir+"/runs\n"+`echo "alice:x:1000:1000::/:/bin/sh"`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	u := Users{Passwd: filepath.Join(dir, "none"), Getent: getent, Slots: make(chan struct{}, 1)}
+	if name, err := u.NameOf(t.Context(), 1000); err != nil || name != "alice" {
+		t.Fatalf("%q, %v", name, err)
+	}
+	u.Slots <- struct{}{} // one that hangs
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := u.NameOf(ctx, 1000); err == nil {
+		t.Error("there was no slot")
+	}
+	if runs, err := os.ReadFile(filepath.Join(dir, "runs")); err != nil || len(runs) != 2 {
+		t.Errorf("runs: %q, %v", runs, err)
+	}
+	if _, err := u.NameOfFile(1000); !errors.Is(err, ErrNoUser) {
+		t.Errorf("%v", err)
+	}
+}
