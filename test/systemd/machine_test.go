@@ -1,7 +1,6 @@
 package systemd
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
@@ -23,24 +22,4 @@ func TestMachinesBootAndLimit(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestVirtualMachineIsItsOwn(t *testing.T) {
-	m := Start(t, Options{Kind: Virtual})
-	boot := m.Must(t, "cat", "/proc/sys/kernel/random/boot_id")
-	m.Write(t, "/var/tmp/kept", "content")
-	m.Must(t, "sync")
-	m.Reboot(t)
-	if again := m.Must(t, "cat", "/proc/sys/kernel/random/boot_id"); again == boot {
-		t.Error("the boot id is the same after a reboot")
-	}
-	m.Reset(t)
-	if content := m.Must(t, "cat", "/var/tmp/kept"); content != "content" {
-		t.Errorf("after a reset the file holds %q", content)
-	}
-	m.Must(t, "date", "-s", "+1 hour")
-	if controllers := m.Must(t, "cat", "/sys/fs/cgroup/cgroup.controllers"); !strings.Contains(controllers, "memory") {
-		t.Errorf("controllers: %s", controllers)
-	}
-	m.Must(t, "cat", "/proc/pressure/memory")
 }
