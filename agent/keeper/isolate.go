@@ -54,10 +54,10 @@ func closeInherited() error {
 	return nil
 }
 
-// startClean starts a process with no signal blocked, without capabilities that its user would not have by itself, and with the limits
-// of a login session as far as the hard ones let it. The agent may have had others.
+// startClean starts a process with no signal blocked, without capabilities that its user would not have by itself, with no keys but its
+// user's, and with the limits of a login session as far as the hard ones let it. The agent may have had others.
 func startClean(program string, args []string, attributes *os.ProcAttr) (*os.Process, error) {
-	// Masks and capabilities are a thread's. This one stays as it is: that hurts nobody here.
+	// Masks, capabilities and keyrings are a thread's. This one stays as it is: that hurts nobody here.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil); err != nil {
@@ -66,6 +66,8 @@ func startClean(program string, args []string, attributes *os.ProcAttr) (*os.Pro
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("ambient capabilities: %w", err)
 	}
+	// The session's keys are whoever's who started the agent. Without keyrings, or where a filter forbids them, there are none to be had.
+	_, _ = unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	softenLimits()
 	return os.StartProcess(program, args, attributes) //nolint:wrapcheck // names the program
 }
