@@ -94,6 +94,8 @@ func (n *notifier) follow(ctx context.Context, s served, ended <-chan struct{}) 
 		return
 	}
 	hangups, reloaded := s.hangups, make(chan struct{}, 1)
+	var reloading sync.WaitGroup
+	defer reloading.Wait()
 	for {
 		select {
 		case <-ended:
@@ -104,10 +106,10 @@ func (n *notifier) follow(ctx context.Context, s served, ended <-chan struct{}) 
 		case <-hangups:
 			hangups = nil // one after the other
 			n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
-			go func() {
+			reloading.Go(func() {
 				n.reload(ctx, s)
 				reloaded <- struct{}{}
-			}()
+			})
 		case <-reloaded:
 			hangups = s.hangups
 			n.send(daemon.SdNotifyReady)
