@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -196,6 +197,17 @@ func (e *engine) times(line string) (n int) {
 func (e *engine) mine(pid int) bool {
 	content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return strings.Contains("\x00"+string(content), "\x00"+e.variable()+"\x00")
+}
+
+// processes are all that are this engine.
+func (e *engine) processes() (pids []int) {
+	entries, _ := os.ReadDir("/proc") // it is there
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && alive(pid) && e.mine(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // runs reports whether it goes on, undisturbed.

@@ -1,0 +1,108 @@
+package losses
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// While the disk with the agent's state is full, and while it can only be read, engines go on, are measured, told of and released, and an agent
+// that is killed comes back. What could not be remembered is not started.
+func TestDiskOfTheStateIsFull(t *testing.T) {
+	if !isolated(t, 0) {
+		return
+	}
+	state := t.TempDir()
+	if err := unix.Mount("state", state, "tmpfs", 0, "size=256k,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(state, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	p := startPlace(t, settings{state: state})
+	for _, spoil := range []struct {
+		name, prefix string
+		break_, mend func() error
+	}{
+		{"is full", "full-", func() error { return fill(filepath.Join(state, "filler")) }, func() error { return os.Remove(filepath.Join(state, "filler")) }},
+		{"can only be read", "read-", func() error { return readOnly(state) }, func() error { return unix.Unmount(state, unix.MNT_DETACH) }},
+	} {
+		t.Log(spoil.name)
+		engines := p.three(spoil.prefix)
+		ending, later := p.launched(spoil.prefix+"ending"), p.launched(spoil.prefix+"later")
+		all := append([]*engine{ending, later}, engines...)
+		p.right(all)
+		never := p.prepare(spoil.prefix + "never")
+		never.id = p.allocate(never.labels(), engineMemory).GetId()
+		if err := spoil.break_(); err != nil {
+			t.Fatal(err)
+		}
+
+		if err := p.launch(t.Context(), never); err == nil {
+			t.Errorf("an engine was launched that would be forgotten")
+		}
+		if all := never.processes(); len(all) > 0 {
+			t.Errorf("processes %d were started and go on", all)
+		}
+		if _, err := p.local.Allocations().Release(t.Context(), &bursarv1.ReleaseRequest{Id: never.id}); err != nil {
+			t.Error(err)
+		}
+		ending.end(3, "with a disk that "+spoil.name)
+		p.endedWith(ending, 3, "about to end | with a disk that "+spoil.name)
+		p.right(without(all, ending))
+
+		p.agent.kill()
+		p.startAgent()
+		p.right(without(all, ending))
+		later.end(4, "with a disk that "+spoil.name)
+		p.endedWith(later, 4, "about to end | with a disk that "+spoil.name)
+		p.right(engines)
+
+		if err := spoil.mend(); err != nil {
+			t.Fatal(err)
+		}
+		p.agent.kill()
+		p.startAgent()
+		p.right(engines)
+		for _, e := range engines {
+			e.end(0, "")
+			p.ended(e)
+		}
+		p.right(nil)
+	}
+}
+
+// readOnly lets nothing be written below a path any more, but to files that are open: a keeper's record is.
+func readOnly(path string) error {
+	if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("read-only: %w", err)
+	}
+	return nil
+}
+
+// fill writes until there is no room.
+func fill(name string) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_SYNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for block := make([]byte, 512); ; {
+		if _, err := file.Write(block); errors.Is(err, unix.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package losses
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Under the policy kill an engine that goes on using too much memory is stopped through Stop: by SIGTERM first, by SIGKILL where that is
+// ignored, with the reason in the history. One that gives back in time goes on, and so do its neighbours.
+func TestGreedyEnginesAreStopped(t *testing.T) {
+	t.Parallel()
+	p := startPlace(t, settings{engines: "  cgroups: none\n  policies: [{onOverUse: kill, grace: 4s, stopGrace: 1s}]\n"})
+	fair, repentant := p.launched("fair"), p.ran("repentant")
+	greedy := p.three("greedy-")
+	stubborn := p.launched("stubborn")
+	stubborn.tell("ignore 1")
+	fair.tell(fmt.Sprint("hold ", engineMemory/2))
+	all := append([]*engine{fair, repentant, stubborn}, greedy...)
+	p.right(all)
+	for _, e := range append([]*engine{repentant, stubborn}, greedy...) {
+		e.tell(fmt.Sprint("hold ", 2*engineMemory))
+	}
+	p.flagged(repentant, bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL)
+	repentant.tell("hold 1")
+	for _, e := range greedy {
+		eventually(t, e.name+" is stopped", func() error {
+			if state := p.read(e.id).GetState(); state != released {
+				return fmt.Errorf("it is %s", state)
+			}
+			return nil
+		})
+		p.killedForOverUse(e)
+	}
+	eventually(t, "the stubborn one is stopped", func() error {
+		if alive(stubborn.pid) {
+			return errNotYet
+		}
+		return nil
+	})
+	if end := p.ended(stubborn); end.GetExitStatus().GetSignal() != 9 {
+		t.Errorf("it ended with %v", end.GetExitStatus())
+	}
+	p.killedForOverUse(stubborn)
+	p.right([]*engine{fair, repentant})
+}
+
+// flagged waits until the books say that an engine is in over-use.
+func (p *place) flagged(e *engine, policy bursarv1.OverUsePolicy) *bursarv1.OverUse {
+	p.t.Helper()
+	var over *bursarv1.OverUse
+	eventually(p.t, e.name+" is in over-use", func() error {
+		list := p.read(e.id).GetOverUse()
+		if len(list) != 1 {
+			return fmt.Errorf("%v", list)
+		}
+		over = list[0]
+		return nil
+	})
+	if over.GetDimension() != "memory" || over.GetPolicy() != policy || over.GetEntitled() != engineMemory*mib || over.GetUsed() <= engineMemory*mib {
+		p.t.Errorf("engine %s: %v", e.name, over)
+	}
+	return over
+}
+
+// Under the policy warn over-use is shown everywhere and felt by the headroom, while the books keep what the engine is entitled to. It ends
+// when the engine gives back.
+func TestOverUseIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	p := startPlace(t, settings{})
+	e := p.launched("greedy")
+	p.right([]*engine{e})
+	const excess = 512 // MiB: more than other things on this machine take and give back meanwhile
+	before := p.settledHeadroom(e, 0)
+	e.tell(fmt.Sprint("hold ", engineMemory+excess))
+	p.flagged(e, bursarv1.OverUsePolicy_OVER_USE_POLICY_WARN)
+	const series = `engines_over_use{dimension="memory",policy="warn"}`
+	p.inTime("both servers count it", func() error {
+		agent, coordinator := p.metric("unix", p.socket, "bursar_agent_"+series), p.metric("tcp", p.address, "bursar_"+series)
+		if agent != 1 || coordinator != 1 {
+			return fmt.Errorf("agent %v, coordinator %v", agent, coordinator)
+		}
+		return nil
+	})
+	p.bursar("allocations").expect(t, 0, "of 64MiB (warn)")
+	p.bursar("allocations", e.id).expect(t, 0, "was entitled to 64MiB", "policy warn")
+	p.bursar("hosts", hostID).expect(t, 0, e.id+": memory ", "of 64MiB (warn)")
+	if !strings.Contains(p.agent.output.String(), "an engine uses more than it is entitled to") {
+		t.Error("the agent's log does not say so")
+	}
+	p.right([]*engine{e}) // the entitlement in every account
+	if fell := before - p.settledHeadroom(e, engineMemory+excess); fell < excess/2*mib {
+		t.Errorf("the headroom fell by %d bytes, want about %d MiB", fell, excess)
+	}
+
+	e.tell("hold 1")
+	p.inTime("it is over", func() error {
+		agent, coordinator := p.metric("unix", p.socket, "bursar_agent_"+series), p.metric("tcp", p.address, "bursar_"+series)
+		if over := p.read(e.id).GetOverUse(); len(over) != 0 || agent != 0 || coordinator != 0 {
+			return fmt.Errorf("%v; agent %v, coordinator %v", over, agent, coordinator)
+		}
+		return nil
+	})
+	if r := p.bursar("allocations"); strings.Contains(r.stdout, "(warn)") {
+		t.Errorf("it is still shown: %s", r.stdout)
+	}
+	p.right([]*engine{e})
+}
+
+// settledHeadroom is the host's when an engine was measured to hold so many MiB, or more.
+func (p *place) settledHeadroom(e *engine, mebibytes int64) (headroom int64) {
+	p.t.Helper()
+	eventually(p.t, "engine "+e.name+" is measured", func() error {
+		a := p.read(e.id)
+		if a.GetMeasured() == nil || a.GetUnreclaimableBytes() < mebibytes*mib {
+			return fmt.Errorf("%v", a)
+		}
+		host := p.host()
+		if host.HeadroomBytes == nil {
+			return errors.New("no headroom is known")
+		}
+		headroom = host.GetHeadroomBytes()
+		return nil
+	})
+	return headroom
+}
+
+// Under the policy limit the kernel keeps an engine to its entitlement. One that wants more is ended by it, which is recognised, and the
+// reason names the limit; also when no agent was there. Its neighbours go on.
+func TestLimitedEnginesAreEndedByTheKernel(t *testing.T) {
+	t.Parallel()
+	parent := fmt.Sprintf("/bursar-test-losses-%d", os.Getpid())
+	t.Cleanup(func() { removeCgroups(t, parent) })
+	p := startPlace(t, settings{engines: "  cgroups: direct\n  cgroup: " + parent + "\n  policies: [{onOverUse: limit, tolerance: \"0%\"}]\n"})
+	fair := p.launched("fair")
+	fair.tell(fmt.Sprint("hold ", engineMemory/2))
+	for _, away := range []bool{false, true} {
+		greedy := p.three(fmt.Sprint("greedy-", away, "-"))
+		for _, e := range greedy {
+			p.awaitLimit(e)
+		}
+		p.right(append(greedy, fair))
+		if away {
+			p.agent.kill()
+		}
+		for _, e := range greedy {
+			e.send(fmt.Sprint("hold ", 2*engineMemory))
+			e.awaitEnd()
+		}
+		if away {
+			p.startAgent()
+		}
+		for _, e := range greedy {
+			end := p.ended(e)
+			t.Logf("%s: %s (%v)", e.name, end.GetReason(), end.GetExitStatus())
+			if !end.GetExitStatus().GetOutOfMemory() || !strings.Contains(end.GetReason(), "killed for lack of memory: its cgroup's limit of 64MiB") {
+				t.Errorf("engine %s ended for %q, with %v", e.name, end.GetReason(), end.GetExitStatus())
+			}
+		}
+		p.right([]*engine{fair})
+		if got := p.metric("unix", p.socket, "bursar_agent_out_of_memory_kills_total"); !away && got != 3 {
+			t.Errorf("%v kills were counted, want 3", got)
+		}
+	}
+	fair.end(0, "")
+	p.endedWith(fair, 0)
+}
+
+// cgroupFolders are where a cgroup's files are, in every hierarchy that has it.
+func cgroupFolders(t *testing.T, name string) []string {
+	t.Helper()
+	found, err := filepath.Glob("/sys/fs/cgroup/*" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup" + name); err == nil { // version 2
+		found = append(found, "/sys/fs/cgroup"+name)
+	}
+	return found
+}
+
+// awaitLimit waits until an engine is in a cgroup that has its entitlement for a limit.
+func (p *place) awaitLimit(e *engine) {
+	p.t.Helper()
+	eventually(p.t, "engine "+e.name+" is limited", func() error {
+		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", e.pid))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(content)) {
+			fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+			if !strings.Contains(fields[2], "/bursar-engines/") {
+				continue
+			}
+			for _, folder := range cgroupFolders(p.t, fields[2]) {
+				for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
+					if limit, err := os.ReadFile(filepath.Join(folder, file)); err == nil && strings.TrimSpace(string(limit)) == fmt.Sprint(engineMemory*mib) {
+						return nil
+					}
+				}
+			}
+		}
+		return fmt.Errorf("it is in %s", content)
+	})
+}
+
+// removeCgroups waits until cgroups are empty and removes them.
+func removeCgroups(t *testing.T, parent string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for range ticker.C {
+		left := cgroupFolders(t, parent)
+		for _, folder := range left {
+			entries, _ := filepath.Glob(folder + "/bursar-engines/*")
+			for _, entry := range entries {
+				_ = os.Remove(entry) // files are not, and what has processes that are being killed goes later
+			}
+			_ = os.Remove(folder + "/bursar-engines")
+			_ = os.Remove(folder)
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("cgroups %v stay", left)
+			return
+		}
+	}
+}
