@@ -242,7 +242,8 @@ func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (
 		return "", limitErr
 	}
 	if _, err := d.moveOutsiders(name, []int32{pid}, nil); err != nil {
-		return "", errors.Join(err, limitErr)
+		// Else an engine that is moved there later would seem to have been there from the start.
+		return "", errors.Join(err, limitErr, d.removeAll(id))
 	}
 	return name, limitErr
 }
@@ -403,11 +404,19 @@ func (d *Direct) Remove(_ context.Context, id string) error {
 		return err
 	}
 	for _, suffix := range []string{"", adoptedSuffix} {
-		for _, h := range d.tree.all {
-			folder, _ := h.folder(path.Join(d.base, id+suffix))
-			if err := d.remove(folder); err != nil {
-				return err
-			}
+		if err := d.removeAll(id + suffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll removes a cgroup from all hierarchies.
+func (d *Direct) removeAll(base string) error {
+	for _, h := range d.tree.all {
+		folder, _ := h.folder(path.Join(d.base, base))
+		if err := d.remove(folder); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -64,6 +64,30 @@ func TestCgroupsAreMadeBesideTheAgentsOwn(t *testing.T) {
 	}
 }
 
+// stubborn is a kernel that moves nobody.
+type stubborn struct{ *unified }
+
+func (s stubborn) Write(name, content string) error {
+	if strings.HasSuffix(name, "/cgroup.procs") {
+		return fail("write", name, syscall.EOPNOTSUPP)
+	}
+	return s.unified.Write(name, content)
+}
+
+func TestWhoeverCouldNotEnterIsNotTakenForOneThatDid(t *testing.T) {
+	k, _ := delegated(t)
+	options := k.process(t, "/bursar/agent", "/")
+	options.Files = stubborn{k}
+	if path, err := openDirect(t, DirectOptions{Tree: options}).Enter(t.Context(), "e1", Limits{}, 100); err == nil || path != "" {
+		t.Fatalf("%q, %v", path, err)
+	}
+	options.Files = k
+	path, err := openDirect(t, DirectOptions{Tree: options}).Adopt(t.Context(), "e1", Limits{}, func() ([]int32, error) { return []int32{100}, nil })
+	if err != nil || Whole(path) {
+		t.Errorf("%q, %v: its memory was charged elsewhere", path, err)
+	}
+}
+
 func TestAdoptMovesWhatStartsMeanwhile(t *testing.T) {
 	k, d := delegated(t)
 	looks := 0
