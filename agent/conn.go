@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // SocketInUseError says that somebody serves on the path of the agent's socket.
@@ -100,10 +102,28 @@ func giveTo(path string, mode fs.FileMode, group string) error {
 			return fmt.Errorf("socket: %w", err)
 		}
 	}
-	if err := os.Chmod(path, mode); err != nil {
+	if err := chmodSocket(path, mode); err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
 	return nil
+}
+
+// chmodSocket sets the mode of a socket and of nothing else: who owns the folder may have put a link to another file there by now.
+func chmodSocket(path string, mode fs.FileMode) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	var found unix.Stat_t
+	if err := unix.Fstat(fd, &found); err != nil {
+		return &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if found.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return &fs.PathError{Op: "chmod", Path: path, Err: errors.New("is no socket any more")}
+	}
+	return os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode) //nolint:wrapcheck // such a descriptor cannot be changed by itself
 }
 
 func groupNumber(group string) (int, error) {

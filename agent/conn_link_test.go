@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Who owns the folder of the socket puts a link in its place before its mode is set: what that leads to stays as it is.
+func TestModeIsSetOfTheSocketAlone(t *testing.T) {
+	dir := t.TempDir()
+	secret, link, socket := filepath.Join(dir, "secret"), filepath.Join(dir, "link"), filepath.Join(dir, "socket")
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, secret} {
+		if err := giveTo(path, 0o666, ""); err == nil {
+			t.Errorf("%s was given to everybody", path)
+		}
+	}
+	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := giveTo(socket, 0o662, ""); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o662 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
