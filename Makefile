@@ -139,6 +139,9 @@ test-pure: ## Test the packages that hold no goroutine, without the race detecto
 	$(call section,test-pure: packages that hold no goroutine)
 	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
 
+# A program with the race detector waits for a second before it exits, and tests run many.
+test-race test-yarn: export GORACE := atexit_sleep_ms=0
+
 .PHONY: test-race
 test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with the race detector
 	$(call section,test-race: all other packages with the race detector)

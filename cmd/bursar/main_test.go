@@ -24,7 +24,13 @@ import (
 	consultest "github.com/bursar/bursar/test/consul"
 )
 
+// With the race detector a program waits for a second before it exits, and scripts run hundreds of them.
+const goRace = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
+	if err := os.Setenv("GORACE", goRace); err != nil {
+		panic(err)
+	}
 	// The keeper stands beside the program, where the agent looks for it.
 	testscript.Main(m, map[string]func(){"bursar": main, "bursar-keeper": func() { os.Exit(keeper.Main()) }})
 }
@@ -103,6 +109,7 @@ func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {
 			env.Setenv("BURSAR_ADDR", "127.0.0.1:1") // nobody's
 			env.Setenv("BURSAR_AGENT", filepath.Join(env.WorkDir, "no.sock"))
 			env.Setenv("USER", "alice")
+			env.Setenv("GORACE", goRace)
 			env.Values[serversKey{}] = &servers{running: make(map[string]*exec.Cmd)}
 			env.Values[yarnKey{}] = newYARN()
 			sockets, err := os.MkdirTemp("", "bursar") //nolint:usetesting // the path of a socket has at most 107 bytes

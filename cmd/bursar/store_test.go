@@ -29,6 +29,7 @@ func TestStoreScripts(t *testing.T) {
 			env.Setenv("DATABASE", database)
 			env.Setenv("OTHER", other)
 			env.Setenv("FILE", file)
+			env.Setenv("GORACE", goRace)
 			return errors.Join(err, otherErr, fillStore(t, file))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": expectCode, "setenv": setEnv},
