@@ -51,8 +51,11 @@ type Started struct {
 	Cgroup string
 }
 
-// ErrNotStarted says that a unit was not started, and will not be: whoever wanted it may try something else.
+// ErrNotStarted says that systemd could not start a unit, and will not: whoever wanted it may try something else. What the user of the
+// program can bring about is none of that: that it ends at once, or that an earlier one of its name is still there.
 var ErrNotStarted = errors.New("not started")
+
+const unitExists = "org.freedesktop.systemd1.UnitExists"
 
 // Start starts a service and returns when its program runs. Where it fails with ErrNotStarted nothing runs; otherwise that is not known.
 func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
@@ -68,7 +71,7 @@ func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 		return Started{}, err
 	}
 	if found.mainPID == 0 {
-		return Started{}, fmt.Errorf("unit %s: its program has ended at once (%s): %w", name, found.result, ErrNotStarted)
+		return Started{}, fmt.Errorf("unit %s: its program has ended at once (%s)", name, found.result)
 	}
 	started := Started{PID: int32(found.mainPID)} //nolint:gosec // a pid
 	started.Cgroup = u.measured(found.cgroup, started.PID)
@@ -201,7 +204,7 @@ func (u *Units) start(ctx context.Context, name string, properties []systemd.Pro
 			u.mu.Unlock()
 			continue
 		}
-		if _, refused := errors.AsType[dbus.Error](err); refused {
+		if refusal, refused := errors.AsType[dbus.Error](err); refused && refusal.Name != unitExists {
 			err = errors.Join(ErrNotStarted, err)
 		}
 		if err != nil {
@@ -218,6 +221,9 @@ func (u *Units) wait(ctx context.Context, name string, done <-chan string) error
 			return nil
 		}
 		s, err := u.state(ctx, name)
+		if s.result == "signal" || s.result == "core-dump" {
+			return errors.Join(fmt.Errorf("unit %s: its program was killed at once", name), err)
+		}
 		return errors.Join(fmt.Errorf("unit %s: %s (%s): %w", name, result, s.result, ErrNotStarted), err)
 	case <-ctx.Done():
 		return fmt.Errorf("unit %s: %w", name, ctx.Err())

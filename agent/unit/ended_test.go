@@ -1,0 +1,56 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	systemd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+)
+
+// killed is a systemd whose services end in some way as soon as they start.
+type killed struct {
+	*played
+
+	refusal error
+	job     string
+	unit    map[string]any
+}
+
+func (k *killed) StartTransientUnitContext(_ context.Context, name, _ string, _ []systemd.Property, done chan<- string) (int, error) {
+	if k.refusal != nil {
+		return 0, k.refusal
+	}
+	k.units[name] = k.unit
+	done <- k.job
+	return 1, nil
+}
+
+// Its user can kill a keeper at once, or make it stay: they must not get by that to where engines go that systemd could not start, the
+// cgroup of the agent itself.
+func TestNoUserKeepsAnEngineOutOfItsUnit(t *testing.T) {
+	for name, test := range map[string]struct {
+		refusal error
+		job     string
+		unit    map[string]any
+	}{
+		"killed before the exec": {job: "failed", unit: map[string]any{"ActiveState": "failed", "Result": "signal"}},
+		"killed after the exec":  {job: "done", unit: map[string]any{"ActiveState": "failed", "Result": "signal", "MainPID": uint32(0)}},
+		"ended":                  {job: "done", unit: map[string]any{"ActiveState": "inactive", "Result": "success", "MainPID": uint32(0)}},
+		"an earlier one is there": {
+			refusal: *dbus.NewError("org.freedesktop.systemd1.UnitExists", []any{"Unit bursar-engine-e1.service already exists."}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &played{}
+			u := open(t, p)
+			u.conn = &killed{p, test.refusal, test.job, test.unit}
+			_, err := u.Start(t.Context(), Service{ID: "e1", Command: []string{"/bin/true"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+			if err == nil || errors.Is(err, ErrNotStarted) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
