@@ -52,8 +52,9 @@ func runTests(m *testing.M) int {
 type kept struct {
 	t       *testing.T
 	cmd     *exec.Cmd
-	stdin   *os.File // the agent's end; closed by confirm and abandon
-	stdout  *bufio.Reader
+	stdin   *os.File      // the agent's end; closed by confirm and abandon
+	answers *os.File      // the agent's end
+	stdout  *bufio.Reader // of answers
 	record  string
 	started keeper.Started
 }
@@ -127,7 +128,7 @@ func launch(t *testing.T, changes ...func(*exec.Cmd)) *kept {
 		t.Fatal(err)
 	}
 	defer stdout.Close()
-	k.stdin, k.stdout = agentIn, bufio.NewReader(agentOut)
+	k.stdin, k.answers, k.stdout = agentIn, agentOut, bufio.NewReader(agentOut)
 	k.cmd = exec.Command(program, "a1")
 	k.cmd.Env, k.cmd.Dir = []string{"PATH=/usr/bin:/bin"}, "/"
 	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = stdin, stdout, record

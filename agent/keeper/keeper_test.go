@@ -2,6 +2,7 @@ package keeper_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -283,5 +284,28 @@ func TestKeeperWithoutAnAgentStartsNothing(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// An agent may have ended between handing over what is to be started and the start.
+func TestKeeperOfAnAgentThatHasEndedStartsNothing(t *testing.T) {
+	begun := filepath.Join(folder(t), "begun")
+	line, err := keeper.Encode(shell(t, ": >"+begun))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := launch(t)
+	if err := k.answers.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.stdin.Write(line); err != nil {
+		t.Fatal(err)
+	}
+	k.abandon()
+	if err := k.cmd.Wait(); k.cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("the keeper: %v", err)
+	}
+	if _, err := os.Stat(begun); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it has started: %v", err)
 	}
 }

@@ -61,6 +61,9 @@ func hear(lines *bufio.Reader) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if alone(1) {
+		return nil, errAlone
+	}
 	kills, _ := oomKills("/")
 	e, started := start(spec)
 	_ = answer(started) // an agent that is gone has left 0, too
@@ -69,6 +72,16 @@ func hear(lines *bufio.Reader) (*engine, error) {
 	}
 	e.killsBefore, e.stderrLines, e.ownCgroup = kills, spec.StderrLines, spec.OwnCgroup
 	return e, nil
+}
+
+var errAlone = errors.New("the agent has ended")
+
+// alone reports whether nobody is left to hear an answer: an engine that was started for an agent that has ended meanwhile would do harm
+// beside the one that the next agent is asked for, if only until it is ended again.
+func alone(fd int32) bool {
+	fds := []unix.PollFd{{Fd: fd}} // that its other end is gone is told without being asked for
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
 // refuse says what is wrong with what the agent has handed over.
