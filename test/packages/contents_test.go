@@ -33,7 +33,7 @@ drwxr-x--- /etc/bursar/credentials
 -rwxr-xr-x /usr/bin/bursar
 -rw-r--r-- /usr/lib/sysusers.d/bursar.conf
 -rw-r--r-- /usr/lib/tmpfiles.d/bursar.conf
--rwxr-xr-x /usr/libexec/bursar/bursar-keeper
+-rwx--x--x /usr/libexec/bursar/bursar-keeper
 -rw-r--r-- /usr/share/bash-completion/completions/bursar
 -rw-r--r-- /usr/share/doc/bursar/changelog.Debian.gz
 -rw-r--r-- /usr/share/doc/bursar/copyright
