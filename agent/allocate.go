@@ -91,7 +91,7 @@ func (a *Agent) allocate(ctx context.Context, request *bursarv1.AllocateRequest)
 			return allocation, nil
 		case verdict == tracker.Vetoed:
 			a.locked(func(t *tracker.Tracker) { refused, _ = t.Veto(allocation.GetId()) })
-			a.log.Warn("a grant was refused: the memory is not there", "allocation_id", allocation.GetId(),
+			a.log.Warn("a grant was refused", "allocation_id", allocation.GetId(), "reason", a.whyRefused(),
 				"memory_bytes", allocation.GetEntitled().GetMemoryBytes(), "headroom_bytes", refused)
 			a.syncDue.by(time.Now())
 			if request.GetWait().AsDuration() <= 0 {
@@ -178,6 +178,17 @@ func (a *Agent) abandon(ctx context.Context, requestID string) {
 			a.log.Debug("an abandoned request was not canceled: it ends by itself", "request_id", requestID, "error", err)
 		}
 	})
+}
+
+// whyRefused says for the log why a grant does not stand.
+func (a *Agent) whyRefused() (reason string) {
+	reason = "the memory is not there"
+	a.locked(func(t *tracker.Tracker) {
+		if refusal := t.Sample().GetRefusal(); refusal != "" {
+			reason = refusal
+		}
+	})
+	return reason
 }
 
 // vetoError refuses a request in the words of the coordinator.

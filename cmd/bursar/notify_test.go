@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -211,4 +212,23 @@ func TestServersWriteForTheJournalWhereItReads(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 	s.stops()
+}
+
+// TestWhatKeepsAServerFromStartingIsAnErrorInTheJournal: `journalctl -p err` says why, not only that.
+func TestWhatKeepsAServerFromStartingIsAnErrorInTheJournal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(file, []byte("engines:\n  polices: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startService(t, []string{"JOURNAL_STREAM=this"}, nil, "agent", "--config", file, "--check")
+	<-s.ended
+	lines := 0
+	for line := range s.logged.lines {
+		if lines++; !strings.HasPrefix(line, "<3>") {
+			t.Errorf("%q", line)
+		}
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != 78 || lines < 3 {
+		t.Errorf("exit code %d, %d lines, want 78 and the excerpt of the file", code, lines)
+	}
 }

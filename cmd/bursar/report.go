@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,40 +18,54 @@ import (
 	"github.com/bursar/bursar/yamlfile"
 )
 
-// report tells on stderr what went wrong: one line, then what helps.
+// report tells on stderr what went wrong: one line, then what helps. journald has all of it as an error: `journalctl -p err` of a unit that does not start says why.
 func (c *cli) report(err error) {
+	var text bytes.Buffer
+	c.describe(&text, err)
+	if !toJournal(c.err) {
+		_, _ = c.err.Write(text.Bytes())
+		return
+	}
+	for line := range bytes.Lines(text.Bytes()) {
+		_, _ = prefixed{c.err, priorityError}.Write(line) // who is to be told that this failed?
+	}
+}
+
+// describe writes what went wrong, and what can be done about it.
+func (c *cli) describe(out io.Writer, err error) {
 	var exit *exitError
 	if err == nil || errors.As(err, &exit) && exit.err == nil {
 		return
 	}
+	sayf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	if _, isUsage := errors.AsType[*usageError](err); isUsage {
-		c.sayf("bursar: %s", oneLine(err.Error()))
+		sayf("bursar: %s", oneLine(err.Error()))
 		return
 	}
 	text := c.message(err)
-	c.sayf("bursar: %s", text)
+	sayf("bursar: %s", text)
 	if hint := whereToLook(text); hint != "" {
-		c.sayf("hint: %s", hint)
+		sayf("hint: %s", hint)
 	}
 	if insufficient, ok := client.Insufficient(err); ok {
 		for _, line := range shortfallLines(insufficient) {
-			c.sayf("  %s", line)
+			sayf("  %s", line)
 		}
-		c.sayf("hint: %s", shortfallHint(insufficient))
+		sayf("hint: %s", shortfallHint(insufficient))
 	}
 	for _, v := range client.Violations(err) {
-		c.sayf("  %s: %s", fieldPath(v.GetField()), v.GetMessage())
+		sayf("  %s: %s", fieldPath(v.GetField()), v.GetMessage())
 	}
 	if file, ok := errors.AsType[*yamlfile.Error](err); ok {
-		fmt.Fprint(c.err, file.Excerpt())
+		fmt.Fprint(out, file.Excerpt())
 	}
 	if _, leaderless := errors.AsType[*leaderlessError](err); leaderless && connect.IsWireError(err) {
 		// One that stands by has said why, which may also be that the leader does not let it in.
-		c.sayf("hint: none of those that answer leads; where a leader has just ended, another one leads in some seconds")
+		sayf("hint: none of those that answer leads; where a leader has just ended, another one leads in some seconds")
 	}
 	if c.unsaid && nothingThere(err) {
-		c.sayf("hint: `bursar dev` starts everything on this machine; --addr or BURSAR_ADDR says where a coordinator is, --agent or " +
-			"BURSAR_AGENT where an agent is")
+		sayf("hint: `systemctl status bursar-agent bursar-coordinator` where these are services, `bursar dev` starts everything on this machine; " +
+			"--addr or BURSAR_ADDR says where a coordinator is, --agent or BURSAR_AGENT where an agent is")
 	}
 }
 
@@ -164,6 +180,9 @@ func refusal(in *bursarv1.InsufficientResources) string {
 	case "waited":
 		return "not enough resources, and the wait is over"
 	case "vetoed":
+		if slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return s.GetNote() == "refused" }) {
+			return "not enough resources: the host takes no new engines now"
+		}
 		return "not enough resources: the host measures less than it had reported"
 	case "never":
 		return "this can never fit"
