@@ -141,6 +141,9 @@ func (p *place) nothingFlies(e *engine) {
 	var a *bursarv1.Allocation
 	eventually(p.t, "the launch is done or not", func() error {
 		a, runs = p.read(e.id), e.saidPid() != 0 && alive(e.saidPid())
+		if runs && e.times("SIGTERM") > 0 { // its keeper is about to end it
+			return errNotYet
+		}
 		if a.GetState() == active && !runs || a.GetState() != active && runs {
 			return fmt.Errorf("runs: %v, its allocation is %v", runs, a)
 		}
