@@ -201,7 +201,7 @@ func statfs(path string) (fileSystem, error) {
 	return fileSystem{
 		totalBytes: total, freeBytes: min(total, times(available(found.Bavail), unit)),
 		totalInodes: inodes, freeInodes: min(inodes, times(available(found.Ffree), 1)),
-		readOnly: found.Flags&unix.ST_RDONLY != 0,
+		readOnly: found.Flags&unix.ST_RDONLY != 0 && readOnlyForEngines(path),
 	}, nil
 }
 
