@@ -278,7 +278,7 @@ func (c *cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w
 		err = driver.Set(ctx, id, w.limits)
 	}
 	if !before.settled || errors.Is(err, cgroup.ErrNone) {
-		path, err = driver.Adopt(ctx, id, w.limits, func() ([]int32, error) { return c.members(w.process) })
+		path, err = driver.Adopt(ctx, id, w.limits, func() ([]cgroup.Member, error) { return c.members(w.process) })
 	}
 	if errors.Is(err, cgroup.ErrNone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && path == "" {
 		return // it has ended, which the next measurement finds; or the agent ends
@@ -312,19 +312,19 @@ func (c *cgroups) failed(ctx context.Context, id string, err error, again bool) 
 }
 
 // members lists the processes of an engine, its root first.
-func (c *cgroups) members(p *bursarv1.Process) ([]int32, error) {
+func (c *cgroups) members(p *bursarv1.Process) ([]cgroup.Member, error) {
 	refs, err := process.Members(c.agent.deps.Proc, process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}})
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it is about
 	}
-	pids := make([]int32, len(refs))
+	members := make([]cgroup.Member, len(refs))
 	for i, ref := range refs {
-		pids[i] = ref.PID
+		members[i] = cgroup.Member(ref)
 		if ref.PID == p.GetPid() {
-			pids[0], pids[i] = pids[i], pids[0]
+			members[0], members[i] = members[i], members[0]
 		}
 	}
-	return pids, nil
+	return members, nil
 }
 
 // count takes note of processes that the kernel has killed. An earlier incarnation has told of those that an engine had survived.

@@ -45,8 +45,16 @@ type Found struct {
 	Path string
 }
 
+// Member is a process of an engine.
+type Member struct {
+	PID int32
+	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat). A process of the same pid that started at another time is not
+	// moved. 0: the pid is known to be the process's still.
+	StartTime uint64
+}
+
 // Members lists the processes of an engine that are there now, the one that will be there longest first.
-type Members func() ([]int32, error)
+type Members func() ([]Member, error)
 
 // Driver makes cgroups of engines. An engine is named by the id of its allocation.
 type Driver interface {

@@ -241,7 +241,7 @@ func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (
 	if name == "" {
 		return "", limitErr
 	}
-	if _, err := d.moveOutsiders(name, []int32{pid}, nil); err != nil {
+	if _, err := d.moveOutsiders(name, []Member{{PID: pid}}, nil); err != nil {
 		// Else an engine that is moved there later would seem to have been there from the start.
 		return "", errors.Join(err, limitErr, d.removeAll(id))
 	}
@@ -314,11 +314,11 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 			return err //nolint:wrapcheck // the caller's own
 		}
 		// The engine's processes first: who is not among them was started by one that was inside by then.
-		pids, err := members()
+		list, err := members()
 		if err != nil {
 			return err
 		}
-		outside, err := d.moveOutsiders(name, pids, moved)
+		outside, err := d.moveOutsiders(name, list, moved)
 		if err != nil {
 			return err
 		}
@@ -334,28 +334,52 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 
 // moveOutsiders moves those of the processes that are not inside everywhere, and returns them. One that was moved before and is outside
 // all the same has ended, and waits for its parent to take note.
-func (d *Direct) moveOutsiders(name string, pids []int32, before map[int32]bool) (outside []int32, err error) {
+func (d *Direct) moveOutsiders(name string, members []Member, before map[int32]bool) (outside []int32, err error) {
 	for _, h := range d.tree.all {
 		inside, err := d.tree.members(h, name)
 		if err != nil {
 			return nil, err
 		}
 		folder, _ := h.folder(name)
-		for _, pid := range pids {
-			if before[pid] || slices.Contains(inside, pid) {
+		for _, m := range members {
+			if before[m.PID] || slices.Contains(inside, m.PID) || !d.tree.Still(m) {
 				continue
 			}
-			err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid)))
+			err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(m.PID)))
 			if errors.Is(err, syscall.ESRCH) {
 				continue // it is gone
 			}
-			if err != nil {
-				return nil, fmt.Errorf("moving process %d to cgroup %s: %w", pid, name, err)
+			if err == nil && !d.tree.Still(m) {
+				err = d.putBack(h, m.PID)
 			}
-			outside = append(outside, pid)
+			if err != nil {
+				return nil, fmt.Errorf("moving process %d to cgroup %s: %w", m.PID, name, err)
+			}
+			outside = append(outside, m.PID)
 		}
 	}
 	return outside, nil
+}
+
+// putBack moves a process to where it came from, which is where its parent is: it has got the pid of a member that ended just when that was
+// moved, and would be kept to the engine's limits and stopped with it.
+func (d *Direct) putBack(h *hierarchy, pid int32) error {
+	parent, err := d.tree.cgroupOfParent(h, pid)
+	if errors.Is(err, ErrNone) {
+		return nil // it has ended, too
+	}
+	if err != nil {
+		return err
+	}
+	folder, visible := h.folder(parent)
+	if !visible {
+		return fmt.Errorf("cgroup %s is not seen here: %w", parent, ErrNone)
+	}
+	err = d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid)))
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err //nolint:wrapcheck // it names the file
 }
 
 // Set is that of Driver. ErrInUse: the engine holds more memory than the limit would be.

@@ -82,7 +82,7 @@ func TestWhoeverCouldNotEnterIsNotTakenForOneThatDid(t *testing.T) {
 		t.Fatalf("%q, %v", path, err)
 	}
 	options.Files = k
-	path, err := openDirect(t, DirectOptions{Tree: options}).Adopt(t.Context(), "e1", Limits{}, func() ([]int32, error) { return []int32{100}, nil })
+	path, err := openDirect(t, DirectOptions{Tree: options}).Adopt(t.Context(), "e1", Limits{}, func() ([]Member, error) { return []Member{{PID: 100}}, nil })
 	if err != nil || Whole(path) {
 		t.Errorf("%q, %v: its memory was charged elsewhere", path, err)
 	}
@@ -91,15 +91,15 @@ func TestWhoeverCouldNotEnterIsNotTakenForOneThatDid(t *testing.T) {
 func TestAdoptMovesWhatStartsMeanwhile(t *testing.T) {
 	k, d := delegated(t)
 	looks := 0
-	path, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]int32, error) {
+	path, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]Member, error) {
 		looks++
 		switch looks {
 		case 1:
-			return []int32{100, 999}, nil // 999 has ended by then
+			return []Member{{PID: 100}, {PID: 999}}, nil // 999 has ended by then
 		case 2:
-			return []int32{100, 101}, nil
+			return []Member{{PID: 100}, {PID: 101}}, nil
 		default:
-			return []int32{100, 101, 102}, nil
+			return []Member{{PID: 100}, {PID: 101}, {PID: 102}}, nil
 		}
 	})
 	if err != nil || path != "/bursar/bursar-engines/e1.adopted" || Whole(path) {
@@ -109,7 +109,7 @@ func TestAdoptMovesWhatStartsMeanwhile(t *testing.T) {
 		t.Errorf("%d inside after %d looks", got, looks)
 	}
 	// A second time changes nothing but the limits, wherever the engine is.
-	again, err := d.Adopt(t.Context(), "e1", Limits{CPUWeight: 7}, func() ([]int32, error) { return []int32{100}, nil })
+	again, err := d.Adopt(t.Context(), "e1", Limits{CPUWeight: 7}, func() ([]Member, error) { return []Member{{PID: 100}}, nil })
 	if err != nil || again != path || !strings.HasSuffix(k.limits(path), "weight 7") {
 		t.Error(again, err, k.limits(path))
 	}
@@ -119,7 +119,7 @@ func TestAdoptMovesWhatStartsMeanwhile(t *testing.T) {
 func TestAdoptDoesNotWaitForTheDead(t *testing.T) {
 	k, d := delegated(t)
 	k.dead = 101
-	path, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]int32, error) { return []int32{100, 101}, nil })
+	path, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]Member, error) { return []Member{{PID: 100}, {PID: 101}}, nil })
 	if err != nil || !slices.Equal(k.cgroups[path].procs, []int{100}) {
 		t.Error(path, err)
 	}
@@ -128,15 +128,15 @@ func TestAdoptDoesNotWaitForTheDead(t *testing.T) {
 func TestAdoptGivesUpOnAnEngineThatIsFasterAndOnItsCaller(t *testing.T) {
 	k, d := delegated(t)
 	next := 1000
-	if _, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]int32, error) {
+	if _, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]Member, error) {
 		next++
 		k.cgroups["/elsewhere"].procs = append(k.cgroups["/elsewhere"].procs, next)
-		return []int32{int32(next)}, nil
+		return []Member{{PID: int32(next)}}, nil
 	}); err == nil || next > 1000+adoptRounds {
 		t.Error(next, err)
 	}
 	sentinel := errors.New("no process table")
-	if path, err := d.Adopt(t.Context(), "e2", Limits{}, func() ([]int32, error) { return nil, sentinel }); !errors.Is(err, sentinel) || path != "" {
+	if path, err := d.Adopt(t.Context(), "e2", Limits{}, func() ([]Member, error) { return nil, sentinel }); !errors.Is(err, sentinel) || path != "" {
 		t.Error(path, err)
 	}
 }
@@ -217,7 +217,7 @@ func TestCgroupsAreFoundAgain(t *testing.T) {
 	if _, err := d.Enter(t.Context(), "e1", Limits{}, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Adopt(t.Context(), "e2", Limits{}, func() ([]int32, error) { return []int32{101}, nil }); err != nil {
+	if _, err := d.Adopt(t.Context(), "e2", Limits{}, func() ([]Member, error) { return []Member{{PID: 101}}, nil }); err != nil {
 		t.Fatal(err)
 	}
 	k.make(t, "/bursar/bursar-engines/some body's")
@@ -232,7 +232,7 @@ func TestCgroupsAreFoundAgain(t *testing.T) {
 func TestAnIDIsNoPath(t *testing.T) {
 	_, d := delegated(t)
 	for _, id := range []string{"", "..", "a/b", ".", "-", "a.b", strings.Repeat("a", 65), "a\n"} {
-		_, err := d.Adopt(t.Context(), id, Limits{}, func() ([]int32, error) { return nil, nil })
+		_, err := d.Adopt(t.Context(), id, Limits{}, func() ([]Member, error) { return nil, nil })
 		for _, err := range []error{err, d.Set(t.Context(), id, Limits{}), d.Remove(t.Context(), id)} {
 			if !errors.Is(err, ErrID) {
 				t.Errorf("%q: %v", id, err)

@@ -178,16 +178,71 @@ func (t *Tree) PathOf(pid int32) (string, error) {
 	return "", fmt.Errorf("cgroup of process %d: %w", pid, err)
 }
 
+// Still reports whether a member's pid is its own. Of one that has ended it is not.
+func (t *Tree) Still(m Member) bool {
+	if m.StartTime == 0 {
+		return true
+	}
+	stat, err := t.stat(m.PID)
+	return err == nil && stat.Starttime == m.StartTime
+}
+
+func (t *Tree) stat(pid int32) (procfs.ProcStat, error) {
+	fs, err := procfs.NewFS(t.proc)
+	if err != nil {
+		return procfs.ProcStat{}, fmt.Errorf("process table: %w", err)
+	}
+	process, err := fs.Proc(int(pid))
+	var stat procfs.ProcStat
+	if err == nil {
+		stat, err = process.Stat()
+	}
+	if err != nil {
+		if gone(err) {
+			err = errors.Join(ErrNone, err)
+		}
+		return procfs.ProcStat{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return stat, nil
+}
+
+// cgroupOfParent returns where the parent of a process is. ErrNone: there is no such process.
+func (t *Tree) cgroupOfParent(h *hierarchy, pid int32) (string, error) {
+	stat, err := t.stat(pid)
+	if err != nil {
+		return "", err
+	}
+	if stat.PPID == 0 {
+		return h.root, nil // the kernel's
+	}
+	fs, err := procfs.NewFS(t.proc)
+	if err != nil {
+		return "", fmt.Errorf("process table: %w", err)
+	}
+	parent, err := fs.Proc(stat.PPID)
+	var cgroups []procfs.Cgroup
+	if err == nil {
+		cgroups, err = parent.Cgroups()
+	}
+	if err != nil {
+		return "", fmt.Errorf("cgroup of process %d: %w", stat.PPID, err)
+	}
+	if h.v1 {
+		return ownPath(cgroups, h.controllers[0]), nil
+	}
+	return ownPath(cgroups, ""), nil
+}
+
 // Outsiders are those of the processes that are not in the cgroup of this path, nor below it.
-func (t *Tree) Outsiders(name string, pids []int32) ([]int32, error) {
+func (t *Tree) Outsiders(name string, members []Member) ([]Member, error) {
 	inside, err := t.members(t.main, name)
 	if err != nil {
 		return nil, err
 	}
-	var outside []int32
-	for _, pid := range pids {
-		if !slices.Contains(inside, pid) {
-			outside = append(outside, pid)
+	var outside []Member
+	for _, m := range members {
+		if !slices.Contains(inside, m.PID) {
+			outside = append(outside, m)
 		}
 	}
 	return outside, nil

@@ -280,16 +280,16 @@ func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 		_ = shell.Wait()
 	})
 	root := process.Ref{PID: pid, StartTime: identify(t, pid).StartTime}
-	members := func() ([]int32, error) {
+	members := func() ([]Member, error) {
 		refs, err := process.Members("/proc", process.Engine{Root: root})
-		var pids []int32
+		var list []Member
 		for _, ref := range refs {
-			pids = append(pids, ref.PID)
+			list = append(list, Member(ref))
 		}
-		return pids, err //nolint:wrapcheck // a test's
+		return list, err //nolint:wrapcheck // a test's
 	}
 	for {
-		if pids, err := members(); err != nil || len(pids) > 3 {
+		if list, err := members(); err != nil || len(list) > 3 {
 			break // it has begun to fork
 		}
 	}
@@ -298,11 +298,12 @@ func TestARunningTreeThatForksIsAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		pids, err := members()
-		if err != nil || len(pids) == 0 {
-			t.Fatal(err, len(pids))
+		list, err := members()
+		if err != nil || len(list) == 0 {
+			t.Fatal(err, len(list))
 		}
-		for _, pid := range pids {
+		for _, m := range list {
+			pid := m.PID
 			inside := eventually(func() bool {
 				cgroups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "cgroup"))
 				return err != nil || strings.Count(string(cgroups), path+"\n") == len(d.tree.all) || !runs(pid)
@@ -347,7 +348,7 @@ func TestARestartFindsCgroupsAndALimitBelowUseIsRefused(t *testing.T) {
 	if _, alive := e.answer(); !alive {
 		t.Fatal("ended")
 	}
-	adopted, err := d.Adopt(t.Context(), "e1", Limits{MemoryMax: 256 * mib}, func() ([]int32, error) { return []int32{e.pid()}, nil })
+	adopted, err := d.Adopt(t.Context(), "e1", Limits{MemoryMax: 256 * mib}, func() ([]Member, error) { return []Member{{PID: e.pid()}}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

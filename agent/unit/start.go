@@ -88,18 +88,18 @@ func (u *Units) measured(name string, pid int32) string {
 
 // Adopt is that of cgroup.Driver: it makes a scope.
 func (u *Units) Adopt(ctx context.Context, id string, limits cgroup.Limits, members cgroup.Members) (string, error) {
-	pids, err := members()
+	list, err := members()
 	if err != nil {
 		return "", err
 	}
-	if len(pids) == 0 {
+	if len(list) == 0 {
 		return "", fmt.Errorf("engine %s has ended: %w", id, cgroup.ErrNone)
 	}
 	found, err := u.find(ctx, id)
 	var limitErr error
 	switch {
 	case errors.Is(err, cgroup.ErrNone) || err == nil && !found.runs():
-		if found, err = u.makeScope(ctx, id, limits, pids); err != nil {
+		if found, err = u.makeScope(ctx, id, limits, list); err != nil {
 			return "", err
 		}
 	case err != nil:
@@ -115,11 +115,14 @@ func (u *Units) Adopt(ctx context.Context, id string, limits cgroup.Limits, memb
 }
 
 // makeScope makes a scope with one of the processes: of a list, systemd refuses all where one has ended.
-func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, pids []int32) (state, error) {
+func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, members []cgroup.Member) (state, error) {
 	name := cgroup.ScopeName(id)
-	var err error
-	for _, pid := range pids {
-		if err = u.start(ctx, name, scopeProperties(id, limits, pid)); err == nil || u.runs(pid) {
+	err := fmt.Errorf("engine %s has ended: %w", id, cgroup.ErrNone)
+	for _, m := range members {
+		if !u.tree.Still(m) {
+			continue
+		}
+		if err = u.start(ctx, name, scopeProperties(id, limits, m.PID)); err == nil || u.runs(m.PID) {
 			break
 		}
 	}
@@ -138,24 +141,28 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (int32, error) {
 	attached := make(map[int32]bool)
 	for range adoptRounds {
-		pids, err := members()
+		list, err := members()
 		if err != nil {
 			return 0, err
 		}
-		outside, err := u.outside(s, pids)
+		outside, err := u.outside(s, list)
 		if err != nil {
 			return 0, err
 		}
 		// One that was moved before and is outside all the same has ended, and waits for its parent to take note.
-		outside = slices.DeleteFunc(outside, func(pid int32) bool { return attached[pid] })
+		outside = slices.DeleteFunc(outside, func(m cgroup.Member) bool { return attached[m.PID] })
 		if len(outside) == 0 {
-			if len(pids) == 0 {
+			if len(list) == 0 {
 				return 0, fmt.Errorf("unit %s: the engine has ended: %w", s.name, cgroup.ErrNone)
 			}
-			return pids[0], nil
+			return list[0].PID, nil
 		}
-		for _, pid := range outside {
+		for _, m := range outside {
+			pid := m.PID
 			attached[pid] = true
+			if !u.tree.Still(m) {
+				continue // it has ended, and its pid may be another's
+			}
 			// One at a time: one that has ended makes systemd refuse them all.
 			err := u.call(ctx, func(c Conn) error {
 				return c.AttachProcessesToUnit(ctx, s.name, "/", []uint32{uint32(pid)}) //nolint:gosec,wrapcheck // a pid; below
@@ -174,8 +181,8 @@ func (u *Units) runs(pid int32) bool {
 }
 
 // outside are those of the processes that are not in the unit's cgroup.
-func (u *Units) outside(s state, pids []int32) ([]int32, error) {
-	outside, err := u.tree.Outsiders(s.cgroup, pids)
+func (u *Units) outside(s state, members []cgroup.Member) ([]cgroup.Member, error) {
+	outside, err := u.tree.Outsiders(s.cgroup, members)
 	if errors.Is(err, cgroup.ErrNone) {
 		return nil, nil // where it cannot be seen; systemd has said that it has moved them
 	}

@@ -135,7 +135,14 @@ func namesOf(properties []systemd.Property) string {
 	return strings.Join(list, " ")
 }
 
-func these(pids ...int32) cgroup.Members { return func() ([]int32, error) { return pids, nil } }
+func these(pids ...int32) cgroup.Members {
+	return func() (list []cgroup.Member, err error) {
+		for _, pid := range pids {
+			list = append(list, cgroup.Member{PID: pid})
+		}
+		return list, nil
+	}
+}
 
 func TestAnOlderSystemdIsAskedForLess(t *testing.T) {
 	p := &played{refuse: "OOMPolicy"}

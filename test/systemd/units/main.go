@@ -107,14 +107,14 @@ func membersOf(pid string) (cgroup.Members, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() (pids []int32, err error) {
+	return func() (members []cgroup.Member, err error) {
 		refs, err := process.Members("/proc", process.Engine{Root: process.Ref{PID: root.PID, StartTime: root.StartTime}})
 		for i, ref := range refs {
-			pids = append(pids, ref.PID)
+			members = append(members, cgroup.Member(ref))
 			if ref.PID == root.PID {
-				pids[0], pids[i] = pids[i], pids[0]
+				members[0], members[i] = members[i], members[0]
 			}
 		}
-		return pids, err
+		return members, err
 	}, nil
 }
