@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -169,6 +170,20 @@ func TestStopAsksThenKills(t *testing.T) {
 	_ = cmd.Wait()
 	if got := s.coordinator.awaitState(a.GetId(), released).GetReason(); got != "stopped: enough" {
 		t.Errorf("reason %q", got)
+	}
+}
+
+// A coordinator refuses a heartbeat with a longer one, and with it the whole host.
+func TestReasonOfAStopIsNoLongerThanTheContractHasRoomFor(t *testing.T) {
+	s := run(t)
+	a, cmd := s.engine(100, "exec sleep 1000")
+	if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: a.GetId(), Reason: strings.Repeat("é", 1024)}); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	reason := s.coordinator.awaitState(a.GetId(), released).GetReason()
+	if err := protovalidate.Validate(&bursarv1.EngineEnd{Reason: reason}); err != nil || !strings.HasPrefix(reason, "stopped: éé") {
+		t.Errorf("%v: %s", err, reason)
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	// recordPatience is how long the record of an engine that has ended is waited for: its keeper copies what is left of its output first,
 	// for at most a second. One that was killed leaves none.
 	recordPatience = 2 * time.Second
-	// maxReason bounds the reason of an end, in bytes.
+	// maxReason bounds the reason of an end, in bytes. The contract has room for 1024 characters; a heartbeat with more is refused.
 	maxReason = 1000
 	// cleanEvery is how often what has served is looked for.
 	cleanEvery = time.Minute
@@ -61,7 +61,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) (*bursarv1.ExitStat
 			a.log.Warn("how a launched engine ended is not known", "allocation_id", id, "error", err)
 		}
 		exit, lack := a.cgroups.lackOfMemory(ctx, e, exit)
-		if reason == "" && lack != "" {
+		if reason == "" && exit.GetOutOfMemory() {
 			reason = exitText(exit) + lack
 		}
 		return exit, reason
@@ -88,10 +88,11 @@ func recordedExit(record keeper.Record) *bursarv1.ExitStatus {
 // recordedReason is how an engine ended and, where that was not as it should be, what it said last: as many of the newest lines as there is
 // room for.
 func recordedReason(how string, exit *bursarv1.ExitStatus, stderr []string) string {
-	if exit.Code != nil && exit.GetCode() == 0 || len(stderr) == 0 {
+	how = cut(how, maxReason)
+	room := maxReason - len(how) - len(": ")
+	if exit.Code != nil && exit.GetCode() == 0 || len(stderr) == 0 || room <= 0 {
 		return how
 	}
-	room := maxReason - len(how) - len(": ")
 	from := len(stderr)
 	for used := 0; from > 0; from-- {
 		used += len(stderr[from-1]) + len(between)

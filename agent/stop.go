@@ -71,6 +71,6 @@ func (a *Agent) endReason(id string) string {
 	case s.reason == "":
 		return "stopped"
 	default:
-		return "stopped: " + s.reason
+		return cut("stopped: "+s.reason, maxReason)
 	}
 }
