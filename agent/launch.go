@@ -34,6 +34,9 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 	if c == nil || c.tcp {
 		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("engines are launched over the agent's socket alone"))
 	}
+	if err := checkLaunch(request); err != nil {
+		return nil, err
+	}
 	done, err := a.launches.begin(ctx, request.GetId())
 	if err != nil {
 		return nil, err

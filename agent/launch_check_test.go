@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Nobody but the agent looks at these fields: they go to no coordinator.
+func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
+	for field, r := range map[string]*bursarv1.LaunchRequest{
+		"command":           {Command: make([]string, 4097)},
+		"command[1]":        {Command: []string{"x", "a\x00b"}},
+		"environment":       {Command: []string{"x"}, Environment: map[string]string{"A=B": "x"}},
+		"working_directory": {Command: []string{"x"}, WorkingDirectory: "home"},
+		"logs.directory":    {Command: []string{"x"}, Logs: &bursarv1.LaunchLogs{Directory: "/" + strings.Repeat("x", 5000)}},
+		"logs.max_bytes":    {Command: []string{"x"}, Logs: &bursarv1.LaunchLogs{MaxBytes: -1}},
+		"logs.keep":         {Command: []string{"x"}, Logs: &bursarv1.LaunchLogs{Keep: new(int32(1 << 30))}},
+		"user":              {Command: []string{"x"}, User: "a b"},
+	} {
+		err := checkLaunch(r)
+		var refused *connect.Error
+		if !errors.As(err, &refused) || refused.Code() != connect.CodeInvalidArgument {
+			t.Errorf("%s: %v", field, err)
+			continue
+		}
+		if !strings.HasPrefix(refused.Message(), field+": ") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	whole := &bursarv1.LaunchRequest{
+		Command: []string{"x", ""}, Environment: map[string]string{"A": ""}, WorkingDirectory: "/", User: "DOM.x@y",
+		Logs: &bursarv1.LaunchLogs{Directory: "/l", MaxBytes: 1, Keep: new(int32(0))},
+	}
+	if err := checkLaunch(whole); err != nil {
+		t.Error(err)
+	}
+}
