@@ -31,7 +31,7 @@ func measuredCgroup(p *bursarv1.Process) string {
 }
 
 // lackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known, and whose memory it
-// was that lacked, to be put behind the words that say so; "" where that was not it.
+// was that lacked, to be put behind the words that say so; "" where that was not it, and where it is not known.
 func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
 	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
 	if exit != nil && !ended && !exit.GetOutOfMemory() {
@@ -57,7 +57,7 @@ func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 	return exit, whoseMemory(kill, logged, engine.path, facts)
 }
 
-// whoseMemory says whose memory it was that lacked.
+// whoseMemory says whose memory it was that lacked; "" where that is not known: the kernel's log may not be readable, as in containers.
 func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts) string {
 	own := facts.AtLimit
 	if logged {
@@ -67,9 +67,11 @@ func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts)
 	case own && facts.MemoryMax > 0:
 		return ": its cgroup's limit of " + resource.ApproximateMemory(facts.MemoryMax)
 	case logged && kill.Limit && kill.Cgroup != "":
-		return ": the limit of cgroup " + kill.Cgroup
-	default:
+		return ": the limit of cgroup " + cut(kill.Cgroup, maxReason/2)
+	case logged && !kill.Limit:
 		return ": the machine's"
+	default:
+		return ""
 	}
 }
 
@@ -79,7 +81,7 @@ func (c *cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 	c.mu.Lock()
 	e := c.engines[id]
 	var limit int64
-	if e != nil {
+	if e != nil && e.settled {
 		limit = e.limits.MemoryMax
 	}
 	c.mu.Unlock()
@@ -92,8 +94,9 @@ func (c *cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 	if err == nil {
 		c.count(id, facts, true)
 	}
-	if facts.MemoryMax == 0 {
-		facts.MemoryMax = limit // it is gone with its last process
+	if facts.MemoryMax == 0 && limit > 0 {
+		// It is gone with its last process. Under a limit of its own it was most likely that which the engine ran into.
+		facts.MemoryMax, facts.AtLimit = limit, true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

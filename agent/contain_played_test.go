@@ -95,6 +95,13 @@ func (p *playedCgroups) memoryMax(id string) int64 {
 	return p.limits[id].MemoryMax
 }
 
+func (p *playedCgroups) has(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, known := p.limits[id]
+	return known
+}
+
 func (p *playedCgroups) kill(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,6 +169,34 @@ func TestEngineThatIsStoppedWasNotKilledForLackOfMemory(t *testing.T) {
 	end := s.coordinator.awaitState(a.GetId(), released)
 	if end.GetExitStatus().GetOutOfMemory() || end.GetReason() != "stopped: enough" {
 		t.Errorf("ended: %q, %v; it was stopped", end.GetReason(), end.GetExitStatus())
+	}
+}
+
+// The kernel's log does not know of these kills, as in a container, where it cannot be read.
+func TestWhoseMemoryItWasIsSaidWhereItIsKnown(t *testing.T) {
+	const lack = "killed for lack of memory"
+	for name, test := range map[string]struct {
+		policy agent.PolicyConfig
+		want   string
+	}{
+		"its own limit": {agent.PolicyConfig{OnOverUse: "limit", Tolerance: "0%"}, lack + ": its cgroup's limit of 40MiB"},
+		"not known":     {agent.PolicyConfig{OnOverUse: "observe", Cgroup: true}, lack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t)
+			played := inPlayed(s)
+			s.config.Engines.Policies = []agent.PolicyConfig{test.policy}
+			s.start()
+			a, cmd := s.engine(40, "exec sleep 1000")
+			until(t, "it is in a cgroup", func() bool { return played.has(a.GetId()) })
+			played.kill(a.GetId())
+			until(t, "the kill is counted", func() bool { return s.metric(killsCounted) == "1" })
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			if end := s.coordinator.awaitState(a.GetId(), released); end.GetReason() != test.want || !end.GetExitStatus().GetOutOfMemory() {
+				t.Errorf("ended: %q, %v", end.GetReason(), end.GetExitStatus())
+			}
+		})
 	}
 }
 

@@ -181,7 +181,7 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	exit := request.GetExitStatus()
 	if exit != nil {
 		var lack string
-		if exit, lack = a.cgroups.lackOfMemory(ctx, engine, exit); lack != "" && reason == "" {
+		if exit, lack = a.cgroups.lackOfMemory(ctx, engine, exit); exit.GetOutOfMemory() && reason == "" {
 			reason = exitText(exit) + lack
 		}
 	}

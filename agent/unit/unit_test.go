@@ -172,6 +172,44 @@ func TestAScopeIsMadeWithAProcessThatIsThere(t *testing.T) {
 	}
 }
 
+func TestALimitOfMemoryIsOneOfSwapToo(t *testing.T) {
+	p := &played{}
+	u := open(t, p)
+	swap := func(properties []systemd.Property) (values []any) {
+		for _, q := range properties {
+			if q.Name == "MemoryMax" || q.Name == "MemorySwapMax" {
+				values = append(values, q.Value.Value())
+			}
+		}
+		return values
+	}
+	limited, free := []any{uint64(64 << 20), uint64(0)}, []any{uint64(infinity), uint64(infinity)}
+	for id, test := range map[string]struct {
+		limits cgroup.Limits
+		want   []any
+	}{"e1": {cgroup.Limits{MemoryMax: 64 << 20}, limited}, "e2": {cgroup.Limits{}, free}} {
+		if _, err := u.Adopt(t.Context(), id, test.limits, these(7)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, swap(p.started[len(p.started)-1])); diff != "" {
+			t.Error("a scope:", diff)
+		}
+		service := Service{ID: id, Command: []string{"/bin/true"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Limits: test.limits}
+		if _, err := u.Start(t.Context(), service); err != nil && !errors.Is(err, cgroup.ErrNone) {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, swap(p.started[len(p.started)-1])); diff != "" {
+			t.Error("a service:", diff)
+		}
+	}
+	if err := u.Set(t.Context(), "e2", cgroup.Limits{MemoryMax: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if unit := p.units["bursar-engine-e2.service"]; unit["MemoryMax"] != uint64(1<<20) || unit["MemorySwapMax"] != uint64(0) {
+		t.Errorf("set: %v", unit)
+	}
+}
+
 func TestAConnectionThatEndedIsMadeAnew(t *testing.T) {
 	p := &played{}
 	u := open(t, p)
