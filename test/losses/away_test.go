@@ -28,7 +28,7 @@ func TestCoordinatorIsAway(t *testing.T) {
 	ending, greedy := p.launched("ending"), p.launched("greedy")
 	p.right(append(engines, ending, greedy))
 	never := p.prepare("never")
-	never.id = p.allocate(never.labels(), engineMemory).GetId()
+	never.id = p.allocate(never.labels()).GetId()
 
 	p.coordinator.kill()
 	ending.end(3, "nobody listens")
@@ -79,7 +79,7 @@ func (p *place) killedForOverUse(e *engine) {
 	if n := e.times("SIGTERM"); n == 0 {
 		p.t.Errorf("engine %s was not asked to end: it says %q", e.name, e.said())
 	}
-	p.bursar("allocations", e.id).expect(p.t, 0, "uses ", "is entitled to 64MiB")
+	p.bursar("allocations", e.id).expect(p.t, "uses ", "is entitled to 64MiB")
 }
 
 // A coordinator that is put back to before engines were confirmed takes them up as their agent describes them: each once, beyond a limit if
@@ -90,7 +90,7 @@ func TestCoordinatorIsPutBack(t *testing.T) {
 	old := p.confirmed("old")
 	forgotten := p.launched("forgotten")
 	pending := p.prepare("pending")
-	pending.id = p.allocate(pending.labels(), engineMemory).GetId()
+	pending.id = p.allocate(pending.labels()).GetId()
 	p.shut(p.coordinator)
 	backup := filepath.Join(p.dir, "backup")
 	if out, err := exec.Command("cp", "-a", p.data(), backup).CombinedOutput(); err != nil {
@@ -142,7 +142,7 @@ func TestCoordinatorIsPutBack(t *testing.T) {
 	}
 	always(t, 3*tick, "with an old backup", func() error { return undisturbed(engines) })
 	// What it gives out now are other ids, and the ends of those that it has taken up are heard of.
-	if _, err := p.local.Allocations().Allocate(t.Context(), request(old.labels(), engineMemory)); connect.CodeOf(err) != connect.CodeResourceExhausted {
+	if _, err := p.local.Allocations().Allocate(t.Context(), request(old.labels())); connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	pending.end(5, "taken up")

@@ -28,21 +28,21 @@ func TestDiskOfTheStateIsFull(t *testing.T) {
 		}
 	})
 	p := startPlace(t, settings{state: state})
-	for _, spoil := range []struct {
+	for _, fault := range []struct {
 		name, prefix string
-		break_, mend func() error
+		spoil, mend  func() error
 	}{
 		{"is full", "full-", func() error { return fill(filepath.Join(state, "filler")) }, func() error { return os.Remove(filepath.Join(state, "filler")) }},
 		{"can only be read", "read-", func() error { return readOnly(state) }, func() error { return unix.Unmount(state, unix.MNT_DETACH) }},
 	} {
-		t.Log(spoil.name)
-		engines := p.three(spoil.prefix)
-		ending, later := p.launched(spoil.prefix+"ending"), p.launched(spoil.prefix+"later")
+		t.Log(fault.name)
+		engines := p.three(fault.prefix)
+		ending, later := p.launched(fault.prefix+"ending"), p.launched(fault.prefix+"later")
 		all := append([]*engine{ending, later}, engines...)
 		p.right(all)
-		never := p.prepare(spoil.prefix + "never")
-		never.id = p.allocate(never.labels(), engineMemory).GetId()
-		if err := spoil.break_(); err != nil {
+		never := p.prepare(fault.prefix + "never")
+		never.id = p.allocate(never.labels()).GetId()
+		if err := fault.spoil(); err != nil {
 			t.Fatal(err)
 		}
 
@@ -55,18 +55,18 @@ func TestDiskOfTheStateIsFull(t *testing.T) {
 		if _, err := p.local.Allocations().Release(t.Context(), &bursarv1.ReleaseRequest{Id: never.id}); err != nil {
 			t.Error(err)
 		}
-		ending.end(3, "with a disk that "+spoil.name)
-		p.endedWith(ending, 3, "about to end | with a disk that "+spoil.name)
+		ending.end(3, "with a disk that "+fault.name)
+		p.endedWith(ending, 3, "about to end | with a disk that "+fault.name)
 		p.right(without(all, ending))
 
 		p.agent.kill()
 		p.startAgent()
 		p.right(without(all, ending))
-		later.end(4, "with a disk that "+spoil.name)
-		p.endedWith(later, 4, "about to end | with a disk that "+spoil.name)
+		later.end(4, "with a disk that "+fault.name)
+		p.endedWith(later, 4, "about to end | with a disk that "+fault.name)
 		p.right(engines)
 
-		if err := spoil.mend(); err != nil {
+		if err := fault.mend(); err != nil {
 			t.Fatal(err)
 		}
 		p.agent.kill()

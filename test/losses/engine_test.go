@@ -73,7 +73,7 @@ func (p *place) launched(name string) *engine {
 	p.t.Helper()
 	e := p.prepare(name)
 	r := p.bursar(e.flags("--detach", "--env", e.variable(), "-o", "json", "--", os.Args[0])...)
-	r.expect(p.t, 0)
+	r.expect(p.t)
 	response := &bursarv1.LaunchResponse{}
 	if err := protojson.Unmarshal([]byte(r.stdout), response); err != nil {
 		p.t.Fatal(err)
@@ -108,7 +108,7 @@ func (p *place) ran(name string) *engine {
 func (p *place) confirmed(name string) *engine {
 	p.t.Helper()
 	e := p.prepare(name)
-	e.id = p.allocate(e.labels(), engineMemory).GetId()
+	e.id = p.allocate(e.labels()).GetId()
 	e.startProcess()
 	request := &bursarv1.ConfirmRequest{Id: e.id, Process: &bursarv1.Process{Pid: int32(e.pid)}}
 	if _, err := p.local.Allocations().Confirm(p.t.Context(), request); err != nil {

@@ -124,19 +124,18 @@ const (
 	patience = 60 * time.Second
 )
 
-// eventually looks until check finds nothing wrong, and returns how long that took.
-func eventually(t *testing.T, what string, check func() error) time.Duration {
+// eventually looks until check finds nothing wrong.
+func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	began := time.Now()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
 		err := check()
-		took := time.Since(began)
 		if err == nil {
-			return took
+			return
 		}
-		if took > patience {
+		if time.Since(began) > patience {
 			t.Fatalf("%s: not within %s: %v", what, patience, err)
 		}
 		<-ticker.C

@@ -35,7 +35,7 @@ func TestAgentIsUpgraded(t *testing.T) {
 		err      error
 	}
 	answered := make(chan answer, 1)
-	waits := request(map[string]string{"user": "root", "engineType": "waits"}, engineMemory)
+	waits := request(map[string]string{"user": "root", "engineType": "waits"})
 	waits.Wait = durationpb.New(patience)
 	go func() {
 		response, err := p.local.Allocations().Allocate(t.Context(), waits)
@@ -107,7 +107,7 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 				p.startCoordinator()
 				p.startAgent()
 				e := p.prepare("flying")
-				e.id = p.allocate(e.labels(), engineMemory).GetId()
+				e.id = p.allocate(e.labels()).GetId()
 				answered := make(chan error, 1)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
