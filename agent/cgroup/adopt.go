@@ -1,0 +1,114 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// adoptRounds is how often a tree is looked at again. An engine that forks all the time needs two or three.
+const adoptRounds = 50
+
+// Adopt is that of Driver. What has started during a look was started by a process that was inside already, or is found by the next.
+// A path comes back with an error too where the engine was moved and its limits could not all be set.
+func (d *Direct) Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error) {
+	if err := CheckID(id); err != nil {
+		return "", err
+	}
+	if err := d.Prepare(); err != nil {
+		return "", err
+	}
+	name, err := d.path(id)
+	if errors.Is(err, ErrNone) {
+		name, err = d.create(id+adoptedSuffix, limits)
+	} else if err == nil {
+		err = d.set(name, limits)
+	}
+	if name == "" {
+		return "", err
+	}
+	limitErr := err
+	if err := d.adopt(ctx, name, members); err != nil {
+		return "", errors.Join(err, limitErr)
+	}
+	return name, limitErr
+}
+
+func (d *Direct) adopt(ctx context.Context, name string, members Members) error {
+	moved := make(map[int32]bool)
+	for range adoptRounds {
+		if err := ctx.Err(); err != nil {
+			return err //nolint:wrapcheck // the caller's own
+		}
+		// The engine's processes first: who is not among them was started by one that was inside by then.
+		list, err := members()
+		if err != nil {
+			return err
+		}
+		outside, err := d.moveOutsiders(name, list, moved)
+		if err != nil {
+			return err
+		}
+		if len(outside) == 0 {
+			return nil
+		}
+		for _, pid := range outside {
+			moved[pid] = true
+		}
+	}
+	return fmt.Errorf("cgroup %s: the engine starts processes faster than they can be moved", name)
+}
+
+// moveOutsiders moves those of the processes that are not inside everywhere, and returns them. One that was moved before and is outside
+// all the same has ended, and waits for its parent to take note.
+func (d *Direct) moveOutsiders(name string, members []Member, before map[int32]bool) (outside []int32, err error) {
+	for _, h := range d.tree.all {
+		inside, err := d.tree.members(h, name)
+		if err != nil {
+			return nil, err
+		}
+		folder, _ := h.folder(name)
+		for _, m := range members {
+			if before[m.PID] || slices.Contains(inside, m.PID) || !d.tree.Still(m) {
+				continue
+			}
+			err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(m.PID)))
+			if errors.Is(err, syscall.ESRCH) {
+				continue // it is gone
+			}
+			if err == nil && !d.tree.Still(m) {
+				err = d.putBack(h, m.PID)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("moving process %d to cgroup %s: %w", m.PID, name, err)
+			}
+			outside = append(outside, m.PID)
+		}
+	}
+	return outside, nil
+}
+
+// putBack moves a process to where it came from, which is where its parent is: it has got the pid of a member that ended just when that was
+// moved, and would be kept to the engine's limits and stopped with it.
+func (d *Direct) putBack(h *hierarchy, pid int32) error {
+	parent, err := d.tree.cgroupOfParent(h, pid)
+	if errors.Is(err, ErrNone) {
+		return nil // it has ended, too
+	}
+	if err != nil {
+		return err
+	}
+	folder, visible := h.folder(parent)
+	if !visible {
+		return fmt.Errorf("cgroup %s is not seen here: %w", parent, ErrNone)
+	}
+	err = d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(pid)))
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err //nolint:wrapcheck // it names the file
+}
