@@ -147,11 +147,13 @@ func TestCoordinatorThatIsAwayIsNoHang(t *testing.T) {
 }
 
 func TestStatusSaysWhatMatters(t *testing.T) {
-	p := &pulse{interval: 5 * time.Second}
+	p := &pulse{interval: 5 * time.Second, err: errors.New("away")}
 	turningAgent(t, &hanging{pulse: p}, func(a *Agent) {
+		time.Sleep(time.Minute)
 		if got := a.Status(); got != "no coordinator has answered yet: requests wait; engines: 0" {
 			t.Error(got)
 		}
+		p.fail(nil)
 		time.Sleep(time.Minute)
 		if got := a.Status(); got != "a coordinator answers; engines: 0" {
 			t.Error(got)
