@@ -35,14 +35,8 @@ func checkLaunch(r *bursarv1.LaunchRequest) error {
 			return invalid("command["+strconv.Itoa(i)+"]", shown(argument), "at most 128 KiB without a zero byte")
 		}
 	}
-	if n := len(r.GetEnvironment()); n > maxVariables {
-		return invalid("environment", strconv.Itoa(n)+" variables", "at most "+strconv.Itoa(maxVariables))
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.GetEnvironment())) {
-		value := r.GetEnvironment()[name]
-		if name == "" || len(name) > maxVariable || strings.ContainsAny(name, "=\x00") || len(value) > maxArgument || strings.ContainsRune(value, 0) {
-			return invalid("environment", shown(name), "names of 1 to 1024 bytes without =, and values of at most 128 KiB, without a zero byte")
-		}
+	if err := checkEnvironment(r.GetEnvironment()); err != nil {
+		return err
 	}
 	logs := r.GetLogs()
 	for _, of := range []struct{ field, value string }{{"working_directory", r.GetWorkingDirectory()}, {"logs.directory", logs.GetDirectory()}} {
@@ -61,4 +55,20 @@ func checkLaunch(r *bursarv1.LaunchRequest) error {
 	return nil
 }
 
-func shown(value string) string { return strings.ToValidUTF8(value[:min(len(value), shownOfAnError)], "") }
+func checkEnvironment(environment map[string]string) error {
+	if n := len(environment); n > maxVariables {
+		return invalid("environment", strconv.Itoa(n)+" variables", "at most "+strconv.Itoa(maxVariables))
+	}
+	for _, name := range slices.Sorted(maps.Keys(environment)) {
+		value := environment[name]
+		if name == "" || len(name) > maxVariable || strings.ContainsAny(name, "=\x00") || len(value) > maxArgument || strings.ContainsRune(value, 0) {
+			return invalid("environment", shown(name), "names of 1 to 1024 bytes without =, and values of at most 128 KiB, without a zero byte")
+		}
+	}
+	return nil
+}
+
+// shown is the part of a wrong value that is told.
+func shown(value string) string {
+	return strings.ToValidUTF8(value[:min(len(value), shownOfAnError)], "")
+}

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// stat makes a process of the fixture, with its parent and when it started.
-func (o TreeOptions) stat(t *testing.T, pid, parent int, started uint64, cgroup string) {
+// stat makes a process of the fixture that is in /elsewhere, with its parent and when it started.
+func (o TreeOptions) stat(t *testing.T, pid, parent int, started uint64) {
 	t.Helper()
 	dir := filepath.Join(o.Proc, fmt.Sprint(pid))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	line := fmt.Sprintf("%d (x) S %d %s %d %s\n", pid, parent, strings.TrimSpace(strings.Repeat("0 ", 17)), started, strings.TrimSpace(strings.Repeat("0 ", 30)))
-	for name, content := range map[string]string{"stat": line, "cgroup": "0::" + cgroup + "\n"} {
+	for name, content := range map[string]string{"stat": line, "cgroup": "0::/elsewhere\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -46,11 +46,11 @@ func TestWhoHasThePIDOfAMemberIsNotMoved(t *testing.T) {
 	k.make(t, "/bursar/agent", 77)
 	k.make(t, "/elsewhere", 100, 101, 102, 5)
 	options := k.process(t, "/bursar/agent", "/")
-	options.stat(t, 5, 1, 50, "/elsewhere")
-	options.stat(t, 100, 1, 1000, "/elsewhere")
-	options.stat(t, 101, 5, 2001, "/elsewhere") // another's since the list was made
-	options.stat(t, 102, 100, 1002, "/elsewhere")
-	options.Files = handsOver{k, "102", func() { options.stat(t, 102, 5, 2002, "/elsewhere") }} // and this one just when it is moved
+	options.stat(t, 5, 1, 50)
+	options.stat(t, 100, 1, 1000)
+	options.stat(t, 101, 5, 2001) // another's since the list was made
+	options.stat(t, 102, 100, 1002)
+	options.Files = handsOver{k, "102", func() { options.stat(t, 102, 5, 2002) }} // and this one just when it is moved
 	list := []Member{{PID: 100, StartTime: 1000}, {PID: 101, StartTime: 1001}, {PID: 102, StartTime: 1002}}
 	name, err := openDirect(t, DirectOptions{Tree: options}).Adopt(t.Context(), "e1", Limits{}, func() ([]Member, error) {
 		now := list

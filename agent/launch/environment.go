@@ -41,7 +41,7 @@ func makeLogs(parent, id string, user User) (string, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // users get to their folders
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // of a checked id
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -141,6 +141,19 @@ said=$(inside dpkg -P bursar 2>&1)
 `)
 }
 
+func TestNoUserKeepsAPackageFromBeingPurged(t *testing.T) {
+	scenario(t, `
+inside dpkg -i /packages/bursar.deb
+# A mount of a user, in the folder for the output of their engine.
+mkdir "$tree/var/log/bursar/engines/a1"
+mount -t tmpfs none "$tree/var/log/bursar/engines/a1"
+said=$(inside dpkg -P bursar 2>&1) || fail "$said"
+[[ $said == *'something is left of: /var/lib/bursar /var/log/bursar'* ]] || fail "not told: $said"
+umount "$tree/var/log/bursar/engines/a1"
+[[ ! -e $tree/var/lib/bursar && ! -e $tree/etc/bursar ]] || fail 'the rest is left'
+`)
+}
+
 func TestInstallWhereSystemdIsNotInstalled(t *testing.T) {
 	scenario(t, `
 rm -f "$tree"/usr/bin/systemd-{sysusers,tmpfiles}
