@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ type cgroups struct {
 	mu      sync.Mutex
 	driver  cgroup.Driver         // guarded by mu; nil: none
 	engines map[string]*contained // guarded by mu; by allocation
+	counted map[string]time.Time  // guarded by mu; allocations whose kills were counted, by when
 }
 
 // contained is an engine that has a cgroup of ours, or shall have one.
@@ -69,7 +71,7 @@ type contained struct {
 
 func newCgroups(a *Agent, registry *prometheus.Registry) (*cgroups, error) {
 	c := &cgroups{
-		agent: a, log: a.log, due: make(chan struct{}, 1), engines: make(map[string]*contained),
+		agent: a, log: a.log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
 		kills: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "out_of_memory_kills_total", Help: "Processes of engines that the kernel killed for lack of memory.",
 		}),
@@ -342,10 +344,29 @@ func (c *cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	}
 	more := facts.OOMKills - e.kills
 	e.kills, e.killed = facts.OOMKills, time.Now()
+	c.firstCountLocked(id, e.killed)
 	c.mu.Unlock()
 	c.kills.Add(float64(more))
 	c.log.Warn("the kernel has killed processes of an engine for lack of memory", "allocation_id", id, "killed", more,
 		"at_limit", facts.AtLimit, "limit_bytes", facts.MemoryMax)
+}
+
+// countOnce counts the kill of an engine that has no cgroup of ours, or none any more, unless it was: its launcher and the agent may see at the
+// same time that it has ended.
+func (c *cgroups) countOnce(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.firstCountLocked(id, time.Now()) {
+		c.kills.Inc()
+	}
+}
+
+// firstCountLocked takes note that a kill of the engine is counted, and reports whether none was lately.
+func (c *cgroups) firstCountLocked(id string, now time.Time) bool {
+	maps.DeleteFunc(c.counted, func(_ string, when time.Time) bool { return now.Sub(when) > killFresh })
+	_, was := c.counted[id]
+	c.counted[id] = now
+	return !was
 }
 
 // others are the cgroups of allocations that are no engines, any more or yet.

@@ -47,7 +47,7 @@ func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 		return exit, ""
 	}
 	if !contained {
-		c.kills.Inc() // else it was counted there
+		c.countOnce(e.ID) // else it was counted there
 	}
 	exit = proto.CloneOf(exit)
 	if exit == nil {
