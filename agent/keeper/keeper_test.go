@@ -135,6 +135,8 @@ x
 	if os.Geteuid() == 0 {
 		clean = func(text string) string { return strings.ReplaceAll(text, "Groups:\t ", "Groups:\t") }
 	}
+	// Signal 32 is the C library's own, which Go leaves as it is; where these tests run under make, go test has it ignored.
+	got = strings.Replace(got, "SigIgn:\t0000000080000000", "SigIgn:\t0000000000000000", 1)
 	if diff := cmp.Diff(want, clean(got)); diff != "" {
 		t.Error(diff)
 	}
