@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -136,9 +137,16 @@ func (c *cli) message(err error) string {
 	return prefix + oneLine(call.Message())
 }
 
+// inTime is the reason where time was up.
+const inTime = "no answer in time"
+
 // nobodyAnswers says whom we tried, and why in vain.
 func (c *cli) nobodyAnswers(err *connect.Error) string {
-	text := fmt.Sprintf("nobody answers at %s: %s", c.server(), c.reason(err))
+	reason := c.reason(err)
+	text := fmt.Sprintf("nobody answers at %s: %s", c.server(), reason)
+	if reason == inTime && filepath.IsAbs(c.server()) {
+		text = "the agent at " + c.server() + " gives no answer in time: it may have no coordinator that answers"
+	}
 	if beside := c.trouble.String(); beside != "" {
 		text += ": " + oneLine(beside)
 	}
@@ -161,7 +169,7 @@ func (c *cli) reason(err error) string {
 	if call, ok := errors.AsType[*connect.Error](err); ok && call.Code() != connect.CodeDeadlineExceeded {
 		return oneLine(call.Message())
 	}
-	return "no answer in time"
+	return inTime
 }
 
 // server names whom the last call went to.
@@ -180,7 +188,7 @@ func refusal(in *bursarv1.InsufficientResources) string {
 	case "waited":
 		return "not enough resources, and the wait is over"
 	case "vetoed":
-		if slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return s.GetNote() == "refused" }) {
+		if slices.ContainsFunc(in.GetShortfalls(), func(s *bursarv1.Shortfall) bool { return s.GetNote() == noteRefused }) {
 			return "not enough resources: the host takes no new engines now"
 		}
 		return "not enough resources: the host measures less than it had reported"

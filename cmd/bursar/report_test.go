@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/credential"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -170,5 +171,35 @@ func TestAgesDoNotMakeNews(t *testing.T) {
 	}
 	if withoutAges("lacks 3GiB") == withoutAges("lacks 2GiB") {
 		t.Error("what is no age is left out")
+	}
+}
+
+// TestAgentThatIsInTimeForNothing: it is there, so that "nobody answers" would send people to the wrong place.
+func TestAgentThatIsInTimeForNothing(t *testing.T) {
+	late := connect.NewError(connect.CodeDeadlineExceeded, errors.New("context deadline exceeded"))
+	for server, want := range map[string]string{
+		"/run/a.sock":           "bursar: the agent at /run/a.sock gives no answer in time: it may have no coordinator that answers\n",
+		"http://127.0.0.1:7070": "bursar: nobody answers at http://127.0.0.1:7070: no answer in time\n",
+	} {
+		called, err := client.New(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer called.Close()
+		if got := reported(t, &cli{clients: []*client.Client{called}}, late); got != want {
+			t.Errorf("%s: %q, want %q", server, got, want)
+		}
+	}
+}
+
+func TestHostThatTakesNothingIsNoLackOfMemory(t *testing.T) {
+	refused := &bursarv1.Shortfall{
+		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": "h1"}},
+		Dimension: "memory", Requested: 1 << 20, Note: "refused", Detail: "/data: 1GiB of 9GiB free, want 2GiB",
+	}
+	err := refusedFor(t, connect.CodeResourceExhausted, &bursarv1.InsufficientResources{Shortfalls: []*bursarv1.Shortfall{refused}, Reason: "vetoed"})
+	const want = "bursar: not enough resources: the host takes no new engines now\n  host h1: takes no new engines: /data: 1GiB of 9GiB free, want 2GiB\n"
+	if got := reported(t, &cli{}, err); !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
