@@ -7,6 +7,6 @@ type CallersConfig struct {
 	Rate int `yaml:"rate"`
 	// Burst is how many of them may come at once. Default 200.
 	Burst int `yaml:"burst"`
-	// Waiting is how many requests of a user may wait for resources at a time, watches included. Default 64.
+	// Waiting is how many requests of a user may wait for resources at a time, watches and launches included. Default 64.
 	Waiting int `yaml:"waiting"`
 }

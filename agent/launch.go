@@ -37,6 +37,11 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 	if err := checkLaunch(request); err != nil {
 		return nil, err
 	}
+	ended, err := a.floods.wait(c)
+	if err != nil {
+		return nil, err
+	}
+	defer ended()
 	done, err := a.launches.begin(ctx, request.GetId())
 	if err != nil {
 		return nil, err

@@ -1,13 +1,17 @@
 package agent
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // Nobody but the agent looks at these fields: they go to no coordinator.
@@ -38,5 +42,26 @@ func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 	}
 	if err := checkLaunch(whole); err != nil {
 		t.Error(err)
+	}
+}
+
+// A keeper that its user stops is waited for, each time with some descriptors: no user may have the agent wait for hundreds.
+func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
+	a, err := New(Config{HostID: "h1", StateDir: t.TempDir(), Callers: CallersConfig{Waiting: 1}}, Deps{
+		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: &suspicious{}}, "http://coordinator", connect.WithProtoJSON()), Hosts: &pulse{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}}, 4711)
+	ended, err := a.floods.wait(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ended()
+	ctx := context.WithValue(t.Context(), callerKey{}, user)
+	_, err = engines{a}.Launch(ctx, &bursarv1.LaunchRequest{Id: "a", Command: []string{"x"}})
+	if connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "too many requests") {
+		t.Errorf("%v", err)
 	}
 }
