@@ -67,6 +67,7 @@ func effects() map[string]struct {
 			func(_ *Agent, h *watching) any {
 				h.measured.Store(0)
 				time.Sleep(10 * time.Second)
+				synctest.Wait() // for the last, which is due now
 				return h.measured.Load()
 			}, int64(10),
 		},
