@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"testing/synctest"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
@@ -44,13 +45,55 @@ func TestNoUserKeepsAnEngineOutOfItsUnit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &played{}
-			u := open(t, p)
-			u.conn = &killed{p, test.refusal, test.job, test.unit}
-			_, err := u.Start(t.Context(), Service{ID: "e1", Command: []string{"/bin/true"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
-			if err == nil || errors.Is(err, ErrNotStarted) {
-				t.Errorf("%v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				p := &played{}
+				u := open(t, p)
+				u.conn = &killed{p, test.refusal, test.job, test.unit}
+				_, err := u.Start(t.Context(), Service{ID: "e1", Command: []string{"/bin/true"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+				if err == nil || errors.Is(err, ErrNotStarted) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// ending is a systemd that still has a unit when it is asked to start it anew.
+type ending struct {
+	*played
+
+	unit  map[string]any // as it still is
+	times int            // how often it refuses
+}
+
+func (e *ending) StartTransientUnitContext(ctx context.Context, name, mode string, properties []systemd.Property, done chan<- string) (int, error) {
+	if e.times--; e.times >= 0 {
+		e.units[name] = e.unit
+		return 0, *dbus.NewError(unitExists, []any{"Unit " + name + " was already loaded or has a fragment file."})
+	}
+	return e.played.StartTransientUnitContext(ctx, name, mode, properties, done)
+}
+
+func TestAUnitThatIsJustEndingIsStartedAnew(t *testing.T) {
+	for name, test := range map[string]struct {
+		unit map[string]any
+		runs bool
+	}{
+		"inactive":     {unit: map[string]any{"ActiveState": "inactive"}},
+		"failed":       {unit: map[string]any{"ActiveState": "failed", "Result": "exit-code"}},
+		"deactivating": {unit: map[string]any{"ActiveState": "deactivating", "MainPID": uint32(0)}},
+		"running":      {unit: map[string]any{"ActiveState": "active", "MainPID": uint32(7)}, runs: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &played{}
+				u := open(t, p)
+				u.conn = &ending{p, test.unit, 3}
+				_, err := u.Start(t.Context(), Service{ID: "e1", Command: []string{"/bin/true"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
+				if (err != nil) != test.runs || errors.Is(err, ErrNotStarted) {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }

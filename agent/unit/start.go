@@ -24,6 +24,10 @@ const (
 	stopTimeout = 30 * time.Second
 	// adoptRounds is how often a tree is looked at again. An engine that forks all the time needs two or three.
 	adoptRounds = 50
+	// A unit whose program has ended is there for some milliseconds more. One that is started again waits for it, and not for long: its user
+	// can make it stay.
+	goneInterval = 50 * time.Millisecond
+	goneRounds   = 40
 )
 
 // Service is a program to be started in a unit of its own: an engine's keeper.
@@ -198,7 +202,7 @@ func (u *Units) start(ctx context.Context, name string, properties []systemd.Pro
 			return fmt.Errorf("unit %s: %w", name, err)
 		}
 	}
-	for {
+	for round := 0; ; round++ {
 		known := u.known(properties)
 		done := make(chan string, 1)
 		err := u.call(ctx, func(c Conn) error {
@@ -211,13 +215,35 @@ func (u *Units) start(ctx context.Context, name string, properties []systemd.Pro
 			u.mu.Unlock()
 			continue
 		}
-		if refusal, refused := errors.AsType[dbus.Error](err); refused && refusal.Name != unitExists {
+		refusal, refused := errors.AsType[dbus.Error](err)
+		if refused && refusal.Name != unitExists {
 			err = errors.Join(ErrNotStarted, err)
+		} else if refused && round < goneRounds && u.ending(ctx, name) {
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("unit %s: %w", name, err)
 		}
 		return u.wait(ctx, name, done)
+	}
+}
+
+// ending reports, after a while, whether a unit that is there has no program any more.
+func (u *Units) ending(ctx context.Context, name string) bool {
+	s, err := u.state(ctx, name)
+	if err == nil && s.active == "failed" {
+		err = u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // it is only looked at
+	}
+	if err != nil || s.runs() && s.mainPID != 0 {
+		return false
+	}
+	timer := time.NewTimer(goneInterval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
