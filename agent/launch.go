@@ -177,9 +177,15 @@ func (a *Agent) confirmLaunched(
 ) (*bursarv1.Allocation, error) {
 	// The keeper is the user's process: it is not believed that the engine is, too. An engine that has ended is its zombie.
 	found, err := a.deps.Meter.Identify(s.PID)
-	if err != nil || found.StartTime != s.StartTime || found.UID != user.UID {
-		return nil, connect.NewError(connect.CodeInternal,
-			fmt.Errorf("process %d, of uid %d, is not the engine that was started (%w)", s.PID, found.UID, err))
+	other := ""
+	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(s.PID, s.StartTime) })
+	switch {
+	case err != nil:
+		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d is not the engine that was started: %w", s.PID, err))
+	case found.StartTime != s.StartTime || found.UID != user.UID:
+		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d, of uid %d, is not the engine that was started", s.PID, found.UID))
+	case other != "":
+		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d is the engine of allocation %s, not the one that was started", s.PID, other))
 	}
 	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID}
 	a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), process) })
