@@ -20,8 +20,9 @@ const reloadTime = 30 * time.Second
 
 // Reload takes a new configuration over as far as that is possible while the coordinator runs, and says how far: what needs a restart stays
 // as it is. The files that it names are read again: those of quotas, whose rules are then in force as after a start, that of providers, that
-// of identities, and those of TLS. Where any of it is wrong nothing changes, and the error is one of those of Check. It may be called once
-// the coordinator is ready, by one goroutine at a time.
+// of identities, and those of TLS. Where any of it is wrong nothing changes, and the error is one of those of Check. One of the loop or the
+// store, such as that another leads by now, may come when quotas are in force already. It may be called once the coordinator is ready, by one
+// goroutine at a time.
 func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
