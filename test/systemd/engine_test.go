@@ -3,12 +3,23 @@ package systemd
 import (
 	"strings"
 	"testing"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// An engine that a user runs, and one that the agent starts for a user: both are in the books, and leave them with how they ended.
-func TestEnginesOfOrdinaryUsers(t *testing.T) {
-	h := operate(t, Container, "")
+// TestHost shows a host at work. One container is enough for all who leave coordinator and agent as they are.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	h := operate(t, Container, "labels: {zone: a}\n"+policies)
+	t.Run("engines of ordinary users", h.runsEngines)
+	t.Run("policies hold", func(t *testing.T) { policiesHold(t, h) })
+	t.Run("users cannot harm each other", h.keepsUsersApart)
+	t.Run("exposure is as the units say", h.isExposedAsStated)
+	t.Run("reload", h.reloads)
+}
 
+// An engine that a user runs, and one that the agent starts for a user: both are in the books, and leave them with how they ended.
+func (h host) runsEngines(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		r := h.run(t, "sh", "-c", "sleep 3; exit 3")
 		if user := h.Must(t, "ps", "-o", "user=", "-p", itoa(r.allocation.GetProcess().GetPid())); user != "alice" {
@@ -53,6 +64,8 @@ func TestEnginesOfOrdinaryUsers(t *testing.T) {
 		h.Await(t, h.soon(), "[ -z \"$(systemctl list-units --all --no-legend 'bursar-engine-"+a.GetId()+".*')\" ]")
 	})
 
+	t.Run("run detached", h.runsDetached)
+
 	t.Run("stop", func(t *testing.T) {
 		a := h.launch(t, engine{user: "alice", command: []string{"/opt/test/inside", "hold", "8", "deaf"}})
 		h.Await(t, h.soon(), "grep -q holding /var/log/bursar/engines/"+a.GetId()+"/stdout")
@@ -63,5 +76,79 @@ func TestEnginesOfOrdinaryUsers(t *testing.T) {
 		if end.GetExitStatus().GetSignal() != 9 {
 			t.Errorf("released with %v: %s", end.GetExitStatus(), end.GetReason())
 		}
+	})
+}
+
+// An ordinary user has the agent keep an engine.
+func (h host) runsDetached(t *testing.T) {
+	detach := func(t *testing.T, arguments ...string) *bursarv1.LaunchResponse {
+		t.Helper()
+		r := h.As(t, "alice", append([]string{
+			"bursar", "run", "--detach", "-o", "json", "--memory", "32MiB", "--cpu", "100m", "--wait", "20s", "--label", "user=alice", "--label", "engineType=test",
+		}, arguments...)...)
+		if r.Code != 0 {
+			t.Fatalf("bursar run --detach: %s", r)
+		}
+		response := &bursarv1.LaunchResponse{}
+		decode(t, r.Output, response)
+		return response
+	}
+
+	t.Run("its end is told", func(t *testing.T) {
+		const script = `echo "out $PWD $GREETING"; echo first >&2; until [ -e go ]; do sleep 0.2; done; echo "last words" >&2; exit 5`
+		launched := detach(t, "--workdir", "/srv/alice", "--env", "GREETING=hello", "--", "sh", "-c", script)
+		id, pid, logs := launched.GetAllocation().GetId(), launched.GetAllocation().GetProcess().GetPid(), launched.GetLogDirectory()
+		if user := h.Must(t, "ps", "-o", "user=", "-p", itoa(pid)); user != "alice" {
+			t.Errorf("it runs as %s", user)
+		}
+		unit := "bursar-engine-" + id + ".service"
+		if got := h.unit(t, unit, "Transient") + " " + h.unit(t, unit, "ActiveState"); got != "yes active" {
+			t.Errorf("%s: transient and active are %s", unit, got)
+		}
+		// Nobody waits for it, and the agent may go.
+		h.Must(t, "systemctl", "restart", "bursar-agent")
+		h.ready(t)
+		h.Must(t, "runuser", "-u", "alice", "--", "touch", "/srv/alice/go")
+		end := h.await(t, h.soon(), id, "it is released", released)
+		if end.GetExitStatus().GetCode() != 5 || !strings.HasPrefix(end.GetReason(), "exit code 5: ") || !strings.Contains(end.GetReason(), "last words") {
+			t.Errorf("released with %v: %s", end.GetExitStatus(), end.GetReason())
+		}
+		if end.GetProcess().GetPid() != pid {
+			t.Errorf("its process was %d, and %v at its end", pid, end.GetProcess())
+		}
+		for file, want := range map[string]string{"stdout": "out /srv/alice hello\n", "stderr": "first\nlast words\n"} {
+			if owner := h.Must(t, "stat", "-c", "%U", logs+"/"+file); owner != "alice" {
+				t.Errorf("%s is of %s", file, owner)
+			}
+			if r := h.As(t, "alice", "cat", logs+"/"+file); r.Output != want {
+				t.Errorf("%s: %s", file, r)
+			}
+		}
+	})
+
+	t.Run("it is stopped", func(t *testing.T) {
+		a := detach(t, "--", "sleep", "1000").GetAllocation()
+		if r := h.As(t, "alice", "bursar", "stop", a.GetId(), "--reason", "enough"); r.Code != 0 {
+			t.Fatalf("stop: %s", r)
+		}
+		end := h.await(t, h.soon(), a.GetId(), "it is released", released)
+		if end.GetExitStatus().GetSignal() != 15 || !strings.Contains(end.GetReason(), "enough") {
+			t.Errorf("released with %v: %s", end.GetExitStatus(), end.GetReason())
+		}
+		if h.lives(t, a.GetProcess().GetPid()) {
+			t.Error("it goes on")
+		}
+	})
+
+	t.Run("it is released", func(t *testing.T) {
+		a := detach(t, "--", "sleep", "1000").GetAllocation()
+		if r := h.As(t, "alice", "bursar", "release", a.GetId()); r.Code != 0 {
+			t.Fatalf("release: %s", r)
+		}
+		h.await(t, h.soon(), a.GetId(), "it is released", released)
+		if !h.lives(t, a.GetProcess().GetPid()) {
+			t.Error("a release has ended it")
+		}
+		h.Must(t, "kill", itoa(a.GetProcess().GetPid()))
 	})
 }

@@ -37,7 +37,11 @@ type host struct{ *Machine }
 // install starts a machine with the package in it, as dpkg leaves it, and users.
 func install(t *testing.T, kind Kind) host {
 	t.Helper()
-	h := host{Start(t, Options{Kind: kind, Files: built.files(kind)})}
+	debs, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := host{Start(t, Options{Kind: kind, Files: debs.files(kind)})}
 	h.Must(t, "dpkg", "-i", "/opt/test/bursar.deb")
 	for _, user := range []string{"alice", "bob", "ecm"} {
 		h.Must(t, "useradd", "--create-home", "--base-dir", "/srv", user)

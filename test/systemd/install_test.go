@@ -8,6 +8,7 @@ import (
 // What a Debian user expects of a package: installing starts nothing, what is configured starts and stays, an upgrade keeps engines and
 // configuration, removing keeps configuration and engines, purging leaves nothing of ours, and it can be installed again.
 func TestPackageThroughItsLife(t *testing.T) {
+	t.Parallel()
 	h := install(t, Container)
 
 	t.Run("installing starts nothing", func(t *testing.T) {

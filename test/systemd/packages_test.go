@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -20,20 +21,25 @@ type packages struct {
 	newer string
 }
 
-// They are built once.
-var built packages
+// built builds them once, beside the tests that need none.
+var built func() (packages, error)
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		folder, err := os.MkdirTemp("", "machines-")
-		if err == nil {
-			defer os.RemoveAll(folder)
-			built, err = build(context.Background(), folder)
-		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+		defer os.RemoveAll(folder)
+		ctx, cancel := context.WithCancel(context.Background())
+		built = sync.OnceValues(func() (packages, error) { return build(ctx, folder) })
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = built()
+		}()
+		defer func() { cancel(); <-ended }()
 		return m.Run()
 	}())
 }

@@ -14,6 +14,7 @@ func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // Engines outlive whatever becomes of the two programs, and are in the books once, before and after.
 func TestEnginesOutliveAgentAndCoordinator(t *testing.T) {
+	t.Parallel()
 	h := operate(t, Container, "")
 	// Thirty seconds are the unit's; nobody waits that long here.
 	for _, unit := range []string{"bursar-agent", "bursar-coordinator"} {
@@ -120,8 +121,7 @@ done`
 }
 
 // A good file is taken over while the agent runs, a bad one makes systemctl fail and changes nothing.
-func TestReload(t *testing.T) {
-	h := operate(t, Container, "labels: {zone: a}\n")
+func (h host) reloads(t *testing.T) {
 	agent, coordinator := h.pid(t, "bursar-agent"), h.pid(t, "bursar-coordinator")
 	zone := func(want string) {
 		t.Helper()

@@ -27,18 +27,26 @@ func buildTool(t *testing.T, pkg string) string {
 	return to
 }
 
-// TestUnits shows that package agent/unit and a real systemd mean the same.
+// TestUnits shows that packages agent/unit and agent/cgroup and a real systemd mean the same.
 func TestUnits(t *testing.T) {
+	files := map[string]string{"units": buildTool(t, "./test/systemd/units"), "cgroup.test": filepath.Join(t.TempDir(), "cgroup.test")}
+	if err := BuildTest(t.Context(), files["cgroup.test"], "./agent/cgroup"); err != nil {
+		t.Fatal(err)
+	}
 	for _, kind := range []Kind{Container, Virtual} {
 		t.Run(string(kind), func(t *testing.T) {
-			m := Start(t, Options{Kind: kind, Files: map[string]string{"units": buildTool(t, "./test/systemd/units")}})
+			m := Start(t, Options{Kind: kind, Files: files})
 			m.Await(t, 30*time.Second, "systemctl is-system-running")
+			t.Run("a machine boots", m.boots)
 			u := units{m}
 			t.Run("a running tree is adopted", u.adopts)
 			t.Run("a service is started", u.starts)
 			t.Run("what does not start leaves nothing", u.startsNothing)
 			t.Run("a kill for lack of memory is told", u.tellsOfKills)
 			t.Run("a new systemd is talked to", u.reconnects)
+			if kind == Virtual {
+				t.Run("cgroups are of version 2", m.unified)
+			}
 		})
 	}
 }
@@ -202,14 +210,8 @@ func (u units) reconnects(t *testing.T) {
 	u.Await(t, 20*time.Second, "/opt/test/units remove e6")
 }
 
-// TestCgroupsOfVersion2 runs the tests of agent/cgroup that ask the kernel in a machine where that has version 2.
-func TestCgroupsOfVersion2(t *testing.T) {
-	tests := filepath.Join(t.TempDir(), "cgroup.test")
-	if err := BuildTest(t.Context(), tests, "./agent/cgroup"); err != nil {
-		t.Fatal(err)
-	}
-	m := Start(t, Options{Kind: Virtual, Files: map[string]string{"cgroup.test": tests}})
-	m.Await(t, 30*time.Second, "systemctl is-system-running")
+// unified runs the tests of agent/cgroup that ask the kernel, where that has version 2.
+func (m *Machine) unified(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	r, err := m.Run(ctx, Command{Arguments: []string{

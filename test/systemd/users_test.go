@@ -9,8 +9,7 @@ import (
 )
 
 // bob is a user of the same machine as alice, and means her no good.
-func TestUsersCannotHarmEachOther(t *testing.T) {
-	h := operate(t, Container, "")
+func (h host) keepsUsersApart(t *testing.T) {
 	const denied, taken = "permission_denied", "confirm her reservation"
 	hers := h.launch(t, engine{user: "alice", command: []string{"sh", "-c", "echo secret; sleep 1000"}})
 	reserved := h.reserve(t, engine{user: "alice"})
@@ -139,8 +138,7 @@ func TestUsersCannotHarmEachOther(t *testing.T) {
 }
 
 // What the units say of their own exposure is what systemd finds.
-func TestExposureIsAsTheUnitsSay(t *testing.T) {
-	h := install(t, Container)
+func (h host) isExposedAsStated(t *testing.T) {
 	for _, unit := range []string{"bursar-agent.service", "bursar-coordinator.service"} {
 		stated := regexp.MustCompile(`exposure (\d+\.\d+)`).FindStringSubmatch(h.Must(t, "systemctl", "cat", unit))
 		found := regexp.MustCompile(`exposure level for \S+: (\d+\.\d+)`).FindStringSubmatch(h.Must(t, "systemd-analyze", "--no-pager", "security", unit))
