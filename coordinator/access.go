@@ -20,6 +20,7 @@ type gate struct {
 	next     http.Handler
 	who      *access.Authenticator
 	insecure bool
+	machine  neighbours
 	audit    *auditLog
 	refuse   *connect.ErrorWriter
 }
@@ -48,7 +49,7 @@ func (g *gate) admit(r *http.Request) (*caller, error) {
 	claimed := r.Header.Get(identity.Header)
 	var err error
 	if !g.who.Set() || isInternal(r.RemoteAddr) {
-		c.maker, c.actor, err = g.believed(r.RemoteAddr, claimed)
+		c.maker, c.actor, err = g.believed(r, claimed)
 	} else if c.maker, err = g.who.Authenticate(r.Header, r.TLS); err == nil {
 		c.actor = c.maker
 		var named identity.Actor
@@ -67,17 +68,26 @@ func (g *gate) admit(r *http.Request) (*caller, error) {
 	return c, nil
 }
 
-// believed is who somebody is where nobody is known: over loopback and within the process whom the header names, such as the user
-// that an agent knows from its socket, or else whoever is on this machine. From elsewhere that is worth nothing, and believed
-// only where everything is.
-func (g *gate) believed(peer, claimed string) (maker, actor identity.Actor, err error) {
+// believed is who somebody is where nobody is known: within the process, and over loopback for root and this coordinator's own user, whom
+// the header names, such as the user that an agent knows from its socket, or else somebody who may do everything. Over loopback other users
+// are themselves, whatever the header says. From elsewhere it is worth nothing, and believed only where everything is.
+func (g *gate) believed(r *http.Request, claimed string) (maker, actor identity.Actor, err error) {
+	peer := r.RemoteAddr
 	maker = identity.Local()
-	if !isLocal(peer) {
+	switch {
+	case isInternal(peer):
+	case isLocal(peer):
+		if maker, err = g.machine.of(r); err != nil {
+			return maker, maker, err
+		}
+	default:
 		maker = remote()
 	}
 	switch {
 	case claimed == "":
 		return maker, maker, nil
+	case isLocal(peer) && !maker.Admin:
+		return maker, maker, fieldError(identity.Header, claimed, "no such header from another user than root and "+g.machine.name(g.machine.self)+", whom this coordinator runs as")
 	case isLocal(peer) || g.insecure:
 		actor, err = identity.Decode(claimed)
 		return maker, actor, err

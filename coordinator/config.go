@@ -29,7 +29,8 @@ type Config struct {
 	// TLS is the server's certificate, and the CA of certificates by which clients are known.
 	TLS credential.ServerTLS `yaml:"tls" reload:"start"`
 	// Identities is a file of those who may call, with the SHA-256 of their tokens; bursar token create writes it. Where it is set nobody
-	// else may, over loopback neither. A changed file is in force within 2 s, all of it or nothing. Default: none.
+	// else may, over loopback neither. A changed file is in force within 2 s, all of it or nothing. Default: none; then root and the user that
+	// it runs as may do everything over loopback, other users of the machine what is their own.
 	Identities string `yaml:"identities" reload:"start"`
 	// Peers is how this coordinator shows itself to the others, and knows them.
 	Peers Peers `yaml:"peers" reload:"start"`

@@ -69,7 +69,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount("GET /readyz", page(probes.ready))
 	refuse := connect.NewErrorWriter()
 	return &guard{
-		next: &gate{next: mux, who: &s.trust.who, insecure: s.config.Insecure, audit: s.audit, refuse: refuse}, time: &s.time, limit: int64(s.config.Limits.MessageBytes), refuse: refuse, audit: s.audit,
+		next: &gate{next: mux, who: &s.trust.who, insecure: s.config.Insecure, machine: thisMachine(), audit: s.audit, refuse: refuse}, time: &s.time, limit: int64(s.config.Limits.MessageBytes), refuse: refuse, audit: s.audit,
 		limits: map[string]int64{bursarv1connect.HostServiceSyncProcedure: int64(s.config.Limits.SyncBytes)},
 	}
 }

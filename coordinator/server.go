@@ -290,6 +290,7 @@ func (s *Server) httpServer() *http.Server {
 			s.handler.ServeHTTP(w, r)
 		}),
 		Protocols:         protocols,
+		ConnContext:       withNeighbour,
 		ReadHeaderTimeout: s.time.header,
 		IdleTimeout:       s.time.idle,
 		MaxHeaderBytes:    64 << 10,

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/access"
 )
@@ -145,4 +152,90 @@ func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
 	}
 	mallory.must("release", own)
 	alice.must("stop", engine)
+}
+
+// Without identities whoever is on the coordinator's machine is known by the kernel's word: a port protects nobody's engines from others
+// by being on loopback.
+func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test plays several users: it needs root")
+	}
+	dir, sockets := t.TempDir(), folderOfSockets(t)
+	program, err := exec.LookPath("bursar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, socket := filepath.Join(sockets, "bursar"), filepath.Join(sockets, "agent.sock")
+	if err := os.WriteFile(binary, content, 0o755); err != nil { // where every user gets at it
+		t.Fatal(err)
+	}
+	writeConfig(t, filepath.Join(dir, "books.yaml"), "listen: 127.0.0.1:0\ndataDir: "+dir+"/books\n")
+	books := startService(t, nil, nil, "coordinator", "--config", dir+"/books.yaml")
+	address := "http://" + books.address()
+	writeConfig(t, filepath.Join(dir, "agent.yaml"), "hostId: vm-one\ntick: 500ms\nsocket: "+socket+"\nstateDir: "+dir+"/state\ncoordinators: [\""+address+"\"]\n")
+	engines := startService(t, nil, nil, "agent", "--config", dir+"/agent.yaml")
+	engines.told.until("a coordinator answers")
+	alice, mallory := tenant{t, 4712, binary, "4712", socket}, tenant{t, 4711, binary, "4711", socket}
+
+	id := strings.Fields(alice.must("allocate", "--addr", address, "-m", "8MiB", "-l", "user="+alice.own, "--ttl", "10m"))[0]
+	for _, args := range [][]string{
+		{"release", id},
+		{"cancel", id},
+		{"stop", id},
+		{"confirm", id, "--address", "vm-one:1"},
+		{"allocate", "-m", "8MiB", "-l", "user=" + alice.own},
+		{"quota", "set", "user=*", "--memory", "1MiB"},
+		{"host", "drain", "vm-one"},
+	} {
+		if out, code := mallory.does(append(args, "--addr", address)...); code != exitNotAllowed {
+			t.Errorf("%v ended with code %d: %s", args, code, out)
+		}
+	}
+	// Another's name in the header of agents is not believed of somebody who is no agent.
+	forged := mallory.forge(address, `{"name":"root","anyone":true,"admin":true,"role":"admin"}`, id)
+	if !strings.Contains(forged, "invalid_argument") {
+		t.Errorf("with a header that names root: %s", forged)
+	}
+	if out := alice.must("allocations", id, "--addr", address); !strings.Contains(out, "reserved") {
+		t.Errorf("what alice has: %s", out)
+	}
+	alice.must("release", id, "--addr", address)
+	as := exec.Command(binary, "--addr", address, "quota", "set", "user=*", "--memory", "1GiB") // root
+	if out, err := as.CombinedOutput(); err != nil {
+		t.Errorf("root may do everything: %v: %s", err, out)
+	}
+}
+
+// forge releases an allocation as that user, in the name of another actor.
+func (u tenant) forge(address, actor, id string) string {
+	u.t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		runtime.LockOSThread() // the thread's is the user that the socket gets
+		defer runtime.UnlockOSThread()
+		if err := unix.Setfsuid(int(u.uid)); err != nil {
+			return nil, err
+		}
+		defer func() { _ = unix.Setfsuid(os.Geteuid()) }()
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+	request, err := http.NewRequestWithContext(u.t.Context(), http.MethodPost, address+"/bursar.v1.AllocationService/Release", strings.NewReader(`{"id":"`+id+`"}`))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Bursar-Actor", actor)
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	out, err := io.ReadAll(response.Body)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return string(out)
 }

@@ -29,7 +29,7 @@ func TestWithoutACoordinatorEnginesGoOn(t *testing.T) {
 		},
 		{
 			"stopped",
-			func(c *cluster) { c.coordinator.signal(syscall.SIGSTOP) },
+			func(c *cluster) { c.coordinator.freeze() },
 			func(c *cluster) { c.coordinator.signal(syscall.SIGCONT) },
 		},
 	} {

@@ -3,10 +3,13 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -101,6 +104,25 @@ func (p *process) signal(s syscall.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatalf("signal %s to bursar %s: %v", s, p.name, err)
 	}
+}
+
+// freeze stops it, and waits until each of its threads has: one that still runs may answer.
+func (p *process) freeze() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	eventually(p.t, upTime, "bursar "+p.name+" stands still", func() error {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid())) // the pattern is right
+		if len(threads) == 0 {
+			return errors.New("it has no threads")
+		}
+		for _, thread := range threads {
+			data, err := os.ReadFile(thread)
+			if _, after, _ := strings.Cut(string(data), ") "); err == nil && !strings.HasPrefix(after, "T") {
+				return fmt.Errorf("a thread runs: %s", data)
+			}
+		}
+		return nil
+	})
 }
 
 // kill ends it by SIGKILL and waits until it is gone. Again is fine.
