@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"strings"
 	"sync"
+	"syscall"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
@@ -146,7 +148,7 @@ func (u *Units) call(ctx context.Context, do func(Conn) error) error {
 			return err
 		}
 		err = do(conn)
-		if err == nil || attempt > 0 || conn.Connected() && !errors.Is(err, dbus.ErrClosed) {
+		if err == nil || attempt > 0 || conn.Connected() && !broken(err) {
 			return err
 		}
 		u.mu.Lock()
@@ -155,6 +157,11 @@ func (u *Units) call(ctx context.Context, do func(Conn) error) error {
 		}
 		u.mu.Unlock()
 	}
+}
+
+// broken reports whether an error is of a connection that systemd has ended: it may be noticed by writing before it is by reading.
+func broken(err error) bool {
+	return errors.Is(err, dbus.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
 
 // state is what is read of a unit.

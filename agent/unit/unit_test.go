@@ -3,9 +3,12 @@ package unit
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
@@ -26,6 +29,7 @@ type played struct {
 	gone      uint32 // a process that has ended
 	result    string // of a job; "done" where empty
 	connected bool
+	broken    error // of the next call: what a connection says of which only writing shows that it has ended
 }
 
 func (p *played) Connected() bool { return p.connected }
@@ -69,6 +73,10 @@ func (p *played) SetUnitPropertiesContext(_ context.Context, name string, _ bool
 func (p *played) GetAllPropertiesContext(_ context.Context, name string) (map[string]any, error) {
 	if !p.connected {
 		return nil, dbus.ErrClosed
+	}
+	if err := p.broken; err != nil {
+		p.broken = nil
+		return nil, err
 	}
 	if unit := p.units[name]; unit != nil {
 		return unit, nil
@@ -216,6 +224,16 @@ func TestAConnectionThatEndedIsMadeAnew(t *testing.T) {
 	p.connected = false
 	if _, err := u.Adopt(t.Context(), "e1", cgroup.Limits{}, these(7)); err != nil {
 		t.Error(err)
+	}
+	for _, ended := range []error{syscall.EPIPE, syscall.ECONNRESET, io.EOF} {
+		p.broken = &net.OpError{Op: "write", Net: "unix", Err: ended}
+		if _, err := u.Facts(t.Context(), "e1"); err != nil {
+			t.Errorf("%v: %v", ended, err)
+		}
+	}
+	p.broken = syscall.EACCES
+	if _, err := u.Facts(t.Context(), "e1"); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("got %v: want that only the end of a connection is tried again", err)
 	}
 }
 
