@@ -403,7 +403,7 @@ func TestEngineOfAnotherAllocationIsNotLaunchedOnceMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	forged := fmt.Sprintf("#!/bin/sh\nread -r spec\necho '{\"pid\":%d,\"start_time\":%d}'\nexec >&-\nread -r confirmed\n", engine.PID, engine.StartTime)
-	if err := errors.Join(os.WriteFile(s.config.Engines.Keeper, []byte(forged), 0o700), os.Chmod(s.config.Engines.Keeper, 0o755)); err != nil { //nolint:gosec // a program
+	if err := errors.Join(os.WriteFile(s.config.Engines.Keeper, []byte(forged), 0o700), os.Chmod(s.config.Engines.Keeper, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	a := s.allocate(10)
