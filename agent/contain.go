@@ -333,10 +333,15 @@ func (c *cgroups) members(p *bursarv1.Process) ([]cgroup.Member, error) {
 func (c *cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	c.mu.Lock()
 	e := c.engines[id]
-	if e != nil && e.inherited {
-		if e.inherited = false; !ended {
-			e.kills = facts.OOMKills
+	if e != nil && e.inherited && !ended {
+		if facts.Empty { // it has ended, which is about to be found out: what was killed in it is why
+			c.mu.Unlock()
+			return
 		}
+		e.kills = facts.OOMKills
+	}
+	if e != nil {
+		e.inherited = false
 	}
 	if e == nil || facts.OOMKills <= e.kills {
 		c.mu.Unlock()

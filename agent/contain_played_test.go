@@ -20,6 +20,7 @@ type playedCgroups struct {
 	mu      sync.Mutex
 	limits  map[string]cgroup.Limits // guarded by mu; those in force
 	kills   map[string]int64         // guarded by mu
+	empty   map[string]bool          // guarded by mu; those without a process
 	held    int64                    // guarded by mu; bytes of each engine, below which no limit can be set
 	refuses int                      // guarded by mu; how often an engine that is launched gets no limits
 }
@@ -68,7 +69,7 @@ func (p *playedCgroups) Facts(_ context.Context, id string) (cgroup.Facts, error
 	if _, known := p.limits[id]; !known {
 		return cgroup.Facts{}, cgroup.ErrNone
 	}
-	return cgroup.Facts{OOMKills: p.kills[id]}, nil
+	return cgroup.Facts{OOMKills: p.kills[id], Empty: p.empty[id]}, nil
 }
 
 func (p *playedCgroups) Find(context.Context) (list []cgroup.Found, err error) {
@@ -110,7 +111,7 @@ func (p *playedCgroups) kill(id string) {
 
 // inPlayed is an agent whose engines are kept to their entitlement by played cgroups.
 func inPlayed(s *subject) *playedCgroups {
-	p := &playedCgroups{limits: make(map[string]cgroup.Limits), kills: make(map[string]int64)}
+	p := &playedCgroups{limits: make(map[string]cgroup.Limits), kills: make(map[string]int64), empty: make(map[string]bool)}
 	s.cgroups = p
 	s.config.Engines.Cgroups, s.config.Engines.Policies = "auto", []agent.PolicyConfig{{OnOverUse: "limit", Tolerance: "0%"}}
 	return p
@@ -151,6 +152,27 @@ func TestKillsBeforeARestartAreOld(t *testing.T) {
 	_ = cmd.Wait()
 	if end := s.coordinator.awaitState(a.GetId(), released); end.GetExitStatus().GetOutOfMemory() {
 		t.Errorf("ended: %q, %v; it was killed by hand", end.GetReason(), end.GetExitStatus())
+	}
+}
+
+// The process is still there when the agent looks, its cgroup is not: a launcher that has just taken note of the end tells of it next.
+func TestKillWhileNoAgentWasThereIsWhyAnEngineEnded(t *testing.T) {
+	s := newSubject(t)
+	played := inPlayed(s)
+	s.start()
+	a, cmd := s.engine(40, "exec sleep 1000")
+	until(t, "it is limited", func() bool { return played.memoryMax(a.GetId()) != 0 })
+	s.crash()
+	played.kill(a.GetId())
+	played.mu.Lock()
+	played.empty[a.GetId()] = true
+	played.mu.Unlock()
+	s.start()
+	s.ticks(3)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if end := s.coordinator.awaitState(a.GetId(), released); !end.GetExitStatus().GetOutOfMemory() {
+		t.Errorf("ended: %q, %v; want for lack of memory", end.GetReason(), end.GetExitStatus())
 	}
 }
 
