@@ -177,5 +177,8 @@ func (p *killParser) line(text string, at time.Duration) (Kill, bool) {
 	if err != nil {
 		return Kill{}, false
 	}
-	return Kill{PID: int32(pid), At: at, Limit: p.limit, Cgroup: p.cgroup}, true
+	kill := Kill{PID: int32(pid), At: at, Limit: p.limit, Cgroup: p.cgroup}
+	// Of many kills in a short time the kernel tells of the lines before it for the first only: they are not those of the next.
+	*p = killParser{}
+	return kill, true
 }

@@ -54,12 +54,16 @@ func (p *played) Read(to []byte) (int, error) {
 
 func TestKillsAreFoundInTheLogsOfManyKernels(t *testing.T) {
 	for name, want := range map[string][]Kill{
-		"4.18-memcg-v1":  {{PID: 4711, At: 5140900300 * time.Microsecond, Limit: true, Cgroup: "/bursar-engines/e1"}},
-		"4.18-global":    {{PID: 816, At: 77000200 * time.Microsecond}},
-		"5.4-memcg-v2":   {{PID: 4712, At: 12000030 * time.Microsecond, Limit: true, Cgroup: "/bursar.slice/bursar-engines.slice/bursar-engine-e2.scope"}},
-		"5.10-global":    {{PID: 4713, At: 13000020 * time.Microsecond}},
-		"6.1-two-kills":  {{PID: 50, At: 1000001 * time.Microsecond, Limit: true, Cgroup: "/machine.slice"}, {PID: 51, At: 2000001 * time.Microsecond}},
-		"6.18-memcg-v1":  {{PID: 17896, At: 36423021617 * time.Microsecond, Limit: true, Cgroup: "/engines/e4"}},
+		"4.18-memcg-v1": {{PID: 4711, At: 5140900300 * time.Microsecond, Limit: true, Cgroup: "/bursar-engines/e1"}},
+		"4.18-global":   {{PID: 816, At: 77000200 * time.Microsecond}},
+		"5.4-memcg-v2":  {{PID: 4712, At: 12000030 * time.Microsecond, Limit: true, Cgroup: "/bursar.slice/bursar-engines.slice/bursar-engine-e2.scope"}},
+		"5.10-global":   {{PID: 4713, At: 13000020 * time.Microsecond}},
+		"6.1-two-kills": {{PID: 50, At: 1000001 * time.Microsecond, Limit: true, Cgroup: "/machine.slice"}, {PID: 51, At: 2000001 * time.Microsecond}},
+		"6.18-memcg-v1": {{PID: 17896, At: 36423021617 * time.Microsecond, Limit: true, Cgroup: "/engines/e4"}},
+		// Of the second it says less: it bounds the lines about many kills in some seconds.
+		"6.18-many-kills": {
+			{PID: 15076, At: 43348796960 * time.Microsecond, Limit: true, Cgroup: "/engines/e1"}, {PID: 15090, At: 43348997567 * time.Microsecond, Limit: true},
+		},
 		"not-the-kernel": nil,
 	} {
 		log := NewKernelLog(play(t, name))
