@@ -170,10 +170,22 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseRequest) *bursarv1.ReleaseRequest {
 	id := request.GetId()
 	var engine host.Engine
+	var end *bursarv1.EngineEnd
 	a.locked(func(t *tracker.Tracker) {
 		grant, _ := t.Get(id)
 		engine = host.Engine{ID: id, PID: grant.GetProcess().GetPid(), StartTime: grant.GetProcess().GetStartTime()}
+		end = t.Ended(id)
 	})
+	if end != nil { // found out already, and on its way
+		request = proto.CloneOf(request)
+		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
+			request.Reason = orDefault(request.GetReason(), end.GetReason())
+		}
+		if end.GetExitStatus() != nil {
+			request.ExitStatus = end.GetExitStatus()
+		}
+		return request
+	}
 	if engine.PID == 0 {
 		return request
 	}

@@ -42,6 +42,9 @@ type Usage struct {
 	over []policy.OverUse
 }
 
+// ProcessEnded is the reason of an end of which no more is known.
+const ProcessEnded = "process ended"
+
 // cpuNoise is the change in an engine's CPU use, in thousandths of a core, that is not worth a report.
 const cpuNoise = 10
 
@@ -58,7 +61,7 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 		if usage.Ended {
 			reason := usage.Reason
 			if reason == "" {
-				reason = "process ended"
+				reason = ProcessEnded
 			}
 			end := &bursarv1.EngineEnd{AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason}
 			t.end(e, end)

@@ -171,6 +171,14 @@ func (t *Tracker) Get(id string) (*bursarv1.Allocation, bool) {
 	return nil, false
 }
 
+// Ended returns how an engine has ended of which the coordinator is yet to hear; nil where there is none.
+func (t *Tracker) Ended(id string) *bursarv1.EngineEnd {
+	if e := t.entries[id]; e != nil && e.phase == ended {
+		return e.tombstone
+	}
+	return nil
+}
+
 // All returns the allocations that are held, by id, with what was last measured of them.
 func (t *Tracker) All() []*bursarv1.Allocation {
 	var list []*bursarv1.Allocation
