@@ -94,7 +94,20 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 		t.Error("the agent's log does not say so")
 	}
 	p.right([]*engine{e}) // the entitlement in every account
-	if fell := before - p.settledHeadroom(e, engineMemory+excess); fell < excess/2*mib {
+	fell := before - p.settledHeadroom(e, engineMemory+excess)
+	for attempt := 0; fell < excess/2*mib && attempt < 5; attempt++ { // other programs of this machine have given as much back meanwhile
+		e.tell("hold 1")
+		p.inTime("it gives back", func() error {
+			if a := p.read(e.id); a.GetUnreclaimableBytes() >= engineMemory*mib {
+				return fmt.Errorf("%v", a)
+			}
+			return nil
+		})
+		before = p.settledHeadroom(e, 0)
+		e.tell(fmt.Sprint("hold ", engineMemory+excess))
+		fell = before - p.settledHeadroom(e, engineMemory+excess)
+	}
+	if fell < excess/2*mib {
 		t.Errorf("the headroom fell by %d bytes, want about %d MiB", fell, excess)
 	}
 
