@@ -136,9 +136,11 @@ func (c *Cluster) site() properties {
 		"yarn.nodemanager.vmem-check-enabled":                              "false",
 		"yarn.nodemanager.pmem-check-enabled":                              "false",
 		"yarn.nodemanager.disk-health-checker.enable":                      "false",
-		"yarn.nodemanager.container-metrics.enable":                        "false",
-		"yarn.nodemanager.delete.debug-delay-sec":                          "0",
-		"yarn.resourcemanager.scheduler.class":                             schedulers + "capacity.CapacityScheduler",
+		// The first look is taken all the same: a disk of the machine that is 90 % full is no concern of these tests.
+		"yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
+		"yarn.nodemanager.container-metrics.enable":                                     "false",
+		"yarn.nodemanager.delete.debug-delay-sec":                                       "0",
+		"yarn.resourcemanager.scheduler.class":                                          schedulers + "capacity.CapacityScheduler",
 	}
 	if c.options.Fair != "" {
 		site["yarn.resourcemanager.scheduler.class"] = schedulers + "fair.FairScheduler"
