@@ -51,8 +51,8 @@ func (u tenant) must(args ...string) string {
 	return out
 }
 
-// host starts a coordinator and an agent, and returns the log of the agent and two users of its machine.
-func hostOfTenants(t *testing.T) (books, engines *service, alice, mallory tenant) {
+// tenantsOf returns a folder for the servers of a machine, the socket of its agent, and two users who get at that and at a bursar of their own.
+func tenantsOf(t *testing.T) (dir, socket string, alice, mallory tenant) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("this test plays several users: it needs root")
@@ -70,12 +70,19 @@ func hostOfTenants(t *testing.T) (books, engines *service, alice, mallory tenant
 	if err := os.WriteFile(binary, content, 0o755); err != nil { // where every user gets at it
 		t.Fatal(err)
 	}
+	socket = filepath.Join(sockets, "agent.sock")
+	return dir, socket, tenant{t, 4712, binary, "4712", socket}, tenant{t, 4711, binary, "4711", socket}
+}
+
+// hostOfTenants starts a coordinator and an agent, and returns the log of the agent and two users of its machine.
+func hostOfTenants(t *testing.T) (books, engines *service, alice, mallory tenant) {
+	t.Helper()
+	dir, socket, alice, mallory := tenantsOf(t)
 	token := access.NewToken()
 	writeConfig(t, filepath.Join(dir, "token"), token)
 	writeConfig(t, filepath.Join(dir, "identities.yaml"), "identities:\n- {name: vm-one, role: agent, host: vm-one, tokenHash: '"+access.Hash(token)+"'}\n")
 	writeConfig(t, filepath.Join(dir, "books.yaml"), "listen: 127.0.0.1:0\ndataDir: "+dir+"/books\nidentities: "+dir+"/identities.yaml\n")
 	books = startService(t, nil, nil, "coordinator", "--config", dir+"/books.yaml", "--log-level", "debug")
-	socket := filepath.Join(sockets, "agent.sock")
 	writeConfig(t, filepath.Join(dir, "agent.yaml"), "hostId: vm-one\ntick: 500ms\nsocket: "+socket+"\nstateDir: "+dir+"/state\ntokenFile: "+dir+
 		"/token\ncoordinators: [\"http://"+books.address()+"\"]\nengines: {logDir: "+dir+"/logs}\n")
 	engines = startService(t, nil, nil, "agent", "--config", dir+"/agent.yaml", "--log-level", "debug")
@@ -91,7 +98,7 @@ func hostOfTenants(t *testing.T) (books, engines *service, alice, mallory tenant
 			}
 		}
 	})
-	return books, engines, tenant{t, 4712, binary, "4712", socket}, tenant{t, 4711, binary, "4711", socket}
+	return books, engines, alice, mallory
 }
 
 func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
@@ -157,29 +164,13 @@ func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
 // Without identities whoever is on the coordinator's machine is known by the kernel's word: a port protects nobody's engines from others
 // by being on loopback.
 func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("this test plays several users: it needs root")
-	}
-	dir, sockets := t.TempDir(), folderOfSockets(t)
-	program, err := exec.LookPath("bursar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, socket := filepath.Join(sockets, "bursar"), filepath.Join(sockets, "agent.sock")
-	if err := os.WriteFile(binary, content, 0o755); err != nil { // where every user gets at it
-		t.Fatal(err)
-	}
+	dir, socket, alice, mallory := tenantsOf(t)
 	writeConfig(t, filepath.Join(dir, "books.yaml"), "listen: 127.0.0.1:0\ndataDir: "+dir+"/books\n")
 	books := startService(t, nil, nil, "coordinator", "--config", dir+"/books.yaml")
 	address := "http://" + books.address()
 	writeConfig(t, filepath.Join(dir, "agent.yaml"), "hostId: vm-one\ntick: 500ms\nsocket: "+socket+"\nstateDir: "+dir+"/state\ncoordinators: [\""+address+"\"]\n")
 	engines := startService(t, nil, nil, "agent", "--config", dir+"/agent.yaml")
 	engines.told.until("a coordinator answers")
-	alice, mallory := tenant{t, 4712, binary, "4712", socket}, tenant{t, 4711, binary, "4711", socket}
 
 	id := strings.Fields(alice.must("allocate", "--addr", address, "-m", "8MiB", "-l", "user="+alice.own, "--ttl", "10m"))[0]
 	for _, args := range [][]string{
@@ -204,7 +195,7 @@ func TestAtTheCoordinatorsPortEverybodyIsThemselves(t *testing.T) {
 		t.Errorf("what alice has: %s", out)
 	}
 	alice.must("release", id, "--addr", address)
-	as := exec.Command(binary, "--addr", address, "quota", "set", "user=*", "--memory", "1GiB") // root
+	as := exec.Command(alice.binary, "--addr", address, "quota", "set", "user=*", "--memory", "1GiB") // root
 	if out, err := as.CombinedOutput(); err != nil {
 		t.Errorf("root may do everything: %v: %s", err, out)
 	}
