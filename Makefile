@@ -17,7 +17,12 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 SEEDS     ?= 20000
 BENCH     ?= .
 FUZZTIME  ?= 10s
+# Packages, or files of one, whose every survivor was looked at: docs/adr/0030-mutants.md.
+MUTANTS   ?= ./resource ./label ./agent/tracker ./coordinator/placement ./coordinator/ledger
+KILLS     ?= 100
+SOAKTIME  ?= 10m
 ARCHES    ?=
+PARTS     ?=
 PACKAGE_VERSION ?=
 
 # The tools, by the version that their module pins.
@@ -127,7 +132,7 @@ pure = ^$(MODULE)/(resource|label|identity|proto|coordinator/ledger|coordinator/
 go_test = go test -count=1 -shuffle=on
 
 .PHONY: test
-test: test-sim test-pure test-race test-soak test-packages test-systemd test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the rest with -race, the packages, machines with systemd, real YARN clusters, the faults of machines
+test: test-sim test-pure test-mutants test-race test-soak test-packages test-systemd test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the mutants of one, the rest with -race, the packages, machines with systemd, real YARN clusters, the faults of machines
 
 .PHONY: test-sim
 test-sim: ## Run 2,000 seeds of the simulator
@@ -138,6 +143,11 @@ test-sim: ## Run 2,000 seeds of the simulator
 test-pure: ## Test the packages that hold no goroutine, without the race detector
 	$(call section,test-pure: packages that hold no goroutine)
 	@packages=$$(go list ./... | grep -E '$(pure)'); $(go_test) -timeout 15m $$packages
+
+.PHONY: test-mutants
+test-mutants: ## Change the code of one small package in small ways, and see that its tests notice
+	$(call section,test-mutants: mutants of label)
+	@go run -trimpath ./tools/mutants ./label
 
 # A program with the race detector waits for a second before it exits, and tests run many.
 test-race test-yarn: export GORACE := atexit_sleep_ms=0
@@ -178,19 +188,36 @@ test-soak: ## Run an agent and a coordinator for 40 s with 200 engines that come
 	@$(go_test) -timeout 10m ./test/soak
 
 .PHONY: soak
-soak: ## Run them for ten minutes and ten simulated days
-	$(go_test) -timeout 0 -v ./test/soak -soak.for=10m
+soak: ## Run them for SOAKTIME=10m and ten simulated days
+	$(go_test) -timeout 0 -v ./test/soak -soak.for=$(SOAKTIME)
 
+# A collector that lets the heap grow to five times what lives takes a fifth less of the processor; worlds are small.
 .PHONY: sim
+sim: export GOGC := 400
 sim: ## Run SEEDS=20000 seeds of the simulator
-	$(go_test) -timeout 0 ./test/sim -run Simulation -sim.seeds=$(SEEDS)
+	$(go_test) -timeout 0 -v ./test/sim -run Simulation -sim.seeds=$(SEEDS)
+
+.PHONY: kills
+kills: postgres ## Kill `bursar dev` KILLS=100 times at random moments under load, and a coordinator with PostgreSQL a quarter as often
+	$(go_test) -timeout 0 -v ./test/chaos -run 'TestKilling.*LosesNothingThatWasAcknowledged' -chaos.kills=$(KILLS)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME=10s
-	@grep -rEo --include='*_test.go' '^func Fuzz\w+' . | sort | while IFS=: read -r file func; do \
-		printf '\n== %s %s\n' "$$file" "$${func#func }"; \
-		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null; \
-	done
+	@.ci/fuzz $(FUZZTIME)
+
+# Another part is another target of make: it is added to PARTS in .ci/acceptance, and its size here. `make test` has each of them in small.
+.PHONY: acceptance
+acceptance: export SEEDS = 100000
+acceptance: export KILLS = 1000
+acceptance: export FUZZTIME = 1m
+acceptance: export SOAKTIME = 10m
+acceptance: export MUTANTS := $(MUTANTS)
+acceptance: ## Run what takes hours, to the end whatever fails: make acceptance 2>&1 | tee FILE (PARTS='sim kills fuzz soak mutants')
+	@$(if $(PARTS),PARTS='$(PARTS)') .ci/acceptance
+
+.PHONY: mutants
+mutants: ## Change the code of MUTANTS=packages and files in small ways, and see that their tests notice
+	@go run -trimpath ./tools/mutants $(MUTANTS)
 
 .PHONY: bench
 bench: build $(CONSUL) $(NODE_EXPORTER) $(TELEGRAF) postgres ## Measure the budgets of design §17, each as one line (BENCH=regexp of suites)

@@ -11,9 +11,6 @@ import (
 	"github.com/bursar/bursar/identity"
 )
 
-// organization is what the subject's organization of a certificate begins with; the role follows.
-const organization = "bursar:"
-
 // Certificates tells which client certificate is good at this moment; *credential.Server is one.
 type Certificates interface {
 	// Verify returns the certificate that the other end has shown, nil where it has shown none.
@@ -108,7 +105,7 @@ func ofSubject(leaf *x509.Certificate) (identity.Actor, error) {
 	wrong := fmt.Sprintf("client certificate of %q", leaf.Subject.String())
 	var said []string
 	for _, o := range leaf.Subject.Organization {
-		if role, ours := strings.CutPrefix(o, organization); ours {
+		if role, ours := identity.RoleOf(o); ours {
 			said = append(said, role)
 		}
 	}

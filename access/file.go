@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bursar/bursar/regularfile"
 )
 
 // maxFile is the size in bytes above which a file is refused unread: 40,000 identities take a half of it.
@@ -44,17 +45,12 @@ func Open(path string, log *slog.Logger) (*File, error) {
 
 // readFile returns the content of a file that nobody but its owner and group can have written.
 func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // named in the configuration, or on the command line
+	file, info, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
 	}
 	defer file.Close()
-	info, err := file.Stat()
 	switch {
-	case err != nil:
-		return nil, err //nolint:wrapcheck // it names the file
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: want a regular file", path)
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("%s: %d bytes: want at most %d", path, info.Size(), maxFile)
 	case info.Mode().Perm()&0o002 != 0:

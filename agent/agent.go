@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
@@ -65,6 +66,9 @@ type Deps struct {
 	Version string
 	// Tracing is where traces of calls go; the clients' own part is theirs. Whoever made it closes it. Nil: there are none.
 	Tracing *tracing.Tracing
+	// ForgetEpoch makes the agent take the epoch of whichever coordinator answers first, whatever it has seen before. It is for a host that was told
+	// one that no coordinator of its cluster gave out.
+	ForgetEpoch bool
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
 	// Cgroups makes cgroups of engines, and is closed with the agent. Default: as configured.
@@ -88,7 +92,7 @@ type Agent struct {
 	deps     Deps
 	log      *slog.Logger
 	peers    *peers
-	floods   *floods
+	admitted *admission.Controller
 	local    *caller // whoever calls over TCP
 	turns    turns
 	ownMeter bool // nobody has given another
@@ -183,9 +187,11 @@ func New(config Config, deps Deps) (*Agent, error) {
 		direct: &launch.Direct{},
 		users:  launch.Users{Slots: make(chan struct{}, lookupsAtOnce)},
 	}
-	if a.floods, err = newFloods(s.Callers, deps.Metrics, a.log); err != nil {
-		return nil, fmt.Errorf("agent: %w", err)
+	refused := newRefused()
+	if err := deps.Metrics.Register(refused); err != nil {
+		return nil, fmt.Errorf("agent: metrics: %w", err)
 	}
+	a.admitted = admission.New(s.Callers.limits(), admission.Options{Refused: refused, Log: a.log})
 	if a.cgroups, err = newCgroups(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -260,6 +266,10 @@ func (a *Agent) open(ctx context.Context) error {
 	saved, err := a.load()
 	if err != nil {
 		return errors.Join(fmt.Errorf("agent: %w", err), a.dir.Close())
+	}
+	if a.deps.ForgetEpoch {
+		a.log.Warn("the epoch that was seen is forgotten: --forget-epoch is for one start", "epoch", saved.Epoch)
+		saved.Epoch, saved.Leadership = 0, 0
 	}
 	now := time.Now()
 	// By the clock where the state was lost, so that it still grows.

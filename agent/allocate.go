@@ -11,11 +11,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 )
-
-// longestWait is the longest that the contract lets a request wait.
-const longestWait = 7 * 24 * time.Hour
 
 // Allocate asks for resources of this host in the caller's name, and has the last word on a grant.
 func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
@@ -32,12 +31,9 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	if minted {
 		request.RequestId = "agent-" + rand.Text()
 	}
-	wait := min(max(0, request.GetWait().AsDuration()), longestWait)
-	if request.GetAsync() {
-		wait = 0
-	}
+	wait := convert.Wait(request)
 	if wait > 0 {
-		ended, err := a.floods.wait(callerOf(ctx))
+		ended, err := a.admitted.Wait(callerOf(ctx).counted())
 		if err != nil {
 			return nil, err
 		}
@@ -46,10 +42,15 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	bounded, cancel := a.bounded(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() //nolint:contextcheck // two contexts end the call
-	allocation, err := a.allocate(bounded, request)
+	open := false
+	allocation, err := a.allocate(bounded, &open, request)
 	if err != nil {
-		if minted && bounded.Err() != nil {
+		switch _, refused := client.Insufficient(err); {
+		case refused || !open:
+		case minted:
 			a.abandon(ctx, request.GetRequestId())
+		default:
+			err = unsettled(err)
 		}
 		if s.stopping.Err() != nil && ctx.Err() == nil {
 			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: ask again with the same request_id"))
@@ -59,15 +60,15 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
 }
 
-// allocate asks until there is a grant that stands, or an answer that is none.
-func (a *Agent) allocate(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
+// allocate asks until there is a grant that stands, or an answer that is none. It sets open once a coordinator may have taken the request in.
+func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	if err := a.awaitReady(ctx); err != nil {
 		return nil, err
 	}
 	refused := int64(-1) // the headroom for lack of which a grant was refused
 	reported := false    // the host, on this request's account
 	for stale := 0; ; {
-		answer, err := relay(ctx, a, a.whileWaiting, request)
+		answer, err := repeat(ctx, a, noting(open, a.whileWaiting), request)
 		switch {
 		case err != nil && !reported && a.unknownTo(err):
 			reported = true
@@ -164,7 +165,7 @@ func (a *Agent) awaitVeto(ctx context.Context, id string, answered <-chan struct
 // vetoPause is how long a vetoed request is left alone before it is asked for again.
 const vetoPause = 500 * time.Millisecond
 
-// abandonTimeout bounds the cancellation of a request whose caller went away.
+// abandonTimeout bounds the cancellation of a request that is abandoned.
 const abandonTimeout = 3 * time.Second
 
 // abandon cancels a request that nobody can ask for again, because only the agent knew its id.
@@ -173,8 +174,8 @@ func (a *Agent) abandon(ctx context.Context, requestID string) {
 	a.running.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, abandonTimeout)
 		defer cancel()
-		request := &bursarv1.CancelRequest{RequestId: requestID, Reason: "its caller went away"}
-		if _, err := a.deps.Allocations.Cancel(a.inNameOf(ctx), request); err != nil {
+		request := &bursarv1.CancelRequest{RequestId: requestID, Reason: "its caller has no answer"}
+		if _, err := relay(ctx, a, a.deps.Allocations.Cancel, request); err != nil {
 			a.log.Debug("an abandoned request was not canceled: it ends by itself", "request_id", requestID, "error", err)
 		}
 	})

@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,25 @@ func TestAllocateOnAnotherHostIsRefused(t *testing.T) {
 	r, err := s.Explain(t.Context(), &bursarv1.ExplainRequest{Request: request(100)})
 	if err != nil || r.GetHostId() != "h1" {
 		t.Errorf("explain here: %v, %v", r, err)
+	}
+}
+
+// A coordinator would refuse it as well; the agent does not trouble one.
+func TestARequestThatIsTooLargeGoesNoFurther(t *testing.T) {
+	s := run(t)
+	c := s.coordinator
+	q := request(100)
+	q.Host = &bursarv1.HostWishes{}
+	for i := range 256 {
+		q.Host.Avoid = append(q.Host.Avoid, fmt.Sprintf("host-%03d.%s", i, strings.Repeat("x", 200)))
+	}
+	if _, err := s.Allocate(t.Context(), q); connect.CodeOf(err) != connect.CodeInvalidArgument || field(err) != "host.avoid" {
+		t.Errorf("%v", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.asked) != 0 {
+		t.Errorf("the coordinator was asked: %v", c.asked)
 	}
 }
 

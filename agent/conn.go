@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/admission"
 )
 
 // SocketInUseError says that somebody serves on the path of the agent's socket.
@@ -145,9 +147,9 @@ func groupNumber(group string) (int, error) {
 type peerListener struct {
 	net.Listener
 
-	peers  *peers
-	floods *floods
-	log    *slog.Logger
+	peers    *peers
+	admitted *admission.Controller
+	log      *slog.Logger
 }
 
 // peerConn is a connection of a user; who that is, and what they may, is asked for every request: the connection may outlive it.
@@ -175,7 +177,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		closed := l.floods.connect(l.peers.atOnce(uid)) // nobody waits here for a directory of users
+		closed := l.admitted.Connect(l.peers.atOnce(uid).counted()) // nobody waits here for a directory of users
 		if closed == nil {
 			_ = conn.Close() // nothing was sent
 			continue
@@ -204,7 +206,7 @@ func (l *loopbackListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // the server decides on it
 		}
-		if closed := l.agent.floods.connect(l.agent.local); closed != nil {
+		if closed := l.agent.admitted.Connect(l.agent.local.counted()); closed != nil {
 			return &tcpConn{Conn: conn, closed: closed}, nil
 		}
 		_ = conn.Close() // nothing was sent

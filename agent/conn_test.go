@@ -140,6 +140,45 @@ func TestPeerThatDoesNotReadIsLetGo(t *testing.T) {
 	})
 }
 
+func TestAStreamMayBeQuietForLongerThanAWriteMayTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := New(Config{HostID: "h1"}, Deps{Allocations: &patient{}, Hosts: &pulse{}, Meter: still{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		near, far := net.Pipe()
+		protocols := &http.Protocols{}
+		protocols.SetUnencryptedHTTP2(true)
+		server := &http.Server{ReadHeaderTimeout: headerTimeout, Protocols: protocols, Handler: (&server{agent: a}).guard(http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) {
+				for range 2 {
+					_, _ = io.WriteString(w, "event")
+					_ = http.NewResponseController(w).Flush()
+					sleep(r.Context(), 2*writeTimeout)
+				}
+			},
+		))}
+		go func() { _ = server.Serve(listener) }()
+		defer server.Close()
+		listener.conns <- far
+		transport := &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
+		defer transport.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://agent/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if text, err := io.ReadAll(response.Body); err != nil || string(text) != "eventevent" {
+			t.Errorf("%q, %v: want both events", text, err)
+		}
+	})
+}
+
 func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 	dial(t, func(conn net.Conn) {
 		const body = `{"resource":{},"wait":"7200s"}`

@@ -65,6 +65,7 @@ type coordinator struct {
 	// that it has. What they refuse until then has this code: RESOURCE_EXHAUSTED where it is 0.
 	careful, heardAll bool
 	early             connect.Code
+	busy              func() error // what Allocate answers; nil: it does its work
 }
 
 func newCoordinator(t *testing.T) *coordinator {
@@ -175,6 +176,12 @@ func (c *coordinator) note(ctx context.Context) identity.Actor {
 func (c *coordinator) Allocate(ctx context.Context, q *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	actor := c.note(ctx)
 	var id string
+	c.mu.Lock()
+	busy := c.busy
+	c.mu.Unlock()
+	if busy != nil {
+		return nil, busy()
+	}
 	if err := c.notYet(q); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"
+	"github.com/bursar/bursar/readlimit"
 )
 
 // asCaller makes the test binary a caller of an agent, asEngine an engine; see callers_test.go and memory_test.go.
@@ -69,6 +70,7 @@ type subject struct {
 	meter       *meter
 	cgroups     cgroup.Driver // nil: as configured
 	config      agent.Config
+	forgetEpoch bool
 	agent       *agent.Agent
 	http        *http.Client
 	cancel      context.CancelFunc
@@ -120,10 +122,10 @@ func (s *subject) begin() {
 	s.t.Helper()
 	deps := agent.Deps{
 		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
-		Cgroups: s.cgroups,
+		Cgroups: s.cgroups, ForgetEpoch: s.forgetEpoch,
 	}
 	if s.seats != nil {
-		coordinators := client.NewCluster(s.seats, client.WithoutRetries())
+		coordinators := client.NewCluster(s.seats, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent))
 		s.t.Cleanup(coordinators.Close)
 		deps.Allocations, deps.Hosts = coordinators.Allocations(), coordinators.Hosts()
 		deps.Finder, deps.Elsewhere = s.seats, coordinators.Elsewhere

@@ -37,7 +37,7 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 	if err := checkLaunch(request); err != nil {
 		return nil, err
 	}
-	ended, err := a.floods.wait(c)
+	ended, err := a.admitted.Wait(c.counted())
 	if err != nil {
 		return nil, err
 	}

@@ -54,14 +54,14 @@ func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}}, 4711)
-	ended, err := a.floods.wait(user)
+	ended, err := a.admitted.Wait(user.counted())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ended()
 	ctx := context.WithValue(t.Context(), callerKey{}, user)
 	_, err = engines{a}.Launch(ctx, &bursarv1.LaunchRequest{Id: "a", Command: []string{"x"}})
-	if connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "too many requests") {
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many requests") {
 		t.Errorf("%v", err)
 	}
 }

@@ -223,7 +223,12 @@ func TestLaunchAgainReturnsWhatRuns(t *testing.T) {
 func TestEngineThatEndsWhileNoAgentRunsIsReleasedWithHowItEnded(t *testing.T) {
 	s := launcher(t)
 	lives := s.mustLaunch("exec sleep 1000", asNobody).GetAllocation()
-	dies := s.mustLaunch("echo last words >&2; read x < /dev/null; sleep 1000; exit 7", asNobody).GetAllocation()
+	launched := s.mustLaunch("echo last words >&2; sleep 1000; exit 7", asNobody)
+	dies := launched.GetAllocation()
+	until(t, "it has said its last words", func() bool {
+		said, err := os.ReadFile(filepath.Join(launched.GetLogDirectory(), "stderr"))
+		return err == nil && len(said) > 0
+	})
 	s.stop()
 	record := filepath.Join(s.config.StateDir, "engines", dies.GetId(), "record")
 	if err := syscall.Kill(-int(dies.GetProcess().GetPid()), syscall.SIGUSR1); err != nil {

@@ -63,6 +63,13 @@ func newMetrics(a *Agent, registry *prometheus.Registry) (*metrics, error) {
 	return m, nil
 }
 
+func newRefused() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "bursar", Subsystem: "agent", Name: "refused_callers_total",
+		Help: "Requests and connections refused because one user, or all together, had too many.",
+	}, []string{"reason"})
+}
+
 func outcomeOf(err error) string {
 	if err != nil {
 		return "failed"

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/identity"
 )
@@ -27,6 +28,8 @@ type caller struct {
 	trusted bool
 	// tcp: it may be anybody on this machine.
 	tcp bool
+	// account is on whom what they have here is counted; nobody, where they are trusted.
+	account admission.Caller
 }
 
 type callerKey struct{}
@@ -35,6 +38,14 @@ type callerKey struct{}
 func callerOf(ctx context.Context) *caller {
 	c, _ := ctx.Value(callerKey{}).(*caller)
 	return c
+}
+
+// counted is on whom something is counted. What came through no connection is this process's own.
+func (c *caller) counted() admission.Caller {
+	if c == nil {
+		return admission.Caller{}
+	}
+	return c.account
 }
 
 // peers knows the callers by what the kernel says of their connections.
@@ -65,6 +76,8 @@ const (
 	// none of which is in a file.
 	lookupRate  = 20
 	lookupBurst = 200
+	// maxUsers is how many users are remembered: one with a range of subordinate uids can be many.
+	maxUsers = 1024
 	// lookupsAtOnce bounds how many programs look users up at a time. Each takes a process and a thread of the agent's TasksMax.
 	lookupsAtOnce = 16
 )
@@ -184,11 +197,16 @@ func (p *peers) loopback() *caller {
 		Name: "local@" + p.hostID, Anyone: true, Priority: true, Role: identity.Submitter, Host: p.hostID,
 	}, p.self)
 	c.tcp = true
+	c.account = admission.Caller{ID: "loopback", Name: c.actor.Name}
 	return c
 }
 
 func newCaller(actor identity.Actor, uid uint32) *caller {
-	return &caller{actor: actor, header: actor.Encode(), uid: uid, trusted: actor.Anyone}
+	c := &caller{actor: actor, header: actor.Encode(), uid: uid, trusted: actor.Anyone}
+	if !c.trusted {
+		c.account = admission.Caller{ID: strconv.FormatUint(uint64(uid), 10), Name: actor.Name}
+	}
+	return c
 }
 
 func (p *peers) isTrustedLocked(uid uint32, userName string) bool {

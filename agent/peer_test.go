@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/launch"
 )
 
@@ -95,12 +96,12 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 		t.Error("it was asked")
 		return "", errors.New("away")
 	}
-	f, _, _ := flooded(t, CallersConfig{Rate: 1, Burst: 1, Waiting: 1})
+	admitted := admission.New(admission.Limits{}, admission.Options{Refused: newRefused(), Log: slog.New(slog.DiscardHandler)})
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &peerListener{Listener: socket, peers: p, floods: f, log: slog.New(slog.DiscardHandler)}
+	l := &peerListener{Listener: socket, peers: p, admitted: admitted, log: slog.New(slog.DiscardHandler)}
 	defer l.Close()
 	client, err := net.Dial("unix", socket.Addr().String())
 	if err != nil {

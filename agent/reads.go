@@ -130,7 +130,7 @@ func (s *service) Watch(
 	if id := request.GetHostId(); id != "" && id != a.settings().HostID {
 		return invalid("host_id", id, a.settings().HostID+", or nothing: this is its agent")
 	}
-	ended, err := a.floods.wait(callerOf(ctx))
+	ended, err := a.admitted.Wait(callerOf(ctx).counted())
 	if err != nil {
 		return err
 	}

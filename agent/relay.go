@@ -9,9 +9,12 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // Delays between attempts to reach a coordinator for a caller: the first, and what they grow to. The longest is well below
@@ -28,14 +31,51 @@ type relayed[R any] struct {
 	asOf uint64
 }
 
-// relay passes a call on in its caller's name, and again as long as no coordinator answers and the deadline allows another
-// attempt: all calls of AllocationService may be repeated. ctx must have a deadline. Where nobody answers, the error is UNAVAILABLE.
+// relay passes a call on in its caller's name, as repeat does. A refusal means that nothing was done: if an attempt was lost before a
+// coordinator had too much to do, the error is UNAVAILABLE.
 func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
+	open := false
+	answer, err := repeat(ctx, a, noting(&open, call), request)
+	if open {
+		err = unsettled(err)
+	}
+	return answer, err
+}
+
+// noting sets open once an attempt of a call may have had its effect.
+func noting[Q, R any](open *bool, call func(context.Context, *Q) (*R, error)) func(context.Context, *Q) (*R, error) {
+	return func(ctx context.Context, request *Q) (*R, error) {
+		response, err := call(ctx, request)
+		*open = *open || err == nil || client.Undecided(err)
+		return response, err
+	}
+}
+
+// unsettled is the error of a call of which an attempt may have had its effect: that a coordinator had too much to do to look at another one
+// does not refuse it.
+func unsettled(err error) error {
+	busy, ok := errors.AsType[*connect.Error](err)
+	if !ok || busy.Code() != connect.CodeResourceExhausted || !passing(err) {
+		return err
+	}
+	unavailable := connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator says what became of it: %s", busy.Message()))
+	for _, detail := range busy.Details() { // when to try again
+		unavailable.AddDetail(detail)
+	}
+	return unavailable
+}
+
+// repeat makes a call in its caller's name, and again as long as no coordinator answers and the deadline allows another
+// attempt: all calls of AllocationService may be repeated. ctx must have a deadline. If nobody answers, the error is UNAVAILABLE; if a
+// coordinator had too much to do until the end, it is that coordinator's RESOURCE_EXHAUSTED. The end of a request that waits is then when
+// its wait is over.
+func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
 	ctx = a.inNameOf(ctx)
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(relayRetryFirst), backoff.WithMaxInterval(relayRetryLast),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0),
 	)
+	waited := time.Now().Add(convert.Wait(request))
 	for {
 		var answer relayed[R]
 		a.locked(func(t *tracker.Tracker) { answer.asOf = t.Epoch() })
@@ -57,11 +97,13 @@ func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *
 		if time.Since(began) > relayRetryLast {
 			retry.Reset() // it was connected and waited: what failed now is new
 		}
-		delay := retry.NextBackOff()
-		if deadline, _ := ctx.Deadline(); time.Now().Add(delay).After(deadline) {
+		again, delay := admission.TryAgain(err), retry.NextBackOff()
+		next := time.Now().Add(again + delay)
+		if deadline, _ := ctx.Deadline(); next.After(deadline) || again > 0 && convert.Wait(request) > 0 && next.After(waited) {
 			return answer, nobody(err)
 		}
-		if !a.rest(ctx, delay) {
+		// What a coordinator asks for is waited out, also if a heartbeat is answered in the meantime.
+		if again > 0 && !sleep(ctx, again) || !a.rest(ctx, delay) {
 			return answer, nobody(err)
 		}
 	}
@@ -83,8 +125,12 @@ func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// nobody says that no coordinator answered in the time that there was.
+// nobody says that no coordinator answered in the time that there was. One that had too much to do did
+// answer: its own words say what the caller can do about it.
 func nobody(err error) error {
+	if connect.CodeOf(err) == connect.CodeResourceExhausted && connect.IsWireError(err) {
+		return err
+	}
 	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("no coordinator answers: %w", err))
 }
 
@@ -149,6 +195,18 @@ func (a *Agent) bounded(ctx context.Context, wait time.Duration) (context.Contex
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, wait+a.settings().Patience)
+}
+
+// sized refuses what a coordinator would refuse for its size, without asking one.
+func sized() connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+			if wrong, ok := convert.InvalidField(convert.CheckSize(request.Any())); ok {
+				return nil, invalid(wrong.GetField(), wrong.GetValue(), wrong.GetWant())
+			}
+			return next(ctx, request)
+		}
+	}
 }
 
 // invalid refuses a request for one of its fields.

@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
 	"github.com/bursar/bursar/reload"
@@ -51,7 +52,7 @@ func effects() map[string]struct {
 		},
 		"callers": {
 			func(c *Config) { c.Callers.Burst = 7 },
-			func(a *Agent, _ *watching) any { return a.floods.taken(someone(1), 100) }, 7,
+			func(a *Agent, _ *watching) any { return granted(a, someone(1), 100) }, 7,
 		},
 		"patience": {
 			func(c *Config) { c.Patience = time.Minute },
@@ -206,4 +207,17 @@ func TestReloadOfWhatIsWrongOrNeedsARestartChangesNothing(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+func someone(uid uint32) *caller { return newCaller(identity.Actor{Name: "someone@h1"}, uid) }
+
+// granted is how many of n requests a user is admitted with at once.
+func granted(a *Agent, c *caller, n int) (number int) {
+	for range n {
+		if ended, err := a.admitted.Begin(c.counted()); err == nil {
+			ended()
+			number++
+		}
+	}
+	return number
 }

@@ -124,6 +124,23 @@ func (s *subject) runError() error {
 	}
 }
 
+// A host that has listened to somebody with the last epoch there is comes back to its coordinator by --forget-epoch. Without it the agent does
+// not become ready.
+func TestAnEpochThatNobodyCanReachIsForgotten(t *testing.T) {
+	s := newSubject(t)
+	s.coordinator.do(func() { s.coordinator.epoch = 1<<48 - 1 })
+	s.start()
+	lives, _ := s.engine(100, "exec sleep 1000")
+	s.stop()
+	s.coordinator.do(func() { s.coordinator.epoch, s.coordinator.host = 4, nil })
+	s.forgetEpoch = true
+	s.start()
+	s.allocate(1)
+	if !s.coordinator.reported()[lives.GetId()] {
+		t.Error("the engine that runs is not reported")
+	}
+}
+
 func TestStateOfANewerAgentIsRefused(t *testing.T) {
 	s := newSubject(t)
 	if err := os.MkdirAll(s.config.StateDir, 0o700); err != nil {

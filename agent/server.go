@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
 )
@@ -24,6 +25,8 @@ import (
 const (
 	// maxMessage is the largest message that is read. Requests to an agent are some hundred bytes.
 	maxMessage = 1 << 20
+	// maxDecoded is what the parts of one may take in memory, in bytes.
+	maxDecoded = 16 * maxMessage
 	// receiveBuffer is how much a connection of HTTP/2 may send that nobody has asked for yet, in bytes.
 	receiveBuffer = 64 << 10
 	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants; idleTimeout how long one may
@@ -58,7 +61,7 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, floods: a.floods, log: a.log})
+	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, admitted: a.admitted, log: a.log})
 	if a.settings().LoopbackListen != "" {
 		var config net.ListenConfig
 		loopback, err := config.Listen(ctx, "tcp", a.settings().LoopbackListen)
@@ -164,8 +167,8 @@ func (s *server) mux(socket bool) *http.ServeMux {
 		connect.WithCompression("gzip", nil, nil), // within a machine it costs more than it saves; and a few bytes could become many
 	)
 	options := connect.WithHandlerOptions(
-		connect.WithCodec(convert.StrictJSON{}), small,
-		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor()), connect.WithRecover(s.recovered),
+		connect.WithCodec(convert.Binary{MaxDecoded: maxDecoded}), connect.WithCodec(convert.StrictJSON{MaxDecoded: maxDecoded}), small,
+		connect.WithInterceptors(s.agent.deps.Tracing.Servers(nil)...), connect.WithInterceptors(s.agent.metrics.interceptor(), sized()), connect.WithRecover(s.recovered),
 	)
 	mux.Handle(bursarv1connect.NewAllocationServiceHandler(&service{agent: s.agent, stopping: s.stopping}, options))
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, small))
@@ -214,22 +217,21 @@ func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)
 		defer s.handlers.Done()
-		control := http.NewResponseController(w)
+		answer := admission.NewWriter(w, writeTimeout)
 		r, c := s.identified(r)
 		if r.Body != nil && r.Body != http.NoBody {
-			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
-			taken := s.agent.floods.intake(c)
-			defer taken.end()
-			r.Body = &timedBody{ReadCloser: r.Body, control: control, header: w.Header(), intake: taken}
+			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
+			taken := s.agent.admitted.Intake(c.counted())
+			defer taken.End()
+			r.Body = &timedBody{ReadCloser: r.Body, control: answer.Control, header: w.Header(), intake: taken}
 		}
-		timed := &timedWriter{ResponseWriter: w, control: control}
-		ended, err := s.agent.floods.begin(c)
+		ended, err := s.agent.admitted.Begin(c.counted())
 		if err != nil {
-			s.agent.floods.hold(r.Context(), c) //nolint:contextcheck // it is the request's
-			refuse(timed, r, err)
+			s.agent.admitted.Hold(r.Context(), c.counted()) //nolint:contextcheck // it is the request's
+			admission.Refuse(answer, r, err)
 			return
 		}
 		defer ended()
-		next.ServeHTTP(timed, r)
+		next.ServeHTTP(answer, r)
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // nobody is the uid of a user that may do nothing in particular.
@@ -262,14 +263,11 @@ func TestLargeAndSenselessRequestsAreRefused(t *testing.T) {
 
 func TestLoopbackServesTheAPIAlone(t *testing.T) {
 	s := newSubject(t)
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.config.LoopbackListen, s.config.LoopbackTrusted = probe.Addr().String(), true
-	if err := probe.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.config.LoopbackListen, s.config.LoopbackTrusted = address, true
 	s.start()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/bursar/bursar/admission"
 )
 
 // timedBody lifts the deadline for reading once the request is there, so that the connection can wait for the answer as
@@ -14,12 +16,12 @@ type timedBody struct {
 
 	control *http.ResponseController
 	header  http.Header
-	intake  *intake
+	intake  *admission.Intake
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if refused := b.intake.take(n); refused != nil {
+	if refused := b.intake.Take(n); refused != nil {
 		b.header.Set("Connection", "close") // the rest is not read
 		return 0, refused
 	}
@@ -31,24 +33,3 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	}
 	return n, err //nolint:wrapcheck // as the body would say it
 }
-
-// timedWriter gives each write a deadline of its own.
-type timedWriter struct {
-	http.ResponseWriter
-
-	control *http.ResponseController
-}
-
-func (w *timedWriter) Write(p []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // every connection here has deadlines
-	return w.ResponseWriter.Write(p)                             //nolint:wrapcheck // as the writer would say it
-}
-
-// Flush sends what was written.
-func (w *timedWriter) Flush() {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // every connection here has deadlines
-	_ = w.control.Flush()                                        // the next write finds out
-}
-
-// Unwrap is for http.ResponseController.
-func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

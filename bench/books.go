@@ -93,7 +93,7 @@ func addHost(l *ledger.Ledger, now ledger.Instant, id string, capacity resource.
 // drain takes what has changed, as a commit would.
 func (b *books) drain() {
 	b.since = 0
-	b.ledger.Changes()
+	b.ledger.Durable(b.now, b.ledger.Changes().Revision)
 }
 
 func (b *books) done() {

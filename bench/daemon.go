@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // daemon is a server of the shipped binary.
@@ -118,7 +118,7 @@ func (r *run) startCoordinator(ctx context.Context, dir string, interval time.Du
 
 // startAlone starts a coordinator that is alone.
 func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
-	address, err := freeAddress(ctx)
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -161,15 +161,6 @@ func (r *run) startAgentOf(ctx context.Context, dir string, coordinator *daemon,
 
 // never is an interval for hosts that do not report while they are used.
 const never = 1000 * time.Hour
-
-func freeAddress(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
-}
 
 func probe(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

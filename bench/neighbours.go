@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // neighbour is an agent of another project that looks at the same machine at the same time.
@@ -32,7 +34,7 @@ func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duratio
 		}
 	}()
 	if r.nodeExporter != "" {
-		address, err := freeAddress(ctx)
+		address, err := freeport.Address()
 		if err != nil {
 			return list, err
 		}

@@ -162,6 +162,7 @@ func (d *deepBooks) letIn(n int) error {
 			}
 			held = held[1:]
 			changes := d.ledger.Changes()
+			d.ledger.Durable(d.now, changes.Revision)
 			for i := range changes.Transitions {
 				if t := &changes.Transitions[i]; t.State == ledger.Reserved {
 					held = append(held, t.ID)

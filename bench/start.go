@@ -83,8 +83,11 @@ func writeStore(ctx context.Context, w *workload, live int, where string) (err e
 	b.now = ledger.At(time.Now())
 	commit := func() error {
 		changes := b.ledger.Changes()
-		err := s.Commit(ctx, store.Batch{Epoch: meta.Epoch, Changes: changes})
-		return err
+		if err := s.Commit(ctx, store.Batch{Epoch: meta.Epoch, Changes: changes}); err != nil {
+			return err
+		}
+		b.ledger.Durable(b.now, changes.Revision)
+		return nil
 	}
 	quotas, err := w.quotas()
 	if err != nil {

@@ -119,6 +119,7 @@ func (c *committer) turn(ctx context.Context, rows int, lasts time.Duration) ([]
 			return nil, fmt.Errorf("commit: %w", err)
 		}
 		took = append(took, time.Since(began))
+		c.books.ledger.Durable(c.books.now, batch.Revision)
 		total += took[len(took)-1]
 	}
 	return took, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/freeport"
 	"github.com/bursar/bursar/test/postgres"
 )
 
@@ -53,7 +54,7 @@ func (r *run) startTeam(ctx context.Context, size int, s setup, prepare func(sto
 	var urls []string
 	for range size {
 		m := &member{}
-		if m.address, err = freeAddress(ctx); err != nil {
+		if m.address, err = freeport.Address(); err != nil {
 			return t, err
 		}
 		m.config = s.configure(m.address)

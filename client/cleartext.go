@@ -12,8 +12,8 @@ import (
 )
 
 // ErrTokenInClear fails a call with UNAUTHENTICATED before anything was sent: its token would cross a network over plain http, where everybody
-// on the way can read it, and nobody has said that it may.
-var ErrTokenInClear = errors.New("the token would be sent in clear: want https://")
+// on the way can read it.
+var ErrTokenInClear = errors.New("the token would be sent in clear: want https:// and TLS at the coordinator (tls.cert and tls.key), or no token")
 
 // InClear reports whether what is sent to a base URL crosses a network as it is.
 func InClear(base string) bool {

@@ -37,12 +37,11 @@ func TestTokenDoesNotCrossANetworkInClear(t *testing.T) {
 		refused bool
 	}{
 		"found without TLS":             {found("http://10.6.6.6:7070", token), true},
-		"found, and allowed":            {found("http://10.6.6.6:7070", token, WithTokenInClear()), false},
 		"found with TLS":                {found("https://10.6.6.6:7070", token), false},
 		"found on this machine":         {found("http://127.0.0.1:7070", token), false},
 		"found, no token":               {found("http://10.6.6.6:7070"), false},
 		"named without a scheme":        {one("10.6.6.6:7070", token), false}, // means https
-		"named with http":               {one("http://10.6.6.6:7070", token), false},
+		"named with http":               {one("http://10.6.6.6:7070", token), true},
 		"named on this machine":         {one("127.0.0.1:7070", token), false},
 		"named on this machine by name": {one("localhost:7070", token), false},
 		"a token for later":             {one("10.6.6.6:7070").With(token), true},

@@ -8,8 +8,11 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/readlimit"
 )
 
 // Client calls one server, an agent or a coordinator, or whichever of several coordinators answers.
@@ -20,7 +23,7 @@ type Client struct {
 	baseURL     string
 	router      *router // nil: one server
 	settings    settings
-	allocations bursarv1connect.AllocationServiceClient
+	allocations allocations
 	hosts       bursarv1connect.HostServiceClient
 	quotas      bursarv1connect.QuotaServiceClient
 	queues      bursarv1connect.QueueServiceClient
@@ -34,15 +37,14 @@ type Client struct {
 func New(server string, opts ...Option) (*Client, error) {
 	s := settle(opts)
 	t, err := parseTarget(server, s.tls != nil || s.shows != nil)
-	if err == nil && s.token != nil && !s.inClear && !t.said && InClear(t.baseURL) {
+	if err == nil && s.token != nil && !t.said && InClear(t.baseURL) {
 		t, err = parseTarget(server, true)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{target: server, transport: newTransport(t.socket, s), baseURL: t.baseURL, settings: s}
-	// An address that says http:// is meant.
-	c.send = &http.Client{Transport: plain{c.transport, s.inClear || t.said && InClear(t.baseURL)}}
+	c.send = &http.Client{Transport: plain{c.transport}, CheckRedirect: stay}
 	c.build()
 	return c, nil
 }
@@ -52,15 +54,19 @@ func New(server string, opts ...Option) (*Client, error) {
 func NewCluster(finder discovery.Finder, opts ...Option) *Client {
 	s := settle(opts)
 	c := &Client{target: nameOf(finder), transport: newTransport("", s), baseURL: "http://coordinator", settings: s}
-	c.router = newRouter(finder, plain{c.transport, s.inClear})
+	c.router = newRouter(finder, plain{c.transport})
 	c.send = c.router
 	c.build()
 	return c
 }
 
+// stay takes a redirect for the answer. No server of ours redirects, and who does would get what was meant for it.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 // build makes the generated clients.
 func (c *Client) build() {
-	calls := connect.WithInterceptors(append([]connect.Interceptor{&caller{settings: c.settings, router: c.router}}, c.settings.attempts...)...)
+	calls := connect.WithClientOptions(readlimit.Messages(c.settings.largest),
+		connect.WithInterceptors(append([]connect.Interceptor{&caller{settings: c.settings, router: c.router}}, c.settings.attempts...)...))
 	c.allocations = allocations{bursarv1connect.NewAllocationServiceClient(c.send, c.baseURL, calls)}
 	c.hosts = bursarv1connect.NewHostServiceClient(c.send, c.baseURL, calls)
 	c.quotas = bursarv1connect.NewQuotaServiceClient(c.send, c.baseURL, calls)
@@ -83,17 +89,19 @@ func (c *Client) With(opts ...Option) *Client {
 // newTransport makes connections to the target alone, and to nothing that the environment names as a proxy: a proxy in front of
 // a socket or of the loopback is a mistake.
 func newTransport(socket string, s settings) *http.Transport {
-	dialer := &net.Dialer{
+	dialer := net.Dialer{
 		Timeout: 5 * time.Second,
 		// A call may wait for minutes without a byte; a peer whose machine is gone is noticed after 30 s.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}
 	transport := &http.Transport{
-		DialContext:         dialer.DialContext,
+		DialContext:         discovery.DialLocalhost(dialer),
 		TLSHandshakeTimeout: 5 * time.Second,
 		MaxIdleConnsPerHost: 64, // most calls go to one server
 		IdleConnTimeout:     time.Minute,
-		ForceAttemptHTTP2:   true, // over TLS
+
+		MaxResponseHeaderBytes: readlimit.Headers,
+		ForceAttemptHTTP2:      true, // over TLS
 		// As the keep-alives do for the machine: a connection whose other end is stuck is let go after 20 s.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 	}
@@ -110,8 +118,15 @@ func newTransport(socket string, s settings) *http.Transport {
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		transport.Protocols.SetHTTP2(true)
 	}
-	if s.shows != nil {
-		s.shows.Use(transport)
+	shows := s.shows
+	if s.role {
+		if shows == nil {
+			shows = &credential.Client{}
+		}
+		shows = shows.Require(identity.Coordinator.Organization())
+	}
+	if shows != nil {
+		shows.Use(transport)
 	}
 	return transport
 }
@@ -136,7 +151,7 @@ func (c *Client) Close() {
 }
 
 // Allocations returns the client of AllocationService. Its Allocate mints a request id where there is none, so that retries are
-// one allocation.
+// one allocation. If such a one fails and is Undecided, it is canceled, which takes at most 3 s: nobody else could do so.
 func (c *Client) Allocations() bursarv1connect.AllocationServiceClient { return c.allocations }
 
 // Hosts returns the client of HostService. An agent does not serve it.

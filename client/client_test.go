@@ -59,6 +59,28 @@ func TestAllocateKeepsTheCallersRequestID(t *testing.T) {
 	}
 }
 
+// Nobody can ask for what was taken in under an id that nobody else knows.
+func TestAllocateCancelsWhatNobodyCanAskFor(t *testing.T) {
+	for id, want := range map[string][]string{"": {"allocate", "allocate", "cancel "}, "mine": {"allocate", "allocate"}} {
+		lost := lostThenRefused()
+		var minted string
+		fake := &fakeAllocations{allocate: func(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+			minted = req.GetRequestId()
+			return lost(ctx, req)
+		}}
+		_, err := newClient(t, fake).Allocations().Allocate(t.Context(), &bursarv1.AllocateRequest{RequestId: id})
+		if connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Errorf("%v: want RESOURCE_EXHAUSTED", err)
+		}
+		if id == "" {
+			want[2] += minted
+		}
+		if diff := cmp.Diff(want, fake.calls.all()); diff != "" {
+			t.Errorf("request id %q: %s", id, diff)
+		}
+	}
+}
+
 func TestErrorsAreToldApart(t *testing.T) {
 	short := &bursarv1.InsufficientResources{Reason: "refused", Shortfalls: []*bursarv1.Shortfall{{
 		Account:   &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": "h"}},

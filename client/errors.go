@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"net"
 
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"connectrpc.com/connect"
@@ -45,6 +46,31 @@ func Denied(err error) bool {
 func Unavailable(err error) bool {
 	return is(err, connect.CodeUnavailable) || is(err, connect.CodeDeadlineExceeded)
 }
+
+// Undecided reports that a call may have had its effect although it failed: an attempt of it, which need not be the last one, was sent and
+// not answered, or the answer does not say. An Allocate that failed otherwise holds nothing and does not wait.
+func Undecided(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, earlier := errors.AsType[*undecidedError](err); earlier {
+		return true
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return false // nothing was sent
+	}
+	switch connect.CodeOf(err) {
+	case connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal:
+		return true
+	default:
+		return !connect.IsWireError(err)
+	}
+}
+
+// undecidedError is the last error of a call of which some attempt is undecided.
+type undecidedError struct{ error }
+
+func (e *undecidedError) Unwrap() error { return e.error }
 
 func is(err error, code connect.Code) bool { return err != nil && connect.CodeOf(err) == code }
 

@@ -2,18 +2,21 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -59,6 +62,17 @@ func (f *fakeAllocations) Allocate(ctx context.Context, req *bursarv1.AllocateRe
 		return f.allocate(ctx, req)
 	}
 	return granted(req), nil
+}
+
+// lostThenRefused takes a request in but breaks the connection, and then has too much to do for longer than anybody waits.
+func lostThenRefused() func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+	var asked atomic.Int32
+	return func(context.Context, *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
+		if asked.Add(1) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		return nil, admission.Refusal(errors.New("too many requests"), time.Minute)
+	}
 }
 
 func granted(req *bursarv1.AllocateRequest) *bursarv1.AllocateResponse {

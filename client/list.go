@@ -29,8 +29,8 @@ func (c *Client) ListHosts(
 	})
 }
 
-// ListQuotas yields page after page of the quotas' accounts, until the last one or the first error. The first page has the
-// rules.
+// ListQuotas yields page after page of the quotas, until the last one or the first error. All rules come before the first
+// account.
 func (c *Client) ListQuotas(
 	ctx context.Context, req *bursarv1.QuotaServiceListRequest,
 ) iter.Seq2[*bursarv1.QuotaServiceListResponse, error] {

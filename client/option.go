@@ -9,6 +9,7 @@ import (
 
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/readlimit"
 )
 
 // Option changes how a Client works.
@@ -24,15 +25,16 @@ type settings struct {
 	h2c     bool
 	tls     *tls.Config
 	shows   *credential.Client
+	role    bool                   // servers must show that they are coordinators
+	largest int                    // the size of the largest message that is read, in bytes
 	token   func() (string, error) // nil: none
-	inClear bool                   // the token may be sent in clear
 	// attempts are the interceptors of each attempt.
 	attempts []connect.Interceptor
 }
 
 // settle applies the options to the defaults.
 func settle(opts []Option) settings {
-	s := settings{retries: RetryPolicy{}.withDefaults(), timeout: defaultTimeout}
+	s := settings{retries: RetryPolicy{}.withDefaults(), timeout: defaultTimeout, largest: readlimit.Message}
 	for _, opt := range opts {
 		opt.apply(&s)
 	}
@@ -120,16 +122,23 @@ func WithCredentials(own *credential.Client) Option {
 }
 
 // WithToken sends a bearer token with every attempt of every call, as the function gives it then. It must be quick and may be called
-// by many goroutines; where it fails, so does the call, with UNAUTHENTICATED. Over plain http it goes to this machine alone, and to a server
-// that New was told with http://: any other call fails with ErrTokenInClear. Default: none.
+// by many goroutines; where it fails, so does the call, with UNAUTHENTICATED. Over plain http it goes to this machine alone:
+// any other call fails with ErrTokenInClear. Default: none.
 func WithToken(token func() (string, error)) Option {
 	return optionFunc(func(s *settings) { s.token = token })
 }
 
-// WithTokenInClear sends the token over plain http to other machines as well, where everybody on the way can read it: for networks that
-// are trusted, and finders that nobody else can change. Default: see WithToken.
-func WithTokenInClear() Option {
-	return optionFunc(func(s *settings) { s.inClear = true })
+// WithCoordinatorsOnly calls an https server only if its certificate has the role coordinator (O = "bursar:coordinator") or the ServerName of
+// WithCredentials. It is for finders whose list others can change, such as Consul's: else any machine with a certificate of the CA could be
+// named there, and would get what callers show. Default: the certificate must have the name in the URL.
+func WithCoordinatorsOnly() Option {
+	return optionFunc(func(s *settings) { s.role = true })
+}
+
+// WithLargestAnswer bounds the size in bytes of every message that is read, once it is decompressed, for programs that have little memory
+// themselves. Default readlimit.Message, 32 MiB: the largest page of a list.
+func WithLargestAnswer(size int) Option {
+	return optionFunc(func(s *settings) { s.largest = size })
 }
 
 // WithInterceptors adds interceptors that see each attempt of each call, inside of what repeats them: tracing, for example. Default:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/readlimit"
 )
 
 // errSpeaksTLS is what is wrong where a server that speaks TLS was called without.
@@ -34,21 +35,20 @@ func mayLackAlert(err error) bool {
 // keeps tokens off the network where that is not TLS.
 type plain struct {
 	*http.Transport
-
-	inClear bool // tokens may be sent in clear
 }
 
 // RoundTrip makes an error of such an answer.
 func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !p.inClear {
-		if err := keepSecret(req); err != nil {
-			closeBody(req)
-			return nil, err
-		}
+	if err := keepSecret(req); err != nil {
+		closeBody(req)
+		return nil, err
 	}
 	response, err := p.Transport.RoundTrip(req)
 	if err != nil && mayLackAlert(err) {
 		err = p.findAlert(req, err)
+	}
+	if err == nil {
+		readlimit.Bound(req, response)
 	}
 	if err != nil || response.StatusCode != http.StatusBadRequest || req.URL.Scheme != "http" || response.Header.Get("Content-Type") != "" {
 		return response, err

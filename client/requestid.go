@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -27,12 +28,27 @@ type allocations struct {
 
 // Allocate leaves the caller's message as it is: a message that is used again is another request.
 func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
-	if req.GetRequestId() == "" {
-		req = proto.CloneOf(req)
-		if req == nil {
-			req = &bursarv1.AllocateRequest{}
-		}
-		req.RequestId = NewRequestID()
+	if req.GetRequestId() != "" {
+		return a.AllocationServiceClient.Allocate(ctx, req)
 	}
-	return a.AllocationServiceClient.Allocate(ctx, req)
+	req = proto.CloneOf(req)
+	if req == nil {
+		req = &bursarv1.AllocateRequest{}
+	}
+	req.RequestId = NewRequestID()
+	res, err := a.AllocationServiceClient.Allocate(ctx, req)
+	if Undecided(err) {
+		a.giveUp(ctx, req.GetRequestId())
+	}
+	return res, err
+}
+
+// cancelTimeout bounds the cancellation of a request that is given up.
+const cancelTimeout = 3 * time.Second
+
+// giveUp cancels a request that may wait or may have been granted, whatever became of ctx.
+func (a allocations) giveUp(ctx context.Context, requestID string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	_, _ = a.Cancel(ctx, &bursarv1.CancelRequest{RequestId: requestID, Reason: "caller gave up"})
 }

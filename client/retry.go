@@ -12,14 +12,12 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/identity"
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/proto/convert"
 )
-
-// longestWait is what the contract allows a request to wait.
-const longestWait = 7 * 24 * time.Hour
 
 // caller is the interceptor of every call: it says who asks, gives it a deadline and repeats it.
 type caller struct {
@@ -32,7 +30,7 @@ var _ connect.Interceptor = (*caller)(nil)
 // WrapUnary repeats the call by the policy.
 func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		policy, wait := c.settings.retries, waitOf(req.Any())
+		policy, wait := c.settings.retries, convert.Wait(req.Any())
 		_, bounded := ctx.Deadline()
 		if (bounded || wait > 0) && policy.Patience >= 0 {
 			policy.Patience = untilDeadline // whoever says how long it may take means it
@@ -55,7 +53,7 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
 			return call()
 		}
-		return repeat(ctx, policy, call)
+		return repeat(ctx, policy, wait, call)
 	}
 }
 
@@ -94,13 +92,19 @@ func (c *caller) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 }
 
 // repeat makes the call until it is answered, the answer is worth nothing, or there is no time for another attempt. Then it
-// returns the last attempt's error, which says more than that time is over.
-func repeat(ctx context.Context, policy RetryPolicy, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
+// returns the last attempt's error, which says more than that time is over. A server that has too much to do is asked no more once the wait is
+// over that the call asks for, which is 0 if it does not wait: to be refused for so long is to have waited.
+func repeat(ctx context.Context, policy RetryPolicy, wait time.Duration, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
 	var last error
+	open := false
 	delays := newDelays(ctx, policy)
+	if wait = max(wait, policy.Patience); wait > 0 {
+		delays.waited = time.Now().Add(wait)
+	}
 	res, err := backoff.RetryWithData(func() (connect.AnyResponse, error) {
 		began := time.Now()
 		res, err := call()
+		open = open || Undecided(err)
 		switch {
 		case err == nil:
 			return res, nil
@@ -109,16 +113,20 @@ func repeat(ctx context.Context, policy RetryPolicy, call func() (connect.AnyRes
 		case time.Since(began) > policy.Longest:
 			delays.Reset() // it was connected and waited: what failed now is new
 		}
-		last = err
+		last, delays.again = err, admission.TryAgain(err)
 		return nil, err
 	}, backoff.WithContext(delays, ctx))
 	switch {
-	case err == nil || !errors.Is(err, ctx.Err()):
-		return res, err
+	case err == nil:
+		return res, nil
+	case !errors.Is(err, ctx.Err()):
 	case errors.Is(err, context.DeadlineExceeded) && last != nil:
-		return nil, last
+		err = last
 	case errors.Is(err, context.Canceled):
-		return nil, connect.NewError(connect.CodeCanceled, err)
+		err = connect.NewError(connect.CodeCanceled, err)
+	}
+	if open {
+		err = &undecidedError{err}
 	}
 	return nil, err
 }
@@ -163,21 +171,13 @@ func brokenIsUnavailable(ctx context.Context, err error) error {
 // untilDeadline is the patience of a call that its deadline alone ends, in the words of the library.
 const untilDeadline time.Duration = 0
 
-// waitOf returns how long the server may take because the request asks it to, which comes on top of what any call may take; of a
-// wait that no server takes, enough to hear so.
-func waitOf(msg any) time.Duration {
-	req, isAllocate := msg.(*bursarv1.AllocateRequest)
-	if !isAllocate || req.GetAsync() || req.GetWait().AsDuration() <= 0 {
-		return 0
-	}
-	return min(req.GetWait().AsDuration(), longestWait)
-}
-
 // delays are those of a RetryPolicy, as long as the next attempt begins before the deadline.
 type delays struct {
 	backoff.BackOff
 
-	ctx context.Context //nolint:containedctx // lives as long as one call
+	ctx    context.Context //nolint:containedctx // lives as long as one call
+	again  time.Duration   // after which the server asked for the next attempt, where it did
+	waited time.Time       // no attempt that the server asked for begins later; zero: the deadline is the only bound
 }
 
 func newDelays(ctx context.Context, policy RetryPolicy) *delays {
@@ -194,7 +194,15 @@ func newDelays(ctx context.Context, policy RetryPolicy) *delays {
 // NextBackOff returns the next delay, or backoff.Stop.
 func (d *delays) NextBackOff() time.Duration {
 	delay := d.BackOff.NextBackOff()
-	if deadline, bounded := d.ctx.Deadline(); bounded && time.Now().Add(delay).After(deadline) {
+	if delay == backoff.Stop {
+		return delay
+	}
+	delay += d.again // and not all who were told the same at the same time
+	next := time.Now().Add(delay)
+	if d.again > 0 && !d.waited.IsZero() && next.After(d.waited) {
+		return backoff.Stop
+	}
+	if deadline, bounded := d.ctx.Deadline(); bounded && next.After(deadline) {
 		return backoff.Stop
 	}
 	return delay

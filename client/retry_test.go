@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -68,6 +70,51 @@ func wireError(code connect.Code) error {
 	return connect.NewWireError(code, errors.New("queue is full"))
 }
 
+func TestServerSaysWhenToTryAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
+		refused.AddDetail(admission.Refusal(nil, 3*time.Second).Details()[0])
+		_, err := attempts(t.Context(), defaults(), get(), func(context.Context, int) error {
+			if at = append(at, time.Now()); len(at) < 3 {
+				return refused
+			}
+			return nil
+		})
+		if err != nil || len(at) != 3 || at[1].Sub(at[0]) < 3*time.Second || at[2].Sub(at[1]) < 3*time.Second {
+			t.Errorf("%v, attempts at %v: want 3 s between them", err, at)
+		}
+	})
+}
+
+// Whoever is refused for having too many requests that wait has waited as long as they wanted when that time is over.
+func TestRefusalsDoNotMakeAWaitLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
+		refused.AddDetail(admission.Refusal(nil, 5*time.Second).Details()[0])
+		made, err := attempts(t.Context(), defaults(), waiting(17*time.Second), func(context.Context, int) error { return refused })
+		if took := time.Since(began); !errors.Is(err, refused) || made < 2 || took > 17*time.Second {
+			t.Errorf("%d attempts in %s, %v: want several within 17 s", made, took, err)
+		}
+	})
+}
+
+// A caller who may try again only when more time has passed than there is hears so at once.
+func TestARefusalForLongerThanThereIsTimeIsFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("live allocations take too much"))
+		refused.AddDetail(admission.Refusal(nil, 30*time.Second).Details()[0])
+		for name, request := range map[string]connect.AnyRequest{"that does not wait": get(), "that waits for 10 s": waiting(10 * time.Second)} {
+			began := time.Now()
+			made, err := attempts(t.Context(), defaults(), request, func(context.Context, int) error { return refused })
+			if took := time.Since(began); !errors.Is(err, refused) || made != 1 || took > 0 {
+				t.Errorf("a request %s: %d attempts in %s, %v: want one", name, made, took, err)
+			}
+		}
+	})
+}
+
 func TestAnswerIsFinal(t *testing.T) {
 	short := connect.NewWireError(connect.CodeResourceExhausted, errors.New("insufficient"))
 	d, err := connect.NewErrorDetail(&bursarv1.InsufficientResources{Reason: "refused"})
@@ -89,6 +136,38 @@ func TestAnswerIsFinal(t *testing.T) {
 		if made != 1 || !errors.Is(err, answer) {
 			t.Errorf("%s: %d attempts, %v; want one", name, made, err)
 		}
+	}
+}
+
+// What counts is every attempt, not the last one alone.
+func TestACallIsUndecidedWhoseAnswerWasLostOnce(t *testing.T) {
+	busy := wireError(connect.CodeResourceExhausted)
+	unsent := connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Net: "unix", Err: syscall.ECONNREFUSED})
+	lost := connect.NewError(connect.CodeUnavailable, io.ErrUnexpectedEOF)
+	invalid := wireError(connect.CodeInvalidArgument)
+	for name, c := range map[string]struct {
+		answers []error
+		want    bool
+	}{
+		"answered":                          {[]error{lost, nil}, false},
+		"refused":                           {[]error{invalid}, false},
+		"refused as too much":               {[]error{busy, busy}, false},
+		"never sent":                        {[]error{unsent, unsent}, false},
+		"never sent, then refused":          {[]error{unsent, busy, invalid}, false},
+		"lost":                              {[]error{lost}, true},
+		"lost, then refused as too much":    {[]error{lost, busy, busy}, true},
+		"lost, then refused":                {[]error{lost, invalid}, true},
+		"lost, then never sent":             {[]error{lost, unsent}, true},
+		"answered by more than can be read": {[]error{connect.NewError(connect.CodeResourceExhausted, errors.New("message too large"))}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := attempts(t.Context(), defaults(), get(), func(_ context.Context, n int) error {
+				return c.answers[min(n, len(c.answers))-1]
+			})
+			if last := c.answers[len(c.answers)-1]; !errors.Is(err, last) || Undecided(err) != c.want {
+				t.Errorf("%s: %v, undecided: %t; want %v, %t", name, err, Undecided(err), last, c.want)
+			}
+		})
 	}
 }
 

@@ -155,9 +155,15 @@ func (r *router) begin(ctx context.Context) (context.Context, *place) {
 	return context.WithValue(ctx, placeKey{}, p), p
 }
 
-// end looks at how an attempt ended: where nobody answered, or who did cannot help, the next one goes elsewhere.
+// end looks at how an attempt ended: where nobody answered, or who did cannot help or speaks in no way that a coordinator does, the next one goes
+// elsewhere.
 func (r *router) end(p *place, err error) {
-	if r != nil && connect.CodeOf(err) == connect.CodeUnavailable {
+	if r == nil || err == nil {
+		return
+	}
+	switch code := connect.CodeOf(err); {
+	case code == connect.CodeUnavailable,
+		!connect.IsWireError(err) && code != connect.CodeCanceled && code != connect.CodeDeadlineExceeded:
 		r.choice.failed(time.Now(), p.url, false)
 	}
 }

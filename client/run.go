@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -31,7 +30,6 @@ const DefaultGrace = 10 * time.Second
 const (
 	confirmTimeout = 30 * time.Second
 	releaseTimeout = 15 * time.Second
-	cancelTimeout  = 3 * time.Second
 )
 
 // RunOptions say what Run runs and whom it tells.
@@ -141,22 +139,10 @@ func (r *runner) allocate(ctx context.Context) error {
 		r.result.Allocation = res.GetAllocation()
 		return nil
 	}
-	if undecided(err) { // it may still wait, or have been granted
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
-		defer cancel()
-		_, _ = r.client.allocations.Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: "caller gave up"})
+	if Undecided(err) {
+		r.client.allocations.giveUp(ctx, req.GetRequestId())
 	}
 	return err
-}
-
-// undecided reports whether the error leaves open what the server did.
-func undecided(err error) bool {
-	switch connect.CodeOf(err) {
-	case connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal:
-		return true
-	default:
-		return false
-	}
 }
 
 func (r *runner) start(ctx context.Context) error {

@@ -130,6 +130,18 @@ func TestRunCancelsARequestThatItsCallerGivesUp(t *testing.T) {
 	}
 }
 
+// The first attempt is taken in and its answer lost; then the server has too much to do.
+func TestRunCancelsWhatItWasRefusedAfterALostAnswer(t *testing.T) {
+	fake := &fakeAllocations{allocate: lostThenRefused()}
+	_, err := newClient(t, fake).Run(t.Context(), client.RunOptions{Request: request(), Command: exec.Command("true")})
+	if phase(err) != client.PhaseAllocate || connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("%v: want RESOURCE_EXHAUSTED", err)
+	}
+	if diff := cmp.Diff([]string{"allocate", "allocate", "cancel r1"}, fake.calls.all()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRunAsksForNothingForACommandThatIsNotThere(t *testing.T) {
 	fake := &fakeAllocations{}
 	_, err := newClient(t, fake).Run(t.Context(), client.RunOptions{Request: request(), Command: exec.Command("no-such-command")})

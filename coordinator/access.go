@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -23,6 +24,8 @@ type gate struct {
 	machine  neighbours
 	audit    *auditLog
 	refuse   *connect.ErrorWriter
+	// nameless lets something answer that was not let through.
+	nameless func(http.ResponseWriter, *http.Request, http.HandlerFunc)
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -32,9 +35,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if connect.CodeOf(rpcError(err)) == connect.CodeUnauthenticated {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
 		}
-		_ = g.refuse.Write(w, r, rpcError(err)) // nobody is left to tell
+		g.nameless(w, r, func(w http.ResponseWriter, r *http.Request) {
+			_ = g.refuse.Write(w, r, rpcError(err)) // nobody is left to tell
+		})
 		return
 	}
+	c.account = accountOf(c)
 	c.recheck = func() error { return g.recheck(r, c) }
 	g.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 }
@@ -118,6 +124,9 @@ func (i *inspector) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		c := callerOf(ctx)
 		err := ownHost(c.actor, req.Any())
+		if message, ok := req.Any().(proto.Message); ok {
+			c.origin = Origin{Procedure: req.Spec().Procedure, Caller: c.actor.Name, Message: message}
+		}
 		var res connect.AnyResponse
 		if err == nil {
 			res, err = next(ctx, req)

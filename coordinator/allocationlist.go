@@ -149,16 +149,13 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 		page.next = place
 		err = from.do(ctx, page.notice)
 	}
-	if err == nil && len(page.next) > 0 && page.next[0] == placeHistory {
+	for err == nil && len(page.next) > 0 && page.next[0] == placeHistory && !page.full() && !page.rare {
 		err = page.readHistory(ctx, s.store)
 	}
 	if err != nil {
 		return nil, err
 	}
-	res := &bursarv1.AllocationServiceListResponse{Revision: page.revision}
-	for i := range page.found {
-		res.Allocations = append(res.Allocations, AllocationMessage(&page.found[i]))
-	}
+	res := &bursarv1.AllocationServiceListResponse{Revision: page.revision, Allocations: page.found}
 	if page.next != "" {
 		res.NextPageToken = pageToken(query, page.next)
 	}
@@ -169,9 +166,20 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 type allocationPage struct {
 	query    *allocationQuery
 	want     int
-	found    []ledger.Allocation
+	found    []*bursarv1.Allocation
+	bytes    int
 	next     string // place of the next page, or of what is to be read next
+	rare     bool   // the store has looked at as many ended rows as one call may, and found few
 	revision uint64
+}
+
+func (p *allocationPage) full() bool { return len(p.found) >= p.want || p.bytes >= pageBytes }
+
+// take adds rows, as far as the page goes, and reports how many.
+func (p *allocationPage) take(rows []ledger.Allocation) int {
+	list, bytes := fill(rows, pageBytes-p.bytes, AllocationMessage)
+	p.found, p.bytes = append(p.found, list...), p.bytes+bytes
+	return len(list)
 }
 
 func (p *allocationPage) notice(l *ledger.Ledger, _ ledger.Instant) { p.revision = l.Revision() }
@@ -192,7 +200,10 @@ func (p *allocationPage) readLive(ctx context.Context, from books, place string)
 	if err != nil {
 		return err
 	}
-	p.found, p.revision = s.found, s.revision
+	p.revision = s.revision
+	if n := p.take(s.found); n < len(s.found) {
+		s.place, s.more = s.found[n-1].ID, true
+	}
 	switch {
 	case s.more:
 		p.next = string(placeLive) + s.place.String()
@@ -202,17 +213,20 @@ func (p *allocationPage) readLive(ctx context.Context, from books, place string)
 	return nil
 }
 
-// readHistory fills the page up from what has ended.
+// historyStep is how many ended allocations are read at a time: the largest are 5 MB.
+const historyStep = 250
+
+// readHistory goes on to fill the page up from what has ended.
 func (p *allocationPage) readHistory(ctx context.Context, s store.Store) error {
-	room := p.want - len(p.found)
-	if room <= 0 {
-		return nil // the next page begins there
-	}
-	ended, next, err := s.History(ctx, p.query.history(room, p.next[1:]))
+	step := min(historyStep, p.want-len(p.found))
+	ended, next, err := s.History(ctx, p.query.history(step, p.next[1:]))
+	p.rare = len(ended) < step
 	if err != nil {
 		return err
 	}
-	p.found = append(p.found, ended...)
+	if n := p.take(ended); n < len(ended) {
+		next = store.Position{Ended: store.EndOf(&ended[n-1]), ID: ended[n-1].ID}.Token()
+	}
 	p.next = ""
 	if next != "" {
 		p.next = string(placeHistory) + next

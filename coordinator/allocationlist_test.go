@@ -1,12 +1,17 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -84,5 +89,28 @@ func TestListsArePagedAndFiltered(t *testing.T) {
 	_, err = f.allocations.List(t.Context(), &bursarv1.AllocationServiceListRequest{PageToken: res.GetNextPageToken(), HostId: "h1"})
 	if fieldOf(err) != "page_token" {
 		t.Errorf("a token of another query: %v", err)
+	}
+}
+
+// scarce is a store that looks at as many ended rows as one call may, and finds none of those that are wanted.
+type scarce struct {
+	store.Store
+
+	reads int
+}
+
+func (s *scarce) History(context.Context, store.HistoryQuery) ([]ledger.Allocation, string, error) {
+	s.reads++
+	return nil, store.Position{ID: 1}.Token(), nil
+}
+
+func TestAListLooksAtABoundedPartOfTheHistory(t *testing.T) {
+	s := &scarce{Store: openSQLite(t, filepath.Join(t.TempDir(), "ledger.db"))}
+	f := start(t, Config{}, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	page, err := f.allocations.List(ctx, &bursarv1.AllocationServiceListRequest{PageSize: 1, Ended: true, Labels: map[string]string{"user": "nobody"}})
+	if err != nil || page.GetNextPageToken() == "" || s.reads != 1 {
+		t.Errorf("%v, %v after %d reads of the store: want a token after one", page, err, s.reads)
 	}
 }

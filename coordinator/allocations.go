@@ -29,6 +29,9 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 	if err != nil {
 		return nil, err
 	}
+	if err := s.admit(ctx, &command); err != nil {
+		return nil, err
+	}
 	result, err := s.writer.ask(ctx, &command)
 	if err != nil {
 		return nil, err
@@ -37,6 +40,22 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 		return s.repeated(ctx, result.Allocation.ID)
 	}
 	return &bursarv1.AllocateResponse{Allocation: AllocationMessage(&result.Allocation)}, nil
+}
+
+// admit refuses a request of a caller whose history is full, but for a repeat.
+func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand) error {
+	refused := s.writer.history.admit(c.Actor.Name)
+	if refused == nil || c.RequestID == "" {
+		return refused
+	}
+	id, err := decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ID, error) {
+		id, _, _ := l.ByRequest(c.Actor.Name, c.RequestID)
+		return id, nil
+	})
+	if err != nil || id != 0 {
+		return err
+	}
+	return refused
 }
 
 // repeated answers a request whose allocation has ended: with that allocation, or if it was never granted, as the

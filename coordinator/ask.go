@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -15,11 +16,15 @@ type Ask struct {
 	Err    error
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
+	// From may be nil.
+	From *Origin
 
 	// While it waits:
 	next  *Ask   // others on the line for the same allocation
 	since uint64 // the revision at which it began to
 	on    bool
+	until ledger.Instant // when its own wait is over
+	place int            // among those who leave before what they wait for is over
 
 	applied bool
 	waited  bool        // it was on the line
@@ -28,6 +33,13 @@ type Ask struct {
 }
 
 func (a *Ask) answer(err error) { a.Done(err) }
+
+func (a *Ask) origin() *Origin { return a.From }
+
+// repeats reports whether it is the same request as that of an allocation. One without an id is no other's repeat.
+func (a *Ask) repeats(of *ledger.Allocation) bool {
+	return a.Command.RequestID != "" && a.Command.RequestID == of.RequestID && a.Command.Actor.Name == of.Caller
+}
 
 func (a *Ask) apply(c *Core, now ledger.Instant) bool {
 	if a.gone.Load() {
@@ -42,7 +54,19 @@ func (a *Ask) apply(c *Core, now ledger.Instant) bool {
 	id := a.Result.Allocation.ID
 	a.next, a.since, a.on, a.waited = c.line[id], c.ledger.Revision(), true, true
 	c.line[id] = a
+	c.leaving.add(a, now)
 	return false
+}
+
+// stored corrects until when a grant is told to last, where its commit took so long that this is about over. Its time to live counts from
+// the commit, but whoever leads next may not know more than the row, and that nothing ends within one interval of a load: no caller is
+// told of more than both give.
+func (a *Ask) stored(b *Batch) {
+	grant := &a.Result.Allocation
+	fresh := a.Err == nil && grant.State == ledger.Reserved && grant.GrantRevision > b.after
+	if fresh && grant.Expires.Sub(b.stored) < grant.ReservationTTL/2 {
+		grant.Expires = max(grant.Expires, b.stored.Add(min(grant.ReservationTTL, b.grace)))
+	}
 }
 
 // Leave returns the command that says that the caller of the Ask went away without its answer. It may overtake the Ask,
@@ -56,6 +80,8 @@ func (a *Ask) Leave() Command {
 type leave struct{ ask *Ask }
 
 func (leave) answer(error) {}
+
+func (leave) origin() *Origin { return nil }
 
 func (l leave) apply(c *Core, now ledger.Instant) bool {
 	ask := l.ask
@@ -77,6 +103,7 @@ func (l leave) apply(c *Core, now ledger.Instant) bool {
 // hangUp takes an ask off the line.
 func (c *Core) hangUp(id ledger.ID, ask *Ask) {
 	ask.on = false
+	c.leaving.drop(ask)
 	first := c.line[id]
 	if first == ask {
 		if ask.next == nil {
@@ -95,15 +122,28 @@ func (c *Core) hangUp(id ledger.ID, ask *Ask) {
 	}
 }
 
-// What a batch may spend on looking up why waits have ended. Where a thousand end at once they end for the same reason, and
-// a look at every host for each of them would hold up the loop.
+// What a batch may spend on looking up why waits have ended, once for all like requests of a caller:
+// a look at every host for each of a thousand that end at once would hold up the loop.
 const (
 	explainLimit = 64    // explanations
 	surveyLimit  = 10000 // hosts that they look at, together
 )
 
-// explaining is what has been spent.
-type explaining struct{ explained, surveyed int }
+// explaining is what has been spent, and what was found by that.
+type explaining struct {
+	explained, surveyed int
+	found               map[string]*ledger.InsufficientError // by who asked for what
+}
+
+// asked is who asks for what, as a text: requests of one caller that ask for the same fall short of
+// the same. Another caller may fall short of something else, and is not told what the first one has.
+func asked(c *ledger.AllocateCommand) string {
+	text := fmt.Sprintf("%q\n", c.Actor.Name) + c.Labels.String() + "\n" + c.Resource.String()
+	if c.Wishes != nil {
+		text += fmt.Sprintf("\n%+v", *c.Wishes)
+	}
+	return text
+}
 
 // settle decides the asks on the line for which a transition is the end of their wait: they are answered with the batch
 // that makes it durable.
@@ -137,20 +177,39 @@ func (c *Core) verdict(ask *Ask, t *ledger.Allocation, spent *explaining) error 
 	case t.State.Holds():
 		return nil
 	case t.State == ledger.Expired:
-		insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
-		if spent.explained < explainLimit && spent.surveyed < surveyLimit {
-			spent.explained++
-			if why, err := c.ledger.Explain(c.now, ask.Command); err == nil {
-				insufficient.Shortfalls, insufficient.Filters = why.Shortfalls, why.Filters
-			}
-			if insufficient.Filters != nil {
-				spent.surveyed += insufficient.Filters.Total
-			}
-		}
-		return insufficient
+		return c.waited(ask, spent)
 	default:
 		return &ledger.StateError{What: "allocation", ID: t.ID.String(), State: describeEnd(t), Want: "a new request"}
 	}
+}
+
+// waited refuses a request whose wait is over.
+func (c *Core) waited(ask *Ask, spent *explaining) error {
+	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
+	if c.mute {
+		return insufficient
+	}
+	what := asked(&ask.Command)
+	if found := spent.found[what]; found != nil {
+		return found
+	}
+	if spent.explained >= explainLimit || spent.surveyed >= surveyLimit {
+		return insufficient
+	}
+	spent.explained++
+	c.explaining = ask
+	if why, err := c.ledger.Explain(c.now, ask.Command); err == nil {
+		insufficient.Shortfalls, insufficient.Filters = why.Shortfalls, why.Filters
+	}
+	c.explaining = nil
+	if insufficient.Filters != nil {
+		spent.surveyed += insufficient.Filters.Total
+	}
+	if spent.found == nil {
+		spent.found = make(map[string]*ledger.InsufficientError)
+	}
+	spent.found[what] = insufficient
+	return insufficient
 }
 
 func describeEnd(t *ledger.Allocation) string {

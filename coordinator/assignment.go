@@ -48,6 +48,7 @@ func (p *providerChange) apply(c *Core, now ledger.Instant) bool {
 // nothing any more.
 func (w *writer) changeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	p := &providerChange{name: name, change: change, told: w.reread}
+	p.From = originOf(ctx)
 	p.done = make(chan error, 1)
 	p.Done = func(err error) { p.done <- err }
 	if err := w.submit(p); err != nil {
@@ -64,7 +65,10 @@ func (w *writer) changeProvider(ctx context.Context, name ledger.ClusterName, ch
 type inner struct {
 	run  func(c *Core, now ledger.Instant) error
 	done chan error // holds one
+	from *Origin
 }
+
+func (i *inner) origin() *Origin { return i.from }
 
 func (i *inner) apply(c *Core, now ledger.Instant) bool {
 	i.answer(i.run(c, now))
@@ -80,8 +84,8 @@ func (i *inner) answer(err error) {
 
 // within runs a command of the coordinator's own, in its turn. The error is run's, or says that this coordinator does not lead. After an
 // error run's results must not be read.
-func (w *writer) within(ctx context.Context, run func(c *Core, now ledger.Instant) error) error {
-	i := &inner{run: run, done: make(chan error, 1)}
+func (w *writer) within(ctx context.Context, from *Origin, run func(c *Core, now ledger.Instant) error) error {
+	i := &inner{run: run, done: make(chan error, 1), from: from}
 	w.side.put(i)
 	_, err := w.await(ctx, i.done)
 	return err
@@ -90,7 +94,7 @@ func (w *writer) within(ctx context.Context, run func(c *Core, now ledger.Instan
 // assignments are the clusters that are to be read now.
 func (w *writer) assignments(ctx context.Context) ([]assignment, error) {
 	var list []assignment
-	err := w.within(ctx, func(c *Core, _ ledger.Instant) error {
+	err := w.within(ctx, nil, func(c *Core, _ ledger.Instant) error {
 		for _, record := range c.ledger.Providers() {
 			list = append(list, assignment{record, c.meta.Epoch, c.turns[record.ClusterName]})
 		}
@@ -104,7 +108,7 @@ func (w *writer) assignments(ctx context.Context) ([]assignment, error) {
 
 // assigned runs a command for an assignment, unless that is over.
 func (w *writer) assigned(ctx context.Context, a *assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
-	return w.within(ctx, func(c *Core, now ledger.Instant) error {
+	return w.within(ctx, &Origin{Procedure: "reading of " + a.String()}, func(c *Core, now ledger.Instant) error {
 		if c.meta.Epoch != a.epoch || c.turns[a.ClusterName] != a.turn {
 			return errSuperseded
 		}

@@ -18,12 +18,14 @@ type bookCollector struct {
 	most   int
 
 	allocations, hosts, revision, queued, remembered *prometheus.Desc
+	watchEvents, watchBytes, skew                    *prometheus.Desc
+	historyRows, historyBytes                        *prometheus.Desc
 	account, accountWaiting                          *prometheus.Desc
 	host, hostEngines                                *prometheus.Desc
 	queue, queueApplications, queueWaiting           *prometheus.Desc
 	clusterKnown, clusterAge                         *prometheus.Desc
 	overUse                                          *prometheus.Desc
-	hostRefuses                                      *prometheus.Desc
+	hostRefuses, callersFull                         *prometheus.Desc
 }
 
 func newBookCollector(w *writer, most int) *bookCollector {
@@ -32,11 +34,16 @@ func newBookCollector(w *writer, most int) *bookCollector {
 	}
 	return &bookCollector{
 		writer: w, most: most,
-		allocations: describe("allocations", "Live allocations.", "state"),
-		hosts:       describe("hosts", "Hosts.", "state"),
-		revision:    describe("revision", "The ledger's revision."),
-		queued:      describe("queue_length", "Calls that wait for the loop."),
-		remembered:  describe("remembered_requests", "Request ids of ended allocations that are remembered."),
+		allocations:  describe("allocations", "Live allocations.", "state"),
+		hosts:        describe("hosts", "Hosts.", "state"),
+		revision:     describe("revision", "The ledger's revision."),
+		queued:       describe("queue_length", "Calls that wait for the loop."),
+		historyRows:  describe("history_allocations", "Ended allocations in the history, once they are counted."),
+		historyBytes: describe("history_bytes", "What they take in the store, about, in bytes."),
+		watchEvents:  describe("watch_events", "Changes that are held for watchers to resume from."),
+		watchBytes:   describe("watch_bytes", "Memory of these changes, in bytes."),
+		skew:         describe("clock_skew_seconds", "How far the ledger's time is ahead of the clock of this coordinator, which leads; it is worked off at a tenth of real time."),
+		remembered:   describe("remembered_requests", "Request ids of ended allocations that are remembered."),
 		account: describe("account", "Quota accounts, the first by name: what each limits, has reserved, used and available, by dimension.",
 			"account", "dimension", "kind"),
 		accountWaiting: describe("account_waiting", "Requests that wait behind a quota account.", "account"),
@@ -51,15 +58,17 @@ func newBookCollector(w *writer, most int) *bookCollector {
 		clusterAge:        describe("cluster_age_seconds", "Time since an external cluster was read last.", "cluster"),
 		overUse: describe("engines_over_use", "Engines that use more of a dimension than they are entitled to, by what their hosts do about it.",
 			"dimension", "policy"),
-		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants, beside memory pressure, such as for want of disk space."),
+		callersFull: describe("callers_full", "Callers whose live allocations take nearly as much memory as they may (limits.callerLiveBytes)."),
+		hostRefuses: describe("hosts_refusing", "Hosts that report in time and whose agents want no new grants, beside memory pressure, such as for want of disk space, or could not be told of more allocations."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *bookCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.allocations, c.hosts, c.revision, c.queued, c.remembered, c.account, c.accountWaiting, c.host, c.hostEngines,
-		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses,
+		c.allocations, c.hosts, c.revision, c.queued, c.skew, c.remembered,
+		c.watchEvents, c.watchBytes, c.historyRows, c.historyBytes, c.account, c.accountWaiting, c.host, c.hostEngines,
+		c.queue, c.queueApplications, c.queueWaiting, c.clusterKnown, c.clusterAge, c.overUse, c.hostRefuses, c.callersFull,
 	} {
 		out <- d
 	}
@@ -74,6 +83,14 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	gauge(c.queued, float64(len(c.writer.queue)))
+	events, bytes := c.writer.feed.held()
+	gauge(c.watchEvents, float64(events))
+	if size := c.writer.history.size.Load(); size != nil {
+		gauge(c.historyRows, float64(size.rows))
+		gauge(c.historyBytes, float64(size.bytes))
+	}
+	gauge(c.watchBytes, float64(bytes))
+	gauge(c.skew, c.writer.behind().Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	var counts ledger.Counts
@@ -82,7 +99,9 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	var hosts []ledger.HostInfo
 	var queues []ledger.QueueInfo
 	var clusters []ledger.ClusterInfo
-	if err := c.writer.do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+	var now ledger.Instant
+	if err := c.writer.do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
+		now = at
 		counts, revision = l.Counts(), l.Revision()
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 			accounts = append(accounts, a)
@@ -117,6 +136,7 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	gauge(c.hostRefuses, float64(counts.HostsRefusing))
+	gauge(c.callersFull, float64(counts.CallersFull))
 	for i := range accounts {
 		a := &accounts[i]
 		name := a.Name.Labels.String()
@@ -135,12 +155,11 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 			gauge(c.host, float64(*h.Headroom), h.ID, resource.Memory, "headroom")
 		}
 	}
-	c.external(gauge, clusters, queues)
+	c.external(gauge, now, clusters, queues)
 }
 
 // external tells of external clusters and their queues.
-func (c *bookCollector) external(gauge func(*prometheus.Desc, float64, ...string), clusters []ledger.ClusterInfo, queues []ledger.QueueInfo) {
-	now := c.writer.clock.now()
+func (c *bookCollector) external(gauge func(*prometheus.Desc, float64, ...string), now ledger.Instant, clusters []ledger.ClusterInfo, queues []ledger.QueueInfo) {
 	for i := range clusters {
 		cluster := &clusters[i]
 		if !cluster.Configured {

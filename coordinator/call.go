@@ -36,10 +36,10 @@ func newPendingAsk() any {
 // error, f may have been run, or be run yet: its results must not be read.
 func (w *writer) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
 	p, _ := w.calls.Get().(*pending)
-	p.Do = f
+	p.Do, p.From = f, originOf(ctx)
 	way := w.tracer.enter(ctx)
 	if err := w.submit(way.travels(p)); err != nil {
-		p.Do = nil
+		p.Do, p.From = nil, nil
 		w.calls.Put(p)
 		return err
 	}
@@ -48,7 +48,7 @@ func (w *writer) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Ins
 		w.tracer.tell(way, false)
 	}
 	if answered { // else the loop still has it
-		p.Do = nil
+		p.Do, p.From = nil, nil
 		w.calls.Put(p)
 	}
 	return err
@@ -87,7 +87,7 @@ func decide[R any](ctx context.Context, b books, f func(l *ledger.Ledger, now le
 // report sends a heartbeat through the loop.
 func (w *writer) report(ctx context.Context, r *Report) error {
 	done := make(chan error, 1)
-	r.Done = func(err error) { done <- err }
+	r.Done, r.From = func(err error) { done <- err }, originOf(ctx)
 	way := w.tracer.enter(ctx)
 	if err := w.submit(way.travels(r)); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (w *writer) report(ctx context.Context, r *Report) error {
 // enrol sends an announcement of a host through the loop.
 func (w *writer) enrol(ctx context.Context, e *Enrolment) error {
 	done := make(chan error, 1)
-	e.Done = func(err error) { done <- err }
+	e.Done, e.From = func(err error) { done <- err }, originOf(ctx)
 	way := w.tracer.enter(ctx)
 	if err := w.submit(way.travels(e)); err != nil {
 		return err
@@ -120,9 +120,9 @@ func (w *writer) ask(ctx context.Context, command *ledger.AllocateCommand) (ledg
 	patience, stop := w.patience(ctx, command)
 	defer stop()
 	p, _ := w.asks.Get().(*pendingAsk)
-	p.Command, p.passage = *command, w.tracer.enter(ctx)
+	p.Command, p.From, p.passage = *command, originOf(ctx), w.tracer.enter(ctx)
 	if err := w.submit(&p.Ask); err != nil {
-		p.passage = nil
+		p.passage, p.From = nil, nil
 		w.asks.Put(p)
 		return ledger.AllocateResult{}, err
 	}

@@ -49,7 +49,7 @@ func newCastle(t *testing.T, changes ...func(*Config)) *castle {
 	t.Helper()
 	c := &castle{ca: certs.New(t, "castle"), dir: t.TempDir(), tokens: make(map[string]string)}
 	c.config = Config{AuditLog: filepath.Join(c.dir, "audit.log"), Identities: filepath.Join(c.dir, "identities.yaml")}
-	c.config.TLS.Cert, c.config.TLS.Key = c.ca.Issue(t, certs.Request{Name: "server", Hosts: []string{"127.0.0.1"}, Both: true}).Files(t, c.dir, "server")
+	c.config.TLS.Cert, c.config.TLS.Key = c.ca.Issue(t, certs.Request{Name: "server", Organization: []string{"bursar:coordinator"}, Hosts: []string{"127.0.0.1"}, Both: true}).Files(t, c.dir, "server")
 	c.config.TLS.ClientCA = c.ca.File(t, c.dir, "ca.pem")
 	for _, member := range members() {
 		c.tokens[member] = access.NewToken()

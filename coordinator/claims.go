@@ -7,13 +7,10 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/discovery"
 )
 
 const (
-	// epochStride bounds how far above this leadership's an epoch may be that an agent has seen. A real one is above it by as many
-	// leaderships as a restored backup has missed: some thousands, where one is lost every minute for days. Numbers last for longer than
-	// anybody could use them up in these strides.
-	epochStride = 1 << 20
 	// claimEvery and claimBurst bound how often the word of one host ends a leadership. A real one does once for each time that the store
 	// was put back, if others have not done so before; one that lies costs everybody a pause, which must stay a rare one.
 	claimEvery = 5 * time.Minute
@@ -50,22 +47,24 @@ func drawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }
 // heed looks at the leadership that a host has seen, in its report. An epoch above this leadership's ends it: the store was put back to an
 // earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does the same epoch of another
 // leadership: that was given out before the store was put back, and the revisions that the host knows are of a ledger that is gone. Where
-// the host does not say which leadership it was, it is taken for this one if this one has told the host. The error is a *ClaimError.
+// the host does not say which leadership it was, it is taken for this one if this one has told the host, or does not have it: there is
+// nothing that it could be wrong about. The error is a *ClaimError.
 //
 // ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
 // same.
 func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting Sighting) error {
 	seen := sighting.Epoch
-	if seen < c.meta.Epoch || seen == c.meta.Epoch && c.isOurs(host, sighting.Number) {
+	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, sighting.Number) || sighting.Number == 0 && !c.has(host)) {
 		return nil
 	}
 	refuse := func(err error) error { return &ClaimError{HostID: host, Epoch: seen, Err: err} }
-	if seen-c.meta.Epoch > epochStride {
-		return refuse(fieldError("epoch", fmt.Sprint(seen), fmt.Sprintf("one that a coordinator gave out; this one is at %d", c.meta.Epoch)))
+	if !discovery.Believable(seen, c.meta.Epoch) {
+		return refuse(fieldError("epoch", fmt.Sprint(seen), fmt.Sprintf("one that a coordinator of this store gave out, which is at %d: if most agents have "+
+			"seen such epochs, raise the store's with bursar store epoch --at-least %d; if few, start those once with --forget-epoch", c.meta.Epoch, seen+1)))
 	}
 	if seen > c.outdone || c.outdone == 0 {
 		claimant := host
-		if _, known := c.ledger.Host(host); !known && !ofAgent {
+		if !c.has(host) && !ofAgent {
 			claimant = anyHost
 		}
 		if wait := c.claims.take(claimant, now); wait > 0 {
@@ -84,6 +83,12 @@ func (c *Core) isOurs(host string, number uint64) bool {
 		return number == c.leadership
 	}
 	return c.told[host]
+}
+
+// has reports whether the ledger has a host.
+func (c *Core) has(host string) bool {
+	_, known := c.ledger.Host(host)
+	return known
 }
 
 // greet notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -24,9 +25,8 @@ func (systemClock) Now() time.Time { return time.Now() }
 
 func (c systemClock) Elapsed() time.Duration { return time.Since(c.start) } // by its monotonic reading
 
-// steady is the ledger's time: the time of day at the start, and from then on as much as has elapsed. A jump of the clock
-// while the coordinator runs neither expires what is held nor keeps it longer; a difference that builds up lasts until
-// the next start. What the store holds at that start bounds it from below, see Core.Lead.
+// steady is a coordinator's clock: the time of day at the start, and from then on as much as has elapsed. A jump of the time of day
+// while the coordinator runs changes nothing. See skew for how the ledger's time follows from it.
 type steady struct {
 	clock Clock
 	base  ledger.Instant
@@ -37,4 +37,61 @@ func newSteady(clock Clock) steady {
 	return steady{clock: clock, base: ledger.At(clock.Now()), start: clock.Elapsed()}
 }
 
+// earliest is the time by the clock that is behind: the time of day as it is set now, or as it went on
+// from the start. The ledger's time is never behind the second. What cannot be taken back goes by it:
+// a clock that is ahead, here or at an earlier leader, must not make anything old.
+func (s steady) earliest() ledger.Instant { return min(s.now(), ledger.At(s.clock.Now())) }
+
 func (s steady) now() ledger.Instant { return s.base.Add(s.clock.Elapsed() - s.start) }
+
+// skew is how the ledger's time follows from a coordinator's clock in one leadership. Where the store holds later times than the clock
+// tells, the ledger's time runs on from there, ahead of the clock. That is worked off: until both agree it runs slower than the
+// clock by one part in skewPace, so that what takes t by the ledger takes at most t·skewPace/(skewPace−1). The zero skew is none.
+type skew struct {
+	since ledger.Instant // when the leadership began, by the clock
+	ahead time.Duration  // then; not below zero
+}
+
+const (
+	// skewPace makes an hour's skew disappear in ten hours, and no timer later than by a ninth of its length.
+	skewPace = 10
+	// skewTold is what is worth a warning. Clocks that a time server keeps are far closer.
+	skewTold = 5 * time.Second
+)
+
+// left is how far the ledger's time is ahead at a moment of the clock.
+func (s skew) left(clock ledger.Instant) time.Duration {
+	return min(s.ahead, max(0, s.ahead-clock.Sub(s.since)/skewPace))
+}
+
+// ledger is the ledger's time at a moment of the clock. It rises with it.
+func (s skew) ledger(clock ledger.Instant) ledger.Instant { return clock.Add(s.left(clock)) }
+
+// clock is the first moment of the clock at which the ledger's time is at least that.
+func (s skew) clock(at ledger.Instant) ledger.Instant {
+	passes := at.Sub(s.since.Add(s.ahead)) // by the ledger, since the leadership began
+	if passes/(skewPace-1) >= s.ahead {
+		return at
+	}
+	return s.since.Add(passes + max(0, passes)/(skewPace-1) + 1)
+}
+
+// warning says in words that a clock is behind the ledger's time; nothing where that is too little to matter.
+func (s skew) warning(clock ledger.Instant) (list []string) {
+	if left := s.left(clock); left >= skewTold {
+		list = append(list, fmt.Sprintf("the ledger's time is %s ahead of this coordinator's clock: an earlier leader's clock was ahead, or this one is behind; "+
+			"it runs a tenth slower than time until both agree", left.Round(time.Second)))
+	}
+	return list
+}
+
+// now is the ledger's time while this coordinator leads, else its clock's.
+func (w *writer) now() ledger.Instant { return w.clock.now().Add(w.behind()) }
+
+// behind is how far this coordinator's clock is behind the ledger's time; zero while it does not lead.
+func (w *writer) behind() time.Duration {
+	if s := w.skew.Load(); s != nil {
+		return s.left(w.clock.now())
+	}
+	return 0
+}

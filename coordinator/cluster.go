@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -31,17 +33,26 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 	if err != nil {
 		return nil, err
 	}
-	c := v.counts
+	c, now := v.counts, s.writer.clock.now()
 	return &bursarv1.StatusResponse{
 		Version: s.version, StoreId: v.meta.StoreID, Epoch: v.meta.Epoch, Revision: v.revision,
 		Leader: addressOf(s.self()), LeaderUrl: s.self(), Url: s.self(), IsLeader: true,
-		StartTime: timeMessage(s.started), Uptime: durationMessage(v.now.Sub(s.started)),
+		StartTime: timeMessage(s.started), Uptime: durationMessage(now.Sub(s.started)),
 		Waiting: int64(c.Waiting), Reserved: int64(c.Reserved), Active: int64(c.Active),
 		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
 		HostsLost: int64(c.HostsLost), HostsReturning: int64(c.HostsReturning),
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
-		Warnings: append(s.warn(), enginesWarnings(&c)...),
+		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(actorOf(ctx), v.full), v.skew.warning(now)),
+		ClockSkew: durationMessage(v.skew.left(now)),
+		History:   historyMessage(s.writer.history.size.Load()),
 	}, nil
+}
+
+func historyMessage(size *historySize) *bursarv1.HistorySize {
+	if size == nil {
+		return nil
+	}
+	return &bursarv1.HistorySize{Allocations: size.rows, Bytes: size.bytes}
 }
 
 // enginesWarnings says that engines use more than they are entitled to, and that hosts want no more of them.
@@ -57,6 +68,21 @@ func enginesWarnings(c *ledger.Counts) (list []string) {
 		list = append(list, fmt.Sprintf("hosts whose agents take no engines: %d of %d", c.HostsRefusing, c.HostsHealthy))
 	}
 	return list
+}
+
+// mostFull bounds how many callers stand among the warnings that have nearly as much as they may.
+const mostFull = 20
+
+// fullWarnings names the callers whose next requests may be refused, to whom may see all allocations: an agent may see those of its host.
+func fullWarnings(to identity.Actor, full []ledger.LiveFullError) (list []string) {
+	if to.Host != "" {
+		return nil
+	}
+	for _, f := range full {
+		list = append(list, fmt.Sprintf("%s: its live allocations take %s of at most %s (limits.callerLiveBytes): beyond, new requests are refused",
+			f.Caller, resource.ApproximateMemory(f.Bytes), resource.ApproximateMemory(f.Most)))
+	}
+	return atMost(list, mostFull, "bursar_callers_full counts them")
 }
 
 // standby is what a coordinator knows that does not lead.

@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/discovery"
 	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
 )
 
 // Config says how a coordinator runs. The zero value of a field is its default.
@@ -109,9 +110,12 @@ type Times struct {
 	StopGrace time.Duration `yaml:"stopGrace"`
 }
 
-func (t Times) ledger() ledger.Config {
+// ledger is the part of a configuration that is the ledger's.
+func (c Config) ledger() ledger.Config {
+	t := c.Times
 	return ledger.Config{
-		ReservationTTL: t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
+		CallerLiveBytes: int64(c.Limits.CallerLiveBytes),
+		ReservationTTL:  t.ReservationTTL, Interval: t.Interval, ReportsPerSecond: t.ReportsPerSecond,
 		SuspectAfter: t.SuspectAfter, LostAfter: t.LostAfter, StarvationAfter: t.StarvationAfter,
 		CallerGrace: t.CallerGrace, RequestRetention: t.RequestRetention, StopGrace: t.StopGrace,
 	}
@@ -129,13 +133,22 @@ type Limits struct {
 	// away. Shorter is a shorter pause when a leader has lost its way to the database; longer bears with a slower one. Default
 	// 5 s.
 	CommitTimeout time.Duration `yaml:"commitTimeout"`
-	// MessageBytes is the largest request. Default 1 MiB.
-	MessageBytes int `yaml:"messageBytes"`
-	// SyncBytes is the largest report of a host: an engine takes up to 1 KiB in a full one. Default 64 MiB.
-	SyncBytes int `yaml:"syncBytes"`
+	// MessageBytes is the largest request that applies rules (QuotaService/Apply), decompressed. Others have 128 KiB at most. Default 1 MiB.
+	MessageBytes resource.Size `yaml:"messageBytes"`
+	// SyncBytes is the largest report of a host, decompressed: an engine takes about 1 KiB in a full one. Default 16 MiB.
+	SyncBytes resource.Size `yaml:"syncBytes"`
+	// CallerWaiting is how many requests of one caller may wait for resources at a time, of all together four times as many. One takes some
+	// 20 KiB. What comes beyond is refused with RESOURCE_EXHAUSTED, to be sent again. Default 4096.
+	CallerWaiting int `yaml:"callerWaiting"`
+	// CallerLiveBytes is how much memory the live allocations (waiting, reserved, active) of one caller may take, in bytes; it is also what all
+	// callers of one host's agent may have together, each of them half of it at most. Beyond, new requests are refused with
+	// RESOURCE_EXHAUSTED. A usual allocation counts with 2.2 to 3 KiB, the largest with 18. Default 256 MiB: some 100,000.
+	CallerLiveBytes resource.Size `yaml:"callerLiveBytes"`
 	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls further behind is cut off.
 	// One takes about 1 KiB. Default 16384.
 	WatchEvents int `yaml:"watchEvents"`
+	// WatchBytes is how much memory these changes may take, in bytes: where they are large, fewer are kept. Default 32 MiB.
+	WatchBytes resource.Size `yaml:"watchBytes"`
 	// MetricAccounts is how many quota accounts, how many hosts and how many queues get metrics of their own: those with the smallest names.
 	// Default 200.
 	MetricAccounts int `yaml:"metricAccounts"`
@@ -147,7 +160,10 @@ type Limits struct {
 type History struct {
 	// Retention is how long. Default 30 days; at least Times.RequestRetention, so that a repeated request finds its answer.
 	Retention time.Duration `yaml:"retention"`
-	// PruneEvery is how often a small step of what is older is deleted. Default 1 min.
+	// CallerBytes is how much of the history one caller may have, in bytes: beyond it its own oldest go first. While what ended within
+	// Times.RequestRetention alone takes more, its new requests are refused. A usual allocation takes about 600 bytes. Default 2 GiB.
+	CallerBytes resource.Size `yaml:"callerBytes"`
+	// PruneEvery is how often what is beyond these bounds is looked for, and deleted in small steps. Default 10 s.
 	PruneEvery time.Duration `yaml:"pruneEvery"`
 	// PruneStep is the size of a step, in allocations; steps follow each other while there is more. Default 500.
 	PruneStep int `yaml:"pruneStep"`
@@ -191,13 +207,17 @@ func (c Config) WithDefaults() Config {
 	c.Limits.Batch = orDefault(c.Limits.Batch, 1024)
 	c.Limits.CommitTimeout = orDefault(c.Limits.CommitTimeout, 5*time.Second)
 	c.Limits.MessageBytes = orDefault(c.Limits.MessageBytes, 1<<20)
-	c.Limits.SyncBytes = orDefault(c.Limits.SyncBytes, 64<<20)
+	c.Limits.SyncBytes = orDefault(c.Limits.SyncBytes, 16<<20)
+	c.Limits.CallerWaiting = orDefault(c.Limits.CallerWaiting, 4096)
+	c.Limits.CallerLiveBytes = orDefault(c.Limits.CallerLiveBytes, ledger.CallerLiveBytes)
 	c.Limits.WatchEvents = orDefault(c.Limits.WatchEvents, 16384)
+	c.Limits.WatchBytes = orDefault(c.Limits.WatchBytes, 32<<20)
 	c.Limits.MetricAccounts = orDefault(c.Limits.MetricAccounts, 200)
 	c.Limits.Shutdown = orDefault(c.Limits.Shutdown, 10*time.Second)
 
 	c.History.Retention = orDefault(c.History.Retention, 30*24*time.Hour)
-	c.History.PruneEvery = orDefault(c.History.PruneEvery, time.Minute)
+	c.History.PruneEvery = orDefault(c.History.PruneEvery, 10*time.Second)
+	c.History.CallerBytes = orDefault(c.History.CallerBytes, 2<<30)
 	c.History.PruneStep = orDefault(c.History.PruneStep, 500)
 	return c
 }
@@ -217,26 +237,8 @@ func (c Config) Validate() error {
 	if c.Placement != "spread" && c.Placement != "binpack" {
 		return &ConfigError{"placement", c.Placement, `"spread" or "binpack"`}
 	}
-	for name, d := range map[string]time.Duration{
-		"quotaPoll": c.QuotaPoll, "limits.commitTimeout": c.Limits.CommitTimeout, "limits.shutdown": c.Limits.Shutdown,
-		"history.retention": c.History.Retention, "history.pruneEvery": c.History.PruneEvery,
-		"times.reservationTTL": c.Times.ReservationTTL, "times.interval": c.Times.Interval, "times.lostAfter": c.Times.LostAfter,
-		"times.starvationAfter": c.Times.StarvationAfter, "times.callerGrace": c.Times.CallerGrace,
-		"times.requestRetention": c.Times.RequestRetention, "times.stopGrace": c.Times.StopGrace,
-	} {
-		if d < 0 {
-			return &ConfigError{name, d.String(), "a positive duration"}
-		}
-	}
-	for name, n := range map[string]int{
-		"limits.queue": c.Limits.Queue, "limits.batch": c.Limits.Batch, "limits.messageBytes": c.Limits.MessageBytes,
-		"limits.syncBytes": c.Limits.SyncBytes, "limits.watchEvents": c.Limits.WatchEvents,
-		"limits.metricAccounts": c.Limits.MetricAccounts, "history.pruneStep": c.History.PruneStep,
-		"times.reportsPerSecond": c.Times.ReportsPerSecond, "times.suspectAfter": c.Times.SuspectAfter,
-	} {
-		if n < 0 {
-			return &ConfigError{name, fmt.Sprint(n), "a positive number"}
-		}
+	if err := c.checkLeast(); err != nil {
+		return err
 	}
 	if c.History.Retention < c.Times.RequestRetention {
 		return &ConfigError{
@@ -246,6 +248,52 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// checkLeast refuses numbers with which a coordinator could not do its work.
+func (c Config) checkLeast() error {
+	const shortest = time.Millisecond
+	for name, d := range map[string]time.Duration{
+		"quotaPoll": c.QuotaPoll, "limits.commitTimeout": c.Limits.CommitTimeout, "limits.shutdown": c.Limits.Shutdown,
+		"history.retention": c.History.Retention, "history.pruneEvery": c.History.PruneEvery,
+		"times.reservationTTL": c.Times.ReservationTTL, "times.interval": c.Times.Interval, "times.lostAfter": c.Times.LostAfter,
+		"times.starvationAfter": c.Times.StarvationAfter, "times.callerGrace": c.Times.CallerGrace,
+		"times.requestRetention": c.Times.RequestRetention, "times.stopGrace": c.Times.StopGrace,
+	} {
+		if d < 0 || 0 < d && d < shortest {
+			return &ConfigError{name, d.String(), "a duration of at least " + shortest.String()}
+		}
+	}
+	for name, n := range map[string]int{
+		"limits.queue": c.Limits.Queue, "limits.batch": c.Limits.Batch, "limits.callerWaiting": c.Limits.CallerWaiting,
+		"limits.watchEvents": c.Limits.WatchEvents, "limits.metricAccounts": c.Limits.MetricAccounts, "history.pruneStep": c.History.PruneStep,
+		"times.reportsPerSecond": c.Times.ReportsPerSecond, "times.suspectAfter": c.Times.SuspectAfter,
+	} {
+		if n < 0 {
+			return &ConfigError{name, fmt.Sprint(n), "a number of at least 1"}
+		}
+	}
+	for name, size := range map[string]struct{ bytes, least resource.Size }{
+		"limits.messageBytes":    {c.Limits.MessageBytes, smallBytes},
+		"limits.syncBytes":       {c.Limits.SyncBytes, leastSyncBytes},
+		"limits.watchBytes":      {c.Limits.WatchBytes, leastBytes},
+		"limits.callerLiveBytes": {c.Limits.CallerLiveBytes, leastBytes},
+		"history.callerBytes":    {c.History.CallerBytes, leastHistoryBytes},
+	} {
+		if size.bytes < size.least {
+			return &ConfigError{name, size.bytes.String(), "a size of at least " + size.least.String()}
+		}
+	}
+	return nil
+}
+
+const (
+	// leastSyncBytes is a report of 1,000 usual engines.
+	leastSyncBytes = 1 << 20
+	// leastBytes is room for some of the largest rows.
+	leastBytes = 64 << 10
+	// leastHistoryBytes is that of some that are usual.
+	leastHistoryBytes = 16 << 10
+)
 
 // checkPlace looks at where this coordinator is, and where its rows are.
 func (c Config) checkPlace() error {

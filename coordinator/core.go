@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
@@ -20,6 +20,8 @@ type Command interface {
 	// answer tells the caller, once, from any goroutine, without blocking: nil once everything that the command changed or
 	// could have seen is durable, else why nothing is known of it.
 	answer(err error)
+	// origin is where it comes from; nil: from nowhere that would send it again.
+	origin() *Origin
 }
 
 // Call is a command that is answered with the batch it was applied in.
@@ -28,6 +30,8 @@ type Call struct {
 	Do func(l *ledger.Ledger, now ledger.Instant)
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
+	// From may be nil.
+	From *Origin
 }
 
 func (c *Call) apply(core *Core, now ledger.Instant) bool {
@@ -37,30 +41,48 @@ func (c *Call) apply(core *Core, now ledger.Instant) bool {
 
 func (c *Call) answer(err error) { c.Done(err) }
 
+func (c *Call) origin() *Origin { return c.From }
+
 // Core is the write path of a coordinator: commands are applied to the ledger in order, gathered into batches, and their
 // callers answered when the batch is durable. While one batch is being committed the next one gathers; there is never more
 // than one under way, so a batch that fails takes only what was built on it down with it.
+//
+// The now of every method is the coordinator's own clock. The ledger's time follows from it, see skew.
 //
 //	core.Lead(now, meta, snapshot)
 //	core.Do(now, command) …           any number
 //	batch := core.Take()              nil while one is under way, or where there is nothing
 //	err := store.Commit(batch.Batch)  anywhere
+//	batch.Stored(now)                 anywhere, where err is nil
 //	batch.Answer(err)                 anywhere, once the outcome is known
-//	core.Done()                       or, where err != nil, core.Drop and a new Lead
+//	core.Done(now)                    or, where err != nil, core.Drop and a new Lead
 type Core struct {
 	config    ledger.Config
 	newPlacer func() ledger.Placer
 	draw      func() uint64 // the number of a leadership
 
-	ledger *ledger.Ledger // nil while not leading
-	meta   store.Meta
-	now    ledger.Instant // of the latest command; it never goes back
-	taken  uint64         // the revision that the last batch reached
-	open   []Command      // applied; answered with the next batch
-	line   map[ledger.ID]*Ask
-	flight *Batch
+	ledger  *ledger.Ledger // nil while not leading
+	meta    store.Meta
+	skew    skew           // of the ledger's time to the clock that callers tell the time by
+	now     ledger.Instant // the ledger's, of the latest command; it never goes back in a leadership
+	kept    ledger.Instant // the ledger's time that was last given to the store
+	taken   uint64         // the revision that the last batch reached
+	open    []Command      // applied; answered with the next batch
+	line    map[ledger.ID]*Ask
+	leaving leaving // of those on the line
+	flight  *Batch
 	// leadership is a number that no other leadership has, not even one of the same epoch in a store that was put back.
 	leadership uint64
+
+	// fault is why this leadership cannot go on. explaining is the ask for which it is being found out why its wait was in vain; once that has
+	// panicked, mute is set, and waits end without an explanation.
+	fault      *PanicError
+	explaining *Ask
+	mute       bool
+	// refused are commands, and aside stored requests that wait, which made the ledger panic. The store has the first of an earlier leadership,
+	// or gets them with the first batch of the next; the others are canceled there.
+	refused refusedSet
+	aside   map[ledger.ID]string
 
 	told    map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
 	outdone uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
@@ -82,7 +104,13 @@ type Batch struct {
 	store.Batch
 	commands []Command
 	answered atomic.Bool
+	after    uint64         // the revision of the batch before
+	grace    time.Duration  // that a time to live has at least after a load
+	stored   ledger.Instant // when it became durable
 }
+
+// Stored says when the batch has become durable, by the ledger's time, before Answer says that it is. Done may come later.
+func (b *Batch) Stored(at ledger.Instant) { b.stored = at }
 
 // Answer tells every caller that the batch covers: nil where it is durable, else why it is not known to be. Only the first
 // call does; whoever gives up on a commit may do so while it is still under way.
@@ -91,6 +119,9 @@ func (b *Batch) Answer(err error) {
 		return
 	}
 	for _, command := range b.commands {
+		if ask, ok := command.(*Ask); ok && err == nil {
+			ask.stored(b)
+		}
 		command.answer(err)
 	}
 }
@@ -104,10 +135,12 @@ func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() u
 	return &Core{
 		config: config, newPlacer: newPlacer, draw: draw,
 		line: make(map[ledger.ID]*Ask), files: make(map[string][]ledger.Quota), claims: make(claims),
+		aside: make(map[ledger.ID]string),
 	}
 }
 
-// Lead begins a leadership with what the store has. The rules and providers from files are those of SetFiles and SetProviders. An error leaves the core
+// Lead begins a leadership with what the store has. The ledger's time goes on where the store has it, or with the clock where that is
+// later. The rules and providers from files are those of SetFiles and SetProviders. An error leaves the core
 // not leading.
 func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapshot) error {
 	if c.ledger != nil {
@@ -117,11 +150,18 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	stored := snapshot.Providers
 	snapshot.Providers, c.hidden = withFile(stored, c.providers)
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
-	c.now = max(c.now, now, lastInstant(snapshot))
+	c.now = max(now, latest(&snapshot))
+	c.skew, c.kept = skew{since: now, ahead: c.now.Sub(now)}, c.now
 	books := ledger.New(c.config, c.newPlacer())
-	if err := books.Restore(c.now, snapshot); err != nil {
+	snapshot.SetAside = c.aside
+	var err error
+	if fault := c.enter(books, nil, func() { err = books.Restore(c.now, snapshot) }); fault != nil {
+		c.fault, err = nil, fault
+	}
+	if err != nil {
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
+	c.refused.restore(snapshot.Refusals, c.now)
 	c.ledger, c.meta, c.taken, c.outdone = books, meta, snapshot.Revision, 0
 	c.leadership = c.draw()
 	c.told, c.turns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
@@ -139,18 +179,26 @@ func fromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 	return rules
 }
 
-// lastInstant is the latest moment that the stored rows tell of. A clock that went back while nobody ran is held there.
-func lastInstant(s ledger.Snapshot) ledger.Instant {
-	last := s.LastID.Created()
+// latest is the latest time that the store tells of. What no ledger's time can have been is no time. The last id tells none: ids rise from
+// wherever they are.
+func latest(s *ledger.Snapshot) (last ledger.Instant) {
+	tells := func(times ...ledger.Instant) {
+		for _, at := range times {
+			if at <= ledger.MaxInstant {
+				last = max(last, at)
+			}
+		}
+	}
+	tells(s.Time)
 	for i := range s.Allocations {
 		a := &s.Allocations[i]
-		last = max(last, a.Created, a.Reserved, a.Confirmed)
+		tells(a.Created, a.Reserved, a.Confirmed)
 	}
 	for i := range s.Hosts {
-		last = max(last, s.Hosts[i].Registered)
+		tells(s.Hosts[i].Registered)
 	}
 	for i := range s.Remembered {
-		last = max(last, s.Remembered[i].Ended)
+		tells(s.Remembered[i].Ended)
 	}
 	return last
 }
@@ -167,24 +215,38 @@ func (c *Core) sighting() Sighting { return Sighting{c.meta.Epoch, c.leadership}
 // Ledger is the ledger as it is now, including what is not durable yet; nil while not leading.
 func (c *Core) Ledger() *ledger.Ledger { return c.ledger }
 
-// Do applies a command, or answers it at once where the core does not lead. Time never goes back: an earlier now counts as
-// the latest one. An error is a panic of the ledger: the core must be dropped.
-func (c *Core) Do(now ledger.Instant, command Command) (err error) {
-	if c.ledger == nil {
+// tell moves the ledger's time on. It never goes back: an earlier now counts as the latest one.
+func (c *Core) tell(now ledger.Instant) ledger.Instant {
+	c.now = max(c.now, c.skew.ledger(now))
+	return c.now
+}
+
+// Time is the ledger's time at a moment of the coordinator's clock, in the latest leadership.
+func (c *Core) Time(now ledger.Instant) ledger.Instant { return c.skew.ledger(now) }
+
+// Do applies a command, or answers it at once where the core does not lead. An error is a panic of the ledger: the core must be dropped.
+func (c *Core) Do(now ledger.Instant, command Command) error {
+	if c.ledger == nil || c.fault != nil {
 		command.answer(ErrNotLeading)
-		return nil
+		return c.Fault()
 	}
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = &PanicError{Cause: cause, Stack: debug.Stack()}
-			command.answer(err)
+	c.tell(now)
+	if len(c.refused.list) > 0 {
+		if refusal := c.refused.of(command.origin(), c.now); refusal != nil {
+			refused := &RefusedError{*refusal}
+			report, lives := command.(*Report)
+			if !lives {
+				command.answer(refused)
+				return nil
+			}
+			report.refused = refused
 		}
-	}()
-	c.now = max(c.now, now)
-	if command.apply(c, c.now) {
-		c.open = append(c.open, command)
 	}
-	return nil
+	return c.enter(c.ledger, command, func() {
+		if command.apply(c, c.now) {
+			c.open = append(c.open, command)
+		}
+	})
 }
 
 // Advance lets the ledger do what is due. An error is as for Do.
@@ -192,30 +254,62 @@ func (c *Core) Advance(now ledger.Instant) error {
 	if c.ledger == nil {
 		return nil
 	}
-	return c.Do(now, &Call{Do: (*ledger.Ledger).Advance, Done: func(error) {}})
+	return c.Do(now, lapse{})
 }
 
-// NextTimer is when Advance is due.
-func (c *Core) NextTimer() (ledger.Instant, bool) {
+// NextTimer is when Advance is due, by the clock.
+func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 	if c.ledger == nil {
 		return 0, false
 	}
-	return c.ledger.NextTimer()
+	if c.fault != nil || c.enter(c.ledger, nil, func() {
+		due, set = c.ledger.NextTimer()
+		if keep := c.kept.Add(keepTime); c.flight == nil && c.ledger.Pending() && (!set || keep < due) {
+			due, set = keep, true
+		}
+	}) != nil {
+		return 0, true // at once: Advance says what is wrong
+	}
+	if len(c.leaving) > 0 && (!set || c.leaving[0].until < due) {
+		due, set = c.leaving[0].until, true
+	}
+	return c.skew.clock(due), set
 }
+
+// keepTime is how often the ledger's time is made durable while something waits for it to pass and no row changes: what the next
+// leadership may have to do again where its clock is behind.
+const keepTime = 5 * time.Second
 
 // Pending is the number of commands that were applied and are not in a batch yet.
 func (c *Core) Pending() int { return len(c.open) }
 
 // Take closes the batch that has gathered, for its owner to commit. It is nil while another is under way, and where
-// nothing has changed and nobody asks.
+// nothing has changed, nobody asks and the time need not be kept, and where there is a Fault.
 func (c *Core) Take() *Batch {
-	if c.ledger == nil || c.flight != nil || (len(c.open) == 0 && c.ledger.Revision() == c.taken) {
+	if c.ledger == nil || c.fault != nil || c.flight != nil {
 		return nil
 	}
-	changes := c.ledger.Changes()
-	c.settle(changes.Transitions)
+	keep := c.now.Sub(c.kept) >= keepTime && c.ledger.Pending()
+	if len(c.open) == 0 && c.ledger.Revision() == c.taken && !keep && c.refused.unkept == 0 {
+		return nil
+	}
+	var changes ledger.Changes
+	if c.enter(c.ledger, nil, func() {
+		changes = c.ledger.Changes()
+		c.settle(changes.Transitions)
+	}) != nil {
+		return nil
+	}
+	if c.refused.unkept > 0 || len(c.refused.gone) > 0 {
+		c.refused.changes(&changes)
+	}
+	after := c.taken
+	changes.Time = c.now // which commands that only look have moved on as well
 	c.taken = changes.Revision
-	c.flight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes}, commands: c.open}
+	c.flight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, commands: c.open, after: after, grace: c.ledger.Interval()}
+	if !c.flight.Empty() {
+		c.kept = c.now
+	}
 	c.open = nil
 	return c.flight
 }
@@ -223,15 +317,26 @@ func (c *Core) Take() *Batch {
 // InFlight reports whether a batch was taken and is not done.
 func (c *Core) InFlight() bool { return c.flight != nil }
 
-// Done says that the batch that was taken last is durable.
-func (c *Core) Done() { c.flight = nil }
+// Done says that the batch that was taken last is durable: what it granted begins to count. No command is applied, and so the ledger's
+// time stays where it is.
+func (c *Core) Done(now ledger.Instant) {
+	if c.flight == nil {
+		return
+	}
+	done := c.flight
+	c.flight = nil
+	c.refused.keep(done.Refusals)
+	_ = c.enter(c.ledger, nil, func() { // what panics there is in Fault
+		c.ledger.Durable(max(c.now, c.skew.ledger(now)), done.Revision)
+	})
+}
 
 // Drop ends the leadership: the ledger is forgotten, and whoever has not been answered is, with err, but for the callers of
 // a batch under way, who are answered by whoever commits it.
 func (c *Core) Drop(err error) {
 	open, line := c.open, c.line
-	c.ledger, c.open, c.flight = nil, nil, nil
-	c.line = make(map[ledger.ID]*Ask)
+	c.ledger, c.open, c.flight, c.fault = nil, nil, nil, nil
+	c.line, c.leaving = make(map[ledger.ID]*Ask), nil
 	for _, command := range open {
 		command.answer(err)
 	}
@@ -242,9 +347,11 @@ func (c *Core) Drop(err error) {
 // caller who went away.
 func (c *Core) HangUp(now ledger.Instant, err error) {
 	line := c.line
-	c.line = make(map[ledger.ID]*Ask)
+	c.line, c.leaving = make(map[ledger.ID]*Ask), nil
 	clearLine(line, func(id ledger.ID, ask *Ask) {
-		c.ledger.Detach(max(c.now, now), id)
+		if c.fault == nil {
+			_ = c.enter(c.ledger, nil, func() { c.ledger.Detach(c.tell(now), id) }) // Fault tells
+		}
 		ask.answer(err)
 	})
 }
@@ -269,14 +376,24 @@ func (c *Core) Outdone() (uint64, bool) { return c.outdone, c.outdone != 0 }
 // refuses them with a *ledger.FieldError; where it does not, the next Lead does.
 func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
-		c.now = max(c.now, now)
-		if err := c.ledger.SetSources(c.now, files); err != nil {
+		now = c.tell(now)
+	}
+	return c.setFiles(now, files)
+}
+
+// setFiles does that at a moment of the ledger's time, which a command is told.
+func (c *Core) setFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
+	if c.ledger != nil {
+		if err := c.ledger.SetSources(now, files); err != nil {
 			return err
 		}
 	}
 	maps.Copy(c.files, files)
 	return nil
 }
+
+// SetVersion says which version of the coordinator this is, for the next Lead: only what its own ledger has panicked over is refused.
+func (c *Core) SetVersion(version string) { c.refused.version = version }
 
 // SetProviders says which providers come from a file, for the next Lead.
 func (c *Core) SetProviders(records []ledger.ProviderRecord) { c.providers = records }

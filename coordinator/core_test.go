@@ -101,7 +101,7 @@ func (r *rig) commit() {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		r.core.Done()
+		r.core.Done(r.now)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
 	}
 	r.answered()
 	first.Answer(nil)
-	r.core.Done()
+	r.core.Done(r.now)
 	r.answered("a reserved", "b insufficient resources (refused)")
 	r.commit()
 	r.answered("c reserved")
@@ -165,7 +165,7 @@ func TestABatchThatChangesNothingStillAsksTheStore(t *testing.T) {
 	r.answered()
 	batch.Answer(nil)
 	r.answered("a insufficient resources (never)")
-	r.core.Done()
+	r.core.Done(r.now)
 	if r.core.Take() != nil {
 		t.Error("a batch where nothing happened and nobody asks")
 	}
@@ -214,6 +214,27 @@ func TestTheEndOfAWaitSaysWhatIsShort(t *testing.T) {
 	}
 	if s := insufficient.Shortfalls[0]; s.Requested != 50 || s.Available != 30 || s.Dimension != resource.Memory {
 		t.Errorf("got %+v", s)
+	}
+}
+
+func TestTheEndOfManyWaitsSaysToEachWhatIsShort(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.host()
+	r.ask("a", 70, 0)
+	var asks []*Ask
+	for i := range 500 {
+		asks = append(asks, r.ask(fmt.Sprintf("b%d", i), int64(50+i%2), time.Second))
+	}
+	r.now = r.now.Add(time.Second)
+	if err := r.core.Advance(r.now); err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	for i, ask := range asks {
+		insufficient, ok := errors.AsType[*ledger.InsufficientError](ask.Err)
+		if !ok || len(insufficient.Shortfalls) != 1 || insufficient.Shortfalls[0].Requested != int64(50+i%2) {
+			t.Fatalf("request %d: %v, want what it falls short of", i, ask.Err)
+		}
 	}
 }
 

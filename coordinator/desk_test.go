@@ -53,9 +53,9 @@ func newDesk(tb testing.TB, s store.Store, change func(*Config)) *desk {
 		change(&config)
 	}
 	config = config.WithDefaults()
-	core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
+	core := NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
 	clock := newSteady(&wallClock{start: time.Now()})
-	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	return &desk{writer: w, t: tb}
 }
 
@@ -63,7 +63,7 @@ func newDesk(tb testing.TB, s store.Store, change func(*Config)) *desk {
 func lead(tb testing.TB, w *writer) {
 	tb.Helper()
 	first := make(chan error, 1)
-	campaign := &leadership{election: election.Alone(func() string { return "" }), writer: w, latest: func() uint64 { return 0 }, log: w.log}
+	campaign := &leadership{election: election.Alone(func() string { return "" }), writer: w, heard: func() []uint64 { return nil }, log: w.log}
 	go w.run()
 	go func() { _ = campaign.run(context.Background(), first) }()
 	if err := <-first; err != nil {

@@ -8,14 +8,18 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/resource"
 )
 
 // A store that was put back gives out an epoch once more. Hosts that have seen the first one of that number must not pass
 // for hosts of the second: what they know is of a ledger that is gone.
 func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	place := storetest.NewMemory("memory")
-	backup := place.Copy("memory")
 	r := newRig(t, place.Open())
+	r.host()
+	backup := place.Copy("memory")
+	r.core.Drop(ErrNotLeading)
+	r.lead(0)
 	first := r.core.Meta().Epoch
 	say := func(command Command) {
 		t.Helper()
@@ -28,10 +32,10 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 		say(e)
 		return e.Err
 	}
-	if err := enrol("h1", 0); err != nil {
+	if err := enrol("h", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := enrol("h1", first); err != nil {
+	if err := enrol("h", first); err != nil {
 		t.Fatalf("a host that was told the epoch in this leadership: %v", err)
 	}
 
@@ -47,7 +51,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	if _, outdone := r.core.Outdone(); outdone {
 		t.Fatal("outdone by a host that has seen nothing")
 	}
-	report := &Report{Seen: Sighting{Epoch: first}, Command: ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
+	report := &Report{Seen: Sighting{Epoch: first}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
 	say(report)
 	if !errors.Is(report.Err, ErrNotLeading) {
 		t.Errorf("a host of the first epoch was heard in the second: %+v, %v", report.Result, report.Err)
@@ -237,5 +241,32 @@ func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	}
 	if len(r.core.told) != 1 || !r.core.told["h"] {
 		t.Errorf("%d hosts are noted, want the one that the ledger has", len(r.core.told))
+	}
+}
+
+// Of a host that the ledger does not have there is nothing that could be wrong, whatever it has seen: it is told to register, and whoever
+// makes one up with this epoch's number, which is no secret, ends nothing.
+func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.host()
+	report := r.reports("made-up", r.core.Meta().Epoch, false)
+	if _, unknown := errors.AsType[*ledger.NotFoundError](report.Err); !unknown {
+		t.Errorf("got %+v, %v: want it to be told that it is unknown", report.Result, report.Err)
+	}
+	enrolment := &Enrolment{
+		Seen: Sighting{Epoch: r.core.Meta().Epoch}, Done: func(error) {},
+		Command: ledger.RegisterCommand{HostID: "made-up", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1).WithCPU(1)},
+	}
+	if err := r.core.Do(r.now, enrolment); err != nil {
+		t.Fatal(err)
+	}
+	if enrolment.Err != nil || enrolment.Answer.Led != r.core.sighting() {
+		t.Errorf("it cannot register: %+v, %v", enrolment.Answer, enrolment.Err)
+	}
+	if report := r.reports("made-up", r.core.Meta().Epoch, false); report.Err != nil {
+		t.Errorf("it is registered and not heard: %v", report.Err)
+	}
+	if _, outdone := r.core.Outdone(); outdone || len(r.core.claims) > 0 {
+		t.Error("the leadership ends because of a host that it does not have")
 	}
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -35,8 +38,14 @@ type CommitError struct {
 }
 
 func (e *CommitError) Error() string {
-	return fmt.Sprintf("could not be made durable (%v): try again with the same request_id", e.Err)
+	why := e.Err
+	if _, ok := errors.AsType[*store.RowError](why); ok { // it may be another caller's row; the log has it in full
+		why = errRefusedRow
+	}
+	return fmt.Sprintf("could not be made durable (%v): try again with the same request_id", why)
 }
+
+var errRefusedRow = errors.New("the store refused a row of the batch")
 
 // Unwrap returns the store's error.
 func (e *CommitError) Unwrap() error { return e.Err }
@@ -45,6 +54,8 @@ func (e *CommitError) Unwrap() error { return e.Err }
 type PanicError struct {
 	Cause any
 	Stack []byte
+	// Refused is what is refused, or canceled, from now on, because it is to blame. Empty: nothing is known to be.
+	Refused string
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("a fault of the coordinator: %v", e.Cause) }
@@ -108,6 +119,10 @@ func rpcError(err error) error {
 }
 
 func classify(err error) (connect.Code, proto.Message) {
+	// First, because of what it wraps: why the store did not take a batch may name a field of another caller's command.
+	if _, ok := errors.AsType[*CommitError](err); ok {
+		return connect.CodeUnavailable, nil
+	}
 	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
 		if insufficient.Returning {
 			return connect.CodeUnavailable, insufficientMessage(insufficient) // by which the host's agent knows that it is to report
@@ -128,6 +143,8 @@ func classify(err error) (connect.Code, proto.Message) {
 		return connect.CodeNotFound, nil
 	case errors.Is(err, ErrBusy):
 		return connect.CodeResourceExhausted, nil
+	case isFull(err):
+		return connect.CodeResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(fullFor)}
 	case errors.Is(err, ErrNotLeading), errors.Is(err, errLeaderless), errors.Is(err, ErrStopping), errors.Is(err, errRightsChanged), errors.Is(err, store.ErrClosed):
 		return connect.CodeUnavailable, nil
 	case errors.Is(err, errTooOld), errors.Is(err, errFellBehind), errors.Is(err, errAhead):
@@ -139,6 +156,16 @@ func classify(err error) (connect.Code, proto.Message) {
 	default:
 		return connect.CodeInternal, nil
 	}
+}
+
+// fullFor is after which time a caller who has too much may try again: not before some of it has ended.
+const fullFor = 30 * time.Second
+
+// isFull reports whether a caller is refused for what it has in the ledger or in the history.
+func isFull(err error) bool {
+	_, history := errors.AsType[*HistoryFullError](err)
+	_, live := errors.AsType[*ledger.LiveFullError](err)
+	return history || live
 }
 
 // ledgerCode is the code of the errors that decide by type; 0 for others.
@@ -164,8 +191,8 @@ func ledgerCode(err error) connect.Code {
 	if _, ok := errors.AsType[*ledger.StaleError](err); ok {
 		return connect.CodeAborted
 	}
-	if _, ok := errors.AsType[*CommitError](err); ok {
-		return connect.CodeUnavailable
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		return connect.CodeFailedPrecondition
 	}
 	if _, ok := errors.AsType[*PatienceError](err); ok {
 		return connect.CodeDeadlineExceeded

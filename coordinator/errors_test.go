@@ -2,12 +2,16 @@ package coordinator
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
 )
 
 // It is too early to say no, and the agent of the host that is waited for must be able to see that it is its own.
@@ -29,5 +33,23 @@ func TestRefusalWhileAHostComesBackSaysWhichOne(t *testing.T) {
 		if err.Code() != want || len(found.GetShortfalls()) != 1 || found.GetShortfalls()[0].GetNote() != "health" {
 			t.Errorf("returning %v: %v, %v: want %v with the shortfall", returning, err, found, want)
 		}
+	}
+}
+
+// A batch is many callers'. Why the store refused it is no answer to any of them: it may be about what another one asked for.
+func TestACommitThatFailsNamesNobodysField(t *testing.T) {
+	wide := resource.Vector{}
+	for i := range resource.MaxCustom + 1 {
+		wide = wide.With(fmt.Sprintf("c%d", i), 0)
+	}
+	_, refused := store.AppendAllocation(nil, &ledger.Allocation{ID: 1, State: ledger.Active, Entitled: resource.NewResource(wide)})
+	for _, cause := range []error{refused, fieldError("wait", "-1s", "0 or more"), &ledger.NotFoundError{What: "host", ID: "h9"}, store.ErrNotFound} {
+		err, ok := errors.AsType[*connect.Error](rpcError(&CommitError{Err: cause}))
+		if !ok || err.Code() != connect.CodeUnavailable || len(err.Details()) != 0 {
+			t.Errorf("%v: got %v with %d details, want %v with none", cause, err.Code(), len(err.Details()), connect.CodeUnavailable)
+		}
+	}
+	if text := (&CommitError{Err: refused}).Error(); strings.Contains(text, "custom") || strings.Contains(text, ledger.ID(1).String()) {
+		t.Errorf("%q tells of another caller's row", text)
 	}
 }

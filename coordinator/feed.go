@@ -25,15 +25,18 @@ type event struct {
 	quota       *ledger.Quota
 	quotaGone   string
 	hostRemoved string
+	bytes       int // its size, as the feed counts it
 }
 
-// feed keeps the latest durable changes for those that watch. Writers never wait for readers: every reader has its own
-// place in one ring, and one whose place was overwritten is cut off.
+// feed keeps the latest durable changes for those that watch, up to a number and up to a size. Writers never wait for readers: every
+// reader has its own place in one ring, and one whose place was given up is cut off.
 type feed struct {
 	mu sync.Mutex
 	// All below are guarded by mu. Events have serial numbers; ring[n % len] is number n, for first <= n < next.
 	ring        []event
 	first, next uint64
+	// bytes is the size of the events that the ring holds, at most is the bound. The latest one is held whatever its size.
+	bytes, most int
 	// floor is the revision that the ring goes back to: it has every change after it.
 	floor    uint64
 	revision uint64 // of the latest change
@@ -45,8 +48,16 @@ type feed struct {
 	wake    chan struct{} // closed by the next change
 }
 
-func newFeed(size int) *feed {
-	return &feed{ring: make([]event, size), wake: make(chan struct{})}
+// newFeed makes a feed that holds so many events, of so many bytes at most.
+func newFeed(events, bytes int) *feed {
+	return &feed{ring: make([]event, events), most: bytes, wake: make(chan struct{})}
+}
+
+// held is how many events there are for watchers to resume from, and their size.
+func (f *feed) held() (events, bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return int(f.next - f.first), f.bytes //nolint:gosec // at most the ring's size
 }
 
 // reset begins at a revision that was read from the store. If that is where the feed is, nothing was missed and readers
@@ -60,11 +71,12 @@ func (f *feed) reset(revision uint64) {
 	f.next++
 	f.first = f.next
 	clear(f.ring)
+	f.bytes = 0
 	f.floor, f.revision = revision, revision
 	f.wakeLocked()
 }
 
-// publish adds what a batch has changed.
+// publish adds what a batch has changed. The rows belong to the feed from then on.
 func (f *feed) publish(c *ledger.Changes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,6 +87,7 @@ func (f *feed) publish(c *ledger.Changes) {
 			f.addLocked(event{revision: hosts[0].Revision, host: &hosts[0]})
 			hosts = hosts[1:]
 		}
+		t.Wishes = nil // watchers are not shown them
 		f.addLocked(event{revision: t.Revision, allocation: t})
 	}
 	for i := range hosts {
@@ -95,8 +108,11 @@ func (f *feed) publish(c *ledger.Changes) {
 
 func (f *feed) addLocked(e event) {
 	size := uint64(len(f.ring))
-	if f.next-f.first == size {
-		f.floor = f.ring[f.first%size].revision
+	e.bytes = e.size()
+	for f.next > f.first && (f.next-f.first == size || f.bytes+e.bytes > f.most) {
+		oldest := &f.ring[f.first%size]
+		f.floor, f.bytes = oldest.revision, f.bytes-oldest.bytes
+		*oldest = event{}
 		f.first++
 	}
 	if f.next > f.first {
@@ -106,6 +122,7 @@ func (f *feed) addLocked(e event) {
 	}
 	e.resume = e.revision
 	f.ring[f.next%size] = e
+	f.bytes += e.bytes
 	f.next++
 }
 

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // forwardedHeader marks a call that another coordinator has passed on; its value is that one's URL. It is not passed on again: two
@@ -35,6 +38,11 @@ func (f *forwarder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
+		if _, bounded := ctx.Deadline(); !bounded { // or a leader that sends its answer a byte at a time would keep it for ever
+			var expire context.CancelFunc
+			ctx, expire = context.WithTimeout(ctx, forwardTime+convert.Wait(req.Any()))
+			defer expire()
+		}
 		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
 		return res, passedBack(ctx, to, err)
 	}
@@ -60,6 +68,9 @@ func (f *forwarder) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 func (f *forwarder) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
+
+// forwardTime is how long the leader may take for a call whose caller does not say, beyond what it asks to wait for.
+const forwardTime = time.Minute
 
 // way returns where a call goes, and what goes with it.
 func (f *forwarder) way(ctx context.Context, received http.Header) (*leader, http.Header, error) {

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/discovery"
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -69,8 +70,12 @@ func (p *peers) greetOnce(to *leader) error {
 	if code := connect.CodeOf(err); code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied {
 		return fmt.Errorf("the leader %s does not take calls from this coordinator (%w): want peers.tokenFile or peers.tls in its configuration, of an identity with the role coordinator", to.url, err)
 	}
+	if network, ok := errors.AsType[*discovery.NetworkError](err); ok {
+		return fmt.Errorf("the leader %s is not called, as this coordinator's credentials would cross the network in clear text (%w): want https:// there, that is tls.cert and tls.key "+
+			"on every coordinator; if none of yours has this address, somebody else has written it into Consul", to.url, network)
+	}
 	if untrusted, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
-		return fmt.Errorf("the leader %s: %w (peers.tls)", to.url, untrusted)
+		return fmt.Errorf("the leader %s: %w (peers.tls); if none of yours has this address, somebody else has written it into Consul", to.url, untrusted)
 	}
 	return nil // it may be slow, or gone by now: who calls finds out
 }

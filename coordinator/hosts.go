@@ -128,8 +128,9 @@ func (s *hostService) List(ctx context.Context, req *bursarv1.HostServiceListReq
 		return nil, err
 	}
 	res := &bursarv1.HostServiceListResponse{Revision: page.revision}
-	for i := range page.found {
-		res.Hosts = append(res.Hosts, hostMessage(&page.found[i]))
+	res.Hosts, _ = fill(page.found, pageBytes, hostMessage)
+	if n := len(res.Hosts); n < len(page.found) {
+		page.place, page.more = page.found[n-1].ID, true
 	}
 	if page.more {
 		res.NextPageToken = pageToken(query, page.place)

@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/admission"
 )
 
 // patience is how long a coordinator waits for the other end of a connection.
 type patience struct {
 	header time.Duration // for a request's headers to come
 	body   time.Duration // for its body; one of 64 MiB in 30 s takes 17 Mbit/s
-	write  time.Duration // for a piece of a stream or of a long answer to be taken
+	write  time.Duration // for a piece of an answer to be taken
 	idle   time.Duration // for the next request
 	// recheck is how long a stream goes on before its caller's credentials are looked at again: so long is a revoked one still good.
 	recheck time.Duration
@@ -28,22 +30,23 @@ func defaultPatience() patience {
 }
 
 // guard bounds what a request may cost before anything has looked at it: the size of its body, and the time that the
-// body may take to come. It also keeps out pages of other sites that run in a browser on this machine: over loopback nobody
+// body may take to come, and a piece of the answer to be taken. It also keeps out pages of other sites that run in a browser on this machine: over loopback nobody
 // shows credentials, so that such a page would be as good as the person before it.
 type guard struct {
-	next   http.Handler
-	time   *patience
-	limits map[string]int64 // by path: larger bodies that are allowed
-	limit  int64
-	refuse *connect.ErrorWriter
-	audit  *auditLog
-	cross  http.CrossOriginProtection
+	next    http.Handler
+	time    *patience
+	largest func(path string) int64 // body, in bytes
+	refuse  *connect.ErrorWriter
+	audit   *auditLog
+	cross   http.CrossOriginProtection
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	limit, larger := g.limits[r.URL.Path]
-	if !larger {
-		limit = g.limit
+	answer := admission.NewWriter(w, g.time.write)
+	w = answer
+	limit := g.largest(r.URL.Path)
+	if admission.IsFramed(r) {
+		limit += framing
 	}
 	if err := g.foreign(r); err != nil {
 		denied := connect.NewError(connect.CodePermissionDenied, err)
@@ -58,9 +61,8 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Now().Add(g.time.body)) // in-process connections may not know deadlines
-		r.Body = &boundedBody{ReadCloser: r.Body, control: control, left: limit, limit: limit}
+		_ = answer.Control.SetReadDeadline(time.Now().Add(g.time.body)) // in-process connections may not know deadlines
+		r.Body = &boundedBody{ReadCloser: r.Body, control: answer.Control, left: limit, limit: limit}
 	}
 	g.next.ServeHTTP(w, r)
 }
@@ -111,38 +113,3 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	return n, err //nolint:wrapcheck // io.EOF must stay as it is
 }
-
-// patient gives every write of a stream or a long answer a deadline of its own: a reader who takes nothing for so long is
-// gone, whatever its connection looks like.
-func (p *patience) patient(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), time: p}, r)
-	})
-}
-
-type deadlineWriter struct {
-	http.ResponseWriter
-
-	control *http.ResponseController
-	time    *patience
-}
-
-func (w *deadlineWriter) Write(p []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.time.write)) // in-process connections may not know deadlines
-	n, err := w.ResponseWriter.Write(p)
-	if err == nil {
-		_ = w.control.SetWriteDeadline(time.Time{})
-	}
-	return n, err //nolint:wrapcheck // as it is
-}
-
-// Flush sends what was written.
-func (w *deadlineWriter) Flush() {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.time.write))
-	if w.control.Flush() == nil {
-		_ = w.control.SetWriteDeadline(time.Time{})
-	}
-}
-
-// Unwrap lets http.ResponseController through.
-func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -335,7 +335,7 @@ func TestALargeBodyIsRefusedWithItsSize(t *testing.T) {
 		}
 		answer, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(answer, []byte("bursar.v1.InvalidField")) || !bytes.Contains(answer, []byte("1048576")) {
+		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(answer, []byte("bursar.v1.InvalidField")) || !bytes.Contains(answer, []byte("131072")) {
 			t.Errorf("%s: %d %s", name, res.StatusCode, answer)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 type leadership struct {
 	election election.Election
 	writer   *writer
-	latest   func() uint64 // the last epoch that anybody is known to have led in
+	heard    func() []uint64 // the epochs that were announced
 	log      *slog.Logger
 }
 
@@ -79,8 +79,11 @@ var errLockLost = errors.New("the lock on the lead was lost")
 // coordinator's own is followed by another one. One that ends because the store does not answer, or because somebody else has
 // begun another, is not: who has a better way to the store shall lead.
 func (l *leadership) serve(ctx context.Context, term election.Term, first chan<- error) error {
+	faults := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for {
-		tenure := l.writer.lead(l.latest() + 1)
+		began := time.Now()
+		tenure := l.writer.lead(l.heard()...)
 		select {
 		case meta := <-tenure.began:
 			tell(first, nil)
@@ -96,7 +99,16 @@ func (l *leadership) serve(ctx context.Context, term election.Term, first chan<-
 			if err != nil {
 				return err
 			}
+			if time.Since(began) > steadyAfter {
+				faults.Reset()
+			} else if !pause(faults.NextBackOff(), term.Over(), l.writer.done) {
+				continue // which finds out what it was
+			}
 		case err := <-tenure.over:
+			if isFault(err) { // over a stored request: the next attempt sets it aside
+				pause(faults.NextBackOff(), term.Over(), l.writer.done)
+				continue
+			}
 			tell(first, err)
 			return err
 		case <-term.Over():
@@ -116,6 +128,8 @@ func (l *leadership) keep(term election.Term, tenure *tenure) error {
 		switch {
 		case errors.Is(err, store.ErrDeposed):
 			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
+		case isFault(err): // what was to blame is refused: nobody else needs to find that out
+			return nil
 		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
 			time.Since(began) < steadyAfter:
 			return err
@@ -127,6 +141,12 @@ func (l *leadership) keep(term election.Term, tenure *tenure) error {
 	case <-l.writer.done:
 		return ErrStopping
 	}
+}
+
+// isFault reports whether the ledger panicked, and it is known over what.
+func isFault(err error) bool {
+	fault, ok := errors.AsType[*PanicError](err)
+	return ok && fault.Refused != ""
 }
 
 // announce tells everybody who leads, again until it works: until then every caller takes a way around.

@@ -13,7 +13,8 @@ type view struct {
 	meta     store.Meta
 	revision uint64
 	counts   ledger.Counts
-	now      ledger.Instant
+	skew     skew
+	full     []ledger.LiveFullError // callers with nearly as much as they may have
 }
 
 // glance is the command that takes a view; it asks the core, where a Call has the ledger alone.
@@ -22,8 +23,8 @@ type glance struct {
 	view view
 }
 
-func (g *glance) apply(c *Core, now ledger.Instant) bool {
-	g.view = view{meta: c.meta, revision: c.ledger.Revision(), counts: c.ledger.Counts(), now: now}
+func (g *glance) apply(c *Core, _ ledger.Instant) bool {
+	g.view = view{meta: c.meta, revision: c.ledger.Revision(), counts: c.ledger.Counts(), skew: c.skew, full: c.ledger.FullCallers()}
 	return true
 }
 

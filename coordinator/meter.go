@@ -21,10 +21,13 @@ type meter struct {
 	watchers    prometheus.Gauge
 	violations  prometheus.Gauge
 	audits      prometheus.Counter
+	faults      prometheus.Counter
+	hiddenRules prometheus.Gauge
 	wrongFiles  *prometheus.GaugeVec
 	pruned      prometheus.Counter
 	pruneFailed prometheus.Counter
 	outOfMemory prometheus.Counter
+	notTaken    prometheus.Counter
 
 	// The histograms of each outcome, looked up once.
 	granted, waited, short, other prometheus.Observer
@@ -76,18 +79,27 @@ func newMeter(r prometheus.Registerer) *meter {
 		wrongFiles: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "bursar_quota_file_wrong", Help: "1 while a quota file cannot be used and the rules it had before stay in force.",
 		}, []string{"file"}),
+		faults: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bursar_ledger_panics_total", Help: "Panics of the ledger, each of which ended a leadership. Any is a defect.",
+		}),
+		hiddenRules: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "bursar_quota_rules_hidden", Help: "Stored rules that are not in force, because of a rule of a file, or of another stored one.",
+		}),
 		pruned: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "bursar_history_pruned_total", Help: "Ended allocations deleted from the history because of their age.",
+			Name: "bursar_history_pruned_total", Help: "Ended allocations deleted from the history because of their age, or of their caller's bound.",
 		}),
 		pruneFailed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_history_prune_failures_total", Help: "Failed attempts to delete from the history.",
+		}),
+		notTaken: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "bursar_engines_elsewhere_total", Help: "Engines that a host reported and that were not taken in, because the books have their allocations elsewhere. The log names the hosts.",
 		}),
 		outOfMemory: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_engines_out_of_memory_total", Help: "Engines that the kernel ended because memory had run out, their own or the machine's.",
 		}),
 	}
 	r.MustRegister(m.decisions, m.commits, m.batchCalls, m.batchRows, m.refused, m.epoch, m.leading, m.abandoned, m.cutOff,
-		m.watchers, m.violations, m.audits, m.wrongFiles, m.pruned, m.pruneFailed, m.outOfMemory)
+		m.watchers, m.violations, m.audits, m.wrongFiles, m.faults, m.hiddenRules, m.pruned, m.pruneFailed, m.outOfMemory, m.notTaken)
 	m.granted, m.waited = m.decisions.WithLabelValues("granted"), m.decisions.WithLabelValues("waited")
 	m.short, m.other = m.decisions.WithLabelValues("insufficient"), m.decisions.WithLabelValues("other")
 	return m

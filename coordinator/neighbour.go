@@ -1,10 +1,7 @@
 package coordinator
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -13,17 +10,21 @@ import (
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
 	"sync"
+	"syscall"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/sockdiag"
 )
 
 // neighbour is who has the other end of a connection within this machine: the kernel tells whose socket it is. It is looked up once, when
 // the first request wants to know.
 type neighbour struct {
+	conn  net.Conn // nil: there is none, and nothing to look at
 	once  sync.Once
 	actor identity.Actor
 	err   error
@@ -32,19 +33,19 @@ type neighbour struct {
 type neighbourKey struct{}
 
 // withNeighbour has every connection remember its other end.
-func withNeighbour(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, neighbourKey{}, &neighbour{})
+func withNeighbour(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, neighbourKey{}, &neighbour{conn: conn})
 }
 
 // neighbours knows them.
 type neighbours struct {
 	self  uint32
-	table func(own, other netip.AddrPort) (uid uint32, err error)
+	owner func(local, remote netip.AddrPort) (uid uint32, err error)
 	name  func(uid uint32) string
 }
 
 func thisMachine() neighbours {
-	return neighbours{self: uint32(os.Geteuid()), table: socketOwner, name: userName} //nolint:gosec // a uid
+	return neighbours{self: uint32(os.Geteuid()), owner: sockdiag.Owner, name: userName} //nolint:gosec // a uid
 }
 
 // of returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a
@@ -54,11 +55,11 @@ func (n neighbours) of(r *http.Request) (identity.Actor, error) {
 	if known == nil {
 		known = &neighbour{}
 	}
-	known.once.Do(func() { known.actor, known.err = n.look(r) })
+	known.once.Do(func() { known.actor, known.err = n.look(r, known.conn) })
 	return known.actor, known.err
 }
 
-func (n neighbours) look(r *http.Request) (identity.Actor, error) {
+func (n neighbours) look(r *http.Request, conn net.Conn) (identity.Actor, error) {
 	other, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return identity.Actor{}, fmt.Errorf("peer %q: %w", r.RemoteAddr, err)
@@ -71,7 +72,10 @@ func (n neighbours) look(r *http.Request) (identity.Actor, error) {
 	if err != nil {
 		return identity.Actor{}, fmt.Errorf("own address %q: %w", own, err)
 	}
-	uid, err := n.table(here, other)
+	uid, err := n.owner(other, here) // the peer's end of the connection has its user
+	if err == nil {
+		err = stillOpen(conn)
+	}
 	if err != nil {
 		return identity.Actor{}, connect.NewError(connect.CodeUnauthenticated,
 			fmt.Errorf("whose connection this is cannot be told (%w): want one of a process of this machine, or identities in the coordinator's configuration", err))
@@ -83,50 +87,59 @@ func (n neighbours) look(r *http.Request) (identity.Actor, error) {
 	return identity.Actor{Name: "local:" + name, Users: []string{name}, Role: identity.Submitter}, nil
 }
 
-// socketOwner asks the kernel for the user of the socket at the other end of a connection, by its tables of proc(5). A socket of IPv6 may
-// speak IPv4.
-func socketOwner(own, other netip.AddrPort) (uint32, error) {
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(table) //nolint:gosec // one of the two above
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return 0, fmt.Errorf("table of sockets: %w", err)
-		}
-		for line := range bytes.Lines(text) {
-			if uid, ok := ownerOf(strings.Fields(string(line)), own, other); ok {
-				return uid, nil
-			}
-		}
+// whose is on whom a connection counts before its first request is there: those of this machine on their users, who share its addresses.
+func (n neighbours) whose(conn net.Conn) admission.Caller {
+	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return admission.Caller{}
 	}
-	return 0, fmt.Errorf("%s has no socket here", other)
+	here, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil || !other.Addr().Unmap().IsLoopback() && other.Addr().Unmap() != here.Addr().Unmap() {
+		return admission.Caller{}
+	}
+	uid, err := n.owner(other, here)
+	if err != nil { // it is closed, or the kernel tells nothing
+		return admission.Caller{}
+	}
+	return admission.Caller{ID: "user/" + strconv.FormatUint(uint64(uid), 10), Name: "user " + strconv.FormatUint(uint64(uid), 10) + " of this machine"}
 }
 
-// ownerOf reads a row: its number, the local and the remote address, the state, two pairs and a count, the user, a timeout and the inode. A socket
-// that its process has let go of has no inode, and 0 for a user.
-func ownerOf(row []string, own, other netip.AddrPort) (uid uint32, ok bool) {
-	const established = "01"
-	if len(row) < 10 || row[3] != established || row[9] == "0" || !isAt(row[1], other) || !isAt(row[2], own) {
-		return 0, false
+// stillOpen refuses a connection that its peer has closed: its port can be another user's by now, whose socket was found instead. As long as
+// this end is open the kernel lets nobody else have a connection with the same two ends.
+func stillOpen(conn net.Conn) error {
+	for {
+		around, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		conn = around.NetConn()
 	}
-	number, err := strconv.ParseUint(row[7], 10, 32)
-	return uint32(number), err == nil
-}
-
-// isAt compares an address as the kernel prints it: each four bytes as a number in hexadecimal, in this machine's order, and the port.
-func isAt(printed string, at netip.AddrPort) bool {
-	address, port, _ := strings.Cut(printed, ":")
-	number, err := strconv.ParseUint(port, 16, 16)
-	if err != nil || number != uint64(at.Port()) {
-		return false
+	if conn == nil {
+		return nil // the request came over no connection: a test's
 	}
-	data, err := hex.DecodeString(address)
-	if err != nil || len(data)%4 != 0 {
-		return false
+	tcp, ok := conn.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("its state: %T is no socket", conn)
 	}
-	for i := 0; i < len(data); i += 4 {
-		binary.NativeEndian.PutUint32(data[i:], binary.BigEndian.Uint32(data[i:]))
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("its state: %w", err)
 	}
-	parsed, ok := netip.AddrFromSlice(data)
-	return ok && parsed.Unmap() == at.Addr().Unmap()
+	const established = 1 // TCP_ESTABLISHED
+	var info *unix.TCPInfo
+	var stateErr error
+	if err := raw.Control(func(fd uintptr) {
+		info, stateErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); err != nil {
+		return fmt.Errorf("its state: %w", err)
+	}
+	if stateErr != nil {
+		return fmt.Errorf("its state: %w", stateErr)
+	}
+	if info.State != established {
+		return errors.New("its peer has closed it")
+	}
+	return nil
 }
 
 // userName is a user's name, or the number of one that has none.

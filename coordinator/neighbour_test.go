@@ -2,52 +2,71 @@ package coordinator
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/identity"
 )
 
-func TestTheKernelTellsWhoseConnectionItIs(t *testing.T) {
-	for _, listen := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
-		listener, err := net.Listen("tcp", listen)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		_, port, _ := net.SplitHostPort(listener.Addr().String())
-		to := net.JoinHostPort("127.0.0.1", port)
-		if listen == "[::1]:0" {
-			to = net.JoinHostPort("::1", port)
-		}
-		client, err := net.Dial("tcp", to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close()
-		own, other := netip.MustParseAddrPort(server.LocalAddr().String()), netip.MustParseAddrPort(server.RemoteAddr().String())
-		if uid, err := socketOwner(own, other); err != nil || uid != uint32(os.Geteuid()) {
-			t.Errorf("%s: uid %d, %v: want this test's", listen, uid, err)
-		}
-		// A socket that its process has let go of is nobody's: the kernel shows root for it.
-		if err := client.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if uid, err := socketOwner(own, other); err == nil {
-			t.Errorf("%s: uid %d of a connection that was closed: want an error", listen, uid)
-		}
+// A user who closes a connection and leaves its port to another must not be taken for that one, whatever the connection is wrapped in.
+func TestConnectionThatItsPeerHasClosedIsNobodys(t *testing.T) {
+	counted := admission.NewConnections(admission.ConnectionLimits{Unknown: 8, Address: 8, Known: 8, Caller: 8, First: time.Minute, Nameless: time.Minute}, admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
+	for name, wrap := range map[string]func(net.Listener) net.Listener{
+		"as it is": func(l net.Listener) net.Listener { return l },
+		"counted":  counted.Listen,
+		"TLS":      func(l net.Listener) net.Listener { return tls.NewListener(l, &tls.Config{}) },
+		"TLS over one that is counted": func(l net.Listener) net.Listener {
+			return tls.NewListener(counted.Listen(l), &tls.Config{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { closedIsNobodys(t, wrap) })
+	}
+}
+
+func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener = wrap(listener)
+	defer listener.Close()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	known := neighbours{owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return 0, nil }}
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r.RemoteAddr = client.LocalAddr().String()
+	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, server.LocalAddr())
+	if _, err := known.of(r.WithContext(withNeighbour(ctx, server))); err != nil {
+		t.Errorf("while it is open: %v", err)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if actor, err := known.of(r.WithContext(withNeighbour(ctx, server))); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("after that: %+v, %v", actor, err)
 	}
 }
 
@@ -61,7 +80,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 		asked := 0
 		n := neighbours{
 			self: own, name: func(uint32) string { return "alice" },
-			table: func(netip.AddrPort, netip.AddrPort) (uint32, error) { asked++; return uid, nil },
+			owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { asked++; return uid, nil },
 		}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.RemoteAddr = "127.0.0.1:4711"
@@ -76,7 +95,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 			t.Errorf("the kernel was asked %d times about one connection", asked)
 		}
 	}
-	n := neighbours{table: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return 0, errors.New("not there") }}
+	n := neighbours{owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return 0, errors.New("not there") }}
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.RemoteAddr = "127.0.0.1:4711"
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}))

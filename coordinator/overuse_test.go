@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -91,6 +93,35 @@ func (f *fixture) wantOverUse(id string, want ...*bursarv1.OverUse) {
 	f.tb.Helper()
 	if diff := cmp.Diff(want, f.get(id).GetOverUse(), protocmp.Transform()); diff != "" {
 		f.tb.Errorf("over-use of %s (-want +got):\n%s", id, diff)
+	}
+}
+
+// A time that JSON cannot tell would break the answer to whoever lists.
+func TestATimeThatIsNoneIsNotTaken(t *testing.T) {
+	f := start(t, Config{}, newMemoryStore())
+	a := f.agent("h1")
+	id, began := a.engine(), time.Now()
+	for _, at := range []*timestamppb.Timestamp{
+		{Seconds: 1, Nanos: math.MinInt32},
+		{Seconds: 1, Nanos: -1},
+		{Seconds: 1, Nanos: 1e9},
+		{Seconds: 1, Nanos: math.MaxInt32},
+		{Seconds: -1},
+		{Seconds: math.MinInt64, Nanos: -1},
+		{Seconds: math.MaxInt64 / int64(time.Second), Nanos: 999_999_999},
+		{Seconds: math.MaxInt64},
+	} {
+		over := memoryOverUse(2*gib, toKill)
+		over.Since, over.StopTime = at, at
+		a.says(id, over)
+		got := f.get(id)
+		if since := got.GetOverUse()[0].GetSince().AsTime(); since.Before(began) || got.GetOverUse()[0].GetStopTime() != nil {
+			t.Errorf("%v: over-use since %s, stops at %v: want since it was told of, and no stop", at, since, got.GetOverUse()[0].GetStopTime())
+		}
+		if _, err := protojson.Marshal(got); err != nil {
+			t.Errorf("%v: %v", at, err)
+		}
+		a.says(id)
 	}
 }
 

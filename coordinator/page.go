@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/bursar/bursar/label"
 )
 
@@ -20,6 +22,24 @@ func pageSize(asked int32) int {
 		return defaultPage
 	}
 	return int(asked)
+}
+
+// pageBytes is the size from which a page is full, in bytes, however many rows were asked for: a slow reader keeps no more than that here.
+const pageBytes = 4 << 20
+
+// pageMost is what such a page takes at most, with what stands between and around its rows.
+const pageMost = pageBytes + 64<<10
+
+// fill makes messages of rows, as far as a page goes in bytes: of one at least. size is that of a message.
+func fill[T any, M proto.Message](rows []T, left int, message func(*T) M) (list []M, size int) {
+	for i := range rows {
+		m := message(&rows[i])
+		if size += proto.Size(m); size > left && len(list) > 0 {
+			break
+		}
+		list = append(list, m)
+	}
+	return list, size
 }
 
 // A page token is a version, a fingerprint of the query it continues, and where to go on: text that is nobody's business

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/readlimit"
 )
 
 // errLeaderless answers what came while nobody was known to lead.
@@ -21,15 +23,17 @@ var errLeaderless = errors.New("no coordinator is known to lead at the moment: t
 // peers keeps the way to the coordinator that leads.
 type peers struct {
 	client *http.Client
-	log    *slog.Logger
-	seen   []connect.Interceptor  // these see each call that is passed on
-	token  func() (string, error) // this coordinator's own, to show to the others; nil: none
+	// transport makes the client's connections.
+	transport *http.Transport
+	log       *slog.Logger
+	seen      []connect.Interceptor  // these see each call that is passed on
+	token     func() (string, error) // this coordinator's own, to show to the others; nil: none
 
 	mu       sync.Mutex
 	election election.Election // guarded by mu; nil before the start
 	self     string            // guarded by mu: this coordinator's URL
 	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
-	epoch    uint64            // guarded by mu: the latest that anybody has announced
+	heard    []uint64          // guarded by mu: the epochs that were announced lately, the latest last
 
 	greetings sync.WaitGroup
 }
@@ -47,18 +51,25 @@ type leader struct {
 }
 
 func newPeers(log *slog.Logger, seen ...connect.Interceptor) *peers {
-	return &peers{log: log, client: &http.Client{Transport: peerTransport()}, seen: seen}
+	transport := peerTransport()
+	transport.DialContext = peerDialer().DialContext
+	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: stay}
+	return &peers{log: log, client: client, transport: transport, seen: seen}
 }
+
+// stay takes a redirect for the answer: no coordinator redirects, and who does would get what was meant for the leader.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// peerDialer makes the connections. One that does not take them must not keep callers who could go elsewhere.
+func peerDialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
 
 // peerTransport keeps one connection to whoever leads: many calls wait on it for long.
 func peerTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	// One that does not take connections must not keep callers who could go elsewhere.
-	dialer := &net.Dialer{Timeout: 2 * time.Second}
 	return &http.Transport{
-		DialContext: dialer.DialContext, Protocols: protocols, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute,
+		MaxResponseHeaderBytes: readlimit.Headers, Protocols: protocols, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute,
 		// One that does not answer any more is noticed, calls or not.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
 	}
@@ -78,7 +89,7 @@ func (p *peers) follow(ctx context.Context) {
 	for {
 		known, changed := p.known()
 		p.point(known.URL) //nolint:contextcheck // as above
-		p.heard(known.Epoch)
+		p.hear(known.Epoch)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -117,23 +128,27 @@ func (p *peers) point(url string) {
 	}
 }
 
-// sane bounds the epochs that are believed: whoever can write nonsense into the place where leaders announce themselves must not use up
-// the numbers.
-const sane = 1 << 48
+// mostHeard is how many announced epochs are kept: more than leaders that follow each other while a store is put back.
+const mostHeard = 32
 
-func (p *peers) heard(epoch uint64) {
+// hear keeps an epoch that was announced. Which of them are to be believed can be told beside the store's own.
+func (p *peers) hear(epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if epoch < sane {
-		p.epoch = max(p.epoch, epoch)
+	if epoch == 0 || slices.Contains(p.heard, epoch) {
+		return
 	}
+	if len(p.heard) == mostHeard {
+		p.heard = slices.Delete(p.heard, 0, 1)
+	}
+	p.heard = append(p.heard, epoch)
 }
 
-// latest is the last epoch that was announced. A store that was put back does not know it.
-func (p *peers) latest() uint64 {
+// epochs are those that were announced lately. A store that was put back does not know the last of them.
+func (p *peers) epochs() []uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.epoch
+	return slices.Clone(p.heard)
 }
 
 // find returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.
@@ -146,11 +161,14 @@ func (p *peers) find() (to *leader, self string) {
 func newLeader(url string, client connect.HTTPClient, options ...connect.ClientOption) *leader {
 	l := &leader{url: url, unary: make(map[string]unaryCall), streams: make(map[string]streamCall)}
 	l.over, l.end = context.WithCancelCause(context.Background())
+	bounded := func(procedure string) []connect.ClientOption {
+		return append(slices.Clone(options), readlimit.Messages(readlimit.Of(procedure)))
+	}
 	for procedure, dial := range unaryProcedures() {
-		l.unary[procedure] = dial(client, url+procedure, options...)
+		l.unary[procedure] = dial(client, url+procedure, bounded(procedure)...)
 	}
 	for procedure, dial := range streamProcedures() {
-		l.streams[procedure] = dial(client, url+procedure, options...)
+		l.streams[procedure] = dial(client, url+procedure, bounded(procedure)...)
 	}
 	return l
 }

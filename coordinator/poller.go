@@ -228,7 +228,7 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	}
 	r.pollers.show(r, func() { r.pollers.meter.failed(r.ClusterName) })
 	r.say(text, failure)
-	now := r.pollers.writer.clock.now()
+	now := r.pollers.writer.now()
 	if r.health.failures++; r.health.failures == 1 {
 		r.health.failingSince = now
 	}

@@ -297,7 +297,7 @@ func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		err := w.within(t.Context(), func(c *Core, now ledger.Instant) error {
+		err := w.within(t.Context(), nil, func(c *Core, now ledger.Instant) error {
 			c.now = now.Add(time.Hour)
 			return nil
 		})

@@ -123,6 +123,8 @@ func (p *pulse) apply(*Core, ledger.Instant) bool {
 }
 
 // answer comes instead of apply, where the core does not lead.
+func (p *pulse) origin() *Origin { return nil }
+
 func (p *pulse) answer(error) { close(p.felt) }
 
 // page answers a probe over HTTP.

@@ -2,13 +2,13 @@ package coordinator
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/providers/providerfile"
+	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -17,16 +17,7 @@ func readProviders(path string, kinds providers.Kinds) ([]ledger.ProviderRecord,
 	if path == "" {
 		return nil, nil
 	}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err //nolint:wrapcheck // it names the file
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: want a regular file", path)
-	case info.Size() > yamlfile.MaxBytes:
-		return nil, fmt.Errorf("%s: %d bytes: want at most %d", path, info.Size(), yamlfile.MaxBytes)
-	}
-	data, err := os.ReadFile(path) //nolint:gosec // the operator says which
+	data, err := regularfile.Read(path, yamlfile.MaxBytes)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
 	}

@@ -38,8 +38,9 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 		return nil, err
 	}
 	res := &bursarv1.QueueServiceListResponse{}
-	for i := range page.found {
-		res.Queues = append(res.Queues, queueMessage(&page.found[i]))
+	res.Queues, _ = fill(page.found, pageBytes, queueMessage)
+	if n := len(res.Queues); n < len(page.found) {
+		page.place, page.more = page.found[n-1].Address, true
 	}
 	if page.more {
 		res.NextPageToken = pageToken(query, addressText(page.place))

@@ -8,13 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/quotafile"
+	"github.com/bursar/bursar/regularfile"
 )
 
 // quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the other methods may be called from any.
@@ -68,19 +69,13 @@ const settleTime = 2 * time.Second
 // read looks whether the file has other content than last time, and parses it if so. The error is what is wrong with the
 // file as it is, new or not.
 func (f *quotaFile) read() error {
-	file, err := os.Open(f.path)
+	file, info, err := regularfile.Open(f.path)
 	if err != nil {
 		return err //nolint:wrapcheck // it names the file
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err //nolint:wrapcheck // it names the file
-	}
 	stamp := fileStamp{info.ModTime(), info.Size()}
 	switch {
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s: want a regular file", f.path)
 	case stamp.size > maxQuotaFile:
 		return fmt.Errorf("%s: %d bytes: want at most %d", f.path, stamp.size, maxQuotaFile)
 	case stamp == f.stamp:
@@ -123,7 +118,7 @@ func (f *quotaFile) locate(err error) error {
 	return fmt.Errorf("%s: %w", f.path, err)
 }
 
-// start reads all files for the first leadership. Every one must be right.
+// start reads all files for the first leadership. Every one must be right, by itself and beside the others.
 func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 	sets := make(map[string][]ledger.Quota)
 	for _, f := range q.files {
@@ -132,6 +127,9 @@ func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 		}
 		f.pending = false
 		sets[f.source()] = f.quotas
+	}
+	if err := ledger.CheckQuotas(fromFiles(sets)); err != nil {
+		return nil, q.blame(err)
 	}
 	q.keep(sets)
 	return sets, nil
@@ -204,7 +202,7 @@ func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile
 	for _, f := range files {
 		sets[f.source()] = f.quotas
 	}
-	err := w.setFiles(ctx, sets)
+	err := q.put(ctx, w, sets)
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
 	case errors.Is(err, ErrNotLeading): // who leads has files of its own; these are for when it is our turn
@@ -220,6 +218,21 @@ func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile
 		q.fault(files[0], files[0].locate(err))
 	}
 	return err // others, such as not leading, pass by themselves: the next poll tries again
+}
+
+// put puts sets of rules in force. Where this coordinator does not lead nobody looks at them beside those that are stored: they must be
+// right by themselves, to begin a leadership with.
+func (q *quotaFiles) put(ctx context.Context, w *writer, sets map[string][]ledger.Quota) error {
+	err := w.setFiles(ctx, sets)
+	if !errors.Is(err, ErrNotLeading) {
+		return err
+	}
+	all := q.latest()
+	maps.Copy(all, sets)
+	if wrong := ledger.CheckQuotas(fromFiles(all)); wrong != nil {
+		return wrong //nolint:wrapcheck // as the ledger would say it
+	}
+	return err
 }
 
 // fault notes what is wrong with a file, and says so once. A rule that others are in the way of is tried again at every
@@ -263,13 +276,26 @@ type fileRules struct {
 }
 
 func (r *fileRules) apply(c *Core, now ledger.Instant) bool {
-	r.err = c.SetFiles(now, r.sets)
+	r.err = c.setFiles(now, r.sets)
 	return true
+}
+
+// originOfFiles is the same for the same rules, read again.
+func originOfFiles(sets map[string][]ledger.Quota) *Origin {
+	rules := &bursarv1.ApplyRequest{}
+	for _, source := range slices.Sorted(maps.Keys(sets)) {
+		for _, quota := range sets[source] {
+			quota.Source = source
+			rules.Quotas = append(rules.Quotas, quotaMessage(&quota))
+		}
+	}
+	return &Origin{Procedure: "rules of files", Detail: fmt.Sprint(slices.Sorted(maps.Keys(sets))), Message: rules}
 }
 
 // setFiles replaces the rules of files, by source.
 func (w *writer) setFiles(ctx context.Context, sets map[string][]ledger.Quota) error {
 	r := &fileRules{sets: sets}
+	r.From = originOfFiles(sets)
 	r.done = make(chan error, 1)
 	r.Done = func(err error) { r.done <- err }
 	if err := w.submit(r); err != nil {

@@ -52,7 +52,7 @@ func (q *quotaFiles) replace(ctx context.Context, w *writer, paths []string) err
 	if len(sets) == 0 {
 		return nil
 	}
-	err := w.setFiles(ctx, sets)
+	err := q.put(ctx, w, sets)
 	if refused, _ := errors.AsType[*ledger.FieldError](err); refused != nil {
 		return (&quotaFiles{files: next}).blame(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -47,10 +49,24 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 	if err != nil {
 		return nil, inQuotas(err, quotas)
 	}
-	return &bursarv1.ApplyResponse{
-		Added: quotaMessages(changes.Added), Changed: quotaMessages(changes.Changed), Deleted: quotaMessages(changes.Deleted),
-		Unchanged: int32(changes.Unchanged), //nolint:gosec // the contract bounds the set
-	}, nil
+	res := &bursarv1.ApplyResponse{Unchanged: int32(changes.Unchanged)} //nolint:gosec // the contract bounds the set
+	left := pageBytes
+	res.Added, res.MoreAdded, left = someQuotas(changes.Added, left)
+	res.Changed, res.MoreChanged, left = someQuotas(changes.Changed, left)
+	res.Deleted, res.MoreDeleted, _ = someQuotas(changes.Deleted, left)
+	return res, nil
+}
+
+// someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and says how many more there are and what room is left.
+func someQuotas(list []ledger.Quota, room int) (messages []*bursarv1.Quota, more int32, left int) {
+	for i := range list {
+		m := quotaMessage(&list[i])
+		if room -= proto.Size(m) + 5; room < 0 { // with its tag and its length
+			return messages, int32(len(list) - i), 0 //nolint:gosec // there are not that many rules
+		}
+		messages = append(messages, m)
+	}
+	return messages, 0, room
 }
 
 func quotasFrom(messages []*bursarv1.Quota) ([]ledger.Quota, error) {
@@ -143,15 +159,18 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	if err != nil {
 		return nil, err
 	}
-	var quota ledger.Quota
+	var quota *bursarv1.Quota
 	var accounts []ledger.AccountInfo
 	_, err = decide(ctx, s.writer.reads(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		rules := l.Quotas()
 		i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) })
 		if i < 0 {
-			return struct{}{}, &ledger.NotFoundError{What: "quota", ID: selector.String()}
+			if quota = hiddenQuota(l, selector); quota == nil {
+				return struct{}{}, &ledger.NotFoundError{What: "quota", ID: selector.String()}
+			}
+			return struct{}{}, nil
 		}
-		quota = rules[i]
+		quota = quotaMessage(&rules[i])
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 			if rulesOver(rules, a.Name.Labels, selector) {
 				accounts = append(accounts, a)
@@ -163,7 +182,65 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	if err != nil {
 		return nil, err
 	}
-	return &bursarv1.QuotaServiceGetResponse{Quota: quotaMessage(&quota), Accounts: accountMessages(accounts)}, nil
+	return &bursarv1.QuotaServiceGetResponse{Quota: quota, Accounts: accountMessages(accounts)}, nil
+}
+
+// hiddenQuota finds a rule among those that are not in force; nil where there is none.
+func hiddenQuota(l *ledger.Ledger, selector label.Selector) *bursarv1.Quota {
+	for _, h := range l.HiddenQuotas() {
+		if h.Selector.Equal(selector) {
+			return (&listedQuota{h.Quota, h.Why()}).message()
+		}
+	}
+	return nil
+}
+
+// listedQuota is a rule as List shows it: in force, or hidden for a reason.
+type listedQuota struct {
+	ledger.Quota
+
+	hidden string
+}
+
+func (q *listedQuota) message() *bursarv1.Quota {
+	m := quotaMessage(&q.Quota)
+	m.Hidden = q.hidden
+	return m
+}
+
+// allQuotas are the rules in force, by selector, each with the one behind it that it hides, and those that are hidden otherwise.
+func allQuotas(l *ledger.Ledger) []listedQuota {
+	rules, hidden := l.Quotas(), l.HiddenQuotas()
+	list := make([]listedQuota, 0, len(rules)+len(hidden))
+	hide := func() {
+		list, hidden = append(list, listedQuota{hidden[0].Quota, hidden[0].Why()}), hidden[1:]
+	}
+	for i := range rules {
+		for len(hidden) > 0 && hidden[0].Selector.String() < rules[i].Selector.String() {
+			hide()
+		}
+		list = append(list, listedQuota{rules[i], ""})
+	}
+	for len(hidden) > 0 {
+		hide()
+	}
+	return list
+}
+
+// rulePage are the rules after a selector, as far as a page goes. What has one selector stays together: a rule and those that it hides.
+func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int, place string) {
+	for len(all) > 0 && all[0].Selector.String() <= after {
+		all = all[1:]
+	}
+	list, size = fill(all, pageBytes, (*listedQuota).message)
+	n := len(list)
+	for n > 1 && n < len(all) && all[n-1].Selector.Equal(all[n].Selector) {
+		n--
+	}
+	if n == len(all) {
+		return list, size, ""
+	}
+	return list[:n], size, all[n-1].Selector.String()
 }
 
 // rulesOver reports whether the account with these labels is the selector's: it is in its scope, and no rule that is more
@@ -182,7 +259,7 @@ func hasScope(selector label.Selector, labels label.Set) bool {
 	return slices.EqualFunc(selector.Labels(), labels, func(a, b label.Label) bool { return a.Key == b.Key })
 }
 
-// List reads rules and their accounts: all rules on the first page, and the accounts page by page.
+// List reads rules and their accounts page by page, the rules first.
 func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListRequest) (*bursarv1.QuotaServiceListResponse, error) {
 	filter, err := convert.LabelsFromProto(req.GetLabels())
 	if err != nil {
@@ -191,25 +268,38 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 	f := newFingerprint()
 	f.labels(filter)
 	query := uint64(f)
-	after, err := pagePlace(query, req.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
+	f.text("rules")
+	rules := uint64(f)
+
 	res := &bursarv1.QuotaServiceListResponse{}
-	from := s.writer.reads(req.GetAllowStale())
-	if after == "" {
-		rules, err := decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]ledger.Quota, error) { return l.Quotas(), nil })
+	from, size := s.writer.reads(req.GetAllowStale()), 0
+	var after string
+	if selector, err := pagePlace(rules, req.GetPageToken()); err == nil {
+		all, err := decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]listedQuota, error) {
+			res.Revision = l.Revision()
+			return allQuotas(l), nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		res.Quotas = quotaMessages(rules)
+		res.Quotas, size, selector = rulePage(all, selector)
+		if selector != "" {
+			res.NextPageToken = pageToken(rules, selector)
+			return res, nil
+		}
+	} else if after, err = pagePlace(query, req.GetPageToken()); err != nil {
+		return nil, err
 	}
-	keep := func(a *ledger.AccountInfo) bool { return a.Name.Labels.MatchesFilter(filter) }
+	keep := func(a *quotaAccount) bool { return a.Name.Labels.MatchesFilter(filter) }
 	page, err := scan(ctx, from, after, pageSize(req.GetPageSize()), quotaAccountsWhere(keep))
 	if err != nil {
 		return nil, err
 	}
-	res.Accounts, res.Revision = accountMessages(page.found), page.revision
+	res.Revision = page.revision
+	res.Accounts, _ = fill(page.found, pageBytes-size, func(a *quotaAccount) *bursarv1.Account { return accountMessage(&a.AccountInfo) })
+	if n := len(res.Accounts); n < len(page.found) {
+		page.place, page.more = page.found[n-1].key, true
+	}
 	if page.more {
 		res.NextPageToken = pageToken(query, page.place)
 	}

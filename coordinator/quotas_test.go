@@ -4,15 +4,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
 )
 
 func (f *fixture) put(q *bursarv1.Quota) {
@@ -149,6 +154,83 @@ func TestAccountsArePagedAndFiltered(t *testing.T) {
 	res, err := f.quotas.List(t.Context(), &bursarv1.QuotaServiceListRequest{Labels: map[string]string{"user": "u7"}})
 	if err != nil || len(res.GetAccounts()) != 1 {
 		t.Errorf("of one user: %v, %v", res, err)
+	}
+}
+
+// Rules come before the accounts, and as far as a page goes in bytes: a page has both where both fit.
+func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
+	f := start(t, Config{}, nil)
+	f.host("h1", gib)
+	const n = 1500 // 6 MB
+	var quotas []ledger.Quota
+	for i := range n {
+		labels := map[string]string{"user": fmt.Sprintf("u%04d", i)}
+		for j := range 15 {
+			labels[fmt.Sprintf("key%02d", j)] = strings.Repeat("v", 250)
+		}
+		selector, err := label.NewSelector(labels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		quotas = append(quotas, ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(gib)})
+	}
+	_, err := decide(t.Context(), f.server.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+		return l.ApplyQuotas(now, ledger.QuotaSet{Source: "test", Quotas: quotas})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.put(userQuota("*", 100))
+	f.allocate(request("", mib))
+	var seen []string
+	pages, both, accounts := 0, 0, 0
+	req := &bursarv1.QuotaServiceListRequest{PageSize: 1000}
+	for ended := false; !ended; ended = req.PageToken == "" {
+		page, err := f.quotas.List(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.PageToken = page.GetNextPageToken()
+		if size := proto.Size(page); size > pageMost {
+			t.Fatalf("page %d has %d bytes", pages, size)
+		}
+		pages++
+		for _, q := range page.GetQuotas() {
+			if seen = append(seen, q.GetSelector()["user"]); accounts > 0 {
+				t.Error("a rule comes after accounts")
+			}
+		}
+		accounts += len(page.GetAccounts())
+		if len(page.GetQuotas()) > 0 && len(page.GetAccounts()) > 0 {
+			both++
+		}
+	}
+	slices.Sort(seen)
+	if len(seen) != n+1 || len(slices.Compact(seen)) != n+1 || pages < 2 || both != 1 || accounts != n+1 {
+		t.Errorf("%d rules and %d accounts on %d pages, of which %d have both", len(seen), accounts, pages, both)
+	}
+}
+
+// A rule and those that it hides have one selector, and a page cannot begin between them.
+func TestAPageOfRulesHasAllThatHaveOneSelector(t *testing.T) {
+	var all []listedQuota
+	for i := range 100 {
+		selector, err := label.NewSelector(map[string]string{"user": fmt.Sprintf("u%02d", i/3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, listedQuota{ledger.Quota{Selector: selector, Source: strings.Repeat("s", pageBytes/10)}, "hidden"})
+	}
+	seen, place := 0, ""
+	for seen < len(all) {
+		var list []*bursarv1.Quota
+		list, _, place = rulePage(all, place)
+		if seen += len(list); len(list)%3 != 0 && seen < len(all) {
+			t.Fatalf("a page has %d rules: they come by three", len(list))
+		}
+		if (place == "") != (seen == len(all)) {
+			t.Fatalf("after %d rules the next page begins after %q", seen, place)
+		}
 	}
 }
 

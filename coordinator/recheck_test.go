@@ -132,7 +132,7 @@ func TestAWatchThroughAStandbyEndsWithTheCredentialsOfItsCaller(t *testing.T) {
 
 // Where one change follows the other a watch never comes to rest.
 func TestABusyWatchEndsAsWell(t *testing.T) {
-	f := newFeed(4)
+	f := newFeed(4, 1<<20)
 	revision := uint64(0)
 	publish := func() {
 		revision++

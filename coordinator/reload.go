@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/reload"
 )
@@ -67,7 +66,7 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 		return err
 	}
 	if elected {
-		if err := trust.knownToPeers(); err != nil {
+		if err := trust.knownToPeers(config.advertised(config.Listen)); err != nil {
 			return err
 		}
 	}
@@ -78,25 +77,14 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 	return err
 }
 
-// checkQuotaFiles lets a ledger that holds nothing look at the rules of all files together.
+// checkQuotaFiles looks at the rules of all files together.
 func checkQuotaFiles(config Config) error {
 	q := &quotaFiles{sets: make(map[string][]ledger.Quota), wrong: make(map[string]string)}
 	for _, path := range config.QuotaFiles {
 		q.files = append(q.files, &quotaFile{path: path})
 	}
-	sets, err := q.start()
-	if err != nil {
-		return err
-	}
-	policy, err := placement.PolicyFromString(config.Placement)
-	if err != nil {
-		return err
-	}
-	books := ledger.New(config.Times.ledger(), placement.New(policy))
-	if err := books.Restore(0, ledger.Snapshot{Quotas: fromFiles(sets)}); err != nil {
-		return q.blame(err)
-	}
-	return nil
+	_, err := q.start()
+	return err
 }
 
 // checkLogLevel looks at what the program that runs the coordinator reads.
@@ -128,6 +116,7 @@ func (p *providersReload) apply(c *Core, now ledger.Instant) bool {
 func (w *writer) setProviders(ctx context.Context, list []ledger.ProviderRecord) error {
 	w.configured.Store(&list)
 	p := &providersReload{list: list, told: func(hidden []string) { w.hidden.Store(&hidden) }}
+	p.From = &Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)}
 	p.done = make(chan error, 1)
 	p.Done = func(err error) { p.done <- err }
 	err := w.submit(p)

@@ -3,7 +3,10 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -31,14 +34,18 @@ func (w *writer) reads(allowStale bool) books {
 // not more often than every few seconds. What hosts measure is not in the store, neither is what clusters say,
 // and neither are the rules from other coordinators' files.
 type replica struct {
-	load  func(ctx context.Context) (*ledger.Ledger, error)
+	load  func(ctx context.Context) (*ledger.Ledger, skew, error)
 	clock steady
+	log   *slog.Logger
 	fresh singleflight.Group
 
 	mu     sync.Mutex
 	books  *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
 	readAt ledger.Instant // guarded by mu
+	skew   skew           // guarded by mu; of the books' time to the clock
 	turn   uint64         // guarded by mu; counts the times that it was forgotten
+	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's alone.
+	refused refusedSet
 }
 
 const (
@@ -53,10 +60,10 @@ const (
 )
 
 func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer) *replica {
-	return &replica{clock: w.clock, load: func(ctx context.Context) (*ledger.Ledger, error) {
+	return &replica{clock: w.clock, log: w.log, load: func(ctx context.Context) (*ledger.Ledger, skew, error) {
 		snapshot, err := currentSnapshot(ctx, w.store)
 		if err != nil {
-			return nil, err
+			return nil, skew{}, err
 		}
 		if w.rules != nil {
 			snapshot.Quotas = append(snapshot.Quotas, fromFiles(w.rules())...)
@@ -65,8 +72,20 @@ func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer)
 			snapshot.Providers, _ = withFile(snapshot.Providers, *configured)
 		}
 		l := ledger.New(config, newPlacer())
-		return l, l.Restore(max(w.clock.now(), lastInstant(snapshot)), snapshot)
+		now := w.clock.now()
+		s := skew{since: now, ahead: max(0, latest(&snapshot).Sub(now))}
+		return l, s, restored(func() error { return l.Restore(s.ledger(now), snapshot) })
 	}}
+}
+
+// restored is the error of restoring a replica, a panic as well.
+func restored(restore func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+		}
+	}()
+	return restore()
 }
 
 // currentSnapshot reads the store's state of this moment, whoever leads on it, without the requests that have ended.
@@ -86,6 +105,10 @@ func currentSnapshot(ctx context.Context, s store.Store) (snapshot ledger.Snapsh
 
 // do looks at the replica, read anew where it is too old. f must not change it.
 func (r *replica) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
+	origin := originOf(ctx)
+	if err := r.refusal(origin); err != nil {
+		return err
+	}
 	if err := r.renew(ctx); err != nil {
 		return err
 	}
@@ -94,7 +117,32 @@ func (r *replica) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.In
 	if r.books == nil {
 		return ErrNotLeading
 	}
-	f(r.books, r.clock.now())
+	return r.enter(origin, func() { f(r.books, r.skew.ledger(r.clock.now())) })
+}
+
+// refusal is of a read that made a replica panic: each one costs reading the whole store again.
+func (r *replica) refusal(origin *Origin) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if refused := r.refused.of(origin, r.clock.now()); refused != nil {
+		return &RefusedError{*refused}
+	}
+	return nil
+}
+
+// enter is the one way into a replica. One that panics is dropped, and the read refused from then on.
+func (r *replica) enter(origin *Origin, f func()) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.books = nil
+			if origin != nil {
+				r.refused.add(origin, r.clock.now(), fmt.Sprint(cause))
+			}
+			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+			r.log.Error("a replica panicked: it is dropped", "cause", cause, "stack", string(debug.Stack()))
+		}
+	}()
+	f()
 	return nil
 }
 
@@ -133,14 +181,14 @@ func (r *replica) refresh(ctx context.Context) error {
 	r.mu.Lock()
 	turn := r.turn
 	r.mu.Unlock()
-	l, err := r.load(ctx)
+	l, s, err := r.load(ctx)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if turn == r.turn {
-		r.books, r.readAt = l, asOf
+		r.books, r.readAt, r.skew = l, asOf, s
 	}
 	return nil
 }

@@ -18,9 +18,16 @@ type Report struct {
 	Err    error
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
+	// From may be nil.
+	From *Origin
+
+	// refused is why nothing of it is taken in but that the host lives; nil: all of it is.
+	refused *RefusedError
 }
 
 func (r *Report) answer(err error) { r.Done(err) }
+
+func (r *Report) origin() *Origin { return r.From }
 
 func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	r.Led = c.sighting()
@@ -28,12 +35,17 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 		r.Done(r.Err) // it has seen nothing that could fail to become durable
 		return false
 	}
-	if r.Seen.Epoch == c.meta.Epoch {
+	if r.Seen.Epoch == c.meta.Epoch && c.isOurs(r.Command.HostID, r.Seen.Number) {
+		if r.refused != nil {
+			c.ledger.Heard(now, r.Command)
+			r.Done(r.refused)
+			return false
+		}
 		r.Result, r.Err = c.ledger.Sync(now, r.Command)
 		return true
 	}
 	// What it has seen is of a ledger that is gone: it must begin anew before anything it says counts.
-	if _, known := c.ledger.Host(r.Command.HostID); !known {
+	if !c.has(r.Command.HostID) {
 		r.Err = &ledger.NotFoundError{What: "host", ID: r.Command.HostID} // which tells no epoch
 		return true
 	}
@@ -53,6 +65,8 @@ type Enrolment struct {
 	Err    error
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
+	// From may be nil.
+	From *Origin
 }
 
 // Enrolled answers an Enrolment.
@@ -63,6 +77,8 @@ type Enrolled struct {
 }
 
 func (e *Enrolment) answer(err error) { e.Done(err) }
+
+func (e *Enrolment) origin() *Origin { return e.From }
 
 func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
 	e.Answer.Led, e.Answer.StoreID = c.sighting(), c.meta.StoreID

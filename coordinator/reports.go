@@ -75,6 +75,10 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 	if err := s.writer.report(ctx, r); err != nil {
 		return nil, err
 	}
+	if n := &r.Result.NotTaken; n.Count > 0 {
+		s.writer.meter.notTaken.Add(float64(n.Count))
+		s.writer.elsewhere.tell(s.writer.log, req.GetHostId(), n)
+	}
 	return r.Message(), nil
 }
 
@@ -95,7 +99,9 @@ func (r *Report) Message() *bursarv1.SyncResponse {
 		Acknowledged: idTexts(r.Result.Acknowledged), Gone: idTexts(r.Result.Gone),
 	}
 	for i := range r.Result.Grants {
-		m.Grants = append(m.Grants, AllocationMessage(&r.Result.Grants[i]))
+		grant := AllocationMessage(&r.Result.Grants[i])
+		grant.Measured, grant.UnreclaimableBytes, grant.OverUse = nil, 0, nil // an agent's own word
+		m.Grants = append(m.Grants, grant)
 	}
 	for _, stop := range r.Result.Stops {
 		m.Stops = append(m.Stops, &bursarv1.StopOrder{
@@ -166,9 +172,7 @@ func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
 	}
 	engine := ledger.EngineReport{ID: id, Measured: measured, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse())}
 	if m.GetGrant() != nil {
-		if engine.Grant, err = grantFrom(m.GetGrant()); err != nil {
-			return engine, err
-		}
+		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())
 	}
 	return engine, nil
 }
@@ -194,65 +198,9 @@ func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
 	return list
 }
 
-// What of an agent's record of a grant is kept, as in the rules for requests: the record itself has none in the contract.
-const (
-	mostApplicationIDs = 64
-	longestApplication = 128
-	longestAddress     = 512
-	longestCaller      = 256
-	longestRequestID   = 128
-	longestDegraded    = 256
-)
-
-// cut is a text within a number of bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "")
-}
-
-// grantFrom is an agent's record of a grant, from which the ledger can take over an engine that it does not know. What runs is taken over also
-// where the record is damaged: what is too long in it is cut.
-func grantFrom(m *bursarv1.Allocation) (*ledger.Allocation, error) {
-	id, err := parseID("engines.grant.id", m.GetId())
-	if err != nil {
-		return nil, err
-	}
-	a := &ledger.Allocation{
-		ID: id, Caller: cut(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
-		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
-		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
-		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: m.GetReason(),
-		Address: cut(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
-	}
-	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
-		a.RequestID = m.GetRequestId()
-	}
-	for _, id := range m.GetApplicationIds() {
-		if len(a.ApplicationIDs) < mostApplicationIDs && len(id) <= longestApplication {
-			a.ApplicationIDs = append(a.ApplicationIDs, id)
-		}
-	}
-	if p := m.GetProcess(); p != nil {
-		a.Process = processFrom(p)
-	}
-	if a.Labels, err = convert.LabelsFromProto(m.GetLabels()); err != nil {
-		return nil, within("engines.grant.", err)
-	}
-	if a.Requested, err = convert.ResourceFromProto(m.GetRequested()); err != nil {
-		return nil, within("engines.grant.requested.", err)
-	}
-	if a.Entitled, err = convert.ResourceFromProto(m.GetEntitled()); err != nil {
-		return nil, within("engines.grant.entitled.", err)
-	}
-	return a, nil
-}
-
-// instantFrom reads a time of the wire. What lies outside the years that an Instant can hold is as good as unset.
+// instantFrom reads a time of the wire. What is none, or lies outside the years that the ledger's time can have, is as good as unset.
 func instantFrom(t *timestamppb.Timestamp) ledger.Instant {
-	const years292 = 1<<63 - 1
-	if t == nil || t.GetSeconds() <= 0 || t.GetSeconds() > years292/int64(time.Second)-1 {
+	if !t.IsValid() || t.GetSeconds() < 0 || t.GetSeconds() > int64(ledger.MaxInstant)/int64(time.Second) {
 		return 0
 	}
 	return ledger.Instant(t.GetSeconds()*int64(time.Second) + int64(t.GetNanos()))

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"connectrpc.com/validate"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bursar/bursar/label"
@@ -24,19 +25,24 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
-		connect.WithInterceptors(errorMapper{}, &inspector{s.audit, &s.time}, validate.NewInterceptor(), &forwarder{writer: s.writer, peers: s.peers}),
-		connect.WithCodec(convert.StrictJSON{}),
-		connect.WithReadMaxBytes(s.config.Limits.MessageBytes),
+		connect.WithInterceptors(errorMapper{}, &inspector{s.audit, &s.time}, sized(), validate.NewInterceptor(), s.entrance, &forwarder{writer: s.writer, peers: s.peers}),
+		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
+			limit := s.entrance.largest(spec.Procedure)
+			return []connect.HandlerOption{
+				connect.WithReadMaxBytes(int(limit)),
+				connect.WithCodec(convert.Binary{MaxDecoded: decodedBytes(limit)}), connect.WithCodec(convert.StrictJSON{MaxDecoded: decodedBytes(limit)}),
+			}
+		}),
 		connect.WithCompressMinBytes(compressFrom),
 	}
-	large := append(options, connect.WithReadMaxBytes(s.config.Limits.SyncBytes)) //nolint:gocritic // a list of its own
+	small := connect.WithReadMaxBytes(probeBytes)
 	mux := http.NewServeMux()
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(
 		&allocationService{writer: s.writer, store: s.store, labels: labels, watch: watch}, options...)
 	mount(path, allocations)
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{writer: s.writer}, large...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{writer: s.writer}, options...)
 	mount(hostPath, hosts)
 	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{writer: s.writer}, options...)
 	mount(quotaPath, quotas)
@@ -46,31 +52,37 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 		writer: s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
-	for procedure, handler := range map[string]http.Handler{
-		bursarv1connect.AllocationServiceWatchProcedure: allocations, bursarv1connect.AllocationServiceListProcedure: allocations,
-		bursarv1connect.HostServiceListProcedure: hosts, bursarv1connect.HostServiceSyncProcedure: hosts,
-		bursarv1connect.QuotaServiceListProcedure: quotas, bursarv1connect.ClusterServiceWatchProcedure: cluster,
-		bursarv1connect.QueueServiceListProcedure: queues, bursarv1connect.QueueServiceCheckProviderProcedure: queues,
-	} {
-		mount(procedure, s.time.patient(handler))
-	}
-
 	names := []string{
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
 	}
 	probes := newProbes(s.writer, s.peers)
-	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}))
+	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
-	mount(grpcreflect.NewHandlerV1(reflector))
-	mount(grpcreflect.NewHandlerV1Alpha(reflector))
-	mount("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
+	mount(grpcreflect.NewHandlerV1(reflector, small))
+	mount(grpcreflect.NewHandlerV1Alpha(reflector, small))
+	// Uncompressed: a reader that takes nothing of it then holds some kilobytes only.
+	mount("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(shareReading(s.registry.Gather)), promhttp.HandlerOpts{
+		Registry: s.registry, DisableCompression: true,
+	}))
 	mount("GET /healthz", page(probes.alive))
 	mount("GET /readyz", page(probes.ready))
 	refuse := connect.NewErrorWriter()
+	s.entrance.next = mux
 	return &guard{
-		next: &gate{next: mux, who: &s.trust.who, insecure: s.config.Insecure, machine: thisMachine(), audit: s.audit, refuse: refuse}, time: &s.time, limit: int64(s.config.Limits.MessageBytes), refuse: refuse, audit: s.audit,
-		limits: map[string]int64{bursarv1connect.HostServiceSyncProcedure: int64(s.config.Limits.SyncBytes)},
+		next: &gate{next: s.entrance, who: &s.trust.who, insecure: s.config.Insecure, machine: thisMachine(), audit: s.audit, refuse: refuse, nameless: s.entrance.serveNameless}, time: &s.time, largest: s.entrance.largest, refuse: refuse, audit: s.audit,
+	}
+}
+
+// sized refuses requests that would leave too much in rows and events, before the rules of each field are looked at.
+func sized() connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			if err := convert.CheckSize(req.Any()); err != nil {
+				return nil, err //nolint:wrapcheck // errorMapper makes it what callers see
+			}
+			return next(ctx, req)
+		}
 	}
 }
 

@@ -91,19 +91,26 @@ func hostsWhere(keep func(*ledger.HostInfo) bool) func(*ledger.Ledger, string, i
 	}
 }
 
+// quotaAccount is an account of a rule, with its place in the order of all.
+type quotaAccount struct {
+	ledger.AccountInfo
+
+	key string
+}
+
 // quotaAccountsWhere finds accounts of rules that a filter lets through. The ledger sorts all of them for every visit, so
 // one visit looks at as many as it takes.
-func quotaAccountsWhere(keep func(*ledger.AccountInfo) bool) func(*ledger.Ledger, string, int) step[ledger.AccountInfo, string] {
-	return func(l *ledger.Ledger, after string, want int) step[ledger.AccountInfo, string] {
-		s := step[ledger.AccountInfo, string]{place: after}
+func quotaAccountsWhere(keep func(*quotaAccount) bool) func(*ledger.Ledger, string, int) step[quotaAccount, string] {
+	return func(l *ledger.Ledger, after string, want int) step[quotaAccount, string] {
+		s := step[quotaAccount, string]{place: after}
 		l.QuotaAccounts(after, func(key string, a ledger.AccountInfo) bool {
 			if len(s.found) == want {
 				s.more = true
 				return false
 			}
 			s.place = key
-			if keep(&a) {
-				s.found = append(s.found, a)
+			if found := (quotaAccount{a, key}); keep(&found) {
+				s.found = append(s.found, found)
 			}
 			return true
 		})

@@ -75,6 +75,7 @@ type Server struct {
 	trust    *trust
 	tracing  *tracing.Tracing
 	audit    *auditLog
+	entrance *entrance
 
 	fatal  chan error     // holds one: why it cannot go on
 	ready  chan struct{}  // closed when calls are taken
@@ -110,7 +111,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		return nil, err
 	}
 	if deps.Elect != nil {
-		if err := trust.knownToPeers(); err != nil {
+		if err := trust.knownToPeers(config.advertised(config.Listen)); err != nil {
 			return nil, err
 		}
 	}
@@ -123,11 +124,13 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	s := &Server{
 		config: config, running: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
-		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents), clock: newSteady(deps.Clock),
+		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: newSteady(deps.Clock),
 		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
-		time: defaultPatience(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
+		entrance: newEntrance(&config.Limits, deps.Registry, deps.Logger),
+		time:     defaultPatience(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
-	s.core = NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(policy) }, drawLeadership)
+	s.core = NewCore(config.ledger(), func() ledger.Placer { return placement.New(policy) }, drawLeadership)
+	s.core.SetVersion(deps.Version)
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
 	s.writer.rules = s.files.latest
@@ -187,6 +190,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err := s.start(ctx); err != nil {
 		return errors.Join(err, listener.Close(), s.store.Close())
 	}
+	listener = s.entrance.connections.Listen(listener)
 	if s.trust.tls != nil {
 		listener = tls.NewListener(listener, s.trust.tls.Config())
 	}
@@ -232,7 +236,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	campaign := &leadership{election: elected, writer: s.writer, latest: s.peers.latest, log: s.log}
+	campaign := &leadership{election: elected, writer: s.writer, heard: s.peers.epochs, log: s.log}
 	s.peers.join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
@@ -253,10 +257,10 @@ func (s *Server) start(ctx context.Context) error {
 			s.writer.stop()
 			cancel()
 			s.tasks.Wait()
-			return s.files.blame(err)
+			return err
 		}
 	}
-	s.tasks.Go(func() { prune(background, s.writer, s.config.History) })
+	s.tasks.Go(func() { s.writer.history.run(background) })
 	s.tasks.Go(func() { auditing(background, s.writer) })
 	if s.trust.identities != nil {
 		s.tasks.Go(func() { s.trust.identities.Watch(background, identitiesPoll) })
@@ -267,9 +271,13 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.trust.warnings(), s.audit.warnings(), s.files.warnings(), s.pollers.warnings())
+	list := slices.Concat(s.trust.warnings(), s.audit.warnings(), s.writer.history.warnings(), s.files.warnings(), s.pollers.warnings())
 	if hidden := s.writer.hidden.Load(); hidden != nil {
 		list = append(list, *hidden...)
+	}
+	list = append(list, s.writer.faultWarnings()...)
+	if hidden := s.writer.rulesHidden.Load(); hidden != nil {
+		list = append(list, atMost(*hidden, mostHidden, "bursar quotas")...)
 	}
 	if err := s.peers.fault(); err != nil {
 		list = append(list, err.Error())
@@ -287,16 +295,21 @@ func (s *Server) httpServer() *http.Server {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.calls.Add(1)
 			defer s.calls.Add(-1)
+			defer s.entrance.connections.Begin(r.Context())()
 			s.handler.ServeHTTP(w, r)
 		}),
-		Protocols:         protocols,
-		ConnContext:       withNeighbour,
+		Protocols: protocols,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return s.entrance.connections.Context(withNeighbour(ctx, conn), conn)
+		},
 		ReadHeaderTimeout: s.time.header,
 		IdleTimeout:       s.time.idle,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
 			// Agents and gateways keep many calls waiting on one connection.
 			MaxConcurrentStreams: 4096,
+			// What a connection may send that nobody has read yet.
+			MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 256 << 10,
 			// A connection that has been silent for so long is asked, and given up when it does not answer.
 			SendPingTimeout: 15 * time.Second,
 			PingTimeout:     15 * time.Second,

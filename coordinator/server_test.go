@@ -138,11 +138,17 @@ func TestConfigurationThatCannotBeUsedIsRefused(t *testing.T) {
 		"history.retention":   {History: History{Retention: time.Hour}},
 		"times.interval":      {Times: Times{Interval: -1}},
 		"limits.watchEvents":  {Limits: Limits{WatchEvents: -5}},
+		"limits.watchBytes":   {Limits: Limits{WatchBytes: -5}},
 		"limits.messageBytes": {Limits: Limits{MessageBytes: -5}},
+		// These would let nothing through.
+		"limits.syncBytes":       {Limits: Limits{SyncBytes: 10}},
+		"limits.callerLiveBytes": {Limits: Limits{CallerLiveBytes: 1000}},
+		"history.callerBytes":    {History: History{CallerBytes: 1}},
+		"limits.commitTimeout":   {Limits: Limits{CommitTimeout: 5}},
 	} {
 		_, err := New(c, Dependencies{Store: newMemoryStore()})
 		wrong, ok := errors.AsType[*ConfigError](err)
-		if !ok || wrong.Field != field {
+		if !ok || wrong.Field != field || wrong.Want == "" {
 			t.Errorf("%s: got %v", field, err)
 		}
 	}

@@ -2,7 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
+
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/discovery"
 )
 
 // talk does the jobs, one after the other.
@@ -25,14 +30,50 @@ func (w *writer) load(ctx context.Context, j job) outcome {
 	o := outcome{job: j}
 	leading, cancel := context.WithTimeout(ctx, w.limits.CommitTimeout)
 	defer cancel()
-	if o.meta, o.err = w.store.Lead(leading, j.atLeast); o.err != nil {
+	var atLeast uint64
+	if atLeast, o.err = w.above(leading, j); o.err == nil {
+		o.meta, o.err = w.store.Lead(leading, atLeast)
+	}
+	if o.err != nil {
 		return o
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	since := w.clock.now().Add(-w.remember).Time()
+	since := max(w.clock.now(), o.meta.Time).Add(-w.remember).Time()
 	o.snapshot, o.err = w.store.Load(ctx, o.meta.Epoch, since)
+	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
+		o.err = keptBy(o.err, row.Table, row.Key)
+	}
 	return o
+}
+
+// keptBy says what to do about a row that keeps every coordinator from leading.
+func keptBy(err error, table, key string) error {
+	return fmt.Errorf("%w: no coordinator leads while this row is there: restore a backup, or take it out with bursar store set-aside %s %q", err, table, key)
+}
+
+// above is what the next epoch must not be below: above this coordinator's own, and above each that was announced and is at most a stride
+// above that and the store's. Whoever can write nonsense into the place where leaders announce themselves must not use up the numbers, nor
+// lead the agents to where a store that is put back cannot follow.
+func (w *writer) above(ctx context.Context, j job) (uint64, error) {
+	if len(j.tenure.announced) == 0 {
+		return j.atLeast, nil
+	}
+	meta, err := w.store.Meta(ctx)
+	if err != nil {
+		return 0, err
+	}
+	certain := max(meta.Epoch, j.atLeast)
+	atLeast := j.atLeast
+	for _, epoch := range j.tenure.announced {
+		if discovery.Believable(epoch, certain) {
+			atLeast = max(atLeast, epoch+1)
+			continue
+		}
+		w.log.Warn("an epoch that was announced in Consul is not believed, as it is more than a stride above the store's: somebody else has written it there, or the store is "+
+			"older than anybody could know; in that case raise its epoch with bursar store epoch", "announced", epoch, "store", meta.Epoch, "stride", discovery.EpochStride)
+	}
+	return atLeast, nil
 }
 
 // commit makes a batch durable, then shows it to the watchers and answers its callers.
@@ -51,6 +92,7 @@ func (w *writer) commit(ctx context.Context, b *Batch) error {
 	if !b.Empty() {
 		w.feed.publish(&b.Changes)
 	}
+	b.Stored(w.now())
 	b.Answer(nil)
 	return nil
 }

@@ -88,8 +88,8 @@ func TestAClockThatIsSetChangesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wall := &wallClock{start: time.Now()}
 				config := Config{Times: Times{Interval: time.Hour}}.WithDefaults()
-				core := NewCore(config.Times.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
-				w := newWriter(core, newMemoryStore(), newSteady(wall), &config, newFeed(16), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+				core := NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
+				w := newWriter(core, newMemoryStore(), newSteady(wall), &config, newFeed(16, 1<<20), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 				lead(t, w)
 				d := &desk{writer: w, t: t}
 				defer d.close()

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -77,26 +79,65 @@ func ofFile(err error) error {
 	return err
 }
 
-// introduce lets a coordinator show itself to the others.
+// introduce lets a coordinator show itself to the others. Who leads is said by Consul, where others may write as well: what this coordinator
+// shows goes over TLS to coordinators alone, or to this machine.
 func (t *trust) introduce(p *peers) {
-	if transport, ok := p.client.Transport.(*http.Transport); ok {
-		t.peer.Use(transport)
+	t.peer.Require(identity.Coordinator.Organization()).Use(p.transport)
+	if t.shows() {
+		p.transport.DialContext = discovery.DialLoopback(*peerDialer()) // what is dialed without TLS
 	}
 	if t.token != nil {
 		p.token = func() (string, error) { return t.token.Token(), nil }
 	}
 }
 
-// knownToPeers refuses a coordinator that asks its callers who they are, as the others will, and has nothing to show to them: every call
-// that it passes on would be refused.
-func (t *trust) knownToPeers() error {
-	if !t.who.Set() || t.token != nil || t.config.Peers.TLS.Cert != "" {
-		return nil
+// shows reports whether this coordinator has anything to show to the others.
+func (t *trust) shows() bool { return t.token != nil || t.config.Peers.TLS.Cert != "" }
+
+// knownToPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to them, or they to it.
+func (t *trust) knownToPeers(url string) error {
+	switch {
+	case t.who.Set() && !t.shows():
+		return &ConfigError{
+			"peers.tokenFile", "",
+			`a file with a token of an identity with the role coordinator, or peers.tls with a certificate with O = "bursar:coordinator": coordinators pass calls on to each other`,
+		}
+	case t.shows() && inClear(url):
+		return &ConfigError{
+			"tls.cert", "", "tls.cert and tls.key on every coordinator: they show each other " + t.shown() +
+				", and who else may write into Consul could have it sent to themselves in clear text; or a single coordinator (election: alone); or, where " +
+				"everybody on the network may do everything as anybody, neither identities nor peers",
+		}
 	}
-	return &ConfigError{
-		"peers.tokenFile", "",
-		`a file with a token of an identity with the role coordinator, or peers.tls with a certificate with O = "bursar:coordinator": coordinators pass calls on to each other`,
+	if t.tls != nil && !t.isCoordinator() {
+		return &ConfigError{"tls.cert", t.config.TLS.Cert, wantCoordinator}
 	}
+	return nil
+}
+
+// shown is the field of what is shown to the others.
+func (t *trust) shown() string {
+	if t.token != nil {
+		return "peers.tokenFile"
+	}
+	return "peers.tls"
+}
+
+// isCoordinator reports whether others like this one take its certificate for a coordinator's.
+func (t *trust) isCoordinator() bool {
+	return t.tls.Identified(identity.Coordinator.Organization(), t.config.Peers.TLS.ServerName)
+}
+
+const wantCoordinator = `a certificate with O = "bursar:coordinator" in its subject, or with a name that coordinators alone have and peers.tls.serverName (and tls.serverName of ` +
+	"agents and clients) says: any host's would do else, if its owner may write into Consul"
+
+// inClear reports whether what is sent to a coordinator's URL crosses a network as it is, going by its name.
+func inClear(url string) bool {
+	rest, plain := strings.CutPrefix(url, "http://")
+	if host, _, err := net.SplitHostPort(rest); err == nil {
+		rest = host
+	}
+	return plain && !discovery.Loopback(rest)
 }
 
 // warnings says what is wrong, or will be, with what callers are known by.

@@ -5,29 +5,6 @@ import (
 	"time"
 )
 
-// prune deletes what is older than the retention from the history, in small steps, until ctx ends. Who does not lead leaves it to
-// who does.
-func prune(ctx context.Context, w *writer, h History) {
-	tick := time.NewTicker(h.PruneEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		for deleted := h.PruneStep; deleted == h.PruneStep && ctx.Err() == nil && w.leads.Load(); {
-			var err error
-			deleted, err = w.store.Prune(ctx, w.clock.now().Add(-h.Retention).Time(), h.PruneStep)
-			w.meter.pruned.Add(float64(deleted))
-			if err != nil && ctx.Err() == nil {
-				w.meter.pruneFailed.Inc()
-				w.log.Warn("cannot delete from the history", "error", err)
-			}
-		}
-	}
-}
-
 const (
 	// auditEvery is the least time between two audits.
 	auditEvery = time.Minute

@@ -151,7 +151,7 @@ func TestAClusterWatchTellsEverything(t *testing.T) {
 func TestAFeedIsWhatWasPublished(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "size")
-		f := newFeed(size)
+		f := newFeed(size, 1<<20)
 		base := rapid.Uint64Range(0, 3).Draw(t, "base")
 		f.reset(base)
 		type change struct {
@@ -245,7 +245,7 @@ func TestAFeedIsWhatWasPublished(t *testing.T) {
 }
 
 func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
-	f := newFeed(4)
+	f := newFeed(4, 1<<20)
 	publish := func(revision uint64) {
 		f.publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{{Revision: revision}}})
 	}
@@ -273,7 +273,7 @@ func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
 }
 
 func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
-	f := newFeed(4)
+	f := newFeed(4, 1<<20)
 	f.reset(5)
 	r, _, err := f.read(5)
 	if err != nil {
@@ -299,7 +299,7 @@ func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
 }
 
 func TestAWatchOutlastsEveryPatienceWithTheRequest(t *testing.T) {
-	f := start(t, Config{}, nil, func(s *Server) { s.time.body, s.time.write = 20*time.Millisecond, 20*time.Millisecond })
+	f := start(t, Config{}, nil, func(s *Server) { s.time.body, s.time.write = 100*time.Millisecond, 100*time.Millisecond })
 	f.host("h1", gib)
 	h2 := &http.Transport{Protocols: new(http.Protocols)}
 	h2.Protocols.SetUnencryptedHTTP2(true)
@@ -321,7 +321,7 @@ func TestAWatchOutlastsEveryPatienceWithTheRequest(t *testing.T) {
 			if !stream.Receive() {
 				t.Fatal(stream.Err())
 			}
-			pause := time.NewTimer(150 * time.Millisecond) // the deadlines that would end it are of real connections
+			pause := time.NewTimer(400 * time.Millisecond) // the deadlines that would end it are of real connections
 			<-pause.C
 			a := f.allocate(request("", mib))
 			if !stream.Receive() || stream.Msg().GetAllocation().GetId() != a.GetId() {

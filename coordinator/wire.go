@@ -158,7 +158,7 @@ func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
 	}
 	return &bursarv1.HostFilters{
 		Total: int64(f.Total), Labels: int64(f.Labels), Health: int64(f.Health), Measurement: int64(f.Measurement),
-		Books: int64(f.Books), Headroom: int64(f.Headroom), Fit: int64(f.Fit),
+		Books: int64(f.Books), Headroom: int64(f.Headroom), Held: int64(f.Held), Fit: int64(f.Fit),
 	}
 }
 
@@ -226,12 +226,4 @@ func quotaMessage(q *ledger.Quota) *bursarv1.Quota {
 		m.Normalization = convert.NormalizationToProto(*q.Normalization)
 	}
 	return m
-}
-
-func quotaMessages(list []ledger.Quota) []*bursarv1.Quota {
-	messages := make([]*bursarv1.Quota, 0, len(list))
-	for i := range list {
-		messages = append(messages, quotaMessage(&list[i]))
-	}
-	return messages
 }

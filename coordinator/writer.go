@@ -40,52 +40,35 @@ type writer struct {
 
 	orders chan *tenure // to lead, or with nil not to
 
-	leads  atomic.Bool              // the core does
-	hidden atomic.Pointer[[]string] // what the file of providers hides of the stored ones
+	leads       atomic.Bool              // the core does
+	skew        atomic.Pointer[skew]     // of the ledger's time to the clock; nil while it does not lead
+	led         atomic.Uint64            // the epoch of the latest leadership
+	history     *history                 // what has ended
+	hidden      atomic.Pointer[[]string] // what the file of providers hides of the stored ones
+	refusals    atomic.Pointer[[]string] // which commands are refused, and why
+	elsewhere   elsewhere                // what hosts report that others have
+	unblamed    atomic.Pointer[unblamed] // the last panic of which that is not known; nil: there was none
+	rulesHidden atomic.Pointer[[]string] // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop
 	done       chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
-	busy     *Batch         // being committed
-	deadline ledger.Instant // of that commit
-	tenure   *tenure        // nil: may not lead
-	loading  bool           // the store is asked for a lead
-	atLeast  uint64         // what the next epoch must not be below
-	stopped  bool
+	busy      *Batch         // being committed
+	deadline  ledger.Instant // of that commit
+	tenure    *tenure        // nil: may not lead
+	loading   bool           // the store is asked for a lead
+	atLeast   uint64         // what the next epoch must not be below
+	rulesSeen uint64         // the ledger's count of changes of the rules, when rulesHidden was looked at
+	stopped   bool
 }
 
 // tenure is the permission to lead once: to take the lead, and to keep it until it is lost. The loop tells what becomes of it.
 type tenure struct {
-	atLeast uint64
-	began   chan store.Meta // holds one: the lead was taken
-	over    chan error      // holds one: it could not be, or was lost
-}
-
-// sideQueue takes commands that must not be refused: those of callers who leave, and of the server itself.
-type sideQueue struct {
-	mu     sync.Mutex
-	list   []Command // guarded by mu
-	signal chan struct{}
-}
-
-func (q *sideQueue) put(command Command) {
-	q.mu.Lock()
-	q.list = append(q.list, command)
-	q.mu.Unlock()
-	select {
-	case q.signal <- struct{}{}:
-	default: // it is signalled already
-	}
-}
-
-func (q *sideQueue) take() []Command {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	list := q.list
-	q.list = nil
-	return list
+	announced []uint64        // epochs that somebody has announced
+	began     chan store.Meta // holds one: the lead was taken
+	over      chan error      // holds one: it could not be, or was lost
 }
 
 // job is something to do with the store: commit a batch, or take the lead where there is none.
@@ -116,13 +99,15 @@ func newWriter(core *Core, s store.Store, clock steady, c *Config, f *feed, m *m
 		stopping: make(chan struct{}),
 		done:     make(chan struct{}),
 	}
+	w.history = newHistory(w, c)
 	w.replica = newReplica(w, core.config, core.newPlacer)
 	return w
 }
 
-// lead tells the loop to take the lead, in an epoch not below one. After stop nothing comes of it.
-func (w *writer) lead(atLeast uint64) *tenure {
-	t := &tenure{atLeast: atLeast, began: make(chan store.Meta, 1), over: make(chan error, 1)}
+// lead tells the loop to take the lead, in an epoch above those that were announced, as far as they are to be believed. After stop nothing
+// comes of it.
+func (w *writer) lead(announced ...uint64) *tenure {
+	t := &tenure{announced: announced, began: make(chan store.Meta, 1), over: make(chan error, 1)}
 	w.order(t)
 	return t
 }
@@ -150,20 +135,30 @@ func (w *writer) take(o outcome) error {
 	}
 	now := w.clock.now()
 	if err := w.core.Lead(now, o.meta, o.snapshot); err != nil {
+		if fault, ok := errors.AsType[*PanicError](err); ok {
+			w.tellFault(fault)
+		}
+		if row, refused := errors.AsType[*ledger.RestoreError](err); refused {
+			err = keptBy(err, store.AllocationTable, row.Allocation.String())
+		}
 		return err
 	}
+	led := w.core.skew
+	w.skew.Store(&led)
 	w.feed.reset(o.snapshot.Revision)
 	w.meter.leads(o.meta.Epoch)
+	w.led.Store(o.meta.Epoch)
 	w.leads.Store(true)
 	w.replica.forget()
 	for _, what := range w.core.hidden {
 		w.log.Warn(what)
 	}
-	hidden := w.core.hidden
+	hidden, refused := w.core.hidden, w.core.Refusals()
 	w.hidden.Store(&hidden)
+	w.refusals.Store(&refused)
 	w.reread()
-	if ahead := w.core.now.Sub(now); ahead > time.Minute {
-		w.log.Warn("the clock is behind what the store holds; time stands still until it has caught up", "ahead", ahead)
+	for _, warning := range led.warning(now) {
+		w.log.Warn(warning, "skew", led.ahead)
 	}
 	w.log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
 		"allocations", len(o.snapshot.Allocations), "hosts", len(o.snapshot.Hosts))
@@ -244,6 +239,7 @@ func (w *writer) run() {
 		}
 		w.gather()
 		w.hand()
+		w.showHidden()
 		if stopping == nil && w.busy == nil && w.core.Pending() == 0 {
 			w.stopped = true
 		}
@@ -311,9 +307,14 @@ func (w *writer) hand() {
 		w.abandon(ErrNotLeading)
 	}
 	if w.busy != nil {
+		if fault := w.core.Fault(); fault != nil {
+			w.panicked(fault)
+		}
 		return
 	}
-	if w.busy = w.core.Take(); w.busy != nil {
+	if w.busy = w.core.Take(); w.core.Fault() != nil {
+		w.panicked(w.core.Fault())
+	} else if w.busy != nil {
 		// The store is told to give up at the timeout. One that does not is given up on a little later.
 		w.deadline = w.clock.now().Add(w.limits.CommitTimeout + w.limits.CommitTimeout/10)
 		w.jobs <- job{batch: w.busy}
@@ -329,7 +330,7 @@ func (w *writer) settle(o outcome) {
 		w.busy = nil
 		switch {
 		case o.err == nil && w.core.InFlight():
-			w.core.Done()
+			w.core.Done(w.clock.now())
 		case o.err != nil && w.core.Leading():
 			w.log.Error("a commit failed: this leadership is over", "epoch", o.job.batch.Epoch, "error", o.err)
 			w.abandon(&CommitError{Err: o.err})
@@ -374,13 +375,18 @@ func (w *writer) obey(t *tenure) {
 func (w *writer) seek() {
 	if w.tenure != nil && !w.core.Leading() && !w.loading && w.busy == nil {
 		w.loading = true
-		w.jobs <- job{tenure: w.tenure, atLeast: max(w.atLeast, w.tenure.atLeast)}
+		w.jobs <- job{tenure: w.tenure, atLeast: w.atLeast}
 	}
 }
 
 // abandon ends the leadership and its tenure: what the ledger holds may not be what the store has.
 func (w *writer) abandon(err error) {
 	w.drop(err)
+	w.giveUp(err)
+}
+
+// giveUp ends the tenure of a leadership that was dropped.
+func (w *writer) giveUp(err error) {
 	w.meter.abandoned.Inc()
 	t := w.tenure
 	w.tenure = nil
@@ -392,7 +398,11 @@ func (w *writer) abandon(err error) {
 func (w *writer) drop(err error) {
 	w.atLeast = max(w.atLeast, w.core.Meta().Epoch+1)
 	w.leads.Store(false)
+	w.skew.Store(nil)
 	w.hidden.Store(nil)
+	w.rulesHidden.Store(nil)
+	w.rulesSeen = 0
+	w.meter.hiddenRules.Set(0)
 	w.meter.leading.Set(0)
 	w.feed.cut(err)
 	w.core.Drop(err)
@@ -404,13 +414,6 @@ func (w *writer) reread() {
 	if w.clusters != nil {
 		w.clusters()
 	}
-}
-
-func (w *writer) panicked(err error) {
-	if fault, ok := errors.AsType[*PanicError](err); ok {
-		w.log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "stack", string(fault.Stack))
-	}
-	w.abandon(ErrNotLeading)
 }
 
 // stop lets run end once what was applied is durable. Whoever waits on the line is told ErrStopping, as is whoever comes.

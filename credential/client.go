@@ -31,8 +31,10 @@ func (c ClientTLS) IsSet() bool { return c != ClientTLS{} }
 type Client struct {
 	cert       file
 	serverName string
-	files      *bundle[clientFiles] // nil: there are none
-	options    Options
+	// organization is what the subject of a server's certificate must have; empty: anything.
+	organization string
+	files        *bundle[clientFiles] // nil: there are none
+	options      Options
 }
 
 // clientFiles is what the files say.
@@ -93,6 +95,7 @@ func (c *Client) Config(host string) *tls.Config {
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, ServerName: host, Time: c.options.Now,
+		VerifyConnection: c.verify, // also of a session that is resumed, of which there are none
 	}
 	if c.files == nil {
 		return config

@@ -46,6 +46,10 @@ func ofServer(err error) string {
 		return "want an address that the server's certificate has (" + namesOf(wrong.Certificate) +
 			"), tls.serverName set to one of them, or a certificate of the server that has this one"
 	}
+	if other, ok := errors.AsType[*OrganizationError](err); ok {
+		return "want a certificate of the server with O = \"" + other.Want +
+			"\", or tls.serverName set to a name that certificates of such servers alone have"
+	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		switch invalid.Reason {
 		case x509.Expired:

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bursar/bursar/regularfile"
 )
 
 const (
@@ -56,17 +58,15 @@ func (f file) wrong(wrong string, err error) *FileError {
 
 // read returns the content.
 func (f file) read() ([]byte, fs.FileInfo, error) {
-	opened, err := os.Open(f.path)
-	if err != nil {
+	opened, info, err := regularfile.Open(f.path)
+	switch {
+	case errors.Is(err, regularfile.ErrNotRegular):
+		return nil, nil, f.wrong("is no regular file", nil)
+	case err != nil:
 		return nil, nil, f.wrong(reasonOf(err), err)
 	}
 	defer opened.Close()
-	info, err := opened.Stat()
 	switch {
-	case err != nil:
-		return nil, nil, f.wrong(reasonOf(err), err)
-	case !info.Mode().IsRegular():
-		return nil, nil, f.wrong("is no regular file", nil)
 	case info.Size() > maxFile:
 		return nil, nil, f.wrong(fmt.Sprintf("has %d bytes", info.Size()), nil)
 	case f.secret && info.Mode().Perm()&0o007 != 0:

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -46,10 +45,4 @@ func ParseURL(text string) (string, error) {
 		}
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Host), nil
-}
-
-// Loopback reports whether a host, of a URL or of an address, is the machine that calls it: what is sent there crosses no network.
-func Loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || (err == nil && ip.Unmap().IsLoopback())
 }

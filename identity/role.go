@@ -37,6 +37,15 @@ func ParseRole(text string) (Role, error) {
 	return "", fmt.Errorf("role: %q: want %s", text, oneOf(Roles()))
 }
 
+// organization is what the subject's organization of a certificate begins with; the role follows.
+const organization = "bursar:"
+
+// Organization is the organization (O) in the subject of a certificate whose owner has the role.
+func (r Role) Organization() string { return organization + string(r) }
+
+// RoleOf reads what Organization wrote. ok is false for any other organization; the role may be one that does not exist.
+func RoleOf(text string) (role string, ok bool) { return strings.CutPrefix(text, organization) }
+
 func oneOf(roles []Role) string {
 	names := make([]string, len(roles))
 	for i, r := range roles {

@@ -52,6 +52,20 @@ func companyRules(tb testing.TB) Rules {
 	return r
 }
 
+func TestALabelDerivedFromOneThatIsMissingIsItsDefault(t *testing.T) {
+	rules := Rules{Derived: []Derivation{{Key: "tenant", From: "team", Values: map[string]string{"x": "y"}, Default: "others"}}}
+	p := must(t, Rules.Compile, rules)
+	for _, test := range []struct{ team, want string }{{"", "others"}, {"z", "others"}, {"x", "y"}} {
+		set := Of("user", "alice")
+		if test.team != "" {
+			set = set.With("team", test.team)
+		}
+		if got := must(t, p.Apply, set).Value("tenant"); got != test.want {
+			t.Errorf("from team %q comes tenant %q; want %q", test.team, got, test.want)
+		}
+	}
+}
+
 func TestRules(t *testing.T) {
 	p := must(t, Rules.Compile, companyRules(t))
 	const rest = ",site=berlin"

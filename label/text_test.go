@@ -49,6 +49,20 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestStringProtectsWhatParseWouldTakeAway(t *testing.T) {
+	for value, want := range map[string]string{
+		"x y": "k=x y", " x": `k=\ x`, "x ": `k=x\ `, " ": `k=\ `, "a,b": `k=a\,b`, `a\b`: `k=a\\b`,
+	} {
+		set := Of("k", value)
+		if got := set.String(); got != want {
+			t.Errorf("%q is written %q; want %q", value, got, want)
+		}
+		if back := must(t, Parse, set.String()); !back.Equal(set) {
+			t.Errorf("%q became %v", set.String(), back)
+		}
+	}
+}
+
 func TestStringReadsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s Set

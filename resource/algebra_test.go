@@ -173,6 +173,7 @@ func TestArithmeticNeverLeavesItsRange(t *testing.T) {
 			{"full * 2", func() (Vector, error) { return full.Multiply(2) }, ErrOverflow},
 			{"full * full", func() (Vector, error) { return full.Multiply(most) }, ErrOverflow},
 			{"full * full / 2", func() (Vector, error) { return full.MultiplyRatio(most, 2) }, ErrOverflow},
+			{"full * full / its upper half", func() (Vector, error) { return full.MultiplyRatio(most, most>>1) }, ErrOverflow},
 			{"1 * -1", func() (Vector, error) { return one.Multiply(-1) }, ErrUnderflow},
 			{"1 / 0", func() (Vector, error) { return one.Divide(0) }, ErrDivideByZero},
 			{"1 / -1", func() (Vector, error) { return one.Divide(-1) }, ErrUnderflow},

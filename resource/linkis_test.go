@@ -85,6 +85,8 @@ func TestLinkisReadsWhatOtherVersionsWrite(t *testing.T) {
 		{"no parts", LinkisDriverAndYarn, `{}`, Resource{}},
 		{"a getter that became a field", LinkisDriverAndKubernetes, `{"loadInstanceResource":{"memory":1},"kubernetesResource":null,"moduleOperate":true}`, Resource{Vector: Vector{}.WithMemory(1)}},
 		{"doubles", LinkisSpecial, `{"resources":{"gpu":2.0,"fpga":1E1}}`, Resource{Vector: Vector{}.With("gpu", 2).With("fpga", 10)}},
+		{"a double as large as may be", LinkisMemory, `{"memory":9007199254740991.0}`, Resource{Vector: Vector{}.WithMemory(MaxQuantity)}},
+		{"instances that the type lacks", LinkisLoad, `{"memory":1,"cores":1,"instances":2,"instance":3}`, Resource{Vector: Vector{}.WithMemory(1).WithCPU(1000)}},
 		{"case tells fields apart", LinkisLoad, `{"Memory":1,"CORES":1}`, Resource{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -116,6 +116,11 @@ func TestFitsWithinLooksAtWhatIsAskedFor(t *testing.T) {
 			}
 		})
 	}
+	for _, dimension := range names() {
+		if one := (Vector{}).With(dimension, 1); one.FitsWithin(Vector{}.With(dimension, 0), Absent) || one.FitsWithin(Vector{}, Absent) {
+			t.Errorf("%v fits where there is none", one)
+		}
+	}
 	zeros, overdrawn := Vector{}.WithMemory(0).WithCPU(0).WithInstances(0).With("gpu", 0), Vector{}
 	for dimension := range zeros.All() {
 		overdrawn = overdrawn.With(dimension, -1)

@@ -126,8 +126,8 @@ func (r Resource) Fits(available Resource, missing Missing) bool {
 // place is one address with the vectors of both sides, unset where a side does not have it.
 type place struct {
 	Address
-	a, b     Vector
-	inA, inB bool
+	a, b Vector
+	inA  bool
 }
 
 // places returns every address of either side once, in order.
@@ -144,7 +144,7 @@ func places(a, b []External) []place {
 			p.Address = b[0].Address
 		}
 		if len(b) > 0 && b[0].Address == p.Address {
-			p.b, p.inB = b[0].Vector, true
+			p.b = b[0].Vector
 			b = b[1:]
 		}
 		if p.inA {

@@ -38,6 +38,27 @@ func TestPartsAreMatchedByAddress(t *testing.T) {
 	}
 }
 
+func TestNewResourceLeavesItsPartsInTheirOrder(t *testing.T) {
+	parts := []External{{Address: queue("root.b")}, {Address: queue("root.a")}}
+	if r := NewResource(Vector{}, parts...); r.External[0].Path != "root.a" || parts[0].Path != "root.b" {
+		t.Errorf("from %v came %v", parts, r)
+	}
+}
+
+func TestResourcesThatDifferBothWaysAreInNoRelation(t *testing.T) {
+	here, there := Vector{}.WithMemory(2), Vector{}.WithMemory(1)
+	for name, pair := range map[string][2]Resource{
+		"two dimensions":   {{Vector: Vector{}.WithMemory(2).WithCPU(1)}, {Vector: Vector{}.WithMemory(1).WithCPU(2)}},
+		"here and a queue": {with(yarnPart(there), here), with(yarnPart(here), there)},
+		"two queues":       {Resource{}.WithPart(queue("root.a"), here), Resource{}.WithPart(queue("root.b"), here)},
+	} {
+		r, s := pair[0], pair[1]
+		if r.MoreThan(s) || r.LessThan(s) || r.EqualTo(s) || r.NotLessThan(s) || r.NotMoreThan(s) {
+			t.Errorf("%s: %v and %v are comparable", name, r, s)
+		}
+	}
+}
+
 func TestZeroAndUnsetLookAtAllParts(t *testing.T) {
 	at := queue("root.a")
 	for _, test := range []struct {
@@ -160,6 +181,7 @@ func TestValidateRefusesMalformedParts(t *testing.T) {
 		{"a vector that is wrong", Resource{Vector: Vector{}.WithCPU(-1)}, CPU},
 		{"no kind", part(Address{Path: "a"}), "external[::a].kind"},
 		{"a kind in capitals", part(Address{Kind: "YARN", Path: "a"}), "external[YARN::a].kind"},
+		{"a kind of the last letter", part(Address{Kind: "zz", Path: "a"}), ""},
 		{"a kind that begins with a digit", part(Address{Kind: "1n", Path: "a"}), "external[1n::a].kind"},
 		{"a kind that begins with a brace", part(Address{Kind: "{n", Path: "a"}), "external[{n::a].kind"},
 		{"a kind with a space", part(Address{Kind: "y n", Path: "a"}), "external[y n::a].kind"},

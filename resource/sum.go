@@ -81,10 +81,7 @@ func canAdd(list, add []Quantity) bool {
 		i = seek(list, i, q.Name)
 		sum := q.Value
 		if i < len(list) && list[i].Name == q.Name {
-			sum += list[i].Value
-			if list[i].Value < 0 {
-				return false
-			}
+			sum += list[i].Value // which is not negative: no sum is
 		}
 		if q.Value < 0 || sum < 0 {
 			return false

@@ -82,6 +82,7 @@ func TestSumErrorsLeaveItAlone(t *testing.T) {
 	}{
 		{"a custom overflow", func(v *Sum) error { return v.Add(Vector{}.WithMemory(1).With("fpga", 1).With("gpu", 1)) }, ErrOverflow},
 		{"a custom overflow of a name alone", func(v *Sum) error { return v.Add(Vector{}.With("gpu", 1)) }, ErrOverflow},
+		{"a custom overflow of a later name", func(v *Sum) error { return v.Add(Vector{}.With("tpu", math.MaxInt64)) }, ErrOverflow},
 		{"a fixed overflow", func(v *Sum) error { return v.Add(Vector{}.WithMemory(math.MaxInt64).With("tpu", 1)) }, ErrOverflow},
 		{"a negative operand", func(v *Sum) error { return v.Add(Vector{}.WithCPU(-1)) }, ErrOverflow},
 		{"a negative custom operand", func(v *Sum) error { return v.Add(Vector{}.With("tpu", -1)) }, ErrOverflow},
@@ -101,6 +102,17 @@ func TestSumErrorsLeaveItAlone(t *testing.T) {
 				t.Errorf("became %v", v.Vector())
 			}
 		})
+	}
+}
+
+func TestTakingNoneOfWhatIsNotThereChangesNothing(t *testing.T) {
+	for _, name := range []string{"fpga", "gpu", "zpu"} { // before, at and behind the one that is there
+		var v Sum
+		succeed(t, v.Add(Vector{}.With("gpu", 1)))
+		succeed(t, v.Minus(Vector{}.With(name, 0)))
+		if got := v.Vector(); !got.Equal(Vector{}.With("gpu", 1)) {
+			t.Errorf("without 0 of %s it is %v", name, got)
+		}
 	}
 }
 

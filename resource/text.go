@@ -132,10 +132,7 @@ func scaleDecimal(number string, unit int64) (int64, bool) {
 			return 0, false
 		}
 	}
-	digits, ok := new(big.Int).SetString(whole+fraction, 10)
-	if !ok {
-		return 0, false
-	}
+	digits, _ := new(big.Int).SetString(whole+fraction, 10) // digits alone are a number
 	scaled := digits.Mul(digits, big.NewInt(unit))
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil)
 	scaled, rest := scaled.QuoRem(scaled, power, new(big.Int))

@@ -17,6 +17,8 @@ func TestParseMemory(t *testing.T) {
 		"0.1GiB":           107374183, // 107374182.4: never less than was said
 		"1.5":              2,
 		"9007199254740991": MaxQuantity,
+		// As many digits as are read.
+		"0000000000000000000000000000000000000001": 1,
 	} {
 		if got, err := ParseMemory(text); err != nil || got != want {
 			t.Errorf("ParseMemory(%q) = %d, %v; want %d", text, got, err, want)
@@ -25,6 +27,7 @@ func TestParseMemory(t *testing.T) {
 	for _, text := range []string{
 		"", " ", "B", "GiB", "4g", "4m", "4gib", "4GIB", "4 GiB", " 4GiB", "4GiB ", "-1", "+1", "1e3", ".5", "1.", "1..2", "1.2.3", "0x10", "1_000",
 		"4GiBiB", "4KKi", "4BB", "4KBi", "8PiB", "9007199254740992", "99999999999999999999GiB", "four", "４GiB", "1,5GiB", "NaN", "Inf", "4\x00",
+		"00000000000000000000000000000000000000001",
 	} {
 		_, err := ParseMemory(text)
 		checkField(t, err, Memory)
@@ -34,7 +37,9 @@ func TestParseMemory(t *testing.T) {
 func TestFormatMemory(t *testing.T) {
 	for want, bytes := range map[string]int64{
 		"0B": 0, "1B": 1, "1023B": 1023, "1KiB": 1 << 10, "1025B": 1025, "4GiB": 4 << 30, "1.5GiB": 3 << 29, "512MiB": 512 << 20, "1152GiB": 9 << 37,
-		"4G": 4e9, "2.5G": 25e8, "1000KiB": 1000 << 10, "123456789B": 123456789, "9007199254740991B": MaxQuantity, "-5B": -5,
+		"4G": 4e9, "2.5G": 25e8, "1000KiB": 1000 << 10, "123456789B": 123456789, "9007199254740991B": MaxQuantity, "-12B": -12,
+		// As short as 10112MiB: then the larger unit.
+		"9.875GiB": 79 << 27,
 	} {
 		if got := FormatMemory(bytes); got != want {
 			t.Errorf("FormatMemory(%d) = %q, want %q", bytes, got, want)
@@ -45,6 +50,8 @@ func TestFormatMemory(t *testing.T) {
 func TestApproximateMemory(t *testing.T) {
 	for want, bytes := range map[string]int64{
 		"0B": 0, "1023B": 1023, "1KiB": 1024, "117.7MiB": 123456789, "4GiB": 4 << 30, "1.5GiB": 3 << 29, "8PiB": MaxQuantity, "-1B": -1,
+		// A sixth of a byte below 1023.95MiB.
+		"1023.9MiB": 1073689395,
 	} {
 		if got := ApproximateMemory(bytes); got != want {
 			t.Errorf("ApproximateMemory(%d) = %q, want %q", bytes, got, want)
@@ -64,7 +71,7 @@ func TestParseCPU(t *testing.T) {
 		_, err := ParseCPU(text)
 		checkField(t, err, CPU)
 	}
-	for want, millis := range map[string]int64{"0": 0, "2": 2000, "500m": 500, "1500m": 1500, "1m": 1, "-1m": -1} {
+	for want, millis := range map[string]int64{"0": 0, "2": 2000, "12": 12000, "500m": 500, "1500m": 1500, "1m": 1, "-1m": -1} {
 		if got := FormatCPU(millis); got != want {
 			t.Errorf("FormatCPU(%d) = %q, want %q", millis, got, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Limits of what is accepted from outside, those of the wire contract.
@@ -114,6 +115,9 @@ func (a Address) check() *FieldError {
 	}{{"cluster", a.Cluster, maxCluster}, {"path", a.Path, maxPath}, {"partition", a.Partition, maxCluster}} {
 		if len([]rune(f.value)) > f.most {
 			return &FieldError{f.name, f.value, fmt.Sprintf("at most %d characters", f.most)}
+		}
+		if !utf8.ValidString(f.value) {
+			return &FieldError{f.name, strings.ToValidUTF8(f.value, string(utf8.RuneError)), "valid UTF-8"}
 		}
 	}
 	if !ValidPath(a.Path) {

@@ -134,6 +134,13 @@ func TestValidateRefusesWhatMayNotComeIn(t *testing.T) {
 	}
 }
 
+func TestARefusalHasTheQuantityInItsDigits(t *testing.T) {
+	var wrong *FieldError
+	if err := (Vector{}).With("gpu", -12).Validate(); !errors.As(err, &wrong) || wrong.Value != "-12" {
+		t.Errorf("-12 gpus: %v", err)
+	}
+}
+
 func TestFixedNamesAreNoCustomNames(t *testing.T) {
 	for _, name := range []string{Memory, CPU, Instances} {
 		v := Vector{}.WithCustom(map[string]int64{name: 1})

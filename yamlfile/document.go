@@ -6,6 +6,7 @@
 package yamlfile
 
 import (
+	"encoding"
 	"errors"
 	"reflect"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -33,9 +35,16 @@ type Document struct {
 func Parse(name string, data []byte) (*Document, error) {
 	d := &Document{name: name, data: data}
 	if len(data) > MaxBytes {
-		return nil, &Error{File: name, Reason: "larger than 8 MiB"}
+		return nil, &Error{File: name, Reason: "larger than 8 MiB: want at most so much"}
 	}
-	file, err := parser.ParseBytes(data, 0)
+	if e := d.tooMuch(); e != nil {
+		return nil, e
+	}
+	tokens := lexer.Tokenize(string(data))
+	if e := d.tooDeep(tokens); e != nil {
+		return nil, e
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, d.wrap(err, nil)
 	}
@@ -48,10 +57,14 @@ func Parse(name string, data []byte) (*Document, error) {
 			return nil, d.at(first(doc.Body), "", "a second document: want one")
 		}
 	}
+	if e := d.repeats(); e != nil {
+		return nil, e
+	}
 	return d, nil
 }
 
 // Decode puts the document into the struct that v points to, whose fields have yaml tags. An empty document leaves it as it is.
+// A field may be an encoding.TextUnmarshaler; its error says what would be right.
 // What the library would round or guess at, 1.5 for an integer or 5 for a duration, is an error. The error is an *Error.
 func (d *Document) Decode(v any) error {
 	if d.body == nil {
@@ -80,18 +93,23 @@ func (d *Document) At(field, reason string) *Error {
 	return &Error{File: d.name, Field: field, Reason: reason}
 }
 
-// rounded finds a value that the library would take for another one than was written.
+// rounded finds a value that the library would take for another one than was written, or refuse without its place.
 func (d *Document) rounded(into reflect.Type) *Error {
 	for node := range d.values {
-		scalar, isScalar := node.(ast.ScalarNode)
 		t := at(into, pathOf(node))
-		if !isScalar || t == nil || node.Type() == ast.NullType {
+		if t == nil || node.Type() == ast.NullType {
 			continue
 		}
-		text := scalar.GetToken().Value
-		if want := wanted(t, node.Type(), text); want != "" {
-			return d.at(scalar.GetToken(), pathOf(node), Want(text, want))
+		text := node.GetToken().Value
+		want := wanted(t, node.Type(), text)
+		if want == "" {
+			continue
 		}
+		reason := Want(text, want)
+		if _, isScalar := node.(ast.ScalarNode); !isScalar {
+			reason = "is " + kind(node.Type()) + ": want " + want
+		}
+		return d.at(first(node), pathOf(node), reason)
 	}
 	return nil
 }
@@ -100,6 +118,13 @@ func (d *Document) rounded(into reflect.Type) *Error {
 func wanted(field reflect.Type, node ast.NodeType, text string) string {
 	var err error
 	switch kind := field.Kind(); {
+	case reflect.PointerTo(field).Implements(unmarshaler):
+		if reader, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(field)); ok {
+			err = reader.UnmarshalText([]byte(text))
+		}
+		if err != nil {
+			return err.Error()
+		}
 	case field == duration:
 		if _, err = time.ParseDuration(text); err != nil {
 			return "a duration with its unit, such as 500ms, 30s or 5m"

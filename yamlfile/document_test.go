@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/resource"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -142,6 +143,9 @@ func TestNothingIsRounded(t *testing.T) {
 		Ratio    float64       `yaml:"ratio"`
 		Name     string        `yaml:"name"`
 		On       bool          `yaml:"on"`
+		Size     resource.Size `yaml:"size"`
+
+		Sizes map[string]resource.Size `yaml:"sizes"`
 	}
 	for text, want := range map[string]string{
 		"count: 1.5":                  `x:1:8: count: "1.5": want a whole number`,
@@ -157,6 +161,15 @@ func TestNothingIsRounded(t *testing.T) {
 		"count: '3'":                  "",
 		"on: maybe":                   `x:1:5: on: "maybe": want true or false`,
 		"on: true":                    "",
+		"count: [3]":                  "x:1:8: count: is a list: want a whole number",
+		"count:\n  a: 3":              "x:2:3: count: is a set of fields: want a whole number",
+		"interval: {a: 5s}":           "x:1:11: interval: is a set of fields: want a duration",
+		"on: [true]":                  "x:1:5: on: is a list: want true or false",
+		"size: [1]":                   "x:1:7: size: is a list: want a size such as 4GiB",
+		"size:\n- 1":                  "x:2:1: size: is a list: want a size such as 4GiB",
+		"size: {a: 1}":                "x:1:7: size: is a set of fields: want a size such as 4GiB",
+		"sizes: {a: [1]}":             "x:1:12: sizes.a: is a list: want a size such as 4GiB",
+		"size: 1.5":                   "",
 		"count: 99999999999999999999": "x:1:8: count: cannot unmarshal 99999999999999999999 into Go value of type int ( overflow )",
 	} {
 		var l limits
@@ -242,4 +255,27 @@ func FuzzDecode(f *testing.F) {
 			_ = d.At("stores[0].path", "wrong").Excerpt()
 		}
 	})
+}
+
+func TestAFieldThatReadsTextTakesWhatItReads(t *testing.T) {
+	type limits struct {
+		Bytes resource.Size `yaml:"bytes"`
+	}
+	for text, want := range map[string]resource.Size{"bytes: 2GiB\n": 2 << 30, "bytes: 2147483648\n": 2 << 30, "bytes: \"1KiB\"\n": 1024} {
+		d, err := yamlfile.Parse("f.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l limits
+		if err := d.Decode(&l); err != nil || l.Bytes != want {
+			t.Errorf("%s: %d, %v", text, l.Bytes, err)
+		}
+	}
+	d, err := yamlfile.Parse("f.yaml", []byte("bytes: 2 apples\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Decode(&limits{}); err == nil || !strings.Contains(err.Error(), `f.yaml:1:8: bytes: "2 apples": want a size such as 4GiB`) {
+		t.Errorf("got %v", err)
+	}
 }

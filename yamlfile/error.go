@@ -2,6 +2,7 @@ package yamlfile
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/token"
@@ -33,17 +34,36 @@ func (e *Error) Error() string {
 	return text + ": " + e.Reason
 }
 
+// excerptWidth is how many characters of a line an excerpt shows.
+const excerptWidth = 120
+
 // Excerpt returns the place in the file, as lines with their numbers and a caret below; empty where there is no place. Every line
-// ends with a newline.
+// ends with a newline. Of long lines it is the part around the place.
 func (e *Error) Excerpt() string {
 	var b strings.Builder
+	first := max(0, e.Column-excerptWidth)
 	for i, line := range e.lines {
-		fmt.Fprintf(&b, "%5d | %s\n", e.Line-len(e.lines)+1+i, printable(line))
+		fmt.Fprintf(&b, "%5d | %s\n", e.Line-len(e.lines)+1+i, printable(part(line, first)))
 	}
 	if len(e.lines) > 0 {
-		fmt.Fprintf(&b, "%5s | %s^\n", "", strings.Repeat(" ", e.Column-1))
+		fmt.Fprintf(&b, "%5s | %s^\n", "", strings.Repeat(" ", e.Column-1-first))
 	}
 	return b.String()
+}
+
+// part is what an excerpt shows of a line, from the first character of it on.
+func part(line string, first int) string {
+	begin, n := len(line), 0
+	for at := range line {
+		if n == first {
+			begin = at
+		}
+		if n == first+excerptWidth {
+			return line[begin:at]
+		}
+		n++
+	}
+	return line[begin:]
 }
 
 // HideExcerpt makes the excerpt empty: what stands there may be a secret.
@@ -52,10 +72,10 @@ func (e *Error) HideExcerpt() { e.lines = nil }
 // Tabs and what a terminal would act on become one blank each, so that the caret stands where it should.
 func printable(line string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
+		if strconv.IsPrint(r) {
+			return r
 		}
-		return r
+		return ' '
 	}, line)
 }
 

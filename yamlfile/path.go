@@ -1,6 +1,7 @@
 package yamlfile
 
 import (
+	"encoding"
 	"reflect"
 	"strings"
 	"time"
@@ -55,6 +56,8 @@ func fields(t reflect.Type, path string) []string {
 
 // duration is the type of durations, which are integers to the library.
 var duration = reflect.TypeFor[time.Duration]() //nolint:gochecknoglobals // a constant
+
+var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]() //nolint:gochecknoglobals // a constant
 
 // at returns the type at a path of a type; nil where there is none.
 func at(t reflect.Type, path string) reflect.Type {

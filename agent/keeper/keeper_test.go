@@ -191,7 +191,7 @@ func TestEngineThatEndsAtOnceKeepsItsPidUntilTheAgentHasDecided(t *testing.T) {
 func TestEngineThatNobodyKnowsOfIsEnded(t *testing.T) {
 	for name, script := range map[string]string{
 		"by SIGTERM":                     "trap 'echo bye; exit 0' TERM; echo up > $FIFO; sleep 1000 & wait",
-		"with what it has left behind":   "(trap '' TERM; echo up > $FIFO; sleep 1000) & trap 'echo bye; exit 0' TERM; wait",
+		"with what it has left behind":   "trap 'echo bye; exit 0' TERM; (trap '' TERM; echo up > $FIFO; sleep 1000) & wait",
 		"by SIGKILL where it ignores it": "echo bye; trap '' TERM; echo up > $FIFO; while :; do sleep 1000; done",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,18 +6,24 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // ErrLate is returned for the answer to a Sync when a later one was answered already. Nothing is lost with it.
 var ErrLate = errors.New("answer to an older sync")
 
-// EpochError refuses an answer from a coordinator whose leadership is over. Where both epochs are the same, they are of two leaderships.
+// EpochError refuses an answer from a coordinator whose leadership is over. Where both epochs are the same, they are of two leaderships. One
+// that is far above is of nobody who leads.
 type EpochError struct {
 	Got, Have uint64
 }
 
 func (e *EpochError) Error() string {
+	if e.Got > e.Have {
+		return fmt.Sprintf("answer of epoch %d is more than %d above %d, the last that was seen: whoever gave it is no coordinator of this host's cluster; if it is, start the agent once with --forget-epoch",
+			e.Got, discovery.EpochStride, e.Have)
+	}
 	if e.Got == e.Have {
 		return fmt.Sprintf("answer of epoch %d is of another leadership than the one that was seen", e.Got)
 	}
@@ -43,7 +49,7 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	switch {
 	case q.GetIncarnation() != t.host.Incarnation || q.GetSequence() <= t.answered:
 		return Outcome{}, ErrLate
-	case t.outdates(r):
+	case t.refuses(r):
 		return Outcome{}, &EpochError{Got: r.GetEpoch(), Have: t.epoch}
 	case r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_SHUTDOWN:
 		return Outcome{Shutdown: true}, nil

@@ -2,12 +2,14 @@ package tracker_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/discovery"
 )
 
 func TestFirstSyncReportsEverythingAndTakesOverWhatTheLedgerHas(t *testing.T) {
@@ -45,6 +47,27 @@ func TestAnswersOfOlderEpochsAreRefused(t *testing.T) {
 	same(t, "held", []string{"a"}, held(k))
 }
 
+// After one answer of somebody who is no coordinator those would be refused for ever.
+func TestAnEpochOutOfReachIsRefused(t *testing.T) {
+	k := registered(t)
+	var far *tracker.EpochError
+	for _, epoch := range []uint64{5 + discovery.EpochStride + 1, 1<<48 - 1, 1<<64 - 1} {
+		if _, err := k.Answer(start, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: epoch}); !errors.As(err, &far) || far.Got != epoch {
+			t.Errorf("answer of epoch %d after 5: %v", epoch, err)
+		}
+		if err := k.Registered(&bursarv1.RegisterResponse{Epoch: epoch}); !errors.As(err, &far) || !strings.Contains(err.Error(), "--forget-epoch") {
+			t.Errorf("registration with epoch %d after 5: %v", epoch, err)
+		}
+	}
+	if err := k.Registered(&bursarv1.RegisterResponse{Epoch: 5 + discovery.EpochStride}); err != nil || k.Epoch() != 5+discovery.EpochStride {
+		t.Errorf("one stride: %v, %d", err, k.Epoch())
+	}
+	fresh := tracker.New(start, host(1), tracker.Snapshot{})
+	if err := fresh.Registered(&bursarv1.RegisterResponse{Epoch: 1 << 40}); err != nil {
+		t.Errorf("of an agent that has seen none: %v", err)
+	}
+}
+
 // A store that was put back gives out an epoch again.
 func TestAnswersOfAnotherLeadershipOfTheSameEpochAreRefused(t *testing.T) {
 	k := tracker.New(start, host(1), tracker.Snapshot{})
@@ -78,6 +101,14 @@ func TestAnswersOfAnotherLeadershipOfTheSameEpochAreRefused(t *testing.T) {
 	}
 	if _, err := k.Answer(start, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, Leadership: 52}); !errors.As(err, &other) {
 		t.Errorf("answer of another leadership of epoch 5: %v", err)
+	}
+	says(51)
+	k.Snapshot()
+	if err := lead(5, 51); err != nil || k.Unsaved() {
+		t.Errorf("the same leadership again: %v, to save: %t", err, k.Unsaved())
+	}
+	if err := lead(5, 0); err != nil {
+		t.Errorf("a coordinator that does not say its leadership: %v", err)
 	}
 	says(51)
 

@@ -65,7 +65,7 @@ func TestLastWord(t *testing.T) {
 		"no memory asked":        {free(0), 0, 0, tracker.Held, 0},
 		"unknown":                {&bursarv1.HostSample{}, 0, 1, tracker.Vetoed, 0},
 		"stale":                  {free(1000), time.Minute, 1, tracker.Vetoed, 0},
-		"not yet stale":          {free(1000), 20 * time.Second, 1, tracker.Held, 0},
+		"not yet stale":          {free(1000), 30 * time.Second, 1, tracker.Held, 0},
 		"pressure":               {pressed, 0, 1, tracker.Vetoed, 800},
 		"no memory, in pressure": {pressed, 0, 0, tracker.Held, 0},
 		"refuses":                {refusing, 0, 1, tracker.Vetoed, 800},
@@ -227,7 +227,7 @@ func TestSmallChangesOfCPUAreNotNews(t *testing.T) {
 		return len(q.GetEngines()) == 1
 	}
 	var got []bool
-	for _, cpu := range []int64{500, 509, 491, 511, 5, 0, 0} {
+	for _, cpu := range []int64{500, 510, 490, 511, 5, 0, 0} {
 		got = append(got, reported(cpu))
 	}
 	same(t, "reported", []bool{true, false, false, true, true, true, false}, got)
@@ -277,7 +277,7 @@ func TestUseIsToldAgainBesideASampleThatIsNew(t *testing.T) {
 		}
 	}
 	// A full report may go out with a sample that came before.
-	k.Measure(start, tracker.Measurement{Sample: free(800), Usages: []tracker.Usage{uses("a", 42, 70, 60)}})
+	k.Measure(start, tracker.Measurement{Sample: free(800), Usages: []tracker.Usage{uses("a", 42, 60, 50)}})
 	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11, Action: resync})
 	register(t, k, 5)
 	answer(t, k, k.BuildSync(start), &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 11, Complete: true, Grants: []*bursarv1.Allocation{engine("a", 1, 100, 42)}})

@@ -3,6 +3,7 @@ package tracker
 import (
 	"time"
 
+	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -18,7 +19,7 @@ func (t *Tracker) BuildRegister() *bursarv1.RegisterRequest {
 
 // Registered takes the answer to a registration. A Sync that reports everything must follow. The error is an *EpochError.
 func (t *Tracker) Registered(r *bursarv1.RegisterResponse) error {
-	if t.outdates(r) {
+	if t.refuses(r) {
 		return &EpochError{Got: r.GetEpoch(), Have: t.epoch}
 	}
 	t.enter(r, r.GetStoreId())
@@ -34,11 +35,12 @@ type led interface {
 	GetLeadership() uint64
 }
 
-// outdates reports whether an answer must not be taken: it is of an older epoch, or of another leadership of the same number. A store that was
-// put back has given that out twice, and the coordinator learns so from the next report.
-func (t *Tracker) outdates(r led) bool {
+// refuses reports whether an answer must not be taken: it is of an older epoch, or of another leadership of the same number. A store that was
+// put back has given that out twice, and the coordinator learns so from the next report. Nor is one of an epoch that is out of reach: who gave it
+// is no coordinator of ours, and after it those would be refused.
+func (t *Tracker) refuses(r led) bool {
 	other := r.GetLeadership() != t.leadership && r.GetLeadership() != 0 && t.leadership != 0
-	return r.GetEpoch() < t.epoch || r.GetEpoch() == t.epoch && other
+	return r.GetEpoch() < t.epoch || r.GetEpoch() == t.epoch && other || t.epoch != 0 && !discovery.Believable(r.GetEpoch(), t.epoch)
 }
 
 // enter takes note of a leadership. Revisions of an older one mean nothing in it.

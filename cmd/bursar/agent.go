@@ -10,13 +10,19 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/readlimit"
 	"github.com/bursar/bursar/reload"
 )
 
+// agentStart is what an agent is told at its start alone.
+type agentStart struct {
+	socket      net.Listener // that a service manager has opened; nil: the agent makes its own
+	forgetEpoch bool
+}
+
 // openAgent makes an agent of this machine, with what its configuration says of coordinators.
-// socket is one that a service manager has opened; nil: the agent makes its own.
 func (c *cli) openAgent(
-	ctx context.Context, config agent.Config, loaded *configuration, socket net.Listener, log *slog.Logger,
+	ctx context.Context, config agent.Config, loaded *configuration, start agentStart, log *slog.Logger,
 ) (*agent.Agent, error) {
 	config, err := findable(config).WithDefaults()
 	if err != nil {
@@ -35,17 +41,15 @@ func (c *cli) openAgent(
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	// The agent knows better than a client how long to try again.
-	upstream, err := at.open(append(options, client.WithoutRetries(), client.WithInterceptors(c.tracing.Clients()...))...)
+	upstream, err := at.open(append(options, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent),
+		client.WithInterceptors(c.tracing.Clients()...))...)
 	if err != nil {
 		return nil, loaded.wrong("coordinators", err.Error())
 	}
 	c.clients = append(c.clients, upstream)
-	if base := at.inClear(); base != "" && own.token.IsSet() {
-		log.Warn(tokenInClear(base))
-	}
 	server, err := agent.New(config, agent.Deps{
 		Allocations: upstream.Allocations(), Hosts: upstream.Hosts(), Finder: at.finder, Elsewhere: upstream.Elsewhere,
-		Logger: log, Version: version, Tracing: c.tracing, Socket: socket,
+		Logger: log, Version: version, Tracing: c.tracing, Socket: start.socket, ForgetEpoch: start.forgetEpoch,
 	})
 	if err != nil {
 		return nil, loaded.explain(err)
@@ -69,7 +73,7 @@ const agentStops = 15 * time.Second
 
 // serveAgent runs an agent until it is told to stop.
 func (c *cli) serveAgent(
-	ctx context.Context, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags,
+	ctx context.Context, config agent.Config, loaded *configuration, read func() (agent.Config, *configuration, error), logs *logFlags, start agentStart,
 ) error {
 	log, err := logs.logger(c.err, config.LogLevel)
 	if err != nil {
@@ -77,12 +81,11 @@ func (c *cli) serveAgent(
 	}
 	ctx, interrupts, hangups := catchStops(ctx)
 	defer interrupts.stop()
-	socket, err := passedSocket()
-	if err != nil {
+	if start.socket, err = passedSocket(); err != nil {
 		return err
 	}
 	c.trace(ctx, "bursar-agent", log)
-	server, err := c.openAgent(ctx, config, loaded, socket, log)
+	server, err := c.openAgent(ctx, config, loaded, start, log)
 	if err != nil {
 		return err
 	}

@@ -41,9 +41,6 @@ func (c *cli) allocateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if req.RequestId == "" {
-			req.RequestId = client.NewRequestID()
-		}
 		req.Async = *async
 		cl, err := c.patientEither(cmd, patienceFor(f.wait))
 		if err != nil {
@@ -58,21 +55,30 @@ func (c *cli) allocateCommand() *cobra.Command {
 	return cmd
 }
 
-// allocate waits where the request does, says so, and cancels when somebody interrupts it.
+// allocate waits where the request does, says so, and cancels when somebody interrupts it, or when the answer was lost and nobody can ask
+// again.
 func (c *cli) allocate(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	ctx, interrupts := catchInterrupts(ctx)
 	defer interrupts.stop()
+	minted := req.GetRequestId() == ""
+	if minted {
+		req.RequestId = client.NewRequestID()
+	}
 	stop := c.showWait(ctx, cl, req)
 	res, err := cl.Allocations().Allocate(ctx, req)
 	stop()
 	if err == nil {
 		return res.GetAllocation(), nil
 	}
-	if code, interrupted := interrupts.code(); interrupted {
+	reason := "its answer was lost"
+	code, interrupted := interrupts.code()
+	if interrupted {
+		reason, err = "interrupted", &exitError{code: code}
+	}
+	if interrupted || minted && client.Undecided(err) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortPatience)
 		defer cancel()
-		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: "interrupted"})
-		return nil, &exitError{code: code}
+		_, _ = cl.Allocations().Cancel(ctx, &bursarv1.CancelRequest{RequestId: req.GetRequestId(), Reason: reason})
 	}
 	return nil, err
 }

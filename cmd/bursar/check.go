@@ -143,7 +143,7 @@ func (c *cli) checkAll(s selection, check func(*bursarv1.Provider) (*bursarv1.Ch
 // printCheck tells what came of a check: a line for each server, what was read, and what is odd.
 func (c *cli) printCheck(res *bursarv1.CheckProviderResponse, among selection) {
 	p := res.GetProvider()
-	c.printf("%s\n", printable(providerName(p)))
+	c.printf("%s\n", providerName(p))
 	var rows [][]string
 	for _, s := range res.GetServers() {
 		wrong := strings.TrimPrefix(oneLine(s.GetError()), s.GetAddress()+" ") // which stands before it

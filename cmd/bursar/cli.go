@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -128,7 +130,47 @@ Try it on this machine:
 	root.SetHelpCommand(helpCommand(root))
 	c.complete(root)
 	inOrder(root)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages ", "Flags.FlagUsagesWrapped "+strconv.Itoa(helpWidth)+" "))
+	narrow(root)
 	return root
+}
+
+// helpWidth is how wide help texts are at most, in columns, but for examples, which are to be copied.
+const helpWidth = 80
+
+// narrow wraps the paragraphs of help texts. Lines that begin with a blank stay as they are.
+func narrow(cmd *cobra.Command) {
+	paragraphs := strings.Split(cmd.Long, "\n\n")
+	for i, paragraph := range paragraphs {
+		if !strings.HasPrefix(paragraph, " ") && !strings.Contains(paragraph, "\n ") {
+			paragraphs[i] = wrapped(paragraph)
+		}
+	}
+	cmd.Long = strings.Join(paragraphs, "\n\n")
+	for _, child := range cmd.Commands() {
+		narrow(child)
+	}
+}
+
+// wrapped breaks the lines of a text anew.
+func wrapped(text string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		width := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+width > helpWidth:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += width
+	}
+	return b.String()
 }
 
 // inOrder shows flags in the order in which they were added, the important ones first.
@@ -185,5 +227,5 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 
 // printf writes data.
 func (c *cli) printf(format string, args ...any) {
-	fmt.Fprintf(c.out, format, args...)
+	fmt.Fprintf(c.out, format, printables(args)...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -25,7 +27,7 @@ type configuration struct {
 // prefix and the field's path in capitals: BURSAR_COORDINATOR_LIMITS_QUEUE. The standard file may be missing.
 func loadConfig(file, standard, prefix string, config any) (*configuration, error) {
 	c := &configuration{file: firstSet(file, standard), set: make(map[string]string)}
-	data, err := os.ReadFile(firstSet(file, standard))
+	data, err := regularfile.Read(firstSet(file, standard), yamlfile.MaxBytes)
 	switch {
 	case file == "" && errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -72,6 +74,12 @@ func (c *configuration) environment(prefix, path string, into reflect.Value) err
 
 // setField reads the text into a field; otherwise it returns what would be right.
 func setField(field reflect.Value, text string) (want string) {
+	if reader, ok := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr()); ok {
+		if err := reader.UnmarshalText([]byte(text)); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
 	switch field.Interface().(type) {
 	case time.Duration:
 		d, err := time.ParseDuration(text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
 	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/reload"
 	"github.com/bursar/bursar/tracing"
 )
@@ -25,8 +27,9 @@ import (
 func openCoordinator(
 	ctx context.Context, config coordinator.Config, loaded *configuration, traces *tracing.Tracing, log *slog.Logger, waits func(what string),
 ) (*coordinator.Server, error) {
-	if err := config.Validate(); err != nil {
-		return nil, loaded.explain(err)
+	// Before anything is opened: tables that are brought up to date shut the version before out.
+	if err := checkCoordinator(config, loaded); err != nil {
+		return nil, err
 	}
 	config = config.WithDefaults()
 	where, err := storeOf(config, loaded)
@@ -36,13 +39,7 @@ func openCoordinator(
 	deps := coordinator.Dependencies{Logger: log, Version: version, Tracing: traces, Kinds: knownKinds()}
 	options := opener.Options{Migrate: true, Log: log}
 	var client *consul.Client
-	if err := checkConsul(config, where); err != nil {
-		return nil, loaded.explain(err)
-	}
 	if elected(config, where) {
-		if err := reachable(config); err != nil {
-			return nil, loaded.explain(err)
-		}
 		if client, err = consul.New(config.Consul, log); err != nil {
 			return nil, loaded.explain(err)
 		}
@@ -196,16 +193,18 @@ const maxSecret = 16 << 10
 
 // secretFile reads a file that only its owner and group may read.
 func secretFile(path string) (string, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
+	file, info, err := regularfile.Open(path)
+	if err != nil {
 		return "", err
-	case !info.Mode().IsRegular() || info.Size() > maxSecret:
+	}
+	defer file.Close()
+	switch {
+	case info.Size() > maxSecret:
 		return "", fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxSecret)
 	case info.Mode().Perm()&0o007 != 0:
 		return "", fmt.Errorf("%s: mode %04o lets everybody at it: want 0600", path, info.Mode().Perm())
 	}
-	content, err := os.ReadFile(path) //nolint:gosec // the operator says which
+	content, err := io.ReadAll(io.LimitReader(file, maxSecret))
 	if err != nil {
 		return "", err
 	}

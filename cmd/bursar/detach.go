@@ -110,9 +110,6 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	if err != nil {
 		return err
 	}
-	if req.RequestId == "" {
-		req.RequestId = client.NewRequestID()
-	}
 	allocation, err := c.allocate(ctx, cl, req)
 	if err != nil {
 		return err
@@ -122,7 +119,7 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	defer cancel()
 	launched, err := cl.Engines().Launch(launching, wanted)
 	if err != nil {
-		c.giveBack(ctx, cl, allocation.GetId())
+		c.giveBack(ctx, cl, allocation.GetId(), err)
 		return err
 	}
 	return c.print(launched, func() {
@@ -131,10 +128,17 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 	})
 }
 
-// giveBack releases what was granted for a command that was not started. Where nobody hears that, it expires by itself.
-func (c *cli) giveBack(ctx context.Context, cl *client.Client, id string) {
+// giveBack releases what was granted for a command that was not started. Where nobody hears that, it expires by itself. If the command may
+// have been started nevertheless, it is stopped: what runs must not be released.
+func (c *cli) giveBack(ctx context.Context, cl *client.Client, id string, launch error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shortPatience)
 	defer cancel()
+	if client.Undecided(launch) {
+		if _, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Reason: "its launch failed"}); err != nil {
+			c.sayf("bursar: %s; the command may run: see bursar allocations %s", c.message(err), id)
+		}
+		return
+	}
 	if _, err := cl.Allocations().Release(ctx, &bursarv1.ReleaseRequest{Id: id, Reason: "not started"}); err != nil {
 		c.sayf("bursar: %s; the reservation expires by itself", c.message(err))
 	}

@@ -127,7 +127,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 	host, err := c.openAgent(ctx, agent.Config{
 		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
 		Engines: agent.EnginesConfig{LogDir: filepath.Join(f.dataDir, "engines")},
-	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}, nil, log)
+	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}, agentStart{}, log)
 	if err != nil {
 		return err
 	}

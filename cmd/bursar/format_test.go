@@ -1,10 +1,19 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/store"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/yamlfile"
 )
 
 func TestQuantitiesAreReadable(t *testing.T) {
@@ -46,8 +55,22 @@ func TestDurationsAreReadable(t *testing.T) {
 
 // Labels and reasons come from others; a terminal must not act on them.
 func TestTextOfOthersCannotMoveTheCursor(t *testing.T) {
-	if got := printable("a\x1b[2Jb\rc\u009bd\ne€"); got != "a?[2Jb?c?d?e€" {
+	const hostile, harmless = "a\x1b[2Jb\rc\u009bd\ne\u202ef€", "a?[2Jb?c?d?e?f€"
+	if got := printable(hostile); got != harmless {
 		t.Errorf("printed %q", got)
+	}
+	_, file := yamlfile.Parse("x.yaml", []byte("a: [\x1b[31m\u009b\u202e"))
+	for name, err := range map[string]error{
+		"a store that is half copied": configError(store.RefuseUnfinished("/data", hostile)),
+		"a file":                      configError(file),
+		"a server's answer":           connect.NewError(connect.CodeNotFound, errors.New("no such queue: "+hostile)),
+		"a usage":                     usagef("%s: want something else", hostile),
+	} {
+		c := new(cli)
+		text := reported(t, c, err) + strings.Join(strings.Fields(fmt.Sprintf("%s %v", printables([]any{hostile, err})...)), " ")
+		if got := strings.ReplaceAll(text, "\n", ""); got == "" || printable(got) != got {
+			t.Errorf("%s: printed %q", name, got)
+		}
 	}
 }
 
@@ -84,5 +107,22 @@ func TestRefusalNamesAccountsInWords(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("got  %s\nwant %s", got[i], want[i])
 		}
+	}
+}
+
+func TestRulesThatAreTooManyToListAreCounted(t *testing.T) {
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c := &cli{streams: streams{out: out}}
+	c.printApplied(&bursarv1.ApplyResponse{
+		Changed: []*bursarv1.Quota{{Selector: map[string]string{"user": "alice"}}}, MoreChanged: 2, MoreDeleted: 30, Unchanged: 4,
+	}, false)
+	got, err := os.ReadFile(out.Name())
+	want := "changed  user=alice\nchanged  2 more, which are too many to list\ndeleted  30 more, which are too many to list\n0 added, 3 changed, 30 deleted, 4 unchanged\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%v, printed\n%s\nwant\n%s", err, got, want)
 	}
 }

@@ -128,6 +128,6 @@ func (c *cli) onHost(
 		if note != "" {
 			note = " (" + note + ")"
 		}
-		c.printf("%s %s%s, %d engines\n", host.GetId(), hostState(host), printable(note), host.GetAccount().GetAllocations())
+		c.printf("%s %s%s, %d engines\n", host.GetId(), hostState(host), note, host.GetAccount().GetAllocations())
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/test/certs"
 	consultest "github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // With the race detector a program waits for a second before it exits, and scripts run hundreds of them.
@@ -90,12 +90,11 @@ func TestScriptsOfNetworks(t *testing.T) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {

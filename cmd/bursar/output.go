@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -116,12 +117,28 @@ func (c *cli) facts(namesAndValues ...string) {
 	}
 }
 
-// printable keeps text of others from moving the cursor or breaking a line.
+// printable keeps text of others from moving the cursor, breaking a line or changing the order in which a line is shown.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return '?'
+		if strconv.IsPrint(r) {
+			return r
 		}
-		return r
+		return '?'
 	}, text)
+}
+
+// printables makes the texts among what is to be printed printable.
+func printables(args []any) []any {
+	clean := make([]any, len(args))
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			clean[i] = printable(arg)
+		case error:
+			clean[i] = printable(arg.Error())
+		default:
+			clean[i] = arg
+		}
+	}
+	return clean
 }

@@ -32,6 +32,9 @@ func parsePlace(text string, own credentials, log *slog.Logger) (place, error) {
 		return placeInConsul(config, own, log)
 	}
 	if !strings.Contains(text, ",") {
+		if own.token.IsSet() && strings.HasPrefix(text, "http://") {
+			return place{server: text}, keepToken(text)
+		}
 		return place{server: text}, nil
 	}
 	return placeInList(strings.Split(text, ","), own)
@@ -55,7 +58,10 @@ func placeInList(addresses []string, own credentials) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return place{finder: finder, listed: true}, nil
+	if own.token.IsSet() {
+		err = keepToken(urls...)
+	}
+	return place{finder: finder, listed: true}, err
 }
 
 // consulPlace reads "consul" and "consul://HOST:PORT/SERVICE". Consul's environment says what it leaves out.
@@ -101,27 +107,28 @@ func (p place) open(opts ...client.Option) (*client.Client, error) {
 	if p.finder == nil {
 		return client.New(p.server, opts...)
 	}
-	if p.listed { // http:// stands in the list on purpose
-		opts = append(opts, client.WithTokenInClear())
-	}
-	return client.NewCluster(p.finder, opts...), nil
+	return client.NewCluster(p.finder, append(opts, p.trust()...)...), nil
 }
 
-// inClear is the first address of the place at which a token would cross a network in clear; empty: none.
-func (p place) inClear() string {
-	if p.finder == nil {
-		if strings.HasPrefix(p.server, "http://") && client.InClear(p.server) {
-			return p.server
-		}
-		return ""
+// trust is what coordinators at the place have to prove, beyond what credentials say: who may write into Consul is not trusted with where they
+// are shown.
+func (p place) trust() []client.Option {
+	if p.finder == nil || p.listed {
+		return nil
 	}
-	known, _ := p.finder.Coordinators()
-	for _, coordinator := range known {
-		if p.listed && client.InClear(coordinator.URL) {
-			return coordinator.URL
+	return []client.Option{client.WithCoordinatorsOnly()}
+}
+
+// keepToken refuses an address that was written down and at which a token would cross a network in clear: every call would fail. Those that
+// Consul names are left out by the finder.
+func keepToken(urls ...string) error {
+	for _, url := range urls {
+		if client.InClear(url) {
+			return &discovery.URLError{URL: url, Want: "https://, and TLS at the coordinators (tls.cert and tls.key), since there is a " +
+				"token to show, which everybody on the way could read; or a loopback address, or no token"}
 		}
 	}
-	return ""
+	return nil
 }
 
 // keep runs a place's finder until the invocation ends.

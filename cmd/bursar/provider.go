@@ -86,7 +86,7 @@ before that: do so with "bursar provider check". After a change nothing is known
 		if err != nil {
 			return err
 		}
-		return c.print(res.GetProvider(), func() { c.printf("%s\n", printable(providerLine(res.GetProvider()))) })
+		return c.print(res.GetProvider(), func() { c.printf("%s\n", providerLine(res.GetProvider())) })
 	}
 	return cmd
 }

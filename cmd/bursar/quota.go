@@ -169,9 +169,13 @@ func (c *cli) printApplied(res *bursarv1.ApplyResponse, dryRun bool) {
 	for _, change := range []struct {
 		word   string
 		quotas []*bursarv1.Quota
-	}{{"added", res.GetAdded()}, {"changed", res.GetChanged()}, {"deleted", res.GetDeleted()}} {
+		more   int32
+	}{{"added", res.GetAdded(), res.GetMoreAdded()}, {"changed", res.GetChanged(), res.GetMoreChanged()}, {"deleted", res.GetDeleted(), res.GetMoreDeleted()}} {
 		for _, q := range change.quotas {
 			c.printf("%-8s %s\n", change.word, quotaLine(q))
+		}
+		if change.more > 0 {
+			c.printf("%-8s %d more, which are too many to list\n", change.word, change.more)
 		}
 	}
 	note := ""
@@ -179,7 +183,8 @@ func (c *cli) printApplied(res *bursarv1.ApplyResponse, dryRun bool) {
 		note = "; nothing was changed (--dry-run)"
 	}
 	c.printf("%d added, %d changed, %d deleted, %d unchanged%s\n",
-		len(res.GetAdded()), len(res.GetChanged()), len(res.GetDeleted()), res.GetUnchanged(), note)
+		len(res.GetAdded())+int(res.GetMoreAdded()), len(res.GetChanged())+int(res.GetMoreChanged()),
+		len(res.GetDeleted())+int(res.GetMoreDeleted()), res.GetUnchanged(), note)
 }
 
 // quotaLine is a rule in one line.

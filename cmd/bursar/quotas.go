@@ -13,7 +13,8 @@ func (c *cli) quotasCommand() *cobra.Command {
 		Use:   "quotas",
 		Short: "The limits, and how much of them is taken",
 		Long: `Quotas shows the rules, and the accounts they make: one for each user, creator, engine type or other combination of labels that
-holds or waits for something, with what it has and could still get.`,
+holds or waits for something, with what it has and could still get. A rule that is stored and not in force, as a file has one with its selector,
+is marked as hidden.`,
 		Example: `  bursar quotas
   bursar quotas --label user=alice
   bursar quotas -o json | jq '.accounts[] | select(.overLimit)'`,
@@ -47,9 +48,14 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 		return
 	}
 	var rows [][]string
+	var hidden []string
 	for _, q := range all.GetQuotas() {
 		row := []string{
 			selectorText(q.GetSelector()), resourceText(q.GetLimit()), resourceText(q.GetGuaranteed()), count(int64(q.GetWeight())), q.GetSource(),
+		}
+		if q.GetHidden() != "" {
+			row[4] += " (hidden)"
+			hidden = append(hidden, fmt.Sprintf("%s of %s is not in force: %s", selectorText(q.GetSelector()), q.GetSource(), q.GetHidden()))
 		}
 		if c.wide() {
 			row = append(row, normalizationText(q.GetNormalization()))
@@ -57,6 +63,9 @@ func (c *cli) printQuotas(all *bursarv1.QuotaServiceListResponse) {
 		rows = append(rows, row)
 	}
 	c.table([]string{"RULE", "LIMIT", "GUARANTEED", "WEIGHT", "SOURCE", "ROUNDING"}, rows)
+	for _, text := range hidden {
+		c.printf("%s\n", text)
+	}
 	if len(all.GetAccounts()) > 0 {
 		c.printf("\n")
 		c.table(accountHeader(), accountRows(all.GetAccounts()))

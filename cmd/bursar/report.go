@@ -38,7 +38,7 @@ func (c *cli) describe(out io.Writer, err error) {
 	if err == nil || errors.As(err, &exit) && exit.err == nil {
 		return
 	}
-	sayf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	sayf := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", printables(args)...) }
 	if _, isUsage := errors.AsType[*usageError](err); isUsage {
 		sayf("bursar: %s", oneLine(err.Error()))
 		return
@@ -102,7 +102,7 @@ func (e *leaderlessError) Error() string {
 func (e *leaderlessError) Unwrap() error { return e.err }
 
 func (c *cli) sayf(format string, args ...any) {
-	fmt.Fprintf(c.err, format+"\n", args...)
+	fmt.Fprintf(c.err, format+"\n", printables(args)...)
 }
 
 // message returns an error in one line.
@@ -211,7 +211,7 @@ func shortfallLines(in *bursarv1.InsufficientResources) []string {
 func shortfallTexts(shortfalls []*bursarv1.Shortfall) []string {
 	lines := make([]string, 0, len(shortfalls))
 	for _, s := range shortfalls {
-		if text := printable(shortfallText(s)); !slices.Contains(lines, text) {
+		if text := shortfallText(s); !slices.Contains(lines, text) {
 			lines = append(lines, text)
 		}
 	}
@@ -323,6 +323,7 @@ func filtersText(f *bursarv1.HostFilters) string {
 		{f.GetMeasurement(), "closed by what they measure"},
 		{f.GetBooks(), "without room by the books"},
 		{f.GetHeadroom(), "short of measured memory"},
+		{f.GetHeld(), "kept for a request that waits longer"},
 	} {
 		if step.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", step.n, step.what))

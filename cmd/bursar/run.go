@@ -20,7 +20,7 @@ import (
 func (c *cli) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Start a command when there is room for it, and give everything back when it ends",
+		Short: "Start a command when there is room, and give all back at its end",
 		Long: `Run asks this machine's agent for resources, starts the command when they are granted, confirms its process, and gives
 everything back when it ends, however it ends. While it waits it says where it stands and why. It passes signals on and ends
 with the command's own exit code (128+n when signal n ended it).

@@ -78,7 +78,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 func (c *cli) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Make this machine a host: measure it, track its engines, serve launchers",
+		Short: "Make this machine a host: measure it, track its engines",
 		Long: `Agent makes this machine a host. It measures what the machine really has, answers on a Unix socket to whoever starts engines here,
 and tells the coordinator, until it gets SIGTERM or SIGINT. Engines go on without it, and it finds them again. With SIGHUP it reads
 its file again, as far as that can change while it runs. A socket that systemd has opened is served in place of its own. Without --config it
@@ -96,6 +96,7 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 	socket := cmd.Flags().String("socket", "", "path of the socket to serve on (default "+agent.DefaultSocket+")")
 	stateDir := cmd.Flags().String("state-dir", "", "where it keeps what it must know after a restart (default "+agent.DefaultStateDir+")")
 	coordinators := cmd.Flags().String("coordinator", "", "the coordinators, as --addr names them (default "+defaultAddr+")")
+	forget := cmd.Flags().Bool("forget-epoch", false, "take the epoch of whichever coordinator answers: once, where the one seen last was nobody's")
 	check := addCheckFlag(cmd)
 	read := func() (agent.Config, *configuration, error) {
 		var config agent.Config
@@ -124,7 +125,7 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 		if *check {
 			return c.fine(loaded, checkAgent(config, loaded))
 		}
-		return c.serveAgent(cmd.Context(), config, loaded, read, logs)
+		return c.serveAgent(cmd.Context(), config, loaded, read, logs, agentStart{forgetEpoch: *forget})
 	}
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,6 +71,12 @@ func (c *cli) printStatus(s *bursarv1.StatusResponse, at place, clusters string)
 		"clusters", clusters,
 		"store", s.GetStoreId(),
 	}
+	if h := s.GetHistory(); h != nil {
+		facts = append(facts, "history", fmt.Sprintf("%d ended allocations, %s", h.GetAllocations(), memoryText(h.GetBytes())))
+	}
+	if skew := s.GetClockSkew().AsDuration(); skew >= time.Second {
+		facts = append(facts, "clock skew", durationText(skew)+": the ledger's time is ahead of the leader's clock")
+	}
 	for _, warning := range s.GetWarnings() {
 		facts = append(facts, "warning", warning)
 	}
@@ -116,7 +123,7 @@ func (c *cli) auditCommand() *cobra.Command {
 			}
 			err = c.print(res, func() {
 				for _, v := range res.GetViolations() {
-					c.printf("invariant %d: %s\n", v.GetInvariant(), printable(v.GetMessage()))
+					c.printf("invariant %d: %s\n", v.GetInvariant(), v.GetMessage())
 				}
 				c.printf("%d allocations, %d accounts, revision %d: %d violations\n",
 					res.GetAllocations(), res.GetAccounts(), res.GetRevision(), len(res.GetViolations()))

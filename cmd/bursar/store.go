@@ -20,9 +20,9 @@ import (
 const storeVariable = "BURSAR_COORDINATOR_STORE"
 
 func (c *cli) storeCommand() *cobra.Command {
-	return family("store", "Look at and copy the store of a coordinator",
+	return family("store", "Look at, copy and mend the store of a coordinator",
 		`Store is about the rows that coordinators keep: in a file of one, or in a PostgreSQL database that several share.`,
-		c.storeInfoCommand(), c.storeCopyCommand())
+		c.storeInfoCommand(), c.storeCopyCommand(), c.storeSetAsideCommand(), c.storeEpochCommand())
 }
 
 func (c *cli) storeInfoCommand() *cobra.Command {
@@ -43,12 +43,9 @@ cannot be looked at: that has it to itself.`,
 	}
 	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		place, err := where.read()
+		place, err := where.orEnvironment()
 		if err != nil {
 			return err
-		}
-		if place = firstSet(place, os.Getenv(storeVariable)); place == "" {
-			return usagef("want --store, the path of a file or postgres://…, or --store-file")
 		}
 		meta, err := readMeta(cmd.Context(), place)
 		if err != nil {
@@ -60,7 +57,7 @@ cannot be looked at: that has it to itself.`,
 }
 
 func readMeta(ctx context.Context, where string) (store.Meta, error) {
-	opened, err := openExisting(ctx, where, opener.Options{})
+	opened, err := openExisting(ctx, where)
 	if err != nil {
 		return store.Meta{}, err
 	}
@@ -97,16 +94,16 @@ func (f storeFlags) read() (string, error) {
 }
 
 // openExisting opens a store, and makes none where there is no file.
-func openExisting(ctx context.Context, where string, options opener.Options) (store.Store, error) {
+func openExisting(ctx context.Context, where string) (store.Store, error) {
 	if err := opener.Check(where); err != nil {
 		return nil, err //nolint:wrapcheck // says why
 	}
 	if !opener.IsDatabase(where) {
-		if _, err := os.Stat(where); err != nil { //nolint:gosec // the operator says where
+		if _, err := os.Stat(where); err != nil {
 			return nil, fmt.Errorf("store: %w", err)
 		}
 	}
-	return opener.Open(ctx, where, options) //nolint:wrapcheck // says where and why
+	return opener.Open(ctx, where, opener.Options{}) //nolint:wrapcheck // says where and why
 }
 
 // storeFacts are the facts of a store as JSON.
@@ -174,7 +171,7 @@ first. The copy gets an identity of its own. One that was interrupted is not use
 		if err != nil {
 			return serverError(err)
 		}
-		fmt.Fprintf(c.err, "copied %d live and %d ended allocations, %d hosts and %d rules; the copy is the same, and its books are right\n",
+		c.sayf("copied %d live and %d ended allocations, %d hosts and %d rules; the copy is the same, and its books are right",
 			report.Live, report.Ended, report.Hosts, report.Quotas)
 		return c.printMeta(to, report.Copy)
 	}
@@ -182,7 +179,7 @@ first. The copy gets an identity of its own. One that was interrupted is not use
 }
 
 func copyStore(ctx context.Context, from, to string) (report copying.Report, err error) {
-	source, err := openExisting(ctx, from, opener.Options{})
+	source, err := openExisting(ctx, from)
 	if err != nil {
 		return report, err
 	}

@@ -58,17 +58,9 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 	if err != nil {
 		return nil, place{}, err
 	}
-	if base := at.inClear(); base != "" && own.token.IsSet() {
-		c.sayf("bursar: warning: %s", tokenInClear(base))
-	}
 	c.keep(ctx, at)
 	c.clients, c.unsaid = append(c.clients, cl), said == ""
 	return cl, at, nil
-}
-
-// tokenInClear says what is wrong with a token for an address that says http://.
-func tokenInClear(base string) string {
-	return "the token goes to " + base + " as it is, and everybody on the way can read it: want https://"
 }
 
 // calling are the options of every client.

@@ -36,7 +36,7 @@ func (c *cli) team(ctx context.Context, at place) ([]member, error) {
 	if err != nil {
 		return nil, credentialError(err)
 	}
-	options = append(options, client.WithoutRetries(), client.WithTimeout(memberTimeout))
+	options = append(append(options, at.trust()...), client.WithoutRetries(), client.WithTimeout(memberTimeout))
 	team := make([]member, len(known))
 	var asking sync.WaitGroup
 	for i, coordinator := range known {

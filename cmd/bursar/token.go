@@ -15,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -211,7 +212,7 @@ func (c *cli) printIdentities(entries []access.Entry) error {
 		return out.Encode(map[string]any{"identities": list})
 	}
 	if len(rows) == 0 {
-		fmt.Fprintln(c.err, "no identities")
+		c.sayf("no identities")
 		return nil
 	}
 	c.table([]string{"NAME", "ROLE", "USERS", "HOST", "ENDS", "TOKENS"}, rows)
@@ -249,7 +250,7 @@ func readIdentities(file string) ([]byte, error) {
 	if file == "" {
 		return nil, usagef("no file: want --identities FILE, that of the coordinator's setting identities")
 	}
-	return os.ReadFile(file) //nolint:wrapcheck,gosec // it names the file
+	return regularfile.Read(file, yamlfile.MaxBytes) //nolint:wrapcheck // it names the file
 }
 
 // changeFile puts a file with another content in its place, in one step, with the same owner and mode.
@@ -257,7 +258,7 @@ func changeFile(name string, change func([]byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target // the link stays one
 	}
-	content, err := os.ReadFile(name) //nolint:gosec // named on the command line
+	content, err := regularfile.Read(name, yamlfile.MaxBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err //nolint:wrapcheck // it names the file
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // waitUnseen is how long a request may wait before its user is told, and how often that is brought up to date.
@@ -20,7 +21,7 @@ const waitUnseen = time.Second
 // showWait tells on stderr, while a request waits, where it stands and why. On a terminal it keeps one line up to date, elsewhere it
 // writes one whenever something changed. The returned function ends it and may be called again.
 func (c *cli) showWait(ctx context.Context, cl *client.Client, req *bursarv1.AllocateRequest) (stop func()) {
-	if req.GetWait().AsDuration() <= 0 || req.GetAsync() {
+	if convert.Wait(req) == 0 {
 		return func() {}
 	}
 	// One that does not try again: what it shows is about now.

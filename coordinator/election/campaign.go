@@ -139,7 +139,7 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	if !held {
 		return nil, nil //nolint:nilnil // see above
 	}
-	term := &consulTerm{election: e, session: c.session}
+	term := &consulTerm{election: e, session: c.session, said: e.candidacy(), written: e.candidacy()}
 	term.lease = newLease(e.options.TTL, start, e.ended)
 	if term.isOver() { // no pass for too long: others may count it out at any moment
 		c.withdraw(ctx)
@@ -200,8 +200,13 @@ func (c *candidate) take(ctx context.Context) (held bool, err error) {
 			return false, e.client.Explain("make a session", err)
 		}
 	}
-	held, err = e.put(ctx, c.session, announcement{ID: e.options.ID, URL: e.options.URL})
+	held, err = e.put(ctx, c.session, e.candidacy())
 	return held, e.client.Explain("take "+e.key(), err)
+}
+
+// candidacy is what the key says of whoever has just taken it.
+func (e *ConsulElection) candidacy() announcement {
+	return announcement{ID: e.options.ID, URL: e.options.URL}
 }
 
 // newSession makes a session that ends with the coordinator's health check, or with its machine's.

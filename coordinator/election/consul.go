@@ -121,8 +121,10 @@ func (e *ConsulElection) Leader() (leader Leader, changed <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	leader = e.reading.leader
-	mine := e.term != nil && !e.term.isOver() && e.term.session == e.reading.holder
-	if leader.URL == e.options.URL && !mine {
+	switch mine := e.term != nil && !e.term.isOver() && e.term.session == e.reading.holder; {
+	case mine: // whatever somebody else may have written into its key
+		leader = Leader{URL: e.options.URL, Epoch: e.term.said.Epoch, StoreID: e.term.said.StoreID}
+	case leader.URL == e.options.URL:
 		leader = Leader{} // what this coordinator was before: it does not lead now
 	}
 	return leader, e.news

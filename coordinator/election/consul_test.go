@@ -280,6 +280,45 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 	}
 }
 
+// Consul's locks bind those alone who ask for them: whoever may write into the key can, whoever holds it.
+func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
+	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	term := a.lead(t, 4)
+	want := Leader{URL: a.options.URL, Epoch: 4, StoreID: "store-1"}
+	b.knows(t, want)
+	for _, value := range []string{`{"url":"http://rogue:1","epoch":281474976710655}`, "garbage", "", `{"url":"` + a.options.URL + `","epoch":99}`} {
+		if _, err := admin(t, shared).KV().Put(&api.KVPair{Key: a.key(), Value: []byte(value)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		b.until(t, Leader{}, func(leader Leader) bool { return leader != want })
+		if leader, _ := a.Leader(); leader != want {
+			t.Errorf("the leader takes %+v for the leader", leader)
+		}
+		b.knows(t, want)
+	}
+	if isOver(term) {
+		t.Error("the term has ended")
+	}
+	if !strings.Contains(a.log.String(), "somebody else has written") {
+		t.Errorf("the log says %s", a.log)
+	}
+}
+
+// An announcement that did not get through is made again, and is nobody else's doing.
+func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
+	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
+	term := a.lead(t, 4)
+	b.knows(t, Leader{URL: a.options.URL, Epoch: 4, StoreID: "store-1"})
+	own, _ := term.(*consulTerm)
+	a.mu.Lock()
+	own.said.Epoch = 5 // as Announce leaves it where Consul does not answer
+	a.mu.Unlock()
+	b.knows(t, Leader{URL: a.options.URL, Epoch: 5, StoreID: "store-1"})
+	if strings.Contains(a.log.String(), "somebody else has written") {
+		t.Errorf("the log says %s", a.log)
+	}
+}
+
 func TestLeaderWithoutTLSIsNobodyToThoseThatHaveIt(t *testing.T) {
 	secure := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.URL = "https://a.example.com:7070" })
 	plain := stand(t, shared.Address, "b")

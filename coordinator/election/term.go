@@ -18,6 +18,8 @@ type consulTerm struct {
 	election *ConsulElection
 	session  string
 	lease    *lease
+	said     announcement // guarded by the election's mu: what the key must say
+	written  announcement // guarded by the election's mu: what this term has last written into it, as far as it knows
 }
 
 // Over implements Term.
@@ -38,7 +40,11 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 		return ErrOver
 	}
 	e := t.election
-	held, err := e.put(ctx, t.session, announcement{ID: e.options.ID, URL: e.options.URL, Epoch: epoch, StoreID: storeID})
+	said := announcement{ID: e.options.ID, URL: e.options.URL, Epoch: epoch, StoreID: storeID}
+	e.mu.Lock()
+	t.said = said // before it is written: what is found there from now on is compared with this
+	e.mu.Unlock()
+	held, err := e.put(ctx, t.session, said)
 	switch {
 	case invalidSession(err), err == nil && !held:
 		t.lease.end()
@@ -46,6 +52,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	case err != nil:
 		return e.client.Explain("announce the leadership in "+e.key(), err)
 	}
+	t.wrote(said)
 	e.registration.Lead(epoch)
 	return nil
 }
@@ -97,6 +104,9 @@ func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
 	if t == nil || t.isOver() {
 		return nil
 	}
+	e.mu.Lock()
+	written := t.written // before the key is read: it can be announced anew in between
+	e.mu.Unlock()
 	options := e.client.Query(ctx)
 	options.RequireConsistent = true
 	pair, meta, err := e.client.API().KV().Get(e.key(), options)
@@ -112,7 +122,38 @@ func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
 		return nil
 	}
 	e.doubts.Worked("Consul says again that this coordinator leads")
+	t.correct(ctx, pair, written)
 	return t
+}
+
+// wrote remembers what the key says.
+func (t *consulTerm) wrote(value announcement) {
+	t.election.mu.Lock()
+	defer t.election.mu.Unlock()
+	t.written = value
+}
+
+// correct writes the key again where it does not say what it must. An announcement of this term's that did not get through leaves what was written
+// before. What is neither was written by somebody else: whoever may write there can, though the lock is this term's, and the others would call whom
+// it names.
+func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written announcement) {
+	e := t.election
+	e.mu.Lock()
+	want, wrote := t.said, t.written
+	e.mu.Unlock()
+	var found announcement
+	err := json.Unmarshal(pair.Value, &found)
+	if err == nil && found == want {
+		return
+	}
+	if err != nil || found != written && found != wrote {
+		e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(), "said", found.URL)
+	}
+	if _, err := e.put(ctx, t.session, want); err != nil {
+		e.options.Log.Warn("Consul's key of the leader was not corrected", "error", e.client.Explain("write "+e.key(), err))
+		return
+	}
+	t.wrote(want)
 }
 
 // put writes the key while the session holds it, or takes it for the session where nobody does. held says whether it is the session's.

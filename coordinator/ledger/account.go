@@ -145,6 +145,16 @@ func (a *account) shortfall(dimension string, asked, available int64, note strin
 	}
 }
 
+// closed says that the account gives nothing at all of what a request asks for, in the first dimension of that.
+func (a *account) closed(request resource.Vector, note string) Shortfall {
+	for dimension, asked := range request.All() {
+		if asked != 0 {
+			return a.shortfall(dimension, asked, 0, note)
+		}
+	}
+	return a.shortfall(resource.Instances, 0, 0, note) // it asks for nothing, and gets nothing
+}
+
 // touched reports whether the request asks the account for anything that it limits.
 func (a *account) touched(request resource.Vector) bool {
 	for dimension, asked := range request.All() {

@@ -9,7 +9,7 @@ import (
 
 // Allocate reserves, waits or refuses.
 //
-// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants), *InsufficientError.
+// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants), *LiveFullError, *InsufficientError.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -58,41 +58,86 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	case !r.live():
 		return AllocateResult{Allocation: Allocation{ID: r.id}, Ended: true}, true, nil
 	}
-	e := l.entries[r.id]
-	if e.State == Waiting && !c.Async {
-		if c.Wait <= 0 { // it does not want to wait any more
+	e := l.entry(r.id)
+	switch {
+	case e.Adopted() && r.hash == 0 && !l.mayBe(e, c):
+		l.disown(e)
+		return AllocateResult{}, false, nil
+	case e.State != Waiting || c.Async:
+	case c.Wait > 0:
+		l.attach(e)
+	default: // it does not want to wait any more, and takes what there is by now
+		h, blocked := l.decide(e)
+		if blocked != nil {
 			return AllocateResult{}, true, l.insufficient(e)
 		}
-		l.attach(e)
+		l.unwait(e)
+		l.grant(e, h)
 	}
-	return AllocateResult{Allocation: e.Allocation}, true, nil
+	return AllocateResult{Allocation: e.shown()}, true, nil
+}
+
+// mayBe reports whether an engine that an agent has brought, with the request id of c, is what c asks for, as far as can be
+// told: the agent does not know the request's hash. Else whoever runs that agent could answer others' requests.
+func (l *Ledger) mayBe(e *entry, c *AllocateCommand) bool {
+	if w := c.Wishes; w != nil && (w.Host != "" && w.Host != e.HostID || !e.host.suits(w) || slices.Contains(w.Avoid, e.HostID)) {
+		return false
+	}
+	r, err := l.normalized(c)
+	return err == nil && r.Equal(e.Requested) && e.Labels.Equal(c.Labels) && e.Priority == c.Priority
+}
+
+// disown takes the request id from an engine that an agent has brought.
+func (l *Ledger) disown(e *entry) {
+	l.requests.drop(e.key, e.ID)
+	e.RequestID, e.key = "", noRequest
+	l.touch(e)
+}
+
+// normalized is what a request asks for: an engine is one instance, and the rules round.
+func (l *Ledger) normalized(c *AllocateCommand) (resource.Resource, error) {
+	r := c.Resource
+	if !r.Has(resource.Instances) {
+		r.Vector = r.WithInstances(1)
+	}
+	v, err := l.rules.normalize(c.Labels, r.Vector)
+	r.Vector = v
+	return r, err
 }
 
 // prepare checks a request and makes its entry, which is in no table yet.
 func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
+	if err := checkName("caller", c.Actor.Name); err != nil {
+		return nil, err
+	}
+	if err := checkName("request_id", c.RequestID); err != nil {
+		return nil, err
+	}
 	if c.Priority != 0 && !c.Actor.Priority {
 		return nil, &DeniedError{Actor: c.Actor.Name, Wanted: fmt.Sprintf("set priority %d", c.Priority)}
 	}
-	r := c.Resource
-	if err := r.Validate(); err != nil {
+	if err := c.Resource.Validate(); err != nil {
 		return nil, outOfRange("resource", err)
 	}
-	entitled, err := l.resolve(r.External, c.Labels)
+	entitled, err := l.resolve(c.Resource.External, c.Labels)
 	if err != nil {
 		return nil, err
 	}
-	if !r.Has(resource.Instances) {
-		r.Vector = r.WithInstances(1) // an engine is one instance
-	}
-	v, err := l.rules.normalize(c.Labels, r.Vector)
+	r, err := l.normalized(c)
 	if err != nil {
 		return nil, err
 	}
-	r.Vector = v
 
+	if w := c.Wishes; w != nil {
+		for _, id := range w.Avoid {
+			if err := checkName("host.avoid", id); err != nil {
+				return nil, err
+			}
+		}
+	}
 	a := Allocation{
 		RequestID: c.RequestID, Caller: c.Actor.Name, RequestHash: c.RequestHash,
-		Labels: c.Labels, Requested: r, Entitled: resource.Resource{Vector: v, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
+		Labels: c.Labels, Requested: r, Entitled: resource.Resource{Vector: r.Vector, External: entitled}, Wishes: c.Wishes, Priority: c.Priority,
 		Created: l.now, ReservationTTL: c.ReservationTTL, Async: c.Async,
 	}
 	if a.ReservationTTL <= 0 {
@@ -106,15 +151,18 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 		if h == nil {
 			return nil, &NotFoundError{What: "host", ID: w.Host}
 		}
-		if !h.Labels.MatchesFilter(w.Required) || slices.Contains(w.Avoid, h.ID) {
+		if !h.suits(w) || slices.Contains(w.Avoid, h.ID) {
 			return nil, &FieldError{"host.id", w.Host, "a host that has the required labels and is not to be avoided"}
 		}
 		a.HostID = w.Host
 	}
+	if err := l.affords(&a, a.LiveBytes()+LiveOverhead); err != nil {
+		return nil, err
+	}
 	e := l.blank()
 	e.Allocation = a
 	l.open(e)
-	l.tie(e)
+	l.tie(e, nil)
 	return e, nil
 }
 
@@ -143,32 +191,28 @@ func (l *Ledger) enter(e *entry) {
 	if e.ID == 0 {
 		e.ID = l.nextID()
 	}
-	l.entries[e.ID] = e
+	l.entries.Set(e.ID, e)
 	l.states[e.State]++
 	l.countOverUse(e, 1)
+	l.enterTallies(e)
 	if e.RequestID != "" {
 		if e.key == noRequest {
 			e.key = keyOf(e.Caller, e.RequestID)
 		}
 		l.requests.open(e.key, e.RequestHash, e.ID)
 	}
-	l.enroll(e)
-}
-
-// nextID gives out an id. One that an agent has brought back may be ahead of the clock.
-func (l *Ledger) nextID() ID {
-	l.lastID = idAfter(l.lastID, l.now)
-	if n := len(l.order); n > 0 && l.order[n-1].id >= l.lastID {
-		for l.entries[l.lastID] != nil {
-			l.lastID++
-		}
-	}
-	return l.lastID
 }
 
 // decide finds where a request can go now, or the queue of what blocks it: the first of its quotas that is short, then the first of its
 // branches, then the host it wants, then all hosts.
 func (l *Ledger) decide(e *entry) (*host, *queue) {
+	l.deciding = e
+	h, blocked := l.place(e)
+	l.deciding = nil
+	return h, blocked
+}
+
+func (l *Ledger) place(e *entry) (*host, *queue) {
 	v := e.request()
 	for _, quota := range e.accounts {
 		if !quota.fits(v) || quota.heldFrom(e, v) {
@@ -182,7 +226,7 @@ func (l *Ledger) decide(e *entry) (*host, *queue) {
 	}
 	if e.HostID != "" {
 		h := l.hosts[e.HostID]
-		if !h.fits(v) || h.account.heldFrom(e, v) {
+		if !h.fits(v) || !h.suits(e.Wishes) || l.crowded(e, h) || h.account.heldFrom(e, v) {
 			return nil, &h.account.queue
 		}
 		return h, nil
@@ -196,7 +240,11 @@ func (l *Ledger) decide(e *entry) (*host, *queue) {
 
 func (l *Ledger) query(e *entry) Query {
 	l.turn++
-	return Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn, NoHeld: true}
+	q := Query{Request: e.request(), Wishes: e.Wishes, Turn: l.turn, NoHeld: true}
+	if l.mayCrowd(e) {
+		q.Rejected = func(slot Slot) bool { return l.crowded(e, l.slots[slot]) }
+	}
+	return q
 }
 
 // heldFrom reports whether what the account has is kept for another request than e, which asks it for v. A quota or a branch keeps only
@@ -212,7 +260,7 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.states[Reserved]++
 	e.HostID, e.HostAddress = h.ID, h.Address
 	e.Reserved = l.now
-	e.Expires = l.now.Add(e.ReservationTTL)
+	l.lastFor(e, e.ReservationTTL)
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
 	l.passOver(e)
@@ -318,6 +366,16 @@ func (l *Ledger) shortIn(list []Shortfall, t *touch, e *entry) []Shortfall {
 func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	before := len(list)
 	list = h.shortfalls(list, e.request())
+	if len(list) == before && !h.suits(e.Wishes) {
+		lost := h.account.closed(e.request(), NoteLabels)
+		lost.Detail = "it does not have all of " + e.Wishes.Required.String()
+		list = append(list, lost)
+	}
+	if len(list) == before && l.crowded(e, h) {
+		crowded := h.account.closed(e.request(), NoteRefused)
+		crowded.Detail = l.crowdedText(e.Caller, h.callers[l.callers[e.Caller]])
+		list = append(list, crowded)
+	}
 	if len(list) == before {
 		list = l.short(list, &h.account, e, e.request())
 	}

@@ -52,19 +52,21 @@ type Allocation struct {
 	Wishes      *Wishes // nil: no wishes
 	Priority    int32
 
-	Created, Reserved, Confirmed, Ended Instant // Reserved is when it was last granted
-	// Expires is when a reservation or lease returns by itself; zero: never.
+	// Reserved is since when it holds something: when it was last granted, or adopted after it had ended here.
+	Created, Reserved, Confirmed, Ended Instant
+	// Expires is when a reservation or lease returns by itself, or a little later while that is not durable; zero: never.
 	Expires Instant
 	// WaitDeadline is when the wait is, or would have been, over; a vetoed grant goes back to waiting until then.
 	WaitDeadline Instant
 	// PassedSince is when others were first let past this request while it waited.
-	PassedSince    Instant
+	PassedSince Instant
+	// ReservationTTL is never zero of what was asked of the ledger: see Adopted.
 	ReservationTTL time.Duration
 	Lease          time.Duration // zero: none
 
 	Async     bool // nobody hangs on the line: followed by Get or Watch
 	OverLimit bool // taken over from an agent although an account lacked the room
-	Forget    bool // ended for lack of a caller: its request id may be used again
+	Forget    bool // ended for lack of a caller, or adopted: its request id may be used again
 	Stopping  bool // its agent has been asked to end the engine, or will be if it runs
 	StopGrace time.Duration
 	// Reason says in words why it is in this state.
@@ -90,6 +92,12 @@ type Allocation struct {
 	GrantRevision uint64
 }
 
+// Adopted reports whether all that is known of the allocation is the word of its host's agent, its caller and its request
+// id too: the ledger has taken it over from a report, and has never known of the request.
+func (a *Allocation) Adopted() bool {
+	return a.ReservationTTL == 0 && a.State != Waiting && a.State != Reserved
+}
+
 // Wishes say where an allocation may go.
 type Wishes struct {
 	Host      string    // exactly this one
@@ -104,6 +112,12 @@ type Process struct {
 	StartTime uint64 // clock ticks after boot
 	Cgroup    string // its own, or empty
 	BootID    string
+}
+
+// clean is the process with texts as rows can hold them.
+func (p Process) clean() Process {
+	p.Cgroup, p.BootID = words(p.Cgroup), words(p.BootID)
+	return p
 }
 
 // ExitStatus says how an engine's process ended.

@@ -27,9 +27,10 @@ func (l *Ledger) Audit() []Violation {
 			sums[&b.account] = &balances{}
 		}
 	}
-	for id, e := range l.entries {
+	l.entries.Scan(func(id ID, e *entry) bool {
 		l.auditEntry(id, e, sums, report)
-	}
+		return true
+	})
 	l.auditClusters(sums, report)
 	for a, sum := range sums {
 		if !sum.used.EqualTo(a.used.Vector()) || !sum.reserved.EqualTo(a.reserved.Vector()) || sum.held != a.held {
@@ -40,6 +41,7 @@ func (l *Ledger) Audit() []Violation {
 			report(1, "%s: over its limit %s with used %s reserved %s", a.name, a.limit, a.used.Vector(), a.reserved.Vector())
 		}
 	}
+	l.auditBytes(report)
 	for _, h := range l.hostOrder {
 		promised := int64(0)
 		for _, e := range h.entries {

@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"slices"
-
 	"github.com/bursar/bursar/resource"
 )
 
@@ -53,16 +51,25 @@ func (l *Ledger) auditTouches(e *entry, sums map[*account]*balances, report func
 
 // auditClusters checks the tables of the clusters, and what others are said to use in their branches.
 func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, string, ...any)) {
+	brought := make(map[*host]int)
 	for name, c := range l.clusters {
 		if c.configured != (l.provider(name) != nil) || !c.configured && c.ties == 0 {
 			report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.ties)
 		}
-		inOrder := slices.IsSortedFunc(c.order, func(a, b *branch) int { return a.address.Compare(b.address) })
-		if len(c.order) != len(c.branches) || !inOrder || len(c.fresh) > 0 || c.gone {
-			report(3, "cluster %s: %d branches, %d in order", name, len(c.branches), len(c.order))
+		if c.order.Len() != len(c.branches) {
+			report(3, "cluster %s: %d branches, %d in order", name, len(c.branches), c.order.Len())
 		}
-		for _, b := range c.order {
+		c.order.Scan(func(b *branch) bool {
 			l.auditBranch(b, sums[&b.account], report)
+			if b.bringer != nil {
+				brought[b.bringer]++
+			}
+			return true
+		})
+	}
+	for _, h := range l.hostOrder {
+		if h.brought != brought[h] {
+			report(2, "host %s: its agent has brought %d branches, of those that are there %d", h.ID, h.brought, brought[h])
 		}
 	}
 }
@@ -74,6 +81,9 @@ func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, 
 	}
 	if path, below := above(b.address.Path); below && b.parent != b.cluster.branches[spot{path, b.address.Partition}] {
 		report(3, "%s: is not below %s", b.account.name, path)
+	}
+	if b.bringer != nil && b.known {
+		report(3, "%s: is reported, and counts on host %s", b.account.name, b.bringer.ID)
 	}
 	if b.touching != sum.touching || !b.known && b.touching == 0 && b.below == 0 {
 		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", b.account.name, b.touching, sum.touching, b.known, b.below)

@@ -18,6 +18,7 @@ type branch struct {
 	below    int // branches that have it as their parent
 	touching int // live allocations, and requests that are being looked at
 	dropped  bool
+	bringer  *host // whose agent's report made it; nil: a request or a provider did, or one has reported it since
 
 	report QueueReport
 	known  bool         // the last report has it
@@ -131,8 +132,25 @@ func (b *branch) tooLarge(request resource.Vector) bool {
 
 // take takes over what a report says.
 func (b *branch) take(r *QueueReport) {
+	b.unclaim()
 	b.known, b.report = true, *r
 	b.report.Limit, b.report.Used = within(r.Limit), within(r.Used)
+}
+
+// claim counts a new branch on the host whose agent brought it, if one has.
+func (b *branch) claim(h *host) {
+	if h != nil {
+		b.bringer = h
+		h.brought++
+	}
+}
+
+// unclaim counts the branch on no host any more.
+func (b *branch) unclaim() {
+	if b.bringer != nil {
+		b.bringer.brought--
+		b.bringer = nil
+	}
 }
 
 // vanish forgets what was said of the branch.

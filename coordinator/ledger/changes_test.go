@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A batch holds what several commands changed. What it says of a host or a rule must not depend on whether the store writes
+// A batch holds what several commands changed. What it says of a host, a rule or a provider must not depend on whether the store writes
 // rows or removes them first.
 func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 	register := func(l *ledger.Ledger) error {
@@ -25,6 +25,10 @@ func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 		return l.PutQuota(start, ledger.Quota{Selector: rule, Limit: resource.Vector{}.WithMemory(8)})
 	}
 	remove := func(l *ledger.Ledger) error { return l.DeleteQuota(start, rule) }
+	configure := func(l *ledger.Ledger) error {
+		return l.PutProvider(start, ledger.ProviderRecord{ClusterName: yarnProd})
+	}
+	unconfigure := func(l *ledger.Ledger) error { return l.DeleteProvider(start, yarnProd) }
 
 	for _, test := range []struct {
 		name          string
@@ -37,6 +41,9 @@ func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 		{"a rule comes and goes", nil, []func(*ledger.Ledger) error{put, remove}, false},
 		{"a rule goes and comes", []func(*ledger.Ledger) error{put}, []func(*ledger.Ledger) error{remove, put}, true},
 		{"a rule goes, comes and goes", []func(*ledger.Ledger) error{put}, []func(*ledger.Ledger) error{remove, put, remove}, false},
+		{"a provider comes and goes", nil, []func(*ledger.Ledger) error{configure, unconfigure}, false},
+		{"a provider goes and comes", []func(*ledger.Ledger) error{configure}, []func(*ledger.Ledger) error{unconfigure, configure}, true},
+		{"a provider goes, comes and goes", []func(*ledger.Ledger) error{configure}, []func(*ledger.Ledger) error{unconfigure, configure, unconfigure}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := ledger.New(ledger.Config{}, newPlainPlacer())
@@ -55,7 +62,13 @@ func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 			for _, q := range c.Quotas {
 				rows = append(rows, q.Selector.String())
 			}
+			for _, p := range c.Providers {
+				rows = append(rows, p.String())
+			}
 			removed := append(slices.Clone(c.HostsRemoved), c.QuotasRemoved...)
+			for _, name := range c.ProvidersRemoved {
+				removed = append(removed, name.String())
+			}
 			if test.there && (len(rows) == 0 || len(removed) > 0) || !test.there && (len(rows) > 0 || len(removed) == 0) {
 				t.Errorf("rows %v, removed %v; in the end it is there: %t", rows, removed, test.there)
 			}

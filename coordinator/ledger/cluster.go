@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bursar/bursar/resource"
+	"github.com/tidwall/btree"
 )
 
 // cluster is an external system that grants resources: one that a provider is configured for, or in which a live allocation has a part.
@@ -30,9 +30,7 @@ type cluster struct {
 	standard    map[string]string   // default partitions by path, of all paths
 
 	branches map[spot]*branch
-	order    []*branch // by address; arrange brings it up to date
-	fresh    []*branch // not in order yet
-	gone     bool      // some in order are not in branches any more
+	order    *btree.BTreeG[*branch] // the same by address
 
 	timer timer
 }
@@ -44,17 +42,22 @@ type spot struct{ path, partition string }
 func (l *Ledger) cluster(name ClusterName) *cluster {
 	c := l.clusters[name]
 	if c == nil {
-		c = &cluster{ClusterName: name, branches: make(map[spot]*branch)}
+		c = &cluster{ClusterName: name, branches: make(map[spot]*branch), order: newOrder()}
 		c.timer.cluster = c
 		l.clusters[name] = c
 	}
 	return c
 }
 
+// newOrder is for branches of one cluster. There are no locks: a ledger has one user at a time.
+func newOrder() *btree.BTreeG[*branch] {
+	before := func(a, b *branch) bool { return a.address.Compare(b.address) < 0 }
+	return btree.NewBTreeGOptions(before, btree.Options{NoLocks: true})
+}
+
 // dropCluster forgets a cluster that nobody speaks of any more.
 func (l *Ledger) dropCluster(c *cluster) {
 	if !c.configured && c.ties == 0 {
-		l.timers.set(&c.timer, 0)
 		delete(l.clusters, c.ClusterName)
 	}
 }
@@ -83,10 +86,9 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	for _, e := range c.members {
 		e.external.stay(c).over = false
 	}
-	for _, b := range c.order {
+	for _, b := range c.order.Items() { // a copy: those that nobody touches go
 		b.vanish()
 	}
-	c.arrange()
 }
 
 // ClusterSilent says that a cluster could not be read, and why. What was read last stays good until it is too old or, with forget,
@@ -129,25 +131,28 @@ func (c *cluster) unknown(now Instant) string {
 // awaited says that it is too early to refuse anything for want of the cluster: it has not been read since the load, which was only now.
 func (c *cluster) awaited(l *Ledger) bool { return c.configured && !c.reported && l.now < l.loaded }
 
-// branch finds or makes a branch, with those above it.
-func (c *cluster) branch(at spot) *branch {
+// branch finds or makes a branch, with those above it. What it makes counts on the host that brought it; nil: none has.
+func (c *cluster) branch(at spot, bringer *host) *branch {
 	if b := c.branches[at]; b != nil {
 		return b
 	}
 	b := newBranch(c, at)
 	if path, below := above(at.path); below {
-		b.parent = c.branch(spot{path, at.partition})
+		b.parent = c.branch(spot{path, at.partition}, bringer)
 		b.parent.below++
 	}
+	b.claim(bringer)
 	c.branches[at] = b
-	c.fresh = append(c.fresh, b)
+	c.order.Set(b)
 	return b
 }
 
 // tidy drops a branch that the cluster did not report and nobody touches, and with it those above it that were there for it alone.
 func (c *cluster) tidy(b *branch) {
 	for b != nil && !b.known && b.touching == 0 && b.below == 0 && !b.dropped {
-		b.dropped, c.gone = true, true
+		b.dropped = true
+		b.unclaim()
+		c.order.Delete(b)
 		delete(c.branches, spot{b.address.Path, b.address.Partition})
 		if b = b.parent; b != nil {
 			b.below--
@@ -155,46 +160,20 @@ func (c *cluster) tidy(b *branch) {
 	}
 }
 
-// few branches are put in order one by one, more of them by sorting all.
-const few = 16
-
-// arrange brings order up to date, after branches came and went.
-func (c *cluster) arrange() {
-	if c.gone {
-		dropped := func(b *branch) bool { return b.dropped }
-		c.order, c.fresh = slices.DeleteFunc(c.order, dropped), slices.DeleteFunc(c.fresh, dropped)
-		c.gone = false
-	}
-	if len(c.fresh) > few {
-		c.order = append(c.order, c.fresh...)
-		slices.SortFunc(c.order, func(a, b *branch) int { return a.address.Compare(b.address) })
-	} else {
-		for _, b := range c.fresh {
-			at, _ := c.search(b.address)
-			c.order = slices.Insert(c.order, at, b)
-		}
-	}
-	clear(c.fresh)
-	c.fresh = c.fresh[:0]
-}
-
-func (c *cluster) search(at resource.Address) (int, bool) {
-	return slices.BinarySearchFunc(c.order, at, func(b *branch, at resource.Address) int { return b.address.Compare(at) })
-}
-
 // index lists the paths that the cluster has, by what they may be called.
 func (c *cluster) index() {
 	c.leaves, c.standard = make(map[string][]string, c.queues), make(map[string]string, c.queues)
-	for _, b := range c.order {
+	c.order.Scan(func(b *branch) bool {
 		if !b.known {
-			continue
+			return true
 		}
 		path := b.address.Path
 		if _, twice := c.standard[path]; !twice { // else in another partition
 			c.leaves[leaf(path)] = append(c.leaves[leaf(path)], path)
 		}
 		c.standard[path] = b.report.DefaultPartition
-	}
+		return true
+	})
 }
 
 // clusterNames are the names of all clusters, in order.

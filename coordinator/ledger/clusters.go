@@ -35,14 +35,13 @@ type ClusterInfo struct {
 func (l *Ledger) Queues(after resource.Address, yield func(QueueInfo) bool) {
 	for _, name := range l.clusterNames() {
 		c := l.clusters[name]
-		at, found := c.search(after)
-		if found {
-			at++
-		}
-		for _, b := range c.order[at:] {
-			if !yield(l.queueInfo(b)) {
-				return
-			}
+		more := true
+		c.order.Ascend(&branch{address: after}, func(b *branch) bool {
+			more = b.address == after || yield(l.queueInfo(b))
+			return more
+		})
+		if !more {
+			return
 		}
 	}
 }

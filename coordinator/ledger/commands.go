@@ -10,7 +10,7 @@ import (
 
 // Config holds the ledger's times. The zero value of a field is its default.
 type Config struct {
-	// ReservationTTL is how long a grant holds without Confirm where the request does not say. Default 2 min.
+	// ReservationTTL is how long a grant holds without Confirm, once it is durable, where the request does not say. Default 2 min.
 	ReservationTTL time.Duration
 	// Interval is the least time between two reports of a host; it grows with the number of hosts. Default 5 s.
 	Interval time.Duration
@@ -28,6 +28,12 @@ type Config struct {
 	RequestRetention time.Duration
 	// StopGrace is the time between SIGTERM and SIGKILL where a Stop does not say. Default 10 s.
 	StopGrace time.Duration
+	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant, and twice what those of one caller may have there.
+	// Default: the constant of this name.
+	HostLiveBytes int64
+	// CallerLiveBytes is how many bytes of live rows one caller may have, LiveOverhead of each included, and how many the callers of one
+	// host's agent may have together, each of which has at most half of it. Default: the constant of this name.
+	CallerLiveBytes int64
 }
 
 // AllocateCommand asks for resources.
@@ -156,6 +162,7 @@ type EngineReport struct {
 	Unreclaimable int64
 	OverUse       []OverUse   // all of it; one dimension each
 	Grant         *Allocation // the agent's record, in a full report
+	Without       string      // what of that record was left out, because it is damaged or too large; empty: nothing
 }
 
 // EngineEnd is the tombstone of an engine.
@@ -218,6 +225,19 @@ type SyncResult struct {
 	Interval     time.Duration
 	Action       Action
 	Acknowledged []ID
+	NotTaken     NotTaken
+}
+
+// NotTaken are engines that a report names although the books have their allocations elsewhere, and that were not taken in.
+type NotTaken struct {
+	Count int
+	First Allocation // as the books have the first of them; the zero Allocation where Count is 0
+}
+
+func (n *NotTaken) add(e *entry) {
+	if n.Count++; n.Count == 1 {
+		n.First = e.Allocation
+	}
 }
 
 // Quota is a rule: what requests that match the selector may have together.
@@ -315,13 +335,18 @@ type Remembered struct {
 
 // Snapshot is all that a ledger is rebuilt from.
 type Snapshot struct {
-	Revision    uint64
-	LastID      ID
+	Revision uint64
+	LastID   ID
+	// Time is the latest that the ledger's time is known to have been. Zero: the rows alone tell.
+	Time        Instant
 	Allocations []Allocation // live ones
 	Hosts       []HostRecord
 	Quotas      []Quota // of every source
 	Providers   []ProviderRecord
 	Remembered  []Remembered
+	Refusals    []Refusal
+	// SetAside are requests that wait and are canceled without being looked at, each with the reason: the ledger panicked over them.
+	SetAside map[ID]string
 }
 
 // Changes is what a batch of commands changed, in order. No host, no rule and no provider is both among those that changed and
@@ -330,6 +355,8 @@ type Changes struct {
 	// Revision after the batch.
 	Revision uint64
 	LastID   ID
+	// Time is the ledger's after the batch.
+	Time Instant
 	// Transitions are the allocations as they were after each transition; the last one of an id is its row.
 	Transitions   []Allocation
 	Hosts         []HostRecord
@@ -339,6 +366,9 @@ type Changes struct {
 	// Providers and ProvidersRemoved are those of every source but files.
 	Providers        []ProviderRecord
 	ProvidersRemoved []ClusterName
+	// Refusals, and RefusalsRemoved by id, are the coordinator's: the ledger leaves them empty.
+	Refusals        []Refusal
+	RefusalsRemoved []string
 }
 
 // Verdict is what would happen to a request now.

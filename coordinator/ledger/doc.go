@@ -7,5 +7,5 @@
 // The ledger is a pure state machine. It does no I/O, reads no clock, draws no random number and starts no goroutine:
 // every command carries its time, and the same commands in the same order give the same state. It does not make itself
 // durable either. Changes hands the caller what a batch of commands changed; the caller stores that and only then
-// answers. A Ledger is not safe for concurrent use: one goroutine owns it.
+// answers, and tells Durable, from when on reservations and leases count. A Ledger is not safe for concurrent use: one goroutine owns it.
 package ledger

@@ -1,9 +1,6 @@
 package ledger
 
 import (
-	"slices"
-	"sort"
-
 	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/resource"
 )
@@ -15,9 +12,14 @@ type entry struct {
 	*filing
 	external *external // nil where it has no part elsewhere
 
-	timer      timer
-	key        requestKey // noRequest before enter
-	orderIndex int        // in the ledger's order
+	timer timer
+	// Of what expires: the revision with whose commit its time begins to count, 0 once it does, and when that is over. See Durable.
+	unstored uint64
+	lasts    Instant
+	key      requestKey // noRequest before enter
+	bytes    int64      // LiveBytes as of the last touch; 0 before enter
+	caller   *tally     // nil: it was adopted
+	relay    *tally     // nil: it did not come through a host's agent
 
 	// While it holds something:
 	host      *host
@@ -47,52 +49,6 @@ func (e *entry) touches() []touch {
 	return e.external.touches
 }
 
-// place is where an entry is in the order of ids.
-type place struct {
-	id    ID
-	entry *entry // nil: it ended
-}
-
-// enroll puts the entry in order. New ones have the highest id; one that an agent brings back may belong further down.
-func (l *Ledger) enroll(e *entry) {
-	if l.holes > 64 && l.holes > len(l.order)/2 {
-		l.order = slices.DeleteFunc(l.order, func(p place) bool { return p.entry == nil })
-		l.holes = 0
-		l.placed(0)
-	}
-	if e.ID.Created() <= l.now { // else an agent's, from a coordinator whose clock was ahead: time must not follow it
-		l.lastID = max(l.lastID, e.ID)
-	}
-	if n := len(l.order); n == 0 || l.order[n-1].id < e.ID {
-		e.orderIndex = n
-		l.order = append(l.order, place{e.ID, e})
-		return
-	}
-	at, found := l.placeOf(e.ID)
-	if found {
-		l.order[at].entry, e.orderIndex = e, at
-		l.holes--
-		return
-	}
-	l.order = slices.Insert(l.order, at, place{e.ID, e})
-	l.placed(at)
-}
-
-// placed tells every entry from an index on where in the order it is.
-func (l *Ledger) placed(from int) {
-	for i := from; i < len(l.order); i++ {
-		if e := l.order[i].entry; e != nil {
-			e.orderIndex = i
-		}
-	}
-}
-
-// placeOf finds an id in the order, or where it would be.
-func (l *Ledger) placeOf(id ID) (at int, found bool) {
-	at = sort.Search(len(l.order), func(i int) bool { return l.order[i].id >= id })
-	return at, at < len(l.order) && l.order[at].id == id
-}
-
 // untouched is the memory, in bytes, that the entry may still take beyond what was measured of it. Of a grant newer than
 // the last sample nothing was measured: it counts in full.
 func (e *entry) untouched() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
@@ -103,6 +59,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 	h.entries = append(h.entries, e)
 	e.promise = e.untouched()
 	h.promised += e.promise
+	l.load(e, h, e.weight())
 	l.count(&h.account, e)
 	for _, quota := range e.accounts {
 		l.count(quota, e)
@@ -130,6 +87,7 @@ func (l *Ledger) unhold(e *entry) {
 	h.entries[len(h.entries)-1] = nil
 	h.entries = h.entries[:len(h.entries)-1]
 	h.promised -= e.promise
+	l.load(e, h, -e.weight())
 	h.account.take(e.State, e.request())
 	h.account.held--
 	l.freed(&h.account)
@@ -147,7 +105,7 @@ func (l *Ledger) unhold(e *entry) {
 	}
 	h.left(e.ID, l.revision+1)
 	h.touched = l.revision + 1
-	e.host, e.promise = nil, 0
+	e.host = nil
 	l.book(h)
 }
 
@@ -190,14 +148,17 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 		l.unhold(e)
 	}
 	e.Ended, e.Expires = l.now, 0
-	l.transition(e, s, reason)
-	l.states[s]--
+	e.Wishes = nil // of no use any more, and it may be the largest part of what is kept for 30 days
+	e.Forget = e.Forget || e.Adopted()
+	l.states[e.State]--
+	e.State, e.Reason = s, reason
+	l.touch(e)
 	l.countOverUse(e, -1)
+	l.leaveTallies(e)
 
 	l.timers.set(&e.timer, 0)
-	delete(l.entries, e.ID)
-	l.order[e.orderIndex].entry = nil
-	l.holes++
+	l.entries.Delete(e.ID)
+	l.spend(e.ID)
 	if e.Forget {
 		l.requests.drop(e.key, e.ID)
 	} else {
@@ -223,8 +184,8 @@ func (l *Ledger) retime(e *entry) {
 		if e.PassedSince != 0 && e.present() {
 			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.lookAgain))
 		}
-	} else {
-		first(e.Expires)
+	} else if e.unstored == 0 {
+		first(max(e.Expires, e.lasts))
 	}
 	l.timers.set(&e.timer, due)
 }

@@ -66,9 +66,10 @@ const (
 	NoteHeld     = "held"     // kept for a request that waits longer
 	NoteUnknown  = "unknown"  // no fresh measurement; of a queue: no fresh word from its cluster
 	NotePressure = "pressure" // the host is under memory pressure
-	NoteRefused  = "refused"  // the host's agent wants no new grants
+	NoteRefused  = "refused"  // the host's agent wants no new grants, or could not be told of more
 	NoteHealth   = "health"   // the host is suspect, lost, cordoned or draining
 	NoteNever    = "never"    // above the limit: it can never fit
+	NoteLabels   = "labels"   // the host that was asked for has lost a required label
 	NoteStopped  = "stopped"  // the queue takes no applications
 	NoteMissing  = "missing"  // its cluster does not have the queue
 )
@@ -165,6 +166,14 @@ type StateError struct {
 func (e *StateError) Error() string {
 	return fmt.Sprintf("%s %s is %s: want %s", e.What, e.ID, e.State, e.Want)
 }
+
+// RestoreError says which allocation of a Snapshot keeps a ledger from being restored.
+type RestoreError struct {
+	Allocation ID
+	Wrong      string
+}
+
+func (e *RestoreError) Error() string { return fmt.Sprintf("allocation %s: %s", e.Allocation, e.Wrong) }
 
 // ConflictError refuses another request under a request id that is taken.
 type ConflictError struct {

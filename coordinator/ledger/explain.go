@@ -26,7 +26,7 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	a := e.Allocation
+	a := e.shown()
 	if e.State != Waiting {
 		x := Explanation{Verdict: Decided, Allocation: &a, HostID: e.HostID, Place: -1}
 		for _, quota := range e.accounts {
@@ -78,8 +78,5 @@ func (l *Ledger) explain(e *entry) Explanation {
 		x.Verdict, refusal = Never, never
 	}
 	x.Shortfalls = refusal.Shortfalls
-	if x.Filters == nil {
-		x.Filters = refusal.Filters
-	}
 	return x
 }

@@ -24,8 +24,9 @@ type stay struct {
 	over    bool // by the last report all its applications are
 }
 
-// tie enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet.
-func (l *Ledger) tie(e *entry) {
+// tie enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet. Those that are new count on
+// the host whose agent's word they are; nil: they are in a request.
+func (l *Ledger) tie(e *entry, bringer *host) {
 	parts := e.Entitled.External
 	if len(parts) == 0 {
 		return
@@ -37,7 +38,7 @@ func (l *Ledger) tie(e *entry) {
 			x.stays = append(x.stays, stay{cluster: c})
 			c.ties++
 		}
-		own := c.branch(spot{parts[i].Path, parts[i].Partition})
+		own := c.branch(spot{parts[i].Path, parts[i].Partition}, bringer)
 		for b := own; b != nil; b = b.parent {
 			x.touches = append(x.touches, touch{branch: b, own: b == own})
 		}
@@ -48,9 +49,6 @@ func (l *Ledger) tie(e *entry) {
 		t := &x.touches[i]
 		t.branch.touching++
 		t.vector = t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
-	}
-	for i := range x.stays {
-		x.stays[i].cluster.arrange()
 	}
 	e.external = x
 }
@@ -84,10 +82,8 @@ func (l *Ledger) untie(e *entry) {
 	for i := range x.stays {
 		c := x.stays[i].cluster
 		c.ties--
-		c.arrange()
 		l.dropCluster(c)
 	}
-	e.external = nil
 }
 
 // over reports whether a part at this address counts in the branch.
@@ -141,7 +137,6 @@ func (b *branch) enlist(v resource.Vector, by int) {
 // longer shows it; only the rest comes free.
 func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
-	clear(x.granted)
 	for i := range x.touches {
 		t := &x.touches[i]
 		if t.branch.show(t, resource.Vector{}) {
@@ -159,17 +154,12 @@ func (l *Ledger) unholdExternal(e *entry) {
 		last.external.stay(s.cluster).index = s.index
 		list[len(list)-1] = nil
 		s.cluster.members = list[:len(list)-1]
-		s.over = false
 	}
 }
 
+// stay is the place in a cluster that a part belongs to.
 func (x *external) stay(c *cluster) *stay {
-	for i := range x.stays {
-		if x.stays[i].cluster == c {
-			return &x.stays[i]
-		}
-	}
-	return nil
+	return &x.stays[slices.IndexFunc(x.stays, func(s stay) bool { return s.cluster == c })]
 }
 
 // entitleExternal follows another entitlement of an entry that holds something.
@@ -179,24 +169,39 @@ func (l *Ledger) entitleExternal(e *entry) {
 		t := &e.external.touches[i]
 		before := t.vector
 		after := t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
-		if before.Equal(after) {
-			if e.reshow(t) { // its parts may have changed against one another
-				t.branch.restate()
-			}
-			continue
-		}
 		if !after.NotMoreThan(before) {
 			e.external.changed = l.now
 		}
 		t.branch.enlist(before, -1)
 		t.branch.enlist(after, 1)
 		t.vector = after
-		if e.reshow(t) {
+		if e.reshow(t) { // even if it is as large as before: its parts may have changed against one another
 			t.branch.restate()
 		}
 		t.branch.account.change(e.State, e.State, before, after)
 		l.freed(&t.branch.account)
 	}
+}
+
+// growthIn returns how much of a branch's free resources an entry would take if its parts became
+// next. Parts of the same branch can trade: what one part gives up, another part may take.
+//
+// There is one exception. The last report of the cluster may still show that the applications of a
+// shrinking part hold more than the part's new size. That surplus no longer counts as the entry's.
+// It counts as used by others until a later report does not show it, so it is added to the growth.
+func (e *entry) growthIn(t *touch, next []resource.External) resource.Vector {
+	b := t.branch
+	after := b.sum(next, func(part int) resource.Vector { return next[part].Vector })
+	shown := b.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
+	less := resource.Vector{}
+	for dimension, quantity := range after.All() { // after has all dimensions of before: a resize removes none
+		beyond := get(b.report.Used, dimension) - b.shown.Get(dimension) // what others use now, if positive
+		left := max(0, get(t.shown, dimension)-get(shown, dimension))    // the surplus
+		if n := quantity - get(t.vector, dimension) + max(0, beyond+left) - max(0, beyond); n > 0 {
+			less = less.With(dimension, n)
+		}
+	}
+	return less
 }
 
 // reshow works out how much of an entry a branch's figures hold: of each part what its applications hold, but no more than the part.

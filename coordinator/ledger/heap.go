@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // heap is a binary heap that tells its items where they are, so that any of them can be moved or removed.
 type heap[T any] struct {
 	items  []T
@@ -29,21 +31,20 @@ func (h *heap[T]) remove(i int) {
 
 // fix restores the order after the item at an index changed.
 func (h *heap[T]) fix(i int) {
-	if !h.down(i) {
-		h.up(i)
-	}
+	h.down(i)
+	h.up(i)
 }
 
 // rebuild restores the order after any items changed.
 func (h *heap[T]) rebuild() {
-	for i := len(h.items)/2 - 1; i >= 0; i-- {
+	for i := range slices.Backward(h.items) {
 		h.down(i)
 	}
 }
 
 func (h *heap[T]) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
+	for {
+		parent := (i - 1) / 2 // the first is its own
 		if !h.before(h.items[i], h.items[parent]) {
 			return
 		}
@@ -52,20 +53,20 @@ func (h *heap[T]) up(i int) {
 	}
 }
 
-func (h *heap[T]) down(i int) (moved bool) {
+func (h *heap[T]) down(i int) {
 	for {
 		child := 2*i + 1
 		if child >= len(h.items) {
-			return moved
+			return
 		}
 		if child+1 < len(h.items) && h.before(h.items[child+1], h.items[child]) {
 			child++
 		}
 		if !h.before(h.items[child], h.items[i]) {
-			return moved
+			return
 		}
 		h.swap(i, child)
-		i, moved = child, true
+		i = child
 	}
 }
 

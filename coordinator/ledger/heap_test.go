@@ -49,12 +49,14 @@ func TestTheHeapKeepsItsOrderAndTellsItsItemsWhereTheyAre(t *testing.T) {
 				if len(h.items) != len(model) {
 					t.Fatalf("%d items; want %d", len(h.items), len(model))
 				}
+				for at, i := range h.items {
+					if parent := h.items[max(0, (at-1)/2)]; i.value < parent.value {
+						t.Fatalf("%d is at %d, below %d", i.value, at, parent.value)
+					}
+				}
 				for _, i := range model {
 					if i.index >= len(h.items) || h.items[i.index] != i {
 						t.Fatalf("item %d is not at %d", i.value, i.index)
-					}
-					if i.value < h.items[0].value {
-						t.Fatalf("first is %d; there is %d", h.items[0].value, i.value)
 					}
 				}
 			},

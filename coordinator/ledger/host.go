@@ -15,11 +15,15 @@ import (
 type host struct {
 	slot     Slot
 	state    HostState
-	needFull bool     // the next Sync must report everything
-	measured bool     // by a fresh sample, with known memory
-	pressure bool     // by the last sample
-	refusal  string   // by the last sample; empty: none
-	entries  []*entry // that hold something here
+	needFull bool             // the next Sync must report everything
+	measured bool             // by a fresh sample, with known memory
+	pressure bool             // by the last sample
+	refusal  string           // by the last sample; empty: none
+	full     string           // why it has too many bytes of rows; empty: it has not
+	entries  []*entry         // that hold something here
+	bytes    int64            // of their rows and touches
+	callers  map[*tally]int64 // of these the bytes of each caller, without what was adopted
+	brought  int              // branches that are there for nothing but what its agent brought
 
 	// Of its last sample:
 	live     int64 // bytes available beyond safety
@@ -38,6 +42,7 @@ type host struct {
 	sequence uint64  // of the last Sync of this incarnation
 	sample   *Sample
 	sampleAt Instant
+	notTaken int // how often its agent has named an engine that the books have elsewhere
 }
 
 // headroom is the memory that the machine can still promise, in bytes; below zero where it has promised too much.
@@ -60,6 +65,8 @@ func (h *host) open() (note, why string) {
 		return NotePressure, "under memory pressure"
 	case h.refusal != "":
 		return NoteRefused, h.refusal
+	case h.full != "":
+		return NoteRefused, h.full
 	}
 	return "", ""
 }
@@ -94,6 +101,9 @@ func (h *host) fits(request resource.Vector) bool {
 	return h.account.fits(request)
 }
 
+// suits reports whether the host has the labels that a request requires. Other wishes are not asked for.
+func (h *host) suits(w *Wishes) bool { return w == nil || h.Labels.MatchesFilter(w.Required) }
+
 // shortfalls appends why the request cannot go there.
 func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	before := len(list)
@@ -102,13 +112,7 @@ func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall
 		if len(list) > before {
 			return list
 		}
-		closed := h.account.shortfall(resource.Instances, 0, 0, note) // it asks for nothing, and gets nothing
-		for dimension, asked := range request.All() {
-			if asked != 0 {
-				closed = h.account.shortfall(dimension, asked, 0, note)
-				break
-			}
-		}
+		closed := h.account.closed(request, note)
 		if note == NoteRefused { // which alone does not say it all
 			closed.Detail = why
 		}
@@ -123,7 +127,7 @@ func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall
 // free is what a request could get at most, in memory, cpu and instances.
 func (h *host) free() [3]int64 {
 	if note, _ := h.open(); note != "" {
-		return [3]int64{-1, -1, -1}
+		return [3]int64{}
 	}
 	return [3]int64{
 		min(h.account.available(resource.Memory), h.headroom()),
@@ -157,9 +161,9 @@ func (h *host) balance() (available, booked resource.Vector) {
 	available = available.WithMemory(max(0, min(memory, h.headroom()))).WithCPU(max(0, cpu)).WithInstances(max(0, instances))
 	booked = booked.WithMemory(a.most[0] - memory).WithCPU(a.most[1] - cpu).WithInstances(a.most[2] - instances)
 	for _, q := range a.limit.Custom() {
-		free := max(0, a.available(q.Name))
-		available = available.With(q.Name, free)
-		booked = booked.With(q.Name, max(0, q.Value-free))
+		free := a.available(q.Name)
+		available = available.With(q.Name, max(0, free))
+		booked = booked.With(q.Name, a.mostOf(q.Name)-free)
 	}
 	return available, booked
 }
@@ -174,10 +178,10 @@ func (h *host) most() resource.Vector {
 }
 
 func (h *host) loadPerCore() int64 {
-	if h.load == 0 || h.account.most[1] <= 0 || h.account.most[1] == unlimited {
-		return 0
+	if cores := h.account.most[1]; cores > 0 {
+		return h.load * 1000 / cores
 	}
-	return h.load * 1000 / h.account.most[1]
+	return 0
 }
 
 // addHost enters a host into the tables.
@@ -227,7 +231,7 @@ func known(most int64) int64 {
 // removeHost takes a host, on which nothing is left, out of the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
-	l.size(h, resource.Vector{}.WithMemory(0).WithCPU(0), resource.Vector{})
+	l.size(h, resource.Vector{}, resource.Vector{}) // what is not listed counts in no share
 	l.placer.Remove(h.slot)
 	l.slots[h.slot] = nil
 	l.freeSlots = append(l.freeSlots, h.slot)
@@ -248,8 +252,9 @@ func (l *Ledger) record(h *host) {
 	l.changes.Hosts = append(l.changes.Hosts, h.HostRecord)
 }
 
-// interval is the time between two reports of a host: longer for more hosts, so that all together stay below a rate.
-func (l *Ledger) interval() time.Duration {
+// Interval is the time between two reports of a host: longer for more hosts, so that all together stay below a rate. It is also what every
+// deadline has left at least after a load.
+func (l *Ledger) Interval() time.Duration {
 	return max(l.cfg.Interval, time.Duration(len(l.hosts))*time.Second/time.Duration(l.cfg.ReportsPerSecond))
 }
 
@@ -270,9 +275,7 @@ const departuresKept = 256
 
 func (h *host) left(id ID, revision uint64) {
 	if len(h.gone.list) >= departuresKept {
-		half := departuresKept / 2
-		h.gone.before = h.gone.list[half-1].revision
-		h.gone.list = append(h.gone.list[:0], h.gone.list[half:]...)
+		h.gone.before, h.gone.list = h.gone.list[0].revision, h.gone.list[1:]
 	}
 	h.gone.list = append(h.gone.list, departure{id, revision})
 }

@@ -11,6 +11,9 @@ import (
 // Errors: *StaleError (a later incarnation of its agent has registered), *FieldError.
 func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error) {
 	l.begin(now)
+	if err := checkName("host_id", c.HostID); err != nil {
+		return 0, err
+	}
 	if err := c.Capacity.Validate(); err != nil {
 		return 0, outOfRange("capacity", err)
 	}
@@ -27,23 +30,19 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	if c.Incarnation > h.Incarnation {
 		h.sequence = 0
 	}
-	h.Address, h.Labels, h.BootID, h.Incarnation, h.Version = c.Address, c.Labels, c.BootID, c.Incarnation, c.Version
+	h.Address, h.Labels, h.Incarnation, h.Version = words(c.Address), c.Labels, c.Incarnation, words(c.Version)
+	h.BootID = words(c.BootID)
 	h.Lost = false
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
 		l.size(h, c.Capacity, c.Protected)
 	}
-	if h.state != Healthy {
-		h.state = Healthy
-		h.measured = false // until its first sample
-	}
+	h.state = Healthy
 	h.needFull = true
 	h.lastSync = l.now
 	l.watch(h)
 	l.record(h)
 	l.show(h)
-	l.freed(&h.account)
-	l.settle()
-	return l.interval(), nil
+	return l.Interval(), nil // it is given nothing before its first report
 }
 
 // restoreHost brings back a host from the store: returning, until its agent reports.
@@ -60,7 +59,7 @@ func (l *Ledger) restoreHost(r HostRecord) {
 
 // watch sets the host's timer to when it becomes suspect, unmeasured or lost.
 func (l *Ledger) watch(h *host) {
-	patience := time.Duration(l.cfg.SuspectAfter) * l.interval()
+	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	switch h.state {
 	case Healthy, Returning:
 		due := h.lastSync.Add(patience)
@@ -69,7 +68,7 @@ func (l *Ledger) watch(h *host) {
 		}
 		l.timers.set(&h.timer, l.orStop(h, due))
 	case Suspect:
-		l.timers.set(&h.timer, l.orStop(h, l.lostAt(h)))
+		l.timers.set(&h.timer, l.orStop(h, h.lastSync.Add(l.cfg.LostAfter)))
 	case LostHost:
 		l.timers.set(&h.timer, 0)
 	}
@@ -84,18 +83,13 @@ func (l *Ledger) orStop(h *host, due Instant) Instant {
 	return due
 }
 
-// lostAt is when a silent host is given up.
-func (l *Ledger) lostAt(h *host) Instant {
-	return h.lastSync.Add(max(l.cfg.LostAfter, time.Duration(l.cfg.SuspectAfter)*l.interval()))
-}
-
 // hostDue does what the host's timer was set for.
 func (l *Ledger) hostDue(h *host) {
-	patience := time.Duration(l.cfg.SuspectAfter) * l.interval()
+	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	l.stopDrained(h)
 	switch {
 	case h.state == Suspect:
-		if l.lostAt(h) <= l.now {
+		if h.lastSync.Add(l.cfg.LostAfter) <= l.now {
 			l.lose(h)
 		}
 	case h.lastSync.Add(patience) <= l.now:
@@ -134,9 +128,9 @@ func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 		return &StateError{"host", hostID, "in use by live allocations", "none, or force"}
 	}
 	l.endAll(h, "host "+hostID+" was removed")
-	for _, p := range append([]place(nil), l.order...) {
-		if p.entry != nil && p.entry.State == Waiting && p.entry.HostID == hostID {
-			l.end(p.entry, Canceled, "host "+hostID+" was removed")
+	for _, e := range l.entries.Values() {
+		if e.State == Waiting && e.HostID == hostID {
+			l.end(e, Canceled, "host "+hostID+" was removed")
 		}
 	}
 	l.removeHost(h)
@@ -173,7 +167,7 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 	if err != nil {
 		return HostInfo{}, err
 	}
-	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, reason, 0
+	h.Cordoned, h.Draining, h.Reason, h.StopTime = cordoned, draining, words(reason), 0
 	if deadline != nil {
 		h.StopTime = l.now.Add(*deadline)
 	}

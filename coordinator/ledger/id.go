@@ -18,6 +18,9 @@ func At(t time.Time) Instant {
 	return Instant(t.UnixNano())
 }
 
+// MaxInstant is the last moment that an id can tell, in the year 2109. The ledger's time does not get there.
+const MaxInstant = Instant((1<<(64-idCounterBits) - 1) * int64(time.Millisecond))
+
 // Time converts back, in UTC. Zero is the zero time.
 func (i Instant) Time() time.Time {
 	if i == 0 {
@@ -41,8 +44,37 @@ const idCounterBits = 22
 
 // idAfter is the id that follows last at a given time.
 func idAfter(last ID, now Instant) ID {
-	byTime := ID(max(0, now)/Instant(time.Millisecond)) << idCounterBits
+	byTime := ID(min(max(0, now), MaxInstant)/Instant(time.Millisecond)) << idCounterBits
 	return max(last+1, byTime)
+}
+
+// spareIDs are those at the end of the range that no ledger gets to: whoever says that one of them was the last is wrong.
+const spareIDs = 1 << 40
+
+// nextID gives out an id. Those that agents have brought back may be ahead of the clock: none of them is given out again.
+func (l *Ledger) nextID() ID {
+	l.lastID = idAfter(l.lastID, l.now)
+	for l.entry(l.lastID) != nil || l.spent.Contains(l.lastID) {
+		l.lastID++
+	}
+	for first, left := l.spent.Min(); left && first < l.lastID; first, left = l.spent.Min() {
+		l.spent.Delete(first)
+	}
+	return l.lastID
+}
+
+// mostSpent is how many ids ahead of the last one the ledger remembers whose allocations have ended: they take 1 MiB. Beyond that it
+// forgets the one furthest ahead, and with a load all of them.
+const mostSpent = 1 << 16
+
+// spend remembers an id that is not to be given out.
+func (l *Ledger) spend(id ID) {
+	if id <= l.lastID {
+		return
+	}
+	if l.spent.Insert(id); l.spent.Len() > mostSpent {
+		l.spent.PopMax()
+	}
 }
 
 // Created is the moment at or after which the id was given out, to the millisecond; zero for no id.

@@ -104,3 +104,56 @@ func TestInstantsConvertToTheNanosecond(t *testing.T) {
 		t.Error("the zero time is not the zero Instant")
 	}
 }
+
+// The first character stands for four bits only.
+func TestIDsBeginWithEachOfSixteenCharacters(t *testing.T) {
+	for digit := range uint64(16) {
+		id := ID(unmix(digit<<60 + 1))
+		text := id.String()
+		if got, err := ParseID(text); err != nil || got != id || text[0] != idAlphabet[digit] {
+			t.Errorf("%s, which begins with %q: %v, %v", text, idAlphabet[digit], got, err)
+		}
+	}
+	if _, err := ParseID("g000000000000"); err == nil {
+		t.Error("a number of 65 bits is an id")
+	}
+}
+
+// An id tells its time for as long as the ledger's goes on, and the last moment is told as such afterwards.
+func TestAnIDTellsItsTimeToTheLastMoment(t *testing.T) {
+	for _, year := range []int{1970, 2026, 2060, 2109} {
+		at := At(time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC))
+		if got := idAfter(0, at).Created(); got != at {
+			t.Errorf("an id of %s says %s", at.Time(), got.Time())
+		}
+	}
+	if got := idAfter(0, MaxInstant+Instant(time.Hour)).Created(); got != MaxInstant {
+		t.Errorf("after the last moment an id says %s", got.Time())
+	}
+}
+
+// Of the ids from the future that have ended those are remembered that come up first, and no more than there is room for.
+func TestSpentIDsAreRememberedUntilTimeHasPassedThem(t *testing.T) {
+	l := New(Config{}, noPlacer{})
+	l.lastID = 10
+	for _, id := range []ID{10, 9, 13, 11, 12, 12} {
+		l.spend(id)
+	}
+	if l.spent.Len() != 3 {
+		t.Fatalf("%d are remembered; want 11, 12 and 13", l.spent.Len())
+	}
+	if id := l.nextID(); id != 14 || l.spent.Len() != 0 {
+		t.Errorf("the next id is %d, and %d are still remembered; want 14 and none", id, l.spent.Len())
+	}
+	for id := range ID(2 * mostSpent) {
+		l.spend(100 + 2*id)
+	}
+	last, _ := l.spent.Max()
+	if n := l.spent.Len(); n != mostSpent || last != 100+2*(mostSpent-1) {
+		t.Errorf("%d are remembered, up to %d; want %d", n, last, mostSpent)
+	}
+	l.lastID = 100
+	if id := l.nextID(); id != 101 || l.spent.Len() != mostSpent-1 {
+		t.Errorf("the next id is %d, and %d are remembered; want 101 and one less", id, l.spent.Len())
+	}
+}

@@ -1,9 +1,13 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"github.com/bursar/bursar/label"
 )
@@ -42,6 +46,12 @@ func (c Config) withDefaults() Config {
 	if c.SuspectAfter <= 0 {
 		c.SuspectAfter = defaultSuspectAfter
 	}
+	if c.HostLiveBytes <= 0 {
+		c.HostLiveBytes = HostLiveBytes
+	}
+	if c.CallerLiveBytes <= 0 {
+		c.CallerLiveBytes = CallerLiveBytes
+	}
 	return c
 }
 
@@ -53,18 +63,20 @@ type Ledger struct {
 	now      Instant // of the latest command; it never goes back
 	revision uint64
 	lastID   ID
+	spent    btree.Set[ID] // those above it whose allocations have ended
 	timers   timers
 
-	entries map[ID]*entry // live
-	order   []place       // the same by id, with holes where entries ended
-	holes   int
-	states  [Lost + 1]int // live entries by state
+	entries btree.Map[ID, *entry] // live
+	states  [Lost + 1]int         // live entries by state
 	// Entries in over-use: of each kind, and all.
 	overUse   map[OverUseKind]int
 	overUsers int
 	spare     []*entry // for reuse
 
 	requests requests
+
+	callers, relays tallies             // what lives, in bytes: by caller, and by host of those that came through its agent
+	full            map[*tally]struct{} // those of both that have nearly as much as they may
 
 	hosts     map[string]*host
 	hostOrder []*host // by id
@@ -74,9 +86,11 @@ type Ledger struct {
 	// settled is when hosts had the time to come back after a load. Before, nothing is refused as never to fit.
 	settled Instant
 
-	rules   ruleset
-	filings map[string]*filing
-	shares  map[string]*share
+	rules ruleset
+	// rulesTurn counts how often they were replaced.
+	rulesTurn uint64
+	filings   map[string]*filing
+	shares    map[string]*share
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
@@ -88,9 +102,15 @@ type Ledger struct {
 	dirty   []*queue // queues whose account has more to give
 	skipped []skip   // classes set aside while looking further
 
-	changes Changes
-	turn    uint64 // of the Placer's queries
-	scratch []byte
+	// deciding is the request that is being looked at, and early is set before a command begins, while what was due by then is done: whose
+	// fault it is if the ledger panics.
+	deciding *entry
+	early    bool
+
+	changes  Changes
+	unstored []unstored // in the order of their revisions
+	turn     uint64     // of the Placer's queries
+	scratch  []byte
 }
 
 // New returns an empty ledger.
@@ -98,9 +118,11 @@ func New(cfg Config, placer Placer) *Ledger {
 	return &Ledger{
 		cfg:      cfg.withDefaults(),
 		placer:   placer,
-		entries:  make(map[ID]*entry),
 		overUse:  make(map[OverUseKind]int),
 		requests: newRequests(),
+		callers:  make(tallies),
+		relays:   make(tallies),
+		full:     make(map[*tally]struct{}),
 		hosts:    make(map[string]*host),
 		rules:    ruleset{keys: label.NewScope(userKey)},
 		filings:  make(map[string]*filing),
@@ -113,8 +135,10 @@ func New(cfg Config, placer Placer) *Ledger {
 // begin starts a command: time moves on, and what is due by then happens first.
 func (l *Ledger) begin(now Instant) {
 	l.now = max(l.now, now)
+	l.early = true
 	l.fire()
 	l.settle()
+	l.early = false
 }
 
 // Advance moves time on and does what is due.
@@ -132,6 +156,9 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 	return due, due != 0
 }
 
+// Pending reports whether there are waits or reservations: what ends when its time has come.
+func (l *Ledger) Pending() bool { return l.states[Waiting]+l.states[Reserved] > 0 }
+
 // fire does what is due.
 func (l *Ledger) fire() {
 	for {
@@ -141,7 +168,9 @@ func (l *Ledger) fire() {
 		}
 		switch {
 		case t.entry != nil:
+			l.deciding = t.entry
 			l.entryDue(t.entry)
+			l.deciding = nil
 		case t.host != nil:
 			l.hostDue(t.host)
 		default:
@@ -154,11 +183,8 @@ func (l *Ledger) fire() {
 // Changes returns what changed since it was last called, and begins anew.
 func (l *Ledger) Changes() Changes {
 	c := l.changes
-	c.Revision, c.LastID = l.revision, l.lastID
-	l.changes = Changes{}
-	if n := len(c.Transitions); n > 0 {
-		l.changes.Transitions = make([]Allocation, 0, n) // the next batch is likely to be about as large
-	}
+	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
+	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))} // the next batch is likely to be about as large
 	return c
 }
 
@@ -166,21 +192,15 @@ func (l *Ledger) Changes() Changes {
 func (l *Ledger) Revision() uint64 { return l.revision }
 
 // Restore rebuilds the ledger from what was stored. It must be the first command. Liveness starts afresh: hosts count as
-// returning until they report, deadlines that are due get one interval's grace, and requests that waited wait for their callers.
+// returning until they report, deadlines that are due get one interval's grace, and requests that waited wait for their callers. Times in
+// the rows that are later than now are taken for now.
 func (l *Ledger) Restore(now Instant, s Snapshot) error {
-	if l.revision != 0 || len(l.entries) != 0 {
+	if l.revision != 0 || l.entries.Len() != 0 {
 		return fmt.Errorf("ledger: restore: already in use at revision %d", l.revision)
 	}
-	l.now, l.revision, l.lastID = now, s.Revision, s.LastID
-	bySource := make(map[string][]Quota)
-	for _, q := range s.Quotas {
-		bySource[q.Source] = append(bySource[q.Source], q)
-	}
-	rules, err := newRuleset(bySource)
-	if err != nil {
-		return fmt.Errorf("ledger: restore: %w", err)
-	}
-	l.rules = rules
+	l.now, l.revision, l.lastID = now, s.Revision, lastID(&s)
+	l.rules = newRuleset(bySource(s.Quotas))
+	l.rulesTurn++
 	l.providers = slices.Clone(s.Providers)
 	slices.SortFunc(l.providers, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
 	if err := checkProviders(l.providers); err != nil {
@@ -194,58 +214,56 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		l.restoreHost(r)
 		l.show(l.hosts[r.ID])
 	}
-	l.loaded = now.Add(time.Duration(l.cfg.SuspectAfter) * l.interval())
+	l.loaded = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	if len(s.Hosts) > 0 {
-		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.interval())
+		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	}
-	slices.SortFunc(s.Allocations, func(a, b Allocation) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(s.Allocations, func(a, b Allocation) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range s.Allocations {
-		if err := l.restoreEntry(&s.Allocations[i]); err != nil {
+		if err := l.restoreEntry(&s.Allocations[i], s.SetAside); err != nil {
 			return fmt.Errorf("ledger: restore: %w", err)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.SetAside)) {
+		if e := l.entry(id); e != nil && e.State == Waiting {
+			l.end(e, Canceled, s.SetAside[id])
 		}
 	}
 	for _, h := range l.hostOrder {
 		h.account.exceeded = h.account.overLimit()
-		l.repromise(h)
-		l.show(h)
 	}
 	for _, scope := range l.rules.scopes {
 		for _, quota := range scope.accounts {
 			quota.exceeded = quota.overLimit()
 		}
 	}
-	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return int(a.Ended.Sub(b.Ended)) })
+	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return cmp.Compare(a.Ended, b.Ended) })
 	for _, r := range s.Remembered {
-		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, r.Ended.Add(l.cfg.RequestRetention))
+		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, min(r.Ended, now).Add(l.cfg.RequestRetention))
 	}
-	l.settle()
 	return nil
 }
 
-func (l *Ledger) restoreEntry(a *Allocation) error {
+func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	if !a.State.Live() {
-		return fmt.Errorf("allocation %s: state %s: want a live one", a.ID, a.State)
+		return &RestoreError{a.ID, fmt.Sprintf("state %s: want a live one", a.State)}
 	}
-	if _, twice := l.entries[a.ID]; twice {
-		return fmt.Errorf("allocation %s: twice", a.ID)
+	if l.entry(a.ID) != nil {
+		return &RestoreError{a.ID, "twice"}
 	}
 	e := l.blank()
 	e.Allocation = *a
+	e.notAfter(l.now)
 	l.open(e)
-	l.tie(e)
-	l.enter(e)
 	h := l.hosts[a.HostID]
+	l.tie(e, h) // which of them a provider knows it has yet to report
+	l.enter(e)
 	if h == nil && (e.State.Holds() || a.HostID != "") {
-		return fmt.Errorf("allocation %s: no such host: %q", a.ID, a.HostID)
+		return &RestoreError{a.ID, fmt.Sprintf("no such host: %q", a.HostID)}
 	}
 	if e.State == Waiting {
 		e.detached = l.now
-		if e.present() {
+		if _, ends := aside[e.ID]; !ends && e.present() {
 			_, blocked := l.decide(e) // no host is open before it reports
 			l.join(e, blocked)
 		}
@@ -253,34 +271,75 @@ func (l *Ledger) restoreEntry(a *Allocation) error {
 		return nil
 	}
 	if e.Expires != 0 {
-		e.Expires = max(e.Expires, l.now.Add(l.interval()))
+		e.Expires = max(e.Expires, l.now.Add(l.Interval()))
 	}
 	l.hold(e, h)
 	l.retime(e)
 	return nil
 }
 
-// transition records that the entry is in a new state, or changed in a way that others must see.
-func (l *Ledger) transition(e *entry, s State, reason string) {
-	l.states[e.State]--
-	e.State, e.Reason = s, reason
-	l.states[s]++
-	l.touch(e)
+// notAfter corrects the times of a row that was not written by a ledger whose time is now: nothing has happened yet that has not, and no
+// deadline is further away than it was when it was set.
+func (e *entry) notAfter(now Instant) {
+	if e.Created > now {
+		wait := max(0, e.WaitDeadline.Sub(e.Created))
+		e.Created = now
+		if e.WaitDeadline != 0 {
+			e.WaitDeadline = now.Add(min(wait, MaxInstant.Sub(now)))
+		}
+	}
+	e.Reserved, e.Confirmed, e.PassedSince = min(e.Reserved, now), min(e.Confirmed, now), min(e.PassedSince, now)
+	switch e.State {
+	case Reserved:
+		e.Expires = min(e.Expires, now.Add(e.ReservationTTL))
+	case Active:
+		e.Expires = min(e.Expires, now.Add(e.Lease))
+	default: // it does not expire
+	}
+}
+
+// lastID is the last id that was given out, by what was stored. One that leaves no room behind it was not: then the rows tell.
+func lastID(s *Snapshot) ID {
+	if s.LastID < ^ID(0)-spareIDs {
+		return s.LastID
+	}
+	last := ID(0)
+	tells := func(id ID) {
+		if id < ^ID(0)-spareIDs {
+			last = max(last, id)
+		}
+	}
+	for i := range s.Allocations {
+		tells(s.Allocations[i].ID)
+	}
+	for i := range s.Remembered {
+		tells(s.Remembered[i].ID)
+	}
+	return last
 }
 
 // touch gives the entry a new revision and hands its new form to the store and the watchers.
 func (l *Ledger) touch(e *entry) {
+	if e.State.Live() {
+		l.weigh(e)
+	}
 	l.revision++
 	e.Revision = l.revision
-	if e.State.Holds() && e.host != nil {
+	if e.host != nil {
 		e.host.touched = l.revision
 	}
 	l.changes.Transitions = append(l.changes.Transitions, e.Allocation)
 }
 
+// entry finds a live entry; nil: there is none.
+func (l *Ledger) entry(id ID) *entry {
+	e, _ := l.entries.Get(id)
+	return e
+}
+
 // lookup finds a live entry.
 func (l *Ledger) lookup(id ID) (*entry, error) {
-	e := l.entries[id]
+	e := l.entry(id)
 	if e == nil {
 		return nil, &NotFoundError{What: "allocation", ID: id.String()}
 	}

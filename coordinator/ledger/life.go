@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +11,8 @@ import (
 
 // Confirm makes a reservation active. Repeating it with the same process is fine, and may name further applications.
 //
-// Errors: *NotFoundError (unknown or ended), *StateError, *DeniedError, *FieldError. On each the caller must stop the engine.
+// Errors: *NotFoundError (unknown or ended), *StateError, *DeniedError, *FieldError, and, where it says more than a row has room for, *LiveFullError
+// and *InsufficientError. On each the caller must stop the engine.
 func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -36,7 +38,12 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	if c.Lease > 0 && c.Process.PID != 0 {
 		return Allocation{}, &FieldError{"lease", c.Lease.String(), "none for an engine with a pid: it lives as long as its process"}
 	}
-	if c.ApplicationIDs, err = named(nil, c.ApplicationIDs); err != nil {
+	if c.ApplicationIDs, err = named(nil, everyWord(c.ApplicationIDs)); err != nil {
+		return Allocation{}, err
+	}
+	next := e.Allocation
+	next.confirm(entitled, &c)
+	if err := l.mayGrow(e, &next); err != nil {
 		return Allocation{}, err
 	}
 	l.start(e, entitled, &c)
@@ -63,8 +70,13 @@ func named(ids, more []string) ([]string, error) {
 
 // name takes in the applications that an active entry has beside those that are known.
 func (l *Ledger) name(e *entry, ids []string) error {
-	list, err := named(e.ApplicationIDs, ids)
+	list, err := named(e.ApplicationIDs, everyWord(ids))
 	if err != nil || len(list) == len(e.ApplicationIDs) {
+		return err
+	}
+	next := e.Allocation
+	next.ApplicationIDs = list
+	if err := l.mayGrow(e, &next); err != nil {
 		return err
 	}
 	e.ApplicationIDs = list
@@ -86,16 +98,19 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 	e.State, e.Reason = Active, ""
 	l.states[Active]++
 	e.Confirmed = l.now
-	e.Process, e.Address, e.ApplicationIDs, e.Lease = c.Process, c.Address, c.ApplicationIDs, c.Lease
-	e.Expires = 0
-	if c.Lease > 0 {
-		e.Expires = l.now.Add(c.Lease)
-	}
+	e.confirm(entitled, c)
+	l.lastFor(e, c.Lease)
 	if e.tracked() {
 		e.host.digest += digestOf(e.ID)
 	}
 	l.touch(e)
 	l.retime(e)
+}
+
+// confirm takes over what a confirmation says.
+func (a *Allocation) confirm(entitled resource.Resource, c *ConfirmCommand) {
+	a.Entitled = entitled
+	a.Process, a.Address, a.ApplicationIDs, a.Lease = c.Process.clean(), words(c.Address), c.ApplicationIDs, c.Lease
 }
 
 func sameProcess(a, b Process) bool {
@@ -110,12 +125,10 @@ func confirmed(reserved resource.Resource, said *resource.Resource) (resource.Re
 	if err := said.Validate(); err != nil {
 		return reserved, outOfRange("entitled", err)
 	}
-	next := overlay(reserved, *said)
-	external, places, err := overlayParts(reserved.External, said.External)
+	next, places, err := merged(reserved, *said)
 	if err != nil {
 		return reserved, err
 	}
-	next.External = external
 	for i, at := range places {
 		for dimension, quantity := range said.External[i].All() {
 			if most := get(reserved.External[at].Vector, dimension); quantity > most {
@@ -132,17 +145,25 @@ func confirmed(reserved resource.Resource, said *resource.Resource) (resource.Re
 	return next, nil
 }
 
-// overlay replaces the dimensions that are set.
-func overlay(base, over resource.Resource) resource.Resource {
+// merged is an entitlement with those dimensions replaced that over sets, and where in it each part of over is. Each of the two may
+// be in range and what they make together not: the dimensions of both count, zeros too. The error is a *FieldError.
+func merged(base, over resource.Resource) (next resource.Resource, places []int, err error) {
+	next = base
 	for dimension, quantity := range over.All() {
-		base.Vector = base.With(dimension, quantity)
+		next.Vector = next.With(dimension, quantity)
 	}
-	return base
+	if next.External, places, err = overlayParts(base.External, over.External); err != nil {
+		return base, nil, err
+	}
+	if wrong, ok := errors.AsType[*resource.FieldError](next.Validate()); ok {
+		return base, nil, &FieldError{"entitled." + wrong.Field, wrong.Value, wrong.Want + ", those that the allocation has counted in"}
+	}
+	return next, places, nil
 }
 
 // reread returns a live allocation as it is after settling; the zero Allocation where it is gone.
 func (l *Ledger) reread(id ID) Allocation {
-	if e := l.entries[id]; e != nil {
+	if e := l.entry(id); e != nil {
 		return e.Allocation
 	}
 	return Allocation{}
@@ -167,11 +188,12 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	return l.ended(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
 }
 
+// orElse is a text of whoever gave a command, or another where that said nothing.
 func orElse(text, otherwise string) string {
 	if text == "" {
-		return otherwise
+		text = otherwise
 	}
-	return text
+	return words(text)
 }
 
 // ended ends an entry and lets others have what it held.
@@ -208,7 +230,7 @@ func (l *Ledger) Cancel(now Instant, c CancelCommand) (Allocation, error) {
 	return l.ended(e, Canceled, orElse(c.Reason, "canceled by "+c.Actor.Name)), nil
 }
 
-// Renew extends a reservation or a lease from now.
+// Renew extends a reservation or a lease from when the renewal is durable.
 //
 // Errors: *NotFoundError, *StateError (it waits, or has no lease), *DeniedError.
 func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
@@ -232,7 +254,7 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 	if c.TTL > 0 {
 		*given = c.TTL
 	}
-	e.Expires = l.now.Add(*given)
+	l.lastFor(e, *given)
 	l.touch(e)
 	l.retime(e)
 	return e.Allocation, nil
@@ -240,7 +262,7 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 
 // Resize changes an entitlement: less at once, more if every account has it.
 //
-// Errors: *NotFoundError, *StateError (it waits), *DeniedError, *FieldError, *InsufficientError.
+// Errors: *NotFoundError, *StateError (it waits), *DeniedError, *FieldError, *LiveFullError, *InsufficientError.
 func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -256,11 +278,16 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	if err := c.Entitled.Validate(); err != nil {
 		return Allocation{}, outOfRange("entitled", err)
 	}
-	next := overlay(e.Entitled, c.Entitled)
-	if next.External, _, err = overlayParts(e.Entitled.External, c.Entitled.External); err != nil {
+	next, _, err := merged(e.Entitled, c.Entitled)
+	if err != nil {
 		return Allocation{}, err
 	}
 	if err := l.roomFor(e, next); err != nil {
+		return Allocation{}, err
+	}
+	grown := e.Allocation
+	grown.Entitled = next
+	if err := l.mayGrow(e, &grown); err != nil {
 		return Allocation{}, err
 	}
 	l.entitle(e, next)
@@ -277,9 +304,7 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 		more.external = &external{touches: slices.Clone(e.external.touches)}
 		for i := range more.external.touches {
 			t := &more.external.touches[i]
-			t.vector = t.branch.sum(next.External, func(part int) resource.Vector {
-				return growth(e.Entitled.External[part].Vector, next.External[part].Vector)
-			})
+			t.vector = e.growthIn(t, next.External)
 			grows = grows || !t.vector.IsZero()
 		}
 	}

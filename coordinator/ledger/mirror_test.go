@@ -29,9 +29,9 @@ type mirror struct {
 	lastID        ledger.ID
 }
 
-func newMirror(retention time.Duration) *mirror {
+func newMirror() *mirror {
 	return &mirror{
-		retention: retention,
+		retention: retention, // scripts have others
 		rows:      make(map[ledger.ID]ledger.Allocation),
 		hosts:     make(map[string]ledger.HostRecord),
 		quotas:    make(map[string]ledger.Quota),
@@ -116,6 +116,12 @@ func (m *mirror) compare(now ledger.Instant, config ledger.Config, l *ledger.Led
 	if diff := cmp.Diff(booksOf(l), booksOf(restored), cmpopts.EquateEmpty()); diff != "" {
 		fmt.Fprintf(&report, "a restored ledger has other books (-this +restored):\n%s", diff)
 	}
+	for name, l := range map[string]*ledger.Ledger{"this ledger": l, "a restored one": restored} {
+		if got, want := l.Counts(), countsOf(l); got.Waiting != want.Waiting || got.Reserved != want.Reserved || got.Active != want.Active ||
+			got.OverUsers != want.OverUsers || l.Pending() != (want.Waiting+want.Reserved > 0) {
+			fmt.Fprintf(&report, "%s counts %+v; its allocations are %+v\n", name, got, want)
+		}
+	}
 	for _, v := range restored.Audit() {
 		fmt.Fprintf(&report, "a restored ledger breaks invariant %d: %s\n", v.Invariant, v.Message)
 	}
@@ -130,12 +136,27 @@ func (m *mirror) compare(now ledger.Instant, config ledger.Config, l *ledger.Led
 	return report.String()
 }
 
+// countsOf counts allocations one by one.
+func countsOf(l *ledger.Ledger) (c ledger.Counts) {
+	states := make(map[ledger.State]int)
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		states[a.State]++
+		if len(a.OverUse) > 0 {
+			c.OverUsers++
+		}
+		return true
+	})
+	c.Waiting, c.Reserved, c.Active = states[ledger.Waiting], states[ledger.Reserved], states[ledger.Active]
+	return c
+}
+
 // books is what must be the same after a restart.
 type books struct {
 	Allocations []ledger.Allocation
 	Hosts       map[string]ledger.HostRecord
 	Accounts    map[string]balance
 	Quotas      []ledger.Quota
+	Hidden      []string
 	Providers   []ledger.ProviderRecord
 }
 
@@ -148,11 +169,17 @@ type balance struct {
 
 func booksOf(l *ledger.Ledger) books {
 	b := books{Hosts: make(map[string]ledger.HostRecord), Accounts: make(map[string]balance), Quotas: l.Quotas(), Providers: l.Providers()}
+	for _, h := range l.HiddenQuotas() {
+		b.Hidden = append(b.Hidden, fmt.Sprint(&h))
+	}
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		row := *a
 		row.Measured, row.Unreclaimable = resource.Vector{}, 0 // reported anew
 		row.PassedSince = 0                                    // waiting begins anew
 		row.Expires = 0                                        // has a grace after a load
+		if row.State == ledger.Waiting {
+			row.Reason = "" // what blocks it now, with all hosts still to report
+		}
 		b.Allocations = append(b.Allocations, row)
 		return true
 	})

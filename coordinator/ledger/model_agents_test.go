@@ -193,6 +193,48 @@ func (e *modelEngine) report(full bool) ledger.EngineReport {
 	return r
 }
 
+// nameOthers is a report of a host whose agent is not to be trusted: it names what others have, and what nobody has asked for, as far as it can
+// know of it. It may know anything of what was granted to its host once.
+func (m *machine) nameOthers(t *rapid.T) {
+	id := rapid.SampledFrom(hostIDs).Draw(t, "host")
+	g := m.agents[id]
+	if g == nil {
+		return
+	}
+	c := ledger.SyncCommand{Full: true}
+	for _, engine := range slices.Sorted(maps.Keys(g.engines)) {
+		c.Engines = append(c.Engines, g.engines[engine].report(true))
+	}
+	for range rapid.IntRange(1, 4).Draw(t, "others") {
+		e := modelEngine{grant: ledger.Allocation{
+			ID: ledger.ID(rapid.IntRange(1, 3).Draw(t, "made up")), Caller: actor(t).Name, RequestID: rapid.SampledFrom(requestIDs).Draw(t, "request"),
+			Created: start, Labels: rapid.SampledFrom(labelSets).Draw(t, "labels"),
+		}}
+		e.grant.Requested = resource.NewResource(request(t).WithInstances(1))
+		e.grant.Entitled = e.grant.Requested
+		if r := m.model.rows[m.pick(t, ledger.Waiting, ledger.Reserved)]; r != nil {
+			made := e.grant
+			e.grant = r.Allocation
+			switch rapid.IntRange(0, 5).Draw(t, "what it does not know") {
+			case 0:
+				e.grant.Created++
+			case 1:
+				e.grant.Caller = made.Caller
+			case 2:
+				e.grant.RequestID = made.RequestID
+			case 3:
+				e.grant.Labels = made.Labels
+			case 4:
+				e.grant.Requested = made.Requested
+			default:
+			}
+		}
+		e.grant.Process = ledger.Process{PID: 1, StartTime: 7, BootID: g.boot}
+		c.Engines = append(c.Engines, e.report(true))
+	}
+	m.report(t, id, c, rapid.Bool().Draw(t, "the answer is lost"))
+}
+
 // syncOutOfOrder is a report that was overtaken, is from an agent of before or after, or has seen what was never said.
 func (m *machine) syncOutOfOrder(t *rapid.T) {
 	id := rapid.SampledFrom(hostIDs).Draw(t, "host")

@@ -16,7 +16,8 @@ import (
 // transitions that it announced. It computes everything anew each time, in the most obvious way.
 type model struct {
 	now   ledger.Instant
-	rules []ledger.Quota
+	rules []ledger.Quota // in force
+	all   []ledger.Quota // with those that are hidden
 	hosts map[string]*modelHost
 	rows  map[ledger.ID]*modelRow // live
 	// clusters are those that are configured, and those that were.
@@ -32,6 +33,7 @@ type modelRow struct {
 	detached ledger.Instant
 	touched  int64 // of its memory, as of the last sample
 	overUse  overUse
+	brought  bool // by an agent, and the ledger did not know the request
 	elsewhere
 }
 
@@ -331,7 +333,7 @@ func (m *model) fits(a *ledger.Allocation, held holds) []string {
 		}
 		account := hostAccount(h)
 		switch named := a.Wishes != nil && a.Wishes.Host != ""; {
-		case named && (a.Wishes.Host != h.id || held.against(account, request, a.ID)):
+		case named && (a.Wishes.Host != h.id || !h.labels.MatchesFilter(a.Wishes.Required) || held.against(account, request, a.ID)):
 		case !named && (held[account.name] != 0 || !matches(h, a.Wishes)):
 		default:
 			hosts = append(hosts, h.id)

@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -30,6 +32,22 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
+// checkBlocker: what an allocation waits for by its reason is an account that it touches, or any host.
+func (m *machine) checkBlocker(t *rapid.T, a *ledger.Allocation) {
+	t.Helper()
+	names := []string{"a host"}
+	if a.HostID != "" {
+		names = []string{"host " + a.HostID}
+	}
+	for _, account := range append(m.model.quotas(a.Labels), m.model.chains(a.Entitled)...) {
+		names = append(names, account.name)
+	}
+	_, blocker, said := strings.Cut(a.Reason, "waits for ")
+	if !said || !slices.Contains(names, blocker) {
+		t.Fatalf("%s waits because of %q; it touches %q", a.ID, a.Reason, names)
+	}
+}
+
 // checkRows: invariant 3, and that the last transition of an allocation is its row.
 func (m *machine) checkRows(t *rapid.T) {
 	t.Helper()
@@ -44,6 +62,10 @@ func (m *machine) checkRows(t *rapid.T) {
 		got, want := *a, row.Allocation
 		for _, side := range []*ledger.Allocation{&got, &want} { // what is measured is no transition
 			side.Measured, side.Unreclaimable, side.PassedSince = resource.Vector{}, 0, 0
+		}
+		if got.State == ledger.Waiting && got.Reason != want.Reason { // it says what blocks it now
+			m.checkBlocker(t, &got)
+			got.Reason = want.Reason
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("%s is not as it was announced:\n%s", a.ID, diff)

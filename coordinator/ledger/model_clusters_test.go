@@ -106,6 +106,41 @@ func (q *modelQueue) sum(parts []resource.External) resource.Vector {
 	return total
 }
 
+// more is what a queue would have less if an allocation were entitled to something else. What others use there meanwhile does not fall.
+func (m *model) more(a modelAccount, r *modelRow, next resource.Resource) resource.Vector {
+	taken := func() map[string]int64 {
+		used, reserved, _ := m.sums(a)
+		for dimension, quantity := range reserved {
+			used[dimension] += quantity
+		}
+		return used
+	}
+	before, others := taken(), m.others(a)
+	had := r.Entitled
+	r.Entitled = next
+	after, othersAfter := taken(), m.others(a)
+	r.Entitled = had
+	more := resource.Vector{}
+	for dimension := range a.asked(next).All() {
+		if n := after[dimension] - before[dimension] + max(0, othersAfter[dimension]-others[dimension]); n > 0 {
+			more = more.With(dimension, n)
+		}
+	}
+	return more
+}
+
+// lacks reports whether the account does not have so much left.
+func (m *model) lacks(a modelAccount, more resource.Vector) bool {
+	used, reserved, _ := m.sums(a)
+	others := m.others(a)
+	for dimension, n := range more.All() {
+		if most, limited := a.limits(dimension); limited && used[dimension]+reserved[dimension]+others[dimension]+n > most {
+			return true
+		}
+	}
+	return false
+}
+
 // queues are those that exist: those that were read, those of live allocations, and what is above either.
 func (m *model) queues() map[resource.Address]bool {
 	all := make(map[resource.Address]bool)

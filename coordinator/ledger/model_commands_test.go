@@ -46,7 +46,11 @@ func actor(t *rapid.T) identity.Actor {
 func wishes(t *rapid.T) *ledger.Wishes {
 	switch rapid.IntRange(0, 9).Draw(t, "wishes") {
 	case 0, 1, 2:
-		return &ledger.Wishes{Host: rapid.SampledFrom(hostIDs).Draw(t, "host")}
+		w := &ledger.Wishes{Host: rapid.SampledFrom(hostIDs).Draw(t, "host")}
+		if rapid.IntRange(0, 3).Draw(t, "with a label") == 0 {
+			w.Required = rapid.SampledFrom(hostLabels[1:]).Draw(t, "required there")
+		}
+		return w
 	case 3:
 		return &ledger.Wishes{Required: rapid.SampledFrom(hostLabels[1:]).Draw(t, "required")}
 	case 4:
@@ -107,7 +111,11 @@ func (m *machine) allocateAndWait(t *rapid.T) {
 // repeat makes a request again.
 func (m *machine) repeat(t *rapid.T) {
 	if len(m.bodies) > 0 {
-		m.ask(t, m.bodies[rapid.SampledFrom(slices.Sorted(maps.Keys(m.bodies))).Draw(t, "body")])
+		c := m.bodies[rapid.SampledFrom(slices.Sorted(maps.Keys(m.bodies))).Draw(t, "body")]
+		if rapid.IntRange(0, 2).Draw(t, "not waiting any more") == 0 {
+			c.Wait = 0
+		}
+		m.ask(t, c)
 	}
 }
 
@@ -116,24 +124,35 @@ func (m *machine) ask(t *rapid.T, c ledger.AllocateCommand) {
 	if c.RequestID != "" {
 		m.bodies[c.Actor.Name+" "+c.RequestID] = c
 	}
+	before := expected{}
 	if id, live, known := m.model.request(c.Actor.Name, c.RequestID); known && c.RequestID != "" && c.Actor.MayActAs(c.Labels.Value("user")) {
-		m.askAgain(t, c, id, live)
-		return
+		row := m.model.rows[id]
+		if !live || !row.brought || m.model.alike(row, &c) {
+			m.askAgain(t, c, id, live)
+			return
+		}
+		before[id] = []ledger.State{ledger.Active} // it has no request id any more
 	}
 	var result ledger.AllocateResult
 	var err error
 	entry, wantError := m.admit(&c)
 	hosts := m.model.fits(&entry, m.holds())
 	never := wantError == "" && m.model.never(&entry)
-	want := nothing
+	becomes := ledger.State(0)
 	switch {
 	case wantError != "":
 	case len(hosts) > 0:
-		want = func() expected { return expected{result.Allocation.ID: {ledger.Reserved}} }
+		becomes = ledger.Reserved
 	case never || c.Wait == 0:
 		wantError = "insufficient"
 	default:
-		want = func() expected { return expected{result.Allocation.ID: {ledger.Waiting}} }
+		becomes = ledger.Waiting
+	}
+	want := func() expected {
+		if becomes != 0 {
+			before[result.Allocation.ID] = []ledger.State{becomes}
+		}
+		return before
 	}
 	m.do(t, want, func(l *ledger.Ledger) { result, err = l.Allocate(m.model.now, c) })
 	wantKind(t, wantError, err)
@@ -187,6 +206,21 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 	return entry, ""
 }
 
+// alike reports whether an engine that an agent has brought may be what a request asks for.
+func (m *model) alike(r *modelRow, c *ledger.AllocateCommand) bool {
+	asked := c.Resource.Vector
+	if !asked.Has(resource.Instances) {
+		asked = asked.WithInstances(1)
+	}
+	rounded, err := m.normalize(c.Labels, asked)
+	where := true
+	if w := c.Wishes; w != nil {
+		where = (w.Host == "" || w.Host == r.HostID) && matches(m.hosts[r.HostID], w) && !slices.Contains(w.Avoid, r.HostID)
+	}
+	return err == nil && where && r.Labels.Equal(c.Labels) && r.Priority == c.Priority &&
+		r.Requested.Equal(resource.Resource{Vector: rounded, External: c.Resource.External})
+}
+
 // askAgain makes a request whose id is taken: invariant 5.
 func (m *machine) askAgain(t *rapid.T, c ledger.AllocateCommand, id ledger.ID, live bool) {
 	var result ledger.AllocateResult
@@ -197,18 +231,31 @@ func (m *machine) askAgain(t *rapid.T, c ledger.AllocateCommand, id ledger.ID, l
 	if live {
 		hash = row.RequestHash
 	}
-	if c.RequestHash != hash {
+	if c.RequestHash != hash && (!live || !row.brought) {
 		m.do(t, nothing, again)
 		wantKind(t, "conflict", err)
 		return
 	}
-	granted := false
-	if live && row.State == ledger.Waiting && !c.Async {
+	granted, wantError := false, ""
+	switch {
+	case !live || row.State != ledger.Waiting || c.Async:
+	case c.Wait > 0:
 		granted = !row.present() && len(m.model.fits(&row.Allocation, m.holds())) > 0
 		row.callers++
+	case len(m.model.fits(&row.Allocation, m.holds())) > 0: // now or not at all: it is there to be granted to, even where nobody else is
+		granted = true
+		row.callers++
+	default:
+		wantError = "insufficient"
 	}
 	m.do(t, nothing, again)
-	wantKind(t, "", err)
+	wantKind(t, wantError, err)
+	if why, refused := err.(*ledger.InsufficientError); refused { //nolint:errorlint // compared as it is
+		if len(why.Shortfalls) == 0 && why.Filters == nil {
+			t.Fatalf("%s is refused without a reason: %v", id, err)
+		}
+		return
+	}
 	if result.Allocation.ID != id || result.Ended == live {
 		t.Fatalf("invariant 5: a repeat is %s, ended %t; want %s", result.Allocation.ID, result.Ended, id)
 	}

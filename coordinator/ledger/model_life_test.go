@@ -151,11 +151,19 @@ func (m *machine) resize(t *rapid.T) {
 		var named bool
 		next, named = overlaid(r.Entitled, c.Entitled)
 		growth := ledger.Allocation{Labels: r.Labels, Wishes: &ledger.Wishes{Host: r.HostID}}
-		growth.Entitled = grown(r.Entitled, next)
+		growth.Entitled = grown(r.Entitled, resource.NewResource(next.Vector))
+		grows, short := !growth.Entitled.IsZero(), false
+		for _, queue := range m.model.chains(next) {
+			if more := m.model.more(queue, r, next); !more.IsZero() {
+				grows = true
+				short = short || m.model.shut(queue.queue) || m.model.lacks(queue, more) ||
+					m.holds()[queue.name] != 0 && m.holds()[queue.name] != r.ID
+			}
+		}
 		switch {
 		case !named:
 			wantError = "field"
-		case !growth.Entitled.IsZero() && len(m.model.fits(&growth, m.holds())) == 0:
+		case grows && (short || len(m.model.fits(&growth, m.holds())) == 0):
 			wantError = "insufficient"
 		}
 	}

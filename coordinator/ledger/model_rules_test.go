@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,27 +45,31 @@ func someQuota(t *rapid.T) ledger.Quota {
 func (m *machine) putQuota(t *rapid.T) {
 	q := someQuota(t)
 	q.Source = ledger.SourceAPI
-	rules := slices.DeleteFunc(slices.Clone(m.model.rules), func(r ledger.Quota) bool {
+	rules := slices.DeleteFunc(slices.Clone(m.model.all), func(r ledger.Quota) bool {
 		return r.Selector.Equal(q.Selector) && r.Source == ledger.SourceAPI
 	})
-	m.changeRules(t, append(rules, q), func(l *ledger.Ledger) error { return l.PutQuota(m.model.now, q) })
+	m.changeRules(t, append(rules, q), m.hidesMore(append(rules, q), q.Selector.String()), func(l *ledger.Ledger) error {
+		return l.PutQuota(m.model.now, q)
+	})
 }
 
 func (m *machine) deleteQuota(t *rapid.T) {
 	s := someSelector(t)
 	wantError := "not found"
-	rules := slices.DeleteFunc(slices.Clone(m.model.rules), func(r ledger.Quota) bool {
-		if !r.Selector.Equal(s) {
+	rules := slices.DeleteFunc(slices.Clone(m.model.all), func(r ledger.Quota) bool {
+		stored := r.Source == ledger.SourceAPI
+		switch {
+		case !r.Selector.Equal(s):
 			return false
-		}
-		wantError = ""
-		if r.Source != ledger.SourceAPI {
+		case stored:
+			wantError = ""
+		case wantError == "not found":
 			wantError = "state"
 		}
-		return wantError == ""
+		return stored
 	})
 	if wantError == "" {
-		m.changeRules(t, rules, func(l *ledger.Ledger) error { return l.DeleteQuota(m.model.now, s) })
+		m.changeRules(t, rules, m.hidesMore(rules, ""), func(l *ledger.Ledger) error { return l.DeleteQuota(m.model.now, s) })
 		return
 	}
 	var err error
@@ -72,37 +77,101 @@ func (m *machine) deleteQuota(t *rapid.T) {
 	wantKind(t, wantError, err)
 }
 
+// hidesMore reports whether with these rules a stored one is hidden that is in force now, or the one that is put.
+func (m *machine) hidesMore(rules []ledger.Quota, put string) bool {
+	_, before := inForce(m.model.all)
+	_, after := inForce(rules)
+	return slices.ContainsFunc(after, func(text string) bool { return text == put || !slices.Contains(before, text) })
+}
+
 // setQuotas replaces the rules of a file.
 func (m *machine) setQuotas(t *rapid.T) {
 	source := ledger.SourceFilePrefix + rapid.SampledFrom([]string{"1", "2"}).Draw(t, "file")
-	rules := slices.DeleteFunc(slices.Clone(m.model.rules), func(r ledger.Quota) bool { return r.Source == source })
+	rules := slices.DeleteFunc(slices.Clone(m.model.all), func(r ledger.Quota) bool { return r.Source == source })
 	var quotas []ledger.Quota
 	for range rapid.IntRange(0, 2).Draw(t, "quotas") {
 		q := someQuota(t)
 		q.Source = source
 		quotas = append(quotas, q)
 	}
-	if m.changeRules(t, append(rules, quotas...), func(l *ledger.Ledger) error { return l.SetQuotas(m.model.now, source, quotas) }) {
+	if m.changeRules(t, append(rules, quotas...), false, func(l *ledger.Ledger) error { return l.SetQuotas(m.model.now, source, quotas) }) {
 		m.mirror.files[source] = quotas
 	}
 }
 
-// changeRules puts other rules in force: all, or, where they contradict each other, none.
-func (m *machine) changeRules(t *rapid.T, rules []ledger.Quota, change func(l *ledger.Ledger) error) bool {
+// changeRules puts other rules in force: all, or, where those of files contradict each other or the change is to be refused, none.
+func (m *machine) changeRules(t *rapid.T, rules []ledger.Quota, refused bool, change func(l *ledger.Ledger) error) bool {
 	wantError := ""
-	before := m.model.rules
-	if contradict(rules) {
+	before, beforeAll := m.model.rules, m.model.all
+	holding, hidden := inForce(rules)
+	files := slices.DeleteFunc(slices.Clone(rules), func(q ledger.Quota) bool { return q.Source == ledger.SourceAPI })
+	if refused || contradict(files) {
 		wantError = "field"
 	} else {
-		m.model.rules = rules
+		m.model.rules, m.model.all = holding, rules
 	}
 	var err error
-	m.do(t, nothing, func(l *ledger.Ledger) { err = change(l) })
+	m.do(t, nothing, func(l *ledger.Ledger) {
+		if err = change(l); err == nil {
+			var got []string
+			for _, h := range l.HiddenQuotas() {
+				got = append(got, h.Selector.String())
+			}
+			if !slices.Equal(got, hidden) {
+				t.Errorf("hidden: %q; want %q", got, hidden)
+			}
+		}
+	})
 	wantKind(t, wantError, err)
 	if err != nil {
-		m.model.rules = before
+		m.model.rules, m.model.all = before, beforeAll
 	}
 	return err == nil
+}
+
+// inForce leaves out the stored rules that others hide: it takes them one by one, the most specific first, behind those of files that are as
+// specific, and keeps each that contradicts nothing. What files contradict among themselves stays in.
+func inForce(rules []ledger.Quota) (holding []ledger.Quota, hidden []string) {
+	file := func(q ledger.Quota) bool { return q.Source != ledger.SourceAPI }
+	byFiles := make(map[string]bool)
+	for _, q := range rules {
+		if file(q) {
+			byFiles[q.Selector.String()] = true
+		}
+	}
+	for exact := 2; exact >= 0; exact-- {
+		var stored []ledger.Quota
+		for _, q := range rules {
+			switch {
+			case q.Selector.Exact() != exact:
+			case file(q):
+				holding = append(holding, q)
+			default:
+				stored = append(stored, q)
+			}
+		}
+		slices.SortFunc(stored, func(a, b ledger.Quota) int {
+			return cmp.Or(strings.Compare(exactKeys(a), exactKeys(b)), strings.Compare(a.Selector.String(), b.Selector.String()))
+		})
+		for _, q := range stored {
+			if byFiles[q.Selector.String()] || contradict(append(slices.Clone(holding), q)) {
+				hidden = append(hidden, q.Selector.String())
+				continue
+			}
+			holding = append(holding, q)
+		}
+	}
+	slices.Sort(hidden)
+	return holding, hidden
+}
+
+func exactKeys(q ledger.Quota) (keys string) {
+	for _, pair := range q.Selector.Labels() {
+		if pair.Value != label.Any {
+			keys += pair.Key + " "
+		}
+	}
+	return keys
 }
 
 // contradict reports whether a selector occurs twice, a guarantee is above its limit, or some labels would match two rules
@@ -128,6 +197,45 @@ func contradict(rules []ledger.Quota) bool {
 		}
 	}
 	return false
+}
+
+// TestTheModelHidesStoredRules keeps it honest in the same way: what is hidden is said in words here.
+func TestTheModelHidesStoredRules(t *testing.T) {
+	for text, want := range map[string][]string{
+		"user=a; file user=a":                                                        {"user=a"},
+		"user=b; file user=a":                                                        nil,
+		"user=a,creator=*; file user=*,creator=x":                                    {"creator=*,user=a"},
+		"user=a,creator=*; user=*,creator=x; file user=a,creator=*":                  {"creator=*,user=a", "creator=x,user=*"},
+		"user=a,creator=*; user=*,creator=x":                                         {"creator=*,user=a"},
+		"user=a,creator=*; file user=*,creator=x; user=a,creator=x":                  nil,
+		"file user=a,creator=*; user=*,creator=x; file user=a,creator=x; user=a":     nil,
+		"user=a,creator=*; file user=*,creator=x; user=a,creator=x; file user=*":     nil,
+		"user=a; user=b; file user=*; file user=b; creator=x; file user=*,creator=*": {"user=b"},
+	} {
+		var rules []ledger.Quota
+		for one := range strings.SplitSeq(text, "; ") {
+			one, file := strings.CutPrefix(one, "file ")
+			q := ledger.Quota{Selector: selector(t, one), Source: ledger.SourceAPI}
+			if file {
+				q.Source = ledger.SourceFilePrefix + "1"
+			}
+			rules = append(rules, q)
+		}
+		if _, hidden := inForce(rules); !slices.Equal(hidden, want) {
+			t.Errorf("%s: hidden: %q; want %q", text, hidden, want)
+		}
+		l := ledger.New(ledger.Config{}, newPlainPlacer())
+		if err := l.Restore(start, ledger.Snapshot{Quotas: rules}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		var hidden []string
+		for _, h := range l.HiddenQuotas() {
+			hidden = append(hidden, h.Selector.String())
+		}
+		if !slices.Equal(hidden, want) {
+			t.Errorf("%s: the ledger hides %q; want %q", text, hidden, want)
+		}
+	}
 }
 
 // TestTheModelsRulesAreThoseOfTheDesign keeps the model honest where it would otherwise only agree with the ledger.

@@ -153,12 +153,13 @@ func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen ui
 			row.overUse, _ = overUse(nil).heard(r.OverUse)
 			want[r.ID] = append(want[r.ID], ledger.Active)
 			after[r.ID] = &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), s.touched, s.stopping}
+		case row != nil && len(want[r.ID]) == 0 && !row.mayHaveGoneTo(h, r.Grant): // another's, or nobody's
 		case row != nil && len(want[r.ID]) == 0:
 			want[r.ID] = append(want[r.ID], ledger.Lost, ledger.Active)
-			after[r.ID] = m.adopted(h, r, entitled, sampled)
+			after[r.ID] = m.adopted(h, r, entitled, sampled, false)
 		default:
 			want[r.ID] = append(want[r.ID], ledger.Active)
-			after[r.ID] = m.adopted(h, r, entitled, sampled)
+			after[r.ID] = m.adopted(h, r, entitled, sampled, !m.remembers(r))
 		}
 	}
 	for id, s := range after {
@@ -179,13 +180,31 @@ func described(r *ledger.EngineReport) resource.Resource {
 	return r.Grant.Entitled
 }
 
-func (m *machine) adopted(h *modelHost, r *ledger.EngineReport, entitled resource.Resource, sampled bool) *held {
+// mayHaveGoneTo reports whether a record of a host's agent can be of the row, which is not on that host.
+func (r *modelRow) mayHaveGoneTo(h *modelHost, record *ledger.Allocation) bool {
+	wanted := ""
+	if r.Wishes != nil {
+		wanted = r.Wishes.Host
+	}
+	same := r.Created == record.Created && r.Caller == record.Caller && r.RequestID == record.RequestID &&
+		r.Labels.Equal(record.Labels) && r.Requested.Equal(record.Requested)
+	return same && r.State != ledger.Active && (wanted == "" || wanted == h.id)
+}
+
+// remembers reports whether the ledger knows the request that a record is of.
+func (m *machine) remembers(r *ledger.EngineReport) bool {
+	id, _, known := m.model.request(r.Grant.Caller, r.Grant.RequestID)
+	row := m.model.rows[r.ID]
+	return r.Grant.RequestID != "" && known && id == r.ID && (row == nil || !row.brought)
+}
+
+func (m *machine) adopted(h *modelHost, r *ledger.EngineReport, entitled resource.Resource, sampled, brought bool) *held {
 	s := &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), 0, r.Grant.Stopping}
 	if sampled {
 		s.touched = r.Unreclaimable
 	}
 	known, _ := overUse(nil).heard(r.OverUse)
-	m.adopting[r.ID] = adoption{touched: s.touched, entitled: entitled, host: hostAccount(h), overUse: known}
+	m.adopting[r.ID] = adoption{touched: s.touched, entitled: entitled, host: hostAccount(h), overUse: known, brought: brought}
 	return s
 }
 
@@ -195,4 +214,5 @@ type adoption struct {
 	entitled resource.Resource
 	host     modelAccount // as it was then
 	overUse  overUse
+	brought  bool
 }

@@ -36,7 +36,8 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 			"confirm": m.confirm, "cancel": m.cancel, "renew": m.renew, "resize": m.resize, "stop": m.stop,
 			"start an engine": m.startEngine, "run an engine": m.runEngine, "end an engine": m.endEngine,
 			"sync": m.sync, "sync in full": m.syncInFull, "sync out of order": m.syncOutOfOrder,
-			"register": m.register, "deregister": m.deregister, "cordon": m.cordon,
+			"name what is elsewhere": m.nameOthers,
+			"register":               m.register, "deregister": m.deregister, "cordon": m.cordon,
 			"put a quota": m.putQuota, "delete a quota": m.deleteQuota, "set quotas": m.setQuotas,
 			"put a provider": m.putProvider, "delete a provider": m.deleteProvider, "report a cluster": m.reportCluster,
 			"report a cluster again": m.reportCluster, "a cluster is silent": m.clusterSilent,
@@ -75,7 +76,7 @@ type machine struct {
 func newMachine() *machine {
 	return &machine{
 		ledger: ledger.New(ledger.Config{}, newPlainPlacer()), twin: ledger.New(ledger.Config{}, newPlainPlacer()),
-		mirror: newMirror(retention), model: newModel(), agents: make(map[string]*modelAgent),
+		mirror: newMirror(), model: newModel(), agents: make(map[string]*modelAgent),
 		bodies: make(map[string]ledger.AllocateCommand), adopting: make(map[ledger.ID]adoption),
 	}
 }
@@ -99,6 +100,8 @@ func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Le
 		t.Fatalf("the same commands do not make the same changes (-one +other):\n%s", diff)
 	}
 	m.mirror.fold(changes)
+	m.ledger.Durable(now, changes.Revision)
+	m.twin.Durable(now, changes.Revision)
 	got := make(expected)
 	for i := range changes.Transitions {
 		a := &changes.Transitions[i]
@@ -141,7 +144,8 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 		}
 	}
 	if !a.State.Live() {
-		if a.Forget != (m.forgets && a.State == ledger.Canceled && !a.Stopping && !strings.Contains(a.Reason, "is drained")) {
+		canceled := m.forgets && a.State == ledger.Canceled && !a.Stopping && !strings.Contains(a.Reason, "is drained")
+		if a.Forget != (canceled || before.brought) {
 			t.Fatalf("%s is %s (%s), its request id free again: %t", a.ID, a.State, a.Reason, a.Forget)
 		}
 		m.checkOverUse(t, a, before.known())
@@ -153,6 +157,7 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	switch {
 	case before != nil:
 		row.callers, row.detached, row.touched, row.overUse = before.callers, before.detached, before.touched, before.overUse
+		row.brought = before.brought
 		if from.Holds() && a.State.Holds() {
 			row.elsewhere = before.elsewhere
 		}
@@ -184,7 +189,10 @@ func (m *machine) adopt(t *rapid.T, row *modelRow) {
 	if !brought || !row.Entitled.Equal(by.entitled) {
 		t.Fatalf("%s is adopted with %s; want %s", row.ID, row.Entitled, by.entitled)
 	}
-	row.touched, row.overUse = by.touched, by.overUse
+	row.touched, row.overUse, row.brought = by.touched, by.overUse, by.brought
+	if row.Adopted() != by.brought {
+		t.Fatalf("%s is adopted without its request being known: %t; want %t", row.ID, row.Adopted(), by.brought)
+	}
 	over := false
 	for _, account := range append(append(m.model.quotas(row.Labels), by.host), m.model.chains(row.Entitled)...) {
 		over = over || m.model.short(account, row.Entitled)
@@ -235,7 +243,7 @@ func (m *machine) granted(t *rapid.T, a *ledger.Allocation, held holds, waited b
 		accounts = append(accounts, queue)
 	}
 	h := m.model.hosts[a.HostID]
-	if h == nil || !m.model.open(h) || !matches(h, a.Wishes) && (a.Wishes == nil || a.Wishes.Host == "") {
+	if h == nil || !m.model.open(h) || !matches(h, a.Wishes) {
 		t.Fatalf("%s is granted on host %q: %+v", a.ID, a.HostID, h)
 	}
 	accounts = append(accounts, hostAccount(h))

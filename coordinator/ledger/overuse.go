@@ -54,7 +54,8 @@ type OverUseKind struct {
 func (l *Ledger) judge(e *entry, said []OverUse) (changed bool) {
 	next := make([]OverUse, 0, len(said))
 	for _, u := range said {
-		if slices.ContainsFunc(next, func(v OverUse) bool { return v.Dimension == u.Dimension }) {
+		u.Dimension = words(u.Dimension)
+		if u.Policy > PolicyKill || slices.ContainsFunc(next, func(v OverUse) bool { return v.Dimension == u.Dimension }) {
 			continue
 		}
 		before := slices.IndexFunc(e.OverUse, func(v OverUse) bool { return v.Dimension == u.Dimension && v.Policy == u.Policy })

@@ -37,10 +37,10 @@ type HostView struct {
 // Query asks for a host.
 type Query struct {
 	Request  resource.Vector
-	Wishes   *Wishes // Host is empty
-	Turn     uint64  // changes from request to request; spreads a burst over near-equals
-	NoHeld   bool    // leave out hosts that are held for somebody
-	Rejected func(Slot) bool
+	Wishes   *Wishes         // Host is empty
+	Turn     uint64          // changes from request to request; spreads a burst over near-equals
+	NoHeld   bool            // leave out hosts that are held for somebody
+	Rejected func(Slot) bool // hosts that are closed to the request's caller; nil: none
 }
 
 // HostFilters counts the hosts that each step of a search removed, in the order of the steps.
@@ -48,15 +48,20 @@ type HostFilters struct {
 	Total       int
 	Labels      int // lack a required label, or are to be avoided
 	Health      int // suspect, lost, cordoned, draining
-	Measurement int // no fresh measurement, or under pressure
+	Measurement int // no fresh measurement, under pressure, refuse new engines, or rejected
 	Books       int // too full by the books
 	Headroom    int // the books would allow it, the measured headroom does not
+	Held        int // would take the request, and are kept for one that waits longer
 	Fit         int // would take the request
 }
 
 func (f HostFilters) String() string {
-	return fmt.Sprintf("hosts: %d in all, removed by labels %d, health %d, measurement %d, books %d, headroom %d; %d fit",
-		f.Total, f.Labels, f.Health, f.Measurement, f.Books, f.Headroom, f.Fit)
+	held := ""
+	if f.Held > 0 {
+		held = fmt.Sprintf(", held %d", f.Held)
+	}
+	return fmt.Sprintf("hosts: %d in all, removed by labels %d, health %d, measurement %d, books %d, headroom %d%s; %d fit",
+		f.Total, f.Labels, f.Health, f.Measurement, f.Books, f.Headroom, held, f.Fit)
 }
 
 // Placer chooses hosts for requests that name none. The ledger owns the hosts and tells the Placer of every change; a

@@ -53,18 +53,20 @@ func (p *plainPlacer) Possible(q ledger.Query) bool {
 
 func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
 	f := ledger.HostFilters{Total: len(p.hosts)}
-	for _, v := range p.hosts {
+	for slot, v := range p.hosts {
 		switch {
 		case !wished(q.Wishes, v):
 			f.Labels++
 		case !v.Health:
 			f.Health++
-		case !v.Measured:
+		case !v.Measured || q.Rejected != nil && q.Rejected(slot):
 			f.Measurement++
 		case !q.Request.FitsWithin(left(v), resource.Absent):
 			f.Books++
 		case !q.Request.FitsWithin(v.Available, resource.Absent):
 			f.Headroom++
+		case q.NoHeld && v.Held:
+			f.Held++
 		default:
 			f.Fit++
 		}

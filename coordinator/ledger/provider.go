@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // ClusterName names an external cluster: which kind of system it is, and which one of these.
@@ -118,14 +119,19 @@ func checkProviders(list []ProviderRecord) error {
 	standard := make(map[string]ClusterName)
 	for i, p := range list {
 		switch {
-		case p.Kind == "":
-			return &FieldError{"provider.kind", p.String(), `a kind of system, such as "yarn"`}
-		case p.Cluster == "":
-			return &FieldError{"provider.cluster", p.String(), "a name for the cluster"}
+		case p.Kind == "" || strings.Contains(p.Kind, ":") || !utf8.ValidString(p.Kind):
+			return &FieldError{"provider.kind", words(p.String()), `a kind of system, such as "yarn"`}
+		case p.Cluster == "" || !utf8.ValidString(p.Cluster):
+			return &FieldError{"provider.cluster", words(p.String()), "a name for the cluster"}
 		case i > 0 && list[i-1].ClusterName == p.ClusterName:
 			return &FieldError{
 				"provider.cluster", p.String(),
 				fmt.Sprintf("one provider for this cluster; there is one from %s and one from %s", list[i-1].Source, p.Source),
+			}
+		}
+		for key, value := range p.Settings {
+			if err := cmp.Or(checkName("provider.settings", key), checkName("provider.settings["+words(key)+"]", value)); err != nil {
+				return err
 			}
 		}
 		if !p.Default {

@@ -9,7 +9,7 @@ import (
 
 // Requests that wait are kept in three steps, so that looking for the next one costs what it must and no more.
 //
-// A class holds the requests that are alike: same labels, resource, priority and wishes. What blocks one of them blocks
+// A class holds the requests that are alike: same caller, labels, resource, priority and wishes. What blocks one of them blocks
 // all, so a class waits as a whole behind one account, and only its first member is ever tried. A group holds the
 // classes behind one account that share one fair share, by priority and arrival. A queue, one per account, holds its groups by
 // priority, fair share and arrival.
@@ -224,7 +224,7 @@ func goesBefore(g *group, c *class, e *entry, h *group, d *class, f *entry) bool
 // classKey appends what makes two requests alike.
 func classKey(buf []byte, a *Allocation) []byte {
 	buf = binary.AppendVarint(buf, int64(a.Priority))
-	buf = appendText(buf, a.HostID)
+	buf = appendText(appendText(buf, a.HostID), a.Caller) // a host may be closed to a caller
 	buf = binary.AppendUvarint(buf, uint64(len(a.Labels)))
 	for _, l := range a.Labels {
 		buf = appendText(appendText(buf, l.Key), l.Value)

@@ -15,7 +15,7 @@ func (l *Ledger) SetQuotas(now Instant, source string, quotas []Quota) error {
 	return l.SetSources(now, map[string][]Quota{source: quotas})
 }
 
-// SetSources does for several sources in one step what SetQuotas does for one.
+// SetSources does for several sources in one step what SetQuotas does for one. Stored rules that rules of files are in the way of are hidden.
 func (l *Ledger) SetSources(now Instant, sets map[string][]Quota) error {
 	l.begin(now)
 	sources := make(map[string][]Quota, len(l.rules.sources)+len(sets))
@@ -23,7 +23,18 @@ func (l *Ledger) SetSources(now Instant, sets map[string][]Quota) error {
 	for source, quotas := range sets {
 		sources[source] = slices.Clone(quotas)
 	}
-	_, err := l.setSources(sources, false)
+	put := func(_ label.Selector, source string) bool { return sets[source] != nil }
+	_, err := l.setSources(sources, false, func(rules *ruleset) error {
+		if err := checkFiles(sources, put); err != nil {
+			return err
+		}
+		for i := range rules.hidden {
+			if h := &rules.hidden[i]; stored(h.Source) && put(h.Selector, h.Source) {
+				return h.refusal
+			}
+		}
+		return nil
+	})
 	return err
 }
 
@@ -33,21 +44,39 @@ func (l *Ledger) PutQuota(now Instant, q Quota) error {
 	return err
 }
 
-// DeleteQuota removes the rule with this selector.
+// DeleteQuota removes the stored rule with this selector, also one that is hidden. If several sources
+// have one, it removes all of them: the store keeps one row for a selector.
 //
-// Errors: *NotFoundError, *StateError (the rule comes from a file).
+// Errors: *NotFoundError, *StateError (the rule comes from a file), *FieldError (two others would tie without it).
 func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
-	for source, quotas := range l.rules.sources {
+	l.begin(now)
+	found, file := false, ""
+	sources := maps.Clone(l.rules.sources)
+	for _, source := range slices.Sorted(maps.Keys(sources)) {
+		quotas := sources[source]
 		i := slices.IndexFunc(quotas, func(q Quota) bool { return q.Selector.Equal(s) })
-		if i < 0 {
-			continue
+		switch {
+		case i < 0:
+		case !stored(source):
+			file = source
+		default:
+			found = true
+			sources[source] = slices.Delete(slices.Clone(quotas), i, i+1)
 		}
-		if !stored(source) {
-			return &StateError{"quota", s.String(), "from " + source, "one that was set over the API; change it where it comes from"}
-		}
-		return l.SetQuotas(now, source, slices.Delete(slices.Clone(quotas), i, i+1))
+	}
+	switch {
+	case found:
+		_, err := l.setSources(sources, false, l.refusing(func(label.Selector, string) bool { return false }))
+		return err
+	case file != "":
+		return &StateError{"quota", s.String(), "from " + file, "one that was set over the API; change it where it comes from"}
 	}
 	return &NotFoundError{What: "quota", ID: s.String()}
+}
+
+// refusing lets no command put a rule that would be hidden, or hide one that is in force.
+func (l *Ledger) refusing(put func(selector label.Selector, source string) bool) func(*ruleset) error {
+	return func(rules *ruleset) error { return rules.refusal(l.rules.hidden, put) }
 }
 
 // QuotaSet is rules that are put together.
@@ -77,6 +106,9 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 	if !stored(source) {
 		return QuotaChanges{}, &FieldError{"source", source, `a name that does not begin with "file:": those rules belong to the files that are watched`}
 	}
+	if err := checkName("source", source); err != nil {
+		return QuotaChanges{}, err
+	}
 	taken := make(map[string]bool, len(set.Quotas))
 	for _, q := range set.Quotas {
 		text := q.Selector.String()
@@ -92,16 +124,17 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 		})
 	}
 	sources[source] = append(sources[source], set.Quotas...)
-	changes, err := l.setSources(sources, set.DryRun)
+	put := func(selector label.Selector, from string) bool { return from == source && taken[selector.String()] }
+	changes, err := l.setSources(sources, set.DryRun, l.refusing(put))
 	changes.Unchanged = len(set.Quotas) - len(changes.Added) - len(changes.Changed)
 	return changes, err
 }
 
-// setSources puts other rules in force. The lists become the ledger's.
-func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool) (QuotaChanges, error) {
+// setSources puts other rules in force, unless refuse says why not. The lists become the ledger's.
+func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool, refuse func(*ruleset) error) (QuotaChanges, error) {
 	maps.DeleteFunc(sources, func(_ string, quotas []Quota) bool { return len(quotas) == 0 })
-	rules, err := newRuleset(sources)
-	if err != nil {
+	rules := newRuleset(sources)
+	if err := refuse(&rules); err != nil {
 		return QuotaChanges{}, err
 	}
 	changes := difference(l.rules.sources, sources)
@@ -152,11 +185,11 @@ func difference(before, after map[string][]Quota) QuotaChanges {
 
 func storedBySelector(sources map[string][]Quota) map[string]Quota {
 	rules := make(map[string]Quota)
-	for source, quotas := range sources {
+	for _, source := range slices.Backward(slices.Sorted(maps.Keys(sources))) { // of equal selectors the first source's is in force
 		if !stored(source) {
 			continue
 		}
-		for _, q := range quotas {
+		for _, q := range sources[source] {
 			rules[q.Selector.String()] = q
 		}
 	}
@@ -178,13 +211,10 @@ func (q Quota) equal(r Quota) bool {
 func (l *Ledger) refile(rules ruleset) {
 	classes := l.unqueue()
 	l.rules = rules
+	l.rulesTurn++
 	l.shares = make(map[string]*share)
 	l.filings = make(map[string]*filing)
-	for _, p := range l.order {
-		e := p.entry
-		if e == nil {
-			continue
-		}
+	for _, e := range l.entries.Values() {
 		l.open(e)
 		if !e.State.Holds() {
 			continue
@@ -202,10 +232,8 @@ func (l *Ledger) refile(rules ruleset) {
 
 // unqueue takes every waiting class out of its queue, first come first, and ends all that is kept for somebody.
 func (l *Ledger) unqueue() []*class {
-	for _, p := range l.order {
-		if p.entry != nil {
-			l.letGo(p.entry)
-		}
+	for _, e := range l.entries.Values() {
+		l.letGo(e)
 	}
 	classes := slices.SortedFunc(maps.Values(l.classes), func(a, b *class) int {
 		return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(a.first().ID, b.first().ID))

@@ -4,16 +4,31 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/bursar/bursar/resource"
 )
 
 // Get returns a live allocation.
 func (l *Ledger) Get(id ID) (Allocation, bool) {
-	if e := l.entries[id]; e != nil {
-		return e.Allocation, true
+	if e := l.entry(id); e != nil {
+		return e.shown(), true
 	}
 	return Allocation{}, false
+}
+
+// shown is the allocation for readers. Of one that waits it says what blocks it now: its row says what did when it began to.
+func (e *entry) shown() Allocation {
+	a := e.Allocation
+	if e.class == nil || e.class.group == nil {
+		return a
+	}
+	why := e.class.group.queue.why()
+	if strings.HasPrefix(a.Reason, ReasonVetoed) { // which matters more: it had a grant
+		why = a.Reason + "; " + why
+	}
+	a.Reason = why
+	return a
 }
 
 // ByRequest finds an allocation by its request id, live or remembered.
@@ -24,12 +39,18 @@ func (l *Ledger) ByRequest(caller, requestID string) (id ID, live, ok bool) {
 
 // Allocations yields the live allocations with ids above after, ascending. The pointer is valid during the call only.
 func (l *Ledger) Allocations(after ID, yield func(*Allocation) bool) {
-	at := sort.Search(len(l.order), func(i int) bool { return l.order[i].id > after })
-	for _, p := range l.order[at:] {
-		if p.entry != nil && !yield(&p.entry.Allocation) {
-			return
+	var waiting Allocation // one for all, as the pointer is valid during the call only
+	l.entries.Ascend(after, func(id ID, e *entry) bool {
+		if id == after {
+			return true
 		}
-	}
+		a := &e.Allocation
+		if a.State == Waiting {
+			waiting = e.shown()
+			a = &waiting
+		}
+		return yield(a)
+	})
 }
 
 // HostAllocations yields what is reserved or active on a host, in no particular order. The pointer is valid during the
@@ -83,15 +104,14 @@ func (l *Ledger) hostInfo(h *host) HostInfo {
 // Quotas returns all rules in force, by selector.
 func (l *Ledger) Quotas() []Quota {
 	list := make([]Quota, 0, l.rules.count)
-	for _, quotas := range l.rules.sources {
-		list = append(list, quotas...)
-	}
-	slices.SortFunc(list, func(a, b Quota) int {
-		if a.Selector.String() < b.Selector.String() {
-			return -1
+	for _, s := range l.rules.scopes {
+		for _, m := range s.masks {
+			for _, r := range m.rules {
+				list = append(list, r.Quota)
+			}
 		}
-		return 1
-	})
+	}
+	slices.SortFunc(list, func(a, b Quota) int { return strings.Compare(a.Selector.String(), b.Selector.String()) })
 	return list
 }
 
@@ -117,6 +137,7 @@ type Counts struct {
 	OverUsers                                                int // engines in over-use, in one dimension or several
 	OverUse                                                  map[OverUseKind]int
 	HostsRefusing                                            int // of the healthy ones
+	CallersFull                                              int // see FullCallers
 }
 
 // Counts counts. Its cost grows with the number of hosts, scopes and clusters.
@@ -124,13 +145,13 @@ func (l *Ledger) Counts() Counts {
 	c := Counts{
 		Waiting: l.states[Waiting], Reserved: l.states[Reserved], Active: l.states[Active],
 		QuotaRules: l.rules.count, Remembered: l.requests.ended(), WaitingForAnyHost: l.anyHost.waiting,
-		OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse),
+		OverUsers: l.overUsers, OverUse: maps.Clone(l.overUse), CallersFull: len(l.full),
 	}
 	for _, h := range l.hosts {
 		switch h.state {
 		case Healthy:
 			c.HostsHealthy++
-			if h.refusal != "" {
+			if h.refusal != "" || h.full != "" {
 				c.HostsRefusing++
 			}
 		case Suspect:

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -51,18 +53,67 @@ func TestListsResumeWhereAPageEnded(t *testing.T) {
 	var accounts []string
 	for last, more := "", true; more; {
 		more = false
+		enough := false
 		l.QuotaAccounts(last, func(key string, a ledger.AccountInfo) bool {
-			if key <= last {
+			if enough || key <= last {
 				t.Fatalf("account %s comes after %q, before its key %q", a.Name, last, key)
 			}
 			accounts = append(accounts, a.Name.String())
-			last, more = key, true
-			return len(accounts)%4 != 0
+			last, more, enough = key, true, len(accounts)%4 == 0
+			return !enough
 		})
 	}
 	slices.Sort(accounts)
 	if len(slices.Compact(accounts)) != 25 {
 		t.Errorf("accounts %v; want 25", accounts)
+	}
+}
+
+// Of memory a host has no more available than the books and its measurement both allow.
+func TestAHostShowsWhatItCanGive(t *testing.T) {
+	const books, unlimited = int64(8), int64(-1)
+	for name, test := range map[string]struct {
+		limit, headroom int64
+		want            resource.Vector
+	}{
+		"the books have less":        {books, 9, resource.Vector{}.WithMemory(8)},
+		"less is measured":           {books, 5, resource.Vector{}.WithMemory(5)},
+		"nothing is left":            {books, 0, resource.Vector{}.WithMemory(0)},
+		"more is gone than there is": {books, -3, resource.Vector{}.WithMemory(0)},
+		"the books do not limit it":  {unlimited, 5, resource.Vector{}},
+	} {
+		l := ledger.New(ledger.Config{}, newPlainPlacer())
+		c := ledger.RegisterCommand{HostID: "h1", Incarnation: 1}
+		if test.limit != unlimited {
+			c.Capacity = c.Capacity.WithMemory(test.limit)
+		}
+		_, err := l.Register(start, c)
+		must(t, err)
+		_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Full: true, Sample: &ledger.Sample{MemoryAvailable: &test.headroom}})
+		must(t, err)
+		h, known := l.Host("h1")
+		if !known || *h.Headroom != test.headroom || !h.Account.Available.Equal(test.want) {
+			t.Errorf("%s: %s is available, with a headroom of %d; want %s", name, h.Account.Available, *h.Headroom, test.want)
+		}
+		if _, known := l.Host("h2"); known {
+			t.Error("a host is known that is not there")
+		}
+	}
+}
+
+// Whose grant was taken back is told that, and what it waits for now.
+func TestARequestWhoseGrantWasTakenBackShowsBothReasons(t *testing.T) {
+	l := ready(t)
+	result, err := l.Allocate(start, ledger.AllocateCommand{
+		Actor: identity.Local(), Async: true, Wait: time.Minute, Resource: resource.NewResource(resource.Vector{}.WithMemory(2)),
+	})
+	must(t, err)
+	a := result.Allocation
+	_, err = l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 2, Vetoes: []ledger.Veto{{ID: a.ID, Headroom: 1, Revision: a.Revision}}})
+	must(t, err)
+	a, _ = l.Get(a.ID)
+	if want := "vetoed: host h1 found 1 bytes of memory left; waits for a host"; a.State != ledger.Waiting || a.Reason != want {
+		t.Errorf("it is %s: %s; want it to wait: %s", a.State, a.Reason, want)
 	}
 }
 
@@ -74,9 +125,6 @@ func TestWhatCannotHaveBeenStoredIsNotRestored(t *testing.T) {
 		"two with one id":                 {Hosts: []ledger.HostRecord{host}, Allocations: []ledger.Allocation{{ID: 1, State: ledger.Waiting}, {ID: 1, State: ledger.Waiting}}},
 		"one on a host that is not there": {Allocations: []ledger.Allocation{{ID: 1, State: ledger.Active, HostID: "h2"}}},
 		"one that holds and has no host":  {Hosts: []ledger.HostRecord{host}, Allocations: []ledger.Allocation{{ID: 1, State: ledger.Reserved}}},
-		"rules that contradict each other": {Quotas: []ledger.Quota{
-			{Selector: selector(t, "user=a"), Source: "api"}, {Selector: selector(t, "user=a"), Source: "api"},
-		}},
 	} {
 		if err := ledger.New(ledger.Config{}, newPlainPlacer()).Restore(start, s); err == nil {
 			t.Errorf("%s is restored", name)

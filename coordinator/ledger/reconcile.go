@@ -1,19 +1,26 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/bursar/bursar/resource"
 )
 
 // reconcile makes the books agree with a full report of a host's engines. What runs is adopted, over a limit if need be:
 // it uses the machine whether or not the books say so. What the agent no longer has is released, provided that it had
-// heard of it. A reservation that was to be stopped ends where it is none that runs.
-func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled bool) {
+// heard of it. A reservation that was to be stopped ends where it is none that runs. It returns what was not taken in, and whether
+// there are more for the next full report.
+func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled bool) (left NotTaken, more bool) {
 	running := make(map[ID]bool, len(engines))
+	var in intake
 	for i := range engines {
 		running[engines[i].ID] = true
-		l.adopt(h, &engines[i], sampled)
+		if elsewhere := l.adopt(h, &engines[i], sampled, &in); elsewhere != nil {
+			left.add(elsewhere)
+		}
 	}
 	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
 		switch {
@@ -24,46 +31,123 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 			l.end(e, Canceled, e.StopReason)
 		}
 	}
+	return left, in.rest && in.taken
 }
 
-// adopt enters an engine that runs into the books as its agent describes it, unless it is there already.
-func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
-	if r.Grant == nil || r.Grant.Process.PID == 0 || r.ID == 0 {
-		return
+// mostEngines is what a host may have at most for another engine to be taken in that the ledger does not know: as many as fit into
+// the largest report by default.
+const mostEngines = 16_384
+
+// mostBrought is how many queues there may be for nothing but what a host's agent brought: those that a provider has reported, or that
+// requests have brought, do not count. A real host has a few dozen.
+const mostBrought = 1024
+
+// mostPlaces is how many places the engines have at most that are taken over from one report: the host, each queue of a part, and each
+// queue above that. A place takes the loop, which has others to serve, up to 7 µs.
+const mostPlaces = 8192
+
+// intake is what was taken over from one report.
+type intake struct {
+	places      int
+	taken, rest bool // some was; some is left for the next report
+}
+
+// admits reports whether an engine with these parts may be taken over from the report too.
+func (in *intake) admits(parts []resource.External) bool {
+	places := 1
+	for i := range parts {
+		places += 1 + strings.Count(parts[i].Path, ".")
 	}
-	known := l.entries[r.ID]
+	in.rest = in.rest || in.places+places > mostPlaces
+	if !in.rest {
+		in.places += places
+	}
+	return !in.rest
+}
+
+// mayBring reports whether the host's agent may bring these parts: whether the queues that are not there yet are few enough.
+func (l *Ledger) mayBring(h *host, parts []resource.External) bool {
+	left := mostBrought - h.brought
+	for i := range parts {
+		at := spot{parts[i].Path, parts[i].Partition}
+		c := l.clusters[ClusterName{parts[i].Kind, parts[i].Cluster}]
+		for below := true; below && (c == nil || c.branches[at] == nil); at.path, below = above(at.path) {
+			if left--; left < 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// mostNotTaken is how many records of a host that differ from the books are compared with them: so many are guesses.
+const mostNotTaken = 1000
+
+// adopt enters an engine that runs into the books as its agent describes it, unless it is there already. An allocation that
+// the books have elsewhere ends for it only if the agent's record is of that very request: anybody can guess ids, and an agent's
+// word counts for its own host alone. One that is active never moves. What is not taken in for that is returned as the books
+// have it.
+func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (elsewhere *entry) {
+	if r.Grant == nil || r.Grant.Process.PID == 0 || r.ID == 0 {
+		return nil
+	}
+	known := l.entry(r.ID)
 	switch {
 	case known == nil:
+		l.bring(h, r, sampled, in)
 	case known.State == Active && known.host == h:
-		return
 	case known.State == Reserved && known.host == h: // started; its confirmation is still on its way
-		entitled, err := confirmed(known.Entitled, &r.Grant.Entitled)
-		if err != nil {
-			entitled = known.Entitled
-		}
-		l.judge(known, r.OverUse)
-		l.start(known, entitled, &ConfirmCommand{
-			Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: r.Grant.ApplicationIDs,
-		})
-		return
-	default:
-		// Waiting, or held elsewhere, while it really runs here: the books are from another time.
+		l.startReported(known, r)
+	case known.State != Active && h.notTaken < mostNotTaken && known.mayRunOn(h, r.Grant) && l.mayBring(h, r.Grant.Entitled.External):
+		// Waiting, or reserved elsewhere, while it really runs here: the books are from another time.
+		ttl := known.ReservationTTL
 		l.end(known, Lost, "its engine runs on host "+h.ID)
+		l.takeOver(h, r, sampled, ttl)
+	default:
+		h.notTaken++
+		return known
 	}
+	return nil
+}
+
+// bring takes over an engine that the ledger does not know, within the bounds of its host and of one report.
+func (l *Ledger) bring(h *host, r *EngineReport, sampled bool, in *intake) {
+	if h.bytes >= adoptedTimes*l.cfg.HostLiveBytes || len(h.entries) >= mostEngines || in.rest {
+		return
+	}
+	if parts := r.Grant.Entitled.External; l.mayBring(h, parts) && in.admits(parts) {
+		in.taken = l.takeOver(h, r, sampled, 0) || in.taken
+	}
+}
+
+// startReported makes a reservation active whose engine runs by its agent's report.
+func (l *Ledger) startReported(e *entry, r *EngineReport) {
+	entitled, _ := confirmed(e.Entitled, &r.Grant.Entitled) // as reserved, if that is more or is wrong
+	l.judge(e, r.OverUse)
+	l.start(e, entitled, &ConfirmCommand{
+		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: everyWord(r.Grant.ApplicationIDs),
+	})
+}
+
+// takeOver makes an entry of an agent's record. The time to live of its reservation says that the ledger has known of the
+// request; zero: it has not, or has forgotten it. It reports whether the record can be counted.
+func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Duration) bool {
 	a := l.described(h, r, sampled)
-	if before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id == a.ID {
-		a.RequestHash = before.hash
-	}
-	if l.requests.find(keyOf(a.Caller, a.RequestID)).live() {
-		a.RequestID = "" // taken by a newer request since
+	a.ReservationTTL = ttl
+	switch before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id {
+	case 0:
+	case a.ID: // it has ended here, and others may have had what it held
+		a.RequestHash, a.ReservationTTL, a.Reserved = before.hash, l.cfg.ReservationTTL, l.now
+	default:
+		a.RequestID = "" // another's
 	}
 	e := l.blank()
 	e.Allocation = a
 	l.open(e)
-	l.tie(e)
+	l.tie(e, h)
 	if !l.countable(e, h) {
 		l.discard(e)
-		return
+		return false
 	}
 	e.OverLimit = !l.hasRoom(e, h)
 	l.enter(e)
@@ -75,9 +159,20 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool) {
 		t.branch.account.exceeded = t.branch.account.overLimit()
 	}
 	e.Reason = "adopted from its agent's report"
+	if r.Without != "" {
+		e.Reason += ", without what was damaged or too large there: " + r.Without
+	}
 	l.judge(e, r.OverUse)
 	l.touch(e)
-	l.retime(e)
+	return true
+}
+
+// mayRunOn reports whether an agent's record is of this very request, which its host may have been granted once. Nobody but the
+// ledger and the agents of such hosts know all of this: the nanoseconds of its creation above all.
+func (e *entry) mayRunOn(h *host, record *Allocation) bool {
+	return (e.Wishes == nil || e.Wishes.Host == "" || e.Wishes.Host == h.ID) &&
+		record.Created == e.Created && record.Caller == e.Caller && record.RequestID == e.RequestID &&
+		record.Labels.Equal(e.Labels) && record.Requested.Equal(e.Requested)
 }
 
 // described is an allocation as an agent's record tells it, made safe to enter.
@@ -90,20 +185,25 @@ func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
 		a.Unreclaimable = r.Unreclaimable
 	}
 	a.Ended, a.Expires, a.Exit = 0, 0, nil
-	a.Forget = false
+	a.Forget, a.RequestHash = false, 0
 	a.OverUse = nil // the report says
+	a.Wishes = nil  // it is where it is
+	a.Caller, a.RequestID, a.Address, a.StopReason = words(a.Caller), words(a.RequestID), words(a.Address), words(a.StopReason)
+	a.Process, a.ApplicationIDs = a.Process.clean(), everyWord(a.ApplicationIDs)
 	if a.Stopping {
 		a.StopGrace, a.StopReason = l.cfg.StopGrace, orElse(a.StopReason, "its agent was asked to stop it")
 	}
 	a.GrantRevision = l.revision + 1
-	for _, at := range []*Instant{&a.Created, &a.Confirmed} { // by an agent's record, which must not be ahead of time
-		if *at == 0 || *at > l.now {
-			*at = l.now
-		}
+	// An agent's record must not be ahead of time.
+	a.Created, a.Reserved, a.Confirmed = min(cmp.Or(a.Created, l.now), l.now), min(a.Reserved, l.now), min(cmp.Or(a.Confirmed, l.now), l.now)
+	if a.Requested.Validate() != nil {
+		a.Requested = resource.Resource{}
 	}
-	a.Reserved = min(a.Reserved, l.now)
-	if a.Entitled.Validate() != nil {
-		a.Entitled = resource.Resource{Vector: a.Measured}
+	if a.Entitled.Validate() != nil || a.Entitled.IsZero() && r.Without != "" {
+		a.Entitled = resource.Resource{}
+		if a.Measured.Validate() == nil {
+			a.Entitled.Vector = a.Measured
+		}
 	}
 	return a
 }

@@ -96,10 +96,11 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 		c.index()
 	}
 	over := c.takeAnswers(&r)
-	for _, b := range c.order {
+	c.order.Scan(func(b *branch) bool {
 		b.apply()
 		l.freed(&b.account)
-	}
+		return true
+	})
 	for _, e := range over {
 		l.end(e, Released, "its application ended")
 	}
@@ -114,7 +115,7 @@ func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
 	list := make([]*branch, 0, len(queues))
 	for i := range queues {
 		q := &queues[i]
-		b := c.branch(spot{q.Path, q.Partition})
+		b := c.branch(spot{q.Path, q.Partition}, nil)
 		list = append(list, b)
 		switch {
 		case q.Path == "":
@@ -128,21 +129,18 @@ func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
 		for _, b := range list {
 			c.tidy(b)
 		}
-		c.arrange()
-		return false, err
+		return changed, err
 	}
 	for i, b := range list {
 		changed = changed || !b.known || b.report.DefaultPartition != queues[i].DefaultPartition
 		b.take(&queues[i])
 	}
-	c.arrange()
-	for _, b := range c.order {
+	for _, b := range c.order.Items() { // a copy: those that nobody touches go
 		if b.known && b.seen != c.reports {
 			changed = true
 			b.vanish()
 		}
 	}
-	c.arrange()
 	return changed, nil
 }
 
@@ -179,8 +177,8 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 				x.granted[i], changed = granted, true
 			}
 		}
-		for i := range x.touches {
-			if changed && x.touches[i].branch.cluster == c {
+		if changed {
+			for i := range x.touches {
 				e.reshow(&x.touches[i])
 			}
 		}
@@ -198,13 +196,8 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 func (c *cluster) owners() map[string]ID {
 	owners := make(map[string]ID, len(c.members))
 	for _, e := range c.members {
-		if e.State != Active {
-			continue
-		}
 		for _, id := range e.ApplicationIDs {
-			if first, named := owners[id]; !named || e.ID < first {
-				owners[id] = e.ID
-			}
+			owners[id] = min(e.ID, cmp.Or(owners[id], e.ID))
 		}
 	}
 	return owners
@@ -265,7 +258,7 @@ func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
 // runsIn reports whether the application is in the queue with this path, as far as the cluster tells.
 func (a *ApplicationReport) runsIn(path string) bool { return a.Queue == path || a.Queue == leaf(path) }
 
-// Applications returns the ids of the applications of active allocations that have a part in the cluster, sorted, no id twice: those to
+// Applications returns the ids of the applications of allocations that have a part in the cluster, sorted, no id twice: those to
 // ask for.
 func (l *Ledger) Applications(name ClusterName) []string {
 	c := l.clusters[name]

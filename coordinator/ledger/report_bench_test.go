@@ -70,12 +70,12 @@ func fill(b *testing.B, l *ledger.Ledger, r *ledger.ClusterReport) {
 			ID: id, Known: true, Queue: q.Path, Allocated: map[string]resource.Vector{ledger.AnyPartition: v},
 		})
 	}
-	l.Changes()
+	l.Durable(start, l.Changes().Revision)
 }
 
-func orFatal(b *testing.B, err error) {
-	b.Helper()
+func orFatal(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // requestKey is a request id in its caller's scope: half of the SHA-256 of both. A day's request ids are a million and more; in this
-// form they take 64 bytes each, the garbage collector does not look at them, and nobody can make up one that passes for another's.
+// form they take 72 bytes each, the garbage collector does not look at them, and nobody can make up one that passes for another's.
 type requestKey [16]byte
 
 // noRequest is the key of what came without a request id.
@@ -20,17 +20,17 @@ func keyOf(caller, requestID string) requestKey {
 	text := binary.AppendUvarint(room[:0], uint64(len(caller)))
 	text = append(append(text, caller...), requestID...)
 	sum := sha256.Sum256(text)
-	return requestKey(sum[:16])
+	return requestKey(sum[:]) // the first half
 }
 
 // request is what is known of a request id.
 type request struct {
-	hash  uint64 // of the body
-	id    ID
-	until Instant // when it is forgotten; zero while the allocation is live
+	hash uint64 // of the body
+	id   ID
+	ends link // where it is among those that are forgotten in time; zero while the allocation is live
 }
 
-func (r request) live() bool { return r.id != 0 && r.until == 0 }
+func (r request) live() bool { return r.id != 0 && r.ends == 0 }
 
 // requests knows the request ids of what is live, and for a while of what has ended.
 type requests struct {
@@ -39,7 +39,9 @@ type requests struct {
 	ends  forgettings
 }
 
-func newRequests() requests { return requests{known: make(map[requestKey]request)} }
+func newRequests() requests {
+	return requests{known: make(map[requestKey]request), ends: newForgettings()}
+}
 
 // find returns what is known; the zero request where nothing is.
 func (r *requests) find(key requestKey) request { return r.known[key] }
@@ -52,6 +54,7 @@ func (r *requests) open(key requestKey, hash uint64, id ID) {
 	if key == noRequest {
 		return
 	}
+	r.ends.remove(r.known[key].ends)
 	r.known[key] = request{hash: hash, id: id}
 	r.live++
 }
@@ -62,14 +65,16 @@ func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 	if key == noRequest {
 		return
 	}
-	if q := r.known[key]; q.live() {
-		if q.id != id {
-			return
-		}
+	q := r.known[key]
+	switch {
+	case !q.live():
+		r.ends.remove(q.ends)
+	case q.id == id:
 		r.live--
+	default:
+		return
 	}
-	r.known[key] = request{hash: hash, id: id, until: until}
-	r.ends.push(forgetting{key, until})
+	r.known[key] = request{hash: hash, id: id, ends: r.ends.add(key, until)}
 }
 
 // drop forgets the request id of a live allocation, which may then be used again.
@@ -82,67 +87,69 @@ func (r *requests) drop(key requestKey, id ID) {
 
 // forget drops what is due, and next says when something is.
 func (r *requests) forget(now Instant) {
-	for {
-		f, waits := r.ends.first()
-		if !waits || f.at > now {
-			return
-		}
-		r.ends.pop()
-		// Else it is of an allocation that came back, or ended once more.
-		if q, known := r.known[f.key]; known && q.until == f.at {
-			delete(r.known, f.key)
-		}
+	for at, waits := r.next(); waits && at <= now; at, waits = r.next() {
+		first := r.ends.at(0).next
+		delete(r.known, r.ends.at(first).key)
+		r.ends.remove(first)
 	}
 }
 
 func (r *requests) next() (at Instant, ok bool) {
-	f, waits := r.ends.first()
-	return f.at, waits
+	first := r.ends.at(0).next
+	return r.ends.at(first).until, first != 0
 }
 
-// forgetting is when a request id is dropped, if that is still what is known of it then.
-type forgetting struct {
-	key requestKey
-	at  Instant
-}
-
-// forgettings is a queue by time, in blocks, so that however long it is nothing in it is ever moved.
+// forgettings is a list of remembered request ids by when they are forgotten, each of which can be taken out: what comes back and ends
+// once more is in it once. It is in blocks, so that however long it is nothing in it is moved, and links are numbers, so that the garbage
+// collector does not look at it.
 type forgettings struct {
-	head, tail *forgettingBlock
-	begin, end int // in head, in tail
+	blocks []*[forgettingBlock]forgetting
+	places link // that were ever in use
+	free   link // the first of those that are not now
 }
 
-type forgettingBlock struct {
-	list [512]forgetting
-	next *forgettingBlock
+// link is a place in the list. Place 0 is none: it stands between the last and the first.
+type link uint32
+
+type forgetting struct {
+	key          requestKey
+	until        Instant
+	before, next link
 }
 
-func (q *forgettings) push(f forgetting) {
-	switch {
-	case q.tail == nil:
-		q.head = &forgettingBlock{}
-		q.tail = q.head
-	case q.end == len(q.tail.list):
-		q.tail.next = &forgettingBlock{}
-		q.tail, q.end = q.tail.next, 0
-	}
-	q.tail.list[q.end] = f
-	q.end++
+const forgettingBlock = 512
+
+func newForgettings() forgettings {
+	return forgettings{blocks: []*[forgettingBlock]forgetting{{}}, places: 1}
 }
 
-func (q *forgettings) first() (f forgetting, ok bool) {
-	if q.head == nil || (q.head == q.tail && q.begin == q.end) {
-		return f, false
-	}
-	return q.head.list[q.begin], true
+func (l *forgettings) at(place link) *forgetting {
+	return &l.blocks[place/forgettingBlock][place%forgettingBlock]
 }
 
-// pop takes out the first.
-func (q *forgettings) pop() {
-	if q.begin++; q.begin == len(q.head.list) {
-		if q.head = q.head.next; q.head == nil {
-			q.tail, q.end = nil, 0
+// add puts one at the end of the list.
+func (l *forgettings) add(key requestKey, until Instant) link {
+	place := l.free
+	if place != 0 {
+		l.free = l.at(place).next
+	} else {
+		if place = l.places; place%forgettingBlock == 0 {
+			l.blocks = append(l.blocks, new([forgettingBlock]forgetting))
 		}
-		q.begin = 0
+		l.places++
 	}
+	last := l.at(0).before
+	*l.at(place) = forgetting{key: key, until: until, before: last}
+	l.at(last).next, l.at(0).before = place, place
+	return place
+}
+
+// remove takes one out of the list, unless it is none.
+func (l *forgettings) remove(place link) {
+	if place == 0 {
+		return
+	}
+	f := l.at(place)
+	l.at(f.before).next, l.at(f.next).before = f.next, f.before
+	f.next, l.free = l.free, place
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -57,8 +58,8 @@ func TestRequestIDsAreKnownWhileLiveAndRememberedForAWhile(t *testing.T) {
 				live, first := 0, Instant(0)
 				for _, id := range []string{"a", "b", "c"} {
 					got, want := r.find(keyOf("caller", id)), model[id]
-					if got.id != want.id || got.until != want.until || got.live() != (want.id != 0 && want.until == 0) {
-						t.Fatalf("%s is %+v; want %+v", id, got, want)
+					if got.id != want.id || r.ends.at(got.ends).until != want.until || got.live() != (want.id != 0 && want.until == 0) {
+						t.Fatalf("%s is %+v, until %d; want %+v", id, got, r.ends.at(got.ends).until, want)
 					}
 					if got.live() {
 						live++
@@ -70,8 +71,8 @@ func TestRequestIDsAreKnownWhileLiveAndRememberedForAWhile(t *testing.T) {
 				if r.live != live || r.ended() != len(model)-live {
 					t.Fatalf("%d are live, %d remembered; want %d and %d", r.live, r.ended(), live, len(model)-live)
 				}
-				if at, waits := r.next(); first != 0 && (!waits || at > first) || waits && at <= now {
-					t.Fatalf("at %d the next is due at %d, %t; want %d at the latest", now, at, waits, first)
+				if at, waits := r.next(); waits != (first != 0) || at != first {
+					t.Fatalf("at %d the next is due at %d, %t; want %d", now, at, waits, first)
 				}
 			},
 		})
@@ -94,30 +95,63 @@ func TestNoTwoRequestsShareAKey(t *testing.T) {
 	}
 }
 
-// A day's ends are millions: they come out in order, however many blocks they fill.
+func TestARequestWithoutAnIDIsNotKnown(t *testing.T) {
+	r := newRequests()
+	r.open(noRequest, 7, 1)
+	if got := r.find(noRequest); got != (request{}) || r.live != 0 || r.ended() != 0 {
+		t.Errorf("while it is live it is known as %+v, %d live, %d remembered", got, r.live, r.ended())
+	}
+	r.remember(noRequest, 7, 1, 10)
+	if _, waits := r.next(); waits || r.find(noRequest) != (request{}) || r.live != 0 || r.ended() != 0 {
+		t.Errorf("after its end it is known as %+v, %d live, %d remembered", r.find(noRequest), r.live, r.ended())
+	}
+}
+
+// A day's ends are millions, and some come back and end once more: they come out in order, however many blocks they fill, and what was
+// taken out leaves its place to another.
 func TestForgettingsComeOutAsTheyWentIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var q forgettings
-		in, out := Instant(0), Instant(0)
+		l := newForgettings()
+		var model []link
+		in, most := Instant(0), 0
+		many := rapid.SampledFrom([]int{0, 1, 511, 512, 513, 1024, 1500})
 		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
-			for range rapid.SampledFrom([]int{0, 1, 511, 512, 513, 1024, 1500}).Draw(t, "in") {
+			for range many.Draw(t, "in") {
 				in++
-				q.push(forgetting{at: in})
+				model = append(model, l.add(requestKey{}, in))
 			}
-			for range rapid.SampledFrom([]int{0, 1, 511, 512, 513, 1024, 1500}).Draw(t, "out") {
-				f, waits := q.first()
-				if waits != (out < in) {
-					t.Fatalf("%d went in, %d came out; one more: %t", in, out, waits)
+			most = max(most, len(model))
+			for range min(len(model), many.Draw(t, "out")) {
+				at := rapid.SampledFrom([]int{0, len(model) / 2, len(model) - 1}).Draw(t, "which")
+				l.remove(model[at])
+				model = slices.Delete(model, at, at+1)
+			}
+			var got []link
+			for at := l.at(0).next; at != 0; at = l.at(at).next {
+				if before := l.at(at).before; l.at(before).next != at || l.at(at).until <= l.at(before).until {
+					t.Fatalf("%d, until %d, comes behind %d, until %d", at, l.at(at).until, before, l.at(before).until)
 				}
-				if !waits {
-					break
-				}
-				out++
-				if f.at != out {
-					t.Fatalf("%d comes out; want %d", f.at, out)
-				}
-				q.pop()
+				got = append(got, at)
+			}
+			if !slices.Equal(got, model) {
+				t.Fatalf("%d are in it; want %d: %v, %v", len(got), len(model), got, model)
+			}
+			if int(l.places) != most+1 {
+				t.Fatalf("there are %d places; no more than %d were in it at a time", l.places, most)
 			}
 		}
 	})
+}
+
+// TestWhatComesBackAndEndsAgainIsRememberedOnce: a host can bring an allocation back that has ended, as often as it likes.
+func TestWhatComesBackAndEndsAgainIsRememberedOnce(t *testing.T) {
+	r := newRequests()
+	key := keyOf("caller", "r")
+	for range 1000 {
+		r.open(key, 7, 1)
+		r.remember(key, 7, 1, 10)
+	}
+	if places := r.ends.places - 1; places != 1 || r.ended() != 1 {
+		t.Errorf("%d are to be forgotten of %d that are remembered", places, r.ended())
+	}
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,10 @@ func (l *Ledger) resolve(parts []resource.External, labels label.Set) ([]resourc
 		at, err := c.resolve(l.now, field, &parts[i])
 		if err != nil {
 			return nil, err
+		}
+		// A cluster may call a queue by a name that no request could spell out.
+		if wrong, ok := errors.AsType[*resource.FieldError](resource.NewResource(resource.Vector{}, resource.External{Address: at}).Validate()); ok {
+			return nil, &FieldError{field + ".path", parts[i].Address.String(), "a queue that can be granted from; of " + at.String() + ", " + wrong.Error()}
 		}
 		if slices.ContainsFunc(resolved, func(other resource.External) bool { return other.Address == at }) {
 			return nil, &FieldError{field + ".path", parts[i].Address.String(), "each queue once; another part is for " + at.String() + " too"}
@@ -161,7 +166,7 @@ func means(asked, full resource.Address) bool {
 
 // partOf finds the part of an allocation that an address means: the very one, or the only one that it can mean.
 func partOf(parts []resource.External, asked resource.Address) (int, bool) {
-	found, count := 0, 0
+	var found, count int
 	for i := range parts {
 		if parts[i].Address == asked {
 			return i, true

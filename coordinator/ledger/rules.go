@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,6 +21,18 @@ const (
 
 func stored(source string) bool { return !strings.HasPrefix(source, SourceFilePrefix) }
 
+// filesFirst orders two sources: those of files hide those that are stored.
+func filesFirst(a, b string) int {
+	switch {
+	case stored(a) == stored(b):
+		return 0
+	case stored(b):
+		return -1
+	default:
+		return 1
+	}
+}
+
 // rule is a Quota in its scope.
 type rule struct {
 	Quota
@@ -31,7 +44,7 @@ type rule struct {
 // the most specific one wins, so each scope gives at most one account.
 type scope struct {
 	label.Scope
-	masks    []mask // most exact values first
+	masks    []mask // most exact values first; of equals in any order, as no labels match two
 	accounts map[string]*account
 }
 
@@ -41,67 +54,89 @@ type mask struct {
 	rules map[string]*rule // by the values of those keys
 }
 
-// ruleset is all rules in force.
+// ruleset is all rules: those in force, indexed, and those that are hidden.
 type ruleset struct {
-	sources     map[string][]Quota
-	scopes      []*scope    // fewest keys first, then by key
-	keys        label.Scope // all keys of all scopes, and the user
-	normalizing bool        // some rule rounds requests
-	count       int
+	sources     map[string][]Quota // with the hidden ones
+	scopes      []*scope           // fewest keys first, then by key
+	keys        label.Scope        // all keys of all scopes, and the user
+	normalizing bool               // some rule rounds requests
+	count       int                // in force
+	hidden      []HiddenQuota      // by selector
 }
 
-// newRuleset checks the rules of all sources together and indexes them. A *FieldError names the rule.
-func newRuleset(sources map[string][]Quota) (ruleset, error) {
+// newRuleset checks the rules of all sources together and indexes them. The rules of files go first: a rule that is in the way of one that
+// holds, or that is wrong by itself, is hidden.
+func newRuleset(sources map[string][]Quota) ruleset {
 	rs := ruleset{sources: sources}
-	byKey := make(map[string]*scope)
-	names := make([]string, 0, len(sources))
-	for source := range sources {
-		names = append(names, source)
-	}
-	slices.Sort(names)
-	taken := make(map[string]string)
-	for _, source := range names {
-		for i, q := range sources[source] {
-			q.Source = source
-			sources[source][i] = q
-			text := q.Selector.String()
-			if before, twice := taken[text]; twice {
-				return ruleset{}, &FieldError{"selector", text, "one rule for this selector; there is one from " + before + " and one from " + source}
-			}
-			taken[text] = source
-			if err := q.check(); err != nil {
-				return ruleset{}, err
-			}
-			key := q.Selector.Scope().Key()
-			s := byKey[key]
-			if s == nil {
-				s = &scope{Scope: q.Selector.Scope(), accounts: make(map[string]*account)}
-				byKey[key] = s
-				rs.scopes = append(rs.scopes, s)
-			}
-			s.add(&rule{Quota: q, scope: s, fixed: q.Selector.Exact() == len(q.Selector.Labels())})
-			rs.normalizing = rs.normalizing || q.Normalization != nil
-			rs.count++
-		}
-	}
 	keys := []string{userKey}
-	for _, s := range rs.scopes {
+	for _, rules := range rs.admit() {
+		s := &scope{Scope: rules[0].Selector.Scope(), accounts: make(map[string]*account)}
+		rs.fill(s, rules)
+		rs.scopes = append(rs.scopes, s)
 		keys = append(keys, s.Keys()...)
+		s.open()
 	}
 	rs.keys = label.NewScope(keys...)
 	slices.SortFunc(rs.scopes, func(a, b *scope) int {
 		return cmp.Or(cmp.Compare(len(a.Keys()), len(b.Keys())), cmp.Compare(a.Key(), b.Key()))
 	})
-	for _, s := range rs.scopes {
-		slices.SortFunc(s.masks, func(a, b mask) int {
-			return cmp.Or(cmp.Compare(len(b.exact.Keys()), len(a.exact.Keys())), cmp.Compare(a.exact.Key(), b.exact.Key()))
-		})
-		if err := s.ambiguous(); err != nil {
-			return ruleset{}, err
+	slices.SortFunc(rs.hidden, func(a, b HiddenQuota) int {
+		return cmp.Or(cmp.Compare(a.Selector.String(), b.Selector.String()), cmp.Compare(a.Source, b.Source))
+	})
+	return rs
+}
+
+// admit sorts the rules that are right by themselves, and the first with their selector, by the key of their scope.
+func (rs *ruleset) admit() map[string][]*rule {
+	names := slices.SortedFunc(maps.Keys(rs.sources), func(a, b string) int {
+		return cmp.Or(filesFirst(a, b), cmp.Compare(a, b))
+	})
+	scopes := make(map[string][]*rule)
+	taken := make(map[string]*rule)
+	for _, source := range names {
+		for i, q := range rs.sources[source] {
+			q.Source = source
+			rs.sources[source][i] = q
+			text := q.Selector.String()
+			holder := taken[text]
+			err := q.check()
+			if holder != nil {
+				err = holder.taken(text)
+			}
+			if err != nil {
+				rs.hide(q, holder, err)
+				continue
+			}
+			key := q.Selector.Scope().Key()
+			r := &rule{Quota: q, fixed: q.Selector.Exact() == len(q.Selector.Labels())}
+			taken[text] = r
+			scopes[key] = append(scopes[key], r)
 		}
-		s.open()
 	}
-	return rs, nil
+	return scopes
+}
+
+// fill files the rules of a scope, the most specific first, and of those that are equally specific those of files first. The first of them
+// is never hidden.
+func (rs *ruleset) fill(s *scope, rules []*rule) {
+	slices.SortFunc(rules, func(a, b *rule) int {
+		return cmp.Or(
+			-cmp.Compare(a.Selector.Exact(), b.Selector.Exact()),
+			filesFirst(a.Source, b.Source),
+			cmp.Compare(exactKeys(a).Key(), exactKeys(b).Key()),
+			cmp.Compare(a.Selector.String(), b.Selector.String()),
+		)
+	})
+	for _, r := range rules {
+		if holder := s.tie(r); holder != nil {
+			rs.hide(r.Quota, holder, tied(r.Selector, holder.Selector))
+			continue
+		}
+		r.scope = s
+		s.add(r)
+		rs.normalizing = rs.normalizing || r.Normalization != nil
+		rs.count++
+	}
 }
 
 func (q Quota) check() error {
@@ -129,15 +164,20 @@ func (q Quota) check() error {
 	return nil
 }
 
-// add files a rule under its mask.
-func (s *scope) add(r *rule) {
+// exactKeys are the keys in which a rule is exact.
+func exactKeys(r *rule) label.Scope {
 	var keys []string
 	for _, pair := range r.Selector.Labels() {
 		if pair.Value != label.Any {
 			keys = append(keys, pair.Key)
 		}
 	}
-	exact := label.NewScope(keys...)
+	return label.NewScope(keys...)
+}
+
+// add files a rule under its mask.
+func (s *scope) add(r *rule) {
+	exact := exactKeys(r)
 	i := slices.IndexFunc(s.masks, func(m mask) bool { return m.exact.Key() == exact.Key() })
 	if i < 0 {
 		i = len(s.masks)
@@ -146,27 +186,22 @@ func (s *scope) add(r *rule) {
 	s.masks[i].rules[string(exact.AppendKey(nil, r.Selector.Labels()))] = r
 }
 
-// ambiguous reports two rules that are equally specific and could match the same request, unless a third one that is more
-// specific than both takes all such requests.
-func (s *scope) ambiguous() error {
-	for i, a := range s.masks {
-		for _, b := range s.masks[i+1:] {
-			if len(a.exact.Keys()) != len(b.exact.Keys()) {
-				break
-			}
-			for _, x := range a.sorted() {
-				for _, y := range b.sorted() {
-					if x.Selector.Overlaps(y.Selector) && !s.resolved(x, y) {
-						return &FieldError{
-							"selector", y.Selector.String(),
-							"no tie with " + x.Selector.String() + ": a request could match both and neither is more specific; add a rule with the exact values of both, or make one of them more specific",
-						}
-					}
-				}
+// tie returns a rule that is as specific as this one and could match the same request, unless a third one that is more specific than both
+// takes all such requests; nil where there is none. The rules that are more specific are filed already.
+func (s *scope) tie(r *rule) (first *rule) {
+	key := exactKeys(r).Key()
+	for _, m := range s.masks {
+		if len(m.exact.Keys()) != r.Selector.Exact() || m.exact.Key() == key {
+			continue
+		}
+		for _, other := range m.rules {
+			if other.Selector.Overlaps(r.Selector) && !s.resolved(other, r) &&
+				(first == nil || other.Selector.String() < first.Selector.String()) {
+				first = other
 			}
 		}
 	}
-	return nil
+	return first
 }
 
 // resolved reports whether every request that matches both rules matches one that is more specific.
@@ -178,15 +213,6 @@ func (s *scope) resolved(x, y *rule) bool {
 		}
 	}
 	return s.match(both, nil).Selector.Exact() > x.Selector.Exact() // x itself matches, if nothing else
-}
-
-func (m mask) sorted() []*rule {
-	list := make([]*rule, 0, len(m.rules))
-	for _, r := range m.rules {
-		list = append(list, r)
-	}
-	slices.SortFunc(list, func(a, b *rule) int { return cmp.Compare(a.Selector.String(), b.Selector.String()) })
-	return list
 }
 
 // open makes the accounts of the rules without a "*".

@@ -165,7 +165,8 @@ func (g *scriptAgent) digest() uint64 {
 
 // sync is one report, in every detail. What is not said is as the agent would have it. Its input lists what it reports:
 //
-//	engine a1 pid=100 memory=1GiB unreclaimable=512MiB      an engine and what it uses
+//	engine a1 pid=100 memory=1GiB unreclaimable=512MiB      an engine and what it uses; labels=, entitled=, caller=, request=, created=: as its
+//	                                                        agent's record says
 //	… over=(memory:5GiB:4GiB:kill,cpu:3:2:warn) since=10s   what of that is beyond its entitlement, since a time after the start
 //	ended a1 exit=0 reason=…                                a tombstone
 //	veto a1 left=1GiB                                       a grant that the agent does not have the memory for
@@ -237,12 +238,25 @@ func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full 
 		return r
 	}
 	grant := s.last[id]
+	grant.RequestHash = 0 // no agent is told it
 	grant.Process = ledger.Process{PID: pid, BootID: agent.register.BootID}
 	if v := line.vectorOf("entitled"); !v.IsUnset() {
 		grant.Entitled = resource.NewResource(v)
 	}
 	if labels := line.labelsOf("labels"); labels != nil {
 		grant.Labels = labels
+	}
+	if caller, set := line.option("caller"); set {
+		grant.Caller = caller
+	}
+	if request, set := line.option("request"); set {
+		grant.RequestID = request
+	}
+	if created := line.durationOf("created"); created != 0 { // after the start
+		grant.Created = start.Add(created)
+	}
+	if requested := line.vectorOf("requested"); !requested.IsUnset() {
+		grant.Requested = resource.NewResource(requested)
 	}
 	agent.engines[id] = grant
 	r.Grant = &grant
@@ -294,6 +308,13 @@ func (s *script) answer(r ledger.SyncResult) string {
 	}
 	for _, id := range r.Acknowledged {
 		parts = append(parts, fmt.Sprintf("the end of %s is acknowledged", s.name(id)))
+	}
+	if first := &r.NotTaken.First; r.NotTaken.Count > 0 {
+		part := fmt.Sprintf("%d not taken in: %s is %s", r.NotTaken.Count, s.name(first.ID), first.State)
+		if first.HostID != "" {
+			part += " on " + first.HostID
+		}
+		parts = append(parts, part)
 	}
 	slices.Sort(parts)
 	if len(parts) == 0 {

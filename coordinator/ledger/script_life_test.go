@@ -23,8 +23,8 @@ func (s *script) idOf(name string) ledger.ID {
 func (s *script) ask(a *arguments) ledger.AllocateCommand {
 	c := ledger.AllocateCommand{Actor: s.actor(a)}
 	c.RequestID, _ = a.option("request")
+	c.Wait = a.durationOf("wait") // no part of the body: every call has its own
 	c.RequestHash = a.body()
-	c.Wait = a.durationOf("wait")
 	c.ReservationTTL = a.durationOf("ttl")
 	c.Priority = int32(a.integer("priority", 0))
 	c.Async = a.flag("async")
@@ -225,6 +225,18 @@ func readQuota(a *arguments) ledger.Quota {
 	}
 	q.Selector = a.selector()
 	return q
+}
+
+// rules lists the rules, and why some are not in force.
+func (s *script) rules(*arguments) string {
+	var b strings.Builder
+	for _, q := range s.ledger.Quotas() {
+		fmt.Fprintf(&b, "%s %s of %s\n", q.Selector, q.Limit, q.Source)
+	}
+	for _, h := range s.ledger.HiddenQuotas() {
+		fmt.Fprintf(&b, "%s\n", &h)
+	}
+	return b.String()
 }
 
 func (s *script) unquota(a *arguments) string {

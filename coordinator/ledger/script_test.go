@@ -46,7 +46,7 @@ func newScript(config ledger.Config) *script {
 	return &script{
 		config: config,
 		ledger: ledger.New(config, newPlainPlacer()),
-		mirror: newMirror(24 * time.Hour),
+		mirror: newMirror(),
 		now:    start,
 		agents: make(map[string]*scriptAgent),
 		names:  make(map[ledger.ID]string),
@@ -70,6 +70,7 @@ func (s *script) commands() map[string]func(a *arguments) string {
 		"uncordon":    s.uncordon,
 		"quota":       s.quota,
 		"quotas":      s.quotaSet,
+		"rules":       s.rules,
 		"apply":       s.applyQuotas,
 		"unquota":     s.unquota,
 		"allocate":    s.allocate,
@@ -130,6 +131,7 @@ func (s *script) trace(prefix string) string {
 		lines[h.Revision] = fmt.Sprintf("%s%s %s\n", prefix, h.ID, s.hostChange(h))
 	}
 	s.mirror.fold(c)
+	s.ledger.Durable(s.now, c.Revision)
 	var text strings.Builder
 	for _, revision := range slices.Sorted(maps.Keys(lines)) {
 		text.WriteString(lines[revision])

@@ -32,17 +32,18 @@ type fleet struct {
 }
 
 func (s *share) revalue(f fleet) {
-	s.value = 0
-	if f.memory > 0 {
-		s.value = float64(s.memory) / float64(f.memory)
-	}
-	if f.cpu > 0 {
-		s.value = max(s.value, float64(s.cpu)/float64(f.cpu))
-	}
-	s.value /= float64(s.weight)
+	s.value = max(fraction(s.memory, f.memory), fraction(s.cpu, f.cpu)) / float64(s.weight)
 	if !s.withinGuarantee() {
 		s.value += aboveGuarantee
 	}
+}
+
+// fraction is zero where nothing is known of the whole.
+func fraction(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
 }
 
 func (s *share) withinGuarantee() bool {
@@ -62,28 +63,21 @@ func (s *share) count(v resource.Vector, sign int64, f fleet) {
 	s.memory += sign * v.Memory()
 	s.cpu += sign * v.CPU()
 	s.instances += sign * v.Instances()
-	if len(s.groups) == 0 {
-		return // valued when it begins to wait
-	}
 	s.revalue(f)
 	for _, g := range s.groups {
-		if g.index >= 0 {
-			g.queue.groups.fix(g.index)
-		}
+		g.queue.groups.fix(g.index)
 	}
 }
 
 // drop forgets a group in which nobody waits any more.
 func (s *share) drop(g *group) {
-	if i := slices.Index(s.groups, g); i >= 0 {
-		s.groups = slices.Delete(s.groups, i, i+1)
-	}
+	s.groups = slices.DeleteFunc(s.groups, func(other *group) bool { return other == g })
 }
 
 // shareOf finds or makes the share of a request: that of the first of its quota accounts whose rule sets a weight or a
 // guarantee, else its user's.
 func (l *Ledger) shareOf(f *filing, labels label.Set) *share {
-	buf := l.scratch[:0]
+	buf := make([]byte, 0, 64)
 	var of *rule
 	for _, a := range f.accounts {
 		if a.rule.Weight > 0 || !a.rule.Guaranteed.IsUnset() {
@@ -95,7 +89,6 @@ func (l *Ledger) shareOf(f *filing, labels label.Set) *share {
 	if of == nil {
 		buf = append(append(buf, 'u'), labels.Value(userKey)...)
 	}
-	l.scratch = buf
 	s := l.shares[string(buf)]
 	if s == nil {
 		s = &share{key: string(buf), weight: 1}
@@ -117,14 +110,14 @@ func (l *Ledger) dropShare(s *share) {
 
 // revalueAll follows a change of the fleet: every fraction is another one now.
 func (l *Ledger) revalueAll() {
+	queues := make(map[*queue]bool)
 	for _, s := range l.shares {
-		if len(s.groups) > 0 {
-			s.revalue(l.fleet)
+		s.revalue(l.fleet)
+		for _, g := range s.groups {
+			queues[g.queue] = true
 		}
 	}
-	for _, s := range l.shares {
-		for _, g := range s.groups {
-			g.queue.groups.rebuild()
-		}
+	for q := range queues {
+		q.groups.rebuild()
 	}
 }

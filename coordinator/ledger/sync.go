@@ -9,8 +9,8 @@ import "fmt"
 func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	l.begin(now)
 	h := l.hosts[c.HostID]
-	if h == nil || c.Incarnation > h.Incarnation || (c.Incarnation == h.Incarnation && c.BootID != h.BootID) || h.state == LostHost {
-		return SyncResult{Revision: c.Seen, Interval: l.interval(), Action: ActionResync}, nil
+	if h == nil || c.Incarnation > h.Incarnation || (c.Incarnation == h.Incarnation && words(c.BootID) != h.BootID) || h.state == LostHost {
+		return SyncResult{Revision: c.Seen, Interval: l.Interval(), Action: ActionResync}, nil
 	}
 	if c.Incarnation < h.Incarnation {
 		return SyncResult{}, &StaleError{h.ID, "incarnation", c.Incarnation, h.Incarnation}
@@ -30,8 +30,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	sampled := fresh && c.Sample.MemoryAvailable != nil
 	l.report(h, c.Engines, sampled)
 	if c.Full {
-		l.reconcile(h, c.Engines, seen, sampled)
-		h.needFull = false
+		result.NotTaken, h.needFull = l.reconcile(h, c.Engines, seen, sampled)
 	}
 	for _, v := range c.Vetoes {
 		l.veto(h, v)
@@ -53,17 +52,34 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	return result, nil
 }
 
+// Heard takes note that a host's agent lives, and of nothing else in its report. The host is not given
+// up while its reports cannot be taken in, but gets no new grants once its last sample is too old.
+func (l *Ledger) Heard(now Instant, c SyncCommand) {
+	l.begin(now)
+	h := l.hosts[c.HostID]
+	if h == nil || h.state == LostHost || c.Incarnation != h.Incarnation || words(c.BootID) != h.BootID || c.Sequence <= h.sequence {
+		return
+	}
+	h.sequence = c.Sequence
+	h.lastSync = l.now // its timer looks at that when it is due
+}
+
 // answer fills in what is new to the agent.
 func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult) {
 	result.Revision = l.revision
-	result.Interval = l.interval()
+	result.Interval = l.Interval()
 	result.Complete = c.Full || seen < h.gone.before || seen == 0
+	reasons := stopReasonBytes
 	for _, e := range h.entries {
 		if result.Complete || e.Revision > seen {
 			result.Grants = append(result.Grants, e.Allocation)
 		}
 		if e.Stopping {
-			result.Stops = append(result.Stops, StopOrder{e.ID, e.StopGrace, e.StopReason})
+			order := StopOrder{ID: e.ID, Grace: e.StopGrace}
+			if reasons -= len(e.StopReason); reasons >= 0 {
+				order.Reason = e.StopReason
+			}
+			result.Stops = append(result.Stops, order)
 		}
 	}
 	kept := h.gone.list[:0]
@@ -72,7 +88,7 @@ func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult
 			continue
 		}
 		kept = append(kept, d)
-		if e := l.entries[d.id]; e == nil || e.host != h { // else it has come back since
+		if e := l.entry(d.id); e == nil || e.host != h { // else it has come back since
 			result.Gone = append(result.Gone, d.id)
 		}
 	}
@@ -90,7 +106,7 @@ func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
 	acknowledged := make([]ID, 0, len(ended))
 	for _, end := range ended {
 		acknowledged = append(acknowledged, end.ID)
-		e := l.entries[end.ID]
+		e := l.entry(end.ID)
 		if e == nil || e.host != h {
 			continue
 		}
@@ -105,7 +121,7 @@ func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
 func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 	for i := range engines {
 		r := &engines[i]
-		e := l.entries[r.ID]
+		e := l.entry(r.ID)
 		if e == nil || e.host != h {
 			continue
 		}
@@ -122,7 +138,7 @@ func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 // veto takes a grant back for which the agent did not find the memory: it waits again in its old place, or is refused
 // where its wait is over. Where it was to be stopped it ends.
 func (l *Ledger) veto(h *host, v Veto) {
-	e := l.entries[v.ID]
+	e := l.entry(v.ID)
 	if e == nil || e.host != h || e.State != Reserved || v.Revision < e.GrantRevision {
 		return // over, or about an earlier grant of it
 	}

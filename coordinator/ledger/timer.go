@@ -24,8 +24,7 @@ type scheduled struct {
 // set moves the timer to a moment; zero takes it out.
 func (h *timers) set(t *timer, due Instant) {
 	switch {
-	case due == t.due && (t.index != 0) == (due != 0):
-		return
+	case due == t.due: // it is there, or not, already
 	case due == 0:
 		h.remove(t)
 	case t.index == 0:
@@ -45,15 +44,12 @@ func (h *timers) set(t *timer, due Instant) {
 }
 
 func (h *timers) remove(t *timer) {
-	if t.index == 0 {
-		return
-	}
 	last := h.heap[len(h.heap)-1]
 	h.heap[len(h.heap)-1] = scheduled{}
 	h.heap = h.heap[:len(h.heap)-1]
 	if last.timer != t {
 		at := t.index
-		if at > 1 && h.heap[at/2].due > last.due {
+		if h.heap[at/2].due > last.due { // nothing is due before what index 0 holds
 			h.up(at, last)
 		} else {
 			h.down(at, last)

@@ -10,13 +10,19 @@ import (
 func TestTheNextTimerIsTheFirstDue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var heap timers
-		all := make([]timer, 12)
+		all := make([]timer, 16)
 		due := make([]Instant, len(all)) // the model; zero: not set
 		t.Repeat(map[string]func(*rapid.T){
 			"set": func(t *rapid.T) {
 				i := rapid.IntRange(0, len(all)-1).Draw(t, "timer")
 				due[i] = Instant(rapid.IntRange(0, 20).Draw(t, "due"))
 				heap.set(&all[i], due[i])
+			},
+			"set all": func(t *rapid.T) {
+				for i := range all {
+					due[i] = Instant(rapid.IntRange(0, 20).Draw(t, "due"))
+					heap.set(&all[i], due[i])
+				}
 			},
 			"fire": func(*rapid.T) {
 				if next := heap.next(); next != nil {
@@ -35,8 +41,8 @@ func TestTheNextTimerIsTheFirstDue(t *testing.T) {
 						continue
 					}
 					set++
-					if heap.heap[all[i].index] != (scheduled{at, &all[i]}) {
-						t.Fatalf("timer %d is not where it says", i)
+					if index := all[i].index; heap.heap[index] != (scheduled{at, &all[i]}) || heap.heap[index/2].due > at {
+						t.Fatalf("timer %d is not where it says, or below a later one", i)
 					}
 					if first == 0 || at < first {
 						first = at

@@ -15,6 +15,7 @@ import (
 func (w *truth) granted(t *rapid.T) {
 	t.Helper()
 	changes := w.ledger.Changes()
+	w.ledger.Durable(w.now, changes.Revision)
 	for i := range changes.Transitions {
 		a := &changes.Transitions[i]
 		if now, live := w.ledger.Get(a.ID); a.State != ledger.Reserved || !live || now.State != ledger.Reserved || now.Revision != a.Revision || now.GrantRevision != a.Revision {

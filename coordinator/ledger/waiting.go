@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // missesPerStep bounds how many classes are tried in vain after one command. It is reached only where so many different
 // kinds of requests wait behind one account; those further back are tried when something else comes free.
 const missesPerStep = 1024
@@ -15,7 +17,7 @@ func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	l.states[e.State]--
 	e.State, e.Reason = Waiting, reason
 	l.states[Waiting]++
-	e.Expires = 0
+	l.lastFor(e, 0)
 	if e.present() {
 		l.join(e, blocked)
 	} else {
@@ -68,7 +70,7 @@ func (l *Ledger) attach(e *entry) {
 // to nobody.
 func (l *Ledger) Detach(now Instant, id ID) {
 	l.begin(now)
-	e := l.entries[id]
+	e := l.entry(id)
 	if e == nil || e.State != Waiting || e.callers == 0 {
 		return
 	}
@@ -117,10 +119,8 @@ func (l *Ledger) letGo(e *entry) {
 
 // freed notes that an account has more to give, or that what it has is no longer kept for somebody.
 func (l *Ledger) freed(a *account) {
-	if a.queue.waiting > 0 || a.holder != nil {
-		l.mark(&a.queue)
-	}
-	if h := a.queue.host; h != nil && l.anyHost.waiting > 0 && !l.anyHost.hopeless(h.free()) {
+	l.mark(&a.queue)
+	if h := a.queue.host; h != nil && !l.anyHost.hopeless(h.free()) {
 		l.mark(&l.anyHost)
 	}
 }
@@ -134,7 +134,7 @@ func (l *Ledger) mark(q *queue) {
 
 // settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival.
 func (l *Ledger) settle() {
-	for misses := 0; len(l.dirty) > 0 && misses < missesPerStep; {
+	for misses := 0; misses < missesPerStep; {
 		q := l.nextQueue()
 		if q == nil {
 			break
@@ -154,9 +154,7 @@ func (l *Ledger) settle() {
 	}
 	l.dirty = l.dirty[:0]
 	for _, s := range l.skipped {
-		if len(s.class.members.items) > 0 {
-			l.file(s.class, s.queue)
-		}
+		l.file(s.class, s.queue)
 	}
 	l.skipped = l.skipped[:0]
 }
@@ -247,20 +245,15 @@ func (l *Ledger) refuse(c *class, blocked *queue) {
 func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	e := q.account.holder
 	h, blocked := l.decide(e)
-	switch blocked {
-	case nil:
+	switch {
+	case blocked == nil:
 		l.unwait(e)
 		l.grant(e, h)
 		return true
-	case q:
+	case blocked == q && (q.host == nil || q.host.suits(e.Wishes) && !l.crowded(e, q.host)):
 		q.dirty = false
-		for i, other := range l.dirty {
-			if other == q {
-				l.dirty = append(l.dirty[:i], l.dirty[i+1:]...)
-				break
-			}
-		}
-	default: // something else blocks it too: others need not wait for that
+		l.dirty = slices.DeleteFunc(l.dirty, func(other *queue) bool { return other == q })
+	default: // something else blocks it, the host has lost its labels, or is closed to its caller: others need not wait for that
 		e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
 		l.letGo(e)
 		l.retime(e)
@@ -284,9 +277,7 @@ func (l *Ledger) passOver(e *entry) {
 		l.passed(e.host.account.queue.first(), e)
 	}
 	for i := 0; i < len(l.skipped) && i < 8; i++ { // those set aside are the first of their queues
-		if c := l.skipped[i].class; len(c.members.items) > 0 {
-			l.passed(c.first(), e)
-		}
+		l.passed(l.skipped[i].class.first(), e)
 	}
 }
 
@@ -303,7 +294,7 @@ func (l *Ledger) passed(first, e *entry) {
 func (l *Ledger) starved(e *entry) {
 	e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
 	a := l.soleBlocker(e)
-	if e.holding != nil && e.holding != a {
+	if e.holding != a {
 		l.letGo(e)
 	}
 	if a != nil && a.holder == nil {
@@ -332,13 +323,16 @@ func (l *Ledger) soleBlocker(e *entry) *account {
 		}
 	}
 	if e.HostID != "" {
-		if h := l.hosts[e.HostID]; !h.fits(e.request()) {
+		h := l.hosts[e.HostID]
+		if !h.suits(e.Wishes) || l.crowded(e, h) { // nothing that comes free there would help
+			return nil
+		}
+		if !h.fits(e.request()) {
 			sole = &h.account
 			blockers++
 		}
 	} else if l.placer.Choose(l.query(e)) == NoSlot {
-		blockers++
-		sole = nil
+		return nil
 	}
 	if blockers != 1 {
 		return nil

@@ -59,6 +59,6 @@
 //   - A cell where many hosts have the memory but not the cpu, many others the cpu but not the memory, and the request
 //     lies within both levels: bounds tell nothing then, and each host of the cell is looked at. Levels are 14 to 25 %
 //     wide, and for round quantities (see level) their edges coincide with the request, so that it cannot happen.
-//   - Hosts that are avoided or rejected are looked at one by one: at most 256 are avoided, and each rejected one was
-//     chosen before.
+//   - Hosts that are avoided or rejected are looked at one by one: at most 256 are avoided, and a caller is
+//     rejected where it has half of a host's bytes: 32 hosts at the default of limits.callerLiveBytes.
 package placement

@@ -87,7 +87,7 @@ func (d *directory) choose(s *search) ledger.Slot {
 	return slot
 }
 
-// Survey counts what each filter removes. It looks at every host. Held and rejected hosts count like others.
+// Survey counts what each filter removes. It looks at every host. Rejected hosts count as not measured, and held ones like others unless NoHeld is asked for.
 func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)
@@ -100,12 +100,14 @@ func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 			f.Labels++
 		case h.state&healthy == 0:
 			f.Health++
-		case h.state&measured == 0:
+		case h.state&measured == 0 || s.rejected != nil && s.rejected(ledger.Slot(n)):
 			f.Measurement++
 		case !s.fitsBooks(h):
 			f.Books++
 		case !s.fits(h):
 			f.Headroom++
+		case s.noHeld && h.held():
+			f.Held++
 		default:
 			f.Fit++
 		}

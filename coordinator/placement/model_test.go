@@ -144,19 +144,21 @@ func (m *model) closest(q ledger.Query) (level int, share float64, found bool) {
 }
 
 func (m *model) survey(q ledger.Query) (f ledger.HostFilters) {
-	for _, v := range m.hosts {
+	for slot, v := range m.hosts {
 		f.Total++
 		switch {
 		case !wanted(v, q):
 			f.Labels++
 		case !v.Health:
 			f.Health++
-		case !v.Measured:
+		case !v.Measured || q.Rejected != nil && q.Rejected(slot):
 			f.Measurement++
 		case !q.Request.FitsWithin(byTheBooks(v), resource.Absent):
 			f.Books++
 		case !q.Request.FitsWithin(v.Available, resource.Absent):
 			f.Headroom++
+		case q.NoHeld && v.Held:
+			f.Held++
 		default:
 			f.Fit++
 		}

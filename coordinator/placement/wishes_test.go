@@ -348,8 +348,18 @@ func TestSurveyCountsWhatEachFilterRemoves(t *testing.T) {
 	)
 	q := wishing(small, ledger.Wishes{Required: label.Of("zone", "a"), Avoid: []string{id(1)}})
 	want := ledger.HostFilters{Total: 8, Labels: 2, Health: 1, Measurement: 1, Books: 1, Headroom: 1, Fit: 2}
+	q.NoHeld = false
 	if diff := cmp.Diff(want, x.Survey(q)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	q.NoHeld = true
+	want.Fit, want.Held = 1, 1
+	if diff := cmp.Diff(want, x.Survey(q)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	want.Fit, want.Measurement = 0, 2
+	if diff := cmp.Diff(want, x.Survey(rejecting(q, func(slot ledger.Slot) bool { return slot == 6 }))); diff != "" {
+		t.Errorf("one rejected: -want +got\n%s", diff)
 	}
 }
 

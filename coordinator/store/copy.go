@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-
-	"github.com/bursar/bursar/coordinator/ledger"
 )
 
 // CopyTarget is a store that another one can be copied into, by package copying. It is opened for that: see IntoCopy among the
@@ -17,8 +15,8 @@ type CopyTarget interface {
 	// a *RefusedError, NotEmpty.
 	BeginCopy(ctx context.Context, source string) error
 
-	// EndCopy makes the store one like any other, at the source's sequence and last id. ErrDeposed: another copy into it has begun.
-	EndCopy(ctx context.Context, epoch, sequence uint64, lastID ledger.ID) error
+	// EndCopy makes the store one like any other, at the source's sequence, last id and time. ErrDeposed: another copy into it has begun.
+	EndCopy(ctx context.Context, epoch uint64, source Meta) error
 }
 
 // RefuseUnfinished is the refusal of a store into which a copy was begun and not finished.

@@ -21,6 +21,7 @@ const (
 	HostTable       = "host"
 	QuotaTable      = "quota"
 	ProviderTable   = "provider"
+	RefusalTable    = "refusal"
 )
 
 // AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord with all but what was measured, and

@@ -273,6 +273,32 @@ func TestEncodingRefuses(t *testing.T) {
 	}
 }
 
+// TestARefusalIsWrittenWhateverItSays: what made the ledger panic must not keep anybody from leading again by its words.
+func TestARefusalIsWrittenWhateverItSays(t *testing.T) {
+	want := ledger.Refusal{
+		Hash: [32]byte{1, 2}, At: 1, Procedure: "/Allocate", Caller: "\xff\x00alice", Cause: "lost \xc3", Version: "1.2",
+	}
+	payload, err := store.EncodeRefusal(&want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Caller, want.Cause = "\uFFFD\x00alice", "lost \uFFFD"
+	if got, err := store.DecodeRefusal(want.ID(), payload); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	other := ledger.Refusal{Hash: [32]byte{9}}
+	_, err = store.DecodeRefusal(other.ID(), payload)
+	wantRow(t, err, store.RefusalTable, other.ID())
+	_, err = store.DecodeRefusal(want.ID(), nil)
+	wantRow(t, err, store.RefusalTable, want.ID())
+	timeless, err := store.EncodeRefusal(&ledger.Refusal{Hash: want.Hash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.DecodeRefusal(want.ID(), timeless)
+	wantRow(t, err, store.RefusalTable, want.ID())
+}
+
 func TestProvidersAreOfTheirRow(t *testing.T) {
 	want := ledger.ProviderRecord{
 		ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}, Default: true, Source: "api",
@@ -330,6 +356,11 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(provider)
+	refusal, err := store.EncodeRefusal(&ledger.Refusal{Hash: [32]byte{1}, At: 1, Procedure: "/Allocate", Caller: "alice"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(refusal)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		original := slices.Clone(payload)
 		if a, err := store.DecodeAllocation(7, true, payload); err != nil {
@@ -356,6 +387,12 @@ func FuzzDecode(f *testing.F) {
 		if p, err := store.DecodeProvider("yarn:prod", payload); err != nil {
 			wantRow(t, err, store.ProviderTable, "yarn:prod")
 		} else if _, err := store.EncodeProvider(&p); err != nil {
+			t.Fatal(err)
+		}
+		var none ledger.Refusal
+		if r, err := store.DecodeRefusal(none.ID(), payload); err != nil {
+			wantRow(t, err, store.RefusalTable, none.ID())
+		} else if _, err := store.EncodeRefusal(&r); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(payload, original) {

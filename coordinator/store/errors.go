@@ -47,7 +47,7 @@ func (e *DeposedError) Is(target error) bool { return target == ErrDeposed }
 
 // RowError names a row that cannot be read, or a value that cannot be written. Nothing is left out for it: the call fails.
 type RowError struct {
-	Table string // "allocation", "host", "quota" or "provider"
+	Table string // "allocation", "host", "quota", "provider" or "refusal"
 	Key   string // the id, the selector, or kind and cluster
 	Err   error
 }

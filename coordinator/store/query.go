@@ -63,6 +63,18 @@ func ParseToken(token string) (Position, error) {
 	}, nil
 }
 
+// CallerOf is whose history a row counts in, and who is answered by it: the allocation's caller, or, of one that has ended and of which
+// all that is known is an agent's word, the host, as "@" and its id. Else an agent could fill the history of anybody.
+func CallerOf(a *ledger.Allocation) string {
+	if a.State.Live() || !a.Adopted() {
+		return a.Caller
+	}
+	return OfHost + a.HostID
+}
+
+// OfHost begins what CallerOf says of a host. Callers through an agent are called USER@HOST.
+const OfHost = "@"
+
 // EndOf is when an allocation ended, as its row is ordered in the history; zero where it is live. An end without a time,
 // which a ledger does not make, is the earliest.
 func EndOf(a *ledger.Allocation) ledger.Instant {

@@ -12,11 +12,13 @@ import (
 type Rows struct {
 	Epoch            int64
 	Sequence, LastID int64
+	Time             int64
 	Allocations      []AllocationRow // in the order of ids, so that new rows append
 	Hosts, Quotas    []KeyedRow
 	Providers        []KeyedRow
-	// HostsGone, QuotasGone and ProvidersGone are what is removed and not there.
-	HostsGone, QuotasGone, ProvidersGone []string
+	Refusals         []KeyedRow
+	// HostsGone, QuotasGone, ProvidersGone and RefusalsGone are what is removed and not there.
+	HostsGone, QuotasGone, ProvidersGone, RefusalsGone []string
 
 	payloads []byte
 	last     map[ledger.ID]int // the index of each id's last transition
@@ -33,9 +35,9 @@ type AllocationRow struct {
 	Payload                   []byte
 }
 
-// KeyedRow is the row of a host, of a rule or of a provider.
+// KeyedRow is the row of a host, of a rule, of a provider or of a refusal.
 type KeyedRow struct {
-	Key     string // a host's id, a selector's text, or a provider's "kind:cluster"
+	Key     string // a host's or refusal's id, a selector's text, or a provider's "kind:cluster"
 	Payload []byte
 }
 
@@ -46,7 +48,7 @@ const mostKept = 1 << 20
 func (r *Rows) Reset() {
 	clear(r.Allocations)
 	clear(r.last)
-	r.Allocations, r.Hosts, r.Quotas, r.Providers = r.Allocations[:0], nil, nil, nil
+	r.Allocations, r.Hosts, r.Quotas, r.Providers, r.Refusals = r.Allocations[:0], nil, nil, nil, nil
 	if r.payloads = r.payloads[:0]; cap(r.payloads) > mostKept {
 		r.payloads = nil
 	}
@@ -55,6 +57,7 @@ func (r *Rows) Reset() {
 // Encode makes rows of a batch: of each key's changes the last. The error is a *RowError.
 func (r *Rows) Encode(batch *Batch) error {
 	r.Epoch, r.Sequence, r.LastID = Signed(batch.Epoch), Signed(batch.Revision), Signed(uint64(batch.LastID))
+	r.Time = int64(batch.Time)
 	if err := r.encodeAllocations(batch.Transitions); err != nil {
 		return err
 	}
@@ -68,8 +71,12 @@ func (r *Rows) Encode(batch *Batch) error {
 		return err
 	}
 	r.Providers, err = keyed(batch.Providers, func(p *ledger.ProviderRecord) string { return p.String() }, EncodeProvider)
+	if err != nil {
+		return err
+	}
+	r.Refusals, err = keyed(batch.Refusals, (*ledger.Refusal).ID, EncodeRefusal)
 	r.HostsGone, r.QuotasGone = gone(batch.HostsRemoved, r.Hosts), gone(batch.QuotasRemoved, r.Quotas)
-	r.ProvidersGone = gone(names(batch.ProvidersRemoved), r.Providers)
+	r.ProvidersGone, r.RefusalsGone = gone(names(batch.ProvidersRemoved), r.Providers), gone(batch.RefusalsRemoved, r.Refusals)
 	return err
 }
 
@@ -91,7 +98,7 @@ func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {
 			return err
 		}
 		row := AllocationRow{
-			ID: Signed(uint64(a.ID)), State: int16(a.State), Ended: int64(EndOf(a)), HostID: a.HostID, Caller: a.Caller,
+			ID: Signed(uint64(a.ID)), State: int16(a.State), Ended: int64(EndOf(a)), HostID: a.HostID, Caller: CallerOf(a),
 			RequestID: a.RequestID, RequestHash: Signed(a.RequestHash), Payload: r.payloads[begin:],
 		}
 		if a.Forget {
@@ -111,7 +118,7 @@ func names(clusters []ledger.ClusterName) (list []string) {
 	return list
 }
 
-// keyed makes rows of hosts, rules or providers, of each key the last.
+// keyed makes rows of hosts, rules, providers or refusals, of each key the last.
 func keyed[T any](list []T, key func(*T) string, encode func(*T) ([]byte, error)) ([]KeyedRow, error) {
 	if len(list) == 0 {
 		return nil, nil

@@ -20,20 +20,24 @@ type Meta struct {
 	Sequence uint64
 	// LastID is the last allocation's id after that batch.
 	LastID ledger.ID
+	// Time is the ledger's after that batch, or after a later one that has kept its time alone; zero before the first.
+	Time ledger.Instant
 	// Schema is the version of the tables.
 	Schema int64
 }
 
-// Batch is what one Commit makes durable. One without rows only checks the epoch.
+// Batch is what one Commit makes durable. One that is empty only checks the epoch.
 type Batch struct {
 	Epoch uint64
 	ledger.Changes
+	// KeepTime makes the ledger's time durable even where no row changes.
+	KeepTime bool
 }
 
-// Empty reports whether the batch changes no row.
+// Empty reports whether the batch changes no row and keeps no time.
 func (b Batch) Empty() bool {
-	return len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved)+
-		len(b.Providers)+len(b.ProvidersRemoved) == 0
+	return !b.KeepTime && len(b.Transitions)+len(b.Hosts)+len(b.HostsRemoved)+len(b.Quotas)+len(b.QuotasRemoved)+
+		len(b.Providers)+len(b.ProvidersRemoved)+len(b.Refusals)+len(b.RefusalsRemoved) == 0
 }
 
 // Store keeps the rows of a ledger. See the package comment for leadership and concurrency.
@@ -45,12 +49,12 @@ type Store interface {
 	// Commit of this Store whose outcome was reported unknown, so that Load tells what became of it.
 	Lead(ctx context.Context, atLeast uint64) (Meta, error)
 
-	// Load reads all that a ledger is rebuilt from: live allocations, hosts, rules, providers, and the request ids of allocations that ended
-	// at or after rememberSince. ErrDeposed: epoch is not the stored one.
+	// Load reads all that a ledger is rebuilt from: live allocations, hosts, rules, providers, refusals, and the request ids of allocations
+	// that ended at or after rememberSince. A refusal that cannot be read is left out. ErrDeposed: epoch is not the stored one.
 	Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error)
 
 	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of several transitions of an id the
-	// last is the row; a host, rule or provider that is both removed and there is there. ErrDeposed: the epoch is another, or was
+	// last is the row; a host, rule, provider or refusal that is both removed and there is there. ErrDeposed: the epoch is another, or was
 	// ended by an error; or the store was put back to an earlier state since: then the stored sequence is not the one that this
 	// leadership's last Commit, or its Lead, has left, or another Lead has taken an epoch of the same number. ErrUnknownOutcome: the
 	// batch may or may not be there; Lead and Load to find out. After any other error it is not there. A context that ends while the
@@ -70,9 +74,13 @@ type Store interface {
 	// of rows. ErrBadToken: the query's token is none of ours.
 	History(ctx context.Context, query HistoryQuery) (page []ledger.Allocation, next string, err error)
 
-	// Prune deletes at most limit allocations that ended before a time, the oldest first, and returns how many. Call it
-	// again while it returns limit.
-	Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error)
+	// Ends reads what is known of allocations that have ended without decoding them: at most limit, those behind a place in the history,
+	// the oldest first. Fewer than limit are the last.
+	Ends(ctx context.Context, after Position, limit int) ([]End, error)
+
+	// Delete deletes allocations from the history and returns how many. One that is not there any more, or has not ended at that time,
+	// is left as it is.
+	Delete(ctx context.Context, ended []Position) (int, error)
 
 	// Meta reads what the store knows of itself.
 	Meta(ctx context.Context) (Meta, error)
@@ -80,6 +88,18 @@ type Store interface {
 	// Close waits for what is under way and closes the store. The second call does nothing.
 	Close() error
 }
+
+// End is an ended allocation as Ends reads it.
+type End struct {
+	Position
+	Caller string
+	// Bytes is about what it takes in the store, with its entries in indexes.
+	Bytes int64
+}
+
+// RowOverhead is what a row takes beside its payload and its texts, in bytes: numbers, headers, and its entry in the index by end. Caller
+// and request id are in an index once more.
+const RowOverhead = 100
 
 // HistoryQuery selects ended allocations. The zero query selects all, in pages of DefaultPage.
 type HistoryQuery struct {

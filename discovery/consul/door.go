@@ -16,8 +16,11 @@ import (
 	"github.com/bursar/bursar/credential"
 )
 
-// maxAnswer bounds what is read of one answer, in bytes: some 30,000 coordinators.
-const maxAnswer = 32 << 20
+// What is read of one answer at most, in bytes: some 4,000 coordinators, as it is once it was decompressed; and of its headers.
+const (
+	maxAnswer  = 4 << 20
+	maxHeaders = 64 << 10
+)
 
 // door is the way to Consul: it puts the token on every request and makes the connections, with what the files say at that moment.
 type door struct {
@@ -52,6 +55,7 @@ func newDoor(way *http.Transport, settings api.TLSConfig, token credential.Token
 	if err != nil {
 		return nil, err
 	}
+	way.MaxResponseHeaderBytes = maxHeaders
 	dial := way.DialContext
 	way.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)

@@ -10,7 +10,10 @@ import (
 
 // StrictJSON is a codec for servers: JSON as Connect has it, but a field that the contract does not know is an error. Who writes
 // "memory" for "memoryBytes" must be told, not granted an engine with no memory booked.
-type StrictJSON struct{}
+type StrictJSON struct {
+	// MaxDecoded bounds what the elements of a request's lists and maps take in memory, in bytes; 0: nothing does.
+	MaxDecoded int64
+}
 
 // Name is that of the codec it stands in for.
 func (StrictJSON) Name() string { return "json" }
@@ -25,13 +28,16 @@ func (StrictJSON) Marshal(message any) ([]byte, error) {
 }
 
 // Unmarshal reads a message. The error names the field and its place.
-func (StrictJSON) Unmarshal(text []byte, message any) error {
+func (c StrictJSON) Unmarshal(text []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return fmt.Errorf("%T is no protobuf message", message)
 	}
 	if len(text) == 0 {
 		return errors.New("want a JSON object, {} at least")
+	}
+	if err := checkJSON(text, c.MaxDecoded); err != nil {
+		return err
 	}
 	return protojson.UnmarshalOptions{}.Unmarshal(text, m)
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/regularfile"
 )
 
 const (
@@ -84,14 +84,14 @@ func (s *settings) readSite() error {
 	wrong := func(want string) error {
 		return &providers.SettingError{Setting: settingSite, Value: s.site, Want: want}
 	}
-	file, err := os.Open(s.site)
-	if err != nil {
+	file, _, err := regularfile.Open(s.site)
+	switch {
+	case errors.Is(err, regularfile.ErrNotRegular):
+		return wrong("a yarn-site.xml (this one is no regular file)")
+	case err != nil:
 		return wrong("a yarn-site.xml that can be read (this one: " + errors.Unwrap(err).Error() + ")")
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return wrong("a yarn-site.xml (this one is no regular file)")
-	}
 	list, err := AddressesFromSite(file)
 	if err != nil {
 		return wrong("a yarn-site.xml with the addresses of the ResourceManagers (this one: " + err.Error() + ")")

@@ -96,7 +96,7 @@ func doors(t *testing.T) []door {
 	dir := t.TempDir()
 	ca := certs.New(t, "test")
 	caFile := ca.File(t, dir, "ca.pem")
-	cert, key := ca.Issue(t, certs.Request{Name: "server", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "server")
+	cert, key := ca.Issue(t, certs.Request{Name: "server", Organization: []string{"bursar:coordinator"}, Hosts: []string{"127.0.0.1"}}).Files(t, dir, "server")
 	peerCert, peerKey := ca.Issue(t, certs.Request{Name: "peer", Organization: []string{"bursar:coordinator"}}).Files(t, dir, "peer")
 	ownCert, ownKey := ca.Issue(t, certs.Request{Name: "ops", Organization: []string{"bursar:admin"}}).Files(t, dir, "ops")
 	token := access.NewToken()

@@ -19,13 +19,14 @@ type churner struct {
 	forgetful bool
 	asked     int
 	mine      []*kept
+	queued    []*kept // that wait for what somebody else has until the end
 }
 
 // newChurner makes the n-th client: half of them call the agent, half the coordinator.
-func (s *siege) newChurner(seed uint64, n int) *churner {
+func (s *siege) newChurner(n int) *churner {
 	s.t.Helper()
 	k := &churner{
-		siege: s, random: rand.New(rand.NewPCG(seed, uint64(n)+1)), name: fmt.Sprintf("c%d", n), forgetful: n >= churners,
+		siege: s, random: rand.New(rand.NewPCG(s.seed, uint64(n)+1)), name: fmt.Sprintf("c%d", n), forgetful: n >= churners,
 	}
 	target := s.address
 	if n%2 == 0 {
@@ -60,12 +61,20 @@ func (k *churner) churn(stop <-chan struct{}) {
 }
 
 func (k *churner) step() {
+	if !k.forgetful && k.random.IntN(8) == 0 {
+		k.queue()
+		return
+	}
 	if len(k.mine) < mostHeld && k.random.IntN(2) == 0 || len(k.mine) == 0 {
 		k.allocate()
 		return
 	}
 	n := k.random.IntN(len(k.mine))
 	held := k.mine[n]
+	if k.random.IntN(4) == 0 {
+		k.resize(held)
+		return
+	}
 	if held.last.GetState() == active || k.random.IntN(2) == 0 {
 		k.mine = append(k.mine[:n], k.mine[n+1:]...)
 		k.giveBack(held)
@@ -111,6 +120,51 @@ func (k *churner) allocate() {
 	k.granted++
 }
 
+// queue asks for what somebody else has, without waiting for the answer, or takes such a request back.
+func (k *churner) queue() {
+	if len(k.queued) == mostQueued {
+		held := k.queued[0]
+		k.queued = k.queued[1:]
+		k.giveBack(held)
+		return
+	}
+	k.asked++
+	r := request("single", 0, 0)
+	r.RequestId = fmt.Sprintf("%s-%d", k.name, k.asked)
+	r.Wait, r.Async = seconds(3600), true
+	res, err := k.client.Allocate(k.t.Context(), r)
+	if err != nil {
+		k.fail("ask for what is taken", err)
+		return
+	}
+	if a := res.GetAllocation(); a.GetState() != waiting {
+		k.t.Errorf("%s: a request for what is taken is %s: %v", k.name, stateName(a.GetState()), a)
+	}
+	held := &kept{request: r, last: res.GetAllocation()}
+	k.queued = append(k.queued, held)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.acknowledged[held.last.GetId()] = held
+}
+
+// resize asks for another entitlement, which may be refused: then it stays as it was.
+func (k *churner) resize(held *kept) {
+	memory, cpu := int64(k.random.IntN(8))<<20, int64(k.random.IntN(4))
+	to := &bursarv1.ResizeRequest{Id: held.last.GetId(), Entitled: &bursarv1.Resource{MemoryBytes: &memory, CpuMillis: &cpu}}
+	res, err := k.client.Resize(k.t.Context(), to)
+	if _, short := refused(err); short {
+		return
+	}
+	if err != nil {
+		k.fail("resize", err)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	held.last = res.GetAllocation()
+	k.resized++
+}
+
 // forget writes down that it is not known what became of a request.
 func (k *churner) forget(requestID string, unknown bool) {
 	k.mu.Lock()
@@ -133,7 +187,7 @@ func (k *churner) confirm(held *kept) {
 func (k *churner) giveBack(held *kept) {
 	id := held.last.GetId()
 	var err error
-	if held.last.GetState() == reserved && k.random.IntN(2) == 0 {
+	if held.last.GetState() != active && k.random.IntN(2) == 0 {
 		_, err = k.client.Cancel(k.t.Context(), &bursarv1.CancelRequest{Id: id})
 	} else {
 		_, err = k.client.Release(k.t.Context(), &bursarv1.ReleaseRequest{Id: id})

@@ -13,82 +13,129 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/postgres"
 )
 
-// What works on a `bursar dev` that is killed again and again.
+// What works on servers that are killed again and again.
 const (
 	churners    = 16 // keep what they were told and ask until they are answered
 	forgetful   = 4  // ask once, and never come back for what was not answered
 	mostHeld    = 4  // allocations of one churner
+	mostQueued  = 2  // requests of one churner that wait without end
 	mostKeepers = 5  // engines that run at the same time
 )
+
+// siegeQuotas are small enough that many requests are refused or wait.
+const siegeQuotas = "quotas:\n  - selector: {user: \"*\"}\n    limit: {memory: 128MiB, instances: 20}\n" +
+	"  - selector: {user: single}\n    limit: {instances: 1}\n"
 
 // TestKillingDevLosesNothingThatWasAcknowledged kills `bursar dev` at random moments under load, also while it starts. After each
 // restart the clients finish what they were at, and then what lives is exactly what they were told.
 func TestKillingDevLosesNothingThatWasAcknowledged(t *testing.T) {
+	s := newSiege(t, place(t))
+	quotas := s.write("quotas.yaml", siegeQuotas)
+	s.begin = func() []*process {
+		return []*process{start(t, "dev", "--listen", s.address, "--data-dir", filepath.Join(s.dir, "dev"), "--agent-socket", s.socket,
+			"--quotas", quotas, "--log-level", "info", "--log-format", "text")}
+	}
+	s.run(*killsFlag)
+}
+
+// TestKillingACoordinatorOnPostgreSQLLosesNothingThatWasAcknowledged does the same to a coordinator whose store is a PostgreSQL that
+// runs on, a quarter as often; every other time its agent is killed with it.
+func TestKillingACoordinatorOnPostgreSQLLosesNothingThatWasAcknowledged(t *testing.T) {
+	dsn := must[string](t)(postgres.Start(t, postgres.Options{}).CreateDatabase(t.Context(), "bursar"))
+	c := newCluster(t, settings{quotas: siegeQuotas})
+	c.write("coordinator.yaml", fmt.Sprintf("listen: %s\nadvertise: http://%[1]s\nelection: alone\nstore: %s\nquotaFiles: [%s]\ntimes:\n  interval: 1s\n  suspectAfter: 10\n",
+		c.address, dsn, filepath.Join(c.dir, "quotas.yaml")))
+	s := newSiege(t, c)
+	s.begin = func() []*process {
+		begun := []*process{start(t, "coordinator", "--config", filepath.Join(s.dir, "coordinator.yaml"), "--log-format", "text")}
+		if s.agent == nil || !s.agent.running() {
+			s.agent = start(t, "agent", "--config", filepath.Join(s.dir, "agent.yaml"), "--log-format", "text")
+		}
+		if s.random.IntN(2) == 0 {
+			begun = append(begun, s.agent)
+		}
+		return begun
+	}
+	s.run(max(1, *killsFlag/4))
+}
+
+// newSiege makes the test's state. What is besieged is set by the test.
+func newSiege(t *testing.T, c *cluster) *siege {
+	t.Helper()
 	seed, random := randomness(t)
-	c := place(t)
-	quotas := c.write("quotas.yaml", "quotas:\n  - selector: {user: \"*\"}\n    limit: {memory: 128MiB, instances: 20}\n"+
-		"  - selector: {user: single}\n    limit: {instances: 1}\n")
-	s := &siege{cluster: c, random: random, quotas: quotas, acknowledged: map[string]*kept{}, forgotten: map[string]bool{}}
-	s.startDev()
-	first := s.hold()
+	return &siege{cluster: c, seed: seed, random: random, acknowledged: map[string]*kept{}, forgotten: map[string]bool{}}
+}
+
+// run kills so often, and ends everything in order.
+func (s *siege) run(kills int) {
+	s.t.Helper()
+	began := time.Now()
+	s.startServers()
+	s.hold()
 
 	var working sync.WaitGroup
 	stop := make(chan struct{})
 	for n := range churners + forgetful {
-		k := s.newChurner(seed, n)
+		k := s.newChurner(n)
 		working.Go(func() { k.churn(stop) })
 	}
-	for range *killsFlag {
+	for range kills {
 		s.cycle()
-		if t.Failed() {
+		if s.t.Failed() {
 			break
 		}
 	}
 	close(stop)
 	working.Wait()
-	if t.Failed() {
+	if s.t.Failed() {
 		return
 	}
-	s.endWaiter(first)
+	s.endWaiter()
 	for _, k := range s.keepers {
 		k.engine.kill()
 	}
-	for id := range s.acknowledged {
-		s.release(id)
+	for id := range s.acknowledged { // some of them have no host, and so no agent may touch them
+		if _, err := s.books.Allocations().Release(s.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	s.expectEmpty(15 * time.Second)
 
 	slices.Sort(s.recoveries)
-	t.Logf("%d kills under load and %d during the start: up again after %s (median), %s (longest)",
-		len(s.recoveries), s.startKills, s.recoveries[len(s.recoveries)/2], s.recoveries[len(s.recoveries)-1])
-	t.Logf("%d things done, %d grants, %d of them asked for again after a kill", s.done.Load(), s.granted, s.repeated)
-	t.Logf("%d engines lived through kills, %d ended meanwhile", s.survived, s.mourned)
+	s.t.Logf("%d kills under load and %d during the start in %s: up again after %s (median), %s (longest)", len(s.recoveries), s.startKills,
+		time.Since(began).Round(time.Second), s.recoveries[len(s.recoveries)/2], s.recoveries[len(s.recoveries)-1])
+	s.t.Logf("%d things done, %d grants, %d of them asked for again after a kill, %d resized", s.done.Load(), s.granted, s.repeated, s.resized)
+	s.t.Logf("%d engines lived through kills, %d ended meanwhile", s.survived, s.mourned)
 }
 
 // siege is the test's state.
 type siege struct {
 	*cluster
+	seed   uint64
 	random *rand.Rand
-	quotas string
-	dev    *process
+	// begin starts the servers that do not run, and returns which of them are to be killed next.
+	begin func() []*process
+	// doomed are those, and before what was killed the time before, whose output is kept for a test that fails.
+	doomed, before []*process
 
-	waiter  *bursarv1.AllocateRequest // async, waits through all kills
-	waits   string                    // its id
-	keepers []*keeper
+	first, waits string // ids of what has all of a quota, and of what waits for it through all kills
+	keepers      []*keeper
 
-	recoveries                                       []time.Duration
-	startKills, survived, mourned, granted, repeated int
+	recoveries                    []time.Duration
+	startKills, survived, mourned int
 
 	done atomic.Int64 // things that the clients have done
 
 	// gate is held shared while a client is at something, and exclusively while all is compared.
 	gate sync.RWMutex
 
-	mu           sync.Mutex
-	acknowledged map[string]*kept // guarded by mu; what the clients were told lives, by id
-	forgotten    map[string]bool  // guarded by mu; request ids of which nobody knows what became
+	mu                         sync.Mutex
+	acknowledged               map[string]*kept // guarded by mu; what the clients were told lives, by id
+	forgotten                  map[string]bool  // guarded by mu; request ids of which nobody knows what became
+	granted, repeated, resized int              // guarded by mu
 }
 
 // kept is an allocation as its client was told.
@@ -97,24 +144,26 @@ type kept struct {
 	last    *bursarv1.Allocation
 }
 
-// keeper is an engine that runs on whatever becomes of dev.
+// keeper is an engine that runs on whatever becomes of the servers.
 type keeper struct {
 	engine *engine
 	id     string
 	kills  int // that it has lived through
 }
 
-// startDev starts dev and waits until a request through its agent is granted. It returns how long that took.
-func (s *siege) startDev() time.Duration {
+// startServers starts them and waits until a request through the agent is granted. It returns how long that took.
+func (s *siege) startServers() time.Duration {
 	s.t.Helper()
 	began := time.Now()
 	s.launch()
 	probe := s.client(s.socket, client.WithoutRetries())
 	defer probe.Close()
 	r := request("probe", 0, 0)
-	eventually(s.t, upTime, "dev grants", func() error {
-		if !s.dev.running() {
-			s.t.Fatalf("dev has ended: %v", s.dev.err)
+	eventually(s.t, upTime, "a request is granted", func() error {
+		for _, p := range s.doomed {
+			if !p.running() {
+				s.t.Fatalf("bursar %s has ended: %v", p.name, p.err)
+			}
 		}
 		_, err := probe.Allocations().Allocate(s.t.Context(), r)
 		return err
@@ -128,30 +177,44 @@ func (s *siege) startDev() time.Duration {
 
 func (s *siege) launch() {
 	s.t.Helper()
-	s.dev = start(s.t, "dev", "--listen", s.address, "--data-dir", filepath.Join(s.dir, "dev"), "--agent-socket", s.socket,
-		"--quotas", s.quotas, "--log-level", "info", "--log-format", "text")
+	s.doomed = s.begin()
+}
+
+// killServers kills all that are doomed at once, and looks at what they have printed.
+func (s *siege) killServers() {
+	s.t.Helper()
+	for _, p := range s.doomed {
+		_ = p.cmd.Process.Kill() // a moment before each is waited for
+	}
+	for _, p := range s.doomed {
+		p.kill()
+		p.checkFaults()
+	}
+	for _, p := range s.before {
+		p.output.forget()
+	}
+	s.before = s.doomed
 }
 
 // hold lets one allocation have all of a quota, and another wait for it through all that follows.
-func (s *siege) hold() (first string) {
+func (s *siege) hold() {
 	s.t.Helper()
-	a := s.allocate(request("single", 0, 0))
-	if _, err := s.local.Allocations().Confirm(s.t.Context(), &bursarv1.ConfirmRequest{Id: a.GetId()}); err != nil {
+	s.first = s.allocate(request("single", 0, 0)).GetId()
+	if _, err := s.local.Allocations().Confirm(s.t.Context(), &bursarv1.ConfirmRequest{Id: s.first}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.waiter = request("single", 0, 0)
-	s.waiter.Wait, s.waiter.Async = seconds(600), true
-	s.waits = s.allocate(s.waiter).GetId()
-	return a.GetId()
+	r := request("single", 0, 0)
+	r.Wait, r.Async = seconds(24*3600), true
+	s.waits = s.allocate(r).GetId()
 }
 
 // endWaiter frees what the waiting request waits for, and expects it to be granted.
-func (s *siege) endWaiter(first string) {
+func (s *siege) endWaiter() {
 	s.t.Helper()
 	if err := s.is(s.waits, waiting); err != nil {
 		s.t.Fatal(err)
 	}
-	s.release(first)
+	s.release(s.first)
 	eventually(s.t, 5*time.Second, "the request that waited through every kill is granted", func() error { return s.is(s.waits, reserved) })
 	s.release(s.waits)
 }
@@ -161,15 +224,15 @@ func (s *siege) cycle() {
 	s.t.Helper()
 	started := s.startKeeper()
 	s.letWork(s.random.Int64N(200))
-	s.dev.kill()
+	s.killServers()
 	mourned := s.endKeeper()
 	if s.random.IntN(3) == 0 {
 		s.launch()
 		pause(s.t.Context(), upTo(s.random, 300*time.Millisecond))
-		s.dev.kill()
+		s.killServers()
 		s.startKills++
 	}
-	s.recoveries = append(s.recoveries, s.startDev().Round(time.Millisecond))
+	s.recoveries = append(s.recoveries, s.startServers().Round(time.Millisecond))
 	if k := <-started; k != nil {
 		s.keepers = append(s.keepers, k)
 	}
@@ -213,7 +276,7 @@ func (s *siege) startKeeper() <-chan *keeper {
 
 // endKeeper ends one of the engines while nobody watches.
 func (s *siege) endKeeper() (id string) {
-	if len(s.keepers) < mostKeepers || s.random.IntN(2) == 0 {
+	if len(s.keepers) < mostKeepers || s.random.IntN(4) > 0 {
 		return ""
 	}
 	n := s.random.IntN(len(s.keepers))
@@ -230,8 +293,8 @@ func (s *siege) compare(mourned string) {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	if mourned != "" {
-		// Dev measures every second.
-		eventually(s.t, 2*tick, "an engine that ended while dev was away is released", func() error { return s.is(mourned, released) })
+		// Agents measure every second here.
+		eventually(s.t, 2*tick, "an engine that ended while its agent was away is released", func() error { return s.is(mourned, released) })
 	}
 	listed := live(s.t, s.books)
 	byID, byRequest := map[string]*bursarv1.Allocation{}, map[string]string{}
@@ -273,8 +336,8 @@ func (s *siege) compareClients(byID map[string]*bursarv1.Allocation) {
 		}
 	}
 	for id, a := range byID {
-		user := a.GetLabels()["user"]
-		if s.acknowledged[id] == nil && !s.forgotten[a.GetRequestId()] && user != "keeper" && user != "single" {
+		ours := id == s.first || id == s.waits || a.GetLabels()["user"] == "keeper"
+		if s.acknowledged[id] == nil && !s.forgotten[a.GetRequestId()] && !ours {
 			s.t.Errorf("nobody was told of %v", a)
 		}
 	}

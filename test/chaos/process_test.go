@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // process is a bursar that serves.
@@ -44,6 +44,13 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
+}
+
+// forget drops what was printed.
+func (o *output) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = bytes.Buffer{}
 }
 
 // environment is this one's without what would lead bursar elsewhere.
@@ -79,8 +86,8 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-// checkOutput fails the test for what no bursar must ever print.
-func (p *process) checkOutput() {
+// checkFaults fails the test for what no bursar must ever print.
+func (p *process) checkFaults() {
 	p.t.Helper()
 	text := p.output.String()
 	for _, fault := range []string{"DATA RACE", "panic: ", "fatal error: ", "the ledger panicked", "the books are wrong"} {
@@ -88,7 +95,13 @@ func (p *process) checkOutput() {
 			p.t.Errorf("bursar %s: %s", p.name, fault)
 		}
 	}
-	if p.t.Failed() {
+}
+
+// checkOutput looks for that, and shows all of it where the test has failed.
+func (p *process) checkOutput() {
+	p.t.Helper()
+	p.checkFaults()
+	if text := p.output.String(); p.t.Failed() && text != "" {
 		const most = 8 << 10
 		if len(text) > most {
 			text = "…" + text[len(text)-most:]
@@ -205,21 +218,14 @@ func (r result) expect(t *testing.T, code int, printed ...string) {
 	}
 }
 
-// freeAddress is a loopback address on which nobody listens. Its port is below those that the kernel gives to outgoing
-// connections: a client that tries again and again to reach a killed server could otherwise be given the server's own port,
-// and keep it.
+// freeAddress is a loopback address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))
-		listener, err := net.Listen("tcp", address)
-		if err == nil {
-			_ = listener.Close()
-			return address
-		}
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return address
 }
 
 // alive reports whether a pid is that of a process that runs: not a zombie.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/freeport"
 	"github.com/bursar/bursar/test/postgres"
 )
 
@@ -88,7 +88,7 @@ func run(ctx context.Context, binary string) (err error) {
 func (c *cluster) show(ctx context.Context, discovery, dsn string) error {
 	var urls []string
 	for i := range 3 {
-		address, err := freeAddress(ctx)
+		address, err := freeport.Address()
 		if err != nil {
 			return err
 		}
@@ -154,16 +154,6 @@ func (c *cluster) start(ctx context.Context, what, name string, arguments ...str
 		_ = log.Close()
 	})
 	return nil
-}
-
-// freeAddress is one on loopback that nobody serves on now.
-func freeAddress(ctx context.Context) (string, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // ready waits until every coordinator answers calls, itself or by passing them on.

@@ -2,14 +2,10 @@ package consul
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"syscall"
+
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // Options say what is started. The zero value is one server on loopback that lets everybody do everything, over HTTP.
@@ -25,6 +21,9 @@ type Options struct {
 	Cert, Key, CA string
 	// VerifyClients lets in only clients with a certificate of CA.
 	VerifyClients bool
+	// Patient takes a server for dead as late as Consul does by default, after some seconds, and not after half of one: for tests in which
+	// none dies, so that none does on a machine that has much to do.
+	Patient bool
 }
 
 // ports are those of one server.
@@ -52,40 +51,11 @@ func choosePorts(bind string, https bool) (ports, error) {
 	}
 	for _, port := range wanted {
 		var err error
-		if *port, err = freePort(bind); err != nil {
+		if *port, err = freeport.Choose(bind); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
-}
-
-// freePort returns a port that nobody listens on. Consul cannot be told 0. It is below those that the system gives to outgoing connections,
-// so that it stays free while a server that has it is down.
-func freePort(bind string) (int, error) {
-	for range 1000 {
-		port := 10000 + rand.IntN(22000)
-		if free(bind, port) {
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("no free port on %s", bind)
-}
-
-func free(bind string, port int) bool {
-	address := net.JoinHostPort(bind, strconv.Itoa(port))
-	tcp, err := net.Listen("tcp", address) //nolint:noctx // it listens, and waits for nothing
-	if errors.Is(err, syscall.EADDRNOTAVAIL) {
-		return true // the address of another network namespace, which is the server's alone
-	}
-	if err != nil {
-		return false
-	}
-	defer tcp.Close()
-	udp, err := net.ListenPacket("udp", address) //nolint:noctx // see above
-	if err != nil {
-		return false
-	}
-	return udp.Close() == nil
 }
 
 // configure writes the server's configuration into its folder.
@@ -99,6 +69,9 @@ func (s *Server) configure(expect int, join []string) error {
 		"connect":     map[string]any{"enabled": false}, "disable_update_check": true, "log_level": "warn",
 		"skip_leave_on_interrupt": true, "leave_on_terminate": false,
 		"dns_config": map[string]any{"allow_stale": false},
+	}
+	if s.options.Patient {
+		delete(settings, "gossip_lan")
 	}
 	if s.options.Token != "" {
 		settings["acl"] = map[string]any{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/resource"
 )
 
 // module is what the path of a package begins with; the rest is its folder.
@@ -143,6 +144,8 @@ func yamlType(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return "duration"
+	case t == reflect.TypeFor[resource.Size]():
+		return "size"
 	case t.Kind() == reflect.Struct:
 		return "section"
 	case t.Kind() == reflect.Slice:
@@ -171,6 +174,8 @@ func inYAML(value reflect.Value) string {
 			text = strings.TrimSuffix(text, "0m")
 		}
 		return text
+	case resource.Size:
+		return v.String()
 	case string:
 		return strconv.Quote(v)
 	}

@@ -184,6 +184,8 @@ func plain(t string) string {
 	switch {
 	case t == "time.Duration":
 		return "duration"
+	case t == "resource.Size":
+		return "size"
 	case t == "bool":
 		return "true or false"
 	case strings.HasPrefix(t, "int"), strings.HasPrefix(t, "uint"):

@@ -3,6 +3,7 @@
 package ha
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,11 @@ type host struct {
 }
 
 // size is how large an installation is.
-type size struct{ coordinators, agents int }
+type size struct {
+	coordinators, agents int
+	program              string // that the coordinators run; empty: the one under test
+	suspectAfter         int    // intervals of silence; 0: so many that no fault takes as long
+}
 
 // How agents and hosts are named and measured. A host's capacity is far less than its share of the machine, so that what is refused
 // is refused by the books and never for lack of real memory.
@@ -74,7 +79,7 @@ const (
 const settings = `quotaFiles: [%s]
 times:
   interval: 2s
-  suspectAfter: 15
+  suspectAfter: %d
   reservationTTL: 30m
 limits:
   commitTimeout: 2s
@@ -107,7 +112,7 @@ func newCluster(t *testing.T, want size, trusted *trust) *cluster {
 	began := time.Now()
 	c.startDatabase()
 	c.startConsuls(want.coordinators)
-	c.startCoordinators(want.coordinators)
+	c.startCoordinators(want)
 	servers := time.Since(began)
 	c.startAgents(want.agents)
 	t.Logf("%s; servers up after %v, %d hosts after %v", c.lab, servers.Round(time.Millisecond), want.agents, time.Since(began).Round(time.Millisecond))
@@ -179,19 +184,20 @@ func (c *cluster) startConsuls(number int) {
 	})
 }
 
-func (c *cluster) startCoordinators(number int) {
+func (c *cluster) startCoordinators(want size) {
 	c.t.Helper()
 	quotaFile := c.write("quotas.yaml", quotas)
 	var urls []string
-	for i := range number {
+	for i := range want.coordinators {
 		name := fmt.Sprintf("rm-%d", i+1)
 		node := c.lab.Node(name)
 		// The node is nobody else's, and so are its ports.
 		address := net.JoinHostPort(node.Address.String(), "7070")
 		m := &member{node: node, consul: c.lab.Node(fmt.Sprintf("consul-%d", i+1)), url: c.scheme() + address}
 		file := c.write(name+".yaml", fmt.Sprintf("listen: %s\nstore: %s\n", address, c.dsn)+
-			c.trust.consulSection(c, c.consuls[i], name)+fmt.Sprintf(settings, quotaFile)+c.trust.coordinator(c, node))
+			c.trust.consulSection(c, c.consuls[i], name)+fmt.Sprintf(settings, quotaFile, cmp.Or(want.suspectAfter, 15))+c.trust.coordinator(c, node))
 		m.process = newProcess(c.t, name, node, "coordinator", "--config", file, "--log-format", "text")
+		m.program = want.program
 		m.direct = c.client(m.url, client.WithoutRetries())
 		m.start()
 		c.members = append(c.members, m)

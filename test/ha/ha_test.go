@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ import (
 	"github.com/bursar/bursar/test/netlab"
 )
 
-// executable is the bursar under test. TestMain sets it.
-var executable string
+// executable is the bursar under test, and binaries the directory that it is in. TestMain sets them.
+var executable, binaries string
 
 func TestMain(m *testing.M) {
 	if !netlab.Inside() { // it will start this program anew, or become another one
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "bursar-ha")
 	if err == nil {
-		executable = filepath.Join(dir, "bursar")
+		executable, binaries = filepath.Join(dir, "bursar"), dir
 		err = build("../..", executable)
 	}
 	code := 1
@@ -42,8 +43,8 @@ func TestMain(m *testing.M) {
 }
 
 // build builds the bursar of a tree. It has to do without a network, as the module's dependencies are here since this test was built.
-func build(tree, into string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", into, "./cmd/bursar")
+func build(tree, into string, flags ...string) error {
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-o", into}, flags, []string{"./cmd/bursar"})...)
 	cmd.Dir = tree
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off")
 	if output, err := cmd.CombinedOutput(); err != nil {

@@ -5,6 +5,7 @@ package ha
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,19 +135,35 @@ func sweep(all []*bursarv1.Allocation, but span) (faults []string, grants int) {
 		}
 		return -1
 	})
-	held := sums{}
+	held, holders := sums{}, map[string]*bursarv1.Allocation{}
 	for _, e := range edges {
 		if !e.begin {
 			held.change(e.of, -1)
+			delete(holders, e.of.GetId())
 			continue
 		}
 		held.change(e.of, 1)
+		holders[e.of.GetId()] = e.of
 		grants++
-		if !e.of.GetOverLimit() && !but.contains(e.at.AsTime()) {
-			faults = append(faults, held.over(e.of)...)
+		if e.of.GetOverLimit() || but.contains(e.at.AsTime()) {
+			continue
+		}
+		if over := held.over(e.of); len(over) > 0 {
+			faults = append(faults, strings.Join(over, ", ")+" beside"+described(holders, e.of))
 		}
 	}
 	return faults, grants
+}
+
+// described are those that hold something of an account that an allocation has too, with their lives.
+func described(holders map[string]*bursarv1.Allocation, of *bursarv1.Allocation) string {
+	var b strings.Builder
+	for _, a := range holders {
+		if a.GetHostId() == of.GetHostId() || a.GetLabels()["user"] == of.GetLabels()["user"] {
+			fmt.Fprintf(&b, "\n\t%v", a)
+		}
+	}
+	return b.String()
 }
 
 // TestOvercommitIsFound: both ways of looking can fail.

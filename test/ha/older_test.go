@@ -4,7 +4,6 @@ package ha
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,10 +11,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,23 +24,14 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// The version before this one is the tree in which the contract's baseline was set.
-const baseline = "proto/baseline.binpb"
-
 // TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every coordinator has one agent that says and
 // understands nothing beyond the contract's baseline, and, where the tree's history is at hand, one that was built from the version
 // before. Such an agent knows one coordinator.
 func TestAgentsOneVersionBehind(t *testing.T) {
 	c := newCluster(t, size{coordinators: 3, agents: 4}, nil)
-	before := filepath.Join(c.dir, "bursar-before")
-	switch err := buildBefore(t, before); {
-	case errors.Is(err, errNoHistory):
-		t.Logf("%v: only the contract's baseline is tried", err)
-	case err != nil:
-		t.Fatal(err)
-	default:
+	if before, there := versionBefore(t); there {
 		for _, m := range c.members {
-			c.startAgent("before-"+m.name, before, m.url)
+			c.startAgent("before-"+m.name, before.program, m.url)
 		}
 	}
 	stripped := new(atomic.Int64)
@@ -84,41 +72,6 @@ func (c *cluster) startAgent(id, program, coordinator string) {
 	h.local = c.client(h.socket, patiently()...)
 	h.start()
 	c.hosts = append(c.hosts, h)
-}
-
-// errNoHistory says that the tree has no version before this one to build.
-var errNoHistory = errors.New("no history of the tree")
-
-// buildBefore builds the version before this one.
-func buildBefore(t *testing.T, into string) error {
-	t.Helper()
-	git := func(arguments ...string) ([]byte, error) {
-		return exec.CommandContext(t.Context(), "git", append([]string{"-C", "../..", "-c", "safe.directory=*"}, arguments...)...).Output()
-	}
-	shallow, err := git("rev-parse", "--is-shallow-repository")
-	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
-		return errNoHistory
-	}
-	commit, err := git("log", "-1", "--format=%H", "--", baseline)
-	if err != nil || len(commit) == 0 {
-		return errNoHistory
-	}
-	archive, err := git("archive", strings.TrimSpace(string(commit)))
-	if err != nil {
-		return fmt.Errorf("git archive: %w", err)
-	}
-	tree := t.TempDir()
-	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", tree)
-	unpack.Stdin = bytes.NewReader(archive)
-	if output, err := unpack.CombinedOutput(); err != nil {
-		return fmt.Errorf("unpack: %w: %s", err, output)
-	}
-	began := time.Now()
-	if err := build(tree, into); err != nil {
-		return err
-	}
-	t.Logf("built %s in %v", strings.TrimSpace(string(commit))[:12], time.Since(began).Round(time.Second))
-	return nil
 }
 
 // speakBaseline serves in front of a coordinator, and takes out of every call and every answer what the contract's baseline does not

@@ -27,12 +27,14 @@ type misfit struct {
 	dir, dsn string
 	consul   *consul.Server
 	database *postgres.Server
+	program  string // that is run; empty: the one under test
 }
 
 // What a bursar ends with.
 const (
-	exitConfig = 78
-	goesOn     = -1 // not at all: what is wrong may be gone by itself
+	exitFailure = 1
+	exitConfig  = 78
+	goesOn      = -1 // not at all: what is wrong may be gone by itself
 )
 
 func newMisfit(t *testing.T) *misfit {
@@ -61,7 +63,11 @@ func (m *misfit) run(part, config string, code int, says ...string) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
 	said := &output{}
-	cmd := exec.CommandContext(ctx, executable, part, "--config", file, "--log-format", "text")
+	program := executable
+	if m.program != "" {
+		program = m.program
+	}
+	cmd := exec.CommandContext(ctx, program, part, "--config", file, "--log-format", "text")
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), said, said
 	if err := cmd.Start(); err != nil {
 		m.t.Fatal(err)

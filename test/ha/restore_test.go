@@ -24,13 +24,22 @@ func TestStoreIsPutBack(t *testing.T) {
 	l.backUp(backup)
 	from := time.Now()
 	l.recovered()
-	// Two more epochs, and allocations that the backup does not have.
-	l.survives(fault{"the leader is killed", (*load).leaderKilled})
+	// More epochs, and allocations that the backup does not have. None of the epochs is the last there is, which somebody else announces: the
+	// agents would remember it, and nobody could lead above it.
+	backedUp := l.epoch()
+	asked, err := c.consuls[0].Client()
+	l.must(err)
+	l.survives(fault{"the leader is killed while the last epoch is announced", func(l *load) {
+		(&rogue{load: l, consul: asked}).write(announce(l.leader().url, 1<<48-1), l.leaderKilled)
+	}})
 	l.acknowledges(100)
 	before := l.epoch()
+	if before <= backedUp || before > backedUp+20 {
+		t.Errorf("epoch %d after %d", before, backedUp)
+	}
 
 	l.putBack(backup)
-	if after := l.epoch(); after <= before {
+	if after := l.epoch(); after <= before || after > before+20 {
 		t.Errorf("epoch %d after %d", after, before)
 	}
 	to := time.Now()

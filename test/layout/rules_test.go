@@ -92,6 +92,10 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			},
 		},
 		{
+			name: "a library that another pure package has", path: "label/more.go", content: "package label\n\nimport \"github.com/tidwall/btree\"\n",
+			want: []string{"label/more.go is pure and imports github.com/tidwall/btree"},
+		},
+		{
 			name: "goroutines in a pure package", path: "coordinator/ledger/more.go", content: "package ledger\n\nfunc f(in chan int) {\n\tgo f(nil)\n\tselect {}\n\t<-in\n}\n",
 			want: []string{
 				"coordinator/ledger/more.go:3: a channel in a pure package",

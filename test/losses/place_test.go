@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/freeport"
 )
 
 const (
@@ -223,19 +223,14 @@ func (p *place) bursar(args ...string) result {
 	return command(p.t, p.environment(), args...)
 }
 
-// freeAddress is a loopback address on which nobody listens. Its port is below those that the kernel gives to outgoing connections: a client
-// that tries again and again to reach a killed server could otherwise be given the server's own port, and keep it.
+// freeAddress is a loopback address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))
-		if listener, err := net.Listen("tcp", address); err == nil {
-			_ = listener.Close()
-			return address
-		}
+	address, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return address
 }
 
 var errNotYet = errors.New("not yet")

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // Options of Launch. The zero value of a field is its default.
@@ -118,7 +120,7 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	if output, err := made.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, output)
 	}
-	port, err := freePort(ctx)
+	port, err := freeport.Choose("127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -139,21 +141,6 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	}
 	_, err = file.WriteString(text.String())
 	return errors.Join(err, file.Close())
-}
-
-// freePort returns a port on which nobody listens now. PostgreSQL cannot choose one itself.
-func freePort(ctx context.Context) (int, error) {
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("postgres: a free port: %w", err)
-	}
-	defer listener.Close()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("postgres: %v is no TCP address", listener.Addr())
-	}
-	return address.Port, nil
 }
 
 // command is a program of PostgreSQL's, run by the right user. The kernel ends it when this process ends.

@@ -52,7 +52,7 @@ func (a *agent) boot() {
 	a.run++
 	m.disk.incarnation++
 	a.t = a.judged(tracker.New(m.w.now, tracker.Host{
-		ID: m.id, Address: m.id + ":0", Labels: map[string]string{"zone": m.zone()},
+		ID: m.id, Address: m.id + ":0", Labels: map[string]string{"zone": m.zone},
 		Capacity: m.capacity(), BootID: m.bootID, Incarnation: m.disk.incarnation,
 	}, m.disk.saved))
 	a.syncing = false
@@ -78,7 +78,8 @@ func (a *agent) crashAndRestart() {
 	run := a.run
 	a.machine.w.after(a.machine.w.between(100*time.Millisecond, 15*time.Second), "", func() {
 		if a.run == run {
-			a.machine.w.tellf("%s: agent starts", a.machine.id)
+			a.machine.drawZone()
+			a.machine.w.tellf("%s: agent starts, in zone %s", a.machine.id, a.machine.zone)
 			a.boot()
 		}
 	})

@@ -17,6 +17,7 @@ type book struct {
 	vetoed  map[string]bool   // taken back by an agent, which a gateway learns when it wants to confirm
 	drained map[string]bool   // ended because their host was drained by a deadline
 	undone  map[string]bool   // changed after what the store was put back to, and so forgotten or older there
+	latest  time.Time         // at which something was reserved that a caller was told of, by the ledger's time
 }
 
 // told is a grant that a caller was told of.
@@ -44,6 +45,9 @@ func (b *book) grant(a *attempt, g *bursarv1.Allocation) {
 		b.w.failf(5, "request %s is allocation %s and %s", a.command.RequestID, before, g.GetId())
 	}
 	b.byAsk[a.command.RequestID] = g.GetId()
+	if at := g.GetReserveTime().AsTime(); at.After(b.latest) {
+		b.latest = at
+	}
 	b.granted[g.GetId()] = &told{
 		id: g.GetId(), host: g.GetHostId(), team: a.command.Labels.Value("team"),
 		memory: g.GetEntitled().GetMemoryBytes(), expires: g.GetExpireTime().AsTime(), attempt: a,
@@ -90,7 +94,7 @@ func (b *book) holds(t *told) bool {
 	case t.attempt.process != nil && t.attempt.gone():
 		return false
 	default:
-		return b.w.now.Add(2 * mostSkew).Before(t.expires)
+		return b.latest.Before(t.expires) // both by the ledger's time, for clocks differ
 	}
 }
 

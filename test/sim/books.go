@@ -14,6 +14,7 @@ type books struct {
 	rows       map[ledger.ID]row
 	asks       map[string]ledger.ID // by caller and request id
 	sum        uint64               // over the live rows
+	rules      map[string]string    // the stored rules: limits by selector
 }
 
 // row is what an allocation's row says.
@@ -24,12 +25,12 @@ type row struct {
 }
 
 func newBooks() books {
-	return books{rows: make(map[ledger.ID]row), asks: make(map[string]ledger.ID)}
+	return books{rows: make(map[ledger.ID]row), asks: make(map[string]ledger.ID), rules: make(map[string]string)}
 }
 
 func (b *books) clone() books {
 	c := *b
-	c.rows, c.asks = maps.Clone(b.rows), maps.Clone(b.asks)
+	c.rows, c.asks, c.rules = maps.Clone(b.rows), maps.Clone(b.asks), maps.Clone(b.rules)
 	return c
 }
 
@@ -56,6 +57,10 @@ func (b *books) commit(w *World, by string, f *flight) {
 	}
 	for i := range f.batch.Transitions {
 		b.put(w, &f.batch.Transitions[i])
+	}
+	b.putRules(f.batch.Quotas, f.batch.QuotasRemoved)
+	if !maps.Equal(b.rules, f.rules) {
+		w.failf(4, "after a commit of %s at revision %d the stored rules are %v, and its ledger has %v", by, f.batch.Revision, b.rules, f.rules)
 	}
 	if b.sum != f.sum {
 		w.failf(4, "after a commit of %s at revision %d the rows are not what its ledger has", by, f.batch.Revision)

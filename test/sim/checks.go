@@ -37,6 +37,9 @@ func (b *book) checkStored(disk store.Store) {
 // checkStep runs after every event.
 func (w *World) checkStep() {
 	for _, c := range w.coords {
+		if c.up() && c.core.Leading() {
+			w.checkDurations(c)
+		}
 		if !c.up() || !c.core.Leading() || c.core.Ledger().Revision() == c.audited {
 			continue
 		}
@@ -44,7 +47,11 @@ func (w *World) checkStep() {
 		for _, v := range c.core.Ledger().Audit() {
 			w.failf(v.Invariant, "%s: %s", c.name, v.Message)
 		}
+		c.checkRules()
 		w.checkPatience(c)
+		if w.tally.Steps%16 == 0 {
+			w.checkBlockers(c)
+		}
 	}
 }
 

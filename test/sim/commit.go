@@ -14,8 +14,9 @@ const commitTimeout = 4 * time.Second
 // flight is a batch on its way to the store.
 type flight struct {
 	batch      *coordinator.Batch
-	leadership uint64 // that it was made in
-	sum        uint64 // over the ledger behind it
+	leadership uint64            // that it was made in
+	sum        uint64            // over the ledger behind it
+	rules      map[string]string // that are stored, by the ledger behind it
 }
 
 // pumpSoon lets what arrives within a moment go into one batch.
@@ -40,7 +41,8 @@ func (c *coord) pump() {
 	if b == nil {
 		return
 	}
-	f := &flight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger())}
+	c.checkRules()
+	f := &flight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger()), rules: c.rules.stored}
 	c.flight = f
 	c.hiccup("before a commit")
 	c.then(c.w.between(0, 100*time.Microsecond), func() {
@@ -55,13 +57,17 @@ func (c *coord) pump() {
 // settle answers whoever waits for a commit. Only the first outcome that is told of it counts.
 func (c *coord) settle(f *flight, err error) {
 	c.covering = f
+	if err == nil {
+		f.batch.Stored(c.core.Time(c.instant()))
+	}
 	f.batch.Answer(err)
 	if c.flight != f {
 		return // it was given up meanwhile, or is settled
 	}
 	c.flight = nil
 	if err == nil {
-		c.core.Done()
+		c.core.Done(c.instant())
+		c.durable = f.batch.Revision
 		c.pumpSoon()
 	} else {
 		if errors.Is(err, store.ErrDeposed) {

@@ -57,18 +57,22 @@ type coord struct {
 	atLeast     uint64
 	lastEpoch   uint64 // that this process has led in
 	flight      *flight
-	covering    *flight // the one whose callers are being answered
-	granted     uint64  // the last revision whose grants were checked
-	audited     uint64  // the last revision that was audited; 0: look again
+	durable     uint64                    // the revision of the latest commit that it knows to have ended well
+	covering    *flight                   // the one whose callers are being answered
+	granted     uint64                    // the last revision whose grants were checked
+	audited     uint64                    // the last revision that was audited; 0: look again
+	files       map[string][]ledger.Quota // the rules of files, as they were read last
+	rules       rules                     // of the ledger, at the last look
 
 	// Of the clusters, in this leadership:
 	records  []ledger.ProviderRecord // that are followed
 	pollers  []*poller
 	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
 	standing map[ledger.ClusterName]*standing
-	parts    map[ledger.ID][]amount // of live allocations, at the last look
-	line     map[string]int         // callers that wait, by caller and request id
+	parts    map[ledger.ID][]amount        // of live allocations, at the last look
+	line     map[string][]*coordinator.Ask // calls that wait, by caller and request id
 	ledAt    ledger.Instant
+	ends     durations
 	heard    map[ledger.ClusterName]bool // of which there was a report
 }
 
@@ -85,7 +89,7 @@ func newCoordinator(w *World, i int) *coord {
 
 func (c *coord) up() bool { return c.core != nil }
 
-// instant is the time by this machine's clock, as the ledger counts it.
+// instant is the time by this machine's clock.
 func (c *coord) instant() ledger.Instant { return ledger.At(c.w.now.Add(c.skew)) }
 
 func (c *coord) tellf(format string, args ...any) {
@@ -116,28 +120,20 @@ func (c *coord) boot() {
 	}
 	c.incarnation++
 	c.tellf("starts")
+	c.setClock()
 	c.disk = c.w.store.place.Open()
 	c.core = coordinator.NewCore(times(), func() ledger.Placer { return placement.New(placement.Spread) }, c.w.drawLeadership)
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
 	c.covering = &flight{batch: &coordinator.Batch{}}
 	c.core.SetProviders(c.w.fixed())
-	c.line = make(map[string]int)
+	c.line = make(map[string][]*coordinator.Ask)
 	c.forgetClusters()
 	c.readRules()
 	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}
 	c.election.watch()
 	c.election.campaign()
 	c.tick()
-}
-
-// readRules takes over the rules of the files as they are now.
-func (c *coord) readRules() {
-	c.advance()
-	if err := c.core.SetFiles(c.instant(), c.w.files); err != nil {
-		c.w.failf(3, "rules: %v", err)
-	}
-	c.pumpSoon()
 }
 
 // kill ends the process. What it has sent is under way.

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/label"
-	"github.com/bursar/bursar/resource"
 )
 
 // launchFaults lets things go wrong at random moments, each kind at its own pace. A world draws which kinds it has and how
@@ -21,6 +19,7 @@ func (w *World) launchFaults() {
 	w.plan(3*time.Second, w.indulge)
 	w.plan(30*time.Second, w.fill)
 	w.every(30*time.Second, w.changeRules)
+	w.every(10*time.Second, w.storeRule)
 	w.launchOutages()
 	w.launchClusterFaults()
 }
@@ -110,41 +109,6 @@ func (w *World) operate(what, host string, f func(*ledger.Ledger, ledger.Instant
 		c.operate(reply, f)
 		return nil
 	}, func(any) {})
-}
-
-// changeRules puts other quotas in force, at each coordinator when it next looks at its files.
-func (w *World) changeRules() {
-	w.files = map[string][]ledger.Quota{"file:rules": w.drawRules()}
-	w.tellf("operator: %d other rules", len(w.files["file:rules"]))
-	for _, c := range w.coords {
-		if c.up() {
-			c.then(w.between(0, 2*time.Second), c.readRules)
-		}
-	}
-}
-
-// drawRules makes up quotas: for all users together, each of them, and one in particular.
-func (w *World) drawRules() []ledger.Quota {
-	var quotas []ledger.Quota
-	add := func(selector string, memory int64) {
-		s, err := label.ParseSelector(selector)
-		if err != nil {
-			panic(err)
-		}
-		quotas = append(quotas, ledger.Quota{Selector: s, Limit: resource.Vector{}.WithMemory(memory), Source: "file:rules"})
-	}
-	add("team=*", w.teamLimit)
-	add("user=*", (4+w.rng.Int64N(20))*gib)
-	if w.chance(2) {
-		add("user=u1", (2+w.rng.Int64N(8))*gib)
-	}
-	if w.chance(2) {
-		add("creator=*,user=*", (2+w.rng.Int64N(8))*gib)
-	}
-	if w.chance(3) {
-		add("creator=IDE", (4+w.rng.Int64N(32))*gib)
-	}
-	return quotas
 }
 
 // settleDown ends all faults: what is down comes up, what is cut is joined, what is stopped goes on, and nobody asks for more.

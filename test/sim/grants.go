@@ -28,24 +28,34 @@ func (b *book) checkGrants(c *coord) {
 	}
 	var fresh []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		if a.State == ledger.Reserved && a.Revision > c.granted && !a.Stopping { // an order to stop is no grant
+		if a.State == ledger.Reserved && a.GrantRevision > c.granted { // what else may change in it is no grant
 			fresh = append(fresh, *a)
 		}
 		return true
 	})
 	b.checkQueueGrants(c)
+	if len(fresh) > 0 {
+		c.checkRules()
+	}
 	c.granted = l.Revision()
 	for i := range fresh {
 		a := &fresh[i]
 		info, _ := l.Host(a.HostID)
 		b.checkAccount(a, info.Account)
+		b.checkWished(a, &info)
 		b.checkHeadroom(l, a, info)
+		scopes := 0
 		l.QuotaAccounts("", func(_ string, account ledger.AccountInfo) bool {
 			if touches(a, account) {
 				b.checkAccount(a, account)
+				c.checkLimit(account)
+				scopes++
 			}
 			return true
 		})
+		if want := c.rules.scopes(a.Labels); scopes != want {
+			b.w.failf(1, "the grant of %s for %s counts in %d accounts of quotas, want %d", a.ID, a.Labels, scopes, want)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type attempt struct {
 	id       string
 	host     *machine
 	expires  time.Time // of the reservation
+	tries    int       // how often it was asked for
 	boot     int       // of the host when the process was started
 	process  *process  // nil: not started, or an engine without one
 	entitled int64
@@ -102,6 +103,9 @@ func (l *launcher) draw() *attempt {
 	switch {
 	case l.machine != nil:
 		a.command.Wishes = &ledger.Wishes{Host: l.machine.id}
+		if w.chance(3) {
+			a.command.Wishes.Required = label.Of("zone", "a")
+		}
 	case w.chance(2):
 		a.command.Wishes = &ledger.Wishes{Required: label.Of("zone", []string{"a", "b"}[w.rng.IntN(2)])}
 	}
@@ -114,6 +118,9 @@ func (l *launcher) draw() *attempt {
 func (a *attempt) ask() {
 	l := a.l
 	done := func(g *bursarv1.Allocation, err error) { a.answered(g, err) }
+	if a.tries++; a.tries > 1 && l.w.chance(3) { // every call of a request has its own wait
+		a.command.Wait = time.Duration(l.w.rng.IntN(3)) * l.w.between(0, 5*time.Second)
+	}
 	if l.machine != nil {
 		l.machine.agent.allocate(a.command, false, done)
 		return
@@ -160,6 +167,9 @@ func (a *attempt) answered(g *bursarv1.Allocation, err error) {
 		w.tellf("%s forgets about %s", a.l.name, a.id)
 		a.l.next()
 		return
+	}
+	if len(a.parts) == 2 && w.chance(2) {
+		a.move()
 	}
 	w.after(w.between(0, 2*time.Second), "", a.launch)
 }
@@ -302,12 +312,13 @@ func (a *attempt) resize() {
 		return
 	}
 	memory := a.entitled + (a.l.w.rng.Int64N(9)-2)*64*mib
+	size := a.l.w.zeros(resource.Vector{}.WithMemory(memory))
 	if a.remote || memory < a.process.most {
 		return // an engine gives back only what it will not use
 	}
 	a.host.agent.command(func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return l.Resize(now, ledger.ResizeCommand{
-			Actor: a.command.Actor, ID: id, Entitled: resource.Resource{Vector: resource.Vector{}.WithMemory(memory)},
+			Actor: a.command.Actor, ID: id, Entitled: resource.Resource{Vector: size},
 		})
 	}, func(*bursarv1.Allocation, error) {})
 }

@@ -70,14 +70,15 @@ func (c *coord) start(o *led) error {
 		c.w.failf(4, "%s cannot lead with what is stored: %v", c.name, err)
 		return err
 	}
+	c.beginRules()
 	c.lastEpoch, c.leadership = o.meta.Epoch, o.leadership
-	c.granted, c.audited = c.core.Ledger().Revision(), 0
+	c.granted, c.audited, c.durable = c.core.Ledger().Revision(), 0, c.core.Ledger().Revision()
 	c.w.tally.Leaderships++
 	c.tellf("leads in epoch %d with %d allocations at revision %d", o.meta.Epoch, len(o.snapshot.Allocations), o.snapshot.Revision)
 	for _, a := range tenants(c.core.Ledger()) {
 		c.parts[a.ID] = amountsOf(&a)
 	}
-	c.ledAt = c.instant()
+	c.ledAt, c.ends = c.ledgerTime(), durations{}
 	c.follow()
 	c.term.announce(o.meta.Epoch, o.meta.StoreID)
 	c.pumpSoon()

@@ -22,7 +22,8 @@ type machine struct {
 	others int64 // used by programs that nobody has told of
 	offer  int64 // what it lets the coordinator give away
 	gpus   int64
-	full   bool // a work directory of its: it wants no engines
+	zone   string // its label
+	full   bool   // a work directory of its: it wants no engines
 	bootID string
 	boots  int
 
@@ -63,12 +64,13 @@ func newMachine(w *World, i int) *machine {
 	return m
 }
 
-// zone is the host's label.
-func (m *machine) zone() string { return []string{"a", "b"}[len(m.id+m.id[1:])%2] }
+// drawZone gives the host another label, or the same one. Its agent tells when it registers next.
+func (m *machine) drawZone() { m.zone = []string{"a", "a", "b"}[m.w.rng.IntN(3)] }
 
 // boot starts the machine, and its agent with it.
 func (m *machine) boot() {
 	m.boots++
+	m.drawZone()
 	m.bootID = fmt.Sprintf("%s-boot-%d", m.id, m.boots)
 	m.processes = make(map[int32]*process)
 	m.agent.boot()

@@ -145,13 +145,16 @@ func (b *book) checkTold(t *ledger.Allocation) {
 
 // checkOverUse holds that at the end the ledger says of every engine what its agent does.
 func (w *World) checkOverUse(l *ledger.Ledger, m *machine) {
+	shown := make(map[string]*bursarv1.Allocation)
+	for _, a := range m.agent.t.All() {
+		shown[a.GetId()] = a
+	}
 	l.HostAllocations(m.id, func(a *ledger.Allocation) bool {
 		var booked, told []string
 		for _, u := range a.OverUse {
 			booked = append(booked, u.Dimension+" "+u.Policy.String())
 		}
-		grant, _ := m.agent.t.Get(a.ID.String())
-		for _, u := range grant.GetOverUse() {
+		for _, u := range shown[a.ID.String()].GetOverUse() {
 			told = append(told, u.GetDimension()+" "+strings.ToLower(strings.TrimPrefix(u.GetPolicy().String(), "OVER_USE_POLICY_")))
 		}
 		slices.Sort(told)

@@ -182,7 +182,7 @@ func (a *attempt) confirmation() ledger.ConfirmCommand {
 	if a.remote {
 		return command
 	}
-	entitled := resource.Resource{Vector: resource.Vector{}.WithMemory(a.entitled)}
+	entitled := resource.Resource{Vector: a.l.w.zeros(resource.Vector{}.WithMemory(a.entitled))}
 	command.Entitled = &entitled
 	command.Process = ledger.Process{PID: a.process.pid, StartTime: a.process.start, BootID: a.host.bootID}
 	if len(a.parts) > 0 && len(a.apps) == 0 && a.l.w.chance(6) { // it will be content with half of a part

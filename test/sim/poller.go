@@ -53,7 +53,7 @@ func (c *coord) follow() {
 			return r.ClusterName == b.ClusterName && maps.Equal(r.Settings, b.Settings)
 		}
 		if !slices.ContainsFunc(c.records, kept) {
-			c.since[r.ClusterName] = c.instant()
+			c.since[r.ClusterName] = c.ledgerTime()
 		}
 	}
 	c.records = records
@@ -115,7 +115,7 @@ func (p *poller) read() {
 		return
 	}
 	c := p.c
-	r.asked, r.begun = c.instant(), c.w.now
+	r.asked, r.begun = c.ledgerTime(), c.w.now
 	c.then(p.pace.Timeout, func() {
 		if r.got == nil {
 			r.fail("no answer in time", false)

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strings"
+
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
 )
@@ -56,13 +58,16 @@ func (b *book) checkQueueGrants(c *coord) {
 				}
 			}
 		}
-		b.checkParts(c, a, grown, live)
+		if fresh {
+			before = make([]amount, len(parts[a.ID]))
+		}
+		b.checkParts(c, a, before, grown, live)
 	}
 	c.parts = parts
 }
 
 // checkParts looks at every queue that a grant touches, and at those above.
-func (b *book) checkParts(c *coord, a *ledger.Allocation, grown []amount, live []ledger.Allocation) {
+func (b *book) checkParts(c *coord, a *ledger.Allocation, before, grown []amount, live []ledger.Allocation) {
 	seen := make(map[ledger.ClusterName]map[spot]bool)
 	for i := range a.Entitled.External {
 		x := &a.Entitled.External[i]
@@ -81,17 +86,35 @@ func (b *book) checkParts(c *coord, a *ledger.Allocation, grown []amount, live [
 			at := spot{path, x.Partition}
 			if !seen[name][at] {
 				seen[name][at] = true
+				if !grewIn(a, before, name, at) { // one part has given up there what another took
+					continue
+				}
 				b.checkQueue(c, a, name, at, grown, live)
 			}
 		}
 	}
 }
 
+// grewIn reports whether an allocation has more in a queue than before, in any dimension.
+func grewIn(a *ledger.Allocation, before []amount, name ledger.ClusterName, at spot) bool {
+	var more amount
+	for i := range a.Entitled.External {
+		x := &a.Entitled.External[i]
+		if clusterName(x) != name || x.Partition != at.partition || x.Path != at.path && !strings.HasPrefix(x.Path, at.path+".") {
+			continue
+		}
+		for k, now := range amountOf(x.Vector) {
+			more[k] += now - before[i][k]
+		}
+	}
+	return more[0] > 0 || more[1] > 0 || more[2] > 0
+}
+
 // checkKnown holds that something is known of the cluster in which something was granted: it was read, and that is to be counted on,
 // not too old, and not forgotten since; and that it has the queue, or makes it.
 func (b *book) checkKnown(c *coord, a *ledger.Allocation, x *resource.External) bool {
 	s := c.standing[clusterName(x)]
-	switch now := c.instant(); {
+	switch now := c.ledgerTime(); {
 	case s == nil:
 		b.w.failf(1, "%s was granted in %s, of which nothing is known", a.ID, x.Address)
 	case s.report.Untrusted != "":

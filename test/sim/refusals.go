@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/label"
 )
 
-// checkRefusal holds what a refusal says of queues.
+// checkRefusal holds what a refusal says of queues, and that it says what stands in the way.
 func (c *coord) checkRefusal(refused error) {
 	insufficient, ok := errors.AsType[*ledger.InsufficientError](refused)
 	if !ok {
@@ -19,7 +20,12 @@ func (c *coord) checkRefusal(refused error) {
 		c.checkNever(insufficient)
 		return
 	}
+	c.checkReasons(insufficient)
 	c.checkUntimely(insufficient)
+	elsewhere := slices.ContainsFunc(insufficient.Shortfalls, func(f ledger.Shortfall) bool { return f.Account.Kind != ledger.HostAccount })
+	if hosts := insufficient.Filters; hosts != nil && hosts.Fit > 0 && !elsewhere {
+		c.w.failf(7, "refused for want of a host, and one would take it: %v", insufficient)
+	}
 }
 
 // checkUntimely holds that nobody is sent away for want of nothing but clusters that a new leader has not had the time to read: it is too
@@ -44,7 +50,7 @@ func (c *coord) checkUntimely(refusal *ledger.InsufficientError) {
 
 // awaits reports whether a cluster has been configured since this leadership began, or before, and is still to be read.
 func (c *coord) awaits(name ledger.ClusterName) bool {
-	soon := c.instant() < c.ledAt.Add(2*times().Interval)
+	soon := c.ledgerTime() < c.ledAt.Add(2*times().Interval)
 	configured := slices.ContainsFunc(c.records, func(r ledger.ProviderRecord) bool { return r.ClusterName == name })
 	return soon && configured && !c.heard[name]
 }
@@ -62,7 +68,7 @@ func (c *coord) checkNever(refusal *ledger.InsufficientError) {
 			continue
 		}
 		s := c.standing[clusterOf(f)]
-		if s == nil || s.report.Untrusted != "" || c.instant() >= s.report.Asked.Add(s.report.GoodFor) {
+		if s == nil || s.report.Untrusted != "" || c.ledgerTime() >= s.report.Asked.Add(s.report.GoodFor) {
 			c.w.failf(7, "refused for good for %s, of which nothing is known", f.Account)
 			continue
 		}
@@ -77,19 +83,24 @@ func (c *coord) checkNever(refusal *ledger.InsufficientError) {
 	}
 }
 
+// isHeldOn reports whether a call for a request waits, and has not been sent away meanwhile.
+func (c *coord) isHeldOn(request string) bool {
+	return slices.ContainsFunc(c.line[request], func(ask *coordinator.Ask) bool { return ask.Err == nil })
+}
+
 // checkPatience holds that nobody waits for a queue who could go ahead: whatever makes room wakes who waits for it.
 func (w *World) checkPatience(c *coord) {
 	l := c.core.Ledger()
 	var waiting []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		vetoed := strings.HasPrefix(a.Reason, ledger.ReasonVetoed) // its caller may have been answered already
-		if a.State == ledger.Waiting && len(a.Entitled.External) > 0 && c.line[a.Caller+"/"+a.RequestID] > 0 && !vetoed {
+		if a.State == ledger.Waiting && len(a.Entitled.External) > 0 && c.isHeldOn(a.Caller+"/"+a.RequestID) && !vetoed {
 			waiting = append(waiting, *a)
 		}
 		return true
 	})
 	for i := range waiting {
-		x, err := l.ExplainID(c.instant(), waiting[i].ID)
+		x, err := l.ExplainID(c.ledgerTime(), waiting[i].ID)
 		if err != nil {
 			continue // its time has come just now
 		}

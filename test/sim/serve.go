@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -73,10 +74,8 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 	ask := &coordinator.Ask{Command: command}
 	line, key, waits := c.line, command.Actor.Name+"/"+command.RequestID, false
 	leave := func() {
-		if waits {
-			line[key]--
-		}
 		waits = false
+		line[key] = slices.DeleteFunc(line[key], func(other *coordinator.Ask) bool { return other == ask })
 	}
 	ask.Done = func(err error) {
 		leave()
@@ -96,7 +95,8 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 	c.checkRefusal(ask.Err)
 	if ask.Err == nil && ask.Result.Allocation.State == ledger.Waiting && c.core.Leading() {
 		waits = true
-		line[key]++
+		line[key] = append(line[key], ask)
+		c.checkWait(&command, func() (ledger.ID, bool) { return ask.Result.Allocation.ID, waits && ask.Err == nil })
 	}
 	return func() {
 		leave()

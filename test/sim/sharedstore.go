@@ -110,6 +110,7 @@ func (s *sharedStore) commit(c *coord, f *flight, done func(error)) {
 		}
 		if err := disk.Commit(context.Background(), f.batch.Batch); err != nil {
 			s.w.tellf("store: %s: %v", c.name, err)
+			s.w.checkTaken(c.name, err)
 			told = err
 			return
 		}

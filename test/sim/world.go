@@ -46,6 +46,8 @@ type Tally struct {
 	Killed      int // engines that were stopped for it
 	OutOfMemory int // that the kernel ended for lack of memory
 	Drained     int // that were stopped because a deadline had passed
+
+	Hidden int // leaderships that began with a stored rule behind one of a file
 }
 
 // World is one simulation. It is not safe for concurrent use: everything happens in Run.
@@ -56,7 +58,7 @@ type World struct {
 	events events
 	order  uint64 // of scheduling, so that events of one time keep theirs
 
-	files     map[string][]ledger.Quota // the rules
+	files     map[string][]ledger.Quota // the rules, by file; never changed, but replaced
 	teamLimit int64                     // of each team, in bytes of memory; it never changes
 	calm      bool                      // faults have stopped
 	resting   bool                      // and nothing happens in the clusters any more
@@ -87,7 +89,7 @@ func NewWorld(cfg Config) *World {
 	w := &World{
 		cfg: cfg,
 		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6275727361720a)),
-		now: start(), files: make(map[string][]ledger.Quota),
+		now: start(),
 	}
 	w.book, w.truth = newBook(w), newTruth()
 	w.store = newSharedStore(w)
@@ -106,7 +108,8 @@ func NewWorld(cfg Config) *World {
 // Run plays the world to its end and returns the first violation.
 func (w *World) Run() error {
 	w.teamLimit = (4 + w.rng.Int64N(20)) * gib
-	w.files["file:rules"] = w.drawRules()
+	w.files = w.drawFiles()
+	w.storeRulesBefore()
 	for _, c := range w.coords {
 		c.boot()
 	}
@@ -116,6 +119,7 @@ func (w *World) Run() error {
 	w.launchClusters()
 	w.launchLoad()
 	w.launchReaders()
+	w.launchStrangers()
 	w.launchFaults()
 	w.after(w.cfg.Busy, "faults stop", w.settleDown)
 	w.after(w.cfg.Busy+w.cfg.Quiet/2, "", w.rest)

@@ -3,7 +3,6 @@ package yarn_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/freeport"
 	"github.com/bursar/bursar/test/yarn"
 )
 
@@ -83,12 +83,8 @@ func twoManagers(t *testing.T, binary string) {
 func startApart(t *testing.T, binary, providers string) (*system, func() *command) {
 	t.Helper()
 	dir := shortDir(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s := &system{binary: binary, agent: filepath.Join(dir, "agent.sock"), address: "http://" + address}

@@ -1,5 +1,5 @@
 // Package copying copies a store into another, of whatever backend: live allocations, history, remembered request ids, hosts,
-// rules and providers, the sequence and the last id. The copy has an identity of its own and an epoch that is at least the source's.
+// rules, providers and refusals, the sequence, the last id and the ledger's time. The copy has an identity of its own and an epoch that is at least the source's.
 //
 // It needs as much memory as a coordinator does that loads the store, twice; the history goes through in pages. Nobody may use the
 // source meanwhile: a change of it is noticed, and the copy is not finished then. What was not finished is refused as a
@@ -73,12 +73,12 @@ func Run(ctx context.Context, from store.Store, to store.CopyTarget, options Opt
 	if err := c.compare(ctx, &snapshot); err != nil {
 		return Report{}, err
 	}
-	if err := to.EndCopy(ctx, c.epoch, before.Sequence, before.LastID); err != nil {
+	if err := to.EndCopy(ctx, c.epoch, before); err != nil {
 		return Report{}, err //nolint:wrapcheck // says it
 	}
 	c.report.Copy, err = to.Meta(ctx)
-	if err == nil && (c.report.Copy.Sequence != before.Sequence || c.report.Copy.LastID != before.LastID) {
-		err = &DifferenceError{"the sequence or the last id"}
+	if copied := c.report.Copy; err == nil && (copied.Sequence != before.Sequence || copied.LastID != before.LastID || copied.Time != before.Time) {
+		err = &DifferenceError{"the sequence, the last id or the time"}
 	}
 	return c.report, err
 }
@@ -95,7 +95,7 @@ type run struct {
 
 // commit writes rows under the source's numbers.
 func (c *run) commit(ctx context.Context, changes ledger.Changes) error {
-	changes.Revision, changes.LastID = c.before.Sequence, c.before.LastID
+	changes.Revision, changes.LastID, changes.Time = c.before.Sequence, c.before.LastID, c.before.Time
 	if err := c.to.Commit(ctx, store.Batch{Epoch: c.epoch, Changes: changes}); err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
 	}
@@ -105,7 +105,7 @@ func (c *run) commit(ctx context.Context, changes ledger.Changes) error {
 // live copies what a ledger is rebuilt from.
 func (c *run) live(ctx context.Context, s *ledger.Snapshot) error {
 	c.report.Hosts, c.report.Quotas, c.report.Providers, c.report.Recent = len(s.Hosts), len(s.Quotas), len(s.Providers), len(s.Remembered)
-	if err := c.commit(ctx, ledger.Changes{Hosts: s.Hosts, Quotas: s.Quotas, Providers: s.Providers}); err != nil {
+	if err := c.commit(ctx, ledger.Changes{Hosts: s.Hosts, Quotas: s.Quotas, Providers: s.Providers, Refusals: s.Refusals}); err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(s.Allocations, store.MaxPage) {
@@ -171,6 +171,8 @@ func differs(a, b *ledger.Snapshot) string {
 		return "quota rules"
 	case !same(a.Providers, b.Providers):
 		return "providers"
+	case !same(a.Refusals, b.Refusals):
+		return "refusals"
 	case !same(a.Remembered, b.Remembered):
 		return "remembered request ids"
 	}
@@ -185,6 +187,7 @@ func sort(s *ledger.Snapshot) {
 	slices.SortFunc(s.Hosts, func(a, b ledger.HostRecord) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Quotas, func(a, b ledger.Quota) int { return cmp.Compare(a.Selector.String(), b.Selector.String()) })
 	slices.SortFunc(s.Providers, func(a, b ledger.ProviderRecord) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(s.Refusals, func(a, b ledger.Refusal) int { return cmp.Compare(a.ID(), b.ID()) })
 	slices.SortFunc(s.Remembered, func(a, b ledger.Remembered) int { return cmp.Compare(a.ID, b.ID) })
 }
 

@@ -34,7 +34,7 @@ func filled(t *testing.T, where string) store.Meta {
 		t.Fatal(err)
 	}
 	c := ledger.Changes{
-		Revision: live + ended, LastID: 1<<63 + 9,
+		Revision: live + ended, LastID: 1<<63 + 9, Time: 1_800_000_000_000_000_003,
 		Hosts: []ledger.HostRecord{{ID: "host-0123.example.org", Capacity: resource.Vector{}.WithMemory(1 << 50).WithCPU(1 << 40), Revision: 7}},
 		Quotas: []ledger.Quota{{
 			Selector: selector(t, "user=alice"), Limit: resource.Vector{}.WithMemory(64 << 30), Source: "api",
@@ -141,7 +141,7 @@ func TestCopy(t *testing.T) {
 			defer closed(t, s)
 			copied, err := s.Meta(t.Context())
 			if err != nil || copied != report.Copy || copied.StoreID == source.StoreID || copied.Epoch < source.Epoch ||
-				copied.Sequence != source.Sequence || copied.LastID != source.LastID {
+				copied.Sequence != source.Sequence || copied.LastID != source.LastID || copied.Time != source.Time {
 				t.Errorf("%+v, %v; the source is %+v", copied, err, source)
 			}
 			odd, err := s.GetByRequest(t.Context(), "a\x00b\\0", `\`)

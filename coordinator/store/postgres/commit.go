@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -125,13 +123,14 @@ type arguments struct {
 	hostIDs, callers, requests  []string
 	payloads                    [][]byte
 	hosts, quotas, providers    keyedColumns
+	refusals                    keyedColumns
 	hostsGone, selectorKeysGone []string
-	providersGone               []string
+	providersGone, refusalsGone []string
 
 	list []any
 }
 
-// keyedColumns are those of hosts, of rules or of providers.
+// keyedColumns are those of hosts, of rules, of providers or of refusals.
 type keyedColumns struct {
 	keys, texts []string
 	payloads    [][]byte
@@ -155,9 +154,9 @@ func (a *arguments) fill(batch *store.Batch) error {
 	}
 	a.hosts = columns(a.rows.Hosts, escape)
 	a.quotas = columns(a.rows.Quotas, selectorKey)
-	a.providers = columns(a.rows.Providers, escape)
+	a.providers, a.refusals = columns(a.rows.Providers, escape), columns(a.rows.Refusals, escape)
 	a.hostsGone, a.selectorKeysGone = keys(a.rows.HostsGone, escape), keys(a.rows.QuotasGone, selectorKey)
-	a.providersGone = keys(a.rows.ProvidersGone, escape)
+	a.providersGone, a.refusalsGone = keys(a.rows.ProvidersGone, escape), keys(a.rows.RefusalsGone, escape)
 	return nil
 }
 
@@ -199,7 +198,7 @@ func unescape(text string) string {
 // The parts of a commit. The first changes meta if it is still as this leadership left it; the others do what they do for each row that it has
 // changed, one or none. All of them are one statement and so one transaction. "$" stands where a parameter's number goes.
 const (
-	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
+	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $, ledger_time = $ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
 
 	allocationPart = `, allocations AS (INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  SELECT a.id, a.state, a.ended, a.host_id, a.caller, a.request_id, a.request_hash, a.forget, a.payload FROM led,
@@ -221,13 +220,17 @@ const (
  ON CONFLICT (name) DO UPDATE SET payload = excluded.payload)`
 	providerGonePart = `, providers_gone AS (DELETE FROM provider USING led WHERE name = ANY($::text[]))`
 
+	refusalPart = `, refusals AS (INSERT INTO refusal (id, payload) SELECT r.id, r.payload FROM led, unnest($::text[], $::bytea[]) AS r (id, payload)
+ ON CONFLICT (id) DO UPDATE SET payload = excluded.payload)`
+	refusalGonePart = `, refusals_gone AS (DELETE FROM refusal USING led WHERE id = ANY($::text[]))`
+
 	endPart = ` SELECT count(*) FROM led`
 )
 
 // statement puts the parts together that the batch needs, and their parameters into list.
 func (a *arguments) statement(own term) string {
 	text := fencePart
-	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Epoch, own.sequence, own.secret)
+	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.Epoch, own.sequence, own.secret)
 	add := func(some bool, part string, args ...any) {
 		if some {
 			text += part
@@ -242,6 +245,8 @@ func (a *arguments) statement(own term) string {
 	add(len(a.selectorKeysGone) > 0, quotaGonePart, a.selectorKeysGone)
 	add(len(a.providers.keys) > 0, providerPart, a.providers.keys, a.providers.payloads)
 	add(len(a.providersGone) > 0, providerGonePart, a.providersGone)
+	add(len(a.refusals.keys) > 0, refusalPart, a.refusals.keys, a.refusals.payloads)
+	add(len(a.refusalsGone) > 0, refusalGonePart, a.refusalsGone)
 	return number(text + endPart)
 }
 
@@ -261,20 +266,24 @@ func number(text string) string {
 	}
 }
 
-// pruneSQL asks twice: a row that was found may have changed before it is its turn.
-const pruneSQL = `DELETE FROM allocation WHERE ended > 0 AND ended < $1
- AND id IN (SELECT id FROM allocation WHERE ended > 0 AND ended < $1 ORDER BY ended, id LIMIT $2)`
+// deleteSQL looks at the end again: a row that was read may have changed since.
+const deleteSQL = `DELETE FROM allocation a USING unnest($1::bigint[], $2::bigint[]) AS d (id, ended)
+ WHERE a.id = d.id AND a.ended = d.ended AND a.ended > 0`
 
-// Prune implements store.Store.
-func (s *Store) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
-	var pruned int64
-	err := s.read(ctx, "pruning", func(conn *pgx.Conn) error {
-		tag, err := conn.Exec(ctx, pruneSQL, int64(ledger.At(endedBefore)), limit)
-		pruned = tag.RowsAffected()
+// Delete implements store.Store.
+func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error) {
+	ids, times := make([]int64, len(ended)), make([]int64, len(ended))
+	for i, at := range ended {
+		ids[i], times[i] = store.Signed(uint64(at.ID)), int64(at.Ended)
+	}
+	var deleted int64
+	err := s.read(ctx, "deleting from the history", func(conn *pgx.Conn) error {
+		tag, err := conn.Exec(ctx, deleteSQL, ids, times)
+		deleted = tag.RowsAffected()
 		return err //nolint:wrapcheck // read does
 	})
 	if err != nil {
 		return 0, err
 	}
-	return int(pruned), nil
+	return int(deleted), nil
 }

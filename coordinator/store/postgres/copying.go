@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -18,9 +17,11 @@ var _ store.CopyTarget = (*Store)(nil)
 const (
 	// The lock keeps commits out until it is decided.
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
- OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) FROM meta WHERE one = 1 FOR UPDATE`
-	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, leadership = '' WHERE one = 1`
-	endCopySQL   = `UPDATE meta SET copying = '', sequence = $1, last_id = $2 WHERE one = 1 AND epoch = $3 AND leadership = $4 AND copying <> ''`
+ OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1 FOR UPDATE`
+	beginCopySQL = `UPDATE meta SET store_id = $1, copying = $2, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0,
+ leadership = '' WHERE one = 1`
+	endCopySQL = `UPDATE meta SET copying = '', sequence = $1, last_id = $2, ledger_time = $3
+ WHERE one = 1 AND epoch = $4 AND leadership = $5 AND copying <> ''`
 )
 
 // BeginCopy implements store.CopyTarget.
@@ -43,7 +44,9 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if _, err := tx.Exec(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
 				return fmt.Errorf("marking the copy: %w", err)
 			}
-			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider"} {
+			for _, statement := range []string{
+				"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal",
+			} {
 				if _, err := tx.Exec(ctx, statement); err != nil {
 					return fmt.Errorf("%s: %w", statement, err)
 				}
@@ -58,7 +61,7 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 }
 
 // EndCopy implements store.CopyTarget.
-func (s *Store) EndCopy(ctx context.Context, epoch, sequence uint64, lastID ledger.ID) error {
+func (s *Store) EndCopy(ctx context.Context, epoch uint64, source store.Meta) error {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -68,7 +71,8 @@ func (s *Store) EndCopy(ctx context.Context, epoch, sequence uint64, lastID ledg
 		if err != nil {
 			return err
 		}
-		tag, err := conn.Exec(ctx, endCopySQL, store.Signed(sequence), store.Signed(uint64(lastID)), store.Signed(epoch), own.secret)
+		tag, err := conn.Exec(ctx, endCopySQL,
+			store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), store.Signed(epoch), own.secret)
 		if err == nil && tag.RowsAffected() != 1 {
 			err = fmt.Errorf("%w: another copy into this store has begun", store.ErrDeposed)
 		}

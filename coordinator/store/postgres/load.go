@@ -19,6 +19,7 @@ const (
 	loadHostsSQL      = `SELECT id, payload FROM host`
 	loadQuotasSQL     = `SELECT selector, payload FROM quota`
 	loadProvidersSQL  = `SELECT name, payload FROM provider`
+	loadRefusalsSQL   = `SELECT id, payload FROM refusal`
 	loadRememberedSQL = `SELECT caller, request_id, request_hash, id, ended FROM allocation
  WHERE ended >= $1 AND ended > 0 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
 )
@@ -47,7 +48,7 @@ func load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant) (s
 	if meta.Epoch != epoch {
 		return snapshot, &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
 	}
-	snapshot.Revision, snapshot.LastID = meta.Sequence, meta.LastID
+	snapshot.Revision, snapshot.LastID, snapshot.Time = meta.Sequence, meta.LastID, meta.Time
 	if snapshot.Hosts, err = loadKeyed(ctx, tx, loadHostsSQL, store.DecodeHost); err != nil {
 		return snapshot, err
 	}
@@ -57,6 +58,10 @@ func load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant) (s
 	if snapshot.Providers, err = loadKeyed(ctx, tx, loadProvidersSQL, store.DecodeProvider); err != nil {
 		return snapshot, err
 	}
+	if snapshot.Refusals, err = loadKeyed(ctx, tx, loadRefusalsSQL, store.TryRefusal); err != nil {
+		return snapshot, err
+	}
+	snapshot.Refusals = store.Readable(snapshot.Refusals)
 	if snapshot.Remembered, err = loadRemembered(ctx, tx, since); err != nil {
 		return snapshot, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
 // Coordinators that start at the same time on an empty database make one store.
@@ -69,7 +70,7 @@ func atVersion(t *testing.T, dsn string, version int64) *pgx.Conn {
 	return conn
 }
 
-// filledAt makes a store of version 1 or 2 with so many rows, by hand, as that version would have.
+// filledAt makes a store of an earlier version with so many rows, by hand, as that version would have.
 func filledAt(t *testing.T, dsn string, version int64, rows int) *pgx.Conn {
 	t.Helper()
 	conn := atVersion(t, dsn, version)
@@ -94,7 +95,7 @@ func filledAt(t *testing.T, dsn string, version int64, rows int) *pgx.Conn {
 }
 
 func TestMigrationForward(t *testing.T) {
-	for _, version := range []int64{1, 2} {
+	for _, version := range []int64{1, 2, 3} {
 		dsn := emptySchema(t)
 		filledAt(t, dsn, version, 10)
 		wantRefused(t, Options{DSN: dsn}, store.Older)
@@ -206,5 +207,15 @@ func waitForLock(t *testing.T, application string) {
 		case <-limit:
 			t.Fatalf("%s waits for nothing", application)
 		}
+	}
+}
+
+func TestMigrationsLetTheVersionBeforeGoOn(t *testing.T) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := storetest.CheckAdditions(files); err != nil {
+		t.Error(err)
 	}
 }

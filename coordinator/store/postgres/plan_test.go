@@ -59,8 +59,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 		"count of the live":       {countLiveSQL, nil, []string{"allocation_by_end"}},
 		"load of the live":        {loadLiveSQL, nil, []string{"allocation_by_end"}},
 		"request ids of a day":    {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
-		"prune":                   {pruneSQL, []any{firstHour, 1000}, []string{"allocation_by_end"}},
-		"prune of a backlog":      {pruneSQL, []any{lastDay, 1000}, []string{"allocation_by_end", "allocation_pkey"}},
+		"ends, the oldest":        {endsSQL, []any{0, 0, 1000}, []string{"allocation_by_end"}},
+		"ends, in the middle":     {endsSQL, []any{lastDay, 5, 1000}, []string{"allocation_by_end"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepare(t, conn, c.query)

@@ -130,3 +130,33 @@ func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n 
 	}
 	return n, found.Err() //nolint:wrapcheck // read does
 }
+
+// endsSQL needs nothing of the payload but its length, for which it is not fetched from where large ones are.
+const endsSQL = `SELECT id, ended, caller,
+ octet_length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
+ WHERE ended > 0 AND (ended, id) > ($1, $2) ORDER BY ended, id LIMIT $3`
+
+// Ends implements store.Store.
+func (s *Store) Ends(ctx context.Context, after store.Position, limit int) (list []store.End, err error) {
+	err = s.read(ctx, "reading the ends of the history", func(conn *pgx.Conn) error {
+		list = nil
+		found, err := conn.Query(ctx, endsSQL, int64(after.Ended), store.Signed(uint64(after.ID)), limit)
+		if err != nil {
+			return err //nolint:wrapcheck // read does
+		}
+		defer found.Close()
+		for found.Next() {
+			var id, ended int64
+			var e store.End
+			if err := found.Scan(&id, &ended, &e.Caller, &e.Bytes); err != nil {
+				return err //nolint:wrapcheck // read does
+			}
+			e.Caller = unescape(e.Caller)
+			e.Position = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
+			e.Bytes += store.RowOverhead
+			list = append(list, e)
+		}
+		return found.Err() //nolint:wrapcheck // read does
+	})
+	return list, err
+}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/test/freeport"
 	"github.com/bursar/bursar/test/postgres"
 )
 
@@ -93,12 +94,10 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestServerAway(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	nobody, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := listener.Addr().String()
-	listener.Close()
 	for _, dsn := range []string{"postgres://u:s3cr3t@" + nobody + "/d", "postgres://u:s3cr3t@/d?host=" + t.TempDir()} {
 		_, err = Open(t.Context(), Options{DSN: dsn})
 		var refused *store.RefusedError

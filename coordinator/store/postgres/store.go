@@ -58,7 +58,7 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 }
 
 const (
-	metaColumns = `store_id, cluster, epoch, sequence, last_id, (SELECT max(version_id) FROM ` + versionTable + `)`
+	metaColumns = `store_id, cluster, epoch, sequence, last_id, ledger_time, (SELECT max(version_id) FROM ` + versionTable + `)`
 	metaSQL     = `SELECT ` + metaColumns + ` FROM meta WHERE one = 1`
 	// A commit of the leader before that is under way holds the row: this waits for it.
 	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
@@ -96,11 +96,12 @@ func (s *Store) mayNotLead(ctx context.Context, conn *pgx.Conn) error {
 
 func scanMeta(row pgx.Row) (store.Meta, error) {
 	var meta store.Meta
-	var epoch, sequence, lastID int64
-	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &meta.Schema); err != nil {
+	var epoch, sequence, lastID, now int64
+	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
 	meta.Epoch, meta.Sequence, meta.LastID = store.Unsigned(epoch), store.Unsigned(sequence), ledger.ID(store.Unsigned(lastID))
+	meta.Time = ledger.Instant(now)
 	return meta, nil
 }
 

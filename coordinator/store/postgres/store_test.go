@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -145,4 +146,17 @@ func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 		c.Transitions = append(c.Transitions, storetest.Typical(first+ledger.ID(i), ledger.Active, revision))
 	}
 	return c
+}
+
+func TestRowsThatNobodyCanReadAreSetAside(t *testing.T) {
+	storetest.Aside(t, fresh, func(t *testing.T, s store.Store, table string) {
+		own, _ := s.(*Store)
+		err := own.writer.use(t.Context(), false, func(conn *pgx.Conn) error {
+			_, err := conn.Exec(t.Context(), "UPDATE "+table+" SET payload = $1", []byte(storetest.Garbage))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }

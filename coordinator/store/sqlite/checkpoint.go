@@ -19,6 +19,10 @@ const (
 	longLog = 4
 )
 
+// logLimit is what the log's file has at most once it is begun anew, in bytes: SQLite cuts what a reader that held on for long, such as
+// a backup, has made it grow by. Below that the file keeps its length, because growing it costs each time.
+func logLimit(carry int) int { return (longLog + 1) * carry * pageSize }
+
 // signal wakes carryOver where that has become worth its while. The goroutine that writes calls it.
 func (s *Store) signal() {
 	if s.writer.written < s.carry {

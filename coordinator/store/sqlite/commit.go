@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -67,7 +65,7 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 		return err
 	}
 	return w.transaction(ctx, func() error {
-		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Epoch)
+		result, err := w.fence.ExecContext(ctx, b.Sequence, b.LastID, b.Time, b.Epoch)
 		if err != nil {
 			return err
 		}
@@ -82,10 +80,30 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 		if err := w.writeKeyed(ctx, b); err != nil {
 			return err
 		}
-		// Per row a page of the table and two of its indexes, and one of meta: an estimate from above.
-		w.written += 1 + 3*len(b.Allocations) + len(b.Hosts) + len(b.Quotas) + len(b.Providers)
+		w.written += pages(b)
 		return nil
 	})
+}
+
+// What a row may put into the log, in pages: of an allocation one of its table and two of its indexes, and one for
+// neighbours that take what does not fit any more. A payload has pages of its own beyond the first.
+const (
+	pageSize   = 4096
+	pagesOfRow = 4
+)
+
+// pages is how many pages a batch may put into the log, estimated from above.
+func pages(b *store.Rows) int {
+	n := 1 + pagesOfRow*len(b.Allocations) // and meta
+	for i := range b.Allocations {
+		n += len(b.Allocations[i].Payload) / pageSize
+	}
+	for _, rows := range [][]store.KeyedRow{b.Hosts, b.Quotas, b.Providers, b.Refusals} {
+		for i := range rows {
+			n += pagesOfRow + len(rows[i].Payload)/pageSize
+		}
+	}
+	return n + pagesOfRow*(len(b.HostsGone)+len(b.QuotasGone)+len(b.ProvidersGone)+len(b.RefusalsGone))
 }
 
 // deposed says who may write, where a row of meta was found that is another's.
@@ -116,7 +134,7 @@ func (w *writer) writeAllocation(ctx context.Context, row *store.AllocationRow) 
 	return err
 }
 
-// writeKeyed writes hosts, rules and providers.
+// writeKeyed writes hosts, rules, providers and refusals.
 func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 	for _, table := range []struct {
 		remove, put *sql.Stmt
@@ -126,6 +144,7 @@ func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 		{w.removeHost, w.putHost, b.HostsGone, b.Hosts},
 		{w.removeQuota, w.putQuota, b.QuotasGone, b.Quotas},
 		{w.removeProvider, w.putProvider, b.ProvidersGone, b.Providers},
+		{w.removeRefusal, w.putRefusal, b.RefusalsGone, b.Refusals},
 	} {
 		for _, key := range table.gone {
 			if _, err := table.remove.ExecContext(ctx, key); err != nil {
@@ -141,25 +160,31 @@ func (w *writer) writeKeyed(ctx context.Context, b *store.Rows) error {
 	return nil
 }
 
-// Prune implements store.Store.
-func (s *Store) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
-	var pruned int64
+// Delete implements store.Store.
+func (s *Store) Delete(ctx context.Context, ended []store.Position) (int, error) {
+	deleted := 0
 	settled, err := s.do(ctx, func(ctx context.Context, w *writer) error {
-		var n int64
+		n := 0
 		err := w.transaction(ctx, func() error {
-			result, err := w.prune.ExecContext(ctx, int64(ledger.At(endedBefore)), limit)
-			if err != nil {
-				return err
+			for _, at := range ended {
+				result, err := w.deleteEnded.ExecContext(ctx, store.Signed(uint64(at.ID)), int64(at.Ended))
+				if err != nil {
+					return err
+				}
+				one, err := result.RowsAffected()
+				if err != nil {
+					return err
+				}
+				n += int(one)
 			}
-			n, err = result.RowsAffected()
-			w.written += 3 * int(n)
-			return err
+			w.written += pagesOfRow * n
+			return nil
 		})
-		pruned = n
+		deleted = n
 		return err
 	})
 	if err != nil || !settled {
-		return 0, fmt.Errorf("store: pruning: %w", classify(err))
+		return 0, fmt.Errorf("store: deleting from the history: %w", classify(err))
 	}
-	return int(pruned), nil
+	return deleted, nil
 }

@@ -2,9 +2,11 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -275,5 +277,86 @@ func TestLogStaysShort(t *testing.T) {
 	}
 	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the log is left behind: %v", err)
+	}
+}
+
+// Rows that have pages of their own fill the log faster: they count as what they are.
+func TestLogOfLargeRowsStaysShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	const carry, commits, payload = 64, 300, 100 << 10
+	s, err := Open(t.Context(), path, Options{carry: carry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for revision := uint64(1); revision <= commits; revision++ {
+		c := allocations(ledger.ID(revision), 1, revision)
+		c.Transitions[0].Reason = strings.Repeat("x", payload)
+		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What may come before the goroutine that writes is asked to finish, and one commit more.
+	most := (longLog+1)*carry + payload/pageSize + 2*pagesOfRow
+	if got := int(info.Size() / (pageSize + 24)); got > most { // with the head of each page in the log
+		t.Errorf("the log has %d pages: want at most %d", got, most)
+	} else {
+		t.Logf("the log has %d pages, of %d at most", got, most)
+	}
+}
+
+// What a reader that held on for long has made the log grow by is given back.
+func TestTheLogShrinksAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	const carry = 16
+	s, err := Open(t.Context(), path, Options{carry: carry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := uint64(0)
+	commit := func() (size int64) {
+		t.Helper()
+		revision++
+		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: allocations(ledger.ID(revision), 1, revision)}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	commit()
+	reader, err := s.reading.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readMeta(t.Context(), reader); err != nil { // from here on it holds the log
+		t.Fatal(err)
+	}
+	limit := int64(logLimit(carry))
+	for long := int64(0); long < 2*limit; {
+		long = commit()
+	}
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	for tries := 0; commit() > limit+limit/100; tries++ {
+		if tries == 2000 {
+			t.Fatalf("the log is still longer than %d bytes", limit)
+		}
 	}
 }

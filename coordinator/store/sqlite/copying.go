@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -15,9 +14,9 @@ var _ store.CopyTarget = (*Store)(nil)
 
 const (
 	copyStateSQL = `SELECT copying, sequence <> 0 OR EXISTS (SELECT 1 FROM allocation) OR EXISTS (SELECT 1 FROM host)
- OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) FROM meta WHERE one = 1`
-	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0 WHERE one = 1`
-	endCopySQL   = `UPDATE meta SET copying = '', sequence = ?, last_id = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
+ OR EXISTS (SELECT 1 FROM quota) OR EXISTS (SELECT 1 FROM provider) OR EXISTS (SELECT 1 FROM refusal) FROM meta WHERE one = 1`
+	beginCopySQL = `UPDATE meta SET store_id = ?, copying = ?, epoch = epoch + 1, sequence = 0, last_id = 0, ledger_time = 0 WHERE one = 1`
+	endCopySQL   = `UPDATE meta SET copying = '', sequence = ?, last_id = ?, ledger_time = ? WHERE one = 1 AND epoch = ? AND copying <> ''`
 )
 
 // BeginCopy implements store.CopyTarget.
@@ -36,7 +35,9 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 			if _, err := w.conn.ExecContext(ctx, beginCopySQL, strings.ToLower(rand.Text()), source); err != nil {
 				return err
 			}
-			for _, statement := range []string{"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider"} {
+			for _, statement := range []string{
+				"DELETE FROM allocation", "DELETE FROM host", "DELETE FROM quota", "DELETE FROM provider", "DELETE FROM refusal",
+			} {
 				if _, err := w.conn.ExecContext(ctx, statement); err != nil {
 					return err
 				}
@@ -51,14 +52,15 @@ func (s *Store) BeginCopy(ctx context.Context, source string) error {
 }
 
 // EndCopy implements store.CopyTarget.
-func (s *Store) EndCopy(ctx context.Context, epoch, sequence uint64, lastID ledger.ID) error {
+func (s *Store) EndCopy(ctx context.Context, epoch uint64, source store.Meta) error {
 	_, err := s.do(ctx, func(ctx context.Context, w *writer) error {
 		defer w.endAny()
 		if err := w.check(epoch); err != nil {
 			return err
 		}
 		return w.transaction(ctx, func() error {
-			result, err := w.conn.ExecContext(ctx, endCopySQL, store.Signed(sequence), store.Signed(uint64(lastID)), store.Signed(epoch))
+			result, err := w.conn.ExecContext(ctx, endCopySQL,
+				store.Signed(source.Sequence), store.Signed(uint64(source.LastID)), int64(source.Time), store.Signed(epoch))
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ const (
 	loadHostsSQL      = `SELECT id, payload FROM host ORDER BY id`
 	loadQuotasSQL     = `SELECT selector, payload FROM quota ORDER BY selector`
 	loadProvidersSQL  = `SELECT name, payload FROM provider ORDER BY name`
+	loadRefusalsSQL   = `SELECT id, payload FROM refusal ORDER BY id`
 	loadRememberedSQL = `SELECT caller, request_id, request_hash, id, ended FROM allocation
  WHERE ended >= ? AND ended > 0 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
 )
@@ -49,7 +50,7 @@ func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant) (s
 	if meta.Epoch != epoch {
 		return snapshot, &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
 	}
-	snapshot.Revision, snapshot.LastID = meta.Sequence, meta.LastID
+	snapshot.Revision, snapshot.LastID, snapshot.Time = meta.Sequence, meta.LastID, meta.Time
 	if snapshot.Hosts, err = loadKeyed(ctx, tx, loadHostsSQL, store.DecodeHost); err != nil {
 		return snapshot, err
 	}
@@ -59,6 +60,10 @@ func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant) (s
 	if snapshot.Providers, err = loadKeyed(ctx, tx, loadProvidersSQL, store.DecodeProvider); err != nil {
 		return snapshot, err
 	}
+	if snapshot.Refusals, err = loadKeyed(ctx, tx, loadRefusalsSQL, store.TryRefusal); err != nil {
+		return snapshot, err
+	}
+	snapshot.Refusals = store.Readable(snapshot.Refusals)
 	if snapshot.Remembered, err = loadRemembered(ctx, tx, since); err != nil {
 		return snapshot, err
 	}

@@ -41,7 +41,7 @@ func rowsOfEveryKind(t *testing.T) ledger.Changes {
 	return c
 }
 
-// earlierVersion makes a store of version 1 or 2 with these rows, as that version did.
+// earlierVersion makes a store of an earlier version with these rows, as that version did.
 func earlierVersion(t *testing.T, path string, version int64, c ledger.Changes) {
 	t.Helper()
 	var rows store.Rows
@@ -122,7 +122,7 @@ func TestMigrationForward(t *testing.T) {
 		t.Fatalf("the test is wrong: %d live, %d ended", len(want.Snapshot.Allocations), len(want.History))
 	}
 	provider := ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "prod"}, Source: "api"}
-	for _, version := range []int64{1, 2} {
+	for _, version := range []int64{1, 2, 3} {
 		path := filepath.Join(t.TempDir(), "bursar.db")
 		earlierVersion(t, path, version, changes)
 		want := want
@@ -179,5 +179,15 @@ func TestMigrationFails(t *testing.T) {
 	}
 	if got := read(t, s, meta.Epoch); len(got.Snapshot.Allocations) != 200 || len(got.History) != 101 {
 		t.Errorf("%d live, %d ended", len(got.Snapshot.Allocations), len(got.History))
+	}
+}
+
+func TestMigrationsLetTheVersionBeforeGoOn(t *testing.T) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := storetest.CheckAdditions(files); err != nil {
+		t.Error(err)
 	}
 }

@@ -109,7 +109,7 @@ func (s *Store) open(ctx context.Context, options Options) error {
 		return err
 	}
 	s.writing = pool(s.path, "mode=rw&_txlock=immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(ON)",
-		"wal_autocheckpoint(0)", "cache_size(-"+strconv.Itoa(cacheKiB)+")", busy(busyTimeout))
+		"wal_autocheckpoint(0)", "journal_size_limit("+strconv.Itoa(logLimit(options.carry))+")", "cache_size(-"+strconv.Itoa(cacheKiB)+")", busy(busyTimeout))
 	s.reading = pool(s.path, "mode=rw", readers, "query_only(ON)", "synchronous(FULL)", busy(busyTimeout))
 	s.checkpoints = pool(s.path, "mode=rw", 1, "synchronous(FULL)", "fullfsync(ON)", busy(0))
 	if err := migrate(ctx, s.writing, version); err != nil {

@@ -18,7 +18,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 		countLiveSQL:      nil,
 		loadLiveSQL:       nil,
 		loadRememberedSQL: {1},
-		pruneSQL:          {1, 1},
+		endsSQL:           {1, 1, 1},
+		deleteSQL:         {1, 1},
 	} {
 		explain(t, s, query, args)
 	}

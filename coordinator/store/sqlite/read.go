@@ -20,16 +20,21 @@ const (
  ORDER BY ended DESC, id DESC LIMIT ?`
 )
 
+// endsSQL needs nothing of the payload but its length, which is in the row's head.
+const endsSQL = `SELECT id, ended, caller,
+ length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
+ WHERE ended > 0 AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?`
+
 // reads are the statements of single reads, prepared on each connection that uses them.
 type reads struct {
-	meta, get, getByRequest, history *sql.Stmt
+	meta, get, getByRequest, history, ends *sql.Stmt
 }
 
 func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
 	for _, s := range []struct {
 		to    **sql.Stmt
 		query string
-	}{{&r.meta, metaSQL}, {&r.get, getSQL}, {&r.getByRequest, getByRequestSQL}, {&r.history, historySQL}} {
+	}{{&r.meta, metaSQL}, {&r.get, getSQL}, {&r.getByRequest, getByRequestSQL}, {&r.history, historySQL}, {&r.ends, endsSQL}} {
 		var err error
 		if *s.to, err = db.PrepareContext(ctx, s.query); err != nil { //nolint:sqlclosecheck // close does
 			return errors.Join(err, r.close())
@@ -40,7 +45,7 @@ func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
 
 func (r *reads) close() error {
 	var err error
-	for _, statement := range []*sql.Stmt{r.meta, r.get, r.getByRequest, r.history} {
+	for _, statement := range []*sql.Stmt{r.meta, r.get, r.getByRequest, r.history, r.ends} {
 		if statement != nil {
 			err = errors.Join(err, statement.Close())
 		}
@@ -128,4 +133,38 @@ func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store
 		}
 	}
 	return page, "", rows.Err()
+}
+
+// Ends implements store.Store.
+func (s *Store) Ends(ctx context.Context, after store.Position, limit int) ([]store.End, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	list, err := s.listEnds(ctx, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("store: reading the ends of the history: %w", classify(err))
+	}
+	return list, nil
+}
+
+func (s *Store) listEnds(ctx context.Context, after store.Position, limit int) ([]store.End, error) {
+	rows, err := s.reads.ends.QueryContext(ctx, int64(after.Ended), store.Signed(uint64(after.ID)), limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []store.End
+	for rows.Next() {
+		var id, ended int64
+		var e store.End
+		if err := rows.Scan(&id, &ended, &e.Caller, &e.Bytes); err != nil {
+			return nil, err
+		}
+		e.Position = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
+		e.Bytes += store.RowOverhead
+		list = append(list, e)
+	}
+	return list, rows.Err()
 }

@@ -144,7 +144,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-const metaSQL = `SELECT store_id, cluster, epoch, sequence, last_id, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
+const metaSQL = `SELECT store_id, cluster, epoch, sequence, last_id, ledger_time, (SELECT max(version_id) FROM goose_db_version) FROM meta WHERE one = 1`
 
 // readMeta reads the row of meta.
 func readMeta(ctx context.Context, q querier) (store.Meta, error) {
@@ -153,11 +153,12 @@ func readMeta(ctx context.Context, q querier) (store.Meta, error) {
 
 func scanMeta(row *sql.Row) (store.Meta, error) {
 	var meta store.Meta
-	var epoch, sequence, lastID int64
-	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &meta.Schema); err != nil {
+	var epoch, sequence, lastID, now int64
+	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
 	meta.Epoch, meta.Sequence, meta.LastID = store.Unsigned(epoch), store.Unsigned(sequence), ledger.ID(store.Unsigned(lastID))
+	meta.Time = ledger.Instant(now)
 	return meta, nil
 }
 

@@ -55,3 +55,20 @@ func TestStore(t *testing.T) {
 func TestKill(t *testing.T) {
 	storetest.Kill(t, filepath.Join(t.TempDir(), "bursar.db"), 20, open)
 }
+
+func TestRowsThatNobodyCanReadAreSetAside(t *testing.T) {
+	fresh := func(t *testing.T) storetest.Opener {
+		path := filepath.Join(t.TempDir(), "bursar.db")
+		return func(t *testing.T) store.Store { return at(t, path) }
+	}
+	storetest.Aside(t, fresh, func(t *testing.T, s store.Store, table string) {
+		own, _ := s.(*Store)
+		_, err := own.do(t.Context(), func(ctx context.Context, w *writer) error {
+			_, err := w.conn.ExecContext(ctx, "UPDATE "+table+" SET payload = ?", []byte(storetest.Garbage))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -33,7 +33,8 @@ type statements struct {
 	putAllocation, endAllocation, refileAllocation *sql.Stmt
 	putHost, removeHost, putQuota, removeQuota     *sql.Stmt
 	putProvider, removeProvider                    *sql.Stmt
-	prune                                          *sql.Stmt
+	putRefusal, removeRefusal                      *sql.Stmt
+	deleteEnded                                    *sql.Stmt
 }
 
 // The statements that change an allocation's row differ in the indexes that they touch, because SQLite writes every index of
@@ -50,9 +51,9 @@ const (
 	refileSQL        = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
 
 	// The fence: no row is changed where the epoch is another.
-	fenceSQL = `UPDATE meta SET sequence = ?, last_id = ? WHERE one = 1 AND epoch = ?`
+	fenceSQL = `UPDATE meta SET sequence = ?, last_id = ?, ledger_time = ? WHERE one = 1 AND epoch = ?`
 
-	pruneSQL = `DELETE FROM allocation WHERE id IN (SELECT id FROM allocation WHERE ended > 0 AND ended < ? ORDER BY ended, id LIMIT ?)`
+	deleteSQL = `DELETE FROM allocation WHERE id = ? AND ended = ? AND ended > 0`
 )
 
 // connect makes the connection and prepares its statements.
@@ -87,7 +88,9 @@ func (s *statements) all() map[**sql.Stmt]string {
 		&s.removeQuota:      `DELETE FROM quota WHERE selector = ?`,
 		&s.putProvider:      `INSERT INTO provider (name, payload) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET payload = excluded.payload`,
 		&s.removeProvider:   `DELETE FROM provider WHERE name = ?`,
-		&s.prune:            pruneSQL,
+		&s.putRefusal:       `INSERT INTO refusal (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
+		&s.removeRefusal:    `DELETE FROM refusal WHERE id = ?`,
+		&s.deleteEnded:      deleteSQL,
 	}
 }
 

@@ -11,6 +11,7 @@ func (m *Memory) Copy(id string) *Memory {
 	c.meta, c.leadership = m.meta, m.leadership
 	c.meta.StoreID, c.meta.Schema = id, schema
 	c.allocations, c.hosts, c.quotas, c.providers = maps.Clone(m.allocations), maps.Clone(m.hosts), maps.Clone(m.quotas), maps.Clone(m.providers)
+	c.refusals = maps.Clone(m.refusals)
 	return c
 }
 
@@ -21,4 +22,5 @@ func (m *Memory) Restore(backup *Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.meta, m.leadership, m.allocations, m.hosts, m.quotas, m.providers = c.meta, c.leadership, c.allocations, c.hosts, c.quotas, c.providers
+	m.refusals = c.refusals
 }

@@ -208,12 +208,20 @@ func (f *Faulty) History(ctx context.Context, query store.HistoryQuery) (page []
 	return f.Store.History(ctx, query)
 }
 
-// Prune implements store.Store.
-func (f *Faulty) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
+// Ends implements store.Store.
+func (f *Faulty) Ends(ctx context.Context, after store.Position, limit int) ([]store.End, error) {
+	if err := f.reachable(); err != nil {
+		return nil, err
+	}
+	return f.Store.Ends(ctx, after, limit)
+}
+
+// Delete implements store.Store.
+func (f *Faulty) Delete(ctx context.Context, ended []store.Position) (int, error) {
 	if err := f.reachable(); err != nil {
 		return 0, err
 	}
-	return f.Store.Prune(ctx, endedBefore, limit)
+	return f.Store.Delete(ctx, ended)
 }
 
 // Meta implements store.Store.

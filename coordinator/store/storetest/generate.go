@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"crypto/sha256"
 	"strings"
 	"time"
 
@@ -151,9 +152,18 @@ func Provider(t *rapid.T) ledger.ProviderRecord {
 	}
 }
 
+// Refusal draws a command that is refused, one of a few.
+func Refusal(t *rapid.T) ledger.Refusal {
+	return ledger.Refusal{
+		Hash: sha256.Sum256([]byte{rapid.ByteRange(0, 3).Draw(t, "command")}), At: ledger.Instant(rapid.Int64Range(1, 1<<62).Draw(t, "refused at")),
+		Procedure: rapid.StringN(0, 8, 40).Draw(t, "procedure"), Caller: rapid.StringN(0, 8, 40).Draw(t, "caller"),
+		Cause: rapid.StringN(0, 8, 40).Draw(t, "cause"), Version: rapid.StringN(0, 8, 40).Draw(t, "version"),
+	}
+}
+
 // Changes draws the changes of one batch, which may touch a row several times.
 func Changes(t *rapid.T) ledger.Changes {
-	c := ledger.Changes{Revision: rapid.Uint64().Draw(t, "batch revision"), LastID: ledger.ID(rapid.Uint64().Draw(t, "last id"))}
+	c := ledger.Changes{Revision: rapid.Uint64().Draw(t, "batch revision"), LastID: ledger.ID(rapid.Uint64().Draw(t, "last id")), Time: ledger.Instant(rapid.Int64().Draw(t, "time"))}
 	for range rapid.IntRange(0, 6).Draw(t, "transitions") {
 		c.Transitions = append(c.Transitions, Allocation(t, rapid.SampledFrom(ids).Draw(t, "id")))
 	}
@@ -165,6 +175,13 @@ func Changes(t *rapid.T) ledger.Changes {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "providers") {
 		c.Providers = append(c.Providers, Provider(t))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "refusals") {
+		c.Refusals = append(c.Refusals, Refusal(t))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "refusals removed") {
+		gone := Refusal(t)
+		c.RefusalsRemoved = append(c.RefusalsRemoved, gone.ID())
 	}
 	c.ProvidersRemoved = rapid.SliceOfN(rapid.SampledFrom(clusters), 0, 2).Draw(t, "providers removed")
 	c.HostsRemoved = rapid.SliceOfN(rapid.SampledFrom(hostIDs), 0, 2).Draw(t, "hosts removed")

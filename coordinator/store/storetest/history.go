@@ -123,20 +123,43 @@ func testBadToken(t *testing.T, open Opener) {
 	}
 }
 
-func testPrune(t *testing.T, open Opener) {
+func testDelete(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	list := past(t, s, epoch, 30) // end between 1000 and 1027
-	before := ledger.Instant(1012)
-	for _, step := range []struct{ limit, want int }{{5, 5}, {0, 0}, {5, 5}, {5, 2}, {5, 0}} {
-		if got, err := s.Prune(t.Context(), before.Time(), step.limit); err != nil || got != step.want {
-			t.Fatalf("prune at most %d: %d, %v; want %d", step.limit, got, err, step.want)
+	slices.Reverse(list)
+	const steps, size = 3, 4
+	var after store.Position
+	for step := range steps {
+		found, err := s.Ends(t.Context(), after, size)
+		if err != nil || len(found) != size {
+			t.Fatalf("%d ends, %v", len(found), err)
+		}
+		var places []store.Position
+		for i := range found {
+			a := &list[step*size+i]
+			payload, err := store.AppendAllocation(nil, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := store.End{
+				Position: store.Position{Ended: a.Ended, ID: a.ID}, Caller: a.Caller,
+				Bytes: int64(len(payload) + 2*(len(a.Caller)+len(a.RequestID)) + len(a.HostID) + store.RowOverhead),
+			}
+			if diff := cmp.Diff(want, found[i]); diff != "" {
+				t.Fatalf("(-want +got):\n%s", diff)
+			}
+			places = append(places, found[i].Position)
+			after = found[i].Position
+		}
+		// Twice, one that has ended at another time, and one that is live.
+		places = append(places, places[0], store.Position{Ended: 5, ID: list[29].ID}, store.Position{ID: 31}, store.Position{Ended: 1000, ID: 31})
+		if n, err := s.Delete(t.Context(), places); err != nil || n != size {
+			t.Fatalf("deleted %d, %v; want %d", n, err, size)
 		}
 	}
 	var want []ledger.ID
-	for i := range list {
-		if list[i].Ended >= before {
-			want = append(want, list[i].ID)
-		}
+	for _, a := range slices.Backward(list[steps*size:]) {
+		want = append(want, a.ID)
 	}
 	got, _ := walk(t, s, store.HistoryQuery{})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -145,5 +168,11 @@ func testPrune(t *testing.T, open Opener) {
 	snapshot, err := s.Load(t.Context(), epoch, time.Time{})
 	if err != nil || len(snapshot.Allocations) != 30 || len(snapshot.Remembered) != len(want) {
 		t.Errorf("%d live, %d remembered, %v; want 30 and %d", len(snapshot.Allocations), len(snapshot.Remembered), err, len(want))
+	}
+	if rest, err := s.Ends(t.Context(), store.Position{Ended: list[29].Ended, ID: list[29].ID}, size); err != nil || len(rest) != 0 {
+		t.Errorf("behind the last: %v, %v", rest, err)
+	}
+	if n, err := s.Delete(t.Context(), nil); err != nil || n != 0 {
+		t.Errorf("deleted %d of none, %v", n, err)
 	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -22,6 +23,7 @@ type Memory struct {
 	hosts       map[string][]byte
 	quotas      map[string][]byte
 	providers   map[string][]byte
+	refusals    map[string][]byte
 	leadership  uint64 // the number of the last Lead
 	turns       uint64 // how many there have been, also in pasts that were put back
 }
@@ -31,6 +33,7 @@ type memoryRow struct {
 	id        ledger.ID
 	ended     ledger.Instant // zero: live
 	caller    string
+	hostID    string
 	requestID string
 	forget    bool
 	payload   []byte
@@ -50,6 +53,7 @@ func NewMemory(id string) *Memory {
 	return &Memory{
 		meta: store.Meta{StoreID: id, Schema: 1}, allocations: make(map[ledger.ID]memoryRow),
 		hosts: make(map[string][]byte), quotas: make(map[string][]byte), providers: make(map[string][]byte),
+		refusals: make(map[string][]byte),
 	}
 }
 
@@ -99,7 +103,7 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 	if epoch != s.meta.Epoch {
 		return ledger.Snapshot{}, &store.DeposedError{Epoch: epoch, Stored: s.meta.Epoch}
 	}
-	snapshot := ledger.Snapshot{Revision: s.meta.Sequence, LastID: s.meta.LastID}
+	snapshot := ledger.Snapshot{Revision: s.meta.Sequence, LastID: s.meta.LastID, Time: s.meta.Time}
 	for _, row := range s.allocations {
 		a, err := row.decode()
 		switch {
@@ -133,6 +137,11 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 			return ledger.Snapshot{}, err
 		}
 		snapshot.Providers = append(snapshot.Providers, p)
+	}
+	for id, payload := range s.refusals {
+		if r, err := store.DecodeRefusal(id, payload); err == nil {
+			snapshot.Refusals = append(snapshot.Refusals, r)
+		}
 	}
 	return sorted(snapshot), nil // the same for the same rows, so that simulations repeat themselves
 }
@@ -168,31 +177,16 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 		if err != nil {
 			return err
 		}
-		rows[i] = memoryRow{a.ID, store.EndOf(a), a.Caller, a.RequestID, a.Forget, payload}
+		rows[i] = memoryRow{a.ID, store.EndOf(a), store.CallerOf(a), a.HostID, a.RequestID, a.Forget, payload}
 	}
-	hosts := make(map[string][]byte, len(batch.Hosts))
-	for i := range batch.Hosts {
-		payload, err := store.EncodeHost(&batch.Hosts[i])
-		if err != nil {
-			return err
-		}
-		hosts[batch.Hosts[i].ID] = payload
-	}
-	quotas := make(map[string][]byte, len(batch.Quotas))
-	for i := range batch.Quotas {
-		payload, err := store.EncodeQuota(&batch.Quotas[i])
-		if err != nil {
-			return err
-		}
-		quotas[batch.Quotas[i].Selector.String()] = payload
-	}
-	found := make(map[string][]byte, len(batch.Providers))
-	for i := range batch.Providers {
-		payload, err := store.EncodeProvider(&batch.Providers[i])
-		if err != nil {
-			return err
-		}
-		found[batch.Providers[i].String()] = payload
+	var errs [4]error
+	var hosts, quotas, providers, refusals map[string][]byte
+	hosts, errs[0] = encoded(batch.Hosts, store.EncodeHost, func(h *ledger.HostRecord) string { return h.ID })
+	quotas, errs[1] = encoded(batch.Quotas, store.EncodeQuota, func(q *ledger.Quota) string { return q.Selector.String() })
+	providers, errs[2] = encoded(batch.Providers, store.EncodeProvider, func(p *ledger.ProviderRecord) string { return p.String() })
+	refusals, errs[3] = encoded(batch.Refusals, store.EncodeRefusal, func(r *ledger.Refusal) string { return r.ID() })
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
 	}
 	for _, row := range rows {
 		s.allocations[row.id] = row
@@ -208,10 +202,27 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 	for _, name := range batch.ProvidersRemoved {
 		delete(s.providers, name.String())
 	}
-	maps.Copy(s.providers, found)
-	s.meta.Sequence, s.meta.LastID = batch.Revision, batch.LastID
+	maps.Copy(s.providers, providers)
+	for _, id := range batch.RefusalsRemoved {
+		delete(s.refusals, id)
+	}
+	maps.Copy(s.refusals, refusals)
+	s.meta.Sequence, s.meta.LastID, s.meta.Time = batch.Revision, batch.LastID, batch.Time
 	s.at = batch.Revision
 	return nil
+}
+
+// encoded are the rows of what changed, by their keys.
+func encoded[R any](changed []R, encode func(*R) ([]byte, error), key func(*R) string) (map[string][]byte, error) {
+	rows := make(map[string][]byte, len(changed))
+	for i := range changed {
+		payload, err := encode(&changed[i])
+		if err != nil {
+			return nil, err
+		}
+		rows[key(&changed[i])] = payload
+	}
+	return rows, nil
 }
 
 func (s *memoryStore) Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
@@ -294,21 +305,46 @@ func (m *Memory) ended() []memoryRow {
 	return rows
 }
 
-func (s *memoryStore) Prune(ctx context.Context, endedBefore time.Time, limit int) (int, error) {
+func (s *memoryStore) Ends(ctx context.Context, after store.Position, limit int) ([]store.End, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	var list []store.End
+	for _, row := range s.ended() {
+		if len(list) == limit {
+			break
+		}
+		if row.position().Compare(after) > 0 {
+			list = append(list, endOf(&row))
+		}
+	}
+	return list, nil
+}
+
+// endOf is a row of the history as Ends returns it.
+func endOf(row *memoryRow) store.End {
+	return store.End{
+		Position: row.position(), Caller: row.caller,
+		Bytes: int64(len(row.payload) + 2*(len(row.caller)+len(row.requestID)) + len(row.hostID) + store.RowOverhead),
+	}
+}
+
+func (s *memoryStore) Delete(ctx context.Context, ended []store.Position) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	pruned := 0
-	for _, row := range s.ended() {
-		if pruned == limit || row.ended >= ledger.At(endedBefore) {
-			break
+	deleted := 0
+	for _, at := range ended {
+		if row, found := s.allocations[at.ID]; found && row.ended != 0 && row.ended == at.Ended {
+			delete(s.allocations, at.ID)
+			deleted++
 		}
-		delete(s.allocations, row.id)
-		pruned++
 	}
-	return pruned, nil
+	return deleted, nil
 }
 
 func (s *memoryStore) Meta(ctx context.Context) (store.Meta, error) {

@@ -18,16 +18,18 @@ import (
 type model struct {
 	sequence    uint64
 	lastID      ledger.ID
+	time        ledger.Instant
 	allocations map[ledger.ID]ledger.Allocation
 	hosts       map[string]ledger.HostRecord
 	quotas      map[string]ledger.Quota
 	providers   map[ledger.ClusterName]ledger.ProviderRecord
+	refusals    map[string]ledger.Refusal
 }
 
 func newModel() *model {
 	return &model{
 		allocations: make(map[ledger.ID]ledger.Allocation), hosts: make(map[string]ledger.HostRecord), quotas: make(map[string]ledger.Quota),
-		providers: make(map[ledger.ClusterName]ledger.ProviderRecord),
+		providers: make(map[ledger.ClusterName]ledger.ProviderRecord), refusals: make(map[string]ledger.Refusal),
 	}
 }
 
@@ -35,7 +37,7 @@ func (m *model) commit(c ledger.Changes) {
 	if (store.Batch{Changes: c}).Empty() {
 		return
 	}
-	m.sequence, m.lastID = c.Revision, c.LastID
+	m.sequence, m.lastID, m.time = c.Revision, c.LastID, c.Time
 	for _, a := range c.Transitions {
 		a.Measured, a.Unreclaimable = resource.Vector{}, 0
 		if len(a.ApplicationIDs) == 0 {
@@ -64,18 +66,24 @@ func (m *model) commit(c ledger.Changes) {
 	for _, p := range c.Providers {
 		m.providers[p.ClusterName] = p
 	}
+	for _, id := range c.RefusalsRemoved {
+		delete(m.refusals, id)
+	}
+	for _, r := range c.Refusals {
+		m.refusals[r.ID()] = r
+	}
 }
 
 // snapshot is what Load must return.
 func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
-	s := ledger.Snapshot{Revision: m.sequence, LastID: m.lastID}
+	s := ledger.Snapshot{Revision: m.sequence, LastID: m.lastID, Time: m.time}
 	for _, a := range m.allocations {
 		switch {
 		case a.State.Live():
 			s.Allocations = append(s.Allocations, a)
 		case a.RequestID != "" && !a.Forget && a.Ended >= since:
 			s.Remembered = append(s.Remembered, ledger.Remembered{
-				Caller: a.Caller, RequestID: a.RequestID, RequestHash: a.RequestHash, ID: a.ID, Ended: a.Ended,
+				Caller: store.CallerOf(&a), RequestID: a.RequestID, RequestHash: a.RequestHash, ID: a.ID, Ended: a.Ended,
 			})
 		}
 	}
@@ -86,6 +94,7 @@ func (m *model) snapshot(since ledger.Instant) ledger.Snapshot {
 		s.Quotas = append(s.Quotas, m.quotas[selector])
 	}
 	s.Providers = slices.Collect(maps.Values(m.providers))
+	s.Refusals = slices.Collect(maps.Values(m.refusals))
 	return sorted(s)
 }
 
@@ -106,7 +115,7 @@ func (m *model) history() []ledger.Allocation {
 // byRequest is what GetByRequest must return.
 func (m *model) byRequest(caller, requestID string) (latest ledger.Allocation, found bool) {
 	for _, a := range m.allocations {
-		if requestID == "" || a.RequestID != requestID || a.Caller != caller || a.Forget {
+		if requestID == "" || a.RequestID != requestID || store.CallerOf(&a) != caller || a.Forget {
 			continue
 		}
 		if !found || byID(a.ID, latest.ID) > 0 {
@@ -116,16 +125,25 @@ func (m *model) byRequest(caller, requestID string) (latest ledger.Allocation, f
 	return latest, found
 }
 
-// prune is what Prune must do.
-func (m *model) prune(before ledger.Instant, limit int) (pruned int) {
+// ends is what Ends must return.
+func (m *model) ends(after store.Position, limit int) (list []store.Position) {
 	for _, a := range slices.Backward(m.history()) {
-		if pruned == limit || a.Ended >= before {
-			break
+		if at := (store.Position{Ended: a.Ended, ID: a.ID}); len(list) < limit && at.Compare(after) > 0 {
+			list = append(list, at)
 		}
-		delete(m.allocations, a.ID)
-		pruned++
 	}
-	return pruned
+	return list
+}
+
+// remove is what Delete must do.
+func (m *model) remove(ended []store.Position) (deleted int) {
+	for _, at := range ended {
+		if a, found := m.allocations[at.ID]; found && !a.State.Live() && a.Ended == at.Ended {
+			delete(m.allocations, at.ID)
+			deleted++
+		}
+	}
+	return deleted
 }
 
 // difference compares what a ledger holds with what came back from a store. Nothing and empty are the same.
@@ -142,6 +160,7 @@ func sorted(s ledger.Snapshot) ledger.Snapshot {
 	slices.SortFunc(s.Hosts, func(a, b ledger.HostRecord) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Quotas, func(a, b ledger.Quota) int { return cmp.Compare(a.Selector.String(), b.Selector.String()) })
 	slices.SortFunc(s.Providers, func(a, b ledger.ProviderRecord) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(s.Refusals, func(a, b ledger.Refusal) int { return cmp.Compare(a.ID(), b.ID()) })
 	slices.SortFunc(s.Remembered, func(a, b ledger.Remembered) int { return cmp.Compare(a.ID, b.ID) })
 	return s
 }

@@ -220,11 +220,24 @@ func testModel(t *testing.T, fresh func(t *testing.T) Opener) {
 				}
 				epoch = lead(t, s, 0).Epoch
 			},
-			"prune": func(rt *rapid.T) {
-				before, limit := rapid.SampledFrom(ends).Draw(rt, "before"), rapid.IntRange(0, 4).Draw(rt, "limit")
-				want := m.prune(before, limit)
-				if got, err := s.Prune(rt.Context(), before.Time(), limit); err != nil || got != want {
-					rt.Fatalf("pruned %d, %v; want %d", got, err, want)
+			"delete": func(rt *rapid.T) {
+				after := store.Position{Ended: rapid.SampledFrom(append(ends, 0)).Draw(rt, "after"), ID: rapid.SampledFrom(ids).Draw(rt, "after id")}
+				limit := rapid.IntRange(0, 4).Draw(rt, "limit")
+				want := m.ends(after, limit)
+				found, err := s.Ends(rt.Context(), after, limit)
+				var got []store.Position
+				for i := range found {
+					got = append(got, found[i].Position)
+				}
+				if err != nil || difference(want, got) != "" {
+					rt.Fatalf("ends after %v: %v (-want +got):\n%s", after, err, difference(want, got))
+				}
+				for range rapid.IntRange(0, 2).Draw(rt, "strangers") { // not there, live, or of another time
+					got = append(got, store.Position{Ended: rapid.SampledFrom(ends).Draw(rt, "ended"), ID: rapid.SampledFrom(ids).Draw(rt, "id")})
+				}
+				removed := m.remove(got)
+				if deleted, err := s.Delete(rt.Context(), got); err != nil || deleted != removed {
+					rt.Fatalf("deleted %d, %v; want %d", deleted, err, removed)
 				}
 			},
 			"reopen": func(rt *rapid.T) {

@@ -25,7 +25,7 @@ func RunShared(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"a commit beside a leadership is loaded or refused", testTakeover},
 		{"of many who take the lead each gets an epoch of its own", testManyLead},
 		{"those that stand by read what is committed", testStandbyReads},
-		{"what leads prunes beside others' commits", testPruneBeside},
+		{"what leads deletes beside others' commits", testDeleteBeside},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, fresh(t)) })
 	}
@@ -179,21 +179,21 @@ func testStandbyReads(t *testing.T, open Opener) {
 	commit(t, leader, epoch, ledger.Changes{})
 }
 
-// testPruneBeside prunes an allocation while it is adopted again: it is pruned or live, and never lost from both.
-func testPruneBeside(t *testing.T, open Opener) {
+// testDeleteBeside deletes an allocation from the history while it is adopted again: it is deleted or live, and never lost from both.
+func testDeleteBeside(t *testing.T, open Opener) {
 	leader, epoch := leading(t, open)
 	other := opened(t, open)
 	ended := Typical(1, ledger.Lost, 1)
 	for round := range 50 {
 		commit(t, leader, epoch, transitions(ended))
-		var pruning sync.WaitGroup
-		pruning.Go(func() {
-			if _, err := other.Prune(context.WithoutCancel(t.Context()), (ended.Ended + 1).Time(), 10); err != nil {
+		var deleting sync.WaitGroup
+		deleting.Go(func() {
+			if _, err := other.Delete(context.WithoutCancel(t.Context()), []store.Position{{Ended: ended.Ended, ID: ended.ID}}); err != nil {
 				t.Error(err)
 			}
 		})
 		commit(t, leader, epoch, transitions(Typical(1, ledger.Active, 2)))
-		pruning.Wait()
+		deleting.Wait()
 		if a, err := leader.Get(t.Context(), 1); err != nil || a.State != ledger.Active {
 			t.Fatalf("round %d: %s, %v", round, a.State, err)
 		}

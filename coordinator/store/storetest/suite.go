@@ -30,6 +30,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"a commit that fails ends its epoch", testFailureEndsEpoch},
 		{"a context that has ended changes nothing", testCanceled},
 		{"an empty batch checks the epoch", testEmptyBatch},
+		{"a batch without rows may keep the time", testKeepTime},
 		{"of several transitions the last is the row", testLastTransition},
 		{"what was lost and is adopted again is live", testAdopted},
 		{"what is removed and put in one batch is there", testRemovedAndPut},
@@ -38,7 +39,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"history comes newest first, page by page, filtered", testHistory},
 		{"history gives up a page after a bounded search", testSparseHistory},
 		{"a token of others is refused", testBadToken},
-		{"prune takes the oldest, in steps", testPrune},
+		{"what has ended is read and deleted from the oldest on, in steps", testDelete},
 		{"a batch may be large", testLargeBatch},
 		{"readers see whole batches and never wait", testReaders},
 		{"a closed store says so", testClosed},
@@ -244,6 +245,27 @@ func testEmptyBatch(t *testing.T, open Opener) {
 	}
 }
 
+func testKeepTime(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	c := transitions(Typical(1, ledger.Active, 7))
+	c.Time = 1000
+	commit(t, s, epoch, c)
+	alone := ledger.Changes{Revision: 7, LastID: 1, Time: 2000}
+	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: alone, KeepTime: true}); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, s, epoch, ledger.Changes{Revision: 7, LastID: 1, Time: 3000}) // an epoch check writes nothing
+	if meta, err := s.Meta(t.Context()); err != nil || meta.Time != 2000 || meta.Sequence != 7 {
+		t.Errorf("%+v, %v; want time 2000", meta, err)
+	}
+	led := lead(t, s, 0)
+	if snapshot, err := s.Load(t.Context(), led.Epoch, time.Time{}); err != nil || led.Time != 2000 || snapshot.Time != 2000 {
+		t.Errorf("led at %d, loaded %d, %v; want time 2000", led.Time, snapshot.Time, err)
+	}
+	late := store.Batch{Epoch: epoch, Changes: alone, KeepTime: true}
+	wantError(t, s.Commit(t.Context(), late), store.ErrDeposed)
+}
+
 func testClosed(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	if err := s.Close(); err != nil {
@@ -261,7 +283,9 @@ func testClosed(t *testing.T, open Opener) {
 	wantError(t, err, store.ErrClosed)
 	_, _, err = s.History(t.Context(), store.HistoryQuery{})
 	wantError(t, err, store.ErrClosed)
-	_, err = s.Prune(t.Context(), time.Time{}, 1)
+	_, err = s.Ends(t.Context(), store.Position{}, 1)
+	wantError(t, err, store.ErrClosed)
+	_, err = s.Delete(t.Context(), []store.Position{{Ended: 1, ID: 1}})
 	wantError(t, err, store.ErrClosed)
 	_, err = s.Meta(t.Context())
 	wantError(t, err, store.ErrClosed)

@@ -277,7 +277,7 @@ type Shortfall struct {
 	Limit     int64  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Why it is short where the numbers alone do not tell: "measured" (the books would allow it, the machine does not),
 	// "held" (kept for a request that waits longer), "unknown" (no fresh measurement, no fresh word from a queue's cluster), "pressure",
-	// "refused" (its agent takes no grants, for lack of disk space for example), "never" (above the limit), "stopped" (the queue takes no applications), "missing" (its cluster does not have the queue any more).
+	// "refused" (its agent takes no grants, for lack of disk space for example), "never" (above the limit), "labels" (the host that was asked for has lost a required label), "stopped" (the queue takes no applications), "missing" (its cluster does not have the queue any more).
 	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
 	// The note in full, such as since when and why nothing is known; empty where the note says it all.
 	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -444,7 +444,9 @@ type HostFilters struct {
 	// The books would allow it, the measured headroom does not.
 	Headroom int64 `protobuf:"varint,6,opt,name=headroom,proto3" json:"headroom,omitempty"`
 	// Would take the request now.
-	Fit           int64 `protobuf:"varint,7,opt,name=fit,proto3" json:"fit,omitempty"`
+	Fit int64 `protobuf:"varint,7,opt,name=fit,proto3" json:"fit,omitempty"`
+	// Would take it, and are kept for a request that waits longer.
+	Held          int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +526,13 @@ func (x *HostFilters) GetHeadroom() int64 {
 func (x *HostFilters) GetFit() int64 {
 	if x != nil {
 		return x.Fit
+	}
+	return 0
+}
+
+func (x *HostFilters) GetHeld() int64 {
+	if x != nil {
+		return x.Held
 	}
 	return 0
 }
@@ -630,7 +639,7 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"shortfalls\x18\x01 \x03(\v2\x14.bursar.v1.ShortfallR\n" +
 	"shortfalls\x120\n" +
 	"\afilters\x18\x02 \x01(\v2\x16.bursar.v1.HostFiltersR\afilters\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xb9\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xcd\x01\n" +
 	"\vHostFilters\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x03R\x05total\x12\x16\n" +
 	"\x06labels\x18\x02 \x01(\x03R\x06labels\x12\x16\n" +
@@ -638,7 +647,8 @@ const file_bursar_v1_account_proto_rawDesc = "" +
 	"\vmeasurement\x18\x04 \x01(\x03R\vmeasurement\x12\x14\n" +
 	"\x05books\x18\x05 \x01(\x03R\x05books\x12\x1a\n" +
 	"\bheadroom\x18\x06 \x01(\x03R\bheadroom\x12\x10\n" +
-	"\x03fit\x18\a \x01(\x03R\x03fit\"N\n" +
+	"\x03fit\x18\a \x01(\x03R\x03fit\x12\x12\n" +
+	"\x04held\x18\b \x01(\x03R\x04held\"N\n" +
 	"\fInvalidField\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +

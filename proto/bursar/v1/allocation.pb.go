@@ -228,10 +228,12 @@ type Allocation struct {
 	HostId      string                 `protobuf:"bytes,8,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	HostAddress string                 `protobuf:"bytes,9,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
 	CreateTime  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Since when it holds what it is entitled to: when it was last granted, or adopted after it had ended in the books.
 	ReserveTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=reserve_time,json=reserveTime,proto3" json:"reserve_time,omitempty"`
 	ConfirmTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=confirm_time,json=confirmTime,proto3" json:"confirm_time,omitempty"`
 	EndTime     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// When a reservation or a lease returns by itself; for a waiting request, when its wait is over.
+	// When a reservation or a lease returns by itself, or later: its time to live counts from when the grant, or the renewal, was durable.
+	// For a waiting request, when its wait is over.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Why it is in this state, in words.
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -95,7 +95,12 @@ type StatusResponse struct {
 	// The base URL of who leads; empty where nobody is known to.
 	LeaderUrl string `protobuf:"bytes,19,opt,name=leader_url,json=leaderUrl,proto3" json:"leader_url,omitempty"`
 	// The base URL of the coordinator that gives this answer: the leader, or with allow_stale the one that was asked.
-	Url           string `protobuf:"bytes,20,opt,name=url,proto3" json:"url,omitempty"`
+	Url string `protobuf:"bytes,20,opt,name=url,proto3" json:"url,omitempty"`
+	// How far the ledger's time is ahead of the leader's clock, because an earlier leader's clock was ahead or this one is behind. Times in
+	// answers are the ledger's. It is worked off: until both agree the ledger's time runs a tenth slower.
+	ClockSkew *durationpb.Duration `protobuf:"bytes,21,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	// How large the history is; unset until a new leader has counted it.
+	History       *HistorySize `protobuf:"bytes,22,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -270,6 +275,75 @@ func (x *StatusResponse) GetUrl() string {
 	return ""
 }
 
+func (x *StatusResponse) GetClockSkew() *durationpb.Duration {
+	if x != nil {
+		return x.ClockSkew
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetHistory() *HistorySize {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// HistorySize is how much the history takes in the store.
+type HistorySize struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ended allocations.
+	Allocations int64 `protobuf:"varint,1,opt,name=allocations,proto3" json:"allocations,omitempty"`
+	// What they take, in bytes, about.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistorySize) Reset() {
+	*x = HistorySize{}
+	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistorySize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistorySize) ProtoMessage() {}
+
+func (x *HistorySize) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistorySize.ProtoReflect.Descriptor instead.
+func (*HistorySize) Descriptor() ([]byte, []int) {
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HistorySize) GetAllocations() int64 {
+	if x != nil {
+		return x.Allocations
+	}
+	return 0
+}
+
+func (x *HistorySize) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type AuditRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -278,7 +352,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +364,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[2]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,7 +377,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 type AuditResponse struct {
@@ -319,7 +393,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +405,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[3]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +418,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AuditResponse) GetViolations() []*Violation {
@@ -387,7 +461,7 @@ type Violation struct {
 
 func (x *Violation) Reset() {
 	*x = Violation{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +473,7 @@ func (x *Violation) String() string {
 func (*Violation) ProtoMessage() {}
 
 func (x *Violation) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[4]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +486,7 @@ func (x *Violation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Violation.ProtoReflect.Descriptor instead.
 func (*Violation) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Violation) GetInvariant() int32 {
@@ -439,7 +513,7 @@ type ClusterServiceWatchRequest struct {
 
 func (x *ClusterServiceWatchRequest) Reset() {
 	*x = ClusterServiceWatchRequest{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +525,7 @@ func (x *ClusterServiceWatchRequest) String() string {
 func (*ClusterServiceWatchRequest) ProtoMessage() {}
 
 func (x *ClusterServiceWatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[5]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +538,7 @@ func (x *ClusterServiceWatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterServiceWatchRequest.ProtoReflect.Descriptor instead.
 func (*ClusterServiceWatchRequest) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClusterServiceWatchRequest) GetAfterRevision() uint64 {
@@ -493,7 +567,7 @@ type ClusterServiceWatchResponse struct {
 
 func (x *ClusterServiceWatchResponse) Reset() {
 	*x = ClusterServiceWatchResponse{}
-	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +579,7 @@ func (x *ClusterServiceWatchResponse) String() string {
 func (*ClusterServiceWatchResponse) ProtoMessage() {}
 
 func (x *ClusterServiceWatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_v1_cluster_proto_msgTypes[6]
+	mi := &file_bursar_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +592,7 @@ func (x *ClusterServiceWatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterServiceWatchResponse.ProtoReflect.Descriptor instead.
 func (*ClusterServiceWatchResponse) Descriptor() ([]byte, []int) {
-	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_bursar_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClusterServiceWatchResponse) GetRevision() uint64 {
@@ -623,7 +697,7 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\x17bursar/v1/cluster.proto\x12\tbursar.v1\x1a\x1abursar/v1/allocation.proto\x1a\x14bursar/v1/host.proto\x1a\x15bursar/v1/quota.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"0\n" +
 	"\rStatusRequest\x12\x1f\n" +
 	"\vallow_stale\x18\x01 \x01(\bR\n" +
-	"allowStale\"\x8f\x05\n" +
+	"allowStale\"\xfb\x05\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x19\n" +
 	"\bstore_id\x18\x02 \x01(\tR\astoreId\x12\x14\n" +
@@ -649,7 +723,13 @@ const file_bursar_v1_cluster_proto_rawDesc = "" +
 	"\bwarnings\x18\x12 \x03(\tR\bwarnings\x12\x1d\n" +
 	"\n" +
 	"leader_url\x18\x13 \x01(\tR\tleaderUrl\x12\x10\n" +
-	"\x03url\x18\x14 \x01(\tR\x03url\"\x0e\n" +
+	"\x03url\x18\x14 \x01(\tR\x03url\x128\n" +
+	"\n" +
+	"clock_skew\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x120\n" +
+	"\ahistory\x18\x16 \x01(\v2\x16.bursar.v1.HistorySizeR\ahistory\"E\n" +
+	"\vHistorySize\x12 \n" +
+	"\vallocations\x18\x01 \x01(\x03R\vallocations\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x0e\n" +
 	"\fAuditRequest\"\x9f\x01\n" +
 	"\rAuditResponse\x124\n" +
 	"\n" +
@@ -690,39 +770,42 @@ func file_bursar_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_bursar_v1_cluster_proto_rawDescData
 }
 
-var file_bursar_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_bursar_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_bursar_v1_cluster_proto_goTypes = []any{
 	(*StatusRequest)(nil),               // 0: bursar.v1.StatusRequest
 	(*StatusResponse)(nil),              // 1: bursar.v1.StatusResponse
-	(*AuditRequest)(nil),                // 2: bursar.v1.AuditRequest
-	(*AuditResponse)(nil),               // 3: bursar.v1.AuditResponse
-	(*Violation)(nil),                   // 4: bursar.v1.Violation
-	(*ClusterServiceWatchRequest)(nil),  // 5: bursar.v1.ClusterServiceWatchRequest
-	(*ClusterServiceWatchResponse)(nil), // 6: bursar.v1.ClusterServiceWatchResponse
-	(*timestamppb.Timestamp)(nil),       // 7: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 8: google.protobuf.Duration
-	(*Allocation)(nil),                  // 9: bursar.v1.Allocation
-	(*Host)(nil),                        // 10: bursar.v1.Host
-	(*Quota)(nil),                       // 11: bursar.v1.Quota
+	(*HistorySize)(nil),                 // 2: bursar.v1.HistorySize
+	(*AuditRequest)(nil),                // 3: bursar.v1.AuditRequest
+	(*AuditResponse)(nil),               // 4: bursar.v1.AuditResponse
+	(*Violation)(nil),                   // 5: bursar.v1.Violation
+	(*ClusterServiceWatchRequest)(nil),  // 6: bursar.v1.ClusterServiceWatchRequest
+	(*ClusterServiceWatchResponse)(nil), // 7: bursar.v1.ClusterServiceWatchResponse
+	(*timestamppb.Timestamp)(nil),       // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 9: google.protobuf.Duration
+	(*Allocation)(nil),                  // 10: bursar.v1.Allocation
+	(*Host)(nil),                        // 11: bursar.v1.Host
+	(*Quota)(nil),                       // 12: bursar.v1.Quota
 }
 var file_bursar_v1_cluster_proto_depIdxs = []int32{
-	7,  // 0: bursar.v1.StatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	8,  // 1: bursar.v1.StatusResponse.uptime:type_name -> google.protobuf.Duration
-	4,  // 2: bursar.v1.AuditResponse.violations:type_name -> bursar.v1.Violation
-	9,  // 3: bursar.v1.ClusterServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
-	10, // 4: bursar.v1.ClusterServiceWatchResponse.host:type_name -> bursar.v1.Host
-	11, // 5: bursar.v1.ClusterServiceWatchResponse.quota:type_name -> bursar.v1.Quota
-	0,  // 6: bursar.v1.ClusterService.Status:input_type -> bursar.v1.StatusRequest
-	2,  // 7: bursar.v1.ClusterService.Audit:input_type -> bursar.v1.AuditRequest
-	5,  // 8: bursar.v1.ClusterService.Watch:input_type -> bursar.v1.ClusterServiceWatchRequest
-	1,  // 9: bursar.v1.ClusterService.Status:output_type -> bursar.v1.StatusResponse
-	3,  // 10: bursar.v1.ClusterService.Audit:output_type -> bursar.v1.AuditResponse
-	6,  // 11: bursar.v1.ClusterService.Watch:output_type -> bursar.v1.ClusterServiceWatchResponse
-	9,  // [9:12] is the sub-list for method output_type
-	6,  // [6:9] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	8,  // 0: bursar.v1.StatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 1: bursar.v1.StatusResponse.uptime:type_name -> google.protobuf.Duration
+	9,  // 2: bursar.v1.StatusResponse.clock_skew:type_name -> google.protobuf.Duration
+	2,  // 3: bursar.v1.StatusResponse.history:type_name -> bursar.v1.HistorySize
+	5,  // 4: bursar.v1.AuditResponse.violations:type_name -> bursar.v1.Violation
+	10, // 5: bursar.v1.ClusterServiceWatchResponse.allocation:type_name -> bursar.v1.Allocation
+	11, // 6: bursar.v1.ClusterServiceWatchResponse.host:type_name -> bursar.v1.Host
+	12, // 7: bursar.v1.ClusterServiceWatchResponse.quota:type_name -> bursar.v1.Quota
+	0,  // 8: bursar.v1.ClusterService.Status:input_type -> bursar.v1.StatusRequest
+	3,  // 9: bursar.v1.ClusterService.Audit:input_type -> bursar.v1.AuditRequest
+	6,  // 10: bursar.v1.ClusterService.Watch:input_type -> bursar.v1.ClusterServiceWatchRequest
+	1,  // 11: bursar.v1.ClusterService.Status:output_type -> bursar.v1.StatusResponse
+	4,  // 12: bursar.v1.ClusterService.Audit:output_type -> bursar.v1.AuditResponse
+	7,  // 13: bursar.v1.ClusterService.Watch:output_type -> bursar.v1.ClusterServiceWatchResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_cluster_proto_init() }
@@ -733,7 +816,7 @@ func file_bursar_v1_cluster_proto_init() {
 	file_bursar_v1_allocation_proto_init()
 	file_bursar_v1_host_proto_init()
 	file_bursar_v1_quota_proto_init()
-	file_bursar_v1_cluster_proto_msgTypes[6].OneofWrappers = []any{
+	file_bursar_v1_cluster_proto_msgTypes[7].OneofWrappers = []any{
 		(*ClusterServiceWatchResponse_Allocation)(nil),
 		(*ClusterServiceWatchResponse_Host)(nil),
 		(*ClusterServiceWatchResponse_Quota)(nil),
@@ -746,7 +829,7 @@ func file_bursar_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_v1_cluster_proto_rawDesc), len(file_bursar_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

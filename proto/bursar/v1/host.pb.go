@@ -959,7 +959,8 @@ type EngineReport struct {
 	Measured *Resource `protobuf:"bytes,2,opt,name=measured,proto3" json:"measured,omitempty"`
 	// Of that memory, what the kernel cannot take back. Bytes.
 	UnreclaimableBytes int64 `protobuf:"varint,3,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
-	// The full record, for an engine that the coordinator may not know; set where full is set.
+	// The full record, for an engine that the coordinator may not know; set where full is set. It has no
+	// rules: what is damaged or too large in it is left out, so that the rest of the report counts.
 	Grant *Allocation `protobuf:"bytes,4,opt,name=grant,proto3" json:"grant,omitempty"`
 	// What it uses beyond its entitlement: all of it, in every report.
 	OverUse       []*OverUse `protobuf:"bytes,5,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
@@ -2096,12 +2097,12 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bcapacity\x18\r \x01(\v2\x13.bursar.v1.ResourceR\bcapacity\x12\x1e\n" +
 	"\n" +
 	"leadership\x18\x0e \x01(\x06R\n" +
-	"leadership\"\x84\x02\n" +
+	"leadership\"\x8c\x02\n" +
 	"\fEngineReport\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12/\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
-	"\x13unreclaimable_bytes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x12unreclaimableBytes\x12+\n" +
-	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationR\x05grant\x127\n" +
+	"\x13unreclaimable_bytes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x12unreclaimableBytes\x123\n" +
+	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationB\x06\xbaH\x03\xd8\x01\x03R\x05grant\x127\n" +
 	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\"\xc1\x01\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +

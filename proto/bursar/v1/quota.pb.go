@@ -36,7 +36,10 @@ type Quota struct {
 	// How requests that match are rounded.
 	Normalization *Normalization `protobuf:"bytes,5,opt,name=normalization,proto3" json:"normalization,omitempty"`
 	// Where the rule came from: "file:PATH", the source of an Apply, or "api". Set by the server.
-	Source        string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	// Why the rule is not in force although it is stored, such as that a file has a rule with its selector. Empty: it is in force. Set by
+	// the server.
+	Hidden        string `protobuf:"bytes,7,opt,name=hidden,proto3" json:"hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,6 +112,13 @@ func (x *Quota) GetNormalization() *Normalization {
 func (x *Quota) GetSource() string {
 	if x != nil {
 		return x.Source
+	}
+	return ""
+}
+
+func (x *Quota) GetHidden() string {
+	if x != nil {
+		return x.Hidden
 	}
 	return ""
 }
@@ -343,8 +353,12 @@ type ApplyResponse struct {
 	// As they are now.
 	Changed []*Quota `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"`
 	// By prune.
-	Deleted       []*Quota `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`
-	Unchanged     int32    `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	Deleted   []*Quota `protobuf:"bytes,3,rep,name=deleted,proto3" json:"deleted,omitempty"`
+	Unchanged int32    `protobuf:"varint,4,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	// How many more there are of each than are listed, because the answer would be too large.
+	MoreAdded     int32 `protobuf:"varint,5,opt,name=more_added,json=moreAdded,proto3" json:"more_added,omitempty"`
+	MoreChanged   int32 `protobuf:"varint,6,opt,name=more_changed,json=moreChanged,proto3" json:"more_changed,omitempty"`
+	MoreDeleted   int32 `protobuf:"varint,7,opt,name=more_deleted,json=moreDeleted,proto3" json:"more_deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -403,6 +417,27 @@ func (x *ApplyResponse) GetDeleted() []*Quota {
 func (x *ApplyResponse) GetUnchanged() int32 {
 	if x != nil {
 		return x.Unchanged
+	}
+	return 0
+}
+
+func (x *ApplyResponse) GetMoreAdded() int32 {
+	if x != nil {
+		return x.MoreAdded
+	}
+	return 0
+}
+
+func (x *ApplyResponse) GetMoreChanged() int32 {
+	if x != nil {
+		return x.MoreChanged
+	}
+	return 0
+}
+
+func (x *ApplyResponse) GetMoreDeleted() int32 {
+	if x != nil {
+		return x.MoreDeleted
 	}
 	return 0
 }
@@ -666,7 +701,7 @@ func (x *QuotaServiceListRequest) GetAllowStale() bool {
 
 type QuotaServiceListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// On the first page: all rules.
+	// All rules come before the first account: on the first page, and on the next ones where they are many.
 	Quotas   []*Quota   `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
 	Accounts []*Account `protobuf:"bytes,2,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// Empty on the last page.
@@ -738,7 +773,7 @@ var File_bursar_v1_quota_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\n" +
-	"\x15bursar/v1/quota.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\"\xa9\x03\n" +
+	"\x15bursar/v1/quota.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\"\xc1\x03\n" +
 	"\x05Quota\x12\x85\x01\n" +
 	"\bselector\x18\x01 \x03(\v2\x1e.bursar.v1.Quota.SelectorEntryBI\xbaHF\x9a\x01C\x10\x10\"#r!2\x1f^[a-zA-Z][a-zA-Z0-9_./-]{0,62}$*\x1ar\x18\x18\xff\x012\x13^[^\\x00-\\x1f\\x7f]*$R\bselector\x12)\n" +
 	"\x05limit\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\x05limit\x123\n" +
@@ -747,7 +782,8 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"guaranteed\x12#\n" +
 	"\x06weight\x18\x04 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00R\x06weight\x12>\n" +
 	"\rnormalization\x18\x05 \x01(\v2\x18.bursar.v1.NormalizationR\rnormalization\x12\x16\n" +
-	"\x06source\x18\x06 \x01(\tR\x06source\x1a;\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\x12\x16\n" +
+	"\x06hidden\x18\a \x01(\tR\x06hidden\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x01\n" +
@@ -764,12 +800,16 @@ const file_bursar_v1_quota_proto_rawDesc = "" +
 	"\x06quotas\x18\x01 \x03(\v2\x10.bursar.v1.QuotaB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06quotas\x125\n" +
 	"\x06source\x18\x02 \x01(\tB\x1d\xbaH\x1ar\x18\x18\x80\x042\x13^[^\\x00-\\x1f\\x7f]*$R\x06source\x12\x14\n" +
 	"\x05prune\x18\x03 \x01(\bR\x05prune\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xad\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\x92\x02\n" +
 	"\rApplyResponse\x12&\n" +
 	"\x05added\x18\x01 \x03(\v2\x10.bursar.v1.QuotaR\x05added\x12*\n" +
 	"\achanged\x18\x02 \x03(\v2\x10.bursar.v1.QuotaR\achanged\x12*\n" +
 	"\adeleted\x18\x03 \x03(\v2\x10.bursar.v1.QuotaR\adeleted\x12\x1c\n" +
-	"\tunchanged\x18\x04 \x01(\x05R\tunchanged\"\x9a\x01\n" +
+	"\tunchanged\x18\x04 \x01(\x05R\tunchanged\x12\x1d\n" +
+	"\n" +
+	"more_added\x18\x05 \x01(\x05R\tmoreAdded\x12!\n" +
+	"\fmore_changed\x18\x06 \x01(\x05R\vmoreChanged\x12!\n" +
+	"\fmore_deleted\x18\a \x01(\x05R\vmoreDeleted\"\x9a\x01\n" +
 	"\rDeleteRequest\x12L\n" +
 	"\bselector\x18\x01 \x03(\v2&.bursar.v1.DeleteRequest.SelectorEntryB\b\xbaH\x05\x9a\x01\x02\x10\x10R\bselector\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +

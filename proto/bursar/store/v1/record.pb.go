@@ -409,6 +409,93 @@ func (x *ProviderRecord) GetProvider() *v1.Provider {
 	return nil
 }
 
+// RefusalRecord is a command that made the ledger panic, and is refused from then on.
+type RefusalRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the command, without what differs from one try to the next.
+	Hash      []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	Time      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Procedure string                 `protobuf:"bytes,3,opt,name=procedure,proto3" json:"procedure,omitempty"`
+	Caller    string                 `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
+	Cause     string                 `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Of the coordinator that panicked.
+	Version       string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusalRecord) Reset() {
+	*x = RefusalRecord{}
+	mi := &file_bursar_store_v1_record_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusalRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusalRecord) ProtoMessage() {}
+
+func (x *RefusalRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_store_v1_record_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusalRecord.ProtoReflect.Descriptor instead.
+func (*RefusalRecord) Descriptor() ([]byte, []int) {
+	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RefusalRecord) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *RefusalRecord) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *RefusalRecord) GetProcedure() string {
+	if x != nil {
+		return x.Procedure
+	}
+	return ""
+}
+
+func (x *RefusalRecord) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *RefusalRecord) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *RefusalRecord) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 var File_bursar_store_v1_record_proto protoreflect.FileDescriptor
 
 const file_bursar_store_v1_record_proto_rawDesc = "" +
@@ -456,7 +543,14 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
 	"\x0eProviderRecord\x12/\n" +
-	"\bprovider\x18\x01 \x01(\v2\x13.bursar.v1.ProviderR\bproviderB8Z6github.com/bursar/bursar/proto/bursar/store/v1;storev1b\x06proto3"
+	"\bprovider\x18\x01 \x01(\v2\x13.bursar.v1.ProviderR\bprovider\"\xb9\x01\n" +
+	"\rRefusalRecord\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
+	"\tprocedure\x18\x03 \x01(\tR\tprocedure\x12\x16\n" +
+	"\x06caller\x18\x04 \x01(\tR\x06caller\x12\x14\n" +
+	"\x05cause\x18\x05 \x01(\tR\x05cause\x12\x18\n" +
+	"\aversion\x18\x06 \x01(\tR\aversionB8Z6github.com/bursar/bursar/proto/bursar/store/v1;storev1b\x06proto3"
 
 var (
 	file_bursar_store_v1_record_proto_rawDescOnce sync.Once
@@ -470,41 +564,43 @@ func file_bursar_store_v1_record_proto_rawDescGZIP() []byte {
 	return file_bursar_store_v1_record_proto_rawDescData
 }
 
-var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*AllocationRecord)(nil),      // 0: bursar.store.v1.AllocationRecord
 	(*HostRecord)(nil),            // 1: bursar.store.v1.HostRecord
 	(*QuotaRecord)(nil),           // 2: bursar.store.v1.QuotaRecord
 	(*ProviderRecord)(nil),        // 3: bursar.store.v1.ProviderRecord
-	nil,                           // 4: bursar.store.v1.HostRecord.LabelsEntry
-	(*v1.Allocation)(nil),         // 5: bursar.v1.Allocation
-	(*v1.HostWishes)(nil),         // 6: bursar.v1.HostWishes
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*v1.Resource)(nil),           // 9: bursar.v1.Resource
-	(*v1.Quota)(nil),              // 10: bursar.v1.Quota
-	(*v1.Provider)(nil),           // 11: bursar.v1.Provider
+	(*RefusalRecord)(nil),         // 4: bursar.store.v1.RefusalRecord
+	nil,                           // 5: bursar.store.v1.HostRecord.LabelsEntry
+	(*v1.Allocation)(nil),         // 6: bursar.v1.Allocation
+	(*v1.HostWishes)(nil),         // 7: bursar.v1.HostWishes
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*v1.Resource)(nil),           // 10: bursar.v1.Resource
+	(*v1.Quota)(nil),              // 11: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 12: bursar.v1.Provider
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
-	5,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
-	6,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
-	7,  // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
-	7,  // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
-	8,  // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
-	8,  // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
-	7,  // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
-	4,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
-	9,  // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
-	9,  // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
-	8,  // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
-	8,  // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
-	10, // 12: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	11, // 13: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	6,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
+	7,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
+	8,  // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
+	8,  // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
+	9,  // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
+	9,  // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
+	8,  // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
+	5,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
+	10, // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
+	10, // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
+	9,  // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
+	9,  // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
+	11, // 12: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	12, // 13: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	9,  // 14: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_bursar_store_v1_record_proto_init() }
@@ -518,7 +614,7 @@ func file_bursar_store_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_store_v1_record_proto_rawDesc), len(file_bursar_store_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

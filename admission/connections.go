@@ -1,0 +1,339 @@
+package admission
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ConnectionLimits bound the connections of a server that learns from requests who calls.
+type ConnectionLimits struct {
+	// Unknown is how many may be open on which nobody has shown an identity yet, Address how many of these one remote address may have.
+	// Beyond, the oldest of them is closed for the new one, whatever it does: whoever is to be answered at all can connect.
+	Unknown, Address int
+	// Known is how many may be open of callers with an identity, Caller how many one of them may have.
+	Known, Caller int
+	// First is how long a connection may take until its first request has come.
+	First time.Duration
+	// Nameless is how long a request may take until it is answered, on a connection on which nobody has shown an identity.
+	Nameless time.Duration
+}
+
+// ConnectionOptions are what Connections asks and tells.
+type ConnectionOptions struct {
+	// Whose says on whom a connection counts as long as nobody has shown an identity, if it is known; otherwise it counts on its remote address.
+	// It is asked before the next connection is accepted. Nil: it is never known.
+	Whose func(net.Conn) Caller
+	// Refused is told of each connection that was refused, or closed for another one.
+	Refused func()
+	// Log takes a line about it, once a minute for each caller.
+	Log *slog.Logger
+}
+
+// Connections counts the connections of a server, and closes those that stand in the way of others. Any goroutine may call it.
+type Connections struct {
+	limits  ConnectionLimits
+	options ConnectionOptions
+
+	mu      sync.Mutex
+	unknown group  // guarded by mu; by whose they seem to be
+	known   group  // guarded by mu; by caller
+	teller  teller // guarded by mu
+}
+
+// group are connections by whose they are, each list from the oldest to the newest.
+type group struct {
+	of    map[string]*list.List // of *Connection
+	count int
+}
+
+// Connection is one that is counted.
+type Connection struct {
+	net.Conn
+
+	owner *Connections
+	first *time.Timer  // set under the lock of owner, before anybody else has the connection
+	calls atomic.Int64 // under way
+	named atomic.Bool  // its caller is known
+
+	// Guarded by the lock of owner:
+	caller  Caller
+	element *list.Element // nil: it is closed
+}
+
+// NewConnections returns one that has none.
+func NewConnections(limits ConnectionLimits, options ConnectionOptions) *Connections {
+	return &Connections{
+		limits: limits, options: options, teller: newTeller(),
+		unknown: group{of: make(map[string]*list.List)}, known: group{of: make(map[string]*list.List)},
+	}
+}
+
+// Listen counts what a listener accepts.
+func (c *Connections) Listen(l net.Listener) net.Listener { return &countingListener{l, c} }
+
+type countingListener struct {
+	net.Listener
+
+	connections *Connections
+}
+
+// Accept returns the next connection.
+func (l *countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the server decides on it
+	}
+	return l.connections.add(conn), nil
+}
+
+// whose is on whom a connection counts until somebody shows an identity.
+func (c *Connections) whose(conn net.Conn) Caller {
+	if c.options.Whose != nil {
+		if caller := c.options.Whose(conn); caller.counted() {
+			return caller
+		}
+	}
+	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return Caller{ID: "network/" + conn.RemoteAddr().Network(), Name: conn.RemoteAddr().Network()}
+	}
+	address := at.Addr().Unmap()
+	name := address.String()
+	switch {
+	case address.IsLoopback(): // whoever has one of its addresses has them all
+		name = "loopback"
+	case address.Is6(): // whoever has one has the network
+		if prefix, err := address.Prefix(64); err == nil {
+			name = prefix.String()
+		}
+	}
+	return Caller{ID: "address/" + name, Name: name}
+}
+
+func (c *Connections) add(conn net.Conn) *Connection {
+	added := &Connection{Conn: conn, owner: c, caller: c.whose(conn)}
+	c.mu.Lock()
+	added.first = time.AfterFunc(c.limits.First, func() { _ = added.Close() })
+	var gone *Connection
+	if crowd := c.unknown.crowd(added.caller, c.limits.Address, c.limits.Unknown); crowd != nil {
+		gone = crowd.oldest()
+		c.unknown.remove(gone)
+		c.refusedLocked(gone.caller, crowd)
+	}
+	c.unknown.add(added)
+	c.mu.Unlock()
+	gone.end()
+	return added
+}
+
+// refusedLocked says that a connection of a caller is closed, or not taken.
+func (c *Connections) refusedLocked(caller Caller, because *crowd) {
+	c.options.Refused()
+	if c.teller.tells(caller.ID, time.Now()) {
+		c.options.Log.Warn("connections of a caller are closed or refused, because there are too many", "caller", caller.Name, "who", because.who, "limit", because.limit)
+	}
+}
+
+// end closes a connection that is not counted any more; nil: there is none.
+func (conn *Connection) end() {
+	if conn != nil {
+		_ = conn.Close()
+	}
+}
+
+func (g *group) add(conn *Connection) {
+	own := g.of[conn.caller.ID]
+	if own == nil {
+		own = list.New()
+		g.of[conn.caller.ID] = own
+	}
+	conn.element = own.PushBack(conn)
+	g.count++
+}
+
+func (g *group) remove(conn *Connection) {
+	own := g.of[conn.caller.ID]
+	own.Remove(conn.element)
+	conn.element = nil
+	g.count--
+	if own.Len() == 0 {
+		delete(g.of, conn.caller.ID)
+	}
+}
+
+// crowd is a caller's connections of which one has to go before there can be one more.
+type crowd struct {
+	*list.List
+
+	who   string // who may have so many
+	limit int
+	other bool // they are another caller's, who has so many more that even one with a call under way may go
+}
+
+// crowd is what keeps a caller from one more connection; nil: nothing. Once all have too many it is the caller's own ones where these would be as
+// many as anybody else's then, so that those who have few keep them.
+func (g *group) crowd(caller Caller, one, all int) *crowd {
+	own, have := g.of[caller.ID], 0
+	if own != nil {
+		have = own.Len()
+	}
+	if have >= one {
+		return &crowd{List: own, who: caller.Name, limit: one}
+	}
+	if g.count < all {
+		return nil
+	}
+	longest := own
+	for _, list := range g.of {
+		if longest == nil || list.Len() > longest.Len() {
+			longest = list
+		}
+	}
+	more := longest.Len() > have+1
+	if own != nil && !more {
+		longest = own
+	}
+	return &crowd{List: longest, who: "all callers together", limit: all, other: more}
+}
+
+func (c *crowd) oldest() *Connection {
+	conn, _ := c.Front().Value.(*Connection)
+	return conn
+}
+
+// idle is the oldest one that has no call under way; nil: there is none.
+func (c *crowd) idle() *Connection {
+	for element := c.Front(); element != nil; element = element.Next() {
+		if conn, _ := element.Value.(*Connection); conn.calls.Load() == 0 {
+			return conn
+		}
+	}
+	return nil
+}
+
+// Close closes the connection and counts it no more.
+func (conn *Connection) Close() error {
+	c := conn.owner
+	c.mu.Lock()
+	conn.first.Stop()
+	if conn.element != nil {
+		if conn.named.Load() {
+			c.known.remove(conn)
+		} else {
+			c.unknown.remove(conn)
+		}
+	}
+	c.mu.Unlock()
+	return conn.Conn.Close() //nolint:wrapcheck // as the connection would say it
+}
+
+// NetConn is the connection itself.
+func (conn *Connection) NetConn() net.Conn { return conn.Conn }
+
+type connectionKey struct{}
+
+// Context is for http.Server.ConnContext: it lets requests know their connection.
+func (c *Connections) Context(ctx context.Context, conn net.Conn) context.Context {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	if counted, ok := conn.(*Connection); ok {
+		return context.WithValue(ctx, connectionKey{}, counted)
+	}
+	return ctx
+}
+
+// Begin says that a request has come on its connection, and returns what says that it has been answered. On a connection on which nobody
+// shows an identity it has the time of ConnectionLimits.Nameless for that; then the connection is closed.
+func (c *Connections) Begin(ctx context.Context) (ended func()) {
+	conn, ok := ctx.Value(connectionKey{}).(*Connection)
+	if !ok {
+		return func() {}
+	}
+	if conn.calls.Add(1) == 1 {
+		conn.first.Stop()
+	}
+	if conn.named.Load() {
+		return func() { conn.calls.Add(-1) }
+	}
+	late := time.AfterFunc(c.limits.Nameless, func() {
+		if !conn.named.Load() {
+			_ = conn.Close()
+		}
+	})
+	return func() {
+		late.Stop()
+		conn.calls.Add(-1)
+	}
+}
+
+// Identify says whose the connection of a request is. A connection stays its first caller's. For one more than its caller may have, the
+// caller's oldest idle one is closed. For one more than all may have it is one of whoever has most, if need be one with a call under way.
+// An error refuses the request: the caller has too many connections, and a call under way on each.
+func (c *Connections) Identify(ctx context.Context, caller Caller) error {
+	conn, ok := ctx.Value(connectionKey{}).(*Connection)
+	if !ok || !caller.counted() || conn.named.Load() {
+		return nil
+	}
+	c.mu.Lock()
+	if conn.element == nil || conn.named.Load() { // it is closed, or another request of it was faster
+		c.mu.Unlock()
+		return nil
+	}
+	gone, err := c.makeRoomLocked(caller)
+	if err == nil {
+		c.unknown.remove(conn)
+		conn.caller = caller
+		conn.named.Store(true)
+		c.known.add(conn)
+	}
+	c.mu.Unlock()
+	gone.end()
+	return err
+}
+
+// makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there was room.
+func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error) {
+	crowd := c.known.crowd(caller, c.limits.Caller, c.limits.Known)
+	if crowd == nil {
+		return gone, nil
+	}
+	gone = crowd.idle()
+	if gone == nil && crowd.other {
+		gone = crowd.oldest()
+	}
+	if gone == nil {
+		c.refusedLocked(caller, crowd)
+		const again = 5 * time.Second
+		return nil, Refusal(fmt.Errorf("too many requests: %s may have %d connections here, and each has a request under way: try again in %s", crowd.who, crowd.limit, again), again)
+	}
+	c.known.remove(gone)
+	c.refusedLocked(gone.caller, crowd)
+	return gone, nil
+}
+
+// Owner is on whom the connection of a request counts; nobody, if it came over none.
+func (c *Connections) Owner(ctx context.Context) Caller {
+	conn, ok := ctx.Value(connectionKey{}).(*Connection)
+	if !ok {
+		return Caller{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return conn.caller
+}
+
+// Cut closes the connection of a request.
+func (c *Connections) Cut(ctx context.Context) {
+	if conn, ok := ctx.Value(connectionKey{}).(*Connection); ok {
+		conn.end()
+	}
+}

@@ -1,0 +1,213 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+
+	address string
+	closed  bool
+}
+
+func (f *from) RemoteAddr() net.Addr {
+	address, err := net.ResolveTCPAddr("tcp", f.address)
+	if err != nil {
+		panic(err)
+	}
+	return address
+}
+
+func (f *from) Close() error {
+	f.closed = true
+	return nil
+}
+
+// opened adds a connection, and returns it with the context of its requests.
+func opened(c *Connections, address string) (*from, context.Context) {
+	conn := &from{address: address}
+	return conn, c.Context(context.Background(), c.add(conn))
+}
+
+func bounded4(t *testing.T) (c *Connections, refused *int) {
+	t.Helper()
+	refused = new(int)
+	return NewConnections(ConnectionLimits{Unknown: 4, Address: 3, Known: 3, Caller: 2, First: time.Minute, Nameless: time.Minute}, ConnectionOptions{
+		Refused: func() { *refused++ }, Log: slog.New(slog.DiscardHandler),
+	}), refused
+}
+
+func TestOldestConnectionOfAnAddressMakesRoomWhateverItDoes(t *testing.T) {
+	c, refused := bounded4(t)
+	var floods []*from
+	for i := range 3 {
+		flood, ctx := opened(c, fmt.Sprintf("192.0.2.1:%d", i+1))
+		defer c.Begin(ctx)() // slow probes
+		floods = append(floods, flood)
+	}
+	first, _ := opened(c, "192.0.2.1:4") // of others behind the same gateway
+	second, _ := opened(c, "192.0.2.1:5")
+	if !floods[0].closed || !floods[1].closed || floods[2].closed || first.closed || second.closed || *refused != 2 {
+		t.Errorf("closed: floods %t, %t, %t, others %t, %t; %d refused", floods[0].closed, floods[1].closed, floods[2].closed, first.closed, second.closed, *refused)
+	}
+}
+
+// Once all addresses have too many, the one that has most gives one up.
+func TestAddressesThatHaveFewConnectionsKeepThem(t *testing.T) {
+	c, _ := bounded4(t)
+	oldest, _ := opened(c, "192.0.2.2:1")
+	first, _ := opened(c, "192.0.2.1:1")
+	second, _ := opened(c, "192.0.2.1:2")
+	third, _ := opened(c, "192.0.2.1:3")
+	newest, _ := opened(c, "192.0.2.3:1")
+	if oldest.closed || !first.closed || second.closed || third.closed {
+		t.Errorf("closed: of another address %t, of the one that has most %t, %t, %t", oldest.closed, first.closed, second.closed, third.closed)
+	}
+	opened(c, "192.0.2.1:4")
+	if oldest.closed || newest.closed || !second.closed {
+		t.Errorf("closed: of other addresses %t, %t, of its own %t", oldest.closed, newest.closed, second.closed)
+	}
+}
+
+func TestConnectionsOfOneMachineCountOnTheirUsers(t *testing.T) {
+	c, _ := bounded4(t)
+	uid := ""
+	c.options.Whose = func(net.Conn) Caller { return Caller{ID: uid, Name: uid} }
+	uid = "alice"
+	alice, _ := opened(c, "127.0.0.1:1")
+	uid = "mallory"
+	for i := range 9 {
+		opened(c, fmt.Sprintf("127.0.0.%d:1", i+1))
+	}
+	uid = "" // it is not known whose they are: all of these count together
+	for i := range 9 {
+		opened(c, fmt.Sprintf("127.0.1.%d:1", i+1))
+	}
+	if alice.closed {
+		t.Error("another user's flood has closed it")
+	}
+	if n := len(c.unknown.of); n != 3 {
+		t.Errorf("%d are told apart, want 3", n)
+	}
+}
+
+func TestConnectionsWithAnIdentityCountOnIt(t *testing.T) {
+	c, _ := bounded4(t)
+	alice, bob := Caller{ID: "alice", Name: "alice"}, Caller{ID: "bob", Name: "bob"}
+	identified := func(who Caller) (*from, context.Context) {
+		conn, ctx := opened(c, "192.0.2.1:1") // behind one gateway
+		if err := c.Identify(ctx, who); err != nil {
+			t.Fatal(err)
+		}
+		return conn, ctx
+	}
+	first, ctx := identified(alice)
+	end := c.Begin(ctx)
+	second, _ := identified(alice)
+	third, thirdCtx := identified(alice)
+	if first.closed || !second.closed || third.closed {
+		t.Errorf("closed: busy %t, idle %t, new %t", first.closed, second.closed, third.closed)
+	}
+	defer c.Begin(thirdCtx)()
+	_, ctx = opened(c, "192.0.2.1:9")
+	if err := c.Identify(ctx, alice); connect.CodeOf(err) != connect.CodeResourceExhausted || TryAgain(err) == 0 {
+		t.Errorf("each has a request under way: %v", err)
+	}
+	identified(bob)
+	end()
+	if err := c.Identify(ctx, alice); err != nil || !first.closed {
+		t.Errorf("one is idle by now: %v, closed %t", err, first.closed)
+	}
+}
+
+func TestConnectionWithoutARequestEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := bounded4(t)
+		silent, _ := opened(c, "192.0.2.1:1")
+		asked, ctx := opened(c, "192.0.2.1:2")
+		c.Begin(ctx)()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !silent.closed || asked.closed {
+			t.Errorf("closed: silent %t, one with a request %t", silent.closed, asked.closed)
+		}
+		if c.unknown.count != 1 {
+			t.Errorf("%d are counted", c.unknown.count)
+		}
+	})
+}
+
+func TestRequestWithoutAnIdentityEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := bounded4(t)
+		slow, ctx := opened(c, "192.0.2.1:1")
+		defer c.Begin(ctx)()
+		quick, ctx := opened(c, "192.0.2.1:2")
+		c.Begin(ctx)()
+		called, ctx := opened(c, "192.0.2.1:3")
+		defer c.Begin(ctx)()
+		if err := c.Identify(ctx, Caller{ID: "alice", Name: "alice"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !slow.closed || quick.closed || called.closed {
+			t.Errorf("closed: slow %t, quick %t, with an identity %t", slow.closed, quick.closed, called.closed)
+		}
+	})
+}
+
+// Callers whose connections are all busy do not keep out those who have none.
+func TestCallersWithManyBusyConnectionsKeepNobodyOut(t *testing.T) {
+	c, _ := bounded4(t)
+	var busy []*from
+	call := func(who string) (*from, error) {
+		conn, ctx := opened(c, "192.0.2.1:1")
+		c.Begin(ctx) // and it never ends
+		return conn, c.Identify(ctx, Caller{ID: who, Name: who})
+	}
+	for _, who := range []string{"mallory", "mallory", "trudy"} {
+		conn, err := call(who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy = append(busy, conn)
+	}
+	if _, err := call("alice"); err != nil || !busy[0].closed || busy[1].closed || busy[2].closed {
+		t.Errorf("%v; closed: %t, %t, %t", err, busy[0].closed, busy[1].closed, busy[2].closed)
+	}
+	for _, who := range []string{"bob", "mallory"} { // by now each has one, which nobody takes away
+		if _, err := call(who); connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Errorf("%s: %v", who, err)
+		}
+	}
+}
+
+func TestClosedConnectionsAreLoggedOnceAMinuteForACaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, refused := bounded4(t)
+		var log bytes.Buffer
+		c.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		for range 2 {
+			for i := range 9 {
+				opened(c, fmt.Sprintf("192.0.2.1:%d", i+1))
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := strings.Count(log.String(), "caller=192.0.2.1"); n != 2 || *refused < 12 {
+			t.Errorf("%d lines for %d connections:\n%s", n, *refused, &log)
+		}
+	})
+}

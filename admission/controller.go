@@ -1,0 +1,346 @@
+package admission
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+)
+
+// Caller is on whom something is counted. The zero value is somebody on whom nothing is counted.
+type Caller struct {
+	// ID tells callers apart.
+	ID string
+	// Name is what logs and refusals call them.
+	Name string
+}
+
+// counted reports whether anything is.
+func (c Caller) counted() bool { return c.ID != "" }
+
+// Limits bound what one caller has at a time, and what all have together. Zero is no bound.
+type Limits struct {
+	// Rate is how many requests a second a caller may make in the long run, and Burst how many of them may come at once.
+	Rate, Burst int
+	// Calls is how many requests may be under way.
+	Calls, AllCalls int
+	// Waiting is how many of these may be such that take long: requests that wait for resources.
+	Waiting, AllWaiting int
+	// Streams is how many of these may be streams.
+	Streams, AllStreams int
+	// Connections is how many connections may be open.
+	Connections, AllConnections int
+	// Bytes is how much of requests under way may be held.
+	Bytes, AllBytes int
+	// Answers is how many bytes of answers may be held until they are sent. A single one is, however large.
+	Answers, AllAnswers int
+}
+
+const (
+	// maxCallers is how many callers are told apart; more share one account: one with a range of subordinate uids can be many callers.
+	maxCallers = 4096
+	// heldFor is how long the refusal of a request is held back, so that whoever asks again at once costs little; maxHeld is of how
+	// many of a caller's. The others are answered at once, and cost no memory.
+	heldFor = 50 * time.Millisecond
+	maxHeld = 256
+	// forgetEvery is how often a full table of callers is looked through.
+	forgetEvery = time.Second
+)
+
+// Controller admits and refuses. Make it with New.
+type Controller struct {
+	now     func() time.Time
+	log     *slog.Logger
+	refused *prometheus.CounterVec // by reason
+
+	mu       sync.Mutex
+	limits   Limits              // guarded by mu
+	accounts map[string]*account // guarded by mu; by the caller's ID
+	rest     *account            // guarded by mu; of those for whom accounts has no place
+	all      taken               // guarded by mu
+	teller   teller              // guarded by mu
+	forgot   time.Time           // guarded by mu; when accounts was last looked through
+}
+
+// taken is what somebody has. It is guarded by the lock of the controller.
+type taken struct {
+	calls, waiting, streams, connections, bytes, answers int
+}
+
+// account is what one caller has. It is guarded by the lock of the controller.
+type account struct {
+	taken
+	Caller
+
+	limiter *rate.Limiter // nil: no bound
+	held    int           // refusals that are held back
+}
+
+// Options are what a Controller tells, and whom.
+type Options struct {
+	// Refused counts refusals by the label "reason".
+	Refused *prometheus.CounterVec
+	// Log takes a line where a caller is refused.
+	Log *slog.Logger
+	// Now tells the time. Default: time.Now.
+	Now func() time.Time
+}
+
+// New returns a controller that has admitted nobody yet.
+func New(limits Limits, options Options) *Controller {
+	c := &Controller{now: options.Now, log: options.Log, refused: options.Refused, limits: limits, accounts: make(map[string]*account), teller: newTeller()}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	c.rest = c.newAccount(Caller{Name: "others"})
+	for _, reason := range reasons() {
+		c.refused.WithLabelValues(reason)
+	}
+	return c
+}
+
+func (c *Controller) newAccount(caller Caller) *account {
+	a := &account{Caller: caller}
+	if c.limits.Rate > 0 {
+		a.limiter = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
+	}
+	return a
+}
+
+// SetLimits replaces the limits, of everybody. A controller without a rate gets none, and one with a rate keeps one.
+func (c *Controller) SetLimits(limits Limits) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limits = limits
+	now := c.now()
+	set := func(a *account) {
+		if a.limiter != nil {
+			a.limiter.SetLimitAt(now, rate.Limit(limits.Rate))
+			a.limiter.SetBurstAt(now, limits.Burst)
+		}
+	}
+	set(c.rest)
+	for _, a := range c.accounts {
+		set(a)
+	}
+}
+
+// ofLocked is the account of a caller; nil: nothing is counted.
+func (c *Controller) ofLocked(caller Caller) *account {
+	if !caller.counted() {
+		return nil
+	}
+	if a := c.accounts[caller.ID]; a != nil {
+		return a
+	}
+	if now := c.now(); len(c.accounts) >= maxCallers && now.Sub(c.forgot) >= forgetEvery {
+		c.forgot = now
+		c.forgetLocked(now)
+	}
+	if len(c.accounts) >= maxCallers {
+		return c.rest
+	}
+	a := c.newAccount(caller)
+	c.accounts[caller.ID] = a
+	return a
+}
+
+// forgetLocked drops those who would be met as if they had never been here.
+func (c *Controller) forgetLocked(now time.Time) {
+	for id, a := range c.accounts {
+		if a.taken == (taken{}) && a.held == 0 && (a.limiter == nil || a.limiter.TokensAt(now) >= float64(c.limits.Burst)) {
+			delete(c.accounts, id)
+		}
+	}
+}
+
+// Connect counts a connection of a caller, and returns what ends it; nil: it is refused.
+func (c *Controller) Connect(caller Caller) (closed func()) {
+	ended, err := c.admit(caller, bound{
+		reason: tooManyConnections, what: "connections", of: func(t *taken) *int { return &t.connections },
+		limit: func(l *Limits) (one, all int) { return l.Connections, l.AllConnections }, again: time.Second,
+	})
+	if err != nil {
+		return nil
+	}
+	return sync.OnceFunc(ended)
+}
+
+// Begin counts a request of a caller, and returns what ends it, or an error that refuses it.
+func (c *Controller) Begin(caller Caller) (ended func(), err error) {
+	return c.admit(caller, bound{
+		reason: tooManyCalls, what: "requests under way", paced: true, of: func(t *taken) *int { return &t.calls },
+		limit: func(l *Limits) (one, all int) { return l.Calls, l.AllCalls }, again: time.Second,
+	})
+}
+
+// Wait counts a request of a caller that waits for resources.
+func (c *Controller) Wait(caller Caller) (ended func(), err error) {
+	return c.admit(caller, bound{
+		reason: tooManyWaiting, what: "requests that wait", of: func(t *taken) *int { return &t.waiting },
+		limit: func(l *Limits) (one, all int) { return l.Waiting, l.AllWaiting }, again: 5 * time.Second,
+	})
+}
+
+// Stream counts a stream of a caller.
+func (c *Controller) Stream(caller Caller) (ended func(), err error) {
+	return c.admit(caller, bound{
+		reason: tooManyStreams, what: "streams", of: func(t *taken) *int { return &t.streams },
+		limit: func(l *Limits) (one, all int) { return l.Streams, l.AllStreams }, again: 5 * time.Second,
+	})
+}
+
+// Answer is what is counted of one answer, from before it is made until it is sent. The zero value counts nothing.
+type Answer struct {
+	controller *Controller
+	account    *account
+	bytes      int // guarded by the lock of the controller
+}
+
+// Answer counts an answer of so many bytes. Before it is made, that is the most that it may have.
+func (c *Controller) Answer(caller Caller, bytes int) (*Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.ofLocked(caller)
+	if a == nil {
+		return new(Answer), nil
+	}
+	bytes = max(1, bytes)
+	err := c.takeLocked(a, bound{
+		reason: tooManyAnswers, what: "bytes of answers that are being made or sent", of: func(t *taken) *int { return &t.answers },
+		limit: func(l *Limits) (one, all int) { return l.Answers, l.AllAnswers }, again: time.Second,
+	}, bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Answer{controller: c, account: a, bytes: bytes}, nil
+}
+
+// Resize counts so many bytes from now on. It refuses nothing: the answer is there.
+func (a *Answer) Resize(bytes int) {
+	if a.account == nil {
+		return
+	}
+	a.controller.mu.Lock()
+	defer a.controller.mu.Unlock()
+	a.account.answers += bytes - a.bytes
+	a.controller.all.answers += bytes - a.bytes
+	a.bytes = bytes
+}
+
+// End says that the answer is sent, or will not be. The second call does nothing.
+func (a *Answer) End() { a.Resize(0) }
+
+// bound is one of the things that are bounded.
+type bound struct {
+	reason, what string
+	of           func(*taken) *int
+	limit        func(*Limits) (one, all int)
+	again        time.Duration // after which there may be room
+	paced        bool          // the rate bounds it too
+}
+
+func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.ofLocked(caller)
+	if a == nil {
+		return func() {}, nil
+	}
+	if err := c.takeLocked(a, b, 1); err != nil {
+		return nil, err
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		*b.of(&a.taken)--
+		*b.of(&c.all)--
+	}, nil
+}
+
+// takeLocked counts so many, or refuses them.
+func (c *Controller) takeLocked(a *account, b bound, number int) error {
+	own, all := b.of(&a.taken), b.of(&c.all)
+	switch one, together := b.limit(&c.limits); {
+	case one > 0 && *own > 0 && *own+number > one:
+		return c.refuseLocked(a, refusal{reason: b.reason, who: a.Name, limit: one, what: b.what, again: b.again})
+	case together > 0 && *all > 0 && *all+number > together:
+		return c.refuseLocked(a, refusal{reason: b.reason, who: "all callers together", limit: together, what: b.what, again: b.again})
+	case b.paced && a.limiter != nil && !a.limiter.AllowN(c.now(), 1):
+		again := time.Duration(float64(time.Second) / float64(c.limits.Rate))
+		return c.refuseLocked(a, refusal{reason: tooFast, who: a.Name, limit: c.limits.Rate, what: "requests a second", again: again})
+	}
+	*own += number
+	*all += number
+	return nil
+}
+
+// Intake counts what is held of one request.
+type Intake struct {
+	controller *Controller
+	account    *account // nil: nothing is counted
+	bytes      int      // guarded by the lock of the controller
+}
+
+// Intake begins to count what is held of a request.
+func (c *Controller) Intake(caller Caller) *Intake {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &Intake{controller: c, account: c.ofLocked(caller)}
+}
+
+// Take counts bytes, or refuses them.
+func (i *Intake) Take(n int) error {
+	c := i.controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const what, again = "bytes of requests at a time", 200 * time.Millisecond
+	switch one, all := c.limits.Bytes, c.limits.AllBytes; {
+	case i.account == nil:
+		return nil
+	case one > 0 && i.account.bytes+n > one:
+		return c.refuseLocked(i.account, refusal{reason: tooManyBytes, who: i.account.Name, limit: one, what: what, again: again})
+	case all > 0 && c.all.bytes+n > all:
+		return c.refuseLocked(i.account, refusal{reason: tooManyBytes, who: "all callers together", limit: all, what: what, again: again})
+	}
+	i.bytes += n
+	i.account.bytes += n
+	c.all.bytes += n
+	return nil
+}
+
+// End gives back what was counted.
+func (i *Intake) End() {
+	c := i.controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i.account != nil {
+		i.account.bytes -= i.bytes
+		c.all.bytes -= i.bytes
+		i.bytes = 0
+	}
+}
+
+// Hold holds the refusal of a request back for a moment.
+func (c *Controller) Hold(ctx context.Context, caller Caller) {
+	c.mu.Lock()
+	a := c.ofLocked(caller)
+	if a == nil || a.held >= maxHeld {
+		c.mu.Unlock()
+		return
+	}
+	a.held++
+	c.mu.Unlock()
+	timer := time.NewTimer(heldFor)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.held--
+}

@@ -1,0 +1,89 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// The reasons for which a caller is refused, as the metric has them.
+const (
+	tooFast            = "rate"
+	tooManyCalls       = "calls"
+	tooManyWaiting     = "waiting"
+	tooManyStreams     = "streams"
+	tooManyConnections = "connections"
+	tooManyBytes       = "bytes"
+	tooManyAnswers     = "answers"
+)
+
+func reasons() []string {
+	return []string{tooFast, tooManyCalls, tooManyWaiting, tooManyStreams, tooManyConnections, tooManyBytes, tooManyAnswers}
+}
+
+// refusal is what somebody has too many of.
+type refusal struct {
+	reason, who, what string
+	limit             int
+	again             time.Duration
+}
+
+// refuseLocked counts, logs and words a refusal.
+func (c *Controller) refuseLocked(a *account, r refusal) error {
+	c.refused.WithLabelValues(r.reason).Inc()
+	if c.teller.tells(a.ID, c.now()) {
+		c.log.Warn("a caller is refused for having too many", "caller", a.Name, "who", r.who, "of", r.what, "limit", r.limit)
+	}
+	return Refusal(fmt.Errorf("too many requests: %s may have %d %s here: try again in %s", r.who, r.limit, r.what, r.again), r.again)
+}
+
+// Refusal is an error with RESOURCE_EXHAUSTED that says when to try again: as a google.rpc.RetryInfo, and to those who know no details as
+// a header, in whole seconds.
+func Refusal(err error, again time.Duration) *connect.Error {
+	refused := connect.NewError(connect.CodeResourceExhausted, err)
+	if detail, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(again)}); err == nil { // such a message always marshals
+		refused.AddDetail(detail)
+	}
+	refused.Meta().Set("Retry-After", strconv.Itoa(int((again+time.Second-1)/time.Second)))
+	return refused
+}
+
+// longestAgain is the longest that anybody is believed who says when to try again.
+const longestAgain = time.Minute
+
+// TryAgain is when a server asks for the next attempt, where it does; 0 where it does not.
+func TryAgain(err error) time.Duration {
+	refused, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return 0
+	}
+	for _, detail := range refused.Details() {
+		if value, err := detail.Value(); err == nil {
+			if info, ok := value.(*errdetails.RetryInfo); ok {
+				return min(max(0, info.GetRetryDelay().AsDuration()), longestAgain)
+			}
+		}
+	}
+	return 0
+}
+
+// Refuse answers a request that was refused, in the protocol that it came in.
+func Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if writer := connect.NewErrorWriter(); writer.IsSupported(r) {
+		_ = writer.Write(w, r, err) // whoever asked has gone
+		return
+	}
+	if refused, ok := errors.AsType[*connect.Error](err); ok {
+		if again := refused.Meta().Get("Retry-After"); again != "" {
+			w.Header().Set("Retry-After", again)
+		}
+		err = errors.New(refused.Message())
+	}
+	http.Error(w, err.Error(), http.StatusTooManyRequests)
+}

@@ -1,0 +1,39 @@
+package admission
+
+import (
+	"net/http"
+	"time"
+)
+
+// Writer gives each write of an answer a deadline: a reader who takes nothing for so long is gone,
+// whatever its connection looks like. What was written and not flushed is sent when the call has ended,
+// so its deadline stays. Between the messages of a stream there is none: HTTP/2 ends a stream whose
+// deadline has passed, also if nothing is being written.
+type Writer struct {
+	http.ResponseWriter
+
+	// Control is of the ResponseWriter. An in-process connection may know no deadlines.
+	Control *http.ResponseController
+	most    time.Duration
+}
+
+// NewWriter returns a writer where each write may take so long.
+func NewWriter(w http.ResponseWriter, most time.Duration) *Writer {
+	return &Writer{ResponseWriter: w, Control: http.NewResponseController(w), most: most}
+}
+
+func (w *Writer) Write(p []byte) (int, error) {
+	_ = w.Control.SetWriteDeadline(time.Now().Add(w.most))
+	return w.ResponseWriter.Write(p) //nolint:wrapcheck // as it is
+}
+
+// Flush sends what was written.
+func (w *Writer) Flush() {
+	_ = w.Control.SetWriteDeadline(time.Now().Add(w.most))
+	if w.Control.Flush() == nil { // else the next write finds out
+		_ = w.Control.SetWriteDeadline(time.Time{})
+	}
+}
+
+// Unwrap lets http.ResponseController through.
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

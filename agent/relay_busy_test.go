@@ -1,0 +1,116 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/client"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// busy is what the coordinator answers that has too much to do, and asks for half a second.
+func busy(t *testing.T) error {
+	t.Helper()
+	refused := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests of this caller wait"))
+	again, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(500 * time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.AddDetail(again)
+	return refused
+}
+
+// A coordinator that has too much to do is asked again when it said, though heartbeats are answered
+// every 100 ms in the meantime. Who has no time left for that is told what the coordinator said.
+func TestABusyCoordinatorIsAskedAgainWhenItSaid(t *testing.T) {
+	s := run(t)
+	var asked atomic.Int32
+	refused := busy(t)
+	s.coordinator.do(func() {
+		s.coordinator.busy = func() error { asked.Add(1); return refused }
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+	defer cancel()
+	_, err := s.Allocate(ctx, request(1))
+	if connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("got %v; want RESOURCE_EXHAUSTED", err)
+	}
+	if n := asked.Load(); n < 1 || n > 3 {
+		t.Errorf("asked %d times within 1.2 s; want at most 3", n)
+	}
+}
+
+// Its refusals count as waiting: whoever wants to wait for a second is not kept for the minute that a call may take.
+func TestABusyCoordinatorMakesNoWaitLonger(t *testing.T) {
+	s := run(t)
+	refused := busy(t)
+	s.coordinator.do(func() {
+		s.coordinator.busy = func() error { return refused }
+	})
+	req := request(1)
+	req.Wait = durationpb.New(1200 * time.Millisecond)
+	began := time.Now()
+	_, err := s.Allocate(t.Context(), req)
+	if took := time.Since(began); connect.CodeOf(err) != connect.CodeResourceExhausted || took > 5*time.Second {
+		t.Errorf("%v after %s; want RESOURCE_EXHAUSTED within about 1.2 s", err, took)
+	}
+}
+
+// lostThenBusy asks with that id and a wait. The coordinator takes the request in and loses the connection; then it has too much to do.
+func lostThenBusy(t *testing.T, s *subject, id string) (taken *bursarv1.Allocation, err error) {
+	t.Helper()
+	refused := busy(t)
+	s.coordinator.do(func() { s.coordinator.hold = true })
+	asked := make(chan error, 1)
+	go func() {
+		req := request(1)
+		req.RequestId, req.Wait = id, durationpb.New(1200*time.Millisecond)
+		_, err := s.Allocate(t.Context(), req)
+		asked <- err
+	}()
+	s.coordinator.await("it waits", func() bool { return len(s.coordinator.asked) == 1 })
+	s.coordinator.do(func() {
+		s.coordinator.busy = func() error { return refused }
+		taken = s.coordinator.allocations["alloc00000001"]
+	})
+	s.coordinator.server.CloseClientConnections()
+	return taken, <-asked
+}
+
+// Nobody else knows the id that the agent has made up for a request without one.
+func TestARequestThatWasLostAndThenRefusedHoldsNothing(t *testing.T) {
+	s := run(t)
+	taken, err := lostThenBusy(t, s, "")
+	if connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("got %v; want RESOURCE_EXHAUSTED", err)
+	}
+	s.coordinator.awaitState(taken.GetId(), canceled)
+}
+
+// A request of the caller's own id is the caller's to repeat or to cancel, so it hears that it was not just refused.
+func TestARequestThatWasLostAndThenRefusedIsTheCallersWhoKnowsItsID(t *testing.T) {
+	s := run(t)
+	taken, err := lostThenBusy(t, s, "mine")
+	if connect.CodeOf(err) != connect.CodeUnavailable || !client.Undecided(err) || admission.TryAgain(err) != 500*time.Millisecond {
+		t.Errorf("got %v; want UNAVAILABLE, to be tried again after half a second", err)
+	}
+	s.coordinator.do(func() {
+		if got := s.coordinator.allocations[taken.GetId()].GetState(); got != waiting {
+			t.Errorf("it is %s; want it to wait", got)
+		}
+		s.coordinator.busy, s.coordinator.hold = nil, false
+	})
+	req := request(1)
+	req.RequestId = "mine"
+	if again, err := s.Allocate(t.Context(), req); err != nil || again.GetAllocation().GetId() != taken.GetId() {
+		t.Errorf("asked again: %v, %v; want %s", again, err, taken.GetId())
+	}
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/opener"
+)
+
+// asideLine is a row that was set aside, as a line of the file.
+type asideLine struct {
+	Time    time.Time `json:"time"`
+	StoreID string    `json:"storeId"`
+	Because string    `json:"because"` // the row that was named: table and key
+
+	store.AsideRow
+}
+
+// key is what tells the row from others of its table: its first column, which of an allocation is the id as a number.
+func (l *asideLine) key() string {
+	if len(l.Columns) == 0 {
+		return ""
+	}
+	if number, ok := l.Columns[0].Value.(json.Number); ok && l.Table == store.AllocationTable {
+		if id, err := number.Int64(); err == nil {
+			return ledger.ID(store.Unsigned(id)).String()
+		}
+	}
+	return fmt.Sprint(l.Columns[0].Value)
+}
+
+// gives says what is given up with a row of a table.
+var gives = map[string]string{
+	store.AllocationTable: "what it holds counts as free at once, though its engine may run: an agent that knows the engine reports it, and it is taken in again; " +
+		"a waiting request is lost, and its request id may be granted anew",
+	store.HostTable: "the host's live allocations go with it, and whether it was cordoned or drained; its agent registers it again and reports the engines " +
+		"that run, which are taken in again; reservations and requests that wait for it are lost",
+	store.QuotaTable:    "the limit holds no more, until it is set again: bursar quota set",
+	store.ProviderTable: "the cluster is not read any more, until it is set again: bursar provider set",
+	store.RefusalTable:  "the command that made the ledger panic is let through again, and may end another leadership",
+}
+
+func (c *cli) storeSetAsideCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set-aside {TABLE KEY | --list} --into FILE",
+		Short: "Take a row out of a store that keeps coordinators from leading",
+		Long: `Set-aside takes one row out of a store and appends it to a file, with all of its bytes. It is for a row that nobody can read: then no coordinator
+leads, and its log names the table (allocation, host, quota or provider) and the key. A row of the table refusal keeps nobody from leading: it is
+a command that made the ledger panic and is refused, as bursar status warns; without the row it is let through again. Restore a backup instead, where there is a recent one.
+
+Without --force it says what would be given up, and changes nothing. End the coordinators first. One that leads all the same is deposed, and loads the rows again.`,
+		Example: `  bursar store set-aside host vm-17 --store /var/lib/bursar/coordinator/bursar.db --into aside.json
+  bursar store set-aside host vm-17 --store-file /etc/bursar/store --into aside.json --force
+  bursar store set-aside --list --into aside.json`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: cobra.FixedCompletions(store.Tables(), cobra.ShellCompDirectiveNoFileComp),
+	}
+	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
+	into := cmd.Flags().String("into", "", "the file that keeps the rows, a line of JSON for each; it is made with mode 0600")
+	force := cmd.Flags().Bool("force", false, "do it")
+	list := cmd.Flags().Bool("list", false, "show the rows in the file")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *into == "":
+			return usagef("want --into, the file that keeps the rows")
+		case *list && len(args) == 0:
+			return c.listAside(*into)
+		case *list || len(args) != 2:
+			return usagef("want TABLE and KEY, as the coordinator's log names them, or --list")
+		}
+		table, key := args[0], args[1]
+		given, known := gives[table]
+		if !known {
+			return usagef("table %q: want one of %q", table, store.Tables())
+		}
+		place, err := where.orEnvironment()
+		if err != nil {
+			return err
+		}
+		keep := func(rows []store.AsideRow, storeID string) error {
+			return appendAside(*into, storeID, table+" "+key, rows)
+		}
+		if !*force {
+			keep = func([]store.AsideRow, string) error { return errUnforced }
+		}
+		meta, err := setAside(cmd.Context(), place, table, key, keep)
+		if errors.Is(err, errUnforced) {
+			return usagef("nothing was changed: %s %q would be set aside, and %s; restore a backup instead where there is one, or repeat with --force", table, key, given)
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			return &exitError{exitNoSuchThing, fmt.Errorf("%s %q: no such row in %s", table, key, opener.Name(place))}
+		}
+		if err != nil {
+			return serverError(err)
+		}
+		c.sayf("%s %q was set aside into %s; %s", table, key, *into, given)
+		return c.printMeta(place, meta)
+	}
+	return cmd
+}
+
+// orEnvironment is read, or what the environment says.
+func (f storeFlags) orEnvironment() (string, error) {
+	place, err := f.read()
+	if err != nil {
+		return "", err
+	}
+	if place = firstSet(place, os.Getenv(storeVariable)); place == "" {
+		return "", usagef("want --store, the path of a file or postgres://…, or --store-file")
+	}
+	return place, nil
+}
+
+// errUnforced keeps a row where it is that would be set aside.
+var errUnforced = errors.New("--force was not said")
+
+func setAside(ctx context.Context, place, table, key string, keep func(rows []store.AsideRow, storeID string) error) (meta store.Meta, err error) {
+	opened, err := openExisting(ctx, place)
+	if err != nil {
+		return meta, err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	from, can := opened.(store.Aside)
+	if !can {
+		return meta, fmt.Errorf("store %s: no rows can be set aside", opener.Name(place))
+	}
+	of, err := opened.Meta(ctx)
+	if err != nil {
+		return meta, err //nolint:wrapcheck // says where and why
+	}
+	return from.SetAside(ctx, table, key, func(rows []store.AsideRow) error { //nolint:wrapcheck // says which row, and why
+		return keep(rows, of.StoreID)
+	})
+}
+
+// appendAside writes rows to the end of the file, and to the disk.
+func appendAside(path, storeID, because string, rows []store.AsideRow) (err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) //nolint:gosec // the operator says which
+	if err != nil {
+		return fmt.Errorf("--into: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	lines := json.NewEncoder(file)
+	for _, row := range rows {
+		if err := lines.Encode(asideLine{Time: time.Now().UTC(), StoreID: storeID, Because: because, AsideRow: row}); err != nil {
+			return fmt.Errorf("--into: %w", err)
+		}
+	}
+	return file.Sync() //nolint:wrapcheck // says which file
+}
+
+// listAside shows what was set aside.
+func (c *cli) listAside(path string) (err error) {
+	file, err := os.Open(path) //nolint:gosec // as above
+	if err != nil {
+		return fmt.Errorf("--into: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if c.output == outputJSON {
+		_, err := io.Copy(c.out, bufio.NewReader(file))
+		return err //nolint:wrapcheck // as it is
+	}
+	var rows [][]string
+	lines := json.NewDecoder(file)
+	lines.UseNumber() // an id does not fit into a float64
+	for {
+		var line asideLine
+		if err := lines.Decode(&line); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("--into: %s: %w", path, err)
+		}
+		rows = append(rows, []string{line.Time.Format(time.RFC3339), line.StoreID, line.Table, line.key(), line.Because})
+	}
+	c.table([]string{"TIME", "STORE", "TABLE", "ROW", "BECAUSE OF"}, rows)
+	return nil
+}
+
+func (c *cli) storeEpochCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "epoch --at-least N",
+		Short: "Raise the epoch of a store",
+		Long: `Epoch begins a leadership of a store in an epoch that is not below N, and ends it at once. It is for a store that was put back so far that the agents have seen
+epochs more than 2^20 above its own: coordinators refuse their reports then, and name N. Whoever leads is deposed, and leads again above N.`,
+		Example:           `  bursar store epoch --at-least 1048999 --store-file /etc/bursar/store`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	where := addStoreFlags(cmd, "store", "path of a file or postgres://… (env "+storeVariable+")")
+	atLeast := cmd.Flags().Uint64("at-least", 0, "the epoch")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if *atLeast == 0 {
+			return usagef("want --at-least, the epoch that the coordinators' log names")
+		}
+		place, err := where.orEnvironment()
+		if err != nil {
+			return err
+		}
+		opened, err := openExisting(cmd.Context(), place)
+		if err != nil {
+			return serverError(err)
+		}
+		meta, err := opened.Lead(cmd.Context(), *atLeast)
+		if err = errors.Join(err, opened.Close()); err != nil {
+			return serverError(err)
+		}
+		return c.printMeta(place, meta)
+	}
+	return cmd
+}

@@ -1,0 +1,56 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// Two callers ask for the same of one host. It is closed to the first, who has as much there as one
+// caller may. From the second it is kept for somebody who has waited for longer.
+func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	config := ledger.Config{HostLiveBytes: 6 << 10, StarvationAfter: time.Second}
+	r.core = NewCore(config, func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
+	r.lead(0)
+	r.host()
+	as := func(caller, id string, memory int64, wait time.Duration) *Ask {
+		return r.askAs(id, ledger.AllocateCommand{
+			Actor: identity.Actor{Name: caller, Anyone: true}, RequestID: id, Labels: label.Of("user", "u"), Wait: wait,
+			Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)), Wishes: &ledger.Wishes{Host: "h"},
+		})
+	}
+	as("alice", "has", 10, 0)
+	as("carol", "waits", 100, time.Hour)
+	for i := range 2 { // which go past carol's
+		as("alice", fmt.Sprint("has", i), 10, 0)
+	}
+	r.now = r.now.Add(2 * time.Second)
+	first, second := as("alice", "first", 10, time.Second), as("bob", "second", 10, 2*time.Second)
+	r.now = r.now.Add(2 * time.Second)
+	if err := r.core.Advance(r.now); err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	for _, test := range []struct {
+		ask  *Ask
+		note string
+	}{{first, ledger.NoteRefused}, {second, ledger.NoteHeld}} {
+		insufficient, ok := errors.AsType[*ledger.InsufficientError](test.ask.Err)
+		if !ok || insufficient.Reason != ledger.ReasonWaited || len(insufficient.Shortfalls) == 0 {
+			t.Fatalf("%s: %v", test.ask.Command.Actor.Name, test.ask.Err)
+		}
+		s := insufficient.Shortfalls[0]
+		if s.Note != test.note || strings.Contains(s.Detail, `caller "alice"`) != (test.ask == first) {
+			t.Errorf("%s is told: %+v", test.ask.Command.Actor.Name, s)
+		}
+	}
+}

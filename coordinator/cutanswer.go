@@ -1,0 +1,38 @@
+package coordinator
+
+import (
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// cutAnswer makes an answer small for which there is no room, and reports whether it could: of what has been done and is durable. An error would say
+// that it was not done. Whoever only reads is refused.
+func cutAnswer(request, answer any) bool {
+	switch m := answer.(type) {
+	case *bursarv1.ApplyResponse:
+		count := func(list *[]*bursarv1.Quota, more *int32) {
+			*more += int32(len(*list)) //nolint:gosec // there are not that many rules
+			*list = nil
+		}
+		count(&m.Added, &m.MoreAdded)
+		count(&m.Changed, &m.MoreChanged)
+		count(&m.Deleted, &m.MoreDeleted)
+		return true
+	case *bursarv1.SyncResponse:
+		asked, ok := request.(*bursarv1.SyncRequest)
+		if ok {
+			cutSync(asked, m)
+		}
+		return ok
+	}
+	return false
+}
+
+// cutSync tells an agent nothing, so that it misses nothing: it has seen as much of the ledger as before, its tombstones are not acknowledged, and what
+// was to be an answer to all that runs there is asked for again.
+func cutSync(asked *bursarv1.SyncRequest, m *bursarv1.SyncResponse) {
+	m.Grants, m.Stops, m.Acknowledged, m.Gone, m.Complete = nil, nil, nil, nil, false
+	m.LedgerSequence = asked.GetLedgerSequence()
+	if asked.GetFull() && m.GetAction() != bursarv1.SyncAction_SYNC_ACTION_SHUTDOWN {
+		m.Action = bursarv1.SyncAction_SYNC_ACTION_RESYNC
+	}
+}

@@ -1,0 +1,85 @@
+package coordinator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// A store may be slow, and a time to live short.
+func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
+	const ttl, slow = 4 * time.Second, 6 * time.Second
+	r := newRig(t, newMemoryStore())
+	r.host()
+	ask := r.askAs("a", ledger.AllocateCommand{
+		Actor: identity.Local(), RequestID: "a", Labels: label.Of("user", "alice"), ReservationTTL: ttl,
+		Resource: resource.NewResource(resource.Vector{}.WithMemory(100)),
+	})
+	state := func() ledger.State {
+		t.Helper()
+		if err := r.core.Advance(r.now); err != nil {
+			t.Fatal(err)
+		}
+		a, _ := r.core.Ledger().Get(ask.Result.Allocation.ID)
+		return a.State
+	}
+	// slowly commits what there is, while the coordinator goes on.
+	slowly := func() {
+		t.Helper()
+		batch := r.core.Take()
+		for range 6 {
+			r.now = r.now.Add(slow / 6)
+			if state() != ledger.Reserved {
+				t.Fatal("it is gone before its commit has ended")
+			}
+		}
+		if err := r.store.Commit(t.Context(), batch.Batch); err != nil {
+			t.Fatal(err)
+		}
+		batch.Stored(r.now)
+		batch.Answer(nil)
+		r.core.Done(r.now)
+	}
+	// lives is how long it goes on from there.
+	lives := func() time.Duration {
+		t.Helper()
+		for from := r.now; ; r.now = r.now.Add(100 * time.Millisecond) {
+			if state() != ledger.Reserved {
+				return r.now.Sub(from)
+			}
+		}
+	}
+	slowly()
+	r.answered("a reserved")
+	if told := ask.Result.Allocation.Expires; told != r.now.Add(ttl) {
+		t.Errorf("its caller is told %s: want the whole time to live, %s", told.Sub(r.now), ttl)
+	}
+	r.now = r.now.Add(ttl / 2)
+	r.do(func(l *ledger.Ledger, now ledger.Instant) {
+		if _, err := l.Renew(now, ledger.RenewCommand{Actor: identity.Local(), ID: ask.Result.Allocation.ID}); err != nil {
+			t.Fatalf("within its time to live: %v", err)
+		}
+	})
+	slowly()
+	if told, got := ask.Result.Allocation.Expires, lives(); got != ttl || r.now < told {
+		t.Errorf("it has lived for %s after its renewal was durable, until %d: want %s, and not less than %d, which its caller was told", got, r.now, ttl, told)
+	}
+}
+
+// A commit is given up on, its callers are told so, and the ask is used for another request: then it turns out to be durable after all.
+func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
+	ask := &Ask{Done: func(error) {}}
+	batch := &Batch{commands: []Command{ask}, grace: time.Hour}
+	batch.Answer(&CommitError{Err: store.ErrUnknownOutcome})
+	ask.Result.Allocation = ledger.Allocation{State: ledger.Reserved, GrantRevision: 1, ReservationTTL: time.Minute}
+	batch.Stored(ledger.Instant(time.Hour))
+	batch.Answer(nil)
+	if got := ask.Result.Allocation.Expires; got != 0 {
+		t.Errorf("another request's grant is told to last until %d", got)
+	}
+}

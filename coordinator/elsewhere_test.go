@@ -1,0 +1,114 @@
+package coordinator
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// A host whose agent is not to be trusted names what others wait for, hold and run: nothing of it ends or changes, and
+// operators hear of it once a minute.
+func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
+	log := &lines{}
+	f := start(t, Config{}, nil, func(s *Server) { s.writer.log = slog.New(slog.NewTextHandler(log, nil)) })
+	h1, h2 := f.agent("h1"), f.agent("h2")
+	running := h1.engine()
+	held := request("r2", 7*gib)
+	held.Host = &bursarv1.HostWishes{Id: "h1"}
+	reserved := f.allocate(held).GetId()
+	longer := request("r3", 8*gib)
+	longer.Host, longer.Async, longer.Wait = &bursarv1.HostWishes{Id: "h1"}, true, durationMessage(time.Hour)
+	waiting := f.allocate(longer).GetId()
+	before := make(map[string]*bursarv1.Allocation)
+	for _, id := range []string{running, reserved, waiting} {
+		before[id] = f.get(id)
+	}
+	for range 3 {
+		h2.beat(func(req *bursarv1.SyncRequest) {
+			req.Full = true
+			for id, a := range before {
+				record := proto.CloneOf(a) // even with all that it could know
+				record.Process = &bursarv1.Process{Pid: 1}
+				req.Engines = append(req.Engines, &bursarv1.EngineReport{AllocationId: id, Grant: record, UnreclaimableBytes: 1 << 62, OverUse: []*bursarv1.OverUse{memoryOverUse(2*gib, toKill)}})
+				req.Ended = append(req.Ended, &bursarv1.EngineEnd{AllocationId: id})
+				req.Vetoes = append(req.Vetoes, &bursarv1.Veto{AllocationId: id, Revision: 1 << 60})
+			}
+		})
+	}
+	for id, want := range before {
+		if got := f.get(id); !proto.Equal(got, want) {
+			t.Errorf("it was\n%v\nand is\n%v", want, got)
+		}
+	}
+	f.wantMetric("bursar_engines_elsewhere_total 9")
+	if n := strings.Count(log.String(), "engines that the books have elsewhere"); n != 1 || strings.Count(log.String(), "host=h2") == 0 {
+		t.Errorf("%d lines of the log tell of it: want 1, with the host", n)
+	}
+	f.audited()
+}
+
+func TestTheLogTellsOfAHostOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e elsewhere
+		log := &lines{}
+		n := &ledger.NotTaken{Count: 1}
+		for minute := range 3 {
+			for range 12 {
+				for host := range 5 {
+					e.tell(slog.New(slog.NewTextHandler(log, nil)), fmt.Sprint("h", host), n)
+				}
+				time.Sleep(5 * time.Second)
+			}
+			if got := strings.Count(log.String(), "host=h3"); got != minute+1 {
+				t.Fatalf("%d lines after %d minutes", got, minute+1)
+			}
+		}
+		time.Sleep(time.Minute)
+		e.tell(slog.New(slog.DiscardHandler), "h9", n)
+		if len(e.told) != 1 {
+			t.Errorf("%d hosts are remembered: want the one of the last minute", len(e.told))
+		}
+	})
+}
+
+// What shows that an agent's record is of the very request survives the way to the agent, its file of state, and back, to
+// the nanosecond: after a store was put back, that decides.
+func TestARecordOfAGrantIsTheSameAfterItsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := storetest.Allocation(t, 7)
+		message, err := proto.Marshal(AllocationMessage(&a))
+		if err != nil {
+			return // not UTF-8
+		}
+		told, kept := &bursarv1.Allocation{}, &bursarv1.Allocation{}
+		if err := proto.Unmarshal(message, told); err != nil {
+			t.Fatal(err)
+		}
+		text, err := protojson.Marshal(told)
+		if err != nil {
+			return // not UTF-8
+		}
+		if err := protojson.Unmarshal(text, kept); err != nil {
+			t.Fatal(err)
+		}
+		back, without := grantFrom(a.ID, kept)
+		if without != "" || a.Created < 0 || a.Created > ledger.MaxInstant { // no time of a ledger
+			return
+		}
+		if back.Created != a.Created || back.Caller != a.Caller || back.RequestID != a.RequestID || back.Priority != a.Priority ||
+			!back.Labels.Equal(a.Labels) || !back.Requested.Equal(a.Requested) {
+			t.Fatalf("told\n%+v\nback\n%+v", a, *back)
+		}
+	})
+}

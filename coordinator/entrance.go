@@ -1,0 +1,235 @@
+package coordinator
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/readlimit"
+)
+
+const (
+	// smallBytes is the largest request of most procedures; they have some hundred bytes.
+	smallBytes = 128 << 10
+	// probeBytes is that of the services of health and reflection, which name a service or a file.
+	probeBytes = 4 << 10
+	// framing is what heads of messages add to a body at most, and what comes after the only message.
+	framing = 64
+	// callerBytes is how much of one caller's requests is held at a time, allBytes of all callers'.
+	callerBytes = 4 << 20
+	allBytes    = 64 << 20
+	// callerAnswers is how much of answers to one caller is made and held until they are sent, allAnswers of those to all; hostAnswers and
+	// allHostAnswers are of those to hosts' reports, which are larger.
+	callerAnswers, allAnswers   = 16 << 20, 256 << 20
+	hostAnswers, allHostAnswers = 2 * readlimit.Agent, 512 << 20
+	// countedFrom is the size from which an answer is counted that was not counted before it was made.
+	countedFrom = 8 << 10
+	// maxKnown is how many connections with an identity there may be, maxKnownCaller of one caller.
+	maxKnown, maxKnownCaller = 32768, 8192
+	// maxUnknown is how many there may be without one, maxUnknownAddress of one address, or of one user of this machine: agents behind one
+	// gateway that all come back at once have none for a moment.
+	maxUnknown, maxUnknownAddress = 8192, 1024
+	// namelessTime is how long a request may take from its header to the end of its answer, from whoever has shown no identity. Probes are all
+	// that is answered to them.
+	namelessTime = probeTime + 3*time.Second
+	// maxNameless is how many such requests there may be under way over one owner's connections.
+	maxNameless = 1024
+)
+
+// entrance bounds what a caller may have here at a time, once it is known who calls and before a body is read.
+type entrance struct {
+	next http.Handler
+	// Hosts' reports are counted apart from what else comes, so that neither takes the place of the other.
+	callers, hosts *admission.Controller
+	// Whoever shows no identity is counted on the owner of the connection.
+	nameless    *admission.Controller
+	connections *admission.Connections
+	limits      map[string]int64 // by path: other sizes of requests than smallBytes
+	decoding    *decoding
+}
+
+func newEntrance(l *Limits, registry prometheus.Registerer, log *slog.Logger) *entrance {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "bursar_refused_callers_total",
+		Help: "Requests and connections refused because one caller, or all of their class together, had too many.",
+	}, []string{"class", "reason"})
+	registry.MustRegister(refused)
+	class := func(name string, limits admission.Limits) *admission.Controller {
+		return admission.New(limits, admission.Options{
+			Refused: refused.MustCurryWith(prometheus.Labels{"class": name}), Log: log.With("class", name),
+		})
+	}
+	connections := refused.WithLabelValues("connections", "connections")
+	unknown, known := admission.Descriptors(maxUnknown, 1, 8), admission.Descriptors(maxKnown, 3, 8)
+	waiting := l.CallerWaiting
+	return &entrance{
+		callers: class("callers", admission.Limits{
+			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048,
+			Bytes: max(callerBytes, 2*int(l.MessageBytes)), AllBytes: max(allBytes, 4*int(l.MessageBytes)),
+			Answers: callerAnswers, AllAnswers: allAnswers,
+		}),
+		hosts: class("hosts", admission.Limits{
+			Calls: 1024, AllCalls: 8192, Bytes: max(callerBytes, int(l.SyncBytes)), AllBytes: max(allBytes, 4*int(l.SyncBytes)),
+			Answers: hostAnswers, AllAnswers: allHostAnswers,
+		}),
+		nameless: class("nameless", admission.Limits{Calls: maxNameless}),
+		connections: admission.NewConnections(admission.ConnectionLimits{
+			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, Caller: min(maxKnownCaller, max(1, known/2)),
+			First: 10 * time.Second, Nameless: namelessTime,
+		}, admission.ConnectionOptions{Whose: thisMachine().whose, Refused: connections.Inc, Log: log}),
+		limits: map[string]int64{
+			bursarv1connect.HostServiceSyncProcedure:   int64(l.SyncBytes),
+			bursarv1connect.QuotaServiceApplyProcedure: int64(l.MessageBytes),
+			"": min(smallBytes, int64(l.MessageBytes)),
+		},
+		decoding: newDecoding(runtime.GOMAXPROCS(0)),
+	}
+}
+
+// largest is the size of the largest request of a path, decompressed.
+func (e *entrance) largest(path string) int64 {
+	if limit, other := e.limits[path]; other {
+		return limit
+	}
+	if strings.HasPrefix(path, "/grpc.") {
+		return probeBytes
+	}
+	return e.limits[""]
+}
+
+// decodedBytes is what the parts of a request may take in memory, in bytes, where so many of it are allowed encoded. Real requests take ten times
+// their size, sets of small rules twenty times. A large report is bounded closer: it is largest where each engine has a long record.
+func decodedBytes(limit int64) int64 { return min(32*limit, max(32<<20, 8*limit)) }
+
+func (e *entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := callerOf(r.Context())
+	c.limits = e.callers
+	switch r.URL.Path {
+	case bursarv1connect.HostServiceSyncProcedure, bursarv1connect.HostServiceRegisterProcedure, bursarv1connect.HostServiceDeregisterProcedure:
+		c.limits = e.hosts
+	}
+	if c.actor.Name == "" {
+		e.serveNameless(w, r, e.serve)
+		return
+	}
+	ended, err := e.begin(c, r)
+	if err != nil {
+		c.limits.Hold(r.Context(), c.account)
+		admission.Refuse(w, r, err)
+		return
+	}
+	defer ended()
+	e.serve(w, r)
+}
+
+// serveNameless answers a request of whoever does not have to show an identity, or has shown none. It
+// counts until its answer is sent, and not only made. One too many ends its connection: to refuse it
+// would cost as much as to answer it.
+func (e *entrance) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	ended, err := e.nameless.Begin(e.connections.Owner(r.Context()))
+	if err != nil {
+		e.connections.Cut(r.Context())
+		return
+	}
+	defer ended()
+	serve(w, r)
+	if r.ProtoMajor == 2 {
+		control := http.NewResponseController(w)
+		_ = control.Flush() // whoever asked has gone
+		_ = control.SetWriteDeadline(time.Now().Add(namelessTime))
+	}
+}
+
+// serve bounds the body of a request that is counted, and what is held of it.
+func (e *entrance) serve(w http.ResponseWriter, r *http.Request) {
+	c := callerOf(r.Context())
+	intake := c.limits.Intake(c.account)
+	defer intake.End()
+	limit := e.largest(r.URL.Path)
+	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
+		if err := intake.Take(int(limit)); err != nil {
+			admission.Refuse(w, r, err)
+			return
+		}
+	}
+	d := &decode{decoding: e.decoding, caller: c.account}
+	defer d.end()
+	defer c.answered()
+	r = r.WithContext(context.WithValue(r.Context(), decodeKey{}, d))
+	admission.Body(r, admission.Bounds{
+		Limit: limit, Intake: intake, TooLarge: func() error { return rpcError(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
+		Whole:  func(size int64) error { return d.begin(r.Context(), size) }, //nolint:contextcheck // the context is the request's
+		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
+	})
+	e.next.ServeHTTP(&decodedWriter{ResponseWriter: w, decode: d}, r)
+}
+
+// begin counts a call and its connection.
+func (e *entrance) begin(c *caller, r *http.Request) (ended func(), err error) {
+	owner := admission.Caller{ID: "caller/" + c.maker.Name, Name: c.maker.Name}
+	if c.isAnonymous() { // and believed: it counts among those that are known, which are not closed under their requests
+		owner = c.account
+	}
+	if err := e.connections.Identify(r.Context(), owner); err != nil {
+		return nil, err
+	}
+	return c.limits.Begin(c.account)
+}
+
+var _ connect.Interceptor = (*entrance)(nil)
+
+// WrapUnary lets others decode, because the message is valid, and counts requests that wait, here or at the leader, and large answers.
+func (e *entrance) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		decoded(ctx)
+		c := callerOf(ctx)
+		if convert.Wait(req.Any()) > 0 { // it is answered only when its wait is over
+			ended, err := c.wait()
+			if err != nil {
+				return nil, err
+			}
+			defer ended()
+		}
+		if err := c.expect(req.Any()); err != nil {
+			return nil, err
+		}
+		res, err := next(ctx, req)
+		if err == nil && readlimit.Of(req.Spec().Procedure) >= readlimit.Agent {
+			err = c.answers(res.Any())
+			if err != nil && cutAnswer(req.Any(), res.Any()) {
+				err = nil
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return res, nil
+	}
+}
+
+// WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its request was received.
+func (e *entrance) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		ended, err := callerOf(ctx).stream()
+		if err != nil {
+			return err
+		}
+		defer ended()
+		return next(ctx, &received{conn, ctx})
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor; this is a server.
+func (e *entrance) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}

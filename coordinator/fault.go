@@ -1,0 +1,132 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// enter is the one way into the ledger, and through it into a placer. What panics there ends the leadership, and nothing else. command is
+// what the ledger is entered for; nil: nobody's.
+func (c *Core) enter(books *ledger.Ledger, command Command, f func()) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = c.panicked(books, command, cause)
+		}
+	}()
+	f()
+	return nil
+}
+
+// Fault is why the leadership cannot go on: the core must be dropped. Nil: it can.
+func (c *Core) Fault() error {
+	if c.fault == nil {
+		return nil
+	}
+	return c.fault
+}
+
+// panicked finds out whose fault it is that the ledger panicked. A command is refused from then on, and its caller told; a stored request
+// that waits is canceled when the next leadership begins.
+func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error {
+	fault := &PanicError{Cause: cause, Stack: debug.Stack()}
+	c.fault = fault
+	culprit := books.Culprit()
+	blamed := command
+	switch id := culprit.Request.ID; {
+	case c.explaining != nil: // whose wait was over; it is on the line no more
+		c.mute = true
+		blamed = c.explaining
+		c.explaining = nil
+		defer blamed.answer(fault)
+	case id != 0:
+		c.aside[id] = fmt.Sprintf("it made the coordinator fail: %v", cause)
+		fault.Refused = "allocation " + id.String()
+		if ask, asks := command.(*Ask); !asks || !ask.repeats(&culprit.Request) {
+			blamed = nil
+		}
+		for ask := c.line[id]; ask != nil; ask = c.line[id] {
+			c.hangUp(id, ask)
+			c.refuse(ask, fault)
+			ask.answer(fault)
+		}
+	case culprit.Early:
+		blamed = nil
+	}
+	if blamed != nil {
+		c.refuse(blamed, fault)
+	}
+	if command != nil && blamed == command {
+		command.answer(fault)
+	} else if command != nil {
+		command.answer(ErrNotLeading)
+	}
+	return fault
+}
+
+// refuse refuses a command from now on.
+func (c *Core) refuse(command Command, fault *PanicError) {
+	o := command.origin()
+	if o == nil {
+		return
+	}
+	if c.refused.of(o, c.now) == nil {
+		c.refused.add(o, c.now, fmt.Sprint(fault.Cause))
+	}
+	fault.Refused = fmt.Sprintf("%s of %s (%s)", o.Procedure, o.Caller, c.refused.of(o, c.now).ID())
+}
+
+// Refusals are the commands that are refused because they made the ledger panic, in words.
+func (c *Core) Refusals() []string {
+	list := make([]string, 0, len(c.refused.list))
+	for i := range c.refused.list {
+		r := &c.refused.list[i]
+		if r.Version != c.refused.version {
+			continue
+		}
+		list = append(list, fmt.Sprintf("%s of %q is refused since %s (refusal %s): it made the ledger panic: %s",
+			r.Procedure, r.Caller, r.At.Time().UTC().Format(time.RFC3339), r.ID(), r.Cause))
+	}
+	return list
+}
+
+// panicked ends a leadership in which the ledger panicked. Nobody hears of it but whoever is to blame: all others try again.
+func (w *writer) panicked(err error) {
+	if fault, ok := errors.AsType[*PanicError](err); ok {
+		w.tellFault(fault)
+	}
+	w.drop(ErrNotLeading)
+	w.giveUp(err)
+}
+
+// tellFault writes down that the ledger panicked, and what is refused for it.
+func (w *writer) tellFault(fault *PanicError) {
+	w.log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
+	w.meter.faults.Inc()
+	if fault.Refused == "" {
+		w.unblamed.Store(&unblamed{w.clock.now(), fmt.Sprint(fault.Cause)})
+	}
+	list := w.core.Refusals()
+	w.refusals.Store(&list)
+}
+
+// unblamed is a panic of the ledger of which it is not known who is to blame: it may come again.
+type unblamed struct {
+	at    ledger.Instant
+	cause string
+}
+
+// faultWarnings says what is refused because it made the ledger panic, and for a day that nothing is, though the ledger panicked.
+func (w *writer) faultWarnings() (list []string) {
+	if refused := w.refusals.Load(); refused != nil {
+		list = atMost(*refused, mostHidden, "the log")
+	}
+	if last := w.unblamed.Load(); last != nil && w.clock.now().Sub(last.at) < refusedFor {
+		list = append(list, fmt.Sprintf("the ledger panicked at %s, and it is not known over what: %s: the log has the stack; "+
+			"while it comes again, attempts to lead are up to 5 s apart", last.at.Time().UTC().Format(time.RFC3339), last.cause))
+	}
+	return list
+}

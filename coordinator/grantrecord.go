@@ -1,0 +1,116 @@
+package coordinator
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// What of an agent's record of a grant is kept, as in the rules for requests: the record itself has
+// none in the contract.
+const (
+	mostApplicationIDs = 64
+	longestApplication = 128
+	longestAddress     = 512
+	longestCaller      = 256
+	longestRequestID   = 128
+	longestDegraded    = 256
+)
+
+// cut is a text within a number of bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}
+
+// grantFrom is an agent's record of a grant. From it the ledger can take over an engine that it does
+// not know. A record is never refused, because the rest of the report would be refused with it, and
+// the host would be lost with all its engines. What is damaged or too large is left out instead, and
+// without names it. The last to go is what the engine is entitled to.
+func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, without string) {
+	a = &ledger.Allocation{
+		ID: id, Caller: cut(m.GetCaller(), longestCaller), State: ledger.State(m.GetState()), //nolint:gosec // seven states
+		HostID: m.GetHostId(), HostAddress: m.GetHostAddress(), Priority: m.GetPriority(),
+		Created: instantFrom(m.GetCreateTime()), Reserved: instantFrom(m.GetReserveTime()), Confirmed: instantFrom(m.GetConfirmTime()),
+		Expires: instantFrom(m.GetExpireTime()), OverLimit: m.GetOverLimit(), Stopping: m.GetStopping(), Reason: m.GetReason(),
+		Address: cut(m.GetAddress(), longestAddress), Revision: m.GetRevision(),
+	}
+	if len(m.GetRequestId()) <= longestRequestID { // a part of it would be another's
+		a.RequestID = m.GetRequestId()
+	}
+	for _, id := range m.GetApplicationIds() {
+		if len(a.ApplicationIDs) < mostApplicationIDs && len(id) <= longestApplication {
+			a.ApplicationIDs = append(a.ApplicationIDs, id)
+		}
+	}
+	if p := m.GetProcess(); p != nil {
+		a.Process = processFrom(p)
+	}
+	var left []string
+	a.Entitled, left = entitledFrom(m.GetEntitled())
+	var err error
+	room := convert.MaxGrantSize - proto.Size(m.GetEntitled())
+	if a.Requested, err = convert.ResourceFromProto(m.GetRequested()); err != nil || convert.GrantSize(m) > convert.MaxGrantSize {
+		a.Requested = resource.Resource{} // it is only shown
+		left = append(left, "requested")
+	} else {
+		room -= proto.Size(m.GetRequested())
+	}
+	labels := labelsWithin(m.GetLabels(), room)
+	if len(labels) < len(m.GetLabels()) {
+		left = append(left, "labels")
+	}
+	a.Labels, _ = convert.LabelsFromProto(labels) // each of them is right
+	return a, strings.Join(left, ", ")
+}
+
+// entitledFrom is what a record says that an engine is entitled to, and what of that is damaged: the
+// queues that it has a part of, or all.
+func entitledFrom(m *bursarv1.Resource) (entitled resource.Resource, damaged []string) {
+	entitled, err := convert.ResourceFromProto(m)
+	if err == nil {
+		return entitled, nil
+	}
+	here := proto.CloneOf(m)
+	here.External = nil
+	if entitled, err = convert.ResourceFromProto(here); err == nil {
+		return entitled, []string{"entitled.external"}
+	}
+	return resource.Resource{}, []string{"entitled"}
+}
+
+// labelsWithin are those of a record's labels that are right, if all of them take no more than so
+// many bytes. Otherwise the longest are left out.
+func labelsWithin(labels map[string]string, room int) map[string]string {
+	size := func(key string) int {
+		return proto.Size(&bursarv1.Allocation{Labels: map[string]string{key: labels[key]}})
+	}
+	if _, err := convert.LabelsFromProto(labels); err == nil && proto.Size(&bursarv1.Allocation{Labels: labels}) <= room {
+		return labels
+	}
+	keys := slices.SortedFunc(maps.Keys(labels), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a)+len(labels[a]), len(b)+len(labels[b])), cmp.Compare(a, b))
+	})
+	kept := make(map[string]string)
+	for _, key := range keys {
+		one := map[string]string{key: labels[key]}
+		if _, err := convert.LabelsFromProto(one); err != nil {
+			continue
+		}
+		if room -= size(key); room < 0 {
+			break
+		}
+		kept[key] = labels[key]
+	}
+	return kept
+}

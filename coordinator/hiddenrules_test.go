@@ -1,0 +1,92 @@
+package coordinator
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// TestAQuotaFileHidesTheStoredRule: a rule that somebody has put over the API does not keep a coordinator from leading whose file has one
+// for the same selector, or one that ties with it.
+func TestAQuotaFileHidesTheStoredRule(t *testing.T) {
+	disk := storetest.NewMemory("test")
+	put := func(f *fixture, selector map[string]string, bytes int64) error {
+		_, err := f.quotas.Put(t.Context(), &bursarv1.PutRequest{Quota: &bursarv1.Quota{Selector: selector, Limit: memory(bytes)}})
+		return err
+	}
+	alice := map[string]string{"user": "alice"}
+	f := start(t, Config{}, disk.Open())
+	for selector, bytes := range map[string]int64{"alice": 8 << 30, "carol": 3 << 30} {
+		if err := put(f, map[string]string{"user": selector}, bytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.stop()
+
+	path := filepath.Join(t.TempDir(), "quotas.yaml")
+	if err := os.WriteFile(path, []byte("quotas:\n- selector: {user: alice}\n  limit: {memory: 2GiB}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f = start(t, Config{QuotaFiles: []string{path}}, disk.Open())
+	list, err := f.quotas.List(t.Context(), &bursarv1.QuotaServiceListRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, q := range list.GetQuotas() {
+		text := q.GetSelector()["user"] + " " + strings.TrimSuffix(q.GetSource(), path)
+		if q.GetHidden() != "" {
+			text += " hidden"
+		}
+		shown = append(shown, text)
+	}
+	if got := strings.Join(shown, ", "); got != "alice file:, alice api hidden, carol api" {
+		t.Errorf("rules: %s", got)
+	}
+	res, err := f.quotas.Get(t.Context(), &bursarv1.QuotaServiceGetRequest{Selector: alice})
+	if err != nil || res.GetQuota().GetLimit().GetMemoryBytes() != 2<<30 || res.GetQuota().GetHidden() != "" {
+		t.Errorf("the rule for alice is %v, %v; want that of the file", res.GetQuota(), err)
+	}
+	eventually(t, "status says what is hidden", func() bool {
+		return strings.Contains(strings.Join(f.status().GetWarnings(), "\n"), "quota user=alice of api is not in force")
+	})
+	if err := put(f, alice, 1<<30); err == nil || !strings.Contains(err.Error(), "a selector that has no rule of file:") {
+		t.Errorf("a rule that a file has is put: %v", err)
+	}
+	if _, err := f.quotas.Delete(t.Context(), &bursarv1.DeleteRequest{Selector: alice}); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "status is clear", func() bool {
+		return !strings.Contains(strings.Join(f.status().GetWarnings(), "\n"), "not in force")
+	})
+	f.audited()
+}
+
+// TestFilesThatTieAreRefusedWhereNobodyLeads: a standby does not take over rules that it could not lead with later.
+func TestFilesThatTieAreRefusedWhereNobodyLeads(t *testing.T) {
+	d := newDesk(t, newMemoryStore(), nil)
+	q := newQuotaFiles(nil, d.meter, d.log)
+	rule := func(text string) ledger.Quota {
+		selector, err := label.ParseSelector(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ledger.Quota{Selector: selector}
+	}
+	one := map[string][]ledger.Quota{"file:1": {rule("user=a,creator=*")}}
+	if err := q.put(t.Context(), d.writer, one); !errors.Is(err, ErrNotLeading) {
+		t.Fatalf("%v; want no complaint but that it does not lead", err)
+	}
+	q.keep(one)
+	err := q.put(t.Context(), d.writer, map[string][]ledger.Quota{"file:2": {rule("user=*,creator=x")}})
+	if _, wrong := errors.AsType[*ledger.FieldError](err); !wrong {
+		t.Errorf("rules that tie: %v; want a *ledger.FieldError", err)
+	}
+}

@@ -1,0 +1,166 @@
+package coordinator
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/test/underrace"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/readlimit"
+	"github.com/bursar/bursar/test/hostile"
+)
+
+// standbyOf starts a coordinator that never leads, and takes for the leader whom the ballot announces.
+func standbyOf(t *testing.T, b *ballot) *fixture {
+	t.Helper()
+	return start(t, Config{}, storetest.NewMemory("shared").Open(), func(server *Server) {
+		server.elect = func(self Self) (election.Election, error) {
+			b.bar(self.URL, true)
+			return &candidate{ballot: b, self: self}, nil
+		}
+	})
+}
+
+// hostileLeader is announced, and called to be greeted.
+func hostileLeader(t *testing.T, b *ballot, f *fixture, serve http.HandlerFunc) (calls *atomic.Int64, end func()) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		serve(w, r)
+	}))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	b.announce(election.Leader{URL: server.URL})
+	eventually(t, "the standby has greeted it", func() bool {
+		to, _ := f.server.peers.find()
+		return to != nil && to.url == server.URL && to.fault.Load() != nil
+	})
+	return calls, func() {
+		server.CloseClientConnections()
+		server.Close()
+	}
+}
+
+// heapGrowth is how much larger the heap of this process gets while f runs, in bytes, with what is not collected yet.
+func heapGrowth(f func()) uint64 {
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	most := before.HeapAlloc
+	ended, looked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(looked)
+		again := time.NewTicker(2 * time.Millisecond)
+		defer again.Stop()
+		for {
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapAlloc)
+			select {
+			case <-again.C:
+			case <-ended:
+				return
+			}
+		}
+	}()
+	f()
+	close(ended)
+	<-looked
+	return most - before.HeapAlloc
+}
+
+// collected is how much garbage may lie around beside what is needed, in bytes, and what this test's own servers take.
+const collected = 32 << 20
+
+// Whoever is taken for the leader costs a standby no more than its largest answers, and its callers get an error in time.
+func TestALeaderCannotFillAStandby(t *testing.T) {
+	b := newBallot()
+	f := standbyOf(t, b)
+	const deadline = 3 * time.Second
+	calls := map[string]func(context.Context) error{
+		bursarv1connect.ClusterServiceStatusProcedure: func(ctx context.Context) error {
+			_, err := f.cluster.Status(ctx, &bursarv1.StatusRequest{})
+			return err
+		},
+		bursarv1connect.AllocationServiceListProcedure: func(ctx context.Context) error {
+			_, err := f.allocations.List(ctx, &bursarv1.AllocationServiceListRequest{})
+			return err
+		},
+	}
+	for name, serve := range hostile.Answers() {
+		called, end := hostileLeader(t, b, f, serve)
+		for procedure, call := range calls {
+			greeted := called.Load()
+			var err error
+			began := time.Now()
+			grew := heapGrowth(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				defer cancel()
+				err = call(ctx)
+			})
+			// A buffer doubles as it grows, and what is packed is held beside what it was unpacked to.
+			if most := (5*uint64(readlimit.Of(procedure)) + collected) * underrace.Factor; grew > most {
+				t.Errorf("%s, %s: the heap grew by %d MiB, want at most %d", name, procedure, grew>>20, most>>20)
+			}
+			if err == nil || called.Load() == greeted {
+				t.Errorf("%s, %s: %v after %d calls of the leader", name, procedure, err, called.Load()-greeted)
+			}
+			t.Logf("%s, %s: %d MiB in %v", name, procedure, grew>>20, time.Since(began).Round(time.Millisecond))
+		}
+		end()
+	}
+}
+
+// The messages of a stream are bounded one by one, and there are no more of them in a standby than its caller reads.
+func TestALeaderCannotFillAStandbyWithAStream(t *testing.T) {
+	b := newBallot()
+	f := standbyOf(t, b)
+	streams := hostile.Streams()
+	maps.Copy(streams, map[string]http.HandlerFunc{"empty messages": hostile.Endless})
+	for name, serve := range streams {
+		_, end := hostileLeader(t, b, f, serve)
+		const want = 5_000
+		messages := 0
+		var err error
+		grew := heapGrowth(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			stream, opening := f.cluster.Watch(ctx, &bursarv1.ClusterServiceWatchRequest{})
+			if err = opening; err != nil {
+				return
+			}
+			defer stream.Close()
+			for messages < want && stream.Receive() {
+				messages++
+			}
+			err = stream.Err()
+		})
+		if name == "empty messages" {
+			if messages < want || err != nil {
+				t.Errorf("%s: %d of them were passed on: %v", name, messages, err)
+			}
+		} else if code := connect.CodeOf(err); code != connect.CodeResourceExhausted && code != connect.CodeDeadlineExceeded {
+			// What is too large is read to its end, and thrown away, as long as the caller waits.
+			t.Errorf("%s: %v, want RESOURCE_EXHAUSTED or the caller's own deadline", name, err)
+		}
+		if most := uint64(5*readlimit.Of(bursarv1connect.ClusterServiceWatchProcedure) + collected); grew > most {
+			t.Errorf("%s: the heap grew by %d MiB, want at most %d", name, grew>>20, most>>20)
+		}
+		t.Logf("%s: %d MiB for %d messages", name, grew>>20, messages)
+		end()
+	}
+}

@@ -1,0 +1,132 @@
+package ledger_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+var bruteSeeds = flag.Int("brute.seeds", 400, "how many worlds the brute force judges")
+
+// TestABruteForceFindsNothingWrong judges what the ledger answers and announces by the design alone: each sum is added up anew, in
+// numbers without bound, from the list of what lives. It shares nothing with the model of TestLedgerAgreesWithAModel, so that one
+// mistake in how the design was read is not made twice. For long runs:
+//
+//	go test -run BruteForce -brute.seeds=20000
+func TestABruteForceFindsNothingWrong(t *testing.T) {
+	seeds := *bruteSeeds
+	if testing.Short() {
+		seeds = min(seeds, 100)
+	}
+	for seed := range seeds {
+		b := newBrute(t, uint64(seed))
+		for range 80 {
+			b.step()
+		}
+	}
+}
+
+// brute is one world: the ledger, and what is known of it from outside.
+type brute struct {
+	t      *testing.T
+	seed   uint64
+	random *rand.Rand
+	ledger *ledger.Ledger
+	now    ledger.Instant
+
+	hosts  map[string]*bruteHost
+	rules  []ledger.Quota
+	queues map[string]ledger.QueueReport
+	live   map[ledger.ID]*ledger.Allocation
+	asked  []ledger.AllocateCommand // those with a request id, by number
+	of     []ledger.ID              // and what became of them
+}
+
+type bruteHost struct {
+	id                  string
+	capacity, protected resource.Vector
+	available           int64
+	sequence            uint64
+	cordoned            bool
+}
+
+func newBrute(t *testing.T, seed uint64) *brute {
+	b := &brute{
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 10)), now: start, ledger: ledger.New(ledger.Config{}, newPlainPlacer()),
+		hosts: make(map[string]*bruteHost), queues: make(map[string]ledger.QueueReport), live: make(map[ledger.ID]*ledger.Allocation),
+	}
+	must(t, b.ledger.PutProvider(b.now, ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "c1"}}))
+	for i := range 1 + b.random.IntN(3) {
+		h := &bruteHost{id: fmt.Sprintf("h%d", i), capacity: b.some(12), protected: resource.Vector{}.WithMemory(b.upTo(1))}
+		if b.random.IntN(2) == 0 { // one that does not list it has none
+			h.capacity = h.capacity.With("gpu", b.upTo(2))
+		}
+		b.hosts[h.id] = h
+		_, err := b.ledger.Register(b.now, ledger.RegisterCommand{HostID: h.id, Incarnation: 1, Capacity: h.capacity, Protected: h.protected})
+		must(t, err)
+		b.sample(h)
+	}
+	b.setRules()
+	b.reportQueues()
+	return b
+}
+
+func (b *brute) upTo(most int64) int64 { return b.random.Int64N(most + 1) }
+
+// some is a vector of memory and cpu, and a few instances.
+func (b *brute) some(most int64) resource.Vector {
+	return resource.Vector{}.WithMemory(b.upTo(most)).WithCPU(b.upTo(most)).WithInstances(1 + b.upTo(most))
+}
+
+func (b *brute) sample(h *bruteHost) {
+	h.sequence++
+	h.available = b.upTo(16)
+	available := h.available
+	_, err := b.ledger.Sync(b.now, ledger.SyncCommand{
+		HostID: h.id, Incarnation: 1, Sequence: h.sequence, Full: h.sequence == 1, Seen: b.ledger.Revision(),
+		Sample: &ledger.Sample{MemoryAvailable: &available},
+	})
+	must(b.t, err)
+}
+
+func (b *brute) setRules() {
+	var rules []ledger.Quota
+	for _, text := range []string{"*", "user=*", "user=alice", "creator=IDE", "user=*,creator=*", "user=bob,creator=*", "user=bob,creator=IDE"} {
+		if b.random.IntN(2) == 0 {
+			continue
+		}
+		selector, err := label.ParseSelector(text)
+		must(b.t, err)
+		q := ledger.Quota{Selector: selector, Limit: b.some(14)}
+		if b.random.IntN(3) == 0 {
+			q.Limit = resource.Vector{}.WithInstances(b.upTo(6))
+		}
+		rules = append(rules, q)
+	}
+	b.rules = rules
+	must(b.t, b.ledger.SetQuotas(b.now, "api", slices.Clone(rules)))
+}
+
+func (b *brute) reportQueues() {
+	r := ledger.ClusterReport{
+		ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "c1"}, Asked: b.now, GoodFor: time.Hour, Settle: 1000 * time.Hour,
+	}
+	clear(b.queues)
+	for _, path := range []string{"root", "root.a", "root.a.x", "root.b"} {
+		q := ledger.QueueReport{Path: path, Limit: b.some(10).WithInstances(20)}
+		if path != "root" {
+			q.Parent = path[:max(4, len(path)-2)]
+		}
+		q.Used = resource.Vector{}.WithMemory(b.upTo(3)).WithCPU(b.upTo(3))
+		b.queues[path] = q
+		r.Queues = append(r.Queues, q)
+	}
+	must(b.t, b.ledger.ReportCluster(b.now, r))
+}

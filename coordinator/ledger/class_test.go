@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// Requests wait as one class if they are alike. What tells two apart, for some account or host, makes two classes of them: else the first
+// of a class would speak for others that it knows nothing of.
+func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
+	part := func(change func(*resource.External)) func(*Allocation) {
+		return func(a *Allocation) {
+			x := a.Entitled.External[0]
+			change(&x)
+			a.Entitled.External = []resource.External{x}
+		}
+	}
+	wishes := func(w Wishes) func(*Allocation) { return func(a *Allocation) { a.Wishes = &w } }
+	variants := map[string]func(*Allocation){
+		"as they are":              func(*Allocation) {},
+		"priority":                 func(a *Allocation) { a.Priority = 1 },
+		"host":                     func(a *Allocation) { a.HostID = "h1" },
+		"caller":                   func(a *Allocation) { a.Caller = "bob" }, // a host may be closed to one of them
+		"another label":            func(a *Allocation) { a.Labels = label.Of("user", "bob") },
+		"one more label":           func(a *Allocation) { a.Labels = label.Of("user", "alice", "creator", "IDE") },
+		"no label":                 func(a *Allocation) { a.Labels = nil },
+		"more memory":              func(a *Allocation) { a.Entitled.Vector = a.Entitled.WithMemory(2) },
+		"as much of another":       func(a *Allocation) { a.Entitled.Vector = resource.Vector{}.WithCPU(1) },
+		"a dimension more":         func(a *Allocation) { a.Entitled.Vector = a.Entitled.With("gpu", 1) },
+		"no part elsewhere":        func(a *Allocation) { a.Entitled.External = nil },
+		"two parts elsewhere":      func(a *Allocation) { a.Entitled.External = append(a.Entitled.External[:1:1], a.Entitled.External[0]) },
+		"kind of the part":         part(func(x *resource.External) { x.Kind = "kubernetes" }),
+		"cluster of the part":      part(func(x *resource.External) { x.Cluster = "dev" }),
+		"path of the part":         part(func(x *resource.External) { x.Path = "root.b" }),
+		"partition of the part":    part(func(x *resource.External) { x.Partition = "gpu" }),
+		"size of the part":         part(func(x *resource.External) { x.Vector = resource.Vector{}.WithMemory(2) }),
+		"wishes":                   wishes(Wishes{}),
+		"a required label":         wishes(Wishes{Required: label.Of("disk", "ssd")}),
+		"another required label":   wishes(Wishes{Required: label.Of("disk", "hdd")}),
+		"a preferred label":        wishes(Wishes{Preferred: label.Of("disk", "ssd")}),
+		"another preferred label":  wishes(Wishes{Preferred: label.Of("disk", "hdd")}),
+		"a host to avoid":          wishes(Wishes{Avoid: []string{"h1"}}),
+		"another host to avoid":    wishes(Wishes{Avoid: []string{"h2"}}),
+		"a required, and to avoid": wishes(Wishes{Required: label.Of("disk", "ssd"), Avoid: []string{"h1"}}),
+	}
+	seen := make(map[string]string)
+	for name, change := range variants {
+		a := Allocation{Labels: label.Of("user", "alice"), Entitled: resource.NewResource(resource.Vector{}.WithMemory(1),
+			resource.External{Address: resource.Address{Kind: "yarn", Cluster: "prod", Path: "root.a"}, Vector: resource.Vector{}.WithMemory(1)})}
+		change(&a)
+		key := string(classKey(nil, &a))
+		if other, taken := seen[key]; taken {
+			t.Errorf("%s and %s: one class", name, other)
+		}
+		seen[key] = name
+		a.ID, a.RequestID, a.Created = 7, "r", 9 // which of them it is
+		if string(classKey(nil, &a)) != key {
+			t.Errorf("%s: two that are alike are of different classes", name)
+		}
+	}
+}
+
+// waitingClass is a class of requests with these ids.
+func waitingClass(s *share, request resource.Vector, ids ...ID) *class {
+	c := &class{share: s, request: request, members: newMembers()}
+	for _, id := range ids {
+		c.join(&entry{Allocation: Allocation{ID: id}})
+	}
+	return c
+}
+
+// A class comes where its first member does: also after one has come back that is older, and after the first has left.
+func TestAClassMovesWithItsFirstMember(t *testing.T) {
+	for name, shares := range map[string][2]*share{
+		"of one share":    func() [2]*share { s := &share{weight: 1}; return [2]*share{s, s} }(),
+		"of equal shares": {{weight: 1}, {weight: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var q queue
+			one, two := waitingClass(shares[0], resource.Vector{}, 5, 9), waitingClass(shares[1], resource.Vector{}, 7)
+			q.put(one)
+			q.put(two)
+			first := func(want ID) {
+				t.Helper()
+				if got := q.first().ID; got != want {
+					t.Errorf("first is %d; want %d", got, want)
+				}
+			}
+			first(5)
+			back := &entry{Allocation: Allocation{ID: 3}}
+			two.join(back)
+			first(3)
+			two.leave(back)
+			first(5)
+			one.leave(one.first())
+			first(7)
+			two.leave(two.first())
+			first(9)
+			if q.waiting != 1 {
+				t.Errorf("%d wait; want 1", q.waiting)
+			}
+		})
+	}
+}
+
+// A class may wait nowhere for a moment, while what is behind it is looked at.
+func TestTheLastOfAClassThatWaitsNowhereMayLeave(t *testing.T) {
+	c := waitingClass(&share{weight: 1}, resource.Vector{}, 1)
+	e := c.first()
+	c.leave(e)
+	if e.class != nil || len(c.members.items) != 0 {
+		t.Error("it has not left")
+	}
+}
+
+// Nobody in a queue is tried where less is free than anybody there asks for, and somebody is where it may be enough for one.
+func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
+	s := &share{weight: 1}
+	var q queue
+	if !q.hopeless([3]int64{9, 9, 9}) {
+		t.Error("nobody waits, and there is hope")
+	}
+	vector := func(memory, cpu, instances int64) resource.Vector {
+		return resource.Vector{}.WithMemory(memory).WithCPU(cpu).WithInstances(instances)
+	}
+	q.put(waitingClass(s, vector(1, 4000, 3), 1))
+	q.put(waitingClass(s, vector(5, 1000, 2), 2))
+	q.put(waitingClass(s, vector(7, 2000, 9), 3))
+	for _, test := range []struct {
+		free     [3]int64
+		hopeless bool
+	}{
+		{[3]int64{1, 4000, 3}, false},
+		{[3]int64{5, 1000, 2}, false},
+		{[3]int64{7, 2000, 9}, false},
+		{[3]int64{0, 9000, 9}, true},
+		{[3]int64{9, 999, 9}, true},
+		{[3]int64{9, 9000, 1}, true},
+	} {
+		if got := q.hopeless(test.free); got != test.hopeless {
+			t.Errorf("%v is free: hopeless is %t; want %t", test.free, got, test.hopeless)
+		}
+	}
+	// Who asks for nothing of a dimension lacks nothing, even where less than nothing is left; who asks for one lacks one.
+	for i, name := range []string{resource.Memory, resource.CPU, resource.Instances} {
+		free := [3]int64{9, 9, 9}
+		var one, none queue
+		one.put(waitingClass(s, vector(1, 1, 1), 1))
+		none.put(waitingClass(s, vector(1, 1, 1).With(name, 0), 1))
+		for _, n := range []int64{0, -5} {
+			if free[i] = n; !one.hopeless(free) || none.hopeless(free) {
+				t.Errorf("%d is left of %s: hopeless for one of it: %t, for none of it: %t", n, name, one.hopeless(free), none.hopeless(free))
+			}
+		}
+	}
+}
+
+// Behind a queue of an external cluster counts what a request asks for there, not what it asks of hosts.
+func TestABranchCountsWhatIsAskedOfIt(t *testing.T) {
+	other, own := &branch{}, &branch{}
+	q := queue{branch: own}
+	e := &entry{external: &external{touches: []touch{
+		{branch: other, vector: resource.Vector{}.WithMemory(9)}, {branch: own, vector: resource.Vector{}.WithMemory(2)},
+	}}}
+	c := &class{share: &share{weight: 1}, request: resource.Vector{}.WithMemory(5), members: newMembers()}
+	c.join(e)
+	q.put(c)
+	if q.hopeless([3]int64{2, 0, 0}) || !q.hopeless([3]int64{1, 0, 0}) {
+		t.Errorf("the least that is asked for is %v; want 2 of memory", q.least)
+	}
+}

@@ -1,0 +1,16 @@
+package ledger
+
+// Unstored is how many times to live the ledger remembers that do not count yet.
+func (l *Ledger) Unstored() int { return len(l.unstored) }
+
+// HostBytes is what the rows of a host count with, and which part of that is one caller's.
+func (l *Ledger) HostBytes(host, caller string) (all, its int64) {
+	h := l.hosts[host]
+	return h.bytes, h.callers[l.callers[caller]]
+}
+
+// CallerBytes is what the live allocations of a caller take: LiveBytes and LiveOverhead of each.
+func (l *Ledger) CallerBytes(caller string) int64 { return l.callers.of(caller) }
+
+// RelayedBytes is the same of all callers of a host's agent together.
+func (l *Ledger) RelayedBytes(host string) int64 { return l.relays.of(host) }

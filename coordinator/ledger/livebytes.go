@@ -1,0 +1,376 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// What lives is bounded in bytes, by host and by caller. A host's rows have to fit into one answer to its agent. A caller's rows are kept
+// in memory, for as long as it likes.
+
+const (
+	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant. With it the complete answer to its agent, stops
+	// included, stays below what an agent reads (readlimit.Agent, 18 MiB).
+	HostLiveBytes = 16 << 20
+	// hostShare is which part of that the allocations of one caller may have there: one of so many. Who fills it does not fill the host.
+	hostShare = 2
+	// TouchOverhead is what each queue that a row counts in, those above its own included, takes in memory beyond the bytes of its row.
+	// It counts on the row's host alone. Measured: an engine with 8 parts that are 32 deep takes 41 KiB, 160 bytes a queue.
+	TouchOverhead = 160
+	// adoptedTimes is how many times that engines which its agent reports may make it: a real one reports less at a time.
+	adoptedTimes = 2
+	// stopReasonBytes is how much of one answer the reasons of its orders to stop may be. Of more the rest is without a reason.
+	stopReasonBytes = 512 << 10
+	// CallerLiveBytes is how many bytes of live rows one caller may have where Config does not say.
+	CallerLiveBytes = 256 << 20
+	// LiveOverhead is what a live allocation takes in memory beyond the bytes of its row: its entry, and its places in the tables. Measured:
+	// one that says little takes 1.8 KiB, and counts with 2.1.
+	LiveOverhead = 1 << 10
+	// largestLive is what a live allocation counts with at most, that says all that a request may.
+	largestLive = 18 << 10
+
+	// grown is what a row has room for, beyond what its request said: its grant and a usual confirmation (a process, its cgroup, an
+	// address, some application ids) take less. So neither is ever refused for want of bytes.
+	grown = 1 << 10
+	// Bounds of what parts of a row take encoded, without their texts.
+	rowBytes      = 360 // states, times, numbers, the process, the lengths of texts, an order to stop
+	pairBytes     = 12
+	textBytes     = 3
+	vectorBytes   = 40
+	quantityBytes = 22
+	externalBytes = 16
+)
+
+// LiveBytes is how many bytes of an answer the allocation takes at most, as an agent is sent it, its order to stop included. Of a
+// request that says little it is what its row may grow by. What was asked for counts twice, because as much is granted. Wishes count,
+// although no agent is sent them.
+func (a *Allocation) LiveBytes() int64 {
+	resource := resourceBytes(&a.Requested)
+	asked := len(a.RequestID) + len(a.Caller) + labelBytes(a.Labels) + 2*resource
+	if w := a.Wishes; w != nil {
+		asked += len(w.Host) + labelBytes(w.Required) + labelBytes(w.Preferred) + textsBytes(w.Avoid)
+	}
+	rest := rowBytes + max(0, resourceBytes(&a.Entitled)-resource) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) +
+		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + textsBytes(a.ApplicationIDs)
+	return int64(asked + max(rest, grown))
+}
+
+func labelBytes(set label.Set) (n int) {
+	for i := range set {
+		n += pairBytes + len(set[i].Key) + len(set[i].Value)
+	}
+	return n
+}
+
+func textsBytes(list []string) (n int) {
+	for _, text := range list {
+		n += textBytes + len(text)
+	}
+	return n
+}
+
+func resourceBytes(r *resource.Resource) int {
+	n := quantityBytesOf(&r.Vector)
+	for i := range r.External {
+		x := &r.External[i]
+		n += externalBytes + len(x.Kind) + len(x.Cluster) + len(x.Path) + len(x.Partition) + quantityBytesOf(&x.Vector)
+	}
+	return n
+}
+
+func quantityBytesOf(v *resource.Vector) int {
+	n := vectorBytes
+	for _, q := range v.Custom() {
+		n += quantityBytes + len(q.Name)
+	}
+	return n
+}
+
+// LiveFullError refuses a request, or what a row would grow by, because the live allocations of its caller take as much as they may.
+type LiveFullError struct {
+	// Caller is whose allocations they are: a caller, or all callers of a host's agent together.
+	Caller string
+	// Bytes is what they take, and Most what they may.
+	Bytes, Most int64
+}
+
+func (e *LiveFullError) Error() string {
+	return fmt.Sprintf("%s: live allocations (waiting, reserved and active) take %d bytes: want at most %d (limits.callerLiveBytes): try again when some of them have ended",
+		e.Caller, e.Bytes, e.Most)
+}
+
+// tally is what the live allocations of somebody take.
+type tally struct {
+	name    string
+	host    bool // it is of all callers of a host's agent, and the name is the host's
+	bytes   int64
+	most    int64 // bytes that it may have
+	onHosts int64 // what they count with on all hosts together
+	live    int
+}
+
+// who is whom errors and warnings name.
+func (t *tally) who() string {
+	if t.host {
+		return "callers of host " + t.name
+	}
+	return fmt.Sprintf("caller %q", t.name)
+}
+
+// full reports whether there is little left of what it may have: less than a twentieth, or than the largest request may take.
+func (t *tally) full() bool { return t.bytes > 0 && t.most-t.bytes < max(t.most/20, largestLive) }
+
+// tallies are those by name that have live allocations.
+type tallies map[string]*tally
+
+func (t tallies) of(name string) int64 {
+	if has := t[name]; has != nil {
+		return has.bytes
+	}
+	return 0
+}
+
+func (t tallies) open(fresh tally) *tally {
+	has := t[fresh.name]
+	if has == nil {
+		has = &fresh
+		t[fresh.name] = has
+	}
+	has.live++
+	return has
+}
+
+func (t tallies) close(has *tally) {
+	if has.live--; has.live == 0 {
+		delete(t, has.name)
+	}
+}
+
+// relayed reports whether it is the agent of its host alone that says whose allocation it is: because it
+// adopted it, or because the request came through it. Such a request names its host, and the names of its
+// callers end in the host's.
+func (a *Allocation) relayed() bool {
+	w := a.Wishes
+	return a.Adopted() || w != nil && w.Host != "" && strings.HasSuffix(a.Caller, "@"+w.Host)
+}
+
+// affords checks that whoever an allocation counts on may have so many bytes more. All callers of one host's agent together have as
+// much as any other caller; one of them has half of it, and leaves the rest to the others. The error is a *LiveFullError.
+func (l *Ledger) affords(a *Allocation, more int64) error {
+	most := l.cfg.CallerLiveBytes
+	if a.relayed() {
+		if bytes := l.relays.of(a.HostID); bytes+more > most {
+			return &LiveFullError{Caller: "callers of host " + a.HostID, Bytes: bytes, Most: most}
+		}
+		most /= 2
+	}
+	if bytes := l.callers.of(a.Caller); !a.Adopted() && bytes+more > most {
+		return &LiveFullError{Caller: fmt.Sprintf("caller %q", a.Caller), Bytes: bytes, Most: most}
+	}
+	return nil
+}
+
+// mayGrow checks that a live allocation may become what next says: on a host, and for a caller, that has room for it. What a row has room
+// for from the start it may always take. Errors: *LiveFullError, *InsufficientError.
+func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
+	more := next.LiveBytes() - e.bytes
+	if more <= 0 {
+		return nil
+	}
+	if h := e.host; h != nil {
+		s := h.account.closed(e.request(), NoteRefused)
+		switch has := h.callers[e.caller]; {
+		case h.bytes+more > l.cfg.HostLiveBytes:
+			s.Detail = h.fullText(l.cfg.HostLiveBytes)
+			return &InsufficientError{Reason: ReasonRefused, Shortfalls: []Shortfall{s}}
+		case e.caller != nil && has+more > l.hostShare():
+			s.Detail = l.crowdedText(e.caller.name, has)
+			return &InsufficientError{Reason: ReasonRefused, Shortfalls: []Shortfall{s}}
+		}
+	}
+	return l.affords(&e.Allocation, more)
+}
+
+// weigh counts the entry with the bytes that its row takes by now.
+func (l *Ledger) weigh(e *entry) {
+	bytes := e.LiveBytes()
+	more := bytes - e.bytes
+	if more == 0 {
+		return
+	}
+	e.bytes = bytes
+	l.charge(e, more)
+	if e.host != nil {
+		l.load(e, e.host, more)
+	}
+}
+
+// charge counts bytes of an entry on its caller, and on all callers of the agent that it came through.
+func (l *Ledger) charge(e *entry, more int64) {
+	for _, t := range [...]*tally{e.caller, e.relay} {
+		if t == nil {
+			continue
+		}
+		if t.bytes += more; t.full() {
+			l.full[t] = struct{}{}
+		} else {
+			delete(l.full, t)
+		}
+	}
+}
+
+// enterTallies counts a new entry.
+func (l *Ledger) enterTallies(e *entry) {
+	most := l.cfg.CallerLiveBytes
+	if e.relayed() {
+		e.relay = l.relays.open(tally{name: e.HostID, host: true, most: most})
+		most /= 2
+	}
+	if !e.Adopted() {
+		e.caller = l.callers.open(tally{name: e.Caller, most: most})
+	}
+	l.charge(e, LiveOverhead)
+	l.weigh(e)
+}
+
+// leaveTallies counts an entry no more that has ended.
+func (l *Ledger) leaveTallies(e *entry) {
+	l.charge(e, -e.bytes-LiveOverhead)
+	if e.caller != nil {
+		l.callers.close(e.caller)
+	}
+	if e.relay != nil {
+		l.relays.close(e.relay)
+	}
+}
+
+// FullCallers are those whose live allocations take nearly as much as they may, by name, as they are told when they are refused.
+func (l *Ledger) FullCallers() []LiveFullError {
+	list := make([]LiveFullError, 0, len(l.full))
+	for t := range l.full {
+		list = append(list, LiveFullError{Caller: t.who(), Bytes: t.bytes, Most: t.most})
+	}
+	slices.SortFunc(list, func(a, b LiveFullError) int { return strings.Compare(a.Caller, b.Caller) })
+	return list
+}
+
+// weight is what the entry counts with on its host: its row as of the last touch, and the queues that it counts in.
+func (e *entry) weight() int64 { return e.bytes + TouchOverhead*int64(len(e.touches())) }
+
+// load counts bytes of an entry's row on its host, which closes for new grants, or opens again: to all, or to the entry's caller. What
+// was adopted is nobody's: the agent says whose it is.
+func (l *Ledger) load(e *entry, h *host, more int64) {
+	h.bytes += more
+	if e.caller != nil {
+		e.caller.onHosts += more
+		if h.callers == nil {
+			h.callers = make(map[*tally]int64)
+		}
+		before := h.callers[e.caller]
+		h.callers[e.caller] = before + more
+		if before+more == 0 {
+			delete(h.callers, e.caller)
+		}
+		if before >= l.hostShare() && before+more < l.hostShare() {
+			l.freed(&h.account)
+		}
+	}
+	switch full := h.bytes >= l.cfg.HostLiveBytes; {
+	case full == (h.full != ""):
+	case full:
+		h.full = h.fullText(l.cfg.HostLiveBytes)
+		l.show(h)
+	default:
+		h.full = ""
+		l.show(h)
+		l.freed(&h.account)
+	}
+}
+
+func (h *host) fullText(most int64) string {
+	return fmt.Sprintf("the allocations on it take %d bytes, and its agent can be told of at most %d: more when some have ended", h.bytes, most)
+}
+
+// hostShare is how many bytes of a host's rows one caller may have and still get a new grant there.
+func (l *Ledger) hostShare() int64 { return l.cfg.HostLiveBytes / hostShare }
+
+// crowded reports whether the host is closed for new grants to the caller of an entry, which may be in no table yet.
+func (l *Ledger) crowded(e *entry, h *host) bool {
+	return len(h.callers) > 0 && h.callers[l.callers[e.Caller]] >= l.hostShare()
+}
+
+// mayCrowd reports whether any host may be closed to the caller of an entry: it has as much on all of them as it may have on one.
+func (l *Ledger) mayCrowd(e *entry) bool {
+	has := l.callers[e.Caller]
+	return has != nil && has.onHosts >= l.hostShare()
+}
+
+func (l *Ledger) crowdedText(caller string, has int64) string {
+	return fmt.Sprintf("the allocations of caller %q on it take %d bytes, and one caller may have at most %d there: more when some of them have ended",
+		caller, has, l.hostShare())
+}
+
+// auditBytes adds up anew what is kept as sums.
+func (l *Ledger) auditBytes(report func(int, string, ...any)) {
+	callers, relays, hosts := make(map[string]int64), make(map[string]int64), make(map[*host]int64)
+	shares := make(map[*host]map[*tally]int64)
+	for _, e := range l.entries.Values() {
+		bytes := e.LiveBytes()
+		if !e.Adopted() {
+			callers[e.Caller] += bytes + LiveOverhead
+		}
+		if e.relayed() {
+			relays[e.HostID] += bytes + LiveOverhead
+		}
+		if e.host != nil {
+			bytes += TouchOverhead * int64(len(e.touches()))
+			hosts[e.host] += bytes
+			if !e.Adopted() {
+				if shares[e.host] == nil {
+					shares[e.host] = make(map[*tally]int64)
+				}
+				shares[e.host][l.callers[e.Caller]] += bytes
+			}
+		}
+	}
+	for _, side := range []struct {
+		what      string
+		has, want map[string]int64
+	}{{"caller", sums(l.callers), callers}, {"callers of host", sums(l.relays), relays}} {
+		if !maps.Equal(side.has, side.want) {
+			report(2, "the bytes of each %s: %v; their allocations have %v", side.what, side.has, side.want)
+		}
+	}
+	full := make(map[*tally]struct{})
+	for _, side := range []tallies{l.callers, l.relays} {
+		for _, t := range side {
+			if t.full() {
+				full[t] = struct{}{}
+			}
+		}
+	}
+	if !maps.Equal(l.full, full) {
+		report(2, "callers with nearly as much as they may have: %d, and these or others are said to be: %d", len(full), len(l.full))
+	}
+	for _, h := range l.hostOrder {
+		if h.bytes != hosts[h] || (h.full != "") != (h.bytes >= l.cfg.HostLiveBytes) {
+			report(2, "host %s: %d bytes, full: %q; its allocations have %d", h.ID, h.bytes, h.full, hosts[h])
+		}
+		if !maps.Equal(h.callers, shares[h]) {
+			report(2, "host %s: bytes of %d callers, or of others than its allocations are of: %d", h.ID, len(h.callers), len(shares[h]))
+		}
+	}
+}
+
+func sums(t tallies) map[string]int64 {
+	list := make(map[string]int64, len(t))
+	for name, has := range t {
+		list[name] = has.bytes
+	}
+	return list
+}

@@ -1,0 +1,84 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/resource"
+)
+
+// A report is as old as when the cluster was asked, and one that came from the future is as old as the ledger.
+func TestAReportHoldsFromWhenTheClusterWasAsked(t *testing.T) {
+	second := func(n int) ledger.Instant { return start.Add(time.Duration(n) * time.Second) }
+	queue := []ledger.QueueReport{{Path: "root"}}
+	for name, test := range map[string]struct {
+		asked   ledger.Instant // the last report came at second 10, about second 5; the settings are of second 3
+		goodFor time.Duration
+		taken   bool
+		shown   ledger.Instant
+		until   ledger.Instant // zero: it is not known
+	}{
+		"now":                      {second(10), time.Minute, true, second(10), second(70)},
+		"later than now":           {second(11), time.Minute, true, second(10), second(70)},
+		"some time ago":            {second(6), time.Minute, true, second(6), second(66)},
+		"when the last was":        {second(5), time.Minute, true, second(5), second(65)},
+		"before the last was":      {second(5) - 1, time.Minute, false, second(5), second(15)},
+		"until now":                {second(6), 4 * time.Second, true, second(6), 0},
+		"until after now":          {second(6), 4*time.Second + 1, true, second(6), second(10) + 1},
+		"good for nothing at once": {second(10), 0, true, second(10), 0},
+	} {
+		l := ledger.New(ledger.Config{}, newPlainPlacer())
+		must(t, l.PutProvider(second(3), ledger.ProviderRecord{ClusterName: yarnProd}))
+		must(t, l.ReportCluster(second(3), ledger.ClusterReport{ClusterName: yarnProd, Asked: second(3) - 1, GoodFor: time.Hour, Queues: queue}))
+		if c := l.Clusters()[0]; c.Known || c.Asked != 0 {
+			t.Errorf("%s: a report from before the settings is taken: %+v", name, c)
+		}
+		must(t, l.ReportCluster(second(3), ledger.ClusterReport{ClusterName: yarnProd, Asked: second(3), GoodFor: time.Hour, Queues: queue}))
+		must(t, l.ReportCluster(second(10), ledger.ClusterReport{ClusterName: yarnProd, Asked: second(5), GoodFor: 10 * time.Second, Queues: queue}))
+		must(t, l.ReportCluster(second(10), ledger.ClusterReport{ClusterName: yarnProd, Asked: test.asked, GoodFor: test.goodFor, Queues: append(queue, ledger.QueueReport{Path: "root.a"})}))
+		want := ledger.ClusterInfo{ClusterName: yarnProd, Configured: true, Known: test.until != 0, Asked: test.shown, Queues: 1}
+		if test.taken {
+			want.Queues = 2
+		}
+		got := l.Clusters()[0]
+		if got.Unavailable == "" == (test.until == 0) {
+			t.Errorf("%s: known until %d, unavailable: %q", name, test.until, got.Unavailable)
+		}
+		got.Unavailable = ""
+		if got != want {
+			t.Errorf("%s: %+v; want %+v", name, got, want)
+		}
+		if at, _ := l.NextTimer(); at != test.until {
+			t.Errorf("%s: something is due %s after the start; want %s", name, at.Sub(start), test.until.Sub(start))
+		}
+	}
+}
+
+// A report with a queue that cannot be is none, and leaves everything as it was.
+func TestAReportOfAQueueThatCannotBeChangesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		queues []ledger.QueueReport
+		field  string
+	}{
+		"no path":   {[]ledger.QueueReport{{Path: "root"}, {Path: "root.b"}, {}}, "queues[2].path"},
+		"one twice": {[]ledger.QueueReport{{Path: "root"}, {Path: "root.b"}, {Path: "root.b"}}, "queues[2].path"},
+	} {
+		l := ready(t)
+		must(t, l.PutProvider(start, ledger.ProviderRecord{ClusterName: yarnProd}))
+		must(t, reportQueues(l, yarnProd, ledger.QueueReport{Path: "root"}, ledger.QueueReport{Path: "root.a"}))
+		err := reportQueues(l, yarnProd, test.queues...)
+		if wrong, refused := errors.AsType[*ledger.FieldError](err); !refused || wrong.Field != test.field {
+			t.Errorf("%s: %v; want the field %q", name, err, test.field)
+		}
+		var paths string
+		l.Queues(resource.Address{}, func(q ledger.QueueInfo) bool {
+			paths += " " + q.Address.Path
+			return true
+		})
+		if paths != " root root.a" || len(l.Audit()) > 0 {
+			t.Errorf("%s: the queues are%s; want root and root.a; %v", name, paths, l.Audit())
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package ledger
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+// What is only shown is made valid; what something is found by is refused.
+func TestTextsAreMadeValidOrRefused(t *testing.T) {
+	for text, want := range map[string]string{"": "", "ü": "ü", "a\xffb": "a\uFFFDb", "\xff": "\uFFFD"} {
+		if got := words(text); got != want {
+			t.Errorf("%q is shown as %q; want %q", text, got, want)
+		}
+		wrong, refused := errors.AsType[*FieldError](checkName("field", text))
+		if refused != (text != want) || refused && *wrong != (FieldError{"field", want, "valid UTF-8"}) {
+			t.Errorf("%q: refused with %v", text, wrong)
+		}
+	}
+	shared := []string{"a", "b\xff", "\xffc"}
+	if got := everyWord(shared); !slices.Equal(got, []string{"a", "b\uFFFD", "\uFFFDc"}) || shared[1] != "b\xff" {
+		t.Errorf("a list is shown as %q, and is %q", got, shared)
+	}
+	valid := []string{"a", "ü"}
+	if got := everyWord(valid); &got[0] != &valid[0] {
+		t.Error("a list that is valid is copied")
+	}
+}
+
+func TestARefusalIsNamedByTheBeginningOfItsHash(t *testing.T) {
+	r := Refusal{Hash: [32]byte{0xfe, 1, 2, 3, 4, 5, 6, 7, 8}}
+	if got := r.ID(); got != "fe01020304050607" {
+		t.Errorf("it is named %s", got)
+	}
+}

@@ -1,0 +1,228 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// Origin is where a command comes from. It costs nothing until a command has made the ledger panic: what tells one command from another is
+// only made up for those of a caller and a procedure of which one has.
+type Origin struct {
+	// Procedure is the path of the call, or in words what this coordinator does by itself.
+	Procedure string
+	// Caller is in whose name it is called; empty: this coordinator.
+	Caller string
+	// Message is the request. It must not change any more.
+	Message proto.Message
+	// Detail tells apart what has no message.
+	Detail string
+}
+
+func originOf(ctx context.Context) *Origin {
+	c, ok := ctx.Value(callerKey{}).(*caller)
+	if !ok || c.origin.Procedure == "" {
+		return nil
+	}
+	return &c.origin
+}
+
+// RefusedError answers a command that made the ledger panic before.
+type RefusedError struct{ Refusal ledger.Refusal }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("refused: the same request made the coordinator fail at %s (%s): change it, or tell whoever runs the coordinator, "+
+		"whose log has the cause under %s", e.Refusal.At.Time().UTC().Format(time.RFC3339), e.Refusal.Cause, e.Refusal.ID())
+}
+
+const (
+	// mostRefused bounds how many commands are refused: of more the oldest is let through again, and may cost another leadership.
+	mostRefused = 256
+	// refusedFor bounds for how long.
+	refusedFor = 24 * time.Hour
+)
+
+// mostCause bounds what is kept of a panic's text, in bytes: the log has all of it.
+const mostCause = 200
+
+// refusedSet are the commands that are refused, as the store has them and will have them, the oldest first.
+type refusedSet struct {
+	list []refusal
+	// version is this coordinator's: what another one's ledger has panicked over this one's may not.
+	version string
+	// origins counts those of this version by procedure and caller: only commands of these are hashed.
+	origins map[originKey]int
+	// unkept counts those that the store has yet to get, and gone are the ids that it has yet to forget.
+	unkept int
+	gone   []string
+}
+
+type refusal struct {
+	ledger.Refusal
+
+	kept bool // the store has it
+}
+
+type originKey struct{ procedure, caller string }
+
+// restore takes over what the store has, but for what is too old, and adds what it did not get in an earlier leadership.
+func (r *refusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
+	before := r.list
+	*r = refusedSet{version: r.version}
+	slices.SortFunc(stored, func(a, b ledger.Refusal) int { return cmp.Compare(a.At, b.At) })
+	for i := range stored {
+		r.put(refusal{stored[i], true})
+	}
+	for i := range before {
+		if !before[i].kept {
+			r.put(before[i])
+		}
+	}
+	r.expire(now)
+}
+
+// add refuses a command from now on.
+func (r *refusedSet) add(o *Origin, now ledger.Instant, cause string) {
+	if len(cause) > mostCause {
+		cause = strings.ToValidUTF8(cause[:mostCause], "") + "…"
+	}
+	r.put(refusal{Refusal: ledger.Refusal{
+		Procedure: o.Procedure, Caller: o.Caller, Hash: o.hash(), At: now, Cause: cause, Version: r.version,
+	}})
+}
+
+func (r *refusedSet) put(added refusal) {
+	if i := slices.IndexFunc(r.list, func(other refusal) bool { return other.ID() == added.ID() }); i >= 0 {
+		r.drop(i)
+	}
+	if len(r.list) == mostRefused {
+		r.drop(0)
+	}
+	if r.list = append(r.list, added); !added.kept {
+		r.unkept++
+	}
+	if added.Version == r.version {
+		if r.origins == nil {
+			r.origins = make(map[originKey]int)
+		}
+		r.origins[originKey{added.Procedure, added.Caller}]++
+	}
+}
+
+func (r *refusedSet) drop(i int) {
+	dropped := &r.list[i]
+	if dropped.kept {
+		r.gone = append(r.gone, dropped.ID())
+	} else {
+		r.unkept--
+	}
+	if dropped.Version == r.version {
+		key := originKey{dropped.Procedure, dropped.Caller}
+		if r.origins[key]--; r.origins[key] == 0 {
+			delete(r.origins, key)
+		}
+	}
+	r.list = slices.Delete(r.list, i, i+1)
+}
+
+func (r *refusedSet) expire(now ledger.Instant) {
+	for len(r.list) > 0 && r.list[0].At.Add(refusedFor) <= now {
+		r.drop(0)
+	}
+}
+
+// of returns the refusal of a command; nil where it is not refused.
+func (r *refusedSet) of(o *Origin, now ledger.Instant) *ledger.Refusal {
+	r.expire(now)
+	if o == nil || r.origins[originKey{o.Procedure, o.Caller}] == 0 {
+		return nil
+	}
+	hash := o.hash()
+	for i := range r.list {
+		if r.list[i].Hash == hash && r.list[i].Version == r.version {
+			return &r.list[i].Refusal
+		}
+	}
+	return nil
+}
+
+// changes adds to a batch what the store does not have yet, and takes from it what is over.
+func (r *refusedSet) changes(batch *ledger.Changes) {
+	for i := range r.list {
+		if !r.list[i].kept {
+			batch.Refusals = append(batch.Refusals, r.list[i].Refusal)
+		}
+	}
+	batch.RefusalsRemoved, r.gone = r.gone, nil
+}
+
+// keep says that a batch with these is durable.
+func (r *refusedSet) keep(durable []ledger.Refusal) {
+	for i := range durable {
+		for k := range r.list {
+			if known := &r.list[k]; !known.kept && known.Hash == durable[i].Hash {
+				known.kept = true
+				r.unkept--
+			}
+		}
+	}
+}
+
+// hash is the same for the same command, sent again.
+func (o *Origin) hash() [sha256.Size]byte {
+	text := []byte(o.Procedure + "\x00" + o.Caller + "\x00" + o.Detail + "\x00")
+	if o.Message != nil {
+		text, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(text, lasting(o.Message)) // what was read can be written
+	}
+	return sha256.Sum256(text)
+}
+
+// lasting is a message without what is another thing each time that it is sent.
+func lasting(message proto.Message) proto.Message {
+	switch m := message.(type) {
+	case *bursarv1.SyncRequest:
+		return lastingReport(m)
+	case *bursarv1.RegisterRequest:
+		m = proto.CloneOf(m)
+		m.Epoch, m.Leadership, m.Incarnation = 0, 0, 0
+		return m
+	case *bursarv1.AllocateRequest:
+		m = proto.CloneOf(m)
+		m.RequestId, m.Wait = "", nil
+		return m
+	case *bursarv1.ExplainRequest:
+		m = proto.CloneOf(m)
+		if r := m.GetRequest(); r != nil {
+			r.RequestId, r.Wait = "", nil
+		}
+		return m
+	default:
+		return message
+	}
+}
+
+// lastingReport is of a heartbeat which host it is of and which engines it speaks of: all numbers differ
+// from one to the next, and the one that made the ledger panic is likely to come again among others. So
+// heartbeats with good numbers are refused, too. The host does not get lost by that: see Report.refused.
+func lastingReport(m *bursarv1.SyncRequest) proto.Message {
+	same := &bursarv1.SyncRequest{HostId: m.GetHostId(), Capacity: m.GetCapacity()}
+	for _, engine := range m.GetEngines() {
+		same.Engines = append(same.Engines, &bursarv1.EngineReport{AllocationId: engine.GetAllocationId()})
+	}
+	for _, end := range m.GetEnded() {
+		same.Ended = append(same.Ended, &bursarv1.EngineEnd{AllocationId: end.GetAllocationId()})
+	}
+	for _, veto := range m.GetVetoes() {
+		same.Vetoes = append(same.Vetoes, &bursarv1.Veto{AllocationId: veto.GetAllocationId()})
+	}
+	return same
+}

@@ -1,0 +1,28 @@
+package coordinator
+
+import "sync"
+
+// sideQueue takes commands that must not be refused: those of callers who leave, and of the server itself.
+type sideQueue struct {
+	mu     sync.Mutex
+	list   []Command // guarded by mu
+	signal chan struct{}
+}
+
+func (q *sideQueue) put(command Command) {
+	q.mu.Lock()
+	q.list = append(q.list, command)
+	q.mu.Unlock()
+	select {
+	case q.signal <- struct{}{}:
+	default: // it is signalled already
+	}
+}
+
+func (q *sideQueue) take() []Command {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	list := q.list
+	q.list = nil
+	return list
+}

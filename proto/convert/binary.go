@@ -1,0 +1,53 @@
+package convert
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Binary is a codec for servers: protobuf as Connect has it, but a request whose many small parts would take far more memory than the
+// request itself is refused before it is decoded.
+type Binary struct {
+	// MaxDecoded bounds what the elements of a request's lists and maps take in memory, in bytes; 0: nothing does.
+	MaxDecoded int64
+}
+
+// Name is that of the codec it stands in for.
+func (Binary) Name() string { return "proto" }
+
+// IsBinary says that its text must be encoded where it is part of an address.
+func (Binary) IsBinary() bool { return true }
+
+// Marshal writes a message.
+func (c Binary) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+// MarshalAppend writes a message behind what dst holds.
+func (Binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is no protobuf message", message)
+	}
+	return proto.MarshalOptions{}.MarshalAppend(dst, m)
+}
+
+// MarshalStable writes equal messages equally, as far as protobuf can.
+func (Binary) MarshalStable(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is no protobuf message", message)
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+}
+
+// Unmarshal reads a message.
+func (c Binary) Unmarshal(text []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is no protobuf message", message)
+	}
+	if err := checkBinary(text, m, c.MaxDecoded); err != nil {
+		return err
+	}
+	return proto.Unmarshal(text, m)
+}

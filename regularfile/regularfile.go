@@ -1,0 +1,56 @@
+// Package regularfile opens and reads files that a configuration or a command line names. It never waits for what has taken such a
+// file's place: the open of a named pipe waits for a writer, and a device may go on forever. Any goroutine may call it.
+package regularfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// ErrNotRegular refuses a named pipe, a socket, a device or a directory.
+var ErrNotRegular = errors.New("want a regular file")
+
+// Open opens a regular file to be read, and says what it is. Errors name the path; one of them is ErrNotRegular.
+func Open(path string) (*os.File, fs.FileInfo, error) {
+	// O_NONBLOCK changes nothing for regular files (open(2)).
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator says which
+	if errors.Is(err, syscall.ENXIO) {                                // a socket, or a device without a driver
+		return nil, nil, fmt.Errorf("%s: %w", path, ErrNotRegular)
+	}
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // it names the file
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: %w", path, ErrNotRegular)
+	}
+	if err != nil {
+		_ = file.Close()     // nothing was read
+		return nil, nil, err //nolint:wrapcheck // it names the file
+	}
+	return file, info, nil
+}
+
+// Read returns the content of a regular file of at most so many bytes. Errors name the path; one of them is ErrNotRegular.
+func Read(path string, most int64) ([]byte, error) {
+	file, info, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info.Size() > most {
+		return nil, fmt.Errorf("%s: %d bytes: want at most %d", path, info.Size(), most)
+	}
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if int64(len(content)) > most { // it grew, or the kernel makes it up while it is read
+		return nil, fmt.Errorf("%s: more than %d bytes: want at most %d", path, most, most)
+	}
+	return content, nil
+}

@@ -1,0 +1,79 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// farSkew is how far clocks of coordinators are off in some worlds: further than a world's quiet end is long, and less than request ids are
+// remembered.
+const farSkew = 3 * time.Minute
+
+// setClock draws how far the machine's time of day is off. In some worlds it is set anew with each start of the process.
+func (c *coord) setClock() {
+	if c.w.cfg.Seed%3 == 0 && len(c.w.coords) > 1 {
+		c.skew = []time.Duration{-farSkew, 0, 0, farSkew}[c.w.rng.IntN(4)] + c.w.between(0, 2*mostSkew) - mostSkew
+		c.tellf("its clock is off by %s", c.skew)
+	}
+}
+
+// ledgerTime is the time of its ledger.
+func (c *coord) ledgerTime() ledger.Instant { return c.core.Time(c.instant()) }
+
+// durations are what a leader has in its ledger that must end in time, and since when by real time, in this leadership: however wrong its
+// clock is, and those of the leaders before it.
+type durations struct {
+	looked time.Time
+	since  map[timed]time.Time
+}
+
+// timed is something that ends: a wait, a reservation, or the health of a silent host, told from the one after it by its start.
+type timed struct {
+	what, id string
+	start    ledger.Instant
+}
+
+// slack is what it may take longer: a tick, a look, and a stop in the middle of them.
+const slack = 3 * time.Second
+
+// checkDurations holds, by real time, that reservations and waits end, and that silent hosts do not stay healthy.
+func (w *World) checkDurations(c *coord) {
+	if c.paused || w.now.Sub(c.ends.looked) < 500*time.Millisecond {
+		return
+	}
+	if w.now.Sub(c.ends.looked) > slack { // it was stopped
+		c.ends.since = nil
+	}
+	before := c.ends.since
+	c.ends = durations{looked: w.now, since: make(map[timed]time.Time)}
+	check := func(what timed, lasts time.Duration) {
+		began, known := before[what]
+		if !known {
+			began = w.now
+		}
+		c.ends.since[what] = began
+		if took, most := w.now.Sub(began), lasts*10/9+slack; took > most {
+			w.failf(7, "%s: the %s of %s has lasted for %s, by real time: want at most %s", c.name, what.what, what.id, took, most)
+		}
+	}
+	l := c.core.Ledger()
+	l.Allocations(0, func(a *ledger.Allocation) bool {
+		switch a.State {
+		case ledger.Reserved:
+			if a.Revision <= c.durable { // else its time to live has not begun
+				check(timed{"reservation", a.ID.String(), a.Expires}, max(a.ReservationTTL, times().Interval))
+			}
+		case ledger.Waiting:
+			check(timed{"wait", a.ID.String(), a.WaitDeadline}, a.WaitDeadline.Sub(a.Created))
+		default: // nothing of it ends by itself
+		}
+		return true
+	})
+	l.Hosts("", func(h ledger.HostInfo) bool {
+		if h.State == ledger.Healthy || h.State == ledger.Returning {
+			check(timed{"silence", h.ID, h.LastSync}, 3*times().Interval)
+		}
+		return true
+	})
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// survivors is the list of mutants that no test notices and that are known to be harmless, by their keys' text.
+type survivors map[string]bool
+
+// readSurvivors reads a list. A line that begins with "#" is a remark. One that is indented says why the mutants above it, up to the line that
+// is empty, are harmless; every mutant has such a reason.
+func readSurvivors(path string) (survivors, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the list that the caller names
+	if err != nil {
+		return nil, err
+	}
+	known := make(survivors)
+	unexplained := 0 // the line of a mutant that has no reason yet
+	explained := false
+	for i, line := range strings.Split(string(text), "\n") {
+		at := fmt.Sprintf("%s:%d", path, i+1)
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case strings.TrimSpace(line) == "":
+			if unexplained > 0 {
+				return nil, fmt.Errorf("%s:%d: a mutant without a reason: want an indented line below it that says why it is harmless", path, unexplained)
+			}
+			explained = false
+		case line[0] == ' ' || line[0] == '\t':
+			unexplained, explained = 0, true
+		case explained:
+			return nil, fmt.Errorf("%s: a mutant below the reason of another: want an empty line between them", at)
+		case known[line]:
+			return nil, fmt.Errorf("%s: listed twice: %s", at, line)
+		default:
+			known[line] = true
+			unexplained = i + 1
+		}
+	}
+	if unexplained > 0 {
+		return nil, fmt.Errorf("%s:%d: a mutant without a reason: want an indented line below it that says why it is harmless", path, unexplained)
+	}
+	return known, nil
+}
+
+// dead is what the list has of this package and did not survive, or is no mutant any more. Of
+// mutants that were not tried it says nothing.
+func (s survivors) dead(p *loaded, mutants []*mutant) []string {
+	lives := make(map[string]bool)
+	for _, m := range mutants {
+		lives[m.key.String()] = m.survived || !m.tried
+	}
+	var keys []string
+	for key := range s {
+		file, _, _ := strings.Cut(key, separator)
+		if filepath.Dir(file) == p.dir && !lives[key] {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}

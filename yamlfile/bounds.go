@@ -1,0 +1,127 @@
+package yamlfile
+
+import (
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+const (
+	// maxDepth is how many lists and sets of fields may be within each other. Files of ours have less than ten; what the library takes for a
+	// file grows with the square of its depth.
+	maxDepth = 32
+	// maxMarks is how many of the characters in marks a file may have. A rule has 10 to 30; the library takes some 600 bytes for each.
+	maxMarks = 1 << 20
+	marks    = "[]{},:-?&*!|>'\"#%@`\n"
+	// maxRepeated is how many values aliases (*name) may repeat, all together.
+	maxRepeated = 100_000
+)
+
+// tooMuch returns what is wrong with a file of too many parts, which is not split into them.
+func (d *Document) tooMuch() *Error {
+	var isMark [256]bool
+	for i := range len(marks) {
+		isMark[marks[i]] = true
+	}
+	count, at := 0, token.Position{Line: 1, Column: 1}
+	for _, c := range d.data {
+		if isMark[c] {
+			count++
+		}
+		if count > maxMarks {
+			return d.at(&token.Token{Position: &at}, "", "more than 1048576 colons, dashes, brackets, line ends and the like: want at most so many in a file")
+		}
+		if at.Column++; c == '\n' {
+			at.Line, at.Column = at.Line+1, 1
+		}
+	}
+	return nil
+}
+
+// tooDeep finds where too many lists and sets of fields are within each other.
+func (d *Document) tooDeep(tokens token.Tokens) *Error {
+	var nested nesting
+	for _, t := range tokens {
+		if nested.add(t); nested.depth() > maxDepth {
+			return d.at(t, "", "nested more than 32 deep: want at most 32 lists and sets of fields within each other")
+		}
+	}
+	return nil
+}
+
+// nesting knows how deep a token stands, or how deep it could: what begins a line, or an item of a list, may begin a set of fields.
+type nesting struct {
+	columns []int // of the lists and sets of fields around, outside of brackets
+	flow    int   // brackets around
+	last    *token.Token
+}
+
+func (n *nesting) depth() int { return len(n.columns) + n.flow }
+
+func (n *nesting) add(t *token.Token) {
+	begins := n.last == nil || n.last.Position.Line != t.Position.Line || n.last.Type == token.SequenceEntryType || n.last.Type == token.MappingKeyType
+	n.last = t
+	isItem := t.Type == token.SequenceEntryType
+	switch {
+	case t.Type == token.SequenceStartType, t.Type == token.MappingStartType:
+		n.flow++
+		return
+	case t.Type == token.SequenceEndType, t.Type == token.MappingEndType:
+		n.flow = max(0, n.flow-1)
+		return
+	case t.Type == token.CommentType, n.flow > 0, !begins && !isItem:
+		return
+	}
+	for len(n.columns) > 0 && n.columns[len(n.columns)-1] >= t.Position.Column {
+		n.columns = n.columns[:len(n.columns)-1]
+	}
+	n.columns = append(n.columns, t.Position.Column)
+}
+
+// repeats finds the alias that is one too many. Aliases of values with aliases could make more of a few lines than fits into memory.
+func (d *Document) repeats() *Error {
+	r := repeated{sizes: make(map[string]int)}
+	if d.body != nil {
+		r.size(d.body)
+	}
+	if r.tooMany == nil {
+		return nil
+	}
+	return d.at(r.tooMany, "", "aliases repeat more than 100000 values: want them written out")
+}
+
+// repeated counts what aliases stand for.
+type repeated struct {
+	sizes   map[string]int // of what has an anchor, in values, with what its own aliases stand for
+	count   int            // of all aliases so far
+	tooMany *token.Token
+}
+
+// size is how many values there are in a node.
+func (r *repeated) size(node ast.Node) (n int) {
+	if r.tooMany != nil {
+		return 0
+	}
+	switch node := node.(type) {
+	case *ast.MappingNode:
+		for _, value := range node.Values {
+			n += r.size(value)
+		}
+	case *ast.MappingValueNode:
+		n = r.size(node.Value)
+	case *ast.SequenceNode:
+		for _, value := range node.Values {
+			n += r.size(value)
+		}
+	case *ast.TagNode:
+		n = r.size(node.Value)
+	case *ast.AnchorNode:
+		n = r.size(node.Value)
+		r.sizes[node.Name.GetToken().Value] = n
+	case *ast.AliasNode:
+		n = r.sizes[node.Value.GetToken().Value]
+		if r.count += n; r.count > maxRepeated {
+			r.tooMany = node.GetToken()
+		}
+	}
+	return min(1+n, maxRepeated+1)
+}
