@@ -52,7 +52,8 @@ func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, e
 }
 
 // bound deletes the oldest rows of callers that have too much, but none that ended at or after a time: those answer repeated requests.
-// Callers that have too much of these are refused. What hosts have, on the word of their agents alone, answers nobody.
+// Callers that have too much of these are refused. What hosts have is there on the word of their agents alone: it answers nobody, or who
+// asked for what such an agent brought back.
 func (h *history) bound(ctx context.Context, remembered ledger.Instant) error {
 	callers, hosts := make(map[string]*callerSize), make(map[string]*callerSize)
 	for name, c := range h.callers.sizes {

@@ -98,6 +98,12 @@ func (a *Allocation) Adopted() bool {
 	return a.ReservationTTL == 0 && a.State != Waiting && a.State != Reserved
 }
 
+// BroughtBack reports whether the allocation had ended, and its host's agent brought it back: it holds something from then on, which is after
+// its engine had started.
+func (a *Allocation) BroughtBack() bool {
+	return !a.Adopted() && a.Confirmed != 0 && a.Confirmed < a.Reserved
+}
+
 // Wishes say where an allocation may go.
 type Wishes struct {
 	Host      string    // exactly this one

@@ -137,7 +137,8 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 	switch before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id {
 	case 0:
 	case a.ID: // it has ended here, and others may have had what it held
-		a.RequestHash, a.ReservationTTL, a.Reserved = before.hash, l.cfg.ReservationTTL, l.now
+		a.RequestHash, a.ReservationTTL = before.hash, l.cfg.ReservationTTL
+		a.Reserved, a.Confirmed = l.now, min(a.Confirmed, l.now-1) // see BroughtBack
 	default:
 		a.RequestID = "" // another's
 	}

@@ -418,7 +418,7 @@ func TestWhatHadEndedHoldsSomethingFromItsAdoption(t *testing.T) {
 		HostID: "h1", Incarnation: 1, Sequence: 2, Full: true, Engines: []ledger.EngineReport{{ID: granted.ID, Grant: &granted}},
 	})
 	must(t, err)
-	if a, _ := l.Get(granted.ID); a.State != ledger.Active || a.Created != start || a.Reserved != later {
+	if a, _ := l.Get(granted.ID); a.State != ledger.Active || a.Created != start || a.Reserved != later || !a.BroughtBack() {
 		t.Errorf("it is %s, created at %d, and holds something since %d; want since %d", a.State, a.Created, a.Reserved, later)
 	}
 }

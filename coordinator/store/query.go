@@ -63,8 +63,9 @@ func ParseToken(token string) (Position, error) {
 	}, nil
 }
 
-// CallerOf is whose history a row counts in, and who is answered by it: the allocation's caller, or, of one that has ended and of which
-// all that is known is an agent's word, the host, as "@" and its id. Else an agent could fill the history of anybody.
+// CallerOf is who is answered by a row, and whose history it counts in but for those of CountsOnHost: the allocation's caller, or, of one
+// that has ended and of which all that is known is an agent's word, the host, as "@" and its id. Else an agent could fill the history of
+// anybody.
 func CallerOf(a *ledger.Allocation) string {
 	if a.State.Live() || !a.Adopted() {
 		return a.Caller
@@ -74,6 +75,18 @@ func CallerOf(a *ledger.Allocation) string {
 
 // OfHost begins what CallerOf says of a host. Callers through an agent are called USER@HOST.
 const OfHost = "@"
+
+// CountsOnHost, in the state column of a row, says that the row counts in the history of its host, though its caller is answered by it: the
+// allocation ended, its host's agent brought it back, and it ended again. Else an agent could count the same rows again and again.
+const CountsOnHost = 1 << 8
+
+// StateOf is the state column of an allocation's row.
+func StateOf(a *ledger.Allocation) int16 {
+	if !a.State.Live() && a.BroughtBack() {
+		return int16(a.State) | CountsOnHost
+	}
+	return int16(a.State)
+}
 
 // EndOf is when an allocation ended, as its row is ordered in the history; zero where it is live. An end without a time,
 // which a ledger does not make, is the earliest.

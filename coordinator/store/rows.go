@@ -98,7 +98,7 @@ func (r *Rows) encodeAllocations(transitions []ledger.Allocation) error {
 			return err
 		}
 		row := AllocationRow{
-			ID: Signed(uint64(a.ID)), State: int16(a.State), Ended: int64(EndOf(a)), HostID: a.HostID, Caller: CallerOf(a),
+			ID: Signed(uint64(a.ID)), State: StateOf(a), Ended: int64(EndOf(a)), HostID: a.HostID, Caller: CallerOf(a),
 			RequestID: a.RequestID, RequestHash: Signed(a.RequestHash), Payload: r.payloads[begin:],
 		}
 		if a.Forget {

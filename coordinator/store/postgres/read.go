@@ -131,8 +131,8 @@ func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n 
 	return n, found.Err() //nolint:wrapcheck // read does
 }
 
-// endsSQL needs nothing of the payload but its length, for which it is not fetched from where large ones are.
-const endsSQL = `SELECT id, ended, caller,
+// endsSQL says of rows with store.CountsOnHost that they are their host's. It needs nothing of the payload but its length, for which it is not fetched from where large ones are.
+const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
  octet_length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
  WHERE ended > 0 AND (ended, id) > ($1, $2) ORDER BY ended, id LIMIT $3`
 

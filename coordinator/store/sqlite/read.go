@@ -20,8 +20,8 @@ const (
  ORDER BY ended DESC, id DESC LIMIT ?`
 )
 
-// endsSQL needs nothing of the payload but its length, which is in the row's head.
-const endsSQL = `SELECT id, ended, caller,
+// endsSQL says of rows with store.CountsOnHost that they are their host's. It needs nothing of the payload but its length, which is in the row's head.
+const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
  length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
  WHERE ended > 0 AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?`
 

@@ -31,6 +31,7 @@ type Memory struct {
 // memoryRow is an allocation's row: its payload and the columns beside it.
 type memoryRow struct {
 	id        ledger.ID
+	state     int16
 	ended     ledger.Instant // zero: live
 	caller    string
 	hostID    string
@@ -177,7 +178,7 @@ func (s *memoryStore) commit(ctx context.Context, batch *store.Batch) error {
 		if err != nil {
 			return err
 		}
-		rows[i] = memoryRow{a.ID, store.EndOf(a), store.CallerOf(a), a.HostID, a.RequestID, a.Forget, payload}
+		rows[i] = memoryRow{a.ID, store.StateOf(a), store.EndOf(a), store.CallerOf(a), a.HostID, a.RequestID, a.Forget, payload}
 	}
 	var errs [4]error
 	var hosts, quotas, providers, refusals map[string][]byte
@@ -325,8 +326,12 @@ func (s *memoryStore) Ends(ctx context.Context, after store.Position, limit int)
 
 // endOf is a row of the history as Ends returns it.
 func endOf(row *memoryRow) store.End {
+	caller := row.caller
+	if row.state&store.CountsOnHost != 0 {
+		caller = store.OfHost + row.hostID
+	}
 	return store.End{
-		Position: row.position(), Caller: row.caller,
+		Position: row.position(), Caller: caller,
 		Bytes: int64(len(row.payload) + 2*(len(row.caller)+len(row.requestID)) + len(row.hostID) + store.RowOverhead),
 	}
 }

@@ -55,6 +55,33 @@ func testAdopted(t *testing.T, open Opener) {
 	}
 }
 
+// What ended, was brought back by its host's agent and ended again counts on the host; its caller's repeat is answered by it.
+func testBroughtBack(t *testing.T, open Opener) {
+	s, epoch := leading(t, open)
+	again := Typical(1, ledger.Lost, 3)
+	again.Confirmed = again.Reserved - 1
+	live := again
+	live.State, live.Ended = ledger.Active, 0
+	m := newModel()
+	for _, a := range []ledger.Allocation{Typical(1, ledger.Lost, 1), live, again} {
+		commit(t, s, epoch, transitions(a))
+		m.commit(transitions(a))
+		wantLoad(t, s, epoch, m, 0)
+	}
+	if got, err := s.GetByRequest(t.Context(), again.Caller, again.RequestID); err != nil || got.ID != again.ID {
+		t.Errorf("by request: %s, %v; want %s", got.ID, err, again.ID)
+	}
+	if ends, err := s.Ends(t.Context(), store.Position{}, 2); err != nil || len(ends) != 1 || ends[0].Caller != store.OfHost+again.HostID {
+		t.Errorf("ends: %+v, %v; want one of its host", ends, err)
+	}
+	for _, state := range []ledger.State{ledger.Lost, ledger.Released} {
+		page, _, err := s.History(t.Context(), store.HistoryQuery{States: []ledger.State{state}})
+		if err != nil || len(page) == 1 != (state == ledger.Lost) {
+			t.Errorf("%d with state %d, %v", len(page), state, err)
+		}
+	}
+}
+
 func testRemovedAndPut(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	h, g := ledger.HostRecord{ID: "h"}, ledger.HostRecord{ID: "g"}

@@ -33,6 +33,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		{"a batch without rows may keep the time", testKeepTime},
 		{"of several transitions the last is the row", testLastTransition},
 		{"what was lost and is adopted again is live", testAdopted},
+		{"what was brought back and ended again counts on its host", testBroughtBack},
 		{"what is removed and put in one batch is there", testRemovedAndPut},
 		{"a request id is remembered until it may be forgotten", testRemember},
 		{"the latest allocation of a request id is found", testByRequest},
