@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -43,7 +44,7 @@ func New(server string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{target: server, transport: newTransport(t.socket, s), baseURL: t.baseURL, settings: s}
+	c := &Client{target: server, transport: newTransport(t.socket, t.socket == "" && !strings.HasPrefix(t.baseURL, "https:"), s), baseURL: t.baseURL, settings: s}
 	c.send = &http.Client{Transport: plain{c.transport}, CheckRedirect: stay}
 	c.build()
 	return c, nil
@@ -53,7 +54,7 @@ func New(server string, opts ...Option) (*Client, error) {
 // not connect yet. Whoever owns the finder keeps it running.
 func NewCluster(finder discovery.Finder, opts ...Option) *Client {
 	s := settle(opts)
-	c := &Client{target: nameOf(finder), transport: newTransport("", s), baseURL: "http://coordinator", settings: s}
+	c := &Client{target: nameOf(finder), transport: newTransport("", true, s), baseURL: "http://coordinator", settings: s}
 	c.router = newRouter(finder, plain{c.transport})
 	c.send = c.router
 	c.build()
@@ -88,7 +89,7 @@ func (c *Client) With(opts ...Option) *Client {
 
 // newTransport makes connections to the target alone, and to nothing that the environment names as a proxy: a proxy in front of
 // a socket or of the loopback is a mistake.
-func newTransport(socket string, s settings) *http.Transport {
+func newTransport(socket string, clear bool, s settings) *http.Transport {
 	dialer := net.Dialer{
 		Timeout: 5 * time.Second,
 		// A call may wait for minutes without a byte; a peer whose machine is gone is noticed after 30 s.
@@ -126,7 +127,10 @@ func newTransport(socket string, s settings) *http.Transport {
 		shows = shows.Require(identity.Coordinator.Organization())
 	}
 	if shows != nil {
-		shows.Use(transport)
+		shows.Use(transport) // dials as above, what comes now is for plain http
+	}
+	if clear {
+		transport.DialContext = discovery.DialKnown(transport.DialContext)
 	}
 	return transport
 }

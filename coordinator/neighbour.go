@@ -11,10 +11,8 @@ import (
 	"os/user"
 	"strconv"
 	"sync"
-	"syscall"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/identity"
@@ -74,7 +72,7 @@ func (n neighbours) look(r *http.Request, conn net.Conn) (identity.Actor, error)
 	}
 	uid, err := n.owner(other, here) // the peer's end of the connection has its user
 	if err == nil {
-		err = stillOpen(conn)
+		err = sockdiag.StillOpen(conn)
 	}
 	if err != nil {
 		return identity.Actor{}, connect.NewError(connect.CodeUnauthenticated,
@@ -102,44 +100,6 @@ func (n neighbours) whose(conn net.Conn) admission.Caller {
 		return admission.Caller{}
 	}
 	return admission.Caller{ID: "user/" + strconv.FormatUint(uint64(uid), 10), Name: "user " + strconv.FormatUint(uint64(uid), 10) + " of this machine"}
-}
-
-// stillOpen refuses a connection that its peer has closed: its port can be another user's by now, whose socket was found instead. As long as
-// this end is open the kernel lets nobody else have a connection with the same two ends.
-func stillOpen(conn net.Conn) error {
-	for {
-		around, ok := conn.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		conn = around.NetConn()
-	}
-	if conn == nil {
-		return nil // the request came over no connection: a test's
-	}
-	tcp, ok := conn.(syscall.Conn)
-	if !ok {
-		return fmt.Errorf("its state: %T is no socket", conn)
-	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("its state: %w", err)
-	}
-	const established = 1 // TCP_ESTABLISHED
-	var info *unix.TCPInfo
-	var stateErr error
-	if err := raw.Control(func(fd uintptr) {
-		info, stateErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	}); err != nil {
-		return fmt.Errorf("its state: %w", err)
-	}
-	if stateErr != nil {
-		return fmt.Errorf("its state: %w", stateErr)
-	}
-	if info.State != established {
-		return errors.New("its peer has closed it")
-	}
-	return nil
 }
 
 // userName is a user's name, or the number of one that has none.

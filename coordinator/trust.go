@@ -84,7 +84,7 @@ func ofFile(err error) error {
 func (t *trust) introduce(p *peers) {
 	t.peer.Require(identity.Coordinator.Organization()).Use(p.transport)
 	if t.shows() {
-		p.transport.DialContext = discovery.DialLoopback(*peerDialer()) // what is dialed without TLS
+		p.transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*peerDialer())) // what is dialed without TLS
 	}
 	if t.token != nil {
 		p.token = func() (string, error) { return t.token.Token(), nil }

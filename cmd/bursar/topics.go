@@ -47,6 +47,9 @@ What coordinators are shown, and whom to trust, below the flags:
                  the files of a client certificate and of its private key
   BURSAR_TLS_SERVER_NAME
                  the name that a coordinator's certificate must have; default: the address that is called
+  BURSAR_SERVER_USERS
+                 the users, with commas between, whose programs may answer on this machine's loopback without TLS, besides
+                 root, services' users and your own; agents, coordinators and the Go client go by it as well
 
 What "bursar run" tells its command:
 

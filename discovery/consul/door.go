@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/discovery"
 )
 
 // What is read of one answer at most, in bytes: some 4,000 coordinators, as it is once it was decompressed; and of its headers.
@@ -77,6 +78,9 @@ func newDoor(way *http.Transport, settings api.TLSConfig, token credential.Token
 			return nil, errors.Join(err, conn.Close())
 		}
 		return secure, nil
+	}
+	if secret.Token() != "" {
+		way.DialContext = discovery.DialKnown(dial) // what is dialed without TLS
 	}
 	return &door{way: way, secret: secret}, nil
 }
