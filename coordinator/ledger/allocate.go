@@ -156,7 +156,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 		}
 		a.HostID = w.Host
 	}
-	if err := l.affords(&a, a.LiveBytes()+LiveOverhead); err != nil {
+	if err := l.affords(&a, a.LiveBytes()+a.overhead()); err != nil {
 		return nil, err
 	}
 	e := l.blank()

@@ -335,6 +335,9 @@ func (b *brute) judgeBooks() {
 	bytes, onHosts, shares := make(map[string]int64), make(map[string]int64), make(map[share]int64)
 	for _, a := range b.live {
 		bytes[a.Caller] += a.LiveBytes() + ledger.LiveOverhead
+		for _, part := range a.Entitled.External {
+			bytes[a.Caller] += ledger.QueueOverhead * int64(len(strings.Split(part.Path, ".")))
+		}
 		if a.State.Holds() {
 			weight := a.LiveBytes() + ledger.TouchOverhead*int64(len(queuesOf(a)))
 			onHosts[a.HostID] += weight

@@ -31,7 +31,7 @@ type Config struct {
 	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant, and twice what those of one caller may have there.
 	// Default: the constant of this name.
 	HostLiveBytes int64
-	// CallerLiveBytes is how many bytes of live rows one caller may have, LiveOverhead of each included, and how many the callers of one
+	// CallerLiveBytes is how many bytes of live rows one caller may have, LiveOverhead of each and QueueOverhead of its queues included, and how many the callers of one
 	// host's agent may have together, each of which has at most half of it. Default: the constant of this name.
 	CallerLiveBytes int64
 }

@@ -9,7 +9,7 @@ func (l *Ledger) HostBytes(host, caller string) (all, its int64) {
 	return h.bytes, h.callers[l.callers[caller]]
 }
 
-// CallerBytes is what the live allocations of a caller take: LiveBytes and LiveOverhead of each.
+// CallerBytes is what the live allocations of a caller take: LiveBytes of each, LiveOverhead and QueueOverhead included.
 func (l *Ledger) CallerBytes(caller string) int64 { return l.callers.of(caller) }
 
 // RelayedBytes is the same of all callers of a host's agent together.

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -81,4 +82,24 @@ func TestARequestInQueuesOfItsOwnTakesAsLongWhateverOthersHave(t *testing.T) {
 		t.Errorf("%d queues are left", n)
 	}
 	w.audit()
+}
+
+// A request in queues of its own counts on its caller with what these take.
+func TestARequestInQueuesOfItsOwnCountsWithWhatItTakes(t *testing.T) {
+	const n = 200
+	w := newLiveWorld(t, ledger.Config{Interval: time.Hour}, "h1")
+	must(t, w.ledger.PutProvider(w.now, ledger.ProviderRecord{ClusterName: prod}))
+	before := heapInUse()
+	for i := range n {
+		_, err := w.ledger.Allocate(w.now, deep(i, "c"))
+		must(t, err)
+	}
+	w.ledger.Changes()
+	w.ledger.Durable(w.now, w.ledger.Revision())
+	took, counts := (heapInUse()-before)/n, w.ledger.CallerBytes("c")/n
+	t.Logf("%d bytes each, counted as %d", took, counts)
+	if took > counts {
+		t.Errorf("each takes %d bytes and counts as %d", took, counts)
+	}
+	runtime.KeepAlive(w)
 }
