@@ -37,3 +37,11 @@ func (w *Writer) Flush() {
 
 // Unwrap lets http.ResponseController through.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Send sends what the handler of a call of HTTP/2 has left to be sent, and waits for it: its reader says when that may be, and until then it
+// takes memory and should count.
+func Send(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		_ = http.NewResponseController(w).Flush() // whoever asked has gone
+	}
+}

@@ -233,5 +233,6 @@ func (s *server) guard(next http.Handler) http.Handler {
 		}
 		defer ended()
 		next.ServeHTTP(answer, r)
+		admission.Send(answer, r)
 	})
 }

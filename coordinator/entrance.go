@@ -42,8 +42,9 @@ const (
 	// namelessTime is how long a request may take from its header to the end of its answer, from whoever has shown no identity. Probes are all
 	// that is answered to them.
 	namelessTime = probeTime + 3*time.Second
-	// maxNameless is how many such requests there may be under way over one owner's connections.
-	maxNameless = 1024
+	// maxNameless is how many such requests there may be under way over one owner's connections, and maxRefused how many of one caller that are
+	// refused and whose refusals are not sent yet.
+	maxNameless, maxRefused = 1024, 1024
 )
 
 // entrance bounds what a caller may have here at a time, once it is known who calls and before a body is read.
@@ -53,6 +54,7 @@ type entrance struct {
 	callers, hosts *admission.Controller
 	// Whoever shows no identity is counted on the owner of the connection.
 	nameless    *admission.Controller
+	refusals    *admission.Controller
 	connections *admission.Connections
 	limits      map[string]int64 // by path: other sizes of requests than smallBytes
 	decoding    *decoding
@@ -83,6 +85,7 @@ func newEntrance(l *Limits, registry prometheus.Registerer, log *slog.Logger) *e
 			Answers: hostAnswers, AllAnswers: allHostAnswers,
 		}),
 		nameless: class("nameless", admission.Limits{Calls: maxNameless}),
+		refusals: class("refusals", admission.Limits{Calls: maxRefused}),
 		connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, Caller: min(maxKnownCaller, max(1, known/2)),
 			First: 10 * time.Second, Nameless: namelessTime,
@@ -124,30 +127,33 @@ func (e *entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ended, err := e.begin(c, r)
 	if err != nil {
-		c.limits.Hold(r.Context(), c.account)
-		admission.Refuse(w, r, err)
+		e.briefly(w, r, e.refusals, c.account, func(w http.ResponseWriter, r *http.Request) {
+			c.limits.Hold(r.Context(), c.account)
+			admission.Refuse(w, r, err)
+		})
 		return
 	}
 	defer ended()
 	e.serve(w, r)
+	admission.Send(w, r)
 }
 
-// serveNameless answers a request of whoever does not have to show an identity, or has shown none. It
-// counts until its answer is sent, and not only made. One too many ends its connection: to refuse it
-// would cost as much as to answer it.
+// serveNameless answers a request of whoever does not have to show an identity, or has shown none.
 func (e *entrance) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	ended, err := e.nameless.Begin(e.connections.Owner(r.Context()))
+	e.briefly(w, r, e.nameless, e.connections.Owner(r.Context()), serve)
+}
+
+// briefly answers a request with little, such as a refusal. It counts until its answer is sent, and not only made. One too many ends its
+// connection: to refuse it would cost as much as to answer it.
+func (e *entrance) briefly(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
+	ended, err := limits.Begin(of)
 	if err != nil {
 		e.connections.Cut(r.Context())
 		return
 	}
 	defer ended()
 	serve(w, r)
-	if r.ProtoMajor == 2 {
-		control := http.NewResponseController(w)
-		_ = control.Flush() // whoever asked has gone
-		_ = control.SetWriteDeadline(time.Now().Add(namelessTime))
-	}
+	admission.Send(w, r)
 }
 
 // serve bounds the body of a request that is counted, and what is held of it.

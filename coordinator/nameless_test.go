@@ -3,6 +3,7 @@ package coordinator
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"runtime"
 	"sync"
@@ -16,6 +17,30 @@ func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	frame := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:]
 	frame = binary.BigEndian.AppendUint32(append(frame, kind, flags), stream)
 	return append(frame, payload...)
+}
+
+// sendTo sends the same over some connections, and returns how many of them the server ended within some time.
+func sendTo(t *testing.T, address string, connections int, request []byte, most time.Duration) int64 {
+	t.Helper()
+	var ended atomic.Int64
+	var all sync.WaitGroup
+	for range connections {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		all.Go(func() {
+			_ = conn.SetDeadline(time.Now().Add(most))
+			_, _ = conn.Write(request)
+			_, err := io.Copy(io.Discard, conn)
+			if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
+				ended.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return ended.Load()
 }
 
 // Requests without an identity whose answers nobody takes are bounded by the user whose connections
@@ -32,29 +57,8 @@ func TestAnswersWithoutAnIdentityThatNobodyTakesAreBounded(t *testing.T) {
 			for i := range uint32(streams) {
 				request = append(request, http2Frame(1, 5, 2*i+1, header)...)
 			}
-			var ended atomic.Int64
-			var all sync.WaitGroup
-			for range connections {
-				conn, err := net.Dial("tcp", f.server.Address())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer conn.Close()
-				all.Go(func() {
-					_ = conn.SetDeadline(time.Now().Add(namelessTime / 2))
-					_, _ = conn.Write(request)
-					for buffer := make([]byte, 64<<10); ; {
-						if _, err := conn.Read(buffer); err != nil {
-							if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
-								ended.Add(1)
-							}
-							return
-						}
-					}
-				})
-			}
-			all.Wait()
-			if ended.Load() == 0 {
+			ended := sendTo(t, f.server.Address(), connections, request, namelessTime/2)
+			if ended == 0 {
 				t.Errorf("no connection was ended")
 			}
 			eventually(t, "few answers are under way", func() bool { return runtime.NumGoroutine()-before < 2*maxNameless })
@@ -93,5 +97,31 @@ func TestReadingIsShared(t *testing.T) {
 	all.Wait()
 	if got := runs.Load(); got > 10 {
 		t.Errorf("it was read %d times for 51 who asked", got)
+	}
+}
+
+// Small answers, and refusals, that a caller does not take count until they are sent: so many of them are bounded too.
+func TestSmallAnswersThatNobodyTakesAreBounded(t *testing.T) {
+	f := start(t, Config{Limits: Limits{CallerWaiting: 16}}, nil) // 1,040 calls of a caller, and refusals beyond
+	before := runtime.NumGoroutine()
+	const connections, streams = 3, 3000
+	path := "/bursar.v1.ClusterService/Get"
+	header := append([]byte{0x83, 0x86, 0x04, byte(len(path))}, path...)
+	header = append(append(header, 0x01, 9), "127.0.0.1"...)
+	header = append(append(header, 0x0f, 0x10, 16), "application/json"...)
+	request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // no window
+	for i := range uint32(streams) {
+		request = append(request, http2Frame(1, 4, 2*i+1, header)...)
+		request = append(request, http2Frame(0, 1, 2*i+1, []byte("{}"))...)
+	}
+	ended := sendTo(t, f.server.Address(), connections, request, 5*time.Second)
+	if ended == 0 {
+		t.Errorf("no connection was ended")
+	}
+	if held := runtime.NumGoroutine() - before; held > 2*(1040+maxRefused) {
+		t.Errorf("%d goroutines more than before", held)
+	}
+	if code, _ := f.fetch("GET", "/healthz", ""); code != 200 {
+		t.Errorf("somebody's probe: %d", code)
 	}
 }
