@@ -162,6 +162,9 @@ func (c *candidate) claim(ctx context.Context, pause backoff.BackOff) error {
 	for {
 		err := e.ClaimStore(ctx, e.options.StoreID, false)
 		if err == nil {
+			err = e.keepID(ctx)
+		}
+		if err == nil {
 			pause.Reset()
 			return nil
 		}

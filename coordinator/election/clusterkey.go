@@ -16,7 +16,7 @@ import (
 func ClusterID(ctx context.Context, client *consul.Client, cluster string) (string, error) {
 	ctx, cancel := client.Bounded(ctx)
 	defer cancel()
-	key := "bursar/" + cluster + "/id"
+	key := idKey(cluster)
 	for range 5 { // somebody else may make it between our reading and our writing
 		options := client.Query(ctx)
 		options.RequireConsistent = true
@@ -36,4 +36,23 @@ func ClusterID(ctx context.Context, client *consul.Client, cluster string) (stri
 		}
 	}
 	return "", fmt.Errorf("read %s: it comes and goes", key)
+}
+
+func idKey(cluster string) string { return "bursar/" + cluster + "/id" }
+
+// keepID puts the cluster's id back where Consul has lost its data. Else the next coordinator that starts would make another one, and be
+// refused by the store, and so would all in the end.
+func (e *ConsulElection) keepID(ctx context.Context) error {
+	id, known := strings.CutPrefix(e.options.ClusterID, e.options.Cluster+"/")
+	if !known {
+		return nil
+	}
+	ctx, cancel := e.client.Bounded(ctx)
+	defer cancel()
+	key := idKey(e.options.Cluster)
+	put, _, err := e.client.API().KV().CAS(&api.KVPair{Key: key, Value: []byte(id)}, e.client.Write(ctx)) // with index 0: where there is none
+	if put {
+		e.options.Log.Warn("Consul did not know the cluster's id: it has been put back", "key", key)
+	}
+	return e.client.Explain("write "+key, err)
 }

@@ -36,6 +36,8 @@ type Options struct {
 	// StoreID is the store that this coordinator would lead on: it campaigns only where the others have the same, see ClaimStore. Default:
 	// it is not asked.
 	StoreID string
+	// ClusterID is what ClusterID said, or the store remembers of it: where Consul has lost it, a candidate puts it back. Default: it is not.
+	ClusterID string
 	// Meta is said in Consul's catalog, such as the version.
 	Meta map[string]string
 	Log  *slog.Logger

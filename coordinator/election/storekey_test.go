@@ -60,6 +60,26 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 	}
 }
 
+// A Consul that has lost its data gets the cluster's id back from whoever stands for election again: a coordinator that starts then finds
+// the id that the store knows.
+func TestAClustersIDOutlivesConsulsData(t *testing.T) {
+	c := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = "store-1" })
+	id, err := ClusterID(t.Context(), c.client, c.options.Cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.options.ClusterID = id
+	first := c.lead(t, 1)
+	if _, err := admin(t, shared).KV().DeleteTree("bursar/"+c.options.Cluster+"/", nil); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return isOver(first) })
+	c.lead(t, 2)
+	if again, err := ClusterID(t.Context(), c.client, c.options.Cluster); err != nil || again != id {
+		t.Errorf("the cluster is %q, %v; it was %q", again, err, id)
+	}
+}
+
 func TestStoreIsNotClaimedWithoutConsul(t *testing.T) {
 	way := inFrontOf(t, shared)
 	c := stand(t, way.URL, "a")
