@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ConnectionLimits bound the connections of a server that learns from requests who calls.
+// ConnectionLimits bound the connections of a server. Those of Unknown, Address and Nameless are for one that learns from requests who calls.
 type ConnectionLimits struct {
 	// Unknown is how many may be open on which nobody has shown an identity yet, Address how many of these one remote address may have.
 	// Beyond, the oldest of them is closed for the new one, whatever it does: whoever is to be answered at all can connect.
@@ -298,6 +298,26 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	c.mu.Unlock()
 	gone.end()
 	return err
+}
+
+// Admit counts a connection of which it is known at once whose it is, as Identify does later; nil: it is refused.
+func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
+	added := &Connection{Conn: conn, owner: c, caller: caller}
+	added.named.Store(true)
+	c.mu.Lock()
+	var gone *Connection
+	if caller.counted() {
+		var err error
+		if gone, err = c.makeRoomLocked(caller); err != nil {
+			c.mu.Unlock()
+			return nil
+		}
+		c.known.add(added)
+	}
+	added.first = time.AfterFunc(c.limits.First, func() { _ = added.Close() })
+	c.mu.Unlock()
+	gone.end()
+	return added
 }
 
 // makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there was room.

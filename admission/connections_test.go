@@ -211,3 +211,81 @@ func TestClosedConnectionsAreLoggedOnceAMinuteForACaller(t *testing.T) {
 		}
 	})
 }
+
+// Where it is known at once whose a connection is: nobody's user has more than one may have, an idle one makes room, and one with many
+// uids keeps nobody else out.
+func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
+	var logged bytes.Buffer
+	refused := 0
+	c := NewConnections(ConnectionLimits{Known: 40, Caller: 4, First: time.Minute}, ConnectionOptions{
+		Refused: func() { refused++ }, Log: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	admit := func(uid int) (*from, *Connection) {
+		conn := &from{address: "192.0.2.1:1"}
+		return conn, c.Admit(conn, someone(uid))
+	}
+	for range 100 {
+		if c.Admit(&from{address: "192.0.2.1:1"}, Caller{}) == nil {
+			t.Fatal("one that is not counted was refused")
+		}
+	}
+	var idle []*from
+	for uid := range 10 { // as one user with ten uids
+		for range 4 {
+			conn, admitted := admit(uid)
+			if admitted == nil {
+				t.Fatalf("user %d was refused", uid)
+			}
+			idle = append(idle, conn)
+		}
+	}
+	_, mine := admit(50)
+	if mine == nil {
+		t.Fatal("somebody else was refused")
+	}
+	ended := c.Begin(c.Context(context.Background(), mine))
+	for range 1000 {
+		admit(3)
+		admit(60)
+	}
+	if mine.element == nil {
+		t.Error("a connection with a call under way was closed for those of others who have more")
+	}
+	ended()
+	gone := 0
+	for _, conn := range idle {
+		if conn.closed {
+			gone++
+		}
+	}
+	if gone == 0 || c.known.count > 40 || refused == 0 {
+		t.Errorf("%d closed, %d there, %d counted", gone, c.known.count, refused)
+	}
+	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > toldBurst {
+		t.Errorf("logged %d times", lines)
+	}
+	_ = mine.Close()
+	_ = mine.Close()
+	if c.known.of[someone(50).ID] != nil {
+		t.Error("a closed connection is counted")
+	}
+}
+
+// Each call under way keeps its connection: a caller who has one on each gets no more.
+func TestAKnownUserWhoUsesAllItsConnectionsGetsNoMore(t *testing.T) {
+	c := NewConnections(ConnectionLimits{Known: 40, Caller: 4, First: time.Minute}, ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
+	var first *Connection
+	for range 4 {
+		conn := c.Admit(&from{address: "192.0.2.1:1"}, someone(1))
+		c.Begin(c.Context(context.Background(), conn))
+		first = conn
+	}
+	if c.Admit(&from{address: "192.0.2.1:1"}, someone(1)) != nil {
+		t.Error("a fifth was admitted")
+	}
+	_ = first.Close()
+	_ = first.Close() // a connection is closed more than once
+	if c.Admit(&from{address: "192.0.2.1:1"}, someone(1)) == nil {
+		t.Error("refused although one has left")
+	}
+}

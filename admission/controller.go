@@ -31,8 +31,6 @@ type Limits struct {
 	Waiting, AllWaiting int
 	// Streams is how many of these may be streams.
 	Streams, AllStreams int
-	// Connections is how many connections may be open.
-	Connections, AllConnections int
 	// Bytes is how much of requests under way may be held.
 	Bytes, AllBytes int
 	// Answers is how many bytes of answers may be held until they are sent. A single one is, however large.
@@ -67,7 +65,7 @@ type Controller struct {
 
 // taken is what somebody has. It is guarded by the lock of the controller.
 type taken struct {
-	calls, waiting, streams, connections, bytes, answers int
+	calls, waiting, streams, bytes, answers int
 }
 
 // account is what one caller has. It is guarded by the lock of the controller.
@@ -155,18 +153,6 @@ func (c *Controller) forgetLocked(now time.Time) {
 			delete(c.accounts, id)
 		}
 	}
-}
-
-// Connect counts a connection of a caller, and returns what ends it; nil: it is refused.
-func (c *Controller) Connect(caller Caller) (closed func()) {
-	ended, err := c.admit(caller, bound{
-		reason: tooManyConnections, what: "connections", of: func(t *taken) *int { return &t.connections },
-		limit: func(l *Limits) (one, all int) { return l.Connections, l.AllConnections }, again: time.Second,
-	})
-	if err != nil {
-		return nil
-	}
-	return sync.OnceFunc(ended)
 }
 
 // Begin counts a request of a caller, and returns what ends it, or an error that refuses it.

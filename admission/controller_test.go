@@ -65,14 +65,9 @@ func TestRequestsOfOneUserAreLimited(t *testing.T) {
 }
 
 func TestNothingIsCountedOnNobody(t *testing.T) {
-	c, _, _ := flooded(t, Limits{Rate: 1, Burst: 2, Waiting: 1, Connections: 3, AllConnections: 5})
+	c, _, _ := flooded(t, Limits{Rate: 1, Burst: 2, Waiting: 1})
 	if got := c.granted(Caller{}, 1000); got != 1000 {
 		t.Errorf("%d requests", got)
-	}
-	for range 10 {
-		if c.Connect(Caller{}) == nil {
-			t.Fatal("a connection was refused")
-		}
 	}
 }
 
@@ -116,45 +111,6 @@ func TestRequestsUnderWayAreLimited(t *testing.T) {
 	last()
 	if _, err := c.Begin(someone(1)); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestConnectionsOfOneUserAreLimited(t *testing.T) {
-	c, _, _ := flooded(t, Limits{Connections: 5})
-	var last func()
-	for range 5 {
-		if last = c.Connect(someone(1)); last == nil {
-			t.Fatal("refused below the limit")
-		}
-	}
-	if c.Connect(someone(1)) != nil {
-		t.Error("admitted above the limit")
-	}
-	last()
-	last() // a connection is closed more than once
-	if c.Connect(someone(1)) == nil {
-		t.Error("refused although one has left")
-	}
-	if c.Connect(someone(1)) != nil {
-		t.Error("one connection was given back twice")
-	}
-}
-
-// One with subordinate uids can be as many users as there are: what they cost must stay bounded.
-func TestManyUsersCostNoMoreThanABoundedTable(t *testing.T) {
-	const most = 100
-	c, _, logged := flooded(t, Limits{Rate: 1, Burst: 10, AllConnections: most})
-	conns := 0
-	for uid := range 20 * maxCallers {
-		if c.Connect(someone(1000+uid)) != nil {
-			conns++
-		}
-	}
-	if len(c.accounts) > maxCallers || conns > most {
-		t.Errorf("%d users told apart, %d connections", len(c.accounts), conns)
-	}
-	if lines := strings.Count(logged.String(), "\n"); lines != toldBurst {
-		t.Errorf("logged %d times", lines)
 	}
 }
 

@@ -14,17 +14,16 @@ import (
 
 // The reasons for which a caller is refused, as the metric has them.
 const (
-	tooFast            = "rate"
-	tooManyCalls       = "calls"
-	tooManyWaiting     = "waiting"
-	tooManyStreams     = "streams"
-	tooManyConnections = "connections"
-	tooManyBytes       = "bytes"
-	tooManyAnswers     = "answers"
+	tooFast        = "rate"
+	tooManyCalls   = "calls"
+	tooManyWaiting = "waiting"
+	tooManyStreams = "streams"
+	tooManyBytes   = "bytes"
+	tooManyAnswers = "answers"
 )
 
 func reasons() []string {
-	return []string{tooFast, tooManyCalls, tooManyWaiting, tooManyStreams, tooManyConnections, tooManyBytes, tooManyAnswers}
+	return []string{tooFast, tooManyCalls, tooManyWaiting, tooManyStreams, tooManyBytes, tooManyAnswers}
 }
 
 // refusal is what somebody has too many of.

@@ -88,20 +88,21 @@ type disk interface {
 
 // Agent is the agent of one host. Make it with New, then Run it once.
 type Agent struct {
-	live     atomic.Pointer[settings]
-	deps     Deps
-	log      *slog.Logger
-	peers    *peers
-	admitted *admission.Controller
-	local    *caller // whoever calls over TCP
-	turns    turns
-	ownMeter bool // nobody has given another
-	opener   *process.Opener
-	metrics  *metrics
-	users    launch.Users
-	direct   *launch.Direct
-	cgroups  *cgroups
-	launches launches
+	live        atomic.Pointer[settings]
+	deps        Deps
+	log         *slog.Logger
+	peers       *peers
+	admitted    *admission.Controller
+	connections *admission.Connections
+	local       *caller // whoever calls over TCP
+	turns       turns
+	ownMeter    bool // nobody has given another
+	opener      *process.Opener
+	metrics     *metrics
+	users       launch.Users
+	direct      *launch.Direct
+	cgroups     *cgroups
+	launches    launches
 	// What the machine has beside memory and cpu:
 	workDirs   *workDirs
 	countables *countables
@@ -192,6 +193,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		return nil, fmt.Errorf("agent: metrics: %w", err)
 	}
 	a.admitted = admission.New(s.Callers.limits(), admission.Options{Refused: refused, Log: a.log})
+	a.connections = admission.NewConnections(connectionLimits(), admission.ConnectionOptions{Refused: refused.WithLabelValues("connections").Inc, Log: a.log})
 	if a.cgroups, err = newCgroups(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}

@@ -40,9 +40,14 @@ type CallersConfig struct {
 func (c CallersConfig) limits() admission.Limits {
 	return admission.Limits{
 		Rate: c.Rate, Burst: c.Burst, Calls: c.Burst + c.Waiting, Waiting: c.Waiting,
-		Connections: maxConns, AllConnections: admission.Descriptors(maxAllConns, 1, 4),
 		Bytes: maxBodies, AllBytes: maxAllBodies,
 	}
+}
+
+// connectionLimits are those of the callers' connections. One user can be as many as there are subordinate uids: of whoever has most one
+// makes room where there are too many.
+func connectionLimits() admission.ConnectionLimits {
+	return admission.ConnectionLimits{Known: admission.Descriptors(maxAllConns, 1, 4), Caller: maxConns, First: headerTimeout}
 }
 
 // checkCallers fills in and checks the limits.

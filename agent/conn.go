@@ -147,17 +147,16 @@ func groupNumber(group string) (int, error) {
 type peerListener struct {
 	net.Listener
 
-	peers    *peers
-	admitted *admission.Controller
-	log      *slog.Logger
+	peers       *peers
+	connections *admission.Connections
+	log         *slog.Logger
 }
 
 // peerConn is a connection of a user; who that is, and what they may, is asked for every request: the connection may outlive it.
 type peerConn struct {
-	net.Conn
+	*admission.Connection
 
-	uid    uint32
-	closed func()
+	uid uint32
 }
 
 // Accept returns the next connection. One whose caller cannot be known, or has too many, is closed and passed over.
@@ -177,19 +176,13 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		closed := l.admitted.Connect(l.peers.atOnce(uid).counted()) // nobody waits here for a directory of users
-		if closed == nil {
+		counted := l.connections.Admit(conn, l.peers.atOnce(uid).counted()) // nobody waits here for a directory of users
+		if counted == nil {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		return &peerConn{Conn: conn, uid: uid, closed: closed}, nil
+		return &peerConn{Connection: counted, uid: uid}, nil
 	}
-}
-
-// Close closes the connection and counts it no more.
-func (c *peerConn) Close() error {
-	c.closed()
-	return c.Conn.Close() //nolint:wrapcheck // as the connection would say it
 }
 
 // loopbackListener bounds the connections over TCP.
@@ -206,22 +199,9 @@ func (l *loopbackListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // the server decides on it
 		}
-		if closed := l.agent.admitted.Connect(l.agent.local.counted()); closed != nil {
-			return &tcpConn{Conn: conn, closed: closed}, nil
+		if counted := l.agent.connections.Admit(conn, l.agent.local.counted()); counted != nil {
+			return counted, nil
 		}
 		_ = conn.Close() // nothing was sent
 	}
-}
-
-// tcpConn is a connection of somebody on this machine.
-type tcpConn struct {
-	net.Conn
-
-	closed func()
-}
-
-// Close closes the connection and counts it no more.
-func (c *tcpConn) Close() error {
-	c.closed()
-	return c.Conn.Close() //nolint:wrapcheck // as the connection would say it
 }

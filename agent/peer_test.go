@@ -96,12 +96,12 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 		t.Error("it was asked")
 		return "", errors.New("away")
 	}
-	admitted := admission.New(admission.Limits{}, admission.Options{Refused: newRefused(), Log: slog.New(slog.DiscardHandler)})
+	connections := admission.NewConnections(connectionLimits(), admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &peerListener{Listener: socket, peers: p, admitted: admitted, log: slog.New(slog.DiscardHandler)}
+	l := &peerListener{Listener: socket, peers: p, connections: connections, log: slog.New(slog.DiscardHandler)}
 	defer l.Close()
 	client, err := net.Dial("unix", socket.Addr().String())
 	if err != nil {

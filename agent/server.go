@@ -61,7 +61,7 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, admitted: a.admitted, log: a.log})
+	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, connections: a.connections, log: a.log})
 	if a.settings().LoopbackListen != "" {
 		var config net.ListenConfig
 		loopback, err := config.Listen(ctx, "tcp", a.settings().LoopbackListen)
@@ -146,9 +146,9 @@ type uidKey struct{}
 // connContext says whose connection it is.
 func (s *server) connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*peerConn); ok {
-		return context.WithValue(ctx, uidKey{}, c.uid)
+		ctx, conn = context.WithValue(ctx, uidKey{}, c.uid), c.Connection
 	}
-	return ctx
+	return s.agent.connections.Context(ctx, conn)
 }
 
 // identified says who makes a request, and what they may by now.
@@ -217,6 +217,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)
 		defer s.handlers.Done()
+		defer s.agent.connections.Begin(r.Context())()
 		answer := admission.NewWriter(w, writeTimeout)
 		r, c := s.identified(r)
 		if r.Body != nil && r.Body != http.NoBody {
