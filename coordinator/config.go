@@ -142,7 +142,8 @@ type Limits struct {
 	CallerWaiting int `yaml:"callerWaiting"`
 	// CallerLiveBytes is how much memory the live allocations (waiting, reserved, active) of one caller may take, in bytes; it is also what all
 	// callers of one host's agent may have together, each of them half of it at most. Beyond, new requests are refused with
-	// RESOURCE_EXHAUSTED. A usual allocation counts with 2.2 to 3 KiB, the largest with 18. Default 256 MiB: some 100,000.
+	// RESOURCE_EXHAUSTED. A usual allocation counts with 2.2 to 3 KiB, the largest with 18, and each with 1.5 KiB more for each queue of its parts, those
+	// above included. Default 256 MiB: some 100,000.
 	CallerLiveBytes resource.Size `yaml:"callerLiveBytes"`
 	// WatchEvents is how many changes are kept for watchers to resume from; a watcher that falls further behind is cut off.
 	// One takes about 1 KiB. Default 16384.
