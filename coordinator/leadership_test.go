@@ -139,9 +139,7 @@ func TestWhoLosesTheStoreGivesTheLeadAway(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("a leader without a store answers %v, want UNAVAILABLE", err)
 	}
-	if next, _ := m.led(); next != standbys[0] {
-		t.Error("it did not give the lead away")
-	}
+	eventually(t, "it gives the lead away", func() bool { next, _ := m.led(); return next == standbys[0] })
 	standbys[0].host("other", gib)
 	if got := standbys[0].allocate(request("r", 1)); got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
 		t.Errorf("the next one: %v", got)
