@@ -98,7 +98,7 @@ func startServers(t *testing.T) *servers {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	bursar := filepath.Join(dir, "bursar")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bursar, "github.com/bursar/bursar/cmd/bursar").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", bursar, "github.com/bursar/bursar/cmd/bursar").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	address, err := freeport.Address()

@@ -31,6 +31,7 @@ func buildBursar(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "bursar")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "github.com/bursar/bursar/cmd/bursar")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build bursar: %v\n%s", err, said)
 	}

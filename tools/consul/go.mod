@@ -276,3 +276,5 @@ require (
 godebug default=go1.20
 
 tool github.com/hashicorp/consul
+
+replace github.com/hashicorp/go-discover => ./nodiscover
