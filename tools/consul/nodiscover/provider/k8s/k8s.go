@@ -11,7 +11,9 @@ import (
 type Provider struct{}
 
 // Addrs fails.
-func (*Provider) Addrs(map[string]string, *log.Logger) ([]string, error) { return nil, discover.ErrNoClouds }
+func (*Provider) Addrs(map[string]string, *log.Logger) ([]string, error) {
+	return nil, discover.ErrNoClouds
+}
 
 // Help says nothing.
 func (*Provider) Help() string { return "" }
