@@ -89,7 +89,7 @@ func (c *Client) With(opts ...Option) *Client {
 
 // newTransport makes connections to the target alone, and to nothing that the environment names as a proxy: a proxy in front of
 // a socket or of the loopback is a mistake.
-func newTransport(socket string, clear bool, s settings) *http.Transport {
+func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 	dialer := net.Dialer{
 		Timeout: 5 * time.Second,
 		// A call may wait for minutes without a byte; a peer whose machine is gone is noticed after 30 s.
@@ -129,7 +129,7 @@ func newTransport(socket string, clear bool, s settings) *http.Transport {
 	if shows != nil {
 		shows.Use(transport) // dials as above, what comes now is for plain http
 	}
-	if clear {
+	if plainHTTP {
 		transport.DialContext = discovery.DialKnown(transport.DialContext)
 	}
 	return transport

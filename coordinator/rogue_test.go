@@ -135,6 +135,12 @@ func TestTheAddressThatIsDialedIsJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
+	go func() {
+		if accepted, err := listener.Accept(); err == nil {
+			_, _ = accepted.Read(make([]byte, 1)) // until it is closed
+			_ = accepted.Close()
+		}
+	}()
 	conn, err := transport.DialContext(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatalf("this machine: %v", err)

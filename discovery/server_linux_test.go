@@ -17,11 +17,15 @@ import (
 // serveAs takes connections in on an address as a user of this machine, and returns the port. What is sent arrives at got.
 func serveAs(t *testing.T, uid int, address string) (port string, got <-chan string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", address)
+	at, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := listener.(*net.TCPListener).File() // blocking, so that this thread accepts
+	listener, err := net.ListenTCP("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := listener.File() // blocking, so that this thread accepts
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func CallerOf(a *ledger.Allocation) string {
 // OfHost begins what CallerOf says of a host. Callers through an agent are called USER@HOST.
 const OfHost = "@"
 
-// CountsOnHost, in the state column of a row, says that the row counts in the history of its host, though its caller is answered by it: the
+// CountsOnHost in the state column of a row says that the row counts in the history of its host, though its caller is answered by it: the
 // allocation ended, its host's agent brought it back, and it ended again. Else an agent could count the same rows again and again.
 const CountsOnHost = 1 << 8
 
