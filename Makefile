@@ -270,19 +270,22 @@ lint-proto: $(BUF)
 	@$(BUF) breaking proto --against proto/baseline.binpb
 	@$(BUF) format --diff --exit-code
 
+# The generators are those of go.mod, built before: buf would run them without our flags, and compile all they need once more.
+generate = go build -o $(1)/bin/ tool && PATH=$(1)/bin:$$PATH $(BUF) generate
+
 .PHONY: check-generate
 check-generate: $(BUF) ## Fail when the generated code is stale
 	$(call section,check-generate: generated code is fresh)
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir "$$tmp/committed"; \
 	find proto -name '*.pb.go' -o -name '*.connect.go' | tar -cf - -T - | tar -xf - -C "$$tmp/committed"; \
-	$(BUF) generate -o "$$tmp/fresh"; \
+	$(call generate,"$$tmp") -o "$$tmp/fresh"; \
 	diff -r "$$tmp/committed" "$$tmp/fresh" || { echo 'generated code is stale: run make generate'; exit 1; }
 
 # --- change ------------------------------------------------------------------------------------------------------
 
 .PHONY: generate
 generate: $(BUF) ## Generate the code of proto/
-	$(BUF) generate
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; $(call generate,"$$tmp")
 
 .PHONY: contract-baseline
 contract-baseline: $(BUF) ## Make today's contract the one that must not be broken
