@@ -69,13 +69,10 @@ queues: build yarn ## Show Bursar beside a real YARN cluster with queues that ot
 .PHONY: tools
 tools: $(BUF) $(GOLANGCI_LINT) $(GRPCURL) $(CONSUL) $(NFPM) ## Build the tools that lint, generate and the tests need
 
-.PHONY: test-tools
-test-tools: $(CONSUL) $(GRPCURL) $(NFPM)
-
-# "tool" is what the module's go.mod names as its tool. Two makes may want the same one.
+# "tool" is what the module's go.mod names as its tool.
 .cache/tools/%:
 	$(call section,tools: $(notdir $@) (minutes the first time))
-	@mkdir -p $(@D); flock $(@D)/.lock go -C tools/$(notdir $@) build -buildvcs=false -o $(CURDIR)/$@ tool
+	@go -C tools/$(notdir $@) build -buildvcs=false -o $(CURDIR)/$@ tool
 
 $(BUF): tools/buf/go.mod tools/buf/go.sum
 $(GOLANGCI_LINT): tools/golangci-lint/go.mod tools/golangci-lint/go.sum
