@@ -164,8 +164,12 @@ test-race: $(BUF) $(GRPCURL) $(CONSUL) postgres ## Test all other packages with 
 # By itself, and without the race detector: it builds all packages, and installs them in a copy of this machine's tree.
 .PHONY: test-packages
 test-packages: $(NFPM) packaging ## Build the packages; look at, install, upgrade, remove and purge them
-	$(call section,test-packages: what make packages builds)
+	$(call section,test-packages: what make packages builds for this architecture)
 	@$(go_test) -timeout 15m ./test/packages
+
+.PHONY: test-arches
+test-arches: $(NFPM) packaging ## Do so with the packages for all architectures
+	$(go_test) -timeout 30m ./test/packages -args -arches 'amd64 arm64'
 
 # By itself, and without the race detector: a virtual machine takes both cores.
 .PHONY: test-systemd
@@ -216,7 +220,7 @@ acceptance: export KILLS = 1000
 acceptance: export FUZZTIME = 1m
 acceptance: export SOAKTIME = 10m
 acceptance: export MUTANTS := $(MUTANTS)
-acceptance: ## Run what takes hours, to the end whatever fails: make acceptance 2>&1 | tee FILE (PARTS='sim kills fuzz soak mutants')
+acceptance: ## Run what takes hours, to the end whatever fails: make acceptance 2>&1 | tee FILE (PARTS='sim kills fuzz soak test-arches mutants')
 	@$(if $(PARTS),PARTS='$(PARTS)') .ci/acceptance
 
 .PHONY: mutants

@@ -39,9 +39,14 @@ func (w *Writer) Flush() {
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Send sends what the handler of a call of HTTP/2 has left to be sent, and waits for it: its reader says when that may be, and until then it
-// takes memory and should count.
+// takes memory and should count. What ends the answer then has a deadline, too.
 func Send(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
-		_ = http.NewResponseController(w).Flush() // whoever asked has gone
+		control := http.NewResponseController(w)
+		_ = control.Flush() // whoever asked has gone
+		_ = control.SetWriteDeadline(time.Now().Add(endTime))
 	}
 }
+
+// endTime is how long the end of an answer may take once all before it was sent.
+const endTime = 5 * time.Second

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/user"
 	"strconv"
 	"sync"
 
@@ -43,7 +42,7 @@ type neighbours struct {
 }
 
 func thisMachine() neighbours {
-	return neighbours{self: uint32(os.Geteuid()), owner: sockdiag.Owner, name: userName} //nolint:gosec // a uid
+	return neighbours{self: uint32(os.Geteuid()), owner: sockdiag.Owner, name: sockdiag.UserName} //nolint:gosec // a uid
 }
 
 // of returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a
@@ -100,13 +99,4 @@ func (n neighbours) whose(conn net.Conn) admission.Caller {
 		return admission.Caller{}
 	}
 	return admission.Caller{ID: "user/" + strconv.FormatUint(uint64(uid), 10), Name: "user " + strconv.FormatUint(uint64(uid), 10) + " of this machine"}
-}
-
-// userName is a user's name, or the number of one that has none.
-func userName(uid uint32) string {
-	number := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(number); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return number
 }

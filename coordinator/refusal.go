@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -93,7 +92,7 @@ func (r *refusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
 // add refuses a command from now on.
 func (r *refusedSet) add(o *Origin, now ledger.Instant, cause string) {
 	if len(cause) > mostCause {
-		cause = strings.ToValidUTF8(cause[:mostCause], "") + "…"
+		cause = cut(cause, mostCause) + "…"
 	}
 	r.put(refusal{Refusal: ledger.Refusal{
 		Procedure: o.Procedure, Caller: o.Caller, Hash: o.hash(), At: now, Cause: cause, Version: r.version,

@@ -83,7 +83,7 @@ func checkServer(ctx context.Context, conn net.Conn) error {
 		return fmt.Errorf("%s: whose program this is cannot be told: %w", server, err)
 	}
 	if !mayServe(uid) {
-		return &ForeignServerError{server.String(), userName(uid)}
+		return &ForeignServerError{server.String(), sockdiag.UserName(uid)}
 	}
 	return nil
 }
@@ -127,12 +127,3 @@ var serverUsers = sync.OnceValue(func() (uids []uint32) { //nolint:gochecknoglob
 	}
 	return uids
 })
-
-// userName is a user's name, or the number of one that has none.
-func userName(uid uint32) string {
-	number := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
-	}
-	return number
-}

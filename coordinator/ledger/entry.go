@@ -18,7 +18,6 @@ type entry struct {
 	lasts    Instant
 	key      requestKey // noRequest before enter
 	bytes    int64      // LiveBytes as of the last touch; 0 before enter
-	beside   int64      // overhead, likewise
 	caller   *tally     // nil: it was adopted
 	relay    *tally     // nil: it did not come through a host's agent
 

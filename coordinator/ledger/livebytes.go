@@ -107,13 +107,18 @@ func (e *LiveFullError) Error() string {
 		e.Caller, e.Bytes, e.Most)
 }
 
-// overhead is what the allocation takes in memory at most beyond the bytes of its row, as it counts on its caller.
+// overhead is what the allocation takes in memory at most beyond the bytes of its row, as it counts on its caller. It stays as it is: no
+// Confirm or Resize adds a part, or moves one to another queue.
 func (a *Allocation) overhead() int64 {
-	queues := 0
-	for i := range a.Entitled.External {
-		queues += 1 + strings.Count(a.Entitled.External[i].Path, ".")
+	return int64(LiveOverhead + QueueOverhead*queuesOf(a.Entitled.External))
+}
+
+// queuesOf is how many queues parts count in, those above included, where no two share any.
+func queuesOf(parts []resource.External) (n int) {
+	for i := range parts {
+		n += 1 + strings.Count(parts[i].Path, ".")
 	}
-	return int64(LiveOverhead + QueueOverhead*queues)
+	return n
 }
 
 // tally is what the live allocations of somebody take.
@@ -190,11 +195,11 @@ func (l *Ledger) affords(a *Allocation, more int64) error {
 // mayGrow checks that a live allocation may become what next says: on a host, and for a caller, that has room for it. What a row has room
 // for from the start it may always take. Errors: *LiveFullError, *InsufficientError.
 func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
-	more, beside := next.LiveBytes()-e.bytes, next.overhead()-e.beside
-	if more <= 0 && more+beside <= 0 {
+	more := next.LiveBytes() - e.bytes
+	if more <= 0 {
 		return nil
 	}
-	if h := e.host; h != nil && more > 0 {
+	if h := e.host; h != nil {
 		s := h.account.closed(e.request(), NoteRefused)
 		switch has := h.callers[e.caller]; {
 		case h.bytes+more > l.cfg.HostLiveBytes:
@@ -205,18 +210,19 @@ func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 			return &InsufficientError{Reason: ReasonRefused, Shortfalls: []Shortfall{s}}
 		}
 	}
-	return l.affords(&e.Allocation, more+beside)
+	return l.affords(&e.Allocation, more)
 }
 
 // weigh counts the entry with the bytes that its row takes by now.
 func (l *Ledger) weigh(e *entry) {
-	bytes, beside := e.LiveBytes(), e.overhead()
+	bytes := e.LiveBytes()
 	more := bytes - e.bytes
-	if charged := more + beside - e.beside; charged != 0 {
-		l.charge(e, charged)
+	if more == 0 {
+		return
 	}
-	e.bytes, e.beside = bytes, beside
-	if more != 0 && e.host != nil {
+	e.bytes = bytes
+	l.charge(e, more)
+	if e.host != nil {
 		l.load(e, e.host, more)
 	}
 }
@@ -245,12 +251,13 @@ func (l *Ledger) enterTallies(e *entry) {
 	if !e.Adopted() {
 		e.caller = l.callers.open(tally{name: e.Caller, most: most})
 	}
+	l.charge(e, e.overhead())
 	l.weigh(e)
 }
 
 // leaveTallies counts an entry no more that has ended.
 func (l *Ledger) leaveTallies(e *entry) {
-	l.charge(e, -e.bytes-e.beside)
+	l.charge(e, -e.bytes-e.overhead())
 	if e.caller != nil {
 		l.callers.close(e.caller)
 	}

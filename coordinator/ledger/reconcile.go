@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bursar/bursar/resource"
@@ -54,10 +53,7 @@ type intake struct {
 
 // admits reports whether an engine with these parts may be taken over from the report too.
 func (in *intake) admits(parts []resource.External) bool {
-	places := 1
-	for i := range parts {
-		places += 1 + strings.Count(parts[i].Path, ".")
-	}
+	places := 1 + queuesOf(parts)
 	in.rest = in.rest || in.places+places > mostPlaces
 	if !in.rest {
 		in.places += places

@@ -19,15 +19,17 @@ import (
 // root is the tree that is packaged.
 const root = "../.."
 
-// architectures are those that packages are built for, by their names in Go and Debian, with those of RPM.
-var architectures = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+// rpmArches are the names of RPM for the architectures that packages are built for, by those of Go and Debian.
+var rpmArches = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// made is what TestMain has built: all formats, for all architectures.
+// made is what TestMain has built: all formats, for each of -arches.
 type made struct{ dir, version string }
 
 var built made
 
 var ready = flag.String("packages", "", "a folder where make packages has built them from this tree, to look at instead of building them anew")
+
+var arches = flag.String("arches", runtime.GOARCH, "the architectures that packages are built for and looked at, with spaces between")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -48,7 +50,7 @@ func run(m *testing.M) int {
 	case *ready != "":
 		built.dir = *ready
 	default:
-		err = built.make()
+		err = built.make("ARCHES=" + *arches)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -72,7 +74,7 @@ func (p made) deb(arch string) string {
 }
 
 func (p made) rpm(arch string) string {
-	return filepath.Join(p.dir, fmt.Sprintf("bursar-%s-1.%s.rpm", p.version, architectures[arch]))
+	return filepath.Join(p.dir, fmt.Sprintf("bursar-%s-1.%s.rpm", p.version, rpmArches[arch]))
 }
 
 func (p made) tar(arch string) string {

@@ -243,19 +243,26 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	}
 }
 
-// Under load without a pause the log stays short, although no commit ever finds it carried over by itself.
-func TestLogStaysShort(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bursar.db")
-	const carry = 64
+// carrying is a new store, which is led, that carries its log over from so many pages on.
+func carrying(t *testing.T, path string, carry int) (*Store, store.Meta) {
+	t.Helper()
 	s, err := Open(t.Context(), path, Options{carry: carry})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
 	meta, err := s.Lead(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, meta
+}
+
+// Under load without a pause the log stays short, although no commit ever finds it carried over by itself.
+func TestLogStaysShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bursar.db")
+	const carry = 64
+	s, meta := carrying(t, path, carry)
 	const commits, pages = 3000, 3 // at least that many each
 	for revision := uint64(1); revision <= commits; revision++ {
 		if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: allocations(ledger.ID(revision), 1, revision)}); err != nil {
@@ -284,15 +291,7 @@ func TestLogStaysShort(t *testing.T) {
 func TestLogOfLargeRowsStaysShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const carry, commits, payload = 64, 300, 100 << 10
-	s, err := Open(t.Context(), path, Options{carry: carry})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	meta, err := s.Lead(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, meta := carrying(t, path, carry)
 	for revision := uint64(1); revision <= commits; revision++ {
 		c := allocations(ledger.ID(revision), 1, revision)
 		c.Transitions[0].Reason = strings.Repeat("x", payload)
@@ -317,15 +316,7 @@ func TestLogOfLargeRowsStaysShort(t *testing.T) {
 func TestTheLogShrinksAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const carry = 16
-	s, err := Open(t.Context(), path, Options{carry: carry})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	meta, err := s.Lead(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, meta := carrying(t, path, carry)
 	revision := uint64(0)
 	commit := func() (size int64) {
 		t.Helper()
