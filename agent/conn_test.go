@@ -204,6 +204,12 @@ func TestRequestMayWaitLongerThanAnyTimeout(t *testing.T) {
 
 func TestTrustIsByNameOrNumber(t *testing.T) {
 	p := newPeers("h1", 77, []string{"hadoop", "1001"})
+	p.account = func(uid uint32, name string) string {
+		if uid == 100007 {
+			return "subuid:alice"
+		}
+		return name
+	}
 	names := map[uint32]string{1000: "alice", 1001: "ecm", 1002: "hadoop", 1003: "1001", 0: "root", 77: "bursar"}
 	lookups := 0
 	p.lookup = func(_ context.Context, uid uint32) (string, error) {
@@ -219,16 +225,17 @@ func TestTrustIsByNameOrNumber(t *testing.T) {
 	}{
 		0: {"root@h1", true}, 77: {"bursar@h1", true}, 1000: {"alice@h1", false}, 1001: {"ecm@h1", true},
 		1002: {"hadoop@h1", true}, 1003: {"1001@h1", false}, 1004: {"1004@h1", false},
+		100007: {"subuid:alice@h1", false},
 	} {
 		for range 2 {
 			c := p.caller(t.Context(), uid)
 			if c.actor.Name != want.name || c.trusted != want.trusted || c.actor.Anyone != want.trusted || c.actor.Priority != want.trusted ||
-				c.actor.Admin || c.actor.Role != identity.Submitter || c.actor.Host != "h1" {
+				c.actor.Admin || c.actor.Role != identity.Submitter || c.actor.Host != "h1" || uid == 100007 && c.actor.Users[0] != "100007" {
 				t.Errorf("uid %d: %+v", uid, c.actor)
 			}
 		}
 	}
-	if lookups != 7 {
-		t.Errorf("%d lookups for 7 users", lookups)
+	if lookups != 8 {
+		t.Errorf("%d lookups for 8 users", lookups)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/subuid"
 )
 
 // caller is who is at the other end of a connection.
@@ -54,6 +55,8 @@ type peers struct {
 	self   uint32
 	lookup func(ctx context.Context, uid uint32) (string, error)
 	inFile func(uid uint32) (string, error) // what of it never takes long
+	// account is on whom a user of that name counts.
+	account func(uid uint32, name string) string
 
 	mu      sync.Mutex
 	trusted []string                 // guarded by mu; names and uids
@@ -85,7 +88,7 @@ const (
 func newPeers(hostID string, self uint32, trusted []string) *peers {
 	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, lookupsAtOnce)}
 	return &peers{
-		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile,
+		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: subuid.At(subuid.Path).Account,
 		known: make(map[uint32]known), asking: make(map[uint32]chan struct{}),
 	}
 }
@@ -186,7 +189,7 @@ func (p *peers) atOnce(uid uint32) *caller {
 func (p *peers) callerLocked(uid uint32, userName string) *caller {
 	trusted := p.isTrustedLocked(uid, userName)
 	return newCaller(identity.Actor{
-		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
+		Name: p.account(uid, userName) + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
 	}, uid)
 }
@@ -204,7 +207,7 @@ func (p *peers) loopback() *caller {
 func newCaller(actor identity.Actor, uid uint32) *caller {
 	c := &caller{actor: actor, header: actor.Encode(), uid: uid, trusted: actor.Anyone}
 	if !c.trusted {
-		c.account = admission.Caller{ID: strconv.FormatUint(uint64(uid), 10), Name: actor.Name}
+		c.account = admission.Caller{ID: actor.Name, Name: actor.Name}
 	}
 	return c
 }

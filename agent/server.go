@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
@@ -185,7 +186,7 @@ func (s *server) mux(socket bool) *http.ServeMux {
 	}
 	mux.HandleFunc("GET /healthz", s.agent.serveHealthz)
 	mux.HandleFunc("GET /readyz", s.agent.serveReadyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.agent.deps.Metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(admission.Share(s.agent.deps.Metrics.Gather)), promhttp.HandlerOpts{DisableCompression: true}))
 	for path, handler := range map[string]http.HandlerFunc{
 		"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/profile": pprof.Profile,
 		"/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,

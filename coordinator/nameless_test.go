@@ -69,37 +69,6 @@ func TestAnswersWithoutAnIdentityThatNobodyTakesAreBounded(t *testing.T) {
 	}
 }
 
-// Many who ask at the same time cost as little as few, and each is told what is so after they have asked.
-func TestReadingIsShared(t *testing.T) {
-	var value, runs, asked atomic.Int64
-	started, release := make(chan struct{}, 100), make(chan struct{})
-	look := shareReading(func() (int64, error) {
-		runs.Add(1)
-		started <- struct{}{}
-		got := value.Load()
-		<-release
-		return got, nil
-	})
-	var all sync.WaitGroup
-	all.Go(func() { _, _ = look() })
-	<-started
-	value.Store(1)
-	for range 50 {
-		all.Go(func() {
-			asked.Add(1)
-			if got, err := look(); err != nil || got != 1 {
-				t.Errorf("%d, %v: want what is so since", got, err)
-			}
-		})
-	}
-	eventually(t, "all have asked", func() bool { return asked.Load() == 50 })
-	close(release)
-	all.Wait()
-	if got := runs.Load(); got > 10 {
-		t.Errorf("it was read %d times for 51 who asked", got)
-	}
-}
-
 // Small answers, and refusals, that a caller does not take count until they are sent: so many of them are bounded too.
 func TestSmallAnswersThatNobodyTakesAreBounded(t *testing.T) {
 	f := start(t, Config{Limits: Limits{CallerWaiting: 16}}, nil) // 1,040 calls of a caller, and refusals beyond

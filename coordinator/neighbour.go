@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/sockdiag"
+	"github.com/bursar/bursar/subuid"
 )
 
 // neighbour is who has the other end of a connection within this machine: the kernel tells whose socket it is. It is looked up once, when
@@ -39,10 +40,13 @@ type neighbours struct {
 	self  uint32
 	owner func(local, remote netip.AddrPort) (uid uint32, err error)
 	name  func(uid uint32) string
+	// account is on whom a user of that name counts.
+	account func(uid uint32, name string) string
 }
 
 func thisMachine() neighbours {
-	return neighbours{self: uint32(os.Geteuid()), owner: sockdiag.Owner, name: sockdiag.UserName} //nolint:gosec // a uid
+	self := uint32(os.Geteuid()) //nolint:gosec // a uid
+	return neighbours{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.At(subuid.Path).Account}
 }
 
 // of returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a
@@ -81,7 +85,7 @@ func (n neighbours) look(r *http.Request, conn net.Conn) (identity.Actor, error)
 		return identity.Local(), nil
 	}
 	name := n.name(uid)
-	return identity.Actor{Name: "local:" + name, Users: []string{name}, Role: identity.Submitter}, nil
+	return identity.Actor{Name: "local:" + n.account(uid, name), Users: []string{name}, Role: identity.Submitter}, nil
 }
 
 // whose is on whom a connection counts before its first request is there: those of this machine on their users, who share its addresses.
@@ -98,5 +102,6 @@ func (n neighbours) whose(conn net.Conn) admission.Caller {
 	if err != nil { // it is closed, or the kernel tells nothing
 		return admission.Caller{}
 	}
-	return admission.Caller{ID: "user/" + strconv.FormatUint(uint64(uid), 10), Name: "user " + strconv.FormatUint(uint64(uid), 10) + " of this machine"}
+	account := n.account(uid, strconv.FormatUint(uint64(uid), 10))
+	return admission.Caller{ID: "user/" + account, Name: "user " + account + " of this machine"}
 }

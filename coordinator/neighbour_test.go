@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/subuid"
 )
 
 // A user who closes a connection and leaves its port to another must not be taken for that one, whatever the connection is wrapped in.
@@ -72,14 +75,21 @@ func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
 
 func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	const own = 990
+	file := filepath.Join(t.TempDir(), "subuid")
+	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ranges := subuid.At(file)
 	for uid, want := range map[uint32]identity.Actor{
 		0:    identity.Local(),
 		own:  identity.Local(),
 		1000: {Name: "local:alice", Users: []string{"alice"}, Role: identity.Submitter},
+		// All who are a user's within namespaces of that user's count as one, and act for none but themselves.
+		100007: {Name: "local:subuid:alice", Users: []string{"100007"}, Role: identity.Submitter},
 	} {
 		asked := 0
 		n := neighbours{
-			self: own, name: func(uint32) string { return "alice" },
+			self: own, name: func(uid uint32) string { return map[uint32]string{1000: "alice", 100007: "100007"}[uid] }, account: ranges.Account,
 			owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { asked++; return uid, nil },
 		}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
@@ -62,7 +63,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount(grpcreflect.NewHandlerV1(reflector, small))
 	mount(grpcreflect.NewHandlerV1Alpha(reflector, small))
 	// Uncompressed: a reader that takes nothing of it then holds some kilobytes only.
-	mount("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(shareReading(s.registry.Gather)), promhttp.HandlerOpts{
+	mount("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(admission.Share(s.registry.Gather)), promhttp.HandlerOpts{
 		Registry: s.registry, DisableCompression: true,
 	}))
 	mount("GET /healthz", page(probes.alive))

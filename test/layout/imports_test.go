@@ -12,7 +12,7 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource"},
-		{"label", "identity", "yamlfile", "reload", "regularfile", "credential", "sockdiag", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
+		{"label", "identity", "yamlfile", "reload", "regularfile", "credential", "sockdiag", "subuid", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
 		{"proto"},
 		{"quotafile", "access", "tracing", "admission"},
 		{"providers"},

@@ -1,0 +1,55 @@
+package admission
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// restShare is how many times longer than a reading the pause after it is: however many ask, readings take a fifth of a core.
+	restShare = 4
+	// mostRest bounds it, for when a reading was only kept from the processor.
+	mostRest = time.Second
+)
+
+// Share lets a function that takes long be called by many: it runs once at a time, with pauses between, and all who come until it runs share
+// the next run, which begins after they have come.
+func Share[T any](read func() (T, error)) func() (T, error) {
+	type reading struct {
+		done  chan struct{} // closed when it has ended
+		value T
+		err   error
+	}
+	var (
+		running = make(chan struct{}, 1)
+		rested  time.Time // owned by what runs; no run before it
+		mu      sync.Mutex
+		next    *reading // guarded by mu; it has not begun
+	)
+	run := func(mine *reading) {
+		running <- struct{}{}
+		defer func() { <-running; close(mine.done) }()
+		time.Sleep(time.Until(rested))
+		mu.Lock()
+		next = nil
+		mu.Unlock()
+		began := time.Now()
+		mine.value, mine.err = read()
+		ended := time.Now()
+		rested = ended.Add(min(restShare*ended.Sub(began), mostRest))
+	}
+	return func() (T, error) {
+		mu.Lock()
+		mine, first := next, next == nil
+		if first {
+			mine = &reading{done: make(chan struct{})}
+			next = mine
+		}
+		mu.Unlock()
+		if first {
+			run(mine)
+		}
+		<-mine.done
+		return mine.value, mine.err
+	}
+}
