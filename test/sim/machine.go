@@ -93,7 +93,10 @@ func (m *machine) touchMemory(boot int) {
 				m.exit(pid, "ends by itself")
 			}
 		}
-		if m.w.chance(20) {
+		switch {
+		case m.w.resting: // what keeps a probe waiting is then a fault of ours
+			m.others = 0
+		case m.w.chance(20):
 			m.others = max(0, m.w.rng.Int64N(3*gib)-gib)
 		}
 		m.checkMemory()
