@@ -175,6 +175,14 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			func(b books) { b.cluster.branch(spot{"root.b", ""}, nil) },
 			[]string{"3: queue yarn:prod:root.b: said to be touched by 0, is by 0, reported false, 0 below"},
 		},
+		"a queue that is reported and counts as brought": {
+			func(b books) { b.a.claim(b.hosts["h1"]) },
+			[]string{"3: queue yarn:prod:root.a: is reported, and counts on host h1"},
+		},
+		"a count of what a host's agent has brought": {
+			func(b books) { b.hosts["h1"].brought++ },
+			[]string{"2: host h1: its agent has brought 1 branches, of those that are there 0"},
+		},
 		"another sum of what is shown": {
 			func(b books) { _ = b.a.shown.Add(resource.Vector{}.WithMemory(1)) },
 			[]string{"2: queue yarn:prod:root.a: shows memory=4B of our allocations, by these memory=3B"},
@@ -188,6 +196,46 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		test.spoil(b)
 		if got := b.audit(); !slices.Equal(got, test.want) {
 			t.Errorf("%s: the audit finds\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}
+
+// Queues that only a refused report has are gone with it, each once, whatever their order there.
+func TestARefusedReportLeavesNoQueues(t *testing.T) {
+	b := rightBooks(t)
+	err := b.ReportCluster(1, ClusterReport{
+		ClusterName: b.cluster.ClusterName, Asked: 1, GoodFor: time.Hour,
+		Queues: []QueueReport{{Path: "root.x.y"}, {Path: "root.x"}, {Path: "root.x"}},
+	})
+	if err == nil || len(b.audit()) > 0 || b.root.below != 1 || len(b.cluster.branches) != 2 {
+		t.Errorf("%v: %d queues, %d below root, %v; want root and root.a", err, len(b.cluster.branches), b.root.below, b.audit())
+	}
+}
+
+func TestAFleetHasNothingOfWhatItsHostsDoNotLimit(t *testing.T) {
+	l := New(Config{}, noPlacer{})
+	if _, err := l.Register(1, RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithInstances(9)}); err != nil {
+		t.Fatal(err)
+	}
+	if l.fleet != (fleet{}) {
+		t.Errorf("the fleet has %+v", l.fleet)
+	}
+}
+
+func TestBroughtBackIsWhatHoldsSomethingAfterItsEngineStarted(t *testing.T) {
+	for _, test := range []struct {
+		a    Allocation
+		want bool
+	}{
+		{Allocation{ReservationTTL: 1, Confirmed: 1, Reserved: 2}, true},
+		{Allocation{ReservationTTL: 1, Confirmed: 2, Reserved: 2}, false},
+		{Allocation{ReservationTTL: 1, Reserved: 2}, false},                               // it has no engine
+		{Allocation{State: Active, Confirmed: 1, Reserved: 2}, false},                     // it was adopted
+		{Allocation{State: Reserved, ReservationTTL: 0, Confirmed: 1, Reserved: 2}, true}, // what is reserved never is
+		{Allocation{State: Released, ReservationTTL: 1, Confirmed: 1, Reserved: 2}, true},
+	} {
+		if got := test.a.BroughtBack(); got != test.want {
+			t.Errorf("%+v: %t", test.a, got)
 		}
 	}
 }
