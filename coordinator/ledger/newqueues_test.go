@@ -65,7 +65,7 @@ func TestARequestInQueuesOfItsOwnTakesAsLongWhateverOthersHave(t *testing.T) {
 			t.Fatalf("a request takes %v after %d others, and %v at first", last, n*batch, first)
 		}
 	}
-	if all := restore(1); all > 3*batches*load {
+	if all := restore(2); all > 5*batches*load { // if each had to do with all others: ten times batches
 		t.Errorf("%d requests are loaded in %v, and %d in %v", batches*batch, all, batch, load)
 	}
 	release := func(i int) { w.release(ids[len(ids)-1-i]) }
