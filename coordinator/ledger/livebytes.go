@@ -288,13 +288,9 @@ func (l *Ledger) load(e *entry, h *host, more int64) {
 		if h.callers == nil {
 			h.callers = make(map[*tally]int64)
 		}
-		before := h.callers[e.caller]
-		h.callers[e.caller] = before + more
-		if before+more == 0 {
+		h.callers[e.caller] += more
+		if h.callers[e.caller] == 0 {
 			delete(h.callers, e.caller)
-		}
-		if before >= l.hostShare() && before+more < l.hostShare() {
-			l.freed(&h.account)
 		}
 	}
 	switch full := h.bytes >= l.cfg.HostLiveBytes; {
