@@ -69,6 +69,9 @@ func (b *books) commit(w *World, by string, f *flight) {
 }
 
 func (b *books) put(w *World, t *ledger.Allocation) {
+	if t.RequestID == "" && t.Adopted() { // its host has other labels by now than the request wants that it was brought for
+		maps.DeleteFunc(b.asks, func(_ string, id ledger.ID) bool { return id == t.ID })
+	}
 	key := t.Caller + "/" + t.RequestID
 	if id, known := b.asks[key]; known && id != t.ID && !b.rows[id].forget && t.RequestID != "" && !w.book.undone[t.ID.String()] {
 		w.failf(5, "request %s is stored as %s and as %s", key, id, t.ID)
