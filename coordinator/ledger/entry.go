@@ -156,7 +156,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	l.countOverUse(e, -1)
 	l.leaveTallies(e)
 
-	l.timers.set(&e.timer, 0)
+	l.ends.set(&e.timer, 0)
 	l.entries.Delete(e.ID)
 	l.spend(e.ID)
 	if e.Forget {
@@ -187,7 +187,7 @@ func (l *Ledger) retime(e *entry) {
 	} else if e.unstored == 0 {
 		first(max(e.Expires, e.lasts))
 	}
-	l.timers.set(&e.timer, due)
+	l.ends.set(&e.timer, due)
 }
 
 // entryDue does what the entry's timer was set for.

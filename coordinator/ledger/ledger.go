@@ -19,6 +19,7 @@ const (
 	defaultReservationTTL   = 2 * time.Minute
 	defaultInterval         = 5 * time.Second
 	defaultReportsPerSecond = 200
+	defaultOwnChanges       = 512
 	defaultSuspectAfter     = 3
 	defaultLostAfter        = 5 * time.Minute
 	defaultStarvationAfter  = 30 * time.Second
@@ -52,6 +53,9 @@ func (c Config) withDefaults() Config {
 	if c.CallerLiveBytes <= 0 {
 		c.CallerLiveBytes = CallerLiveBytes
 	}
+	if c.OwnChanges <= 0 {
+		c.OwnChanges = defaultOwnChanges
+	}
 	return c
 }
 
@@ -64,7 +68,8 @@ type Ledger struct {
 	revision uint64
 	lastID   ID
 	spent    btree.Set[ID] // those above it whose allocations have ended
-	timers   timers
+	timers   timers        // of hosts and clusters
+	ends     timers        // of entries
 
 	entries btree.Map[ID, *entry] // live
 	states  [Lost + 1]int         // live entries by state
@@ -108,6 +113,8 @@ type Ledger struct {
 	early    bool
 
 	changes  Changes
+	own      int        // what was nobody's command since an Advance with changed set: see Config.OwnChanges
+	changed  bool       // Changes was called since then
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
 	scratch  []byte
@@ -141,14 +148,28 @@ func (l *Ledger) begin(now Instant) {
 	l.early = false
 }
 
-// Advance moves time on and does what is due.
-func (l *Ledger) Advance(now Instant) { l.begin(now) }
+// Advance moves time on and does what is due, as much of it as one batch may have.
+func (l *Ledger) Advance(now Instant) {
+	if l.changed {
+		l.own, l.changed = 0, false
+	}
+	l.begin(now)
+}
 
-// NextTimer returns when Advance has something to do.
+// Behind reports whether more may have come due or free than the batch has room for.
+func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
+
+// NextTimer returns when Advance has something to do. Where the batch has as much as it may, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
 	due := Instant(0)
-	if t := l.timers.next(); t != nil {
+	if t := l.nextTimer(); t != nil {
 		due = t.due
+	}
+	if l.Behind() {
+		if l.changed {
+			due = l.now
+		}
+		return due, due != 0
 	}
 	if at, waits := l.requests.next(); waits && (due == 0 || at < due) {
 		due = at
@@ -159,13 +180,23 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 // Pending reports whether there are waits or reservations: what ends when its time has come.
 func (l *Ledger) Pending() bool { return l.states[Waiting]+l.states[Reserved] > 0 }
 
-// fire does what is due.
+// nextTimer is the timer that is due first, of those whose turn may come in this batch; nil where none is set.
+func (l *Ledger) nextTimer() *timer {
+	t := l.timers.next()
+	if end := l.ends.next(); end != nil && !l.Behind() && (t == nil || end.due <= t.due) {
+		return end
+	}
+	return t
+}
+
+// fire does what is due, as far as the batch may have it.
 func (l *Ledger) fire() {
 	for {
-		t := l.timers.next()
+		t := l.nextTimer()
 		if t == nil || t.due > l.now {
 			break
 		}
+		before := l.revision
 		switch {
 		case t.entry != nil:
 			l.deciding = t.entry
@@ -176,6 +207,7 @@ func (l *Ledger) fire() {
 		default:
 			l.clusterDue(t.cluster)
 		}
+		l.own += int(l.revision - before)
 	}
 	l.requests.forget(l.now)
 }
@@ -185,6 +217,7 @@ func (l *Ledger) Changes() Changes {
 	c := l.changes
 	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
 	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))} // the next batch is likely to be about as large
+	l.changed = l.changed || l.own > 0
 	return c
 }
 

@@ -132,9 +132,10 @@ func (l *Ledger) mark(q *queue) {
 	}
 }
 
-// settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival.
+// settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival. Where the batch may not have
+// all of it, those that are left stay marked.
 func (l *Ledger) settle() {
-	for misses := 0; misses < missesPerStep; {
+	for misses := 0; misses < missesPerStep && !l.Behind(); {
 		q := l.nextQueue()
 		if q == nil {
 			break
@@ -145,14 +146,18 @@ func (l *Ledger) settle() {
 		} else {
 			granted = l.try(q, q.groups.items[0].first())
 		}
-		if !granted {
+		if granted {
+			l.own++
+		} else {
 			misses++
 		}
 	}
-	for _, q := range l.dirty {
-		q.dirty = false
+	if !l.Behind() {
+		for _, q := range l.dirty {
+			q.dirty = false
+		}
+		l.dirty = l.dirty[:0]
 	}
-	l.dirty = l.dirty[:0]
 	for _, s := range l.skipped {
 		l.file(s.class, s.queue)
 	}

@@ -59,14 +59,14 @@ func (w *World) checkDurations(c *coord) {
 	}
 	l := c.core.Ledger()
 	l.Allocations(0, func(a *ledger.Allocation) bool {
-		switch a.State {
-		case ledger.Reserved:
+		switch {
+		case l.Behind(): // what is due has its turn with the next commits, however slow these are
+		case a.State == ledger.Reserved:
 			if a.Revision <= c.durable { // else its time to live has not begun
 				check(timed{"reservation", a.ID.String(), a.Expires}, max(a.ReservationTTL, times().Interval))
 			}
-		case ledger.Waiting:
+		case a.State == ledger.Waiting:
 			check(timed{"wait", a.ID.String(), a.WaitDeadline}, a.WaitDeadline.Sub(a.Created))
-		default: // nothing of it ends by itself
 		}
 		return true
 	})

@@ -1,0 +1,78 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// However many have chosen one moment, no batch has more of them than it may, and all others are let in between.
+func TestWhatIsDueAtOnceIsDoneInBatchesOfBoundedSize(t *testing.T) {
+	const most, many = 10, 95
+	for what, test := range map[string]struct {
+		wait, lasts time.Duration
+		free        bool // all get what they wait for, at once
+		want        ledger.State
+	}{
+		"waits that end":        {wait: time.Minute, want: ledger.Expired},
+		"reservations that end": {lasts: time.Minute, want: ledger.Expired},
+		"what all wait for":     {wait: time.Hour, free: true, want: ledger.Reserved},
+	} {
+		w := newLiveWorld(t, ledger.Config{OwnChanges: most, Interval: time.Hour}, "h1")
+		allocate := func(user string, memory int64, wait, lasts time.Duration) ledger.Allocation {
+			result, err := w.ledger.Allocate(w.now, ledger.AllocateCommand{
+				Actor: identity.Local(), Labels: label.Of("user", user), Wait: wait, ReservationTTL: lasts, Async: true,
+				Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
+			})
+			must(t, err)
+			return result.Allocation
+		}
+		limit := int64(1)
+		if test.wait == 0 {
+			limit = many + 1
+		}
+		must(t, w.ledger.PutQuota(w.now, ledger.Quota{Limit: resource.Vector{}.WithMemory(limit * many)}))
+		var first ledger.Allocation
+		if test.wait > 0 {
+			first = allocate("runner", many, 0, 2*time.Hour)
+		}
+		ids := make([]ledger.ID, many)
+		for i := range ids {
+			ids[i] = allocate(fmt.Sprint("user", i%7), 1, test.wait, test.lasts).ID
+		}
+		w.ledger.Changes()
+		w.ledger.Durable(w.now, w.ledger.Revision())
+		w.now = w.now.Add(59 * time.Second)
+		if test.free {
+			w.release(first.ID)
+		}
+		w.now = w.now.Add(2 * time.Second)
+		batches := 0
+		for more := true; more; batches++ {
+			w.ledger.Advance(w.now)
+			w.ledger.Advance(w.now) // which does nothing, in a batch that is full
+			if due, set := w.ledger.NextTimer(); set && due <= w.now {
+				t.Fatalf("%s: more is due in a batch at %d", what, due)
+			}
+			w.audit()
+			if n := len(w.ledger.Changes().Transitions); n > most+1 {
+				t.Errorf("%s: a batch has %d transitions: want %d at most, and a release", what, n, most)
+			}
+			due, set := w.ledger.NextTimer()
+			more = set && due <= w.now
+		}
+		if least := (many - most) / most; batches < least {
+			t.Errorf("%s: all was done in %d batches", what, batches)
+		}
+		for i, id := range ids {
+			if a, live := w.ledger.Get(id); live && a.State != test.want || !live && test.want != ledger.Expired {
+				t.Fatalf("%s: request %d is %s, live %t: want %s", what, i, a.State, live, test.want)
+			}
+		}
+	}
+}
