@@ -61,7 +61,7 @@ func TestAnswersWithoutAnIdentityThatNobodyTakesAreBounded(t *testing.T) {
 			if ended == 0 {
 				t.Errorf("no connection was ended")
 			}
-			eventually(t, "few answers are under way", func() bool { return runtime.NumGoroutine()-before < 2*maxNameless })
+			eventually(t, "few answers are under way", func() bool { return runtime.NumGoroutine()-before < maxNameless/2 })
 			if code, _ := f.fetch("GET", "/healthz", ""); code != 200 {
 				t.Errorf("somebody else's probe: %d", code)
 			}
