@@ -304,7 +304,7 @@ func (s *Server) httpServer() *http.Server {
 		},
 		ReadHeaderTimeout: s.time.header,
 		IdleTimeout:       s.time.idle,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    headerBytes,
 		HTTP2: &http.HTTP2Config{
 			// Agents and gateways keep many calls waiting on one connection.
 			MaxConcurrentStreams: 4096,
