@@ -14,8 +14,16 @@ import (
 	"time"
 )
 
-// The version before this one is the tree in which the contract's baseline was set: the commit that last changed this file.
-const baseline = "proto/baseline.binpb"
+// The version before this one: what operators upgrade from. It is named here, because a commit found by a rule (a
+// file's last change, a tag) moves when history is squashed, and is then a commit of this version.
+//
+// A release moves it, and nothing else does. The first commit after a release names the release's commit and the number
+// of its migrations here and in docs/operations.md, and runs `make contract-baseline` in the released tree.
+// TestTheVersionBeforeIsTheReleasedOne fails if one of these is moved without the others.
+const (
+	beforeCommit = "02ade4b13a98688a8989c9fe16972d3d03e7e187" // the last commit before issue 10
+	beforeSchema = 3
+)
 
 // version is one that was built.
 type version struct {
@@ -23,44 +31,29 @@ type version struct {
 	schema  int    // how many migrations its stores have
 }
 
-// errNoHistory says that the tree has no version before this one to build.
-var errNoHistory = errors.New("no history of the tree")
-
 // built is the version before, once for all tests that want it.
 var built = sync.OnceValues(buildBefore)
 
-// versionBefore returns the version before this one. In a shallow clone, or in a tree without git, there is none: a test does without it
-// what it can, and its log says so.
-func versionBefore(t *testing.T) (version, bool) {
+// versionBefore returns the version before this one. Without its commit the test fails: it would test nothing.
+func versionBefore(t *testing.T) version {
 	t.Helper()
 	began := time.Now()
 	before, err := built()
-	if errors.Is(err, errNoHistory) {
-		t.Logf("%v: nothing here is of the version before", err)
-		return version{}, false
-	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the version before: %v", err)
 	}
-	t.Logf("the version before is there after %v", time.Since(began).Round(time.Second))
-	return before, true
+	t.Logf("the version before, %.7s, is there after %v", beforeCommit, time.Since(began).Round(time.Second))
+	return before
 }
 
 func buildBefore() (version, error) {
-	git := func(arguments ...string) ([]byte, error) {
-		return exec.Command("git", append([]string{"-C", "../..", "-c", "safe.directory=*"}, arguments...)...).Output()
+	history := repository("../..")
+	if err := history.has(beforeCommit); err != nil {
+		return version{}, err
 	}
-	shallow, err := git("rev-parse", "--is-shallow-repository")
-	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
-		return version{}, errNoHistory
-	}
-	commit, err := git("log", "-1", "--format=%H", "--", baseline)
-	if err != nil || len(commit) == 0 {
-		return version{}, errNoHistory
-	}
-	archive, err := git("archive", "--prefix=before/", strings.TrimSpace(string(commit)))
+	archive, err := history.git("archive", "--prefix=before/", beforeCommit)
 	if err != nil {
-		return version{}, fmt.Errorf("git archive: %w", err)
+		return version{}, err
 	}
 	unpack := exec.Command("tar", "-x", "-C", binaries)
 	unpack.Stdin = bytes.NewReader(archive)
@@ -69,20 +62,36 @@ func buildBefore() (version, error) {
 	}
 	tree := filepath.Join(binaries, "before")
 	before := version{program: filepath.Join(binaries, "bursar-before")}
-	if before.schema, err = migrationsOf(tree); err != nil {
+	migrations, err := migrationsIn(tree)
+	if err != nil {
 		return version{}, err
 	}
-	return before, build(tree, before.program)
+	before.schema = len(migrations)
+	if err := build(tree, before.program); err != nil {
+		return version{}, fmt.Errorf("%w\n(no network here: `go mod download` in a checkout of %s fetches what it needs)", err, beforeCommit)
+	}
+	return before, nil
 }
 
-// migrationsOf counts those that a tree has for PostgreSQL. SQLite has as many.
-func migrationsOf(tree string) (int, error) {
-	files, err := filepath.Glob(filepath.Join(tree, "coordinator/store/postgres/migrations/*.sql"))
-	if err == nil && len(files) == 0 {
-		err = errors.New("there are none")
-	}
+// repository is a git repository, by its directory.
+type repository string
+
+func (r repository) git(arguments ...string) ([]byte, error) {
+	output, err := exec.Command("git", append([]string{"-C", string(r), "-c", "safe.directory=*"}, arguments...)...).Output()
 	if err != nil {
-		return 0, fmt.Errorf("migrations of %s: %w", tree, err)
+		var said []byte
+		if exit, is := errors.AsType[*exec.ExitError](err); is {
+			said = bytes.TrimSpace(exit.Stderr)
+		}
+		return nil, fmt.Errorf("git %s: %w: %s", strings.Join(arguments, " "), err, said)
 	}
-	return len(files), nil
+	return output, nil
+}
+
+// has checks that a commit is there.
+func (r repository) has(commit string) error {
+	if _, err := r.git("cat-file", "-e", commit+"^{commit}"); err != nil {
+		return fmt.Errorf("commit %s is not in this clone: a shallow one needs `git fetch --unshallow`, a tree without git has no such tests: %w", commit, err)
+	}
+	return nil
 }

@@ -25,14 +25,12 @@ import (
 )
 
 // TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every coordinator has one agent that says and
-// understands nothing beyond the contract's baseline, and, where the tree's history is at hand, one that was built from the version
-// before. Such an agent knows one coordinator.
+// understands nothing beyond the contract's baseline, and one that was built from the version before. Such an agent knows one coordinator.
 func TestAgentsOneVersionBehind(t *testing.T) {
 	c := newCluster(t, size{coordinators: 3, agents: 4}, nil)
-	if before, there := versionBefore(t); there {
-		for _, m := range c.members {
-			c.startAgent("before-"+m.name, before.program, m.url)
-		}
+	before := versionBefore(t)
+	for _, m := range c.members {
+		c.startAgent("before-"+m.name, before.program, m.url)
 	}
 	stripped := new(atomic.Int64)
 	for _, m := range c.members {
@@ -139,6 +137,9 @@ func (c *cluster) strip(body io.ReadCloser, kind protoreflect.MessageDescriptor,
 	count.Add(1)
 	return io.NopCloser(bytes.NewReader(known)), int64(len(known))
 }
+
+// baseline is the contract of the version before.
+const baseline = "proto/baseline.binpb"
 
 // readBaseline returns the unary methods of the contract's baseline by their paths.
 func readBaseline(t *testing.T) map[string]protoreflect.MethodDescriptor {

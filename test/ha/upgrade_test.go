@@ -18,10 +18,7 @@ import (
 // clients and commands of both versions work. In between a coordinator of each version leads over those of the other: the first new one
 // has brought the tables up to date, and an old one that runs must be able to go on with them.
 func TestRollingUpgrade(t *testing.T) {
-	before, there := versionBefore(t)
-	if !there {
-		before.program = executable // then this is a restart one by one
-	}
+	before := versionBefore(t)
 	c := newCluster(t, size{coordinators: 3, agents: 3, program: before.program}, nil)
 	for _, m := range c.members {
 		c.startAgent("before-"+m.name, before.program, m.url)
