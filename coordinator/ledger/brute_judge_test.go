@@ -17,7 +17,7 @@ type purse struct {
 	name string
 	most map[string]*big.Int // limit - protected - used by others
 	cap  map[string]*big.Int // limit - protected
-	has  func(a *ledger.Allocation) resource.Vector
+	has  func(a *ledger.Allocation) map[string]*big.Int
 }
 
 func whole(n int64) *big.Int { return big.NewInt(n) }
@@ -44,7 +44,11 @@ func without(limit, kept map[string]*big.Int) map[string]*big.Int {
 
 // rulesFor finds by enumeration the rules that a request must pass: of each set of keys the matching one with most exact values.
 func (b *brute) rulesFor(labels label.Set) map[string]ledger.Quota {
+	if found, is := b.scopes[labels.String()]; is {
+		return found
+	}
 	best := make(map[string]ledger.Quota)
+	b.scopes[labels.String()] = best
 	exact := make(map[string]int)
 	for _, q := range b.rules {
 		var keys, values []string
@@ -79,33 +83,40 @@ func (b *brute) purses(a *ledger.Allocation) []purse {
 	var list []purse
 	for scope, q := range b.rulesFor(a.Labels) {
 		most := quantities(q.Limit)
-		list = append(list, purse{name: q.Source, most: most, cap: most, has: func(other *ledger.Allocation) resource.Vector {
+		list = append(list, purse{name: q.Source, most: most, cap: most, has: func(other *ledger.Allocation) map[string]*big.Int {
 			if b.rulesFor(other.Labels)[scope].Source == q.Source {
-				return other.Entitled.Vector
+				return quantities(other.Entitled.Vector)
 			}
-			return resource.Vector{}
+			return nil
 		}})
 	}
-	for _, part := range a.Entitled.External {
-		names := strings.Split(part.Path, ".")
-		for i := range names {
-			path := strings.Join(names[:i+1], ".")
-			r := b.queues[path]
-			most := quantities(r.Limit)
-			list = append(list, purse{
-				name: "queue yarn:c1:" + path, most: without(most, quantities(r.Used)), cap: most,
-				has: func(other *ledger.Allocation) resource.Vector {
-					for _, p := range other.Entitled.External { // in this world one part each
-						if p.Path == path || strings.HasPrefix(p.Path, path+".") {
-							return p.Vector
-						}
+	for at := range queuesOf(a) {
+		path, r := at.Path, b.queues[at.Path]
+		most := quantities(r.Limit)
+		list = append(list, purse{
+			name: "queue yarn:c1:" + path, most: without(most, quantities(r.Used)), cap: most,
+			has: func(other *ledger.Allocation) map[string]*big.Int {
+				sum := make(map[string]*big.Int)
+				for _, p := range other.Entitled.External {
+					if p.Path == path || strings.HasPrefix(p.Path, path+".") {
+						addAll(sum, quantities(p.Vector))
 					}
-					return resource.Vector{}
-				},
-			})
-		}
+				}
+				return sum
+			},
+		})
 	}
 	return list
+}
+
+// addAll adds the second to the first.
+func addAll(sum, more map[string]*big.Int) {
+	for dimension, n := range more {
+		if sum[dimension] == nil {
+			sum[dimension] = whole(0)
+		}
+		sum[dimension].Add(sum[dimension], n)
+	}
 }
 
 // purseOf is a host's account.
@@ -116,11 +127,11 @@ func (b *brute) purseOf(h *bruteHost) purse {
 			most[countable] = whole(0)
 		}
 	}
-	return purse{name: "host " + h.id, most: most, cap: most, has: func(a *ledger.Allocation) resource.Vector {
+	return purse{name: "host " + h.id, most: most, cap: most, has: func(a *ledger.Allocation) map[string]*big.Int {
 		if a.HostID == h.id {
-			return a.Entitled.Vector
+			return quantities(a.Entitled.Vector)
 		}
-		return resource.Vector{}
+		return nil
 	}}
 }
 
@@ -131,12 +142,7 @@ func (b *brute) taken(p purse, state func(ledger.State) bool) map[string]*big.In
 		if !state(a.State) {
 			continue
 		}
-		for dimension, n := range quantities(p.has(a)) {
-			if sum[dimension] == nil {
-				sum[dimension] = whole(0)
-			}
-			sum[dimension].Add(sum[dimension], n)
-		}
+		addAll(sum, p.has(a))
 	}
 	return sum
 }
@@ -155,9 +161,9 @@ func (b *brute) left(p purse, dimension string) *big.Int {
 }
 
 // lacks names the dimensions that the account has less of than is asked.
-func (b *brute) lacks(p purse, asked resource.Vector) []string {
+func (b *brute) lacks(p purse, asked map[string]*big.Int) []string {
 	var short []string
-	for dimension, n := range quantities(asked) {
+	for dimension, n := range asked {
 		if left := b.left(p, dimension); n.Sign() > 0 && left != nil && left.Cmp(n) < 0 {
 			short = append(short, dimension)
 		}
@@ -176,9 +182,23 @@ func (b *brute) headroom(h *bruteHost) *big.Int {
 	return left
 }
 
+// suits reports whether an allocation may be on a host by its wishes.
+func (h *bruteHost) suits(w *ledger.Wishes) bool {
+	if w == nil {
+		return true
+	}
+	for _, l := range w.Required {
+		if h.labels.Value(l.Key) != l.Value {
+			return false
+		}
+	}
+	return (w.Host == "" || w.Host == h.id) && !slices.Contains(w.Avoid, h.id)
+}
+
 // takes reports whether a host has room for a request, by health, by books and by measurement.
-func (b *brute) takes(h *bruteHost, asked resource.Vector) bool {
-	return !h.cordoned && len(b.lacks(b.purseOf(h), asked)) == 0 && (asked.Memory() == 0 || b.headroom(h).Cmp(whole(asked.Memory())) >= 0)
+func (b *brute) takes(h *bruteHost, asked map[string]*big.Int) bool {
+	memory := asked[resource.Memory]
+	return !h.cordoned && len(b.lacks(b.purseOf(h), asked)) == 0 && (memory == nil || memory.Sign() == 0 || b.headroom(h).Cmp(memory) >= 0)
 }
 
 // fits reports whether nothing at all stands in a request's way.
@@ -189,11 +209,36 @@ func (b *brute) fits(a *ledger.Allocation) bool {
 		}
 	}
 	for _, h := range b.hosts {
-		if (a.Wishes == nil || a.Wishes.Host == "" || a.Wishes.Host == h.id) && b.takes(h, a.Entitled.Vector) {
+		if h.suits(a.Wishes) && b.takes(h, quantities(a.Entitled.Vector)) {
 			return true
 		}
 	}
 	return false
+}
+
+// mayBecome reports whether every account has what an allocation, which holds something, would have more of it.
+func (b *brute) mayBecome(a, next *ledger.Allocation) bool {
+	grows := false
+	more := func(p purse) map[string]*big.Int {
+		had, sum := p.has(a), make(map[string]*big.Int)
+		for dimension, n := range p.has(next) {
+			if before := had[dimension]; before != nil {
+				n = new(big.Int).Sub(n, before)
+			}
+			if n.Sign() > 0 {
+				sum[dimension], grows = n, true
+			}
+		}
+		return sum
+	}
+	for _, p := range b.purses(a) {
+		if len(b.lacks(p, more(p))) > 0 {
+			return false
+		}
+	}
+	h := b.hosts[a.HostID]
+	on := more(b.purseOf(h))
+	return !grows || b.takes(h, on)
 }
 
 // judgeGrant looks at an allocation that has just come to hold more than before, and is in the list of what lives: invariants 1 and 9. What it had
@@ -203,10 +248,13 @@ func (b *brute) judgeGrant(a, before *ledger.Allocation) {
 	if h == nil {
 		b.t.Fatalf("seed %d: %s holds on host %q, which is not there", b.seed, a.ID, a.HostID)
 	}
+	if before == nil && !h.suits(a.Wishes) {
+		b.t.Fatalf("seed %d: %s, which wishes %+v, is granted on %s, which has %s", b.seed, a.ID, *a.Wishes, h.id, h.labels)
+	}
 	for _, p := range append(b.purses(a), b.purseOf(h)) {
-		for dimension, n := range quantities(p.has(a)) {
+		for dimension, n := range p.has(a) {
 			if before != nil {
-				if had := quantities(p.has(before))[dimension]; had != nil && n.Cmp(had) <= 0 {
+				if had := p.has(before)[dimension]; had != nil && n.Cmp(had) <= 0 {
 					continue
 				}
 			}
@@ -233,7 +281,7 @@ func (b *brute) judgeGrant(a, before *ledger.Allocation) {
 func (b *brute) judgeRefusal(a *ledger.Allocation, err error) {
 	refusal, is := errors.AsType[*ledger.InsufficientError](err)
 	if !is {
-		b.t.Fatalf("seed %d: %s: %v", b.seed, a.Entitled, err)
+		b.t.Fatalf("seed %d: %s, which wishes %+v: %v", b.seed, a.Entitled, a.Wishes, err)
 	}
 	held := slices.ContainsFunc(refusal.Shortfalls, func(s ledger.Shortfall) bool { return s.Note == ledger.NoteHeld })
 	if !held && !b.anythingHeld() && b.fits(a) {
@@ -270,10 +318,7 @@ func bigMax(a, b *big.Int) *big.Int {
 // couldFitSomewhere reports whether a host could take the request if nothing ran.
 func (b *brute) couldFitSomewhere(a *ledger.Allocation) bool {
 	for _, h := range b.hosts {
-		if a.Wishes != nil && a.Wishes.Host != "" && a.Wishes.Host != h.id {
-			continue
-		}
-		fits := true
+		fits := h.suits(a.Wishes)
 		for dimension, n := range quantities(a.Entitled.Vector) {
 			if most := b.purseOf(h).cap[dimension]; most != nil && n.Cmp(most) > 0 {
 				fits = false
@@ -310,7 +355,7 @@ func (b *brute) judgeBooks() {
 	look := func(a ledger.AccountInfo) {
 		p, touched := all[a.Name.String()]
 		if !touched {
-			p.has = func(*ledger.Allocation) resource.Vector { return resource.Vector{} }
+			p.has = func(*ledger.Allocation) map[string]*big.Int { return nil }
 		}
 		delete(all, a.Name.String())
 		for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances, "gpu"} {
@@ -331,46 +376,9 @@ func (b *brute) judgeBooks() {
 	b.ledger.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool { look(a); return true })
 	b.ledger.Hosts("", func(h ledger.HostInfo) bool { look(h.Account); return true })
 	b.ledger.Queues(resource.Address{}, func(q ledger.QueueInfo) bool { look(q.Account); return true })
-	type share struct{ host, caller string }
-	bytes, onHosts, shares := make(map[string]int64), make(map[string]int64), make(map[share]int64)
-	for _, a := range b.live {
-		bytes[a.Caller] += a.LiveBytes() + ledger.LiveOverhead
-		for _, part := range a.Entitled.External {
-			bytes[a.Caller] += ledger.QueueOverhead * int64(len(strings.Split(part.Path, ".")))
-		}
-		if a.State.Holds() {
-			weight := a.LiveBytes() + ledger.TouchOverhead*int64(len(queuesOf(a)))
-			onHosts[a.HostID] += weight
-			shares[share{a.HostID, a.Caller}] += weight
-		}
-	}
-	for of, want := range shares {
-		if all, its := b.ledger.HostBytes(of.host, of.caller); its != want || all != onHosts[of.host] {
-			b.t.Fatalf("seed %d: rows of %s take %d bytes, of these %d of %s; want %d and %d", b.seed, of.host, all, its, of.caller, onHosts[of.host], want)
-		}
-	}
-	for caller, want := range bytes {
-		if got := b.ledger.CallerBytes(caller); got != want {
-			b.t.Fatalf("seed %d: live allocations of %s take %d bytes; want %d", b.seed, caller, got, want)
-		}
-	}
 	for name, p := range all {
 		if len(b.taken(p, ledger.State.Holds)) > 0 {
 			b.t.Fatalf("seed %d: invariant 2: there is no account %s, in which allocations count", b.seed, name)
 		}
 	}
-}
-
-// queuesOf are the queues that an allocation counts in: those of its parts, and all above.
-func queuesOf(a *ledger.Allocation) map[resource.Address]bool {
-	queues := make(map[resource.Address]bool)
-	for _, part := range a.Entitled.External {
-		at := part.Address
-		elements := strings.Split(at.Path, ".")
-		for n := range elements {
-			at.Path = strings.Join(elements[:n+1], ".")
-			queues[at] = true
-		}
-	}
-	return queues
 }

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -41,19 +42,29 @@ type brute struct {
 	ledger *ledger.Ledger
 	now    ledger.Instant
 
-	hosts  map[string]*bruteHost
-	rules  []ledger.Quota
-	queues map[string]ledger.QueueReport
-	live   map[ledger.ID]*ledger.Allocation
-	asked  []ledger.AllocateCommand // those with a request id, by number
-	of     []ledger.ID              // and what became of them
+	hosts   map[string]*bruteHost
+	rules   []ledger.Quota
+	scopes  map[string]map[string]ledger.Quota // by labels, what rulesFor has found
+	cluster ledger.ClusterReport
+	queues  map[string]ledger.QueueReport
+	live    map[ledger.ID]*ledger.Allocation
+	asked   []ledger.AllocateCommand // those with a request id, by number
+	of      []ledger.ID              // and what became of them; 0: nothing that is remembered
+	stored  rows
+
+	line    map[ledger.ID][]ledger.Instant // callers on the line of what waits: until when each waits
+	alone   map[ledger.ID]ledger.Instant   // since when nobody is on the line
+	adopted map[ledger.ID]bool
+	asks    ledger.ID // what the step's command is about: it may be granted, or end, at once
 }
 
 type bruteHost struct {
 	id                  string
+	labels              label.Set
 	capacity, protected resource.Vector
 	available           int64
-	sequence            uint64
+	incarnation         uint64
+	sequence            uint64 // 0: the next report says all
 	cordoned            bool
 }
 
@@ -61,6 +72,7 @@ func newBrute(t *testing.T, seed uint64) *brute {
 	b := &brute{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 10)), now: start, ledger: ledger.New(ledger.Config{}, newPlainPlacer()),
 		hosts: make(map[string]*bruteHost), queues: make(map[string]ledger.QueueReport), live: make(map[ledger.ID]*ledger.Allocation),
+		line: make(map[ledger.ID][]ledger.Instant), alone: make(map[ledger.ID]ledger.Instant), adopted: make(map[ledger.ID]bool), stored: newRows(),
 	}
 	must(t, b.ledger.PutProvider(b.now, ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "c1"}}))
 	for i := range 1 + b.random.IntN(3) {
@@ -69,12 +81,11 @@ func newBrute(t *testing.T, seed uint64) *brute {
 			h.capacity = h.capacity.With("gpu", b.upTo(2))
 		}
 		b.hosts[h.id] = h
-		_, err := b.ledger.Register(b.now, ledger.RegisterCommand{HostID: h.id, Incarnation: 1, Capacity: h.capacity, Protected: h.protected})
-		must(t, err)
-		b.sample(h)
+		b.register(h)
 	}
 	b.setRules()
 	b.reportQueues()
+	b.follow()
 	return b
 }
 
@@ -85,15 +96,42 @@ func (b *brute) some(most int64) resource.Vector {
 	return resource.Vector{}.WithMemory(b.upTo(most)).WithCPU(b.upTo(most)).WithInstances(1 + b.upTo(most))
 }
 
-func (b *brute) sample(h *bruteHost) {
-	h.sequence++
-	h.available = b.upTo(16)
-	available := h.available
-	_, err := b.ledger.Sync(b.now, ledger.SyncCommand{
-		HostID: h.id, Incarnation: 1, Sequence: h.sequence, Full: h.sequence == 1, Seen: b.ledger.Revision(),
-		Sample: &ledger.Sample{MemoryAvailable: &available},
+// register announces a host with other labels, and reports all that runs there.
+func (b *brute) register(h *bruteHost) {
+	h.incarnation++
+	h.sequence, h.labels = 0, nil
+	for _, key := range []string{"disk", "zone"} {
+		if n := b.random.IntN(3); n > 0 {
+			h.labels = h.labels.With(key, fmt.Sprint(n))
+		}
+	}
+	_, err := b.ledger.Register(b.now, ledger.RegisterCommand{
+		HostID: h.id, Incarnation: h.incarnation, Labels: h.labels, Capacity: h.capacity, Protected: h.protected,
 	})
 	must(b.t, err)
+	b.sample(h)
+}
+
+// sample is a report of a host that measures its memory.
+func (b *brute) sample(h *bruteHost) {
+	full := h.sequence == 0
+	c := b.report(h, full)
+	h.available = b.upTo(16)
+	c.Sample = &ledger.Sample{MemoryAvailable: new(h.available)}
+	_, err := b.ledger.Sync(b.now, c)
+	must(b.t, err)
+}
+
+// report is one of a host; a full one has all that has a process there.
+func (b *brute) report(h *bruteHost, full bool) ledger.SyncCommand {
+	h.sequence++
+	c := ledger.SyncCommand{HostID: h.id, Incarnation: h.incarnation, Sequence: h.sequence, Full: full, Seen: b.ledger.Revision()}
+	for _, id := range slices.Sorted(maps.Keys(b.live)) {
+		if a := b.live[id]; full && a.State == ledger.Active && a.HostID == h.id && a.Process.PID != 0 {
+			c.Engines = append(c.Engines, ledger.EngineReport{ID: id, Grant: new(*a)})
+		}
+	}
+	return c
 }
 
 func (b *brute) setRules() {
@@ -110,7 +148,7 @@ func (b *brute) setRules() {
 		}
 		rules = append(rules, q)
 	}
-	b.rules = rules
+	b.rules, b.scopes = rules, make(map[string]map[string]ledger.Quota)
 	must(b.t, b.ledger.SetQuotas(b.now, "api", slices.Clone(rules)))
 }
 
@@ -119,8 +157,8 @@ func (b *brute) reportQueues() {
 		ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: "c1"}, Asked: b.now, GoodFor: time.Hour, Settle: 1000 * time.Hour,
 	}
 	clear(b.queues)
-	for _, path := range []string{"root", "root.a", "root.a.x", "root.b"} {
-		q := ledger.QueueReport{Path: path, Limit: b.some(10).WithInstances(20)}
+	for _, path := range bruteQueues {
+		q := ledger.QueueReport{Path: path, Limit: b.some(14).WithInstances(20)}
 		if path != "root" {
 			q.Parent = path[:max(4, len(path)-2)]
 		}
@@ -128,5 +166,9 @@ func (b *brute) reportQueues() {
 		b.queues[path] = q
 		r.Queues = append(r.Queues, q)
 	}
+	b.cluster = r
 	must(b.t, b.ledger.ReportCluster(b.now, r))
 }
+
+// bruteQueues are those of the one cluster, parents first.
+var bruteQueues = []string{"root", "root.a", "root.a.x", "root.a.y", "root.b"}
