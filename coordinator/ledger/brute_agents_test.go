@@ -117,9 +117,6 @@ func (b *brute) veto() {
 	}
 }
 
-// relabel registers a host anew.
-func (b *brute) relabel() { b.register(b.host()) }
-
 // rows are what the store has.
 type rows struct {
 	revision  uint64

@@ -57,7 +57,9 @@ func (b *brute) allocateAgain() {
 		return
 	}
 	i := b.random.IntN(len(b.asked))
-	if waits := b.pick(ledger.Waiting); waits != nil && b.random.IntN(2) == 0 {
+	if gone := slices.Sorted(maps.Keys(b.alone)); len(gone) > 0 && b.random.IntN(3) > 0 { // as those do who were cut off
+		i = max(0, slices.Index(b.of, gone[b.random.IntN(len(gone))]))
+	} else if waits := b.pick(ledger.Waiting); waits != nil && b.random.IntN(2) == 0 {
 		i = max(0, slices.Index(b.of, waits.ID))
 	}
 	c, id := b.asked[i], b.of[i]
@@ -65,8 +67,8 @@ func (b *brute) allocateAgain() {
 		b.ask(i) // refusals are not remembered
 		return
 	}
-	c.Async, c.Wait = b.random.IntN(3) == 0, time.Duration(b.random.IntN(3))*20*time.Second
-	other := b.random.IntN(3) == 0
+	c.Async, c.Wait = b.random.IntN(3) == 0, time.Duration(max(0, b.random.IntN(4)-1))*20*time.Second
+	other := b.random.IntN(5) == 0
 	if other {
 		c.RequestHash += 1 << 32
 	}

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -132,7 +133,28 @@ func (b *brute) judgeRest() {
 			b.t.Fatalf("seed %d: %s waits although nothing is short: %s", b.seed, a.ID, a.Entitled)
 		}
 	}
+	for id, a := range b.live {
+		if a.State == ledger.Waiting && b.present(a) && !held {
+			b.judgeReason(id, a)
+		}
+	}
 	if violations := b.ledger.Audit(); len(violations) > 0 {
 		b.t.Fatalf("seed %d: %v", b.seed, violations)
+	}
+}
+
+// judgeReason looks at what a request is said to wait for: it must be short now, whatever was when the wait began.
+func (b *brute) judgeReason(id ledger.ID, a *ledger.Allocation) {
+	says, _ := b.ledger.Get(id)
+	_, account, _ := strings.Cut(says.Reason, "waits for ")
+	for _, p := range b.purses(a) {
+		if p.name == account && len(b.lacks(p, p.has(a))) == 0 {
+			b.t.Fatalf("seed %d: %s has %s for %s, which is said to wait for that", b.seed, account, a.Entitled, id)
+		}
+	}
+	if name, is := strings.CutPrefix(account, "host "); is {
+		if h := b.hosts[name]; h.suits(a.Wishes) && b.takes(h, quantities(a.Entitled.Vector)) {
+			b.t.Fatalf("seed %d: host %s takes %s, which is said to wait for it", b.seed, name, id)
+		}
 	}
 }

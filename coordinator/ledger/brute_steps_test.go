@@ -16,7 +16,7 @@ import (
 // step gives one random command and judges all that came of it.
 func (b *brute) step() {
 	b.asks = 0
-	switch b.random.IntN(24) {
+	switch b.random.IntN(26) {
 	case 0, 1, 2, 3, 4, 5:
 		b.allocate()
 	case 6, 7:
@@ -37,15 +37,15 @@ func (b *brute) step() {
 		b.advance()
 	case 18:
 		b.nameOthers()
-	case 19:
+	case 19, 20:
 		b.hangUp()
-	case 20:
-		b.adopt()
 	case 21:
-		b.veto()
+		b.adopt()
 	case 22:
-		b.relabel()
-	case 23:
+		b.veto()
+	case 23, 24:
+		b.register(b.host())
+	case 25:
 		b.restart()
 	}
 	b.follow()
@@ -82,9 +82,12 @@ func (b *brute) allocate() {
 	c.Resource, c.Wishes = resource.NewResource(b.vector(), b.parts()...), b.wishes()
 	if len(b.asked) > 0 && b.random.IntN(3) == 0 { // several who want the same: the first of them gets it
 		like := b.asked[b.random.IntN(len(b.asked))]
-		c.Actor, c.Labels, c.Resource, c.Wishes = like.Actor, like.Labels, like.Resource, like.Wishes
+		c.Actor, c.Labels, c.Resource = like.Actor, like.Labels, like.Resource
+		if b.random.IntN(4) > 0 {
+			c.Wishes = like.Wishes
+		}
 	}
-	if b.random.IntN(2) == 0 {
+	if b.random.IntN(3) > 0 {
 		c.Wait = time.Duration(1+b.random.IntN(90)) * time.Second
 	}
 	b.asked, b.of = append(b.asked, c), append(b.of, 0)
@@ -117,14 +120,14 @@ func (b *brute) wishes() *ledger.Wishes {
 	}
 	h := b.host()
 	w := new(ledger.Wishes)
-	switch b.random.IntN(4) {
+	switch b.random.IntN(5) {
 	case 0:
 		w.Host = h.id
-	case 1:
+	case 1, 2:
 		w.Host, w.Required = h.id, h.labels // which it may lose
-	case 2:
-		w.Required = h.labels
 	case 3:
+		w.Required = h.labels
+	case 4:
 		w.Avoid = []string{h.id}
 	}
 	return w
