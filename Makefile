@@ -291,6 +291,7 @@ check-generate: $(BUF) ## Fail when the generated code is stale
 generate: $(BUF) ## Generate the code of proto/
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; $(call generate,"$$tmp")
 
+# At a release, with the commit in test/ha/before_test.go, which says how.
 .PHONY: contract-baseline
 contract-baseline: $(BUF) ## Make today's contract the one that must not be broken
 	$(BUF) build proto --exclude-source-info -o proto/baseline.binpb

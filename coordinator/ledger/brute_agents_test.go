@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// nameOthers is a report of a host that names everything that waits or is on others. It knows all of it but one thing.
+// nameOthers is a report of a host that names everything that waits or is on others. It knows all of it but
+// one thing.
 func (b *brute) nameOthers() {
 	h := b.host()
 	c := b.report(h, true)
@@ -164,8 +165,8 @@ func (r *rows) take(c *ledger.Changes) {
 	}
 }
 
-// restart puts a new ledger in the place of the one that is there, from the store's rows. Nobody is on the line of what waits, and the
-// cluster and all hosts report anew.
+// restart puts a new ledger in the place of the one that is there, from the store's rows. Nobody is on the
+// line of what waits, and the cluster and all hosts report anew.
 func (b *brute) restart() {
 	b.ledger = ledger.New(ledger.Config{}, newPlainPlacer())
 	s := &b.stored

@@ -51,8 +51,8 @@ func bytesOfLabels(set label.Set) (n int64) {
 	return n
 }
 
-// bytesOfRow is what a row counts with: what was asked twice, as it is granted too, and whichever is more of what it says beyond that and
-// of what it has room for.
+// bytesOfRow is what a row counts with: what was asked twice, as it is granted too, and whichever is more
+// of what it says beyond that and of what it has room for.
 func bytesOfRow(a *ledger.Allocation) int64 {
 	asked := int64(len(a.RequestID+a.Caller)) + bytesOfLabels(a.Labels) + 2*bytesOfResource(a.Requested)
 	if w := a.Wishes; w != nil {
@@ -69,7 +69,8 @@ func bytesOfRow(a *ledger.Allocation) int64 {
 	return asked + says
 }
 
-// judgeBytes compares the bytes of callers, of hosts, and of all callers of a host's agent with the rows of what lives.
+// judgeBytes compares the bytes of callers, of hosts, and of all callers of a host's agent with the rows of
+// what lives.
 func (b *brute) judgeBytes() {
 	type share struct{ host, caller string }
 	callers, agents, onHosts, shares := make(map[string]int64), make(map[string]int64), make(map[string]int64), make(map[share]int64)

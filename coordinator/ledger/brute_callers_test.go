@@ -50,8 +50,8 @@ func (b *brute) judgeRefused(c *ledger.AllocateCommand, before uint64, err error
 	}
 }
 
-// allocateAgain repeats a request, or sends another one under its id: invariant 5. A repeat may have another wait, and be one that somebody
-// is on the line of while the first was not, or the other way round.
+// allocateAgain repeats a request, or sends another one under its id: invariant 5. A repeat may have
+// another wait, and be one that somebody is on the line of while the first was not, or the other way round.
 func (b *brute) allocateAgain() {
 	if len(b.asked) == 0 {
 		return
@@ -91,8 +91,9 @@ func (b *brute) allocateAgain() {
 	}
 }
 
-// judgeRepeat looks at the repeat, by somebody on the line, of a request that waits. It is granted if there is room. Else it goes on to
-// wait, at its old place; who does not want to wait is refused, and leaves it as it was.
+// judgeRepeat looks at the repeat, by somebody on the line, of a request that waits. It is granted if there
+// is room. Else it goes on to wait, at its old place; who does not want to wait is refused, and leaves it
+// as it was.
 func (b *brute) judgeRepeat(a *ledger.Allocation, c *ledger.AllocateCommand, now *ledger.Allocation, changes bool, err error) {
 	b.asks = a.ID
 	switch {
@@ -120,7 +121,8 @@ func (b *brute) hangUp() {
 	}
 }
 
-// leave lets those hang up who do not want to wait any longer, which may be before their request's wait is over.
+// leave lets those hang up who do not want to wait any longer, which may be before their request's wait is
+// over.
 func (b *brute) leave() {
 	for _, id := range slices.Sorted(maps.Keys(b.line)) {
 		for {

@@ -95,7 +95,8 @@ func (b *brute) judgeEnd(before, a *ledger.Allocation) {
 	}
 }
 
-// judgeTurn looks at who is granted: of those who ask for the very same whoever came first, and nobody who is not there.
+// judgeTurn looks at who is granted: of those who ask for the very same whoever came first, and nobody who
+// is not there.
 func (b *brute) judgeTurn(a *ledger.Allocation) {
 	if !b.present(a) && a.ID != b.asks {
 		b.t.Fatalf("seed %d: %s is granted while nobody is on its line", b.seed, a.ID)
@@ -143,7 +144,8 @@ func (b *brute) judgeRest() {
 	}
 }
 
-// judgeReason looks at what a request is said to wait for: it must be short now, whatever was when the wait began.
+// judgeReason looks at what a request is said to wait for: it must be short now, whatever was when the wait
+// began.
 func (b *brute) judgeReason(id ledger.ID, a *ledger.Allocation) {
 	says, _ := b.ledger.Get(id)
 	_, account, _ := strings.Cut(says.Reason, "waits for ")

@@ -216,7 +216,8 @@ func (b *brute) fits(a *ledger.Allocation) bool {
 	return false
 }
 
-// mayBecome reports whether every account has what an allocation, which holds something, would have more of it.
+// mayBecome reports whether every account has what an allocation, which holds something, would have more of
+// it.
 func (b *brute) mayBecome(a, next *ledger.Allocation) bool {
 	grows := false
 	more := func(p purse) map[string]*big.Int {

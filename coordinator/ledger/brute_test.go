@@ -16,11 +16,12 @@ import (
 
 var bruteSeeds = flag.Int("brute.seeds", 600, "how many worlds the brute force judges")
 
-// TestABruteForceFindsNothingWrong judges what the ledger answers and announces by the design alone: each sum is added up anew, in
-// numbers without bound, from the list of what lives, and bytes by an arithmetic of its own. Its world has requests with several parts
-// elsewhere, hosts whose labels change, repeats with other waits, vetoes, engines that the ledger does not know, and restarts from the
-// store's rows. It shares nothing with the model of TestLedgerAgreesWithAModel, so that one
-// mistake in how the design was read is not made twice. For long runs:
+// TestABruteForceFindsNothingWrong judges what the ledger answers and announces by the design alone: each
+// sum is added up anew, in numbers without bound, from the list of what lives, and bytes by an arithmetic
+// of its own. Its world has requests with several parts elsewhere, hosts whose labels change, repeats with
+// other waits, vetoes, engines that the ledger does not know, and restarts from the store's rows. It shares
+// nothing with the model of TestLedgerAgreesWithAModel, so that one mistake in how the design was read is
+// not made twice. For long runs:
 //
 //	go test -run BruteForce -brute.seeds=20000
 func TestABruteForceFindsNothingWrong(t *testing.T) {

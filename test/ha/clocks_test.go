@@ -22,9 +22,10 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// TestCoordinatorsWhoseClocksDiffer: one whose clock is an hour ahead leads for a moment, then one of the version before (02ade4b
-// does not store the ledger's time), then one whose clock is right; and then somebody moves the last id ten years ahead. Under each of the latter,
-// what was granted ends in time, ids and times rise, and a host whose agent was killed does not stay healthy.
+// TestCoordinatorsWhoseClocksDiffer: one whose clock is an hour ahead leads for a moment, then one of the
+// version before (02ade4b does not store the ledger's time), then one whose clock is right; and then
+// somebody moves the last id ten years ahead. Under each of the latter, what was granted ends in time, ids
+// and times rise, and a host whose agent was killed does not stay healthy.
 func TestCoordinatorsWhoseClocksDiffer(t *testing.T) {
 	before := versionBefore(t)
 	c := &clocks{cluster: newCluster(t, size{coordinators: 3, agents: 3, program: before.program, suspectAfter: silentAfter}, nil)}

@@ -24,8 +24,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every coordinator has one agent that says and
-// understands nothing beyond the contract's baseline, and one that was built from the version before. Such an agent knows one coordinator.
+// TestAgentsOneVersionBehind: coordinators are brought up to date before agents are. Every coordinator has
+// one agent that says and understands nothing beyond the contract's baseline, and one that was built from
+// the version before. Such an agent knows one coordinator.
 func TestAgentsOneVersionBehind(t *testing.T) {
 	c := newCluster(t, size{coordinators: 3, agents: 4}, nil)
 	before := versionBefore(t)

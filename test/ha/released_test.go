@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// TestTheVersionBeforeIsTheReleasedOne: the upgrade tests run against a commit before this version's own work. They once
-// ran against one that had this version's tables already, and tested no upgrade.
+// TestTheVersionBeforeIsTheReleasedOne: the upgrade tests run against a commit before this version's own
+// work. They once ran against one that had this version's tables already, and tested no upgrade.
 func TestTheVersionBeforeIsTheReleasedOne(t *testing.T) {
 	if err := checkReleased("../..", beforeCommit, beforeSchema); err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func TestTheVersionBeforeIsTheReleasedOne(t *testing.T) {
 	}
 }
 
-// TestAWrongVersionBeforeIsFound gives the check commits of a small history: the release, two of this version's, and one of
-// another branch.
+// TestAWrongVersionBeforeIsFound gives the check commits of a small history: the release, two of this
+// version's, and one of another branch.
 func TestAWrongVersionBeforeIsFound(t *testing.T) {
 	dir := t.TempDir()
 	r := repository(dir)
@@ -131,9 +131,9 @@ func TestAWrongVersionBeforeIsFound(t *testing.T) {
 	}
 }
 
-// checkReleased checks that a commit is the version before the tree in which the repository is: an ancestor, with so many
-// migrations, which the tree begins with, and with the contract that is the tree's baseline. What this version has added
-// to the tables or the contract it must not have.
+// checkReleased checks that a commit is the version before the tree in which the repository is: an
+// ancestor, with so many migrations, which the tree begins with, and with the contract that is the tree's
+// baseline. What this version has added to the tables or the contract it must not have.
 func checkReleased(tree repository, commit string, schema int) error {
 	if len(commit) != 40 {
 		return fmt.Errorf("%s: want the full hash of a commit", commit)
@@ -173,7 +173,8 @@ func checkReleased(tree repository, commit string, schema int) error {
 	return checkContract(tree, commit)
 }
 
-// checkContract compares the contract that a commit's code was generated from with the baseline. Both are moved at a release.
+// checkContract compares the contract that a commit's code was generated from with the baseline. Both are
+// moved at a release.
 func checkContract(tree repository, commit string) error {
 	encoded, err := os.ReadFile(filepath.Join(string(tree), baseline))
 	if err != nil {
