@@ -194,7 +194,7 @@ func checkContract(tree repository, commit string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Fields(string(list)) {
+	for name := range strings.FieldsSeq(string(list)) {
 		if !strings.HasSuffix(name, ".pb.go") {
 			continue
 		}
