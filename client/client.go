@@ -104,7 +104,7 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 		MaxResponseHeaderBytes: readlimit.Headers,
 		ForceAttemptHTTP2:      true, // over TLS
 		// As the keep-alives do for the machine: a connection whose other end is stuck is let go after 20 s.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second, MaxReceiveBufferPerStream: readlimit.Unread},
 	}
 	if s.tls != nil {
 		transport.TLSClientConfig = s.tls.Clone()

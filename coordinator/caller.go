@@ -128,6 +128,11 @@ func (c *caller) via() string {
 	return c.maker.Name
 }
 
+// passedOn reports whether a coordinator has passed the call on.
+func (c *caller) passedOn() bool {
+	return c.via() != "" && c.maker.Effective() != identity.Agent
+}
+
 // remote is whoever comes from another machine to a coordinator that knows nobody.
 func remote() identity.Actor {
 	actor := identity.Local()

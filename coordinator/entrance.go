@@ -129,15 +129,27 @@ func (e *entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ended, err := e.begin(c, r)
 	if err != nil {
-		e.briefly(w, r, e.refusals, c.account, func(w http.ResponseWriter, r *http.Request) {
-			c.limits.Hold(r.Context(), c.account)
-			admission.Refuse(w, r, err)
-		})
+		e.refuse(w, r, c, err)
 		return
 	}
 	defer ended()
 	e.serve(w, r)
 	admission.Send(w, r)
+}
+
+// refuse answers a call that is one too many. A caller who takes no refusals loses the connection. A coordinator that passes it on takes them,
+// over the connection that all its callers share.
+func (e *entrance) refuse(w http.ResponseWriter, r *http.Request, c *caller, why error) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		c.limits.Hold(r.Context(), c.account)
+		admission.Refuse(w, r, why)
+	}
+	if c.passedOn() {
+		answer(w, r)
+		admission.Send(w, r)
+		return
+	}
+	e.briefly(w, r, e.refusals, c.account, answer)
 }
 
 // serveNameless answers a request of whoever does not have to show an identity, or has shown none.

@@ -2,10 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"encoding/binary"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -163,4 +166,50 @@ func TestALeaderCannotFillAStandbyWithAStream(t *testing.T) {
 		t.Logf("%s: %d MiB for %d messages", name, grew>>20, messages)
 		end()
 	}
+}
+
+// Of what callers watch and do not read a standby holds little, however much the leader tells.
+func TestWatchesThatNobodyReadsTakeLittleOfAStandby(t *testing.T) {
+	b := newBallot()
+	f := standbyOf(t, b)
+	message, err := proto.Marshal(&bursarv1.ClusterServiceWatchResponse{
+		Change: &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: strings.Repeat("h", 3<<10)}, // less than is compressed
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...) //nolint:gosec // 3 KiB
+	var told atomic.Int64
+	_, end := hostileLeader(t, b, f, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != bursarv1connect.ClusterServiceWatchProcedure {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/connect+proto")
+		control := http.NewResponseController(w)
+		for _, err := w.Write(frame); err == nil; _, err = w.Write(frame) {
+			told.Add(int64(len(frame)))
+			_ = control.Flush()
+		}
+	})
+	defer end()
+	const watches = 64
+	path := bursarv1connect.ClusterServiceWatchProcedure
+	header := append([]byte{0x83, 0x86, 0x04, byte(len(path))}, path...)
+	header = append(append(header, 0x01, 9), "127.0.0.1"...)
+	header = append(append(header, 0x0f, 0x10, 25), "application/connect+proto"...)
+	request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // no window
+	for i := range uint32(watches) {
+		request = append(request, http2Frame(1, 4, 2*i+1, header)...)
+		request = append(request, http2Frame(0, 1, 2*i+1, []byte{0, 0, 0, 0, 0})...)
+	}
+	grew := heapGrowth(func() { sendTo(t, f.server.Address(), 1, request, 5*time.Second) })
+	const each = 2*readlimit.Unread + 256<<10 // a slice grows by half, and all ends have buffers
+	if most := uint64(watches*each+collected) * underrace.Factor; grew > most {
+		t.Errorf("for %d watches that nobody reads the heap grew by %d MiB, want at most %d", watches, grew>>20, most>>20)
+	}
+	if least := int64(watches * readlimit.Unread / 2); told.Load() < least {
+		t.Errorf("the leader told %d bytes: want %d at least", told.Load(), least)
+	}
+	t.Logf("%d watches: %d MiB, of %d MiB that the leader could tell", watches, grew>>20, told.Load()>>20)
 }

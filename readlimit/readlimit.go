@@ -18,6 +18,8 @@ import (
 const (
 	// Headers is the size in bytes of an answer's headers that is taken. Ours have some hundreds.
 	Headers = 64 << 10
+	// Unread is how many bytes of an answer over HTTP/2 are taken that nobody has read yet. Go would take 4 MiB, of each stream.
+	Unread = 128 << 10
 	// Message is the size of the largest message, decompressed: a page of 1,000 allocations with 16 KiB of labels and wishes each.
 	Message = 32 << 20
 	// Agent is the size of the largest message that an agent is sent: the complete answer to a host with 2,000 engines, each of which was asked for
