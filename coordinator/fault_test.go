@@ -51,6 +51,11 @@ func (p *panicky) Survey(q ledger.Query) ledger.HostFilters {
 	return p.Placer.Survey(q)
 }
 
+func (p *panicky) Book(slot ledger.Slot, available, booked resource.Vector) {
+	p.look("Book", ledger.Query{Request: booked})
+	p.Placer.Book(slot, available, booked)
+}
+
 func trapped(method string, memory int64, sprung *atomic.Int64) func() ledger.Placer {
 	return func() ledger.Placer { return &panicky{placement.New(placement.Spread), method, memory, sprung} }
 }
@@ -227,6 +232,43 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	stored, err := r.store.Get(context.Background(), ask.Result.Allocation.ID)
 	if err != nil || stored.State != ledger.Canceled || !strings.Contains(stored.Reason, "a trap in Choose") {
 		t.Errorf("the store has it as %s (%s), %v", stored.State, stored.Reason, err)
+	}
+}
+
+// TestAStoredRequestWhoseGrantPanicsIsSetAside: whoever gives back what it waits for is not to blame, nor is the next one.
+func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
+	r, sprung := trapRig(t, "Book")
+	r.host()
+	full, err := r.asks("full", 100, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poisoned, err := r.asks("poisoned", trapMemory, time.Hour, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	release := func() error {
+		return r.core.Do(r.now, &Call{
+			Do: func(l *ledger.Ledger, now ledger.Instant) {
+				_, _ = l.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: full.Result.Allocation.ID})
+			},
+			From: &Origin{Procedure: "/Release", Caller: "alice", Message: &bursarv1.ReleaseRequest{Id: full.Result.Allocation.ID.String()}},
+			Done: func(error) {},
+		})
+	}
+	r.faulted(release())
+	r.core.Drop(ErrNotLeading)
+	r.lead(0)
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	if now, live := r.core.Ledger().Get(full.Result.Allocation.ID); live {
+		t.Errorf("what was given back is %s", now.State)
+	}
+	if _, live := r.core.Ledger().Get(poisoned.Result.Allocation.ID); live || sprung.Load() != 1 {
+		t.Errorf("the request whose grant panics is live: %t, after %d panics", live, sprung.Load())
 	}
 }
 

@@ -11,7 +11,7 @@ type Culprit struct {
 // Culprit says what a panic was about. It may be called after one, unlike all else.
 func (l *Ledger) Culprit() Culprit {
 	c := Culprit{Early: l.early}
-	if e := l.deciding; e != nil && e.State == Waiting && l.entry(e.ID) == e {
+	if e := l.deciding; e != nil && (e.State == Waiting || l.admits) && l.entry(e.ID) == e {
 		c.Request = e.Allocation
 	}
 	return c

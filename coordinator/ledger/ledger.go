@@ -110,6 +110,7 @@ type Ledger struct {
 	// deciding is the request that is being looked at, and early is set before a command begins, while what was due by then is done: whose
 	// fault it is if the ledger panics.
 	deciding *entry
+	admits   bool // it waited, and is being granted
 	early    bool
 
 	changes  Changes

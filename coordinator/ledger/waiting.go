@@ -224,8 +224,7 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	h, blocked := l.decide(e)
 	switch blocked {
 	case nil:
-		l.unwait(e)
-		l.grant(e, h)
+		l.admit(e, h)
 		return true
 	case q:
 		c.remove()
@@ -236,6 +235,14 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 		l.refuse(c, blocked)
 	}
 	return false
+}
+
+// admit grants a request that waits, whatever the command is that made room for it.
+func (l *Ledger) admit(e *entry, h *host) {
+	l.deciding, l.admits = e, true
+	l.unwait(e)
+	l.grant(e, h)
+	l.deciding, l.admits = nil, false
 }
 
 // refuse makes sure that a class which has just been found blocked there is not tried there again in this step.
@@ -252,8 +259,7 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	h, blocked := l.decide(e)
 	switch {
 	case blocked == nil:
-		l.unwait(e)
-		l.grant(e, h)
+		l.admit(e, h)
 		return true
 	case blocked == q && (q.host == nil || q.host.suits(e.Wishes) && !l.crowded(e, q.host)):
 		q.dirty = false
