@@ -6,6 +6,7 @@
 package yamlfile
 
 import (
+	"bytes"
 	"encoding"
 	"errors"
 	"reflect"
@@ -31,16 +32,22 @@ type Document struct {
 	body ast.Node // nil where the file says nothing
 }
 
-// Parse reads a file's content. The error is an *Error.
+// Parse reads a file's content: text in UTF-8, with a byte order mark or without. The error is an *Error.
 func Parse(name string, data []byte) (*Document, error) {
-	d := &Document{name: name, data: data}
+	d := &Document{name: name, data: bytes.TrimPrefix(data, []byte(byteOrderMark))}
 	if len(data) > MaxBytes {
 		return nil, &Error{File: name, Reason: "larger than 8 MiB: want at most so much"}
+	}
+	if e := d.notText(); e != nil {
+		return nil, e
 	}
 	if e := d.tooMuch(); e != nil {
 		return nil, e
 	}
-	tokens := lexer.Tokenize(string(data))
+	tokens := lexer.Tokenize(string(d.data))
+	if e := d.noCharacter(tokens); e != nil {
+		return nil, e
+	}
 	if e := d.tooDeep(tokens); e != nil {
 		return nil, e
 	}

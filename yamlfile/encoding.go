@@ -1,0 +1,61 @@
+package yamlfile
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// byteOrderMark is what some editors put before UTF-8.
+const byteOrderMark = "\ufeff"
+
+// notText returns what is wrong with a file that is not text in UTF-8. The library would put U+FFFD in the place of what it cannot read,
+// and thus another name than was written.
+func (d *Document) notText() *Error {
+	if isUTF16(d.data) {
+		return &Error{File: d.name, Line: 1, Column: 1, Reason: "UTF-16: want UTF-8"}
+	}
+	if nul := bytes.IndexByte(d.data, 0); nul >= 0 && utf8.Valid(d.data[:nul]) {
+		return d.atOffset(nul, "a NUL byte: want text")
+	}
+	if utf8.Valid(d.data) {
+		return nil
+	}
+	for at := 0; at < len(d.data); {
+		r, size := utf8.DecodeRune(d.data[at:])
+		if r == utf8.RuneError && size == 1 {
+			return d.atOffset(at, "not UTF-8: want the file in UTF-8; if it is in Latin-1, `iconv -f latin1 -t utf-8` converts it")
+		}
+		at += size
+	}
+	return nil
+}
+
+// isUTF16 reports whether a file has the mark of UTF-16 or UTF-32, or a zero byte next to its first character, as these have without it.
+func isUTF16(data []byte) bool {
+	return bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) ||
+		len(data) >= 2 && (data[0] == 0) != (data[1] == 0) || bytes.HasPrefix(data, []byte{0, 0, 0xfe, 0xff})
+}
+
+// atOffset returns an error that points to a byte.
+func (d *Document) atOffset(at int, reason string) *Error {
+	begin := bytes.LastIndexByte(d.data[:at], '\n') + 1
+	position := token.Position{Line: bytes.Count(d.data[:begin], []byte("\n")) + 1, Column: utf8.RuneCount(d.data[begin:at]) + 1}
+	return d.at(&token.Token{Position: &position}, "", reason)
+}
+
+// noCharacter finds an escape such as "\U00110000" for which there is no character. The library reads U+FFFD there.
+func (d *Document) noCharacter(tokens token.Tokens) *Error {
+	for _, t := range tokens {
+		if t.Type != token.DoubleQuoteType || !strings.ContainsRune(t.Value, utf8.RuneError) {
+			continue
+		}
+		if file := strings.ToLower(string(d.data)); strings.ContainsRune(file, utf8.RuneError) || strings.Contains(file, "fffd") {
+			return nil // it is meant; the tokens do not keep how it was written
+		}
+		return d.at(t, "", `an escape for which there is no character: want at most "\U0010FFFF"`)
+	}
+	return nil
+}
