@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -50,7 +51,10 @@ func (c *cli) allocateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.print(&bursarv1.AllocateResponse{Allocation: allocation}, func() { c.printGrant(allocation) })
+		if err := c.print(&bursarv1.AllocateResponse{Allocation: allocation}, func() { c.printGrant(allocation) }); err != nil {
+			return fmt.Errorf("%w; the allocation is there: its id is %s", err, allocation.GetId())
+		}
+		return nil
 	}
 	return cmd
 }

@@ -24,6 +24,9 @@ type streams struct {
 type cli struct {
 	streams
 
+	// out is streams.out for everything that this program writes itself.
+	out stdout
+
 	// Global flags.
 	addr, agent, output string
 	credentials         credentialFlags
@@ -53,7 +56,7 @@ const (
 
 // execute runs one command line and returns the process's exit code.
 func execute(ctx context.Context, args []string, s streams) int {
-	c := &cli{streams: s}
+	c := newCLI(s)
 	root := c.root() //nolint:contextcheck // each command has its own
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
@@ -68,9 +71,12 @@ func execute(ctx context.Context, args []string, s streams) int {
 	}
 	c.finding.Wait()
 	c.tracing.Close(ctx)
+	err = c.outcome(err)
 	c.report(err)
 	return exitCode(err)
 }
+
+func newCLI(s streams) *cli { return &cli{streams: s, out: stdout{file: s.out}} }
 
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
@@ -93,7 +99,7 @@ Try it on this machine:
 			return nil
 		},
 	}
-	root.SetOut(c.out)
+	root.SetOut(&c.out)
 	root.SetErr(c.err)
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "To run something:"},
@@ -225,7 +231,7 @@ func family(use, short, long string, members ...*cobra.Command) *cobra.Command {
 	return parent
 }
 
-// printf writes data.
+// printf writes data. Where it cannot, the command ends with that error.
 func (c *cli) printf(format string, args ...any) {
-	fmt.Fprintf(c.out, format, printables(args)...)
+	fmt.Fprintf(&c.out, format, printables(args)...)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestEveryCommandTeachesByExample(t *testing.T) {
-	c := &cli{streams: streams{os.Stdin, os.Stdout, os.Stderr}}
+	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
 		for _, child := range cmd.Commands() {
@@ -80,7 +80,7 @@ func TestExampleProvidersAreRight(t *testing.T) {
 }
 
 func TestHelpOfProvidersHasEverySetting(t *testing.T) {
-	c := &cli{streams: streams{os.Stdin, os.Stdout, os.Stderr}}
+	c := newCLI(streams{os.Stdin, os.Stdout, os.Stderr})
 	text := c.providerCommand().Long
 	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' })
 	for _, name := range providers.SettingNames(append(yarn.Settings(), providers.PaceSettings()...)) {

@@ -118,7 +118,7 @@ func (c *cli) printDecoded(s *yarn.Scheduler) error {
 		if err != nil {
 			return fmt.Errorf("marshal: %w", err)
 		}
-		_, err = fmt.Fprintf(c.out, "%s\n", text)
+		_, err = fmt.Fprintf(&c.out, "%s\n", text)
 		return err //nolint:wrapcheck // names the file
 	}
 	c.printf("%s scheduler, %s\n", s.Kind, counted(len(s.Entries), "entry", "entries"))

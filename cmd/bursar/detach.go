@@ -122,10 +122,14 @@ func (c *cli) runDetached(ctx context.Context, cl *client.Client, req *bursarv1.
 		c.giveBack(ctx, cl, allocation.GetId(), err)
 		return err
 	}
-	return c.print(launched, func() {
+	err = c.print(launched, func() {
 		c.printf("%s\n", launched.GetAllocation().GetId())
 		c.sayf("runs as process %d; its output goes to %s", launched.GetAllocation().GetProcess().GetPid(), launched.GetLogDirectory())
 	})
+	if err != nil {
+		return fmt.Errorf("%w; the command runs: its allocation's id is %s", err, allocation.GetId())
+	}
+	return nil
 }
 
 // giveBack releases what was granted for a command that was not started. Where nobody hears that, it expires by itself. If the command may

@@ -63,7 +63,7 @@ func TestRunEndsWithWhatStoppedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nothing.Close()
-	c := &cli{streams: streams{nothing, nothing, nothing}}
+	c := newCLI(streams{nothing, nothing, nothing})
 	command := exec.Command("sh", "-c", "exit 3")
 	_ = command.Run()
 	result := client.RunResult{State: command.ProcessState}

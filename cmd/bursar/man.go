@@ -43,7 +43,7 @@ func writeManual(dir string) error {
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
-	c := &cli{streams: streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}}
+	c := newCLI(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	root := c.root()
 	for _, sub := range []string{"man", "completion"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {

@@ -34,7 +34,7 @@ func (c *cli) wide() bool { return c.output == outputWide }
 func (c *cli) print(msg proto.Message, table func()) error {
 	if c.output != outputJSON {
 		table()
-		return nil
+		return c.out.lost()
 	}
 	text, err := jsonText(msg)
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *cli) print(msg proto.Message, table func()) error {
 	if err := json.Indent(&indented, text, "", "  "); err != nil {
 		return fmt.Errorf("indent: %w", err)
 	}
-	_, err = fmt.Fprintln(c.out, indented.String())
+	_, err = fmt.Fprintln(&c.out, indented.String())
 	return err //nolint:wrapcheck // names the file
 }
 
@@ -54,7 +54,7 @@ func (c *cli) printLine(msg proto.Message) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "%s\n", text)
+	_, err = fmt.Fprintf(&c.out, "%s\n", text)
 	return err //nolint:wrapcheck // names the file
 }
 
@@ -98,7 +98,7 @@ func (c *cli) table(header []string, rows [][]string) {
 		w.AppendRow(pick(row))
 	}
 	for line := range strings.Lines(w.Render()) {
-		fmt.Fprintln(c.out, strings.TrimRight(line, " \n"))
+		fmt.Fprintln(&c.out, strings.TrimRight(line, " \n"))
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *cli) facts(namesAndValues ...string) {
 	}
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		if pair[1] != "" {
-			fmt.Fprintf(c.out, "%-*s  %s\n", width, pair[0], printable(pair[1]))
+			fmt.Fprintf(&c.out, "%-*s  %s\n", width, pair[0], printable(pair[1]))
 		}
 	}
 }

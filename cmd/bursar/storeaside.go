@@ -167,7 +167,7 @@ func (c *cli) listAside(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if c.output == outputJSON {
-		_, err := io.Copy(c.out, bufio.NewReader(file))
+		_, err := io.Copy(&c.out, bufio.NewReader(file))
 		return err //nolint:wrapcheck // as it is
 	}
 	var rows [][]string

@@ -80,7 +80,11 @@ put there by hand.
 			undo()
 			return err
 		}
-		return c.printToken(entry, token, *out)
+		err = c.printToken(entry, token, *out)
+		if err != nil && *out == "" && *file != "" {
+			return fmt.Errorf("%w, and the token with it: remove the identity with bursar token revoke %s, and create it again", err, *name)
+		}
+		return err
 	}
 	return cmd
 }
@@ -115,12 +119,12 @@ func (c *cli) printToken(e access.Entry, token, file string) error {
 		} else {
 			text["token"] = token
 		}
-		return json.NewEncoder(c.out).Encode(text)
+		return json.NewEncoder(&c.out).Encode(text)
 	}
 	if file == "" {
 		c.printf("%s\n", token)
 	}
-	return nil
+	return c.out.lost()
 }
 
 func addIdentitiesFlag(cmd *cobra.Command, usage string) *string {
@@ -207,7 +211,7 @@ func (c *cli) printIdentities(entries []access.Entry) error {
 				"priority": e.Actor.Priority, "host": e.Actor.Host, "notAfter": rows[i][4], "tokenHash": e.Hashes,
 			})
 		}
-		out := json.NewEncoder(c.out)
+		out := json.NewEncoder(&c.out)
 		out.SetIndent("", "  ")
 		return out.Encode(map[string]any{"identities": list})
 	}

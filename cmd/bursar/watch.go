@@ -81,7 +81,7 @@ func (c *cli) printChange(msg *bursarv1.ClusterServiceWatchResponse, known overU
 		return c.printLine(msg)
 	}
 	when, what := changeText(msg, known)
-	_, err := fmt.Fprintf(c.out, "%s  %d  %s\n", local(when).Format(time.TimeOnly), msg.GetRevision(), printable(what))
+	_, err := fmt.Fprintf(&c.out, "%s  %d  %s\n", local(when).Format(time.TimeOnly), msg.GetRevision(), printable(what))
 	return err //nolint:wrapcheck // names the file
 }
 

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// stdout is where an invocation writes its data. It remembers the first error, so that a command whose output is lost does not end as if
+// all were well: execute looks, and commands that print need not. After an error it writes nothing more. Any number of goroutines
+// may write. The zero value has no file.
+type stdout struct {
+	file *os.File
+
+	mu  sync.Mutex
+	err error // guarded by mu; of type *outputError
+}
+
+// outputError is output that could not be written.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string { return "the output is lost: " + e.err.Error() }
+
+func (e *outputError) Unwrap() error { return e.err }
+
+// Write writes to the file. The error is an *outputError.
+func (s *stdout) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.file.Write(text)
+	if err != nil {
+		s.err = &outputError{err}
+	}
+	return n, s.err
+}
+
+// lost is the first error; nil: all was written.
+func (s *stdout) lost() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// outcome is how a command ends that returned an error or nil. If its output was lost, that is said too; where the reader of a pipe
+// has gone it is not, as nobody wants to know.
+func (c *cli) outcome(err error) error {
+	lost := c.out.lost()
+	if lost == nil {
+		return err
+	}
+	if err == nil || errors.Is(err, lost) {
+		if errors.Is(lost, syscall.EPIPE) {
+			return &exitError{code: exitFailed}
+		}
+		return cmp.Or(err, lost)
+	}
+	if !errors.Is(lost, syscall.EPIPE) {
+		c.report(lost)
+	}
+	return err
+}
