@@ -52,6 +52,10 @@ type RetryPolicy struct {
 	// how long they may take: one whose context has a deadline, or an Allocate with a wait, goes on until that is over. Default
 	// 15 s, which outlasts a restart or a change of leader. Negative: never repeat.
 	Patience time.Duration
+	// Refused is how long such a call goes on while the server refuses it for having too much to do and says when to try again. The
+	// timeout of a call begins anew with such a refusal. Default: Patience. More gets a larger burst of calls through; the server
+	// says how fast they come.
+	Refused time.Duration
 }
 
 const (
@@ -71,6 +75,9 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 	}
 	if p.Patience == 0 {
 		p.Patience = defaultPatience
+	}
+	if p.Refused <= 0 {
+		p.Refused = p.Patience
 	}
 	return p
 }

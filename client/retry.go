@@ -12,7 +12,6 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -35,12 +34,14 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if (bounded || wait > 0) && policy.Patience >= 0 {
 			policy.Patience = untilDeadline // whoever says how long it may take means it
 		}
+		d := newDelays(ctx, policy, wait)
 		if !bounded {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, c.settings.timeout+wait)
-			defer cancel()
+			d.timeout = c.settings.timeout + wait
+			d.end = time.Now().Add(d.timeout)
 		}
 		call := func() (connect.AnyResponse, error) {
+			ctx, cancel := d.bound(ctx)
+			defer cancel()
 			if err := c.introduce(req.Header()); err != nil {
 				return nil, err
 			}
@@ -53,7 +54,7 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
 			return call()
 		}
-		return repeat(ctx, policy, wait, call)
+		return repeat(ctx, policy, d, call)
 	}
 }
 
@@ -92,15 +93,10 @@ func (c *caller) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 }
 
 // repeat makes the call until it is answered, the answer is worth nothing, or there is no time for another attempt. Then it
-// returns the last attempt's error, which says more than that time is over. A server that has too much to do is asked no more once the wait is
-// over that the call asks for, which is 0 if it does not wait: to be refused for so long is to have waited.
-func repeat(ctx context.Context, policy RetryPolicy, wait time.Duration, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
+// returns the last attempt's error, which says more than that time is over.
+func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func() (connect.AnyResponse, error)) (connect.AnyResponse, error) {
 	var last error
 	open := false
-	delays := newDelays(ctx, policy)
-	if wait = max(wait, policy.Patience); wait > 0 {
-		delays.waited = time.Now().Add(wait)
-	}
 	res, err := backoff.RetryWithData(func() (connect.AnyResponse, error) {
 		began := time.Now()
 		res, err := call()
@@ -113,16 +109,16 @@ func repeat(ctx context.Context, policy RetryPolicy, wait time.Duration, call fu
 		case time.Since(began) > policy.Longest:
 			delays.Reset() // it was connected and waited: what failed now is new
 		}
-		last, delays.again = err, admission.TryAgain(err)
+		last = err
+		delays.failed(err)
 		return nil, err
 	}, backoff.WithContext(delays, ctx))
 	switch {
 	case err == nil:
 		return res, nil
-	case !errors.Is(err, ctx.Err()):
-	case errors.Is(err, context.DeadlineExceeded) && last != nil:
+	case errors.Is(err, context.DeadlineExceeded) && delays.over() && last != nil:
 		err = last
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = connect.NewError(connect.CodeCanceled, err)
 	}
 	if open {
@@ -166,44 +162,4 @@ func brokenIsUnavailable(ctx context.Context, err error) error {
 		return err
 	}
 	return connect.NewError(connect.CodeUnavailable, call.Unwrap())
-}
-
-// untilDeadline is the patience of a call that its deadline alone ends, in the words of the library.
-const untilDeadline time.Duration = 0
-
-// delays are those of a RetryPolicy, as long as the next attempt begins before the deadline.
-type delays struct {
-	backoff.BackOff
-
-	ctx    context.Context //nolint:containedctx // lives as long as one call
-	again  time.Duration   // after which the server asked for the next attempt, where it did
-	waited time.Time       // no attempt that the server asked for begins later; zero: the deadline is the only bound
-}
-
-func newDelays(ctx context.Context, policy RetryPolicy) *delays {
-	// The library draws from interval × (1 ± factor): with factor 1 from 0 to twice the interval.
-	return &delays{ctx: ctx, BackOff: backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(policy.First/2),
-		backoff.WithMaxInterval(policy.Longest/2),
-		backoff.WithMultiplier(2),
-		backoff.WithRandomizationFactor(1),
-		backoff.WithMaxElapsedTime(policy.Patience),
-	)}
-}
-
-// NextBackOff returns the next delay, or backoff.Stop.
-func (d *delays) NextBackOff() time.Duration {
-	delay := d.BackOff.NextBackOff()
-	if delay == backoff.Stop {
-		return delay
-	}
-	delay += d.again // and not all who were told the same at the same time
-	next := time.Now().Add(delay)
-	if d.again > 0 && !d.waited.IsZero() && next.After(d.waited) {
-		return backoff.Stop
-	}
-	if deadline, bounded := d.ctx.Deadline(); bounded && next.After(deadline) {
-		return backoff.Stop
-	}
-	return delay
 }

@@ -87,6 +87,68 @@ func TestServerSaysWhenToTryAgain(t *testing.T) {
 	})
 }
 
+// A server that answers "too many, try again" is given more time than one that gives no answer.
+func TestRefusalsThatSayWhenToTryAgainAreObeyedForLonger(t *testing.T) {
+	s := defaults()
+	s.retries.Patience, s.retries.Refused, s.timeout = 2*time.Second, 30*time.Second, 10*time.Second
+	refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
+	refused.AddDetail(admission.Refusal(nil, 20*time.Millisecond).Details()[0])
+	for name, c := range map[string]struct {
+		answer      func(after time.Duration) error
+		want        error
+		least, most time.Duration
+	}{
+		"refused for 25 s": {func(after time.Duration) error {
+			if after < 25*time.Second {
+				return refused
+			}
+			return nil
+		}, nil, 25 * time.Second, 27 * time.Second},
+		"refused for ever": {func(time.Duration) error { return refused }, refused, 27 * time.Second, 30 * time.Second},
+		"refused for 8 s, then gone": {func(after time.Duration) error {
+			if after < 8*time.Second {
+				return refused
+			}
+			return errRefused
+		}, errRefused, 8 * time.Second, 13 * time.Second},
+		"gone": {func(time.Duration) error { return errRefused }, errRefused, 0, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			made, err := attempts(t.Context(), s, get(), func(ctx context.Context, _ int) error {
+				if deadline, _ := ctx.Deadline(); time.Until(deadline) <= 0 {
+					t.Errorf("%s: an attempt without time", name)
+				}
+				return c.answer(time.Since(began))
+			})
+			if took := time.Since(began); !errors.Is(err, c.want) || took < c.least || took > c.most || made > 100 {
+				t.Errorf("%s: %d attempts in %s, %v: want %v within %s to %s", name, made, took, err, c.want, c.least, c.most)
+			}
+		})
+	}
+}
+
+// A server that hangs after it has refused is given the time of a call.
+func TestACallThatHangsAfterARefusalEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := defaults()
+		s.retries.Patience, s.retries.Refused, s.timeout = 2*time.Second, 30*time.Second, 10*time.Second
+		refused := connect.NewWireError(connect.CodeResourceExhausted, errors.New("too many requests"))
+		refused.AddDetail(admission.Refusal(nil, time.Second).Details()[0])
+		began := time.Now()
+		_, err := attempts(t.Context(), s, get(), func(ctx context.Context, n int) error {
+			if n <= 8 {
+				return refused
+			}
+			<-ctx.Done()
+			return connect.NewError(connect.CodeDeadlineExceeded, ctx.Err())
+		})
+		if took := time.Since(began); err == nil || took > 35*time.Second {
+			t.Errorf("%v after %s: want it to end 10 s after the last refusal", err, took)
+		}
+	})
+}
+
 // Whoever is refused for having too many requests that wait has waited as long as they wanted when that time is over.
 func TestRefusalsDoNotMakeAWaitLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -300,7 +362,7 @@ func TestDelaysAreDrawnFromNothingToTheirBound(t *testing.T) {
 		var sum time.Duration
 		const rounds = 2000
 		for range rounds {
-			delays := newDelays(t.Context(), policy)
+			delays := newDelays(t.Context(), policy, 0)
 			bound := policy.First
 			for range 8 {
 				delay := delays.NextBackOff()
@@ -309,7 +371,7 @@ func TestDelaysAreDrawnFromNothingToTheirBound(t *testing.T) {
 				}
 				bound = min(2*bound, policy.Longest)
 			}
-			sum += newDelays(t.Context(), policy).NextBackOff()
+			sum += newDelays(t.Context(), policy, 0).NextBackOff()
 		}
 		if mean := sum / rounds; mean < 40*time.Millisecond || mean > 60*time.Millisecond {
 			t.Errorf("first delays are %v on average, want half of %v", mean, policy.First)

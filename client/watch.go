@@ -57,7 +57,7 @@ func follow[M any, R interface {
 	ctx context.Context, policy RetryPolicy, after uint64, open func(after uint64) (*connect.ServerStreamForClient[M], error),
 ) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
-		delays := newDelays(ctx, policy)
+		delays := newDelays(ctx, policy, 0)
 		for {
 			answered := false
 			stream, err := open(after)

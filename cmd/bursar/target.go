@@ -25,6 +25,8 @@ const (
 const (
 	shortPatience = 2 * time.Second
 	longPatience  = 15 * time.Second
+	// refusedPatience is for a server that answers, has too much to do, and says when to try again: many commands at once.
+	refusedPatience = 30 * time.Second
 )
 
 // callTimeout bounds each call, beyond what it asks to wait for, where the other end is there but does not answer: a coordinator that
@@ -65,7 +67,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 
 // calling are the options of every client.
 func calling(patience time.Duration) []client.Option {
-	return []client.Option{client.WithRetries(client.RetryPolicy{Patience: patience}), client.WithTimeout(callTimeout)}
+	return []client.Option{client.WithRetries(client.RetryPolicy{Patience: patience, Refused: refusedPatience}), client.WithTimeout(callTimeout)}
 }
 
 // localAgent returns a client of this machine's agent.

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/admission"
+)
+
+// untilDeadline is the patience of a call that its deadline alone ends.
+const untilDeadline time.Duration = 0
+
+// delays are those between the attempts of one call, by a RetryPolicy, as long as the next attempt begins before the call's end.
+type delays struct {
+	backoff.BackOff
+
+	ctx     context.Context //nolint:containedctx // lives as long as one call
+	policy  RetryPolicy
+	waited  time.Time     // no attempt that the server asked for begins later; zero: the end is the only bound
+	timeout time.Duration // of the call, if ctx has no deadline; a refusal is an answer, after which it begins anew
+	end     time.Time     // when that is over; zero: ctx alone ends the call
+	silent  time.Time     // since when nobody has answered; zero: the last attempt was answered
+	again   time.Duration // after which the server asked for the next attempt; 0: it did not
+	refused bool          // the server has too much to do, and said when to come again
+}
+
+// newDelays are those of a call that asks the server to wait for so long. To be refused for as long is to have waited.
+func newDelays(ctx context.Context, policy RetryPolicy, wait time.Duration) *delays {
+	// The library draws from interval × (1 ± factor): with factor 1 from 0 to twice the interval.
+	d := &delays{ctx: ctx, policy: policy, BackOff: backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(policy.First/2),
+		backoff.WithMaxInterval(policy.Longest/2),
+		backoff.WithMultiplier(2),
+		backoff.WithRandomizationFactor(1),
+		backoff.WithMaxElapsedTime(0),
+	)}
+	if wait <= 0 && policy.Patience > 0 {
+		wait = policy.Refused
+	}
+	if wait > 0 {
+		d.waited = time.Now().Add(wait)
+	}
+	return d
+}
+
+// bound is the context of one attempt.
+func (d *delays) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.end.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, d.end)
+}
+
+// over reports whether the call has no time left.
+func (d *delays) over() bool {
+	return d.ctx.Err() != nil || !d.end.IsZero() && !time.Now().Before(d.end)
+}
+
+// failed takes notice of how an attempt has failed.
+func (d *delays) failed(err error) {
+	d.again = admission.TryAgain(err)
+	d.refused = d.again > 0 && connect.CodeOf(err) == connect.CodeResourceExhausted
+	if !d.refused {
+		return
+	}
+	d.silent = time.Time{}
+	if !d.end.IsZero() {
+		d.end = time.Now().Add(d.again + d.timeout)
+	}
+}
+
+// Reset begins anew.
+func (d *delays) Reset() {
+	d.BackOff.Reset()
+	d.silent = time.Time{}
+}
+
+// NextBackOff returns the next delay, or backoff.Stop.
+func (d *delays) NextBackOff() time.Duration {
+	delay := d.BackOff.NextBackOff() + d.again // and not all who were told the same at the same time
+	now := time.Now()
+	next := now.Add(delay)
+	if !d.refused && d.silent.IsZero() {
+		d.silent = now
+	}
+	switch {
+	case d.again > 0 && !d.waited.IsZero() && next.After(d.waited),
+		!d.refused && d.policy.Patience > 0 && next.Sub(d.silent) > d.policy.Patience,
+		!d.end.IsZero() && next.After(d.end):
+		return backoff.Stop
+	}
+	if deadline, bounded := d.ctx.Deadline(); bounded && next.After(deadline) {
+		return backoff.Stop
+	}
+	return delay
+}
