@@ -23,7 +23,8 @@ func (c Caller) counted() bool { return c.ID != "" }
 
 // Limits bound what one caller has at a time, and what all have together. Zero is no bound.
 type Limits struct {
-	// Rate is how many requests a second a caller may make in the long run, and Burst how many of them may come at once.
+	// Rate is how many requests a second a caller may make in the long run, and Burst how many of them may come at once. Requests that
+	// settle what was granted have as much again, of their own.
 	Rate, Burst int
 	// Calls is how many requests may be under way.
 	Calls, AllCalls int
@@ -53,6 +54,7 @@ type Controller struct {
 	now     func() time.Time
 	log     *slog.Logger
 	refused *prometheus.CounterVec // by reason
+	setting map[string]string      // by reason
 
 	mu       sync.Mutex
 	limits   Limits              // guarded by mu
@@ -74,6 +76,7 @@ type account struct {
 	Caller
 
 	limiter *rate.Limiter // nil: no bound
+	settled *rate.Limiter // the same again, for requests that settle what was granted; nil: no bound
 	held    int           // refusals that are held back
 }
 
@@ -81,6 +84,9 @@ type account struct {
 type Options struct {
 	// Refused counts refusals by the label "reason".
 	Refused *prometheus.CounterVec
+	// Settings are the names of the settings that limits come from, by the reason of a refusal, which names them. Limits without
+	// one are fixed.
+	Settings map[string]string
 	// Log takes a line where a caller is refused.
 	Log *slog.Logger
 	// Now tells the time. Default: time.Now.
@@ -89,7 +95,7 @@ type Options struct {
 
 // New returns a controller that has admitted nobody yet.
 func New(limits Limits, options Options) *Controller {
-	c := &Controller{now: options.Now, log: options.Log, refused: options.Refused, limits: limits, accounts: make(map[string]*account), teller: newTeller()}
+	c := &Controller{now: options.Now, log: options.Log, refused: options.Refused, setting: options.Settings, limits: limits, accounts: make(map[string]*account), teller: newTeller()}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -104,6 +110,7 @@ func (c *Controller) newAccount(caller Caller) *account {
 	a := &account{Caller: caller}
 	if c.limits.Rate > 0 {
 		a.limiter = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
+		a.settled = rate.NewLimiter(rate.Limit(c.limits.Rate), c.limits.Burst)
 	}
 	return a
 }
@@ -115,9 +122,11 @@ func (c *Controller) SetLimits(limits Limits) {
 	c.limits = limits
 	now := c.now()
 	set := func(a *account) {
-		if a.limiter != nil {
-			a.limiter.SetLimitAt(now, rate.Limit(limits.Rate))
-			a.limiter.SetBurstAt(now, limits.Burst)
+		for _, limiter := range []*rate.Limiter{a.limiter, a.settled} {
+			if limiter != nil {
+				limiter.SetLimitAt(now, rate.Limit(limits.Rate))
+				limiter.SetBurstAt(now, limits.Burst)
+			}
 		}
 	}
 	set(c.rest)
@@ -149,16 +158,31 @@ func (c *Controller) ofLocked(caller Caller) *account {
 // forgetLocked drops those who would be met as if they had never been here.
 func (c *Controller) forgetLocked(now time.Time) {
 	for id, a := range c.accounts {
-		if a.taken == (taken{}) && a.held == 0 && (a.limiter == nil || a.limiter.TokensAt(now) >= float64(c.limits.Burst)) {
+		if a.taken == (taken{}) && a.held == 0 && c.restedLocked(a.limiter, now) && c.restedLocked(a.settled, now) {
 			delete(c.accounts, id)
 		}
 	}
 }
 
+// restedLocked reports whether a limiter is as one that nobody has used.
+func (c *Controller) restedLocked(limiter *rate.Limiter, now time.Time) bool {
+	return limiter == nil || limiter.TokensAt(now) >= float64(c.limits.Burst)
+}
+
 // Begin counts a request of a caller, and returns what ends it, or an error that refuses it.
 func (c *Controller) Begin(caller Caller) (ended func(), err error) {
+	return c.begin(caller, func(a *account) *rate.Limiter { return a.limiter })
+}
+
+// Settle is Begin for a request that gives back or confirms what was granted. It has a rate of its own, so that what a caller has used
+// up for requests does not keep them from ending what came of these.
+func (c *Controller) Settle(caller Caller) (ended func(), err error) {
+	return c.begin(caller, func(a *account) *rate.Limiter { return a.settled })
+}
+
+func (c *Controller) begin(caller Caller, paced func(*account) *rate.Limiter) (ended func(), err error) {
 	return c.admit(caller, bound{
-		reason: tooManyCalls, what: "requests under way", paced: true, of: func(t *taken) *int { return &t.calls },
+		reason: TooManyCalls, what: "requests under way", paced: paced, of: func(t *taken) *int { return &t.calls },
 		limit: func(l *Limits) (one, all int) { return l.Calls, l.AllCalls }, again: time.Second,
 	})
 }
@@ -166,7 +190,7 @@ func (c *Controller) Begin(caller Caller) (ended func(), err error) {
 // Wait counts a request of a caller that waits for resources.
 func (c *Controller) Wait(caller Caller) (ended func(), err error) {
 	return c.admit(caller, bound{
-		reason: tooManyWaiting, what: "requests that wait", of: func(t *taken) *int { return &t.waiting },
+		reason: TooManyWaiting, what: "requests that wait", of: func(t *taken) *int { return &t.waiting },
 		limit: func(l *Limits) (one, all int) { return l.Waiting, l.AllWaiting }, again: 5 * time.Second,
 	})
 }
@@ -225,8 +249,8 @@ type bound struct {
 	reason, what string
 	of           func(*taken) *int
 	limit        func(*Limits) (one, all int)
-	again        time.Duration // after which there may be room
-	paced        bool          // the rate bounds it too
+	again        time.Duration                // after which there may be room
+	paced        func(*account) *rate.Limiter // bounds it too; nil: no rate does
 }
 
 func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
@@ -255,9 +279,12 @@ func (c *Controller) takeLocked(a *account, b bound, number int) error {
 		return c.refuseLocked(a, refusal{reason: b.reason, who: a.Name, limit: one, what: b.what, again: b.again})
 	case together > 0 && *all > 0 && *all+number > together:
 		return c.refuseLocked(a, refusal{reason: b.reason, who: "all callers together", limit: together, what: b.what, again: b.again})
-	case b.paced && a.limiter != nil && !a.limiter.AllowN(c.now(), 1):
-		again := time.Duration(float64(time.Second) / float64(c.limits.Rate))
-		return c.refuseLocked(a, refusal{reason: tooFast, who: a.Name, limit: c.limits.Rate, what: "requests a second", again: again})
+	}
+	if b.paced != nil {
+		if limiter := b.paced(a); limiter != nil && !limiter.AllowN(c.now(), 1) {
+			again := time.Duration(float64(time.Second) / float64(c.limits.Rate))
+			return c.refuseLocked(a, refusal{reason: TooFast, who: a.Name, limit: c.limits.Rate, what: "requests a second", again: again})
+		}
 	}
 	*own += number
 	*all += number

@@ -64,6 +64,52 @@ func TestRequestsOfOneUserAreLimited(t *testing.T) {
 	}
 }
 
+// Who has used up the rate can still give back, as often again and no more.
+func TestWhatSettlesAGrantHasARateOfItsOwn(t *testing.T) {
+	c, now, _ := flooded(t, Limits{Rate: 10, Burst: 30})
+	settled := func(n int) (number int) {
+		for range n {
+			if ended, err := c.Settle(someone(1)); err == nil {
+				ended()
+				number++
+			}
+		}
+		return number
+	}
+	if got := c.granted(someone(1), 1000); got != 30 {
+		t.Fatalf("%d at once, want the burst of 30", got)
+	}
+	if got := settled(1000); got != 30 {
+		t.Errorf("%d settled at once, want a burst of 30", got)
+	}
+	*now = now.Add(time.Second)
+	if got := settled(1000); got != 10 {
+		t.Errorf("%d settled after a second, want the rate of 10", got)
+	}
+	if got := c.granted(someone(1), 1000); got != 10 {
+		t.Errorf("%d after a second, want the rate of 10", got)
+	}
+}
+
+func TestRefusalsNameTheSettingOfTheirLimit(t *testing.T) {
+	c, _, _ := flooded(t, Limits{Rate: 10, Burst: 1, Waiting: 1, Streams: 1})
+	c.setting = map[string]string{TooFast: "callers.rate", TooManyWaiting: "callers.waiting"}
+	for _, admit := range []struct {
+		begin func(Caller) (func(), error)
+		want  string
+	}{
+		{c.Begin, "someone@h1 may have 10 requests a second here (callers.rate): try again in 100ms"},
+		{c.Settle, "someone@h1 may have 10 requests a second here (callers.rate): try again in 100ms"},
+		{c.Wait, "someone@h1 may have 1 requests that wait here (callers.waiting): try again in 5s"},
+		{c.Stream, "someone@h1 may have 1 streams here: try again in 5s"},
+	} {
+		_, _ = admit.begin(someone(1))
+		if _, err := admit.begin(someone(1)); err == nil || !strings.Contains(err.Error(), admit.want) {
+			t.Errorf("%v: want %s", err, admit.want)
+		}
+	}
+}
+
 func TestNothingIsCountedOnNobody(t *testing.T) {
 	c, _, _ := flooded(t, Limits{Rate: 1, Burst: 2, Waiting: 1})
 	if got := c.granted(Caller{}, 1000); got != 1000 {

@@ -14,16 +14,20 @@ import (
 
 // The reasons for which a caller is refused, as the metric has them.
 const (
-	tooFast        = "rate"
-	tooManyCalls   = "calls"
-	tooManyWaiting = "waiting"
 	tooManyStreams = "streams"
 	tooManyBytes   = "bytes"
 	tooManyAnswers = "answers"
 )
 
+// The reasons whose limits can be settings.
+const (
+	TooFast        = "rate"
+	TooManyCalls   = "calls"
+	TooManyWaiting = "waiting"
+)
+
 func reasons() []string {
-	return []string{tooFast, tooManyCalls, tooManyWaiting, tooManyStreams, tooManyBytes, tooManyAnswers}
+	return []string{TooFast, TooManyCalls, TooManyWaiting, tooManyStreams, tooManyBytes, tooManyAnswers}
 }
 
 // refusal is what somebody has too many of.
@@ -39,7 +43,11 @@ func (c *Controller) refuseLocked(a *account, r refusal) error {
 	if c.teller.tells(a.ID, c.now()) {
 		c.log.Warn("a caller is refused for having too many", "caller", a.Name, "who", r.who, "of", r.what, "limit", r.limit)
 	}
-	return Refusal(fmt.Errorf("too many requests: %s may have %d %s here: try again in %s", r.who, r.limit, r.what, r.again), r.again)
+	setting := ""
+	if name := c.setting[r.reason]; name != "" {
+		setting = " (" + name + ")"
+	}
+	return Refusal(fmt.Errorf("too many requests: %s may have %d %s here%s: try again in %s", r.who, r.limit, r.what, setting, r.again), r.again)
 }
 
 // Refusal is an error with RESOURCE_EXHAUSTED that says when to try again: as a google.rpc.RetryInfo, and to those who know no details as

@@ -192,7 +192,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 	if err := deps.Metrics.Register(refused); err != nil {
 		return nil, fmt.Errorf("agent: metrics: %w", err)
 	}
-	a.admitted = admission.New(s.Callers.limits(), admission.Options{Refused: refused, Log: a.log})
+	a.admitted = admission.New(s.Callers.limits(), admission.Options{Refused: refused, Settings: callerSettings(), Log: a.log})
 	a.connections = admission.NewConnections(connectionLimits(), admission.ConnectionOptions{Refused: refused.WithLabelValues("connections").Inc, Log: a.log})
 	if a.cgroups, err = newCgroups(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)

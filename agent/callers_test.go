@@ -54,6 +54,8 @@ func call(words []string) (string, error) {
 		engines := bursarv1connect.NewEngineServiceClient(http, "http://agent")
 		_, err := engines.Launch(ctx, &bursarv1.LaunchRequest{Id: words[1], User: words[2], Command: words[3:], WorkingDirectory: "/"})
 		return "launched", err
+	case "settle":
+		return settle(ctx, client, words[1:])
 	case "flood":
 		return flood(client, words[1:])
 	case "swell":
@@ -87,6 +89,29 @@ func swell() (string, error) {
 		}
 		answer, _ := io.ReadAll(conn)
 		if writeErr != nil || strings.Contains(string(answer), "too many requests") {
+			refused++
+		}
+	}
+	return fmt.Sprintf("refused %d", refused), nil
+}
+
+// settle uses the rate up, and then releases and cancels a number of allocations that are not there, each once. It says how often it was
+// refused for asking too much.
+func settle(ctx context.Context, client bursarv1connect.AllocationServiceClient, words []string) (string, error) {
+	number, err := strconv.Atoi(words[0])
+	if err != nil {
+		return "", err
+	}
+	if _, err := flood(client, []string{"100", "4"}); err != nil {
+		return "", err
+	}
+	refused := 0
+	for i := range number {
+		_, err := client.Release(ctx, &bursarv1.ReleaseRequest{Id: fmt.Sprint("nobody's ", i)})
+		if i%2 == 0 {
+			_, err = client.Cancel(ctx, &bursarv1.CancelRequest{Id: fmt.Sprint("nobody's ", i)})
+		}
+		if err != nil && strings.Contains(err.Error(), "too many requests") {
 			refused++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
 // Defaults of CallersConfig.
@@ -28,7 +29,8 @@ const (
 // CallersConfig bounds what one user of the machine may ask of the agent; what is beyond it is refused with RESOURCE_EXHAUSTED. Trusted callers
 // are not bound by it. All that call over LoopbackListen count as one user.
 type CallersConfig struct {
-	// Rate is how many requests a second a user may make in the long run. Default 50.
+	// Rate is how many requests a second a user may make in the long run. Confirm, Renew, Release, Cancel and Stop have as many again,
+	// of their own. Default 50.
 	Rate int `yaml:"rate"`
 	// Burst is how many of them may come at once. Default 200.
 	Burst int `yaml:"burst"`
@@ -42,6 +44,25 @@ func (c CallersConfig) limits() admission.Limits {
 		Rate: c.Rate, Burst: c.Burst, Calls: c.Burst + c.Waiting, Waiting: c.Waiting,
 		Bytes: maxBodies, AllBytes: maxAllBodies,
 	}
+}
+
+// callerSettings are the settings that limits come from, by the reason of a refusal.
+func callerSettings() map[string]string {
+	return map[string]string{
+		admission.TooFast: "callers.rate", admission.TooManyCalls: "callers.burst and callers.waiting", admission.TooManyWaiting: "callers.waiting",
+	}
+}
+
+// settles reports whether a request, by its path, confirms, extends or gives back what was granted, which nobody is to be kept from by
+// having asked for much. Each takes little: what it costs is bounded by a rate of its own.
+func settles(path string) bool {
+	switch path {
+	case bursarv1connect.AllocationServiceConfirmProcedure, bursarv1connect.AllocationServiceRenewProcedure,
+		bursarv1connect.AllocationServiceReleaseProcedure, bursarv1connect.AllocationServiceCancelProcedure,
+		bursarv1connect.AllocationServiceStopProcedure:
+		return true
+	}
+	return false
 }
 
 // connectionLimits are those of the callers' connections. One user can be as many as there are subordinate uids: of whoever has most one

@@ -67,6 +67,17 @@ func TestFloodOfOneUserIsRefusedAndOthersAreAnswered(t *testing.T) {
 	t.Logf("%d of 2000 refused in %v; p99 of others %v, without the flood %v, over %d calls", refused, took, percentile(busy), percentile(quiet), len(busy))
 }
 
+// Whoever has used up the rate for requests gives back what these were granted all the same.
+func TestWhatWasGrantedCanBeGivenBackAtTheEndOfTheRate(t *testing.T) {
+	needsRoot(t)
+	s := newSubject(t)
+	s.config.Callers = agent.CallersConfig{Rate: 1, Burst: 40}
+	s.start()
+	if said := s.as(mallory, "settle", "20"); said != "refused 0" {
+		t.Errorf("%s: want none of 20 requests", said)
+	}
+}
+
 // latencies makes calls one after the other, each of which must be answered.
 func (s *subject) latencies(n int) []time.Duration {
 	s.t.Helper()

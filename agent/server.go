@@ -227,7 +227,11 @@ func (s *server) guard(next http.Handler) http.Handler {
 			defer taken.End()
 			r.Body = &timedBody{ReadCloser: r.Body, control: answer.Control, header: w.Header(), intake: taken}
 		}
-		ended, err := s.agent.admitted.Begin(c.counted())
+		begin := s.agent.admitted.Begin
+		if settles(r.URL.Path) {
+			begin = s.agent.admitted.Settle
+		}
+		ended, err := begin(c.counted())
 		if err != nil {
 			s.agent.admitted.Hold(r.Context(), c.counted()) //nolint:contextcheck // it is the request's
 			admission.Refuse(answer, r, err)

@@ -81,8 +81,9 @@ func follow[M any, R interface {
 				err = connect.NewError(connect.CodeUnavailable, errors.New("the server has ended the stream"))
 			}
 			if answered {
-				delays.Reset() // it may have been silent for long before: patience begins now
+				delays = newDelays(ctx, policy, 0) // it may have been silent for long before: patience begins now
 			}
+			delays.failed(err)
 			if policy.Patience >= 0 && retriable(err) && pause(ctx, delays) {
 				continue
 			}

@@ -71,6 +71,7 @@ func newEntrance(l *Limits, registry prometheus.Registerer, log *slog.Logger) *e
 	class := func(name string, limits admission.Limits) *admission.Controller {
 		return admission.New(limits, admission.Options{
 			Refused: refused.MustCurryWith(prometheus.Labels{"class": name}), Log: log.With("class", name),
+			Settings: map[string]string{admission.TooManyWaiting: "limits.callerWaiting"},
 		})
 	}
 	connections := refused.WithLabelValues("connections", "connections")

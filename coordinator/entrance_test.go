@@ -210,7 +210,7 @@ func TestRequestsThatWaitAreBoundedPerCaller(t *testing.T) {
 		return err == nil && len(res.GetAllocations()) == 2
 	})
 	_, err := alice.allocations.Allocate(t.Context(), waiting("c"))
-	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "alice may have 2 requests that wait here: try again in 5s") {
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "alice may have 2 requests that wait here (limits.callerWaiting): try again in 5s") {
 		t.Errorf("%v", err)
 	}
 	if again := admission.TryAgain(err); again != 5*time.Second {
