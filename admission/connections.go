@@ -20,6 +20,9 @@ type ConnectionLimits struct {
 	Unknown, Address int
 	// Known is how many may be open of callers with an identity, Caller how many one of them may have.
 	Known, Caller int
+	// KnownOf and CallerOf are how many descriptors this process may have, if Known and Caller are smaller for it: refusals and the log
+	// say so. 0: they are not.
+	KnownOf, CallerOf int
 	// First is how long a connection may take until its first request has come.
 	First time.Duration
 	// Nameless is how long a request may take until it is answered, on a connection on which nobody has shown an identity.
@@ -123,7 +126,7 @@ func (c *Connections) add(conn net.Conn) *Connection {
 	c.mu.Lock()
 	added.first = time.AfterFunc(c.limits.First, func() { _ = added.Close() })
 	var gone *Connection
-	if crowd := c.unknown.crowd(added.caller, c.limits.Address, c.limits.Unknown); crowd != nil {
+	if crowd := c.unknown.crowd(added.caller, share{limit: c.limits.Address}, share{limit: c.limits.Unknown}); crowd != nil {
 		gone = crowd.oldest()
 		c.unknown.remove(gone)
 		c.refusedLocked(gone.caller, crowd)
@@ -137,9 +140,14 @@ func (c *Connections) add(conn net.Conn) *Connection {
 // refusedLocked says that a connection of a caller is closed, or not taken.
 func (c *Connections) refusedLocked(caller Caller, because *crowd) {
 	c.options.Refused()
-	if c.teller.tells(caller.ID, time.Now()) {
-		c.options.Log.Warn("connections of a caller are closed or refused, because there are too many", "caller", caller.Name, "who", because.who, "limit", because.limit)
+	if !c.teller.tells(caller.ID, time.Now()) {
+		return
 	}
+	log := c.options.Log
+	if because.descriptors > 0 {
+		log = log.With("descriptors", because.descriptors)
+	}
+	log.Warn("connections of a caller are closed or refused, because there are too many", "caller", caller.Name, "who", because.who, "limit", because.limit)
 }
 
 // end closes a connection that is not counted any more; nil: there is none.
@@ -176,19 +184,24 @@ type crowd struct {
 	who   string // who may have so many
 	limit int
 	other bool // they are another caller's, who has so many more that even one with a call under way may go
+	// descriptors is how many this process may have, if the limit is smaller for it; 0: it is not
+	descriptors int
 }
+
+// share is how many connections there may be, and of how many descriptors, if that is why.
+type share struct{ limit, of int }
 
 // crowd is what keeps a caller from one more connection; nil: nothing. Once all have too many it is the caller's own ones where these would be as
 // many as anybody else's then, so that those who have few keep them.
-func (g *group) crowd(caller Caller, one, all int) *crowd {
+func (g *group) crowd(caller Caller, one, all share) *crowd {
 	own, have := g.of[caller.ID], 0
 	if own != nil {
 		have = own.Len()
 	}
-	if have >= one {
-		return &crowd{List: own, who: caller.Name, limit: one}
+	if have >= one.limit {
+		return &crowd{List: own, who: caller.Name, limit: one.limit, descriptors: one.of}
 	}
-	if g.count < all {
+	if g.count < all.limit {
 		return nil
 	}
 	longest := own
@@ -201,7 +214,7 @@ func (g *group) crowd(caller Caller, one, all int) *crowd {
 	if own != nil && !more {
 		longest = own
 	}
-	return &crowd{List: longest, who: "all callers together", limit: all, other: more}
+	return &crowd{List: longest, who: "all callers together", limit: all.limit, descriptors: all.of, other: more}
 }
 
 func (c *crowd) oldest() *Connection {
@@ -322,7 +335,7 @@ func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 
 // makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there was room.
 func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error) {
-	crowd := c.known.crowd(caller, c.limits.Caller, c.limits.Known)
+	crowd := c.known.crowd(caller, share{c.limits.Caller, c.limits.CallerOf}, share{c.limits.Known, c.limits.KnownOf})
 	if crowd == nil {
 		return gone, nil
 	}
@@ -333,7 +346,12 @@ func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error
 	if gone == nil {
 		c.refusedLocked(caller, crowd)
 		const again = 5 * time.Second
-		return nil, Refusal(fmt.Errorf("too many requests: %s may have %d connections here, and each has a request under way: try again in %s", crowd.who, crowd.limit, again), again)
+		why := ""
+		if crowd.descriptors > 0 {
+			why = fmt.Sprintf(" (this process may have %d descriptors: LimitNOFILE= or ulimit -n)", crowd.descriptors)
+		}
+		return nil, Refusal(fmt.Errorf("too many requests: %s may have %d connections here%s, and each has a request under way: try again in %s",
+			crowd.who, crowd.limit, why, again), again)
 	}
 	c.known.remove(gone)
 	c.refusedLocked(gone.caller, crowd)

@@ -271,6 +271,27 @@ func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	}
 }
 
+// An operator who reads the refusal has to know what to raise.
+func TestRefusedConnectionsSayThatDescriptorsAreFew(t *testing.T) {
+	for of, want := range map[int]string{
+		1024: "someone@h1 may have 1 connections here (this process may have 1024 descriptors: LimitNOFILE= or ulimit -n), and each has",
+		0:    "someone@h1 may have 1 connections here, and each has",
+	} {
+		var logged strings.Builder
+		c := NewConnections(ConnectionLimits{Known: 40, Caller: 1, CallerOf: of, Unknown: 40, Address: 40, First: time.Minute},
+			ConnectionOptions{Refused: func() {}, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+		c.Begin(c.Context(context.Background(), c.Admit(&from{address: "192.0.2.1:1"}, someone(1))))
+		second := c.Context(context.Background(), c.add(&from{address: "192.0.2.1:2"}))
+		c.Begin(second)
+		if err := c.Identify(second, someone(1)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %s", err, want)
+		}
+		if strings.Contains(logged.String(), "descriptors=1024") != (of > 0) {
+			t.Errorf("of %d: logged %s", of, logged.String())
+		}
+	}
+}
+
 // Each call under way keeps its connection: a caller who has one on each gets no more.
 func TestAKnownUserWhoUsesAllItsConnectionsGetsNoMore(t *testing.T) {
 	c := NewConnections(ConnectionLimits{Known: 40, Caller: 4, First: time.Minute}, ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})

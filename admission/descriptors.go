@@ -3,11 +3,15 @@ package admission
 import "golang.org/x/sys/unix"
 
 // Descriptors is how many connections may be open at most: as many as are wanted, but no more than a part of the descriptors that this
-// process may have. What is left is for files, for databases, and for whoever else connects.
-func Descriptors(most, numerator, denominator int) int {
+// process may have. What is left is for files, for databases, and for whoever else connects. of is how many these are, if there are fewer
+// connections for it than are wanted, and else 0.
+func Descriptors(most, numerator, denominator int) (connections, of int) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return most // no kernel fails at that
+		return most, 0 // no kernel fails at that
 	}
-	return max(1, int(min(uint64(most), limit.Cur/uint64(denominator)*uint64(numerator)))) //nolint:gosec // small numbers
+	if part := limit.Cur / uint64(denominator) * uint64(numerator); part < uint64(most) { //nolint:gosec // small numbers
+		return max(1, int(part)), int(limit.Cur) //nolint:gosec // smaller than most
+	}
+	return most, 0
 }

@@ -68,7 +68,8 @@ func settles(path string) bool {
 // connectionLimits are those of the callers' connections. One user can be as many as there are subordinate uids: of whoever has most one
 // makes room where there are too many.
 func connectionLimits() admission.ConnectionLimits {
-	return admission.ConnectionLimits{Known: admission.Descriptors(maxAllConns, 1, 4), Caller: maxConns, First: headerTimeout}
+	known, of := admission.Descriptors(maxAllConns, 1, 4)
+	return admission.ConnectionLimits{Known: known, KnownOf: of, Caller: maxConns, First: headerTimeout}
 }
 
 // checkCallers fills in and checks the limits.

@@ -238,6 +238,9 @@ func (s *server) guard(next http.Handler) http.Handler {
 			return
 		}
 		defer ended()
+		if name := compression(r); name != "" && refuseCompressed(answer, r, name) {
+			return
+		}
 		next.ServeHTTP(answer, r)
 		admission.Send(answer, r)
 	})

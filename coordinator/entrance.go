@@ -75,7 +75,12 @@ func newEntrance(l *Limits, registry prometheus.Registerer, log *slog.Logger) *e
 		})
 	}
 	connections := refused.WithLabelValues("connections", "connections")
-	unknown, known := admission.Descriptors(maxUnknown, 1, 8), admission.Descriptors(maxKnown, 3, 8)
+	unknown, _ := admission.Descriptors(maxUnknown, 1, 8)
+	known, knownOf := admission.Descriptors(maxKnown, 3, 8)
+	perCaller, perCallerOf := maxKnownCaller, 0
+	if known/2 < maxKnownCaller {
+		perCaller, perCallerOf = max(1, known/2), knownOf
+	}
 	waiting := l.CallerWaiting
 	return &entrance{
 		callers: class("callers", admission.Limits{
@@ -90,7 +95,7 @@ func newEntrance(l *Limits, registry prometheus.Registerer, log *slog.Logger) *e
 		nameless: class("nameless", admission.Limits{Calls: maxNameless}),
 		refusals: class("refusals", admission.Limits{Calls: maxRefused}),
 		connections: admission.NewConnections(admission.ConnectionLimits{
-			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, Caller: min(maxKnownCaller, max(1, known/2)),
+			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
 			First: 10 * time.Second, Nameless: namelessTime,
 		}, admission.ConnectionOptions{Whose: thisMachine().whose, Refused: connections.Inc, Log: log}),
 		limits: map[string]int64{
