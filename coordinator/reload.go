@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/reload"
+	"github.com/bursar/bursar/yamlfile"
 )
 
 // reloadTime bounds how long a reload waits for the loop and the store.
@@ -73,8 +79,58 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 	if err := checkQuotaFiles(config); err != nil {
 		return err
 	}
-	_, err = readProviders(config.ProvidersFile, kinds)
-	return err
+	if err := checkAuditLog(config.AuditLog); err != nil {
+		return err
+	}
+	if _, err = readProviders(config.ProvidersFile, kinds); err != nil {
+		return inField("providersFile", err)
+	}
+	return nil
+}
+
+// FileError is a file that a field of the configuration names and that cannot be read now. It may be there at another time.
+type FileError struct {
+	Field string
+	Err   error // names the file
+}
+
+func (e *FileError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FileError) Unwrap() error { return e.Err }
+
+// inField says which field names a file that cannot be read. An error that has a place in the file stays as it is.
+func inField(field string, err error) error {
+	if _, located := errors.AsType[*yamlfile.Error](err); located || err == nil {
+		return err
+	}
+	return &FileError{field, err}
+}
+
+// checkAuditLog finds out whether the audit log could be opened, and makes nothing.
+func checkAuditLog(path string) error {
+	if path == "" {
+		return nil
+	}
+	wrong := func(reason string) error {
+		return &ConfigError{"auditLog", path, "a file that can be written (" + reason + ")"}
+	}
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		dir := filepath.Dir(path)
+		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			return wrong(dir + ": " + err.Error())
+		}
+	case err != nil:
+		return wrong(err.Error())
+	case info.IsDir():
+		return wrong("it is a directory")
+	default:
+		if err := unix.Access(path, unix.W_OK); err != nil {
+			return wrong(err.Error())
+		}
+	}
+	return nil
 }
 
 // checkQuotaFiles looks at the rules of all files together.
@@ -82,6 +138,11 @@ func checkQuotaFiles(config Config) error {
 	q := &quotaFiles{sets: make(map[string][]ledger.Quota), wrong: make(map[string]string)}
 	for _, path := range config.QuotaFiles {
 		q.files = append(q.files, &quotaFile{path: path})
+	}
+	for i, f := range q.files {
+		if err := f.read(); err != nil {
+			return inField(fmt.Sprintf("quotaFiles[%d]", i), err)
+		}
 	}
 	_, err := q.start()
 	return err

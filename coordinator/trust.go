@@ -179,8 +179,12 @@ func loopback(address string) bool {
 
 // checkTrust refuses to serve a network without knowing who calls, unless told so.
 func (c Config) checkTrust() error {
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
 		return &ConfigError{"listen", c.Listen, "HOST:PORT, such as 127.0.0.1:7070"}
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return &ConfigError{"listen", c.Listen, "a port from 0 to 65535, such as 127.0.0.1:7070"}
 	}
 	if c.TLS.ClientCA != "" && c.TLS.Cert == "" {
 		return &ConfigError{"tls.cert", "", "the server's certificate, as tls.clientCA is of no use without TLS"}

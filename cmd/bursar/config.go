@@ -122,14 +122,21 @@ func capitals(name string) string {
 }
 
 // wrong tells a field that cannot be used at the place where it was set.
-func (c *configuration) wrong(field, reason string) error {
+func (c *configuration) wrong(field, reason string) error { return configError(c.at(field, reason)) }
+
+// at is what is said of a field, or of an item of a list, at the place where it was set.
+func (c *configuration) at(field, reason string) error {
+	list, _, _ := strings.Cut(field, "[")
 	by, overridden := c.set[field]
+	if !overridden {
+		by, overridden = c.set[list]
+	}
 	switch {
 	case overridden:
-		return configError(fmt.Errorf("%s: %s", by, reason))
+		return fmt.Errorf("%s: %s", by, reason)
 	case c.doc != nil:
-		return configError(c.doc.At(field, reason))
+		return c.doc.At(field, reason)
 	default:
-		return configError(fmt.Errorf("%s: %s", field, reason))
+		return fmt.Errorf("%s: %s", field, reason)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/reload"
 	"github.com/bursar/bursar/tracing"
+	"github.com/bursar/bursar/yamlfile"
 )
 
 // openCoordinator makes a coordinator with the store and the election that its configuration names. waits is told what it waits for.
@@ -109,6 +110,9 @@ func checkCoordinator(config coordinator.Config, loaded *configuration) error {
 	if err != nil {
 		return err
 	}
+	if err := checkStore(config, where, loaded); err != nil {
+		return err
+	}
 	if err := checkConsul(config, where); err != nil {
 		return loaded.explain(err)
 	}
@@ -118,6 +122,27 @@ func checkCoordinator(config coordinator.Config, loaded *configuration) error {
 		}
 	}
 	return loaded.explain(coordinator.Check(config, knownKinds(), elected(config, where)))
+}
+
+// checkStore looks at the place of the rows, in the field that names it. It connects to nothing.
+func checkStore(config coordinator.Config, where string, loaded *configuration) error {
+	err := opener.Check(where)
+	refused, ok := errors.AsType[*store.RefusedError](err)
+	if !ok {
+		return err
+	}
+	field := "dataDir"
+	switch {
+	case config.StoreFile != "":
+		field = "storeFile"
+	case config.Store != "":
+		field = "store"
+	}
+	err = loaded.wrong(field, refused.Found+": want "+refused.Want)
+	if located, ok := errors.AsType[*yamlfile.Error](err); ok {
+		located.HideExcerpt() // it may have a password
+	}
+	return err
 }
 
 // checkConsul looks at a section consul whether it is used or not: who has written one wants several coordinators, and three that are each

@@ -58,6 +58,7 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		}
 		if cmd.Flags().Changed("quotas") {
 			config.QuotaFiles = *quotas
+			loaded.set["quotaFiles"] = "--quotas"
 		}
 		return config, loaded, nil
 	}
@@ -145,12 +146,15 @@ func (c *configuration) explain(err error) error {
 	var ofAgent *agent.ConfigError
 	var ofLabels *label.FieldError
 	var ofFile *credential.FileError
+	var toRead *coordinator.FileError
 	var located *yamlfile.Error
 	switch {
 	case errors.As(err, &located): // in a file that the configuration names
 		return configError(err)
 	case errors.As(err, &ofFile):
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
+	case errors.As(err, &toRead): // which may be there at the next start
+		return &exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}
 	case errors.As(err, &ofCoordinator):
 		return c.wrong(ofCoordinator.Field, yamlfile.Want(ofCoordinator.Value, ofCoordinator.Want))
 	case errors.As(err, &ofConsul):

@@ -52,11 +52,15 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 	return opened, nil
 }
 
-// Check refuses, with a *store.RefusedError, what is the address of a database in a form that Open does not take. It would be taken for
+// Check refuses, with a *store.RefusedError, what Open would refuse whatever is reachable, and makes nothing: an address that cannot be read,
+// a path that cannot be a file's, and what is the address of a database in a form that Open does not take. It would be taken for
 // the path of a file, which then is made, with a password for its name.
 func Check(where string) error {
-	if !misread(where) {
-		return nil
+	switch {
+	case IsDatabase(where):
+		return postgres.Check(where) //nolint:wrapcheck // says where and why
+	case !misread(where):
+		return sqlite.Check(where) //nolint:wrapcheck // as above
 	}
 	return &store.RefusedError{
 		Where: Name(where), Reason: store.Denied, Found: "it reads as an address, and not as one that is known here",

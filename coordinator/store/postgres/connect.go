@@ -39,6 +39,12 @@ type server struct {
 	log    *slog.Logger
 }
 
+// Check refuses, with a *store.RefusedError, an address that cannot be read. It connects to nothing.
+func Check(dsn string) error {
+	_, err := newServer(dsn, slog.New(slog.DiscardHandler))
+	return err
+}
+
 // newServer reads an address. The error names no part of it that may be secret.
 func newServer(dsn string, log *slog.Logger) (*server, error) {
 	pooled, err := pgxpool.ParseConfig(dsn)

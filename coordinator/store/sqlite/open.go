@@ -71,6 +71,28 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	return s, nil
 }
 
+// Check refuses, with a *store.RefusedError, a path at which there cannot be a store's file, as far as that can be told without making
+// anything.
+func Check(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { //nolint:gosec // the operator says where
+		return foreign(path, "it is a "+kind(info.Mode()))
+	}
+	dir, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("store %s: %w", path, err)
+	}
+	for dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		if info, err := os.Stat(dir); err == nil { //nolint:gosec // as above
+			if !info.IsDir() {
+				return foreign(path, dir+" is no directory")
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
 // place makes the directory and returns the file's path without symbolic links, so that one file has one lock.
 func place(path string) (string, error) {
 	path, err := filepath.Abs(path)
