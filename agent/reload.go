@@ -1,11 +1,15 @@
 package agent
 
 import (
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers/host"
+	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/reload"
 )
 
@@ -47,8 +51,26 @@ func (c Config) Check() error {
 			return err
 		}
 	}
+	if err := s.checkPlaces(); err != nil {
+		return err
+	}
 	if _, err := host.NewMeter(s.meterOptions()); err != nil {
 		return &ConfigError{"cgroup", s.Cgroup, err.Error()}
+	}
+	return nil
+}
+
+// checkPlaces finds out whether the agent's folders and its socket could be made, and makes none.
+func (s *settings) checkPlaces() error {
+	for _, folder := range []struct{ field, value, path string }{
+		{"stateDir", s.StateDir, s.StateDir}, {"socket", s.Socket, filepath.Dir(s.Socket)},
+	} {
+		if err := regularfile.Folder(folder.path); err != nil {
+			return &ConfigError{folder.field, folder.value, "a path where a folder is or can be made (" + err.Error() + ")"}
+		}
+	}
+	if info, err := os.Lstat(s.Socket); err == nil && info.Mode().Type() != fs.ModeSocket {
+		return &ConfigError{"socket", s.Socket, "a path that is free (" + info.Mode().String() + " is there, which is no socket)"}
 	}
 	return nil
 }

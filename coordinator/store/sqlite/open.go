@@ -18,6 +18,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/regularfile"
 )
 
 // Options of Open. The zero value of a field is its default.
@@ -77,18 +78,8 @@ func Check(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { //nolint:gosec // the operator says where
 		return foreign(path, "it is a "+kind(info.Mode()))
 	}
-	dir, err := filepath.Abs(path)
-	if err != nil {
-		return fmt.Errorf("store %s: %w", path, err)
-	}
-	for dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-		if info, err := os.Stat(dir); err == nil { //nolint:gosec // as above
-			if !info.IsDir() {
-				return foreign(path, dir+" is no directory")
-			}
-			return nil
-		}
+	if err := regularfile.Folder(filepath.Dir(path)); err != nil {
+		return foreign(path, err.Error())
 	}
 	return nil
 }

@@ -1,0 +1,29 @@
+package regularfile_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/bursar/bursar/regularfile"
+)
+
+func TestAFolderIsRefusedWhereSomethingElseIs(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir: "", filepath.Join(dir, "new", "newer"): "", "/": "",
+		file: file + " is no directory", filepath.Join(file, "new", "newer"): file + " is no directory",
+	} {
+		if err := regularfile.Folder(path); err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v: want nothing made", entries, err)
+	}
+}
