@@ -28,8 +28,8 @@ type ForeignServerError struct {
 }
 
 func (e *ForeignServerError) Error() string {
-	return fmt.Sprintf("%s belongs to a program of user %s: want one of root, of a service's user or of your own, https:// and TLS there, or %s=%s",
-		e.Address, e.User, ServerUsers, e.User)
+	return fmt.Sprintf("%s belongs to a program of user %s: want one of root, of a service's user or of your own, https:// and TLS there, or %s=%s%s",
+		e.Address, e.User, ServerUsers, e.User, serverUsers().note())
 }
 
 // acceptTime is how long a server of this machine has to take a connection in: until then the kernel does not tell whose it is.
@@ -111,19 +111,54 @@ func acceptedBy(ctx context.Context, conn net.Conn, own, server netip.AddrPort) 
 // mayServe reports whether a user's programs may answer. Below 1000 are those that systems make for services, from 61184 on those that
 // systemd makes for a unit with DynamicUser=.
 func mayServe(uid uint32) bool {
-	return uid < 1000 || uid >= 61184 && uid <= 65519 || int(uid) == os.Geteuid() || slices.Contains(serverUsers(), uid)
+	return uid < 1000 || uid >= 61184 && uid <= 65519 || int(uid) == os.Geteuid() || slices.Contains(serverUsers().uids, uid)
 }
 
-// serverUsers are the users of ServerUsers. One that is not known is left out.
-var serverUsers = sync.OnceValue(func() (uids []uint32) { //nolint:gochecknoglobals // an environment is one
-	for name := range strings.SplitSeq(os.Getenv(ServerUsers), ",") {
-		name = strings.TrimSpace(name)
-		if u, err := user.Lookup(name); err == nil {
-			name = u.Uid
+// serverUsers are the users of ServerUsers.
+var serverUsers = sync.OnceValue(func() namedUsers { //nolint:gochecknoglobals // an environment is one
+	return usersNamed(os.Getenv(ServerUsers))
+})
+
+// namedUsers are what a list of users comes to.
+type namedUsers struct {
+	text  string
+	uids  []uint32
+	wrong []string // what of it does not count, and why
+}
+
+func usersNamed(text string) namedUsers {
+	named := namedUsers{text: text}
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
 		}
-		if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
-			uids = append(uids, uint32(uid))
+		number := name
+		u, err := user.Lookup(name)
+		if err == nil {
+			number = u.Uid
+		}
+		uid, numberErr := strconv.ParseUint(number, 10, 32)
+		_, unknown := errors.AsType[user.UnknownUserError](err)
+		switch {
+		case numberErr == nil:
+			named.uids = append(named.uids, uint32(uid))
+		case err == nil || unknown:
+			named.wrong = append(named.wrong, strconv.Quote(name)+": no such user")
+		default:
+			named.wrong = append(named.wrong, strconv.Quote(name)+": "+err.Error())
 		}
 	}
-	return uids
-})
+	return named
+}
+
+// note says to whoever is refused what is set; empty: nothing is.
+func (n namedUsers) note() string {
+	if n.text == "" {
+		return ""
+	}
+	text := fmt.Sprintf(" (it is %q now", n.text)
+	if len(n.wrong) > 0 {
+		text += ", of which does not count: " + strings.Join(n.wrong, ", ")
+	}
+	return text + ")"
+}

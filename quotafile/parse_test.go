@@ -87,6 +87,7 @@ func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
 		"negative":         {head + "- selector: {user: a}\n  limit: {cpu: -1}\n", `q.yaml:5:16: quotas[1].limit.cpu: "-1": want cores such as 2`},
 		"overflow":         {head + "- selector: {user: a}\n  limit: {memory: 9999PiB}\n", `q.yaml:5:19: quotas[1].limit.memory: "9999PiB": want a size`},
 		"half a gpu":       {head + "- selector: {user: a}\n  limit: {gpu: 0.5}\n", `q.yaml:5:16: quotas[1].limit.gpu: "0.5": want a whole number`},
+		"misspelled":       {head + "- selector: {user: a}\n  limit: {memroy: 3GiB}\n", `q.yaml:5:19: quotas[1].limit.memroy: "3GiB": want a whole number from 0 to 9007199254740991; did you mean memory?`},
 		"empty quantity":   {head + "- selector: {user: a}\n  limit: {cpu: }\n", `q.yaml:5:11: quotas[1].limit.cpu: has no value: want a quantity, or leave the line out`},
 		"half a weight":    {head + "  weight: 1.5\n", `q.yaml:4:11: quotas[0].weight: "1.5": want a whole number from 1 to 1000000`},
 		"zero weight":      {head + "  weight: 0\n", `q.yaml:4:11: quotas[0].weight: "0": want a whole number from 1 to 1000000`},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bursar/bursar/spelling"
 )
 
 // unit is a suffix of a memory size.
@@ -162,7 +164,23 @@ func ParseQuantity(dimension, text string) (int64, error) {
 	if n, ok := scaleDecimal(text, 1); ok && !strings.Contains(text, ".") {
 		return n, nil
 	}
-	return 0, &FieldError{dimension, text, fmt.Sprintf("a whole number from 0 to %d", int64(MaxQuantity))}
+	want := fmt.Sprintf("a whole number from 0 to %d", int64(MaxQuantity))
+	if near := misspelled(dimension); near != "" {
+		want += "; did you mean " + near + "?"
+	}
+	return 0, &FieldError{dimension, text, want}
+}
+
+// misspelled is the dimension whose name a custom one was probably meant to be: with the same first letter, and in three letters at most one
+// put in, left out or changed; empty: there is none.
+func misspelled(custom string) string {
+	custom = strings.ToLower(custom)
+	for _, dimension := range []string{Memory, CPU, Instances} {
+		if strings.HasPrefix(custom, dimension[:1]) && spelling.Distance(custom, dimension) <= len(dimension)/3 {
+			return dimension
+		}
+	}
+	return ""
 }
 
 // ParseVector reads the form of configuration files and the command line: quantities as text by dimension, "memory", "cpu",

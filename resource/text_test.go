@@ -2,6 +2,7 @@ package resource
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -202,4 +203,22 @@ func FuzzParseVector(f *testing.F) {
 			t.Fatalf("%v became %v, %v", v, again, err)
 		}
 	})
+}
+
+// A dimension that was misspelled is a custom one to whoever reads it: the error says which was meant.
+func TestAMisspelledDimensionIsSaid(t *testing.T) {
+	for dimension, want := range map[string]string{
+		"memroy": "memory", "memry": "memory", "Memory": "memory", "mem0ry": "memory", "cpus": "cpu", "cp": "cpu", "Cpu": "cpu",
+		"instance": "instances", "instnaces": "instances", "gpu": "", "disk": "", "fpga": "", "licenses": "",
+	} {
+		_, err := ParseQuantity(dimension, "3GiB")
+		if err == nil {
+			t.Errorf("%s was read", dimension)
+			continue
+		}
+		_, said, _ := strings.Cut(err.Error(), "; did you mean ")
+		if said = strings.TrimSuffix(said, "?"); said != want {
+			t.Errorf("%s: %v, want %q", dimension, err, want)
+		}
+	}
 }

@@ -48,8 +48,10 @@ What coordinators are shown, and whom to trust, below the flags:
   BURSAR_TLS_SERVER_NAME
                  the name that a coordinator's certificate must have; default: the address that is called
   BURSAR_SERVER_USERS
-                 the users, with commas between, whose programs may answer on this machine's loopback without TLS, besides
-                 root, services' users and your own; agents, coordinators and the Go client go by it as well
+                 the users, by name or number and with commas between, whose programs may answer on this machine's
+                 loopback without TLS, besides root, services' users (below 1000, and 61184 to 65519) and your own: nobody
+                 (65534) and the 65532 of many container images are not among these; agents, coordinators and the Go
+                 client go by it as well
 
 What "bursar run" tells its command:
 

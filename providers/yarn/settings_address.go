@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/spelling"
 )
 
 // maxAddresses bounds the ResourceManagers of one cluster: all of them are asked at once when one fails.
@@ -140,7 +141,7 @@ func nearest(name string, names []string) string {
 	best, least := "", 3
 	for _, candidate := range names {
 		a, b := plain(name), plain(candidate)
-		d := distance(a, b)
+		d := spelling.Distance(a, b)
 		if len(a) >= 4 && strings.HasPrefix(b, a) || len(b) >= 4 && strings.HasPrefix(a, b) {
 			d = min(d, 1)
 		}
@@ -149,25 +150,4 @@ func nearest(name string, names []string) string {
 		}
 	}
 	return best
-}
-
-// distance is how many letters must be put in, left out or changed to make one text of the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,7 +11,7 @@ import (
 // floors lists the folders from the ground up. A package may import packages of its own floor and of those below.
 func floors() [][]string {
 	return [][]string{
-		{"resource"},
+		{"resource", "spelling"},
 		{"label", "identity", "yamlfile", "reload", "regularfile", "credential", "sockdiag", "subuid", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
 		{"proto"},
 		{"quotafile", "access", "tracing", "admission"},
@@ -37,7 +37,7 @@ func strangers() [][2]string {
 // pure are the packages that compute and do nothing else: the same input gives the same output, on any machine, at any
 // time. The ledger can be replayed, and the race detector has nothing to find, because of it.
 func pure() []string {
-	return []string{"resource", "label", "identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
+	return []string{"spelling", "resource", "label", "identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
 }
 
 // computing are pairs of a pure package and a library that it may import, which computes and does nothing else.

@@ -1,0 +1,23 @@
+// Package spelling compares words, to say what somebody has probably meant. Its functions keep nothing: any goroutine may call them.
+package spelling
+
+// Distance is how many letters must be put in, left out or changed to make one text of the other.
+func Distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
