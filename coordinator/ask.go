@@ -198,7 +198,7 @@ func (c *Core) waited(ask *Ask, spent *explaining) error {
 	}
 	spent.explained++
 	c.explaining = ask
-	if why, err := c.ledger.Explain(c.now, ask.Command); err == nil {
+	if why, err := c.explain(ask); err == nil {
 		insufficient.Shortfalls, insufficient.Filters = why.Shortfalls, why.Filters
 	}
 	c.explaining = nil
@@ -210,6 +210,15 @@ func (c *Core) waited(ask *Ask, spent *explaining) error {
 	}
 	spent.found[what] = insufficient
 	return insufficient
+}
+
+// explain says what is in the way of an ask: of its request, where that waits on, because a new one like it may be more than its caller may have.
+func (c *Core) explain(ask *Ask) (ledger.Explanation, error) {
+	id := ask.Result.Allocation.ID
+	if a, live := c.ledger.Get(id); live && a.State == ledger.Waiting {
+		return c.ledger.ExplainID(c.now, id) //nolint:wrapcheck // it is not shown
+	}
+	return c.ledger.Explain(c.now, ask.Command) //nolint:wrapcheck // likewise
 }
 
 func describeEnd(t *ledger.Allocation) string {

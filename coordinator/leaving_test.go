@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,5 +136,31 @@ func TestNoCallThatHasLeftIsKept(t *testing.T) {
 		if len(r.core.leaving) != 0 {
 			t.Errorf("%s: %d are kept", name, len(r.core.leaving))
 		}
+	}
+}
+
+// A caller who has as much as it may have is told why a repeat of its has waited in vain.
+func TestARepeatOfACallerWhoHasAllThatItMayIsToldWhatWasShort(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.core.Drop(ErrNotLeading)
+	r.core.config.CallerLiveBytes = 64 << 10
+	r.lead(0)
+	r.host()
+	r.ask("holder", 100, 0)
+	r.ask("r", 60, time.Hour)
+	for {
+		ask := r.askAs("more", ledger.AllocateCommand{
+			Actor: identity.Local(), Labels: label.Of("user", "alice", "note", strings.Repeat("x", 200)), Wait: time.Hour, Async: true,
+			Resource: resource.NewResource(resource.Vector{}.WithMemory(60)),
+		})
+		if ask.Err != nil {
+			break
+		}
+	}
+	r.commit()
+	repeat := r.ask("r", 60, time.Second)
+	r.advance(time.Second)
+	if why, refused := errors.AsType[*ledger.InsufficientError](repeat.Err); !refused || len(why.Shortfalls) == 0 {
+		t.Errorf("it is told %v", repeat.Err)
 	}
 }
