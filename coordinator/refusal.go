@@ -44,8 +44,12 @@ func (e *RefusedError) Error() string {
 }
 
 const (
-	// mostRefused bounds how many commands are refused: of more the oldest is let through again, and may cost another leadership.
+	// mostRefused bounds how many commands a version refuses: of more its oldest is let through again, and may cost
+	// another leadership. It is a bound for each version: if they shared one, those that lead in turns would forget
+	// each other's.
 	mostRefused = 256
+	// mostVersions bounds all that is kept, to so many versions' worth. A cluster has two, during an upgrade.
+	mostVersions = 4
 	// refusedFor bounds for how long.
 	refusedFor = 24 * time.Hour
 )
@@ -74,17 +78,17 @@ type refusal struct {
 type originKey struct{ procedure, caller string }
 
 // restore takes over what the store has, but for what is too old, and adds what it did not get in an earlier leadership.
+// Times that are later than now are taken for now.
 func (r *refusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
-	before := r.list
-	*r = refusedSet{version: r.version}
-	slices.SortFunc(stored, func(a, b ledger.Refusal) int { return cmp.Compare(a.At, b.At) })
+	all := slices.DeleteFunc(r.list, func(known refusal) bool { return known.kept })
 	for i := range stored {
-		r.put(refusal{stored[i], true})
+		all = append(all, refusal{stored[i], true})
 	}
-	for i := range before {
-		if !before[i].kept {
-			r.put(before[i])
-		}
+	slices.SortStableFunc(all, func(a, b refusal) int { return cmp.Compare(a.At, b.At) })
+	*r = refusedSet{version: r.version}
+	for i := range all {
+		all[i].At = min(all[i].At, now)
+		r.put(all[i])
 	}
 	r.expire(now)
 }
@@ -100,10 +104,22 @@ func (r *refusedSet) add(o *Origin, now ledger.Instant, cause string) {
 }
 
 func (r *refusedSet) put(added refusal) {
-	if i := slices.IndexFunc(r.list, func(other refusal) bool { return other.ID() == added.ID() }); i >= 0 {
+	if i := slices.IndexFunc(r.list, func(other refusal) bool { return other.Same(&added.Refusal) }); i >= 0 {
 		r.drop(i)
 	}
-	if len(r.list) == mostRefused {
+	first, count := -1, 0 // of the same version
+	for i := range r.list {
+		if r.list[i].Version != added.Version {
+			continue
+		}
+		if count++; first < 0 {
+			first = i
+		}
+	}
+	switch {
+	case count >= mostRefused:
+		r.drop(first)
+	case len(r.list) >= mostRefused*mostVersions:
 		r.drop(0)
 	}
 	if r.list = append(r.list, added); !added.kept {
@@ -168,7 +184,7 @@ func (r *refusedSet) changes(batch *ledger.Changes) {
 func (r *refusedSet) keep(durable []ledger.Refusal) {
 	for i := range durable {
 		for k := range r.list {
-			if known := &r.list[k]; !known.kept && known.Hash == durable[i].Hash {
+			if known := &r.list[k]; !known.kept && known.Same(&durable[i]) {
 				known.kept = true
 				r.unkept--
 			}

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/resource"
 )
@@ -57,7 +58,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 		t.Errorf("it says that it refuses %q", list)
 	}
 
-	// Another version may have been mended. The one before goes on refusing, where it leads again.
+	// Another version may have been mended. This one has not.
 	other := over("2")
 	_, err = other.asks("bad", trapMemory, 0, false)
 	other.faulted(err)
@@ -67,6 +68,19 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 		t.Errorf("%d panics, %q", sprung.Load(), other.core.Refusals())
 	}
 
+	// In an upgrade they lead in turns: each version has lost one leadership, and loses no other.
+	for _, version := range []string{"1", "2", "1", "2"} {
+		again := over(version)
+		again.now = again.now.Add(time.Hour)
+		_, _ = again.asks("bad", trapMemory, 0, false)
+		again.answered("bad: refused")
+		if !again.core.Leading() || sprung.Load() != 2 || len(again.core.Refusals()) != 1 {
+			t.Errorf("version %s: leading %t, %d panics, it refuses %q", version, again.core.Leading(), sprung.Load(), again.core.Refusals())
+		}
+		again.ask("another of "+version, 10, 0)
+		again.commit()
+	}
+
 	// After a day it is let through, and the row goes.
 	late := over("2")
 	late.now = late.now.Add(refusedFor)
@@ -74,12 +88,8 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 	late.lead(0)
 	late.ask("another", 10, 0)
 	late.commit()
-	meta, err := late.store.Meta(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if stored, err := late.store.Load(t.Context(), meta.Epoch, time.Time{}); err != nil || len(stored.Refusals) != 0 {
-		t.Errorf("%+v, %v; want none", stored.Refusals, err)
+	if stored := late.stored(); len(stored.Refusals) != 0 {
+		t.Errorf("%+v; want none", stored.Refusals)
 	}
 }
 
@@ -101,6 +111,108 @@ func TestWhatIsRefusedIsBounded(t *testing.T) {
 	}
 	if cause := list[0].Cause; len(cause) > mostCause+3 || !utf8.ValidString(cause) {
 		t.Errorf("a cause of %d bytes: %q", len(cause), cause)
+	}
+}
+
+// TestEachVersionHasABoundOfItsOwn: one that panics over many commands does not have another one forget its own, and all of them are
+// bounded as well.
+func TestEachVersionHasABoundOfItsOwn(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	at := r.now
+	panicking := func(version string, commands int) {
+		r.core.Drop(ErrNotLeading)
+		r.core.SetVersion(version)
+		r.lead(0)
+		for i := range commands {
+			at++
+			r.core.refused.add(&Origin{Procedure: "/Allocate", Caller: strconv.Itoa(i)}, at, "boom")
+		}
+		r.now = max(r.now, at)
+		r.commit()
+	}
+	count := func(version string) (n int) {
+		r.core.Drop(ErrNotLeading)
+		r.core.SetVersion(version)
+		r.lead(0)
+		return len(r.core.Refusals())
+	}
+	panicking("1", 5)
+	panicking("2", mostRefused+7)
+	panicking("1", 5) // the same ones
+	if one, two := count("1"), count("2"); one != 5 || two != mostRefused {
+		t.Errorf("version 1 refuses %d, version 2 %d; want 5 and %d", one, two, mostRefused)
+	}
+	for i := range mostVersions {
+		panicking("next "+strconv.Itoa(i), mostRefused)
+	}
+	if one, last := count("1"), count("next "+strconv.Itoa(mostVersions-1)); one != 0 || last != mostRefused {
+		t.Errorf("version 1 refuses %d, the last one %d; want none and %d", one, last, mostRefused)
+	}
+	if all := len(r.stored().Refusals); all != mostRefused*mostVersions {
+		t.Errorf("the store has %d; want %d", all, mostRefused*mostVersions)
+	}
+}
+
+// TestARefusalOfAnEarlierBursarHolds: the key of its row was the command alone.
+func TestARefusalOfAnEarlierBursarHolds(t *testing.T) {
+	command := &Origin{Procedure: "/Allocate", Caller: "alice"}
+	r := newRig(t, newMemoryStore())
+	r.core.SetVersion("1")
+	row := ledger.Refusal{Hash: command.hash(), Version: "1", Procedure: "/Allocate", Caller: "alice", At: r.now, Unversioned: true}
+	meta, err := r.store.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: ledger.Changes{Revision: 1, Refusals: []ledger.Refusal{row}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.core.Drop(ErrNotLeading)
+	r.lead(0)
+	found := r.core.refused.of(command, r.now)
+	if found == nil || *found != row || strings.Contains(found.ID(), "-") {
+		t.Fatalf("%+v; want %+v, under its row's key", found, row)
+	}
+	r.core.SetVersion("2")
+	r.core.Drop(ErrNotLeading)
+	r.lead(0)
+	r.core.refused.add(command, r.now, "boom")
+	r.commit()
+	if stored := r.stored().Refusals; len(stored) != 2 {
+		t.Errorf("%+v; want the row of version 1 as well", stored)
+	}
+	r.now = r.now.Add(refusedFor)
+	r.core.Drop(ErrNotLeading)
+	r.lead(0)
+	r.ask("another", 10, 0)
+	r.commit()
+	if stored := r.stored().Refusals; len(stored) != 0 {
+		t.Errorf("%+v; want none after a day", stored)
+	}
+}
+
+// stored is what the store has.
+func (r *rig) stored() ledger.Snapshot {
+	r.t.Helper()
+	meta, err := r.store.Meta(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s, err := r.store.Load(r.t.Context(), meta.Epoch, time.Time{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// A time that the store makes up does not have a refusal last, nor those after it.
+func TestARefusalLastsADayWhateverTimeItsRowHas(t *testing.T) {
+	var r refusedSet
+	now := ledger.Instant(1e18)
+	far := ledger.Refusal{Hash: [32]byte{1}, At: now.Add(1e6 * time.Hour)}
+	r.restore([]ledger.Refusal{far, {Hash: [32]byte{2}, At: now - 1}}, now)
+	r.add(&Origin{Procedure: "p"}, now, "boom")
+	if r.expire(now.Add(refusedFor)); len(r.list) != 0 {
+		t.Errorf("after a day %+v", r.list)
 	}
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // Refusal is a command that made the ledger panic, and is refused from then on. It is kept with the ledger's rows; the ledger itself does not look
@@ -14,7 +15,22 @@ type Refusal struct {
 	At                       Instant
 	// Version is of the coordinator that panicked: another one may not.
 	Version string
+	// Unversioned: its row was written before ids had the version in them.
+	Unversioned bool
 }
 
-// ID is enough of the hash to tell refusals apart.
-func (r *Refusal) ID() string { return hex.EncodeToString(r.Hash[:8]) }
+// ID is the key of its row: enough of the command's hash, and of the version's, to tell refusals apart. Each
+// version has its own, so that two that lead in turns do not replace each other's.
+func (r *Refusal) ID() string {
+	command := hex.EncodeToString(r.Hash[:8])
+	if r.Unversioned {
+		return command
+	}
+	version := sha256.Sum256([]byte(strings.ToValidUTF8(r.Version, "\uFFFD"))) // as it is stored
+	return command + "-" + hex.EncodeToString(version[:4])
+}
+
+// Same reports whether both refuse the same command of the same version.
+func (r *Refusal) Same(other *Refusal) bool {
+	return r.Hash == other.Hash && r.Version == other.Version
+}

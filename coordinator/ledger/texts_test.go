@@ -27,9 +27,17 @@ func TestTextsAreMadeValidOrRefused(t *testing.T) {
 	}
 }
 
-func TestARefusalIsNamedByTheBeginningOfItsHash(t *testing.T) {
+func TestARefusalIsNamedByTheBeginningOfItsHashAndItsVersion(t *testing.T) {
 	r := Refusal{Hash: [32]byte{0xfe, 1, 2, 3, 4, 5, 6, 7, 8}}
+	for version, want := range map[string]string{
+		"": "fe01020304050607-e3b0c442", "1.2": "fe01020304050607-77ac319b", "\xff": "fe01020304050607-83d544cc", "\uFFFD": "fe01020304050607-83d544cc",
+	} {
+		if r.Version = version; r.ID() != want {
+			t.Errorf("version %q: it is named %s", version, r.ID())
+		}
+	}
+	r.Unversioned = true
 	if got := r.ID(); got != "fe01020304050607" {
-		t.Errorf("it is named %s", got)
+		t.Errorf("with the key of an earlier bursar: it is named %s", got)
 	}
 }

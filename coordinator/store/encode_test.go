@@ -286,6 +286,15 @@ func TestARefusalIsWrittenWhateverItSays(t *testing.T) {
 	if got, err := store.DecodeRefusal(want.ID(), payload); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
+	before := want
+	before.Unversioned = true
+	if got, err := store.DecodeRefusal("0102000000000000", payload); err != nil || got != before || got.ID() != "0102000000000000" {
+		t.Errorf("with the key that rows had before: %+v, %v; want %+v", got, err, before)
+	}
+	young := want
+	young.Version = "1.3"
+	_, err = store.DecodeRefusal(young.ID(), payload)
+	wantRow(t, err, store.RefusalTable, young.ID())
 	other := ledger.Refusal{Hash: [32]byte{9}}
 	_, err = store.DecodeRefusal(other.ID(), payload)
 	wantRow(t, err, store.RefusalTable, other.ID())

@@ -26,7 +26,8 @@ func EncodeRefusal(r *ledger.Refusal) ([]byte, error) {
 	return payload, nil
 }
 
-// DecodeRefusal reads what EncodeRefusal wrote. id is the row's key. The error is a *RowError.
+// DecodeRefusal reads what EncodeRefusal wrote. id is the row's key, which had no version in it once. The error is
+// a *RowError.
 func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	record := &storev1.RefusalRecord{}
 	err := unmarshal(payload, record)
@@ -47,7 +48,10 @@ func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	}
 	copy(r.Hash[:], record.GetHash())
 	if err == nil && r.ID() != id {
-		err = fmt.Errorf("hash: it begins with %s: want the row's id", r.ID())
+		r.Unversioned = true
+		if r.ID() != id {
+			err = fmt.Errorf("hash: it begins with %s: want the row's id to", r.ID())
+		}
 	}
 	if err != nil {
 		return ledger.Refusal{}, &RowError{RefusalTable, id, err}

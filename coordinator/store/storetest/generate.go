@@ -157,7 +157,8 @@ func Refusal(t *rapid.T) ledger.Refusal {
 	return ledger.Refusal{
 		Hash: sha256.Sum256([]byte{rapid.ByteRange(0, 3).Draw(t, "command")}), At: ledger.Instant(rapid.Int64Range(1, 1<<62).Draw(t, "refused at")),
 		Procedure: rapid.StringN(0, 8, 40).Draw(t, "procedure"), Caller: rapid.StringN(0, 8, 40).Draw(t, "caller"),
-		Cause: rapid.StringN(0, 8, 40).Draw(t, "cause"), Version: rapid.StringN(0, 8, 40).Draw(t, "version"),
+		Cause: rapid.StringN(0, 8, 40).Draw(t, "cause"), Version: rapid.SampledFrom([]string{"", "1.2", "1.3"}).Draw(t, "version"),
+		Unversioned: rapid.Bool().Draw(t, "unversioned"),
 	}
 }
 
