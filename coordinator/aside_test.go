@@ -40,7 +40,7 @@ func TestARowThatTheLedgerRefusesIsNamedWithWhatToDo(t *testing.T) {
 		err = <-said
 		cancel()
 		d.close()
-		if row, named := errors.AsType[*ledger.RestoreError](err); !named || row.Allocation != orphan.ID {
+		if row, named := errors.AsType[*ledger.RestoreError](err); !named || row.What != store.AllocationTable || row.ID != orphan.ID.String() {
 			t.Errorf("%v: want the allocation named", err)
 		}
 		for _, want := range []string{"no such host", "no coordinator leads while this row is there", "bursar store set-aside allocation \"" + orphan.ID.String() + `"`} {

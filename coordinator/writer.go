@@ -139,7 +139,7 @@ func (w *writer) take(o outcome) error {
 			w.tellFault(fault)
 		}
 		if row, refused := errors.AsType[*ledger.RestoreError](err); refused {
-			err = keptBy(err, store.AllocationTable, row.Allocation.String())
+			err = keptBy(err, row.What, row.ID) // the tables have the same names
 		}
 		return err
 	}

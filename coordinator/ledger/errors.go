@@ -167,13 +167,21 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("%s %s is %s: want %s", e.What, e.ID, e.State, e.Want)
 }
 
-// RestoreError says which allocation of a Snapshot keeps a ledger from being restored.
+// RestoreError says which row of a Snapshot keeps a ledger from being restored.
 type RestoreError struct {
-	Allocation ID
-	Wrong      string
+	// What is "allocation" or "provider", and ID an allocation's id, or a provider's "kind:cluster".
+	What, ID string
+	Err      error
 }
 
-func (e *RestoreError) Error() string { return fmt.Sprintf("allocation %s: %s", e.Allocation, e.Wrong) }
+func (e *RestoreError) Error() string { return fmt.Sprintf("%s %s: %v", e.What, e.ID, e.Err) }
+
+// Unwrap returns what is wrong with the row.
+func (e *RestoreError) Unwrap() error { return e.Err }
+
+func unrestored(id ID, format string, args ...any) error {
+	return &RestoreError{"allocation", id.String(), fmt.Errorf(format, args...)}
+}
 
 // ConflictError refuses another request under a request id that is taken.
 type ConflictError struct {

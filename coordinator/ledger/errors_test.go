@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -35,7 +36,7 @@ func TestErrorsSayWhatIsLackingAndWhere(t *testing.T) {
 			"queue yarn:prod:root.a@gpu: memory: requested 4, available 1, limit 8 (unknown: not read yet)": &ledger.InsufficientError{
 			Reason: ledger.ReasonRefused, Returning: true, Shortfalls: []ledger.Shortfall{short(queue, ledger.NoteUnknown, "not read yet")},
 		},
-		"allocation " + ledger.ID(7).String() + ": twice": &ledger.RestoreError{Allocation: 7, Wrong: "twice"},
+		"allocation " + ledger.ID(7).String() + ": twice": &ledger.RestoreError{What: "allocation", ID: ledger.ID(7).String(), Err: errors.New("twice")},
 		"alice may not stop allocation a":                 &ledger.DeniedError{Actor: "alice", Wanted: "stop allocation a"},
 		"alice may not allocate: want a label":            &ledger.DeniedError{Actor: "alice", Wanted: "allocate", Instead: "a label"},
 		"host h1: sequence 3 is older than 4":             &ledger.StaleError{Host: "h1", What: "sequence", Got: 3, Have: 4},

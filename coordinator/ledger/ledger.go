@@ -237,8 +237,8 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	l.rulesTurn++
 	l.providers = slices.Clone(s.Providers)
 	slices.SortFunc(l.providers, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
-	if err := checkProviders(l.providers); err != nil {
-		return fmt.Errorf("ledger: restore: %w", err)
+	if wrong, err := checkProviders(l.providers); err != nil {
+		return fmt.Errorf("ledger: restore: %w", &RestoreError{"provider", wrong.String(), err})
 	}
 	for _, p := range l.providers {
 		c := l.cluster(p.ClusterName)
@@ -280,10 +280,10 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 
 func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	if !a.State.Live() {
-		return &RestoreError{a.ID, fmt.Sprintf("state %s: want a live one", a.State)}
+		return unrestored(a.ID, "state %s: want a live one", a.State)
 	}
 	if l.entry(a.ID) != nil {
-		return &RestoreError{a.ID, "twice"}
+		return unrestored(a.ID, "twice")
 	}
 	e := l.blank()
 	e.Allocation = *a
@@ -293,7 +293,7 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	l.tie(e, h) // which of them a provider knows it has yet to report
 	l.enter(e)
 	if h == nil && (e.State.Holds() || a.HostID != "") {
-		return &RestoreError{a.ID, fmt.Sprintf("no such host: %q", a.HostID)}
+		return unrestored(a.ID, "no such host: %q", a.HostID)
 	}
 	if e.State == Waiting {
 		e.detached = l.now

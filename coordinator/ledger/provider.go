@@ -114,35 +114,36 @@ func (l *Ledger) providersWithout(drop func(*ProviderRecord) bool) []ProviderRec
 	return kept
 }
 
-// checkProviders looks at all providers together, which are sorted by cluster.
-func checkProviders(list []ProviderRecord) error {
+// checkProviders looks at all providers together, which are sorted by cluster. An error comes with the one that is
+// wrong, or one too many.
+func checkProviders(list []ProviderRecord) (wrong ClusterName, err error) {
 	standard := make(map[string]ClusterName)
 	for i, p := range list {
 		switch {
 		case p.Kind == "" || strings.Contains(p.Kind, ":") || !utf8.ValidString(p.Kind):
-			return &FieldError{"provider.kind", words(p.String()), `a kind of system, such as "yarn"`}
+			return p.ClusterName, &FieldError{"provider.kind", words(p.String()), `a kind of system, such as "yarn"`}
 		case p.Cluster == "" || !utf8.ValidString(p.Cluster):
-			return &FieldError{"provider.cluster", words(p.String()), "a name for the cluster"}
+			return p.ClusterName, &FieldError{"provider.cluster", words(p.String()), "a name for the cluster"}
 		case i > 0 && list[i-1].ClusterName == p.ClusterName:
-			return &FieldError{
+			return p.ClusterName, &FieldError{
 				"provider.cluster", p.String(),
 				fmt.Sprintf("one provider for this cluster; there is one from %s and one from %s", list[i-1].Source, p.Source),
 			}
 		}
 		for key, value := range p.Settings {
 			if err := cmp.Or(checkName("provider.settings", key), checkName("provider.settings["+words(key)+"]", value)); err != nil {
-				return err
+				return p.ClusterName, err
 			}
 		}
 		if !p.Default {
 			continue
 		}
 		if other, taken := standard[p.Kind]; taken {
-			return &FieldError{"provider.default", p.String(), "one default of a kind; there is " + other.String()}
+			return p.ClusterName, &FieldError{"provider.default", p.String(), "one default of a kind; there is " + other.String()}
 		}
 		standard[p.Kind] = p.ClusterName
 	}
-	return nil
+	return ClusterName{}, nil
 }
 
 // setProviders puts other providers in force. The list becomes the ledger's.
@@ -152,7 +153,7 @@ func (l *Ledger) setProviders(list []ProviderRecord) error {
 
 func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecord, put bool)) error {
 	slices.SortStableFunc(list, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
-	if err := checkProviders(list); err != nil {
+	if _, err := checkProviders(list); err != nil {
 		return err
 	}
 	for i := range list { // nobody else's

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Column is one of a row's, as the database has it: an int64, a string, or []byte.
+// Column is one of a row's, as the database has it: an int64, a string, or []byte. Garbage that is text, and not
+// valid, is []byte; a number that is not whole is a string.
 type Column struct {
 	Name  string `json:"name"`
 	Value any    `json:"value"`
@@ -42,9 +45,13 @@ type AsideWhere struct {
 	Value            any
 }
 
-// AsideRows finds the rows that are set aside together, the one that was named first. escape makes a text what the database holds for it. The
-// error says what is wrong with the table or the key.
-func AsideRows(table, key string, escape func(string) string) ([]AsideWhere, error) {
+// onHost finds the live allocations that cannot be restored without a host.
+const onHost = "ended = 0 AND (host_id = %s OR host_id <> '' AND host_id NOT IN (SELECT id FROM host))"
+
+// AsideRows finds the rows that are set aside together, the one that was named first. held is the key as the column
+// holds it. An allocation is found by its id. With a host go live allocations whose host has no row, as those of a host
+// whose id is garbage have none. The error says what is wrong with the table or the key.
+func AsideRows(table, key string, held any) ([]AsideWhere, error) {
 	switch table {
 	case AllocationTable:
 		id, err := ledger.ParseID(key)
@@ -53,13 +60,13 @@ func AsideRows(table, key string, escape func(string) string) ([]AsideWhere, err
 		}
 		return []AsideWhere{{table, "id = %s", Signed(uint64(id))}}, nil
 	case HostTable:
-		return []AsideWhere{{table, "id = %s", escape(key)}, {AllocationTable, "ended = 0 AND host_id = %s", escape(key)}}, nil
+		return []AsideWhere{{table, "id = %s", held}, {AllocationTable, onHost, held}}, nil
 	case QuotaTable:
-		return []AsideWhere{{table, "selector = %s", escape(key)}}, nil
+		return []AsideWhere{{table, "selector = %s", held}}, nil
 	case RefusalTable:
-		return []AsideWhere{{table, "id = %s", escape(key)}}, nil
+		return []AsideWhere{{table, "id = %s", held}}, nil
 	case ProviderTable:
-		return []AsideWhere{{table, "name = %s", escape(key)}}, nil
+		return []AsideWhere{{table, "name = %s", held}}, nil
 	}
 	return nil, fmt.Errorf("table: %q: want one of %q", table, Tables())
 }
@@ -84,6 +91,12 @@ func (w AsideWhere) Row(names []string, values []any) AsideRow {
 			value = slices.Clone(v)
 		case int16:
 			value = int64(v)
+		case string:
+			if !utf8.ValidString(v) {
+				value = []byte(v) // JSON has no such text
+			}
+		case float64:
+			value = strconv.FormatFloat(v, 'g', -1, 64) // nor infinities
 		}
 		row.Columns = append(row.Columns, Column{name, value})
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -59,16 +58,9 @@ func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	return r, nil
 }
 
-// TryRefusal is DecodeRefusal, and nothing where the row cannot be read: it refuses nothing then, and must not keep anybody from leading.
-func TryRefusal(id string, payload []byte) (ledger.Refusal, error) {
-	r, err := DecodeRefusal(id, payload)
-	if err != nil {
-		return ledger.Refusal{}, nil //nolint:nilerr // as said
-	}
-	return r, nil
-}
-
-// Readable leaves out what TryRefusal made of rows that cannot be read.
-func Readable(list []ledger.Refusal) []ledger.Refusal {
-	return slices.DeleteFunc(list, func(r ledger.Refusal) bool { return r.At == 0 })
+// Needless reports whether an error names a row that nobody needs to lead: a refusal that cannot be read refuses
+// nothing.
+func Needless(err error) bool {
+	row, named := errors.AsType[*RowError](err)
+	return named && row.Table == RefusalTable
 }

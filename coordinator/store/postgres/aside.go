@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,7 +15,11 @@ var _ store.Aside = (*Store)(nil)
 
 // SetAside implements store.Aside.
 func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]store.AsideRow) error) (meta store.Meta, err error) {
-	wheres, err := store.AsideRows(table, key, escape)
+	asWritten, err := store.AsideRows(table, key, escape(key))
+	if err != nil {
+		return meta, err //nolint:wrapcheck // names table and key
+	}
+	asGiven, err := store.AsideRows(table, key, key) // a key that nobody has written so
 	if err != nil {
 		return meta, err //nolint:wrapcheck // names table and key
 	}
@@ -24,7 +30,10 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 	s.writer.endAny()
 	err = s.writer.use(ctx, false, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-			meta, err = setAside(ctx, tx, wheres, keep)
+			meta, err = setAside(ctx, tx, asWritten, keep)
+			if errors.Is(err, store.ErrNotFound) && escape(key) != key && !strings.Contains(key, "\x00") {
+				meta, err = setAside(ctx, tx, asGiven, keep)
+			}
 			return err
 		})
 	})

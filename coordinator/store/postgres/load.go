@@ -20,8 +20,9 @@ const (
 	loadQuotasSQL     = `SELECT selector, payload FROM quota`
 	loadProvidersSQL  = `SELECT name, payload FROM provider`
 	loadRefusalsSQL   = `SELECT id, payload FROM refusal`
-	loadRememberedSQL = `SELECT caller, request_id, request_hash, id, ended FROM allocation
+	loadRememberedSQL = `SELECT id, caller, request_id, request_hash, ended FROM allocation
  WHERE ended >= $1 AND ended > 0 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
+	loadStraysSQL = `SELECT id, ended FROM allocation WHERE ended < 0 ORDER BY ended, id`
 )
 
 // Load implements store.Store.
@@ -30,7 +31,7 @@ func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time)
 		// One transaction with one view, so that it is the state after one batch.
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 			var err error
-			snapshot, err = load(ctx, tx, epoch, ledger.At(rememberSince))
+			snapshot, err = s.load(ctx, tx, epoch, ledger.At(rememberSince))
 			return err
 		})
 	})
@@ -40,7 +41,7 @@ func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time)
 	return snapshot, nil
 }
 
-func load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant) (snapshot ledger.Snapshot, err error) {
+func (s *Store) load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant) (snapshot ledger.Snapshot, err error) {
 	meta, err := scanMeta(tx.QueryRow(ctx, metaSQL))
 	if err != nil {
 		return snapshot, err
@@ -49,27 +50,26 @@ func load(ctx context.Context, tx pgx.Tx, epoch uint64, since ledger.Instant) (s
 		return snapshot, &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
 	}
 	snapshot.Revision, snapshot.LastID, snapshot.Time = meta.Sequence, meta.LastID, meta.Time
-	if snapshot.Hosts, err = loadKeyed(ctx, tx, loadHostsSQL, store.DecodeHost); err != nil {
+	if snapshot.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
 		return snapshot, err
 	}
-	if snapshot.Quotas, err = loadKeyed(ctx, tx, loadQuotasSQL, store.DecodeQuota); err != nil {
+	if snapshot.Quotas, err = loadKeyed(ctx, tx, store.QuotaTable, loadQuotasSQL, store.DecodeQuota); err != nil {
 		return snapshot, err
 	}
-	if snapshot.Providers, err = loadKeyed(ctx, tx, loadProvidersSQL, store.DecodeProvider); err != nil {
+	if snapshot.Providers, err = loadKeyed(ctx, tx, store.ProviderTable, loadProvidersSQL, store.DecodeProvider); err != nil {
 		return snapshot, err
 	}
-	if snapshot.Refusals, err = loadKeyed(ctx, tx, loadRefusalsSQL, store.TryRefusal); err != nil {
+	if snapshot.Refusals, err = loadKeyed(ctx, tx, store.RefusalTable, loadRefusalsSQL, store.DecodeRefusal); err != nil {
 		return snapshot, err
 	}
-	snapshot.Refusals = store.Readable(snapshot.Refusals)
-	if snapshot.Remembered, err = loadRemembered(ctx, tx, since); err != nil {
+	if snapshot.Remembered, err = s.loadRemembered(ctx, tx, since); err != nil {
 		return snapshot, err
 	}
 	snapshot.Allocations, err = loadLive(ctx, tx)
 	return snapshot, err
 }
 
-func loadKeyed[T any](ctx context.Context, tx pgx.Tx, query string, decode func(string, []byte) (T, error)) ([]T, error) {
+func loadKeyed[T any](ctx context.Context, tx pgx.Tx, table, query string, decode func(string, []byte) (T, error)) ([]T, error) {
 	found, err := tx.Query(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", query, err)
@@ -82,16 +82,29 @@ func loadKeyed[T any](ctx context.Context, tx pgx.Tx, query string, decode func(
 		if err := found.Scan(&key, &payload); err != nil {
 			return nil, fmt.Errorf("%s: %w", query, err)
 		}
-		value, err := decode(unescape(key), payload)
-		if err != nil {
+		var value T
+		text := unescape(key)
+		if escape(text) == key {
+			value, err = decode(text, payload)
+		} else {
+			err = &store.RowError{Table: table, Key: key, Err: errors.New(`its key has a "\" that stands for nothing`)}
+		}
+		switch {
+		case err == nil:
+			list = append(list, value)
+		case !store.Needless(err):
 			return nil, err
 		}
-		list = append(list, value)
 	}
 	return list, found.Err() //nolint:wrapcheck // read does
 }
 
-func loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Instant) ([]ledger.Remembered, error) {
+// loadRemembered reads the request ids of what has ended. What the columns of a row do not tell its payload does.
+func (s *Store) loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Instant) ([]ledger.Remembered, error) {
+	damaged, err := loadStrays(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	found, err := tx.Query(ctx, loadRememberedSQL, int64(since))
 	if err != nil {
 		return nil, fmt.Errorf("request ids: %w", err)
@@ -99,16 +112,61 @@ func loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Instant) ([]led
 	defer found.Close()
 	var list []ledger.Remembered
 	for found.Next() {
-		var r ledger.Remembered
-		var hash, id, ended int64
-		if err := found.Scan(&r.Caller, &r.RequestID, &hash, &id, &ended); err != nil {
+		var id, ended int64
+		var caller, request pgtype.Text
+		var hash pgtype.Int8
+		if err := found.Scan(&id, &caller, &request, &hash, &ended); err != nil {
 			return nil, fmt.Errorf("request ids: %w", err)
 		}
-		r.Caller, r.RequestID = unescape(r.Caller), unescape(r.RequestID)
-		r.RequestHash, r.ID, r.Ended = store.Unsigned(hash), ledger.ID(store.Unsigned(id)), ledger.Instant(ended)
-		list = append(list, r)
+		if !caller.Valid || !hash.Valid {
+			damaged = append(damaged, store.Broken{
+				ID: ledger.ID(store.Unsigned(id)), Ended: true, Cause: errors.New("caller or request_hash: it holds NULL"),
+			})
+			continue
+		}
+		list = append(list, ledger.Remembered{
+			Caller: unescape(caller.String), RequestID: unescape(request.String), RequestHash: store.Unsigned(hash.Int64),
+			ID: ledger.ID(store.Unsigned(id)), Ended: ledger.Instant(ended),
+		})
 	}
-	return list, found.Err() //nolint:wrapcheck // read does
+	if err := found.Err(); err != nil {
+		return nil, err //nolint:wrapcheck // read does
+	}
+	recalled, err := store.Recall(damaged, since, func(id ledger.ID) (row store.LiveRow, err error) {
+		forget := pgtype.Int8{}
+		err = tx.QueryRow(ctx, getSQL, store.Signed(uint64(id))).Scan(&row.ID, &forget, &row.Payload)
+		if row.Forget = forget.Int64; !forget.Valid {
+			row.Forget = 1
+		}
+		return row, err //nolint:wrapcheck // read does
+	}, s.server.log)
+	return append(list, recalled...), err //nolint:wrapcheck // names the row
+}
+
+// loadStrays finds rows that are neither live nor of the history by their column.
+func loadStrays(ctx context.Context, tx pgx.Tx) (damaged []store.Broken, err error) {
+	found, err := tx.Query(ctx, loadStraysSQL)
+	if err != nil {
+		return nil, fmt.Errorf("rows that ended before 1970: %w", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var id, ended int64
+		if err := found.Scan(&id, &ended); err != nil {
+			return nil, fmt.Errorf("rows that ended before 1970: %w", err)
+		}
+		cause := fmt.Errorf("ended: %d: want no time before 1970", ended)
+		damaged = append(damaged, store.Broken{ID: ledger.ID(store.Unsigned(id)), Cause: cause})
+	}
+	return damaged, found.Err() //nolint:wrapcheck // read does
+}
+
+// named names the allocation of which a column cannot be scanned: pgx scans the id before the others.
+func named(err error, id int64) error {
+	if wrong, ok := errors.AsType[pgx.ScanArgError](err); ok && wrong.ColumnIndex > 0 {
+		return &store.RowError{Table: store.AllocationTable, Key: ledger.ID(store.Unsigned(id)).String(), Err: err}
+	}
+	return err
 }
 
 // loadLive reads the live rows. There are as many as were counted: both statements have the same view.
@@ -126,7 +184,7 @@ func loadLive(ctx context.Context, tx pgx.Tx) ([]ledger.Allocation, error) {
 		if !found.Next() {
 			return row, errors.Join(errors.New("fewer live allocations than were counted"), found.Err())
 		}
-		err = found.Scan(&row.ID, &row.Forget, (*pgtype.DriverBytes)(&row.Payload))
+		err = named(found.Scan(&row.ID, &row.Forget, (*pgtype.DriverBytes)(&row.Payload)), row.ID)
 		return row, err
 	})
 }

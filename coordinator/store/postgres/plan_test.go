@@ -59,6 +59,7 @@ func TestQueriesUseIndexes(t *testing.T) {
 		"count of the live":       {countLiveSQL, nil, []string{"allocation_by_end"}},
 		"load of the live":        {loadLiveSQL, nil, []string{"allocation_by_end"}},
 		"request ids of a day":    {loadRememberedSQL, []any{lastDay}, []string{"allocation_by_end"}},
+		"strays":                  {loadStraysSQL, nil, []string{"allocation_by_end"}},
 		"ends, the oldest":        {endsSQL, []any{0, 0, 1000}, []string{"allocation_by_end"}},
 		"ends, in the middle":     {endsSQL, []any{lastDay, 5, 1000}, []string{"allocation_by_end"}},
 	} {

@@ -42,7 +42,7 @@ func (s *Store) get(ctx context.Context, query string, args ...any) (a ledger.Al
 			return store.ErrNotFound
 		}
 		if err != nil {
-			return err //nolint:wrapcheck // read does
+			return named(err, id)
 		}
 		a, err = store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget != 0, payload)
 		return err
@@ -114,7 +114,7 @@ func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n 
 		var hostID string
 		var payload pgtype.DriverBytes // valid until the next row
 		if err := found.Scan(&id, &ended, &state, &hostID, &forget, &payload); err != nil {
-			return n, err //nolint:wrapcheck // read does
+			return n, named(err, id)
 		}
 		h.at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
 		if !h.query.MatchesRow(h.at.ID, ledger.State(state&0xff), unescape(hostID)) { // the payload says what is true
@@ -149,7 +149,7 @@ func (s *Store) Ends(ctx context.Context, after store.Position, limit int) (list
 			var id, ended int64
 			var e store.End
 			if err := found.Scan(&id, &ended, &e.Caller, &e.Bytes); err != nil {
-				return err //nolint:wrapcheck // read does
+				return named(err, id)
 			}
 			e.Caller = unescape(e.Caller)
 			e.Position = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}

@@ -12,7 +12,11 @@ var _ store.Aside = (*Store)(nil)
 
 // SetAside implements store.Aside.
 func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]store.AsideRow) error) (meta store.Meta, err error) {
-	wheres, err := store.AsideRows(table, key, func(text string) string { return text })
+	asBytes, err := store.AsideRows(table, key, []byte(key))
+	if err != nil {
+		return meta, err
+	}
+	asText, err := store.AsideRows(table, key, key)
 	if err != nil {
 		return meta, err
 	}
@@ -22,15 +26,17 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 			if _, err := w.conn.ExecContext(ctx, `UPDATE meta SET epoch = epoch + 1 WHERE one = 1`); err != nil {
 				return err
 			}
-			var all []store.AsideRow
-			for _, where := range wheres {
-				rows, err := w.whole(ctx, where)
-				if err != nil {
-					return err
-				}
-				if all = append(all, rows...); len(all) == 0 {
-					return store.ErrNotFound
-				}
+			wheres := asBytes // a key of bytes is garbage, also if there is a text of the same bytes
+			all, err := w.together(ctx, wheres)
+			if err == nil && len(all) == 0 {
+				wheres = asText
+				all, err = w.together(ctx, wheres)
+			}
+			switch {
+			case err != nil:
+				return err
+			case len(all) == 0:
+				return store.ErrNotFound
 			}
 			if err := keep(all); err != nil {
 				return err
@@ -48,6 +54,20 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 		return store.Meta{}, fmt.Errorf("store: setting aside %s %q: %w", table, key, classify(err))
 	}
 	return meta, nil
+}
+
+// together reads the rows that are set aside together; none if the first is not there.
+func (w *writer) together(ctx context.Context, wheres []store.AsideWhere) (all []store.AsideRow, err error) {
+	for _, where := range wheres {
+		rows, err := w.whole(ctx, where)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, rows...); len(all) == 0 {
+			return nil, nil
+		}
+	}
+	return all, nil
 }
 
 // whole reads all columns of rows.

@@ -60,7 +60,7 @@ func refusal(path string, err error) error {
 		return &store.RefusedError{
 			Where: path, Reason: store.Denied, Found: err.Error(), Want: "a file system that can be written to", Err: classify(err),
 		}
-	case code(err) == lib.SQLITE_CORRUPT || code(err) == lib.SQLITE_NOTADB:
+	case code(err) == lib.SQLITE_CORRUPT || code(err) == lib.SQLITE_NOTADB || errors.Is(err, store.ErrDamaged):
 		return damaged(path, err.Error(), classify(err))
 	case code(err) == lib.SQLITE_BUSY:
 		return &store.RefusedError{

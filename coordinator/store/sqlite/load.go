@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,8 +19,10 @@ const (
 	loadQuotasSQL     = `SELECT selector, payload FROM quota ORDER BY selector`
 	loadProvidersSQL  = `SELECT name, payload FROM provider ORDER BY name`
 	loadRefusalsSQL   = `SELECT id, payload FROM refusal ORDER BY id`
-	loadRememberedSQL = `SELECT caller, request_id, request_hash, id, ended FROM allocation
- WHERE ended >= ? AND ended > 0 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
+	loadRememberedSQL = `SELECT id, caller, request_id, request_hash, ended FROM allocation
+ WHERE ended >= ? AND ended > 0 AND ended <= 9223372036854775807 AND forget = 0 AND request_id <> '' ORDER BY ended, id`
+	// To SQLite texts and bytes are more than every number.
+	loadStraysSQL = `SELECT id, ended FROM allocation WHERE ended < 0 OR ended > 9223372036854775807`
 )
 
 // Load implements store.Store.
@@ -51,27 +54,26 @@ func (s *Store) load(ctx context.Context, epoch uint64, since ledger.Instant) (s
 		return snapshot, &store.DeposedError{Epoch: epoch, Stored: meta.Epoch}
 	}
 	snapshot.Revision, snapshot.LastID, snapshot.Time = meta.Sequence, meta.LastID, meta.Time
-	if snapshot.Hosts, err = loadKeyed(ctx, tx, loadHostsSQL, store.DecodeHost); err != nil {
+	if snapshot.Hosts, err = loadKeyed(ctx, tx, store.HostTable, loadHostsSQL, store.DecodeHost); err != nil {
 		return snapshot, err
 	}
-	if snapshot.Quotas, err = loadKeyed(ctx, tx, loadQuotasSQL, store.DecodeQuota); err != nil {
+	if snapshot.Quotas, err = loadKeyed(ctx, tx, store.QuotaTable, loadQuotasSQL, store.DecodeQuota); err != nil {
 		return snapshot, err
 	}
-	if snapshot.Providers, err = loadKeyed(ctx, tx, loadProvidersSQL, store.DecodeProvider); err != nil {
+	if snapshot.Providers, err = loadKeyed(ctx, tx, store.ProviderTable, loadProvidersSQL, store.DecodeProvider); err != nil {
 		return snapshot, err
 	}
-	if snapshot.Refusals, err = loadKeyed(ctx, tx, loadRefusalsSQL, store.TryRefusal); err != nil {
+	if snapshot.Refusals, err = loadKeyed(ctx, tx, store.RefusalTable, loadRefusalsSQL, store.DecodeRefusal); err != nil {
 		return snapshot, err
 	}
-	snapshot.Refusals = store.Readable(snapshot.Refusals)
-	if snapshot.Remembered, err = loadRemembered(ctx, tx, since); err != nil {
+	if snapshot.Remembered, err = s.loadRemembered(ctx, tx, since); err != nil {
 		return snapshot, err
 	}
 	snapshot.Allocations, err = loadLive(ctx, tx)
 	return snapshot, err
 }
 
-func loadKeyed[T any](ctx context.Context, q querier, query string, decode func(string, []byte) (T, error)) ([]T, error) {
+func loadKeyed[T any](ctx context.Context, q querier, table, query string, decode func(string, []byte) (T, error)) ([]T, error) {
 	rows, err := q.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -79,21 +81,34 @@ func loadKeyed[T any](ctx context.Context, q querier, query string, decode func(
 	defer rows.Close()
 	var list []T
 	for rows.Next() {
-		var key string
+		var key any // bytes are another key than the same text
 		var payload sql.RawBytes
 		if err := rows.Scan(&key, &payload); err != nil {
 			return nil, err
 		}
-		value, err := decode(key, payload)
-		if err != nil {
+		var value T
+		text, isText := key.(string)
+		if isText {
+			value, err = decode(text, payload)
+		} else {
+			err = &store.RowError{Table: table, Key: fmt.Sprintf("%s", key), Err: fmt.Errorf("its key is %s: want a text", typeName(key))}
+		}
+		switch {
+		case err == nil:
+			list = append(list, value)
+		case !store.Needless(err):
 			return nil, err
 		}
-		list = append(list, value)
 	}
 	return list, rows.Err()
 }
 
-func loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]ledger.Remembered, error) {
+// loadRemembered reads the request ids of what has ended. What the columns of a row do not tell its payload does.
+func (s *Store) loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]ledger.Remembered, error) {
+	damaged, err := loadStrays(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := q.QueryContext(ctx, loadRememberedSQL, int64(since))
 	if err != nil {
 		return nil, err
@@ -101,15 +116,54 @@ func loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]led
 	defer rows.Close()
 	var list []ledger.Remembered
 	for rows.Next() {
-		var r ledger.Remembered
-		var hash, id, ended int64
-		if err := rows.Scan(&r.Caller, &r.RequestID, &hash, &id, &ended); err != nil {
+		var id int64
+		var caller, request column[string]
+		var hash, ended column[int64]
+		if err := rows.Scan(&id, &caller, &request, &hash, &ended); err != nil {
 			return nil, err
 		}
-		r.RequestHash, r.ID, r.Ended = store.Unsigned(hash), ledger.ID(store.Unsigned(id)), ledger.Instant(ended)
-		list = append(list, r)
+		wrong := cmp.Or(broken(id, "ended", ended.wrong), broken(id, "caller", caller.wrong),
+			broken(id, "request_id", request.wrong), broken(id, "request_hash", hash.wrong))
+		if wrong != nil {
+			wrong.Ended = ended.wrong == nil
+			damaged = append(damaged, *wrong)
+			continue
+		}
+		list = append(list, ledger.Remembered{
+			Caller: caller.value, RequestID: request.value, RequestHash: store.Unsigned(hash.value),
+			ID: ledger.ID(store.Unsigned(id)), Ended: ledger.Instant(ended.value),
+		})
 	}
-	return list, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	recalled, err := store.Recall(damaged, since, func(id ledger.ID) (row store.LiveRow, err error) {
+		var forget column[int64]
+		err = q.QueryRowContext(ctx, getSQL, store.Signed(uint64(id))).Scan(&row.ID, &forget, &row.Payload)
+		if row.Forget = forget.value; forget.wrong != nil {
+			row.Forget = 1
+		}
+		return row, err
+	}, s.log)
+	return append(list, recalled...), err
+}
+
+// loadStrays finds rows that are neither live nor of the history by their column.
+func loadStrays(ctx context.Context, q querier) (damaged []store.Broken, err error) {
+	rows, err := q.QueryContext(ctx, loadStraysSQL)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		var ended column[int64]
+		if err := rows.Scan(&id, &ended); err != nil {
+			return nil, err
+		}
+		damaged = append(damaged, *broken(id, "ended", cmp.Or(ended.wrong, fmt.Errorf("%d: want no time before 1970", ended.value))))
+	}
+	return damaged, rows.Err()
 }
 
 // loadLive reads the live rows. There are as many as were counted in the same transaction.
@@ -123,11 +177,16 @@ func loadLive(ctx context.Context, q querier) ([]ledger.Allocation, error) {
 		return nil, err
 	}
 	defer rows.Close()
+	var forget column[int64]
 	return store.DecodeLive(ctx, count, func() (row store.LiveRow, err error) {
 		if !rows.Next() {
 			return row, errors.Join(errors.New("fewer live allocations than were counted"), rows.Err())
 		}
-		err = rows.Scan(&row.ID, &row.Forget, (*sql.RawBytes)(&row.Payload))
+		err = rows.Scan(&row.ID, &forget, (*sql.RawBytes)(&row.Payload))
+		if err == nil && forget.wrong != nil {
+			err = broken(row.ID, "forget", forget.wrong).Err()
+		}
+		row.Forget = forget.value
 		return row, err
 	})
 }

@@ -18,6 +18,7 @@ func TestQueriesUseIndexes(t *testing.T) {
 		countLiveSQL:      nil,
 		loadLiveSQL:       nil,
 		loadRememberedSQL: {1},
+		loadStraysSQL:     nil,
 		endsSQL:           {1, 1, 1},
 		deleteSQL:         {1, 1},
 	} {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -23,7 +24,7 @@ const (
 // endsSQL says of rows with store.CountsOnHost that they are their host's. It needs nothing of the payload but its length, which is in the row's head.
 const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
  length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
- WHERE ended > 0 AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?`
+ WHERE ended > 0 AND ended <= 9223372036854775807 AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?`
 
 // reads are the statements of single reads, prepared on each connection that uses them.
 type reads struct {
@@ -69,7 +70,8 @@ func (s *Store) get(ctx context.Context, statement *sql.Stmt, args ...any) (ledg
 	if s.closed {
 		return ledger.Allocation{}, store.ErrClosed
 	}
-	var id, forget int64
+	var id int64
+	var forget column[int64]
 	var payload []byte
 	err := statement.QueryRowContext(ctx, args...).Scan(&id, &forget, &payload)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -78,7 +80,10 @@ func (s *Store) get(ctx context.Context, statement *sql.Stmt, args ...any) (ledg
 	if err != nil {
 		return ledger.Allocation{}, fmt.Errorf("store: reading an allocation: %w", classify(err))
 	}
-	return store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget != 0, payload)
+	if wrong := broken(id, "forget", forget.wrong); wrong != nil {
+		return ledger.Allocation{}, wrong.Err()
+	}
+	return store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget.value != 0, payload)
 }
 
 // scanned is how many rows a call of History looks at. Decoding them all takes some 30 ms.
@@ -114,17 +119,23 @@ func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store
 		if looked == scanned || len(page) == query.Size() {
 			return page, at.Token(), nil
 		}
-		var id, ended, state, forget int64
-		var hostID string
+		var id int64
+		var ended, state, forget column[int64]
+		var hostID column[string]
 		var payload sql.RawBytes
 		if err := rows.Scan(&id, &ended, &state, &hostID, &forget, &payload); err != nil {
 			return nil, "", err
 		}
-		at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
-		if !query.MatchesRow(at.ID, ledger.State(state&0xff), hostID) { // the payload says what is true
+		wrong := cmp.Or(broken(id, "ended", ended.wrong), broken(id, "forget", forget.wrong))
+		if wrong != nil {
+			return nil, "", wrong.Err()
+		}
+		at = store.Position{Ended: ledger.Instant(ended.value), ID: ledger.ID(store.Unsigned(id))}
+		readable := state.wrong == nil && hostID.wrong == nil
+		if readable && !query.MatchesRow(at.ID, ledger.State(state.value&0xff), hostID.value) { // the payload says what is true
 			continue
 		}
-		a, err := store.DecodeAllocation(at.ID, forget != 0, payload)
+		a, err := store.DecodeAllocation(at.ID, forget.value != 0, payload)
 		if err != nil {
 			return nil, "", err
 		}
@@ -157,12 +168,16 @@ func (s *Store) listEnds(ctx context.Context, after store.Position, limit int) (
 	defer rows.Close()
 	var list []store.End
 	for rows.Next() {
-		var id, ended int64
+		var id int64
+		var ended column[int64]
 		var e store.End
 		if err := rows.Scan(&id, &ended, &e.Caller, &e.Bytes); err != nil {
 			return nil, err
 		}
-		e.Position = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
+		if wrong := broken(id, "ended", ended.wrong); wrong != nil {
+			return nil, wrong.Err()
+		}
+		e.Position = store.Position{Ended: ledger.Instant(ended.value), ID: ledger.ID(store.Unsigned(id))}
 		e.Bytes += store.RowOverhead
 		list = append(list, e)
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -153,12 +154,17 @@ func readMeta(ctx context.Context, q querier) (store.Meta, error) {
 
 func scanMeta(row *sql.Row) (store.Meta, error) {
 	var meta store.Meta
-	var epoch, sequence, lastID, now int64
-	if err := row.Scan(&meta.StoreID, &meta.Cluster, &epoch, &sequence, &lastID, &now, &meta.Schema); err != nil {
+	var id, cluster column[string]
+	var epoch, sequence, lastID, now column[int64]
+	if err := row.Scan(&id, &cluster, &epoch, &sequence, &lastID, &now, &meta.Schema); err != nil {
 		return store.Meta{}, fmt.Errorf("reading meta: %w", err)
 	}
-	meta.Epoch, meta.Sequence, meta.LastID = store.Unsigned(epoch), store.Unsigned(sequence), ledger.ID(store.Unsigned(lastID))
-	meta.Time = ledger.Instant(now)
+	if wrong := cmp.Or(id.wrong, cluster.wrong, epoch.wrong, sequence.wrong, lastID.wrong, now.wrong); wrong != nil {
+		return store.Meta{}, fmt.Errorf("%w: a column of meta: %w", store.ErrDamaged, wrong)
+	}
+	meta.StoreID, meta.Cluster = id.value, cluster.value
+	meta.Epoch, meta.Sequence = store.Unsigned(epoch.value), store.Unsigned(sequence.value)
+	meta.LastID, meta.Time = ledger.ID(store.Unsigned(lastID.value)), ledger.Instant(now.value)
 	return meta, nil
 }
 

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"log/slog"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// Broken is the row of an allocation with a column that cannot be read.
+type Broken struct {
+	ID    ledger.ID
+	Ended bool // it has ended, as its column says
+	Cause error
+}
+
+// Recall reads the payloads of such rows instead, which have all that the columns have. It returns what is to be
+// remembered of those that ended since a time. An ended row that has no payload that can be read either loses its
+// request id, and log is told. One that is live, or may be, is a *RowError: without it what it holds would be given
+// to others.
+func Recall(broken []Broken, since ledger.Instant, read func(ledger.ID) (LiveRow, error), log *slog.Logger) ([]ledger.Remembered, error) {
+	var list []ledger.Remembered
+	for i := range broken {
+		b := &broken[i]
+		row, err := read(b.ID)
+		if err != nil {
+			return nil, err
+		}
+		a, err := DecodeAllocation(b.ID, row.Forget != 0, row.Payload)
+		switch {
+		case err != nil && !b.Ended, err == nil && a.State.Live():
+			return nil, b.Err()
+		case err == nil && !a.Forget && a.RequestID != "" && EndOf(&a) >= since:
+			list = append(list, ledger.Remembered{
+				Caller: CallerOf(&a), RequestID: a.RequestID, RequestHash: a.RequestHash, ID: a.ID, Ended: EndOf(&a),
+			})
+		}
+	}
+	if len(broken) > 0 {
+		log.Warn("rows of ended allocations cannot be read in full: a request id of theirs may not be remembered; "+
+			"each can be taken out with bursar store set-aside allocation ID",
+			"rows", len(broken), "first", broken[0].ID.String(), "error", broken[0].Cause)
+	}
+	return list, nil
+}
+
+// Err names the row.
+func (b *Broken) Err() error { return &RowError{AllocationTable, b.ID.String(), b.Cause} }

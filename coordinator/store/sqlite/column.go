@@ -1,0 +1,48 @@
+package sqlite
+
+import (
+	"fmt"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// column is a value as SQLite has it: a column holds values of any type, whatever type it was declared with.
+type column[T int64 | string] struct {
+	value T
+	wrong error // it is of another type
+}
+
+// Scan implements sql.Scanner. It takes everything, so that the rest of the row is scanned as well.
+func (c *column[T]) Scan(found any) error {
+	value, ok := found.(T)
+	if c.value, c.wrong = value, nil; !ok {
+		c.wrong = fmt.Errorf("it holds %s: want %s", typeName(found), typeName(value))
+	}
+	return nil
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case int64:
+		return "a whole number"
+	case float64:
+		return "a number that is not whole, or too large"
+	case string:
+		return "a text"
+	case []byte:
+		return "bytes"
+	case nil:
+		return "NULL"
+	default:
+		return fmt.Sprintf("a %T", value)
+	}
+}
+
+// broken says which column of an allocation cannot be read; nil where none is wrong.
+func broken(id int64, name string, wrong error) *store.Broken {
+	if wrong == nil {
+		return nil
+	}
+	return &store.Broken{ID: ledger.ID(store.Unsigned(id)), Cause: fmt.Errorf("%s: %w", name, wrong)}
+}
