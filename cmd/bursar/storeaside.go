@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +45,7 @@ func (l *asideLine) key() string {
 var gives = map[string]string{
 	store.AllocationTable: "what it holds counts as free at once, though its engine may run: an agent that knows the engine reports it, and it is taken in again; " +
 		"a waiting request is lost, and its request id may be granted anew",
-	store.HostTable: "the host's live allocations go with it, and whether it was cordoned or drained; its agent registers it again and reports the engines " +
+	store.HostTable: "the host's live allocations go with it, as do those of hosts that have no row, and whether it was cordoned or drained; its agent registers it again and reports the engines " +
 		"that run, which are taken in again; reservations and requests that wait for it are lost",
 	store.QuotaTable:    "the limit holds no more, until it is set again: bursar quota set",
 	store.ProviderTable: "the cluster is not read any more, until it is set again: bursar provider set",
@@ -138,9 +140,18 @@ func setAside(ctx context.Context, place, table, key string, keep func(rows []st
 	if err != nil {
 		return meta, err //nolint:wrapcheck // says where and why
 	}
-	return from.SetAside(ctx, table, key, func(rows []store.AsideRow) error { //nolint:wrapcheck // says which row, and why
-		return keep(rows, of.StoreID)
-	})
+	keepAll := func(rows []store.AsideRow) error { return keep(rows, of.StoreID) }
+	meta, err = from.SetAside(ctx, table, key, keepAll)
+	if shown, quoted := unquoted(key); quoted && errors.Is(err, store.ErrNotFound) {
+		meta, err = from.SetAside(ctx, table, shown, keepAll)
+	}
+	return meta, err //nolint:wrapcheck // says which row, and why
+}
+
+// unquoted is a key that was copied from a log, which writes characters that no terminal shows as "\x00" and the like.
+func unquoted(key string) (text string, quoted bool) {
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(key, `"`, `\"`) + `"`)
+	return text, err == nil && text != key
 }
 
 // appendAside writes rows to the end of the file, and to the disk.
