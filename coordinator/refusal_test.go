@@ -114,8 +114,8 @@ func TestWhatIsRefusedIsBounded(t *testing.T) {
 	}
 }
 
-// TestEachVersionHasABoundOfItsOwn: one that panics over many commands does not have another one forget its own, and all of them are
-// bounded as well.
+// TestEachVersionHasABoundOfItsOwn: one that panics over many commands does not have another one forget its own,
+// and all of them are bounded as well.
 func TestEachVersionHasABoundOfItsOwn(t *testing.T) {
 	r := newRig(t, newMemoryStore())
 	at := r.now

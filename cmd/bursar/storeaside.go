@@ -148,7 +148,8 @@ func setAside(ctx context.Context, place, table, key string, keep func(rows []st
 	return meta, err //nolint:wrapcheck // says which row, and why
 }
 
-// unquoted is a key that was copied from a log, which writes characters that no terminal shows as "\x00" and the like.
+// unquoted is a key that was copied from a log, which writes characters that no terminal shows as "\x00" and the
+// like.
 func unquoted(key string) (text string, quoted bool) {
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(key, `"`, `\"`) + `"`)
 	return text, err == nil && text != key

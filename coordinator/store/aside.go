@@ -49,8 +49,8 @@ type AsideWhere struct {
 const onHost = "ended = 0 AND (host_id = %s OR host_id <> '' AND host_id NOT IN (SELECT id FROM host))"
 
 // AsideRows finds the rows that are set aside together, the one that was named first. held is the key as the column
-// holds it. An allocation is found by its id. With a host go live allocations whose host has no row, as those of a host
-// whose id is garbage have none. The error says what is wrong with the table or the key.
+// holds it. An allocation is found by its id. With a host go live allocations whose host has no row, as those of a
+// host whose id is garbage have none. The error says what is wrong with the table or the key.
 func AsideRows(table, key string, held any) ([]AsideWhere, error) {
 	switch table {
 	case AllocationTable:

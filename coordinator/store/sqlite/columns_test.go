@@ -20,8 +20,10 @@ import (
 func administer(t *testing.T, s *Store, statement string) error {
 	t.Helper()
 	_, err := s.do(t.Context(), func(ctx context.Context, w *writer) error {
-		_, err := w.conn.ExecContext(ctx, statement)
-		return err
+		return w.transaction(ctx, func() error {
+			_, err := w.conn.ExecContext(ctx, statement)
+			return err
+		})
 	})
 	return err
 }

@@ -115,10 +115,10 @@ func (s *Store) loadRemembered(ctx context.Context, q querier, since ledger.Inst
 	}
 	defer rows.Close()
 	var list []ledger.Remembered
+	var id int64
+	var caller, request column[string]
+	var hash, ended column[int64]
 	for rows.Next() {
-		var id int64
-		var caller, request column[string]
-		var hash, ended column[int64]
 		if err := rows.Scan(&id, &caller, &request, &hash, &ended); err != nil {
 			return nil, err
 		}

@@ -13,9 +13,10 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// Columns puts garbage into each column of each table that a ledger is rebuilt from, and holds that it is rebuilt all the
-// same, or that the error names a row that can be set aside, after which it is. columns are those of a table, as the
-// database tells them, and values what is put into each, in SQL: what the database does not take is left out.
+// Columns puts garbage into each column of each table that a ledger is rebuilt from, and holds that it is rebuilt
+// all the same, or that the error names a row that can be set aside, after which it is. columns are those of a
+// table, as the database tells them, and values what is put into each, in SQL: what the database does not take is
+// left out.
 func Columns(t *testing.T, s store.Store, columns func(table string) []string, values []string, execute func(statement string) error) {
 	t.Helper()
 	tried := 0
