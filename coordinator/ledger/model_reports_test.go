@@ -155,7 +155,7 @@ func (m *machine) deliver(t *rapid.T, r ledger.ClusterReport) {
 
 // read takes over a report, and says which allocations are over with their applications.
 func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) {
-	if r.Incarnation != c.incarnation || r.Untrusted != "" {
+	if r.Incarnation != c.incarnation || r.Untrusted != "" || !m.model.knows(c) {
 		c.answers = nil
 	}
 	c.asked, c.until, c.good, c.incarnation = r.Asked, r.Asked.Add(r.GoodFor), r.Untrusted == "", r.Incarnation

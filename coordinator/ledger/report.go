@@ -81,7 +81,7 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	if err != nil {
 		return err
 	}
-	if r.Incarnation != c.incarnation || r.Untrusted != "" {
+	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known {
 		c.answers = nil // they were about another time
 	}
 	c.reported, c.asked, c.queues = true, asked, len(r.Queues)
@@ -219,7 +219,8 @@ func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bo
 }
 
 // granted is how much of a part the report's figures surely hold: of each application the least that it held by the answers before and
-// after the queues were read. Whichever way it went in between, it had no less; only if it went down and up again, it may have.
+// after the queues were read. Whichever way it went in between, it had no less; only if it went down and up again, it may have. For this
+// reason those before count only while their report is good.
 func (c *cluster) granted(e *entry, part int, answers map[string]*ApplicationReport, owners map[string]ID) resource.Vector {
 	total := resource.Vector{}
 	for i, id := range e.ApplicationIDs {

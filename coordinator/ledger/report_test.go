@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -79,6 +80,49 @@ func TestAReportOfAQueueThatCannotBeChangesNothing(t *testing.T) {
 		})
 		if paths != " root root.a" || len(l.Audit()) > 0 {
 			t.Errorf("%s: the queues are%s; want root and root.a; %v", name, paths, l.Audit())
+		}
+	}
+}
+
+// What an application held by the last report says nothing about now once that report is too old. It may have held nothing when the
+// queues were read, and as much again when it was asked for.
+func TestAnAnswerCountsNoLongerThanItsReport(t *testing.T) {
+	second := func(n int) ledger.Instant { return start.Add(time.Duration(n) * time.Second) }
+	held := resource.Vector{}.WithMemory(8)
+	for name, test := range map[string]struct {
+		taken, asked, takenNext int // seconds; the first report is asked for at second 0, and good until 10
+		others                  int64
+	}{
+		"while it is good":                       {1, 9, 9, 0},
+		"when it is not":                         {1, 10, 10, 8},
+		"when it is not before the next arrives": {1, 9, 10, 8},
+		"when it was too old when it came":       {10, 11, 11, 8},
+	} {
+		l := ready(t)
+		must(t, l.PutProvider(start, ledger.ProviderRecord{ClusterName: yarnProd}))
+		report := func(asked, taken int) {
+			must(t, l.ReportCluster(second(taken), ledger.ClusterReport{
+				ClusterName: yarnProd, Asked: second(asked), GoodFor: 10 * time.Second,
+				Queues: []ledger.QueueReport{{Path: "root", Limit: resource.Vector{}.WithMemory(100), Used: held}},
+				Applications: []ledger.ApplicationReport{{
+					ID: "app", Known: true, Queue: "root", Allocated: map[string]resource.Vector{"": held},
+				}},
+			}))
+		}
+		must(t, reportQueues(l, yarnProd, ledger.QueueReport{Path: "root", Limit: resource.Vector{}.WithMemory(100)}))
+		root := resource.Address{Kind: yarnProd.Kind, Cluster: yarnProd.Cluster, Path: "root"}
+		a, err := ask(l, start, "alice", 1, func(c *ledger.AllocateCommand) {
+			c.Resource.External = []resource.External{{Address: root, Vector: held}}
+		})
+		must(t, err)
+		_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.ID, ApplicationIDs: []string{"app"}})
+		must(t, err)
+		report(0, test.taken)
+		report(test.asked, test.takenNext)
+		q, err := l.Queue(root)
+		must(t, err)
+		if others, _ := q.Account.Others.Get(resource.Memory); others != test.others {
+			t.Errorf("%s: others use %d; want %d", name, others, test.others)
 		}
 	}
 }
