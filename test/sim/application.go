@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/bursar/bursar/resource"
 )
 
 // application is one that runs in a YARN cluster.
@@ -16,17 +18,12 @@ type application struct {
 	most  int           // containers
 	on    [machines]int // how many there are on each machine
 	over  bool
-	// steady is until when it neither grows nor moves: for longer than a reading takes. What a reading says of an application is
-	// taken to hold at the moment of its queues too, if it says so before and after. One that comes back within a reading to where it
-	// was before would belie that.
-	steady time.Time
+	// gave is when it last gave something back, or moved away.
+	gave time.Time
 	// survives: it goes on for a while when its engine has ended.
 	survives bool
 	orphan   time.Time // it ends then; zero: it has an engine
 }
-
-// steadiness is longer than the longest reading, that of a coordinator included which is stopped meanwhile.
-const steadiness = timeout + 13*time.Second
 
 // allocation is the one that it was started under; empty where there is none.
 func (a *application) allocation() string {
@@ -47,6 +44,27 @@ func (a *application) count() (n int) {
 }
 
 func (a *application) held() amount { return a.size.times(int64(a.count())) }
+
+// steady reports whether it neither grows nor moves at the moment, for a coordinator may still hand in or count on what it had before it
+// gave something back. What an application holds by two reports, one after the other, is taken to be in the queues of the second. One
+// that came back in between to where it was before would belie that. Nobody counts on a report that is too old.
+func (a *application) steady() bool {
+	before := func(s *snapshot) bool { return s.from == a.y && !s.at.After(a.gave) }
+	for _, c := range a.y.w.coords {
+		if !c.up() {
+			continue
+		}
+		if slices.ContainsFunc(c.rounds, func(r *round) bool { return before(r.got) }) {
+			return true
+		}
+		for _, s := range c.standing {
+			if before(s.snapshot) && c.ledgerTime() < s.report.Asked.Add(s.report.GoodFor) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // submit starts an application; nil where the cluster does not take it.
 func (y *yarn) submit(owner *attempt, at spot, size amount, most int) *application {
@@ -91,7 +109,7 @@ func (a *application) shrink(n int) {
 			}
 		}
 	}
-	a.steady = a.y.w.now.Add(steadiness)
+	a.gave = a.y.w.now
 }
 
 // end ends an application.
@@ -183,13 +201,13 @@ func (a *application) step() {
 	}
 	all := a.count()
 	switch n := w.rng.IntN(40); {
-	case n < 14 && all < a.most && !w.now.Before(a.steady):
+	case n < 14 && all < a.most && !a.steady():
 		a.grow()
 	case n < 17 && all > 0 && a.y.complete():
 		a.shrink(1 + w.rng.IntN(all))
 	case n == 18 && (a.owner == nil || w.chance(3)):
 		a.end()
-	case n == 19 && !w.now.Before(a.steady) && w.chance(3):
+	case n == 19 && !a.steady() && w.chance(3):
 		a.move()
 	}
 }
@@ -200,9 +218,14 @@ func (a *application) move() {
 	if !there || to.partition != a.at.partition || to.path == a.at.path || a.y.passive || !a.y.complete() || !a.y.fits(to, a.held()) {
 		return
 	}
+	if a.y.brief && a.owner != nil && slices.ContainsFunc(a.owner.parts, func(part resource.External) bool {
+		return part.Path == to.path && part.Partition != to.partition
+	}) {
+		return // else nobody could tell
+	}
 	if a.owner != nil {
 		a.y.tellf("%s of %s moves from %s to %s", a.id, a.owner.id, a.at.path, to.path)
 	}
 	a.at = to
-	a.steady = a.y.w.now.Add(steadiness)
+	a.gave = a.y.w.now
 }

@@ -76,6 +76,7 @@ type coord struct {
 	// Of the clusters, in this leadership:
 	records  []ledger.ProviderRecord // that are followed
 	pollers  []*poller
+	rounds   []*round                              // that have read the queues, and are not over
 	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
 	standing map[ledger.ClusterName]*standing
 	parts    map[ledger.ID][]amount        // of live allocations, at the last look

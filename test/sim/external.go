@@ -154,7 +154,7 @@ func (y *yarn) failOver() {
 		for _, a := range append([]*application(nil), y.apps...) {
 			if dead >= 0 {
 				a.on[dead] = 0
-				a.steady = w.now.Add(steadiness)
+				a.gave = w.now
 			}
 			if forgets {
 				a.end()

@@ -81,7 +81,8 @@ func (c *coord) forgetClusters() {
 	for _, p := range c.pollers {
 		p.over = true
 	}
-	c.pollers, c.records, c.standing, c.parts = nil, nil, make(map[ledger.ClusterName]*standing), make(map[ledger.ID][]amount)
+	c.pollers, c.rounds, c.records = nil, nil, nil
+	c.standing, c.parts = make(map[ledger.ClusterName]*standing), make(map[ledger.ID][]amount)
 	c.since, c.heard = make(map[ledger.ClusterName]ledger.Instant), make(map[ledger.ClusterName]bool)
 }
 
@@ -132,6 +133,7 @@ func (p *poller) read() {
 			return func() {
 				if !r.over {
 					r.got = got
+					c.rounds = append(c.rounds, r)
 					r.askNext(0)
 				}
 			}
@@ -191,6 +193,7 @@ func (r *round) conclude() {
 	}
 	r.over = true
 	p, c, w := r.p, r.p.c, r.p.c.w
+	c.rounds = slices.DeleteFunc(c.rounds, func(other *round) bool { return other == r })
 	p.stretch(w.now.Sub(r.begun))
 	q := &r.got.report
 	q.ClusterName, q.Asked, q.Settle = p.record.ClusterName, r.asked, p.pace.Settle
