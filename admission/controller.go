@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -221,7 +222,7 @@ func (c *Controller) Answer(caller Caller, bytes int) (*Answer, error) {
 	bytes = max(1, bytes)
 	err := c.takeLocked(a, bound{
 		reason: tooManyAnswers, what: "bytes of answers that are being made or sent", of: func(t *taken) *int { return &t.answers },
-		limit: func(l *Limits) (one, all int) { return l.Answers, l.AllAnswers }, again: time.Second,
+		limit: func(l *Limits) (one, all int) { return l.Answers, l.AllAnswers }, again: time.Second, single: true,
 	}, bytes)
 	if err != nil {
 		return nil, err
@@ -251,6 +252,7 @@ type bound struct {
 	limit        func(*Limits) (one, all int)
 	again        time.Duration                // after which there may be room
 	paced        func(*account) *rate.Limiter // bounds it too; nil: no rate does
+	single       bool                         // the first is taken, however large
 }
 
 func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
@@ -271,14 +273,22 @@ func (c *Controller) admit(caller Caller, b bound) (ended func(), err error) {
 	}, nil
 }
 
-// takeLocked counts so many, or refuses them.
+// takeLocked counts so many, or refuses them: to who would have too many, to everybody where all would, and to who would have more than it
+// leaves to others. So a few who take all that they may never take all that there is.
 func (c *Controller) takeLocked(a *account, b bound, number int) error {
 	own, all := b.of(&a.taken), b.of(&c.all)
-	switch one, together := b.limit(&c.limits); {
-	case one > 0 && *own > 0 && *own+number > one:
-		return c.refuseLocked(a, refusal{reason: b.reason, who: a.Name, limit: one, what: b.what, again: b.again})
-	case together > 0 && *all > 0 && *all+number > together:
-		return c.refuseLocked(a, refusal{reason: b.reason, who: "all callers together", limit: together, what: b.what, again: b.again})
+	one, together := b.limit(&c.limits)
+	no := refusal{reason: b.reason, who: a.Name, limit: one, what: b.what, again: b.again}
+	switch left := together - *all - number; {
+	case one > 0 && (*own > 0 || !b.single) && *own+number > one:
+		return c.refuseLocked(a, no)
+	case together > 0 && (*all > 0 || !b.single) && left < 0:
+		no.who, no.limit = "all callers together", together
+		return c.refuseLocked(a, no)
+	case together > 0 && *own > 0 && *own+number > left:
+		others := *all - *own
+		no.what, no.limit = fmt.Sprintf("%s, while others have %d of %d,", b.what, others, together), (together-others)/2
+		return c.refuseLocked(a, no)
 	}
 	if b.paced != nil {
 		if limiter := b.paced(a); limiter != nil && !limiter.AllowN(c.now(), 1) {
@@ -310,19 +320,17 @@ func (i *Intake) Take(n int) error {
 	c := i.controller
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const what, again = "bytes of requests at a time", 200 * time.Millisecond
-	switch one, all := c.limits.Bytes, c.limits.AllBytes; {
-	case i.account == nil:
+	if i.account == nil {
 		return nil
-	case one > 0 && i.account.bytes+n > one:
-		return c.refuseLocked(i.account, refusal{reason: tooManyBytes, who: i.account.Name, limit: one, what: what, again: again})
-	case all > 0 && c.all.bytes+n > all:
-		return c.refuseLocked(i.account, refusal{reason: tooManyBytes, who: "all callers together", limit: all, what: what, again: again})
 	}
-	i.bytes += n
-	i.account.bytes += n
-	c.all.bytes += n
-	return nil
+	err := c.takeLocked(i.account, bound{
+		reason: tooManyBytes, what: "bytes of requests at a time", of: func(t *taken) *int { return &t.bytes },
+		limit: func(l *Limits) (one, all int) { return l.Bytes, l.AllBytes }, again: 200 * time.Millisecond,
+	}, n)
+	if err == nil {
+		i.bytes += n
+	}
+	return err
 }
 
 // End gives back what was counted.

@@ -73,7 +73,7 @@ func bombs(tb testing.TB) map[string]bomb {
 	jsonText := append(append([]byte(`{"id":"`), text...), `"}`...)
 	asBinary, asJSON := gzipped(tb, binaryText), gzipped(tb, jsonText)
 	get := bursarv1connect.HostServiceGetProcedure
-	short := gzipped(tb, binaryText[:16<<20]) // what fits into an address
+	short := gzipped(tb, binaryText[:8<<20]) // what fits into a header
 	list := map[string]bomb{
 		"Connect, JSON":   {"POST", get, map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}, asJSON},
 		"Connect, binary": {"POST", get, map[string]string{"Content-Type": "application/proto", "Content-Encoding": "gzip"}, asBinary},

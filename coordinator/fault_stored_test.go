@@ -1,0 +1,137 @@
+package coordinator
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: whoever frees what it waits for is not to blame, and it does not keep anybody from
+// leading, as it would when it is looked at again at each load.
+func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
+	disk := storetest.NewMemory("test")
+	sprung := new(atomic.Int64)
+	r := newRig(t, disk.Open())
+	r.host()
+	if _, err := r.asks("full", 100, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	ask, err := r.asks("poisoned", trapMemory, time.Hour, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	r.answers = nil
+	r.core.Drop(ErrNotLeading)
+
+	r.core.newPlacer = trapped("Choose", trapMemory, sprung)
+	meta, err := r.store.Lead(context.Background(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := r.store.Load(context.Background(), meta.Epoch, r.now.Time())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.core.Lead(r.now, meta, snapshot); err == nil || r.core.Leading() {
+		t.Fatalf("%v; want a fault: the placer panics over a stored row", err)
+	}
+	r.lead(0) // the second attempt leads
+	r.commit()
+	if _, live := r.core.Ledger().Get(ask.Result.Allocation.ID); live || sprung.Load() != 1 {
+		t.Errorf("the poisoned request is live: %t, after %d panics", live, sprung.Load())
+	}
+	stored, err := r.store.Get(context.Background(), ask.Result.Allocation.ID)
+	if err != nil || stored.State != ledger.Canceled || !strings.Contains(stored.Reason, "a trap in Choose") {
+		t.Errorf("the store has it as %s (%s), %v", stored.State, stored.Reason, err)
+	}
+}
+
+// TestAStoredRequestWhoseGrantPanicsIsSetAside: whoever gives back what it waits for is not to blame, nor is the next one.
+func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
+	r, sprung := trapRig(t, "Book")
+	r.host()
+	full, err := r.asks("full", 100, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poisoned, err := r.asks("poisoned", trapMemory, time.Hour, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	release := func() error {
+		return r.core.Do(r.now, &Call{
+			Do: func(l *ledger.Ledger, now ledger.Instant) {
+				_, _ = l.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: full.Result.Allocation.ID})
+			},
+			From: &Origin{Procedure: "/Release", Caller: "alice", Message: &bursarv1.ReleaseRequest{Id: full.Result.Allocation.ID.String()}},
+			Done: func(error) {},
+		})
+	}
+	r.faulted(release())
+	r.core.Drop(ErrNotLeading)
+	r.lead(0)
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	if now, live := r.core.Ledger().Get(full.Result.Allocation.ID); live {
+		t.Errorf("what was given back is %s", now.State)
+	}
+	if _, live := r.core.Ledger().Get(poisoned.Result.Allocation.ID); live || sprung.Load() != 1 {
+		t.Errorf("the request whose grant panics is live: %t, after %d panics", live, sprung.Load())
+	}
+}
+
+// TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another request of its caller comes in. If that is
+// its repeat, it is refused. No request without an id is.
+func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {
+	for name, c := range map[string]struct {
+		id, first, then string
+		memory          int64
+	}{
+		"a repeat":   {id: "r", memory: trapMemory, first: "fault", then: "refused"},
+		"without id": {id: "", memory: 1, first: "try again", then: "reserved"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := trapRig(t, "Choose")
+			r.host()
+			r.do(func(l *ledger.Ledger, now ledger.Instant) {
+				selector, err := label.ParseSelector("user=*")
+				if err == nil {
+					err = l.PutQuota(now, ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(trapMemory)})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+			ask := func(id string, memory int64, wait time.Duration) {
+				if _, err := r.asks(id, memory, wait, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ask("full", 10, 0)
+			ask(c.id, trapMemory, time.Hour) // it waits behind the quota: no host is looked for
+			r.commit()
+			r.answered("full: reserved", c.id+": waiting")
+			r.now = r.now.Add(3 * time.Minute) // the reservation expires as the next command begins
+			_, err := r.asks(c.id, c.memory, 0, true)
+			r.faulted(err)
+			r.answered(c.id + ": " + c.first)
+			r.do(func(l *ledger.Ledger, now ledger.Instant) { r.heartbeat(l, now, 100, 2) })
+			ask(c.id, c.memory, 0)
+			r.commit()
+			r.answered(c.id + ": " + c.then)
+		})
+	}
+}
