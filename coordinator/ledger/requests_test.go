@@ -155,3 +155,29 @@ func TestWhatComesBackAndEndsAgainIsRememberedOnce(t *testing.T) {
 		t.Errorf("%d are to be forgotten of %d that are remembered", places, r.ended())
 	}
 }
+
+// Of two that ended with one request id the later one is remembered, until its own time.
+func TestWhatEndsLastWithAnIDIsRemembered(t *testing.T) {
+	r := newRequests()
+	key := keyOf("caller", "r")
+	r.remember(key, 7, 1, 10)
+	r.remember(key, 7, 2, 20)
+	r.forget(10)
+	if q := r.find(key); q.id != 2 || r.ended() != 1 || r.ends.places != 2 {
+		t.Errorf("after the first one's time: %+v, %d remembered, %d places", q, r.ended(), r.ends.places)
+	}
+	r.forget(20)
+	if q := r.find(key); q.id != 0 || r.ended() != 0 {
+		t.Errorf("after its own: %+v, %d remembered", q, r.ended())
+	}
+}
+
+func TestTheListOfForgettingsHasNoMoreBlocksThanItNeeds(t *testing.T) {
+	l := newForgettings()
+	for n := 1; n < 5*forgettingBlock; n++ {
+		l.add(noRequest, Instant(n))
+		if want := n/forgettingBlock + 1; len(l.blocks) != want {
+			t.Fatalf("%d have %d blocks, want %d", n, len(l.blocks), want)
+		}
+	}
+}
