@@ -76,3 +76,32 @@ func TestWhatIsDueAtOnceIsDoneInBatchesOfBoundedSize(t *testing.T) {
 		}
 	}
 }
+
+// A batch that is full has nothing to do until it is taken, also where no host is left whose silence counts.
+func TestAFullBatchHasNothingToDo(t *testing.T) {
+	w := newLiveWorld(t, ledger.Config{OwnChanges: 1, LostAfter: time.Minute}, "h1")
+	must(t, w.ledger.PutQuota(w.now, ledger.Quota{Limit: resource.Vector{}.WithMemory(1)}))
+	for range 3 {
+		_, err := w.allocate("c", "", "h1", 1, time.Hour)
+		must(t, err)
+	}
+	for _, after := range []time.Duration{30 * time.Second, 10 * time.Minute} { // suspect, then lost
+		w.now = w.now.Add(after)
+		for range 5 {
+			w.ledger.Advance(w.now)
+			w.ledger.Changes()
+		}
+	}
+	if info, _ := w.ledger.Host("h1"); info.State != ledger.LostHost || w.ledger.Behind() {
+		t.Fatalf("the host is %v", info.State)
+	}
+	w.now = w.now.Add(time.Hour)
+	w.ledger.Advance(w.now)
+	if due, set := w.ledger.NextTimer(); set || !w.ledger.Behind() {
+		t.Errorf("due at %d: %t", due, set)
+	}
+	w.ledger.Changes()
+	if due, set := w.ledger.NextTimer(); !set || due != w.now {
+		t.Errorf("after it was taken, due at %d: %t", due, set)
+	}
+}
