@@ -29,7 +29,7 @@ func Share[T any](read func() (T, error)) func() (T, error) {
 	run := func(mine *reading) {
 		running <- struct{}{}
 		defer func() { <-running; close(mine.done) }()
-		time.Sleep(time.Until(rested))
+		<-time.After(time.Until(rested))
 		mu.Lock()
 		next = nil
 		mu.Unlock()

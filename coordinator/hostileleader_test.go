@@ -178,7 +178,7 @@ func TestWatchesThatNobodyReadsTakeLittleOfAStandby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...) //nolint:gosec // 3 KiB
+	frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 	var told atomic.Int64
 	_, end := hostileLeader(t, b, f, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != bursarv1connect.ClusterServiceWatchProcedure {

@@ -50,7 +50,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{writer: s.writer, pollers: s.pollers}, options...)
 	mount(queuePath, queues)
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
-		audited: admission.Share(func() (auditResult, error) { return s.writer.audit(context.Background()) }),
+		audited: admission.Share(s.writer.audited),
 		writer:  s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)

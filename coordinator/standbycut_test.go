@@ -35,7 +35,12 @@ func TestOneCallersRefusalsDoNotEndAStandbysConnection(t *testing.T) {
 	transport.DialContext = peerDialer().DialContext
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	defer func() { cancel(); <-ended }()
+	defer func() {
+		cancel()
+		if err := <-ended; err == nil {
+			t.Error("alice's call is answered")
+		}
+	}()
 	go func() {
 		alice := bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: &bearer{transport, http.Header{"Bursar-Actor": {as("alice")}}}}, f.url)
 		_, err := alice.Allocate(ctx, &bursarv1.AllocateRequest{

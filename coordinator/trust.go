@@ -183,7 +183,7 @@ func (c Config) checkTrust() error {
 	if err != nil {
 		return &ConfigError{"listen", c.Listen, "HOST:PORT, such as 127.0.0.1:7070"}
 	}
-	if _, err := net.LookupPort("tcp", port); err != nil {
+	if _, err := net.LookupPort("tcp", port); err != nil { //nolint:noctx // names of ports are in a file
 		return &ConfigError{"listen", c.Listen, "a port from 0 to 65535, such as 127.0.0.1:7070"}
 	}
 	if c.TLS.ClientCA != "" && c.TLS.Cert == "" {

@@ -14,7 +14,7 @@ func Folder(path string) error {
 		return err //nolint:wrapcheck // names the current folder
 	}
 	for {
-		if info, err := os.Stat(path); err == nil { //nolint:gosec // the operator says where
+		if info, err := os.Stat(path); err == nil {
 			if !info.IsDir() {
 				return fmt.Errorf("%s is no directory", path)
 			}

@@ -44,6 +44,9 @@ func TestGarbageInAnyColumnKeepsNobodyFromLeading(t *testing.T) {
 			}
 			names = append(names, name)
 		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
 		return names
 	}
 	values := []string{

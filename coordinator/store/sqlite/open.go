@@ -75,7 +75,7 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 // Check refuses, with a *store.RefusedError, a path at which there cannot be a store's file, as far as that can be told without making
 // anything.
 func Check(path string) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { //nolint:gosec // the operator says where
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return foreign(path, "it is a "+kind(info.Mode()))
 	}
 	if err := regularfile.Folder(filepath.Dir(path)); err != nil {
