@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,7 +66,8 @@ func obey(words []string, held *[][]byte) (string, error) {
 	}
 }
 
-// touch takes memory and writes to every page of it.
+// touch takes memory and writes to every page of it, a mebibyte at a time: an agent reads what the machine has and what the engine uses one
+// after the other, and on a busy machine some time lies between.
 func touch(mebibytes string) ([]byte, error) {
 	size, err := strconv.Atoi(mebibytes)
 	if err != nil || size == 0 {
@@ -75,7 +77,12 @@ func touch(mebibytes string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	for i := 0; i < len(memory); i += os.Getpagesize() {
+		if i%(1<<20) == 0 {
+			<-tick.C
+		}
 		memory[i] = 1
 	}
 	return memory, nil
