@@ -20,6 +20,7 @@ type cluster struct {
 	reported    bool // there was one, since the load and with these settings
 	known       bool // what it said holds still
 	asked       Instant
+	taken       Instant // when it was handed in: all its answers are from before
 	incarnation string
 	untrusted   string
 	silence     string // why the cluster could not be read since
@@ -79,7 +80,7 @@ func (l *Ledger) unconfigure(name ClusterName) {
 
 // forgetCluster drops all that was read of a cluster.
 func (l *Ledger) forgetCluster(c *cluster) {
-	c.reported, c.known, c.asked = false, false, 0
+	c.reported, c.known, c.asked, c.taken = false, false, 0, 0
 	c.incarnation, c.untrusted, c.silence, c.answers = "", "", "", nil
 	c.queues, c.leaves, c.standard = 0, nil, nil
 	l.timers.set(&c.timer, 0)

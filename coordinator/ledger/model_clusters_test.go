@@ -19,7 +19,8 @@ type modelCluster struct {
 	since      ledger.Instant // of these settings
 
 	asked, until ledger.Instant
-	good         bool // there is a report, that can be trusted and was not forgotten
+	taken        ledger.Instant // when the last report was handed in
+	good         bool           // there is a report, that can be trusted and was not forgotten
 	incarnation  string
 	queues       map[resource.Address]ledger.QueueReport
 	answers      map[string]ledger.ApplicationReport
@@ -40,7 +41,7 @@ type modelQueue struct {
 }
 
 func (c *modelCluster) forget() {
-	c.asked, c.until, c.good, c.incarnation, c.queues, c.answers = 0, 0, false, "", nil, nil
+	c.asked, c.until, c.taken, c.good, c.incarnation, c.queues, c.answers = 0, 0, 0, false, "", nil, nil
 }
 
 func (m *model) cluster(name ledger.ClusterName) *modelCluster {

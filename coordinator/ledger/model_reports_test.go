@@ -155,9 +155,10 @@ func (m *machine) deliver(t *rapid.T, r ledger.ClusterReport) {
 
 // read takes over a report, and says which allocations are over with their applications.
 func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) {
-	if r.Incarnation != c.incarnation || r.Untrusted != "" || !m.model.knows(c) {
+	if r.Incarnation != c.incarnation || r.Untrusted != "" || !m.model.knows(c) || r.Asked < c.taken {
 		c.answers = nil
 	}
+	c.taken = m.model.now
 	c.asked, c.until, c.good, c.incarnation = r.Asked, r.Asked.Add(r.GoodFor), r.Untrusted == "", r.Incarnation
 	c.queues = make(map[resource.Address]ledger.QueueReport)
 	for _, q := range r.Queues {

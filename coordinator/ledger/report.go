@@ -48,7 +48,7 @@ const AnyPartition = "*"
 type ClusterReport struct {
 	ClusterName
 	// Asked is when the cluster was asked, not when it answered. One that was asked earlier than the last, or before the settings
-	// changed, changes nothing.
+	// changed, changes nothing. Of one that was asked before the last was handed in no application counts as seen.
 	Asked Instant
 	// GoodFor is how long it holds, from Asked on. After that nothing is known any more.
 	GoodFor time.Duration
@@ -81,10 +81,10 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	if err != nil {
 		return err
 	}
-	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known {
-		c.answers = nil // they were about another time
+	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known || asked < c.taken {
+		c.answers = nil // they were about another time, or may be from after these queues
 	}
-	c.reported, c.asked, c.queues = true, asked, len(r.Queues)
+	c.reported, c.asked, c.taken, c.queues = true, asked, l.now, len(r.Queues)
 	c.incarnation, c.untrusted, c.silence = r.Incarnation, r.Untrusted, ""
 	until := asked.Add(r.GoodFor)
 	c.known = r.Untrusted == "" && l.now < until
@@ -220,7 +220,8 @@ func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bo
 
 // granted is how much of a part the report's figures surely hold: of each application the least that it held by the answers before and
 // after the queues were read. Whichever way it went in between, it had no less; only if it went down and up again, it may have. For this
-// reason those before count only while their report is good.
+// reason those before count only while their report is good, and only if it was handed in before the cluster was asked for this one: else
+// they may be from after the queues were read, too.
 func (c *cluster) granted(e *entry, part int, answers map[string]*ApplicationReport, owners map[string]ID) resource.Vector {
 	total := resource.Vector{}
 	for i, id := range e.ApplicationIDs {

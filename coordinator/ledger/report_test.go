@@ -126,3 +126,50 @@ func TestAnAnswerCountsNoLongerThanItsReport(t *testing.T) {
 		}
 	}
 }
+
+// Two readings may overlap: then what the first says of an application may be from after the queues of the second. An application that
+// began in between is not in these, and both say that it holds something.
+func TestAnAnswerThatMayBeFromAfterTheQueuesCountsForNothing(t *testing.T) {
+	second := func(n int) ledger.Instant { return start.Add(time.Duration(n) * time.Second) }
+	held := resource.Vector{}.WithMemory(8)
+	root := resource.Address{Kind: yarnProd.Kind, Cluster: yarnProd.Cluster, Path: "root"}
+	for name, test := range map[string]struct {
+		asked  int   // the first reading is asked for at second 0, and handed in at second 3
+		others int64 // after a second one
+	}{
+		"they overlap":                      {1, 8},
+		"they overlap by a second":          {2, 8},
+		"one begins when the other ends":    {3, 0},
+		"one begins when the other is over": {4, 0},
+	} {
+		l := ready(t)
+		must(t, l.PutProvider(start, ledger.ProviderRecord{ClusterName: yarnProd}))
+		must(t, reportQueues(l, yarnProd, ledger.QueueReport{Path: "root", Limit: resource.Vector{}.WithMemory(100)}))
+		a, err := ask(l, start, "alice", 1, func(c *ledger.AllocateCommand) {
+			c.Resource.External = []resource.External{{Address: root, Vector: held}}
+		})
+		must(t, err)
+		_, err = l.Confirm(start, ledger.ConfirmCommand{Actor: identity.Local(), ID: a.ID, ApplicationIDs: []string{"app"}})
+		must(t, err)
+		others := func(asked, taken int) int64 {
+			must(t, l.ReportCluster(second(taken), ledger.ClusterReport{
+				ClusterName: yarnProd, Asked: second(asked), GoodFor: time.Hour,
+				Queues: []ledger.QueueReport{{Path: "root", Limit: resource.Vector{}.WithMemory(100), Used: held}},
+				Applications: []ledger.ApplicationReport{{
+					ID: "app", Known: true, Queue: "root", Allocated: map[string]resource.Vector{"": held},
+				}},
+			}))
+			q, err := l.Queue(root)
+			must(t, err)
+			n, _ := q.Account.Others.Get(resource.Memory)
+			return n
+		}
+		others(0, 3)
+		if n := others(test.asked, 5); n != test.others {
+			t.Errorf("%s: others use %d; want %d", name, n, test.others)
+		}
+		if n := others(6, 7); n != 0 {
+			t.Errorf("%s: others use %d after one more reading; want 0", name, n)
+		}
+	}
+}
