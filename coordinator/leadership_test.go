@@ -261,15 +261,17 @@ func TestAStoreThatWasPutBackDoesNotGiveOutAnEpochTwice(t *testing.T) {
 // Whoever may write into Consul may announce any epoch there.
 func TestAnAnnouncedEpochIsBelievedForOneStride(t *testing.T) {
 	m := startTeam(t, 1)
+	last := uint64(0)
 	epoch := func() uint64 {
 		m.takeAway()
 		var status *bursarv1.StatusResponse
 		eventually(t, "it leads again", func() (leads bool) {
 			var err error
 			status, err = m.members[0].cluster.Status(t.Context(), &bursarv1.StatusRequest{})
-			return err == nil && status.GetIsLeader()
+			return err == nil && status.GetIsLeader() && status.GetEpoch() > last // else it has not noticed yet
 		})
-		return status.GetEpoch()
+		last = status.GetEpoch()
+		return last
 	}
 	heard := func(epoch uint64) {
 		m.announce(election.Leader{URL: "http://127.0.0.1:1", Epoch: epoch})
