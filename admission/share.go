@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
@@ -11,6 +12,9 @@ const (
 	// mostRest bounds it, for when a reading was only kept from the processor.
 	mostRest = time.Second
 )
+
+// errFailed is what all are told who shared a reading that panicked.
+var errFailed = errors.New("the reading failed")
 
 // Share lets a function that takes long be called by many: it runs once at a time, with pauses between, and all who come until it runs share
 // the next run, which begins after they have come.
@@ -33,6 +37,7 @@ func Share[T any](read func() (T, error)) func() (T, error) {
 		mu.Lock()
 		next = nil
 		mu.Unlock()
+		mine.err = errFailed // unless it returns
 		began := time.Now()
 		mine.value, mine.err = read()
 		ended := time.Now()

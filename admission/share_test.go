@@ -40,6 +40,37 @@ func TestReadingIsShared(t *testing.T) {
 	})
 }
 
+// A reading that panics is nobody's answer.
+func TestReadingThatPanicsIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		look := admission.Share(func() (int, error) { <-release; panic("it fails") })
+		var all sync.WaitGroup
+		panicked, failed := 0, 0 // one at a time
+		ask := func() {
+			all.Go(func() {
+				defer func() {
+					if recover() != nil {
+						panicked++
+					}
+				}()
+				if _, err := look(); err != nil {
+					failed++
+				}
+			})
+			synctest.Wait()
+		}
+		ask() // reads
+		ask() // is to read next
+		ask() // shares that
+		close(release)
+		all.Wait()
+		if panicked != 2 || failed != 1 {
+			t.Errorf("%d panicked and %d were told: want two, and one", panicked, failed)
+		}
+	})
+}
+
 // Who asks again at once, for as long as they like, takes a fifth of a core and not all of one; after a long reading nobody waits for more
 // than a second.
 func TestReadingRests(t *testing.T) {

@@ -225,12 +225,12 @@ func TestTrustIsByNameOrNumber(t *testing.T) {
 	}{
 		0: {"root@h1", true}, 77: {"bursar@h1", true}, 1000: {"alice@h1", false}, 1001: {"ecm@h1", true},
 		1002: {"hadoop@h1", true}, 1003: {"1001@h1", false}, 1004: {"1004@h1", false},
-		100007: {"subuid:alice@h1", false},
+		100007: {"100007@h1", false},
 	} {
 		for range 2 {
 			c := p.caller(t.Context(), uid)
 			if c.actor.Name != want.name || c.trusted != want.trusted || c.actor.Anyone != want.trusted || c.actor.Priority != want.trusted ||
-				c.actor.Admin || c.actor.Role != identity.Submitter || c.actor.Host != "h1" || uid == 100007 && c.actor.Users[0] != "100007" {
+				c.actor.Admin || c.actor.Role != identity.Submitter || c.actor.Host != "h1" || uid == 100007 && c.account.ID != "user/subuid:alice" {
 				t.Errorf("uid %d: %+v", uid, c.actor)
 			}
 		}

@@ -150,6 +150,6 @@ func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Ha
 	s := &server{agent: a}
 	s.stopping, s.stopWaiting = context.WithCancel(context.Background())
 	f.Cleanup(s.stopWaiting)
-	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}, Role: identity.Submitter, Host: "h1"}, 4711)
+	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}, Role: identity.Submitter, Host: "h1"}, 4711, "mallory")
 	return s.mux(true), user
 }

@@ -53,7 +53,7 @@ func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}}, 4711)
+	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}}, 4711, "mallory")
 	ended, err := a.admitted.Wait(user.counted())
 	if err != nil {
 		t.Fatal(err)

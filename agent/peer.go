@@ -189,25 +189,25 @@ func (p *peers) atOnce(uid uint32) *caller {
 func (p *peers) callerLocked(uid uint32, userName string) *caller {
 	trusted := p.isTrustedLocked(uid, userName)
 	return newCaller(identity.Actor{
-		Name: p.account(uid, userName) + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
+		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
-	}, uid)
+	}, uid, p.account(uid, userName))
 }
 
 // loopback is whoever calls over TCP, where that is allowed.
 func (p *peers) loopback() *caller {
 	c := newCaller(identity.Actor{
 		Name: "local@" + p.hostID, Anyone: true, Priority: true, Role: identity.Submitter, Host: p.hostID,
-	}, p.self)
+	}, p.self, "")
 	c.tcp = true
 	c.account = admission.Caller{ID: "loopback", Name: c.actor.Name}
 	return c
 }
 
-func newCaller(actor identity.Actor, uid uint32) *caller {
+func newCaller(actor identity.Actor, uid uint32, account string) *caller {
 	c := &caller{actor: actor, header: actor.Encode(), uid: uid, trusted: actor.Anyone}
 	if !c.trusted {
-		c.account = admission.Caller{ID: actor.Name, Name: actor.Name}
+		c.account = admission.Caller{ID: "user/" + account, Name: actor.Name}
 	}
 	return c
 }

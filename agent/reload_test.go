@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -209,7 +210,9 @@ func TestReloadOfWhatIsWrongOrNeedsARestartChangesNothing(t *testing.T) {
 	})
 }
 
-func someone(uid uint32) *caller { return newCaller(identity.Actor{Name: "someone@h1"}, uid) }
+func someone(uid uint32) *caller {
+	return newCaller(identity.Actor{Name: "someone@h1"}, uid, strconv.FormatUint(uint64(uid), 10))
+}
 
 // granted is how many of n requests a user is admitted with at once.
 func granted(a *Agent, c *caller, n int) (number int) {

@@ -40,7 +40,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	c.account = accountOf(c)
+	c.account = g.machine.counted(c)
 	c.recheck = func() error { return g.recheck(r, c) }
 	g.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 }

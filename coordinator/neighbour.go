@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -85,7 +86,20 @@ func (n neighbours) look(r *http.Request, conn net.Conn) (identity.Actor, error)
 		return identity.Local(), nil
 	}
 	name := n.name(uid)
-	return identity.Actor{Name: "local:" + n.account(uid, name), Users: []string{name}, Role: identity.Submitter}, nil
+	return identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}, nil
+}
+
+// localPrefix begins the names of users of this machine.
+const localPrefix = "local:"
+
+// counted is on whom what a caller has here is counted. All ids that are one user's within namespaces are one.
+func (n neighbours) counted(c *caller) admission.Caller {
+	account := accountOf(c)
+	name, local := strings.CutPrefix(c.actor.Name, localPrefix)
+	if uid, err := strconv.ParseUint(name, 10, 32); local && err == nil {
+		account.ID = "caller/" + localPrefix + n.account(uint32(uid), name)
+	}
+	return account
 }
 
 // whose is on whom a connection counts before its first request is there: those of this machine on their users, who share its addresses.

@@ -81,11 +81,10 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	}
 	ranges := subuid.At(file)
 	for uid, want := range map[uint32]identity.Actor{
-		0:    identity.Local(),
-		own:  identity.Local(),
-		1000: {Name: "local:alice", Users: []string{"alice"}, Role: identity.Submitter},
-		// All who are a user's within namespaces of that user's count as one, and act for none but themselves.
-		100007: {Name: "local:subuid:alice", Users: []string{"100007"}, Role: identity.Submitter},
+		0:      identity.Local(),
+		own:    identity.Local(),
+		1000:   {Name: "local:alice", Users: []string{"alice"}, Role: identity.Submitter},
+		100007: {Name: "local:100007", Users: []string{"100007"}, Role: identity.Submitter},
 	} {
 		asked := 0
 		n := neighbours{
@@ -99,6 +98,10 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 			got, err := n.of(r.WithContext(ctx))
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("uid %d: %v %s", uid, err, diff)
+			}
+			// All ids of a user's within namespaces count as one, and act for none but themselves.
+			if id := n.counted(&caller{actor: got, maker: got}).ID; uid == 100007 && id != "caller/local:subuid:alice" || uid == 1000 && id != "caller/local:alice" {
+				t.Errorf("uid %d counts as %s", uid, id)
 			}
 		}
 		if asked != 1 {

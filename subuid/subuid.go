@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,11 +74,12 @@ func (f *File) readLocked() {
 	f.size, f.time = info.Size(), info.ModTime()
 }
 
-// parse leaves out what is no range, and those of root: it hands them to others, one container each.
+// parse leaves out what is no range, and those of root, of containers (podman) and of dockremap (Docker): they are given to others, a
+// container each.
 func parse(content []byte) (ranges []span) {
 	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
 		fields := strings.Split(strings.TrimSpace(lines.Text()), ":")
-		if len(fields) != 3 || fields[0] == "" || fields[0] == "root" || fields[0] == "0" {
+		if len(fields) != 3 || fields[0] == "" || slices.Contains([]string{"root", "0", "containers", "dockremap"}, fields[0]) {
 			continue
 		}
 		first, err := strconv.ParseUint(fields[1], 10, 32)

@@ -24,7 +24,7 @@ func TestSubordinateIdsCountOnTheirOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("# a comment\nalice:100000:65536\n1000:165536:10\nroot:200000:65536\n:300000:1\nbob:x:1\nbob:300000:-1\nbob:300000:99999999999\ncarol:0:70000\nlast:4294967290:65536", time.Unix(1, 0))
+	write("# a comment\nalice:100000:65536\n1000:165536:10\nroot:200000:65536\ncontainers:2147483648:65536\n:300000:1\nbob:x:1\nbob:300000:-1\nbob:300000:99999999999\ncarol:0:70000\nlast:4294967290:65536", time.Unix(1, 0))
 	for _, test := range []struct {
 		uid        uint32
 		name, want string
@@ -37,7 +37,8 @@ func TestSubordinateIdsCountOnTheirOwner(t *testing.T) {
 		{100001, "daemon", "daemon"}, // who has a name is somebody
 		{200000, "200000", "200000"}, // root's are given to others
 		{300000, "300000", "300000"}, // no line says so well
-		{1001, "1001", "1001"},       // a range that begins with root is none
+		{2147483649, "2147483649", "2147483649"},
+		{1001, "1001", "1001"}, // a range that begins with root is none
 		{4294967295, "4294967295", "subuid:last"},
 	} {
 		if got := ranges.Account(test.uid, test.name); got != test.want {

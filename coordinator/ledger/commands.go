@@ -34,8 +34,8 @@ type Config struct {
 	// CallerLiveBytes is how many bytes of live rows one caller may have, LiveOverhead of each and QueueOverhead of its queues included, and how many the callers of one
 	// host's agent may have together, each of which has at most half of it. Default: the constant of this name.
 	CallerLiveBytes int64
-	// OwnChanges is how many transitions one batch has because something came due or free, and not because of a command. The others come with
-	// the next ones, so that all who chose the same moment take no longer than one. Default 512.
+	// OwnChanges is after how many transitions of what came due a batch takes no more of it. The rest comes with the next ones, so that
+	// others need not wait for all who chose the same moment. Default 512.
 	OwnChanges int
 }
 

@@ -157,7 +157,7 @@ func (l *Ledger) Advance(now Instant) {
 	l.begin(now)
 }
 
-// Behind reports whether more may have come due or free than the batch has room for.
+// Behind reports whether more may have come due than the batch has room for.
 func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 
 // NextTimer returns when Advance has something to do. Where the batch has as much as it may, that is when Changes was called.

@@ -132,10 +132,10 @@ func (l *Ledger) mark(q *queue) {
 	}
 }
 
-// settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival. Where the batch may not have
-// all of it, those that are left stay marked.
+// settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival. All of it, before anybody
+// who comes later is looked at.
 func (l *Ledger) settle() {
-	for misses := 0; misses < missesPerStep && !l.Behind(); {
+	for misses := 0; misses < missesPerStep; {
 		q := l.nextQueue()
 		if q == nil {
 			break
@@ -146,18 +146,14 @@ func (l *Ledger) settle() {
 		} else {
 			granted = l.try(q, q.groups.items[0].first())
 		}
-		if granted {
-			l.own++
-		} else {
+		if !granted {
 			misses++
 		}
 	}
-	if !l.Behind() {
-		for _, q := range l.dirty {
-			q.dirty = false
-		}
-		l.dirty = l.dirty[:0]
+	for _, q := range l.dirty {
+		q.dirty = false
 	}
+	l.dirty = l.dirty[:0]
 	for _, s := range l.skipped {
 		l.file(s.class, s.queue)
 	}

@@ -91,9 +91,6 @@ func (c *coord) isHeldOn(request string) bool {
 // checkPatience holds that nobody waits for a queue who could go ahead: whatever makes room wakes who waits for it.
 func (w *World) checkPatience(c *coord) {
 	l := c.core.Ledger()
-	if l.Behind() {
-		return
-	}
 	var waiting []ledger.Allocation
 	l.Allocations(0, func(a *ledger.Allocation) bool {
 		vetoed := strings.HasPrefix(a.Reason, ledger.ReasonVetoed) // its caller may have been answered already
