@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,16 +47,16 @@ func TestReadingThatPanicsIsAnError(t *testing.T) {
 		release := make(chan struct{})
 		look := admission.Share(func() (int, error) { <-release; panic("it fails") })
 		var all sync.WaitGroup
-		panicked, failed := 0, 0 // one at a time
+		var panicked, failed atomic.Int64
 		ask := func() {
 			all.Go(func() {
 				defer func() {
 					if recover() != nil {
-						panicked++
+						panicked.Add(1)
 					}
 				}()
 				if _, err := look(); err != nil {
-					failed++
+					failed.Add(1)
 				}
 			})
 			synctest.Wait()
@@ -65,8 +66,8 @@ func TestReadingThatPanicsIsAnError(t *testing.T) {
 		ask() // shares that
 		close(release)
 		all.Wait()
-		if panicked != 2 || failed != 1 {
-			t.Errorf("%d panicked and %d were told: want two, and one", panicked, failed)
+		if panicked.Load() != 2 || failed.Load() != 1 {
+			t.Errorf("%d panicked and %d were told: want two, and one", panicked.Load(), failed.Load())
 		}
 	})
 }
