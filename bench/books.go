@@ -36,9 +36,9 @@ type books struct {
 // newBooks makes so many hosts, all alike, healthy and measured, and sets the rules.
 func newBooks(w *workload, hosts int) (*books, error) {
 	b := &books{
-		// Nobody reports and nobody confirms here: neither hosts nor reservations end by themselves.
+		// Nobody reports and nobody confirms here: neither hosts nor reservations end by themselves. All is one caller's.
 		ledger: ledger.New(ledger.Config{
-			Interval: 1000 * time.Hour, ReservationTTL: 1000 * time.Hour,
+			Interval: 1000 * time.Hour, ReservationTTL: 1000 * time.Hour, CallerLiveBytes: 1 << 40,
 			RequestRetention: time.Duration(max(1, w.Remembered)) * pairTime,
 		}, placement.New(placement.Spread)),
 		now:    ledger.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
