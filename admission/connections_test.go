@@ -278,7 +278,7 @@ func TestRefusedConnectionsSayThatDescriptorsAreFew(t *testing.T) {
 		0:    "someone@h1 may have 1 connections here, and each has",
 	} {
 		var logged strings.Builder
-		c := NewConnections(ConnectionLimits{Known: 40, Caller: 1, CallerOf: of, Unknown: 40, Address: 40, First: time.Minute},
+		c := NewConnections(ConnectionLimits{Known: 40, Caller: 1, CallerOf: of, Unknown: 40, Address: 40, First: time.Minute, Nameless: time.Minute},
 			ConnectionOptions{Refused: func() {}, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 		c.Begin(c.Context(context.Background(), c.Admit(&from{address: "192.0.2.1:1"}, someone(1))))
 		second := c.Context(context.Background(), c.add(&from{address: "192.0.2.1:2"}))
