@@ -179,16 +179,14 @@ func (e *entrance) briefly(w http.ResponseWriter, r *http.Request, limits *admis
 // serve bounds the body of a request that is counted, and what is held of it.
 func (e *entrance) serve(w http.ResponseWriter, r *http.Request) {
 	c := callerOf(r.Context())
-	header := c.limits.Intake(c.account)
-	defer header.End()
+	intake := c.limits.Intake(c.account)
+	defer intake.End()
 	if more := headerOf(r) - usualHeader; more > 0 {
-		if err := header.Take(more); err != nil {
+		if err := intake.Take(more); err != nil {
 			admission.Refuse(w, r, err)
 			return
 		}
 	}
-	intake := c.limits.Intake(c.account)
-	defer intake.End()
 	limit := e.largest(r.URL.Path)
 	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
 		if err := intake.Take(int(limit)); err != nil {

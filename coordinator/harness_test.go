@@ -130,6 +130,15 @@ func (f *fixture) host(id string, bytes int64, labels ...string) {
 	f.sync(id, res.GetEpoch(), 1, bytes)
 }
 
+// silentHost registers a host that does not report: what it has room for waits.
+func (f *fixture) silentHost(bytes int64) {
+	f.tb.Helper()
+	capacity := &bursarv1.Resource{MemoryBytes: &bytes}
+	if _, err := f.hosts.Register(f.tb.Context(), &bursarv1.RegisterRequest{HostId: "silent", Incarnation: 1, Capacity: capacity}); err != nil {
+		f.tb.Fatal(err)
+	}
+}
+
 // sync sends a full heartbeat without engines.
 func (f *fixture) sync(id string, epoch, sequence uint64, bytes int64) *bursarv1.SyncResponse {
 	f.tb.Helper()

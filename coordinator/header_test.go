@@ -12,16 +12,13 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/identity"
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // What a call keeps of its header while it is under way counts as what is held of the request, and a header has a bound.
 func TestHeadersCountAsWhatIsHeldOfARequest(t *testing.T) {
 	f := start(t, Config{}, nil)
 	memory := int64(1 << 40)
-	if _, err := f.hosts.Register(t.Context(), &bursarv1.RegisterRequest{HostId: "silent", Incarnation: 1, Capacity: &bursarv1.Resource{MemoryBytes: &memory}}); err != nil {
-		t.Fatal(err)
-	}
+	f.silentHost(memory)
 	ask := func(user string, header int) net.Conn {
 		t.Helper()
 		conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))

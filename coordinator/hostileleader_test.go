@@ -194,15 +194,7 @@ func TestWatchesThatNobodyReadsTakeLittleOfAStandby(t *testing.T) {
 	})
 	defer end()
 	const watches = 64
-	path := bursarv1connect.ClusterServiceWatchProcedure
-	header := append([]byte{0x83, 0x86, 0x04, byte(len(path))}, path...)
-	header = append(append(header, 0x01, 9), "127.0.0.1"...)
-	header = append(append(header, 0x0f, 0x10, 25), "application/connect+proto"...)
-	request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // no window
-	for i := range uint32(watches) {
-		request = append(request, http2Frame(1, 4, 2*i+1, header)...)
-		request = append(request, http2Frame(0, 1, 2*i+1, []byte{0, 0, 0, 0, 0})...)
-	}
+	request := unreadRequests(watches, bursarv1connect.ClusterServiceWatchProcedure, "application/connect+proto", []byte{0, 0, 0, 0, 0})
 	grew := heapGrowth(func() { sendTo(t, f.server.Address(), 1, request, 5*time.Second) })
 	const each = 2*readlimit.Unread + 256<<10 // a slice grows by half, and all ends have buffers
 	if most := uint64(watches*each+collected) * underrace.Factor; grew > most {

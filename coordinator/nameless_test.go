@@ -19,6 +19,27 @@ func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(frame, payload...)
 }
 
+// unreadRequests are calls of a path, each on a stream of one connection, whose answers nobody takes: POSTs of a body, or GETs where there
+// is no type of one.
+func unreadRequests(streams uint32, path, contentType string, body []byte) []byte {
+	const post, get, ends, whole = 0x83, 0x82, 1, 4 // the methods in HPACK's table; flags of frames
+	header := append([]byte{get, 0x86, 0x04, byte(len(path))}, path...)
+	header = append(append(header, 0x01, 9), "127.0.0.1"...)
+	flags := byte(whole | ends)
+	if contentType != "" {
+		header[0], flags = post, whole
+		header = append(append(header, 0x0f, 0x10, byte(len(contentType))), contentType...)
+	}
+	requests := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // no window
+	for i := range streams {
+		requests = append(requests, http2Frame(1, flags, 2*i+1, header)...)
+		if contentType != "" {
+			requests = append(requests, http2Frame(0, ends, 2*i+1, body)...)
+		}
+	}
+	return requests
+}
+
 // sendTo sends the same over some connections, and returns how many of them the server ended within some time.
 func sendTo(t *testing.T, address string, connections int, request []byte, most time.Duration) int64 {
 	t.Helper()
@@ -51,13 +72,7 @@ func TestAnswersWithoutAnIdentityThatNobodyTakesAreBounded(t *testing.T) {
 			f := start(t, Config{}, nil)
 			before := runtime.NumGoroutine()
 			const connections, streams = 2, 3000
-			header := append([]byte{0x82, 0x86, 0x04, byte(len(path))}, path...)
-			header = append(append(header, 0x01, 9), "127.0.0.1"...)
-			request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // no window
-			for i := range uint32(streams) {
-				request = append(request, http2Frame(1, 5, 2*i+1, header)...)
-			}
-			ended := sendTo(t, f.server.Address(), connections, request, namelessTime/2)
+			ended := sendTo(t, f.server.Address(), connections, unreadRequests(streams, path, "", nil), namelessTime/2)
 			if ended == 0 {
 				t.Errorf("no connection was ended")
 			}
@@ -74,15 +89,7 @@ func TestSmallAnswersThatNobodyTakesAreBounded(t *testing.T) {
 	f := start(t, Config{Limits: Limits{CallerWaiting: 16}}, nil) // 1,040 calls of a caller, and refusals beyond
 	before := runtime.NumGoroutine()
 	const connections, streams = 3, 3000
-	path := "/bursar.v1.ClusterService/Get"
-	header := append([]byte{0x83, 0x86, 0x04, byte(len(path))}, path...)
-	header = append(append(header, 0x01, 9), "127.0.0.1"...)
-	header = append(append(header, 0x0f, 0x10, 16), "application/json"...)
-	request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(4, 0, 0, []byte{0, 4, 0, 0, 0, 0})...) // no window
-	for i := range uint32(streams) {
-		request = append(request, http2Frame(1, 4, 2*i+1, header)...)
-		request = append(request, http2Frame(0, 1, 2*i+1, []byte("{}"))...)
-	}
+	request := unreadRequests(streams, "/bursar.v1.ClusterService/Get", "application/json", []byte("{}"))
 	ended := sendTo(t, f.server.Address(), connections, request, 5*time.Second)
 	if ended == 0 {
 		t.Errorf("no connection was ended")

@@ -95,9 +95,10 @@ const localPrefix = "local:"
 // counted is on whom what a caller has here is counted. All ids that are one user's within namespaces are one.
 func (n neighbours) counted(c *caller) admission.Caller {
 	account := accountOf(c)
-	name, local := strings.CutPrefix(c.actor.Name, localPrefix)
-	if uid, err := strconv.ParseUint(name, 10, 32); local && err == nil {
-		account.ID = "caller/" + localPrefix + n.account(uint32(uid), name)
+	if name, local := strings.CutPrefix(c.actor.Name, localPrefix); local {
+		if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
+			account.ID = "caller/" + localPrefix + n.account(uint32(uid), name)
+		}
 	}
 	return account
 }

@@ -121,9 +121,9 @@ func (f *quotaFile) locate(err error) error {
 // start reads all files for the first leadership. Every one must be right, by itself and beside the others.
 func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 	sets := make(map[string][]ledger.Quota)
-	for _, f := range q.files {
+	for i, f := range q.files {
 		if err := f.read(); err != nil {
-			return nil, err
+			return nil, inField(fmt.Sprintf("quotaFiles[%d]", i), err)
 		}
 		f.pending = false
 		sets[f.source()] = f.quotas

@@ -139,11 +139,6 @@ func checkQuotaFiles(config Config) error {
 	for _, path := range config.QuotaFiles {
 		q.files = append(q.files, &quotaFile{path: path})
 	}
-	for i, f := range q.files {
-		if err := f.read(); err != nil {
-			return inField(fmt.Sprintf("quotaFiles[%d]", i), err)
-		}
-	}
 	_, err := q.start()
 	return err
 }

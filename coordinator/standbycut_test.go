@@ -28,9 +28,7 @@ func TestOneCallersRefusalsDoNotEndAStandbysConnection(t *testing.T) {
 		return identity.Actor{Name: name, Users: []string{name}, Role: identity.Submitter}.Encode()
 	}
 	memory := int64(1 << 40)
-	if _, err := f.hosts.Register(t.Context(), &bursarv1.RegisterRequest{HostId: "silent", Incarnation: 1, Capacity: &bursarv1.Resource{MemoryBytes: &memory}}); err != nil {
-		t.Fatal(err)
-	}
+	f.silentHost(memory)
 	transport := peerTransport()
 	transport.DialContext = peerDialer().DialContext
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,8 +3,6 @@
 package subuid
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"slices"
 	"strconv"
@@ -77,8 +75,8 @@ func (f *File) readLocked() {
 // parse leaves out what is no range, and those of root, of containers (podman) and of dockremap (Docker): they are given to others, a
 // container each.
 func parse(content []byte) (ranges []span) {
-	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
-		fields := strings.Split(strings.TrimSpace(lines.Text()), ":")
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
 		if len(fields) != 3 || fields[0] == "" || slices.Contains([]string{"root", "0", "containers", "dockremap"}, fields[0]) {
 			continue
 		}

@@ -49,7 +49,7 @@ func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	if err == nil && r.ID() != id {
 		r.Unversioned = true
 		if r.ID() != id {
-			err = fmt.Errorf("hash: it begins with %s: want the row's id to", r.ID())
+			err = fmt.Errorf("hash: it begins with %s: want the row's id to begin so", r.ID())
 		}
 	}
 	if err != nil {
