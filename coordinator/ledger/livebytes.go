@@ -152,11 +152,12 @@ func (t tallies) of(name string) int64 {
 	return 0
 }
 
-func (t tallies) open(fresh tally) *tally {
-	has := t[fresh.name]
+// open is the tally of a name for one more allocation that lives: with the first it begins.
+func (t tallies) open(name string, most int64) *tally {
+	has := t[name]
 	if has == nil {
-		has = &fresh
-		t[fresh.name] = has
+		has = &tally{name: name, most: most}
+		t[name] = has
 	}
 	has.live++
 	return has
@@ -245,11 +246,12 @@ func (l *Ledger) charge(e *entry, more int64) {
 func (l *Ledger) enterTallies(e *entry) {
 	most := l.cfg.CallerLiveBytes
 	if e.relayed() {
-		e.relay = l.relays.open(tally{name: e.HostID, host: true, most: most})
+		e.relay = l.relays.open(e.HostID, most)
+		e.relay.host = true
 		most /= 2
 	}
 	if !e.Adopted() {
-		e.caller = l.callers.open(tally{name: e.Caller, most: most})
+		e.caller = l.callers.open(e.Caller, most)
 	}
 	l.charge(e, e.overhead())
 	l.weigh(e)
@@ -288,8 +290,9 @@ func (l *Ledger) load(e *entry, h *host, more int64) {
 		if h.callers == nil {
 			h.callers = make(map[*tally]int64)
 		}
-		h.callers[e.caller] += more
-		if h.callers[e.caller] == 0 {
+		if has := h.callers[e.caller] + more; has != 0 {
+			h.callers[e.caller] = has
+		} else {
 			delete(h.callers, e.caller)
 		}
 	}
@@ -310,11 +313,12 @@ func (h *host) fullText(most int64) string {
 }
 
 // hostShare is how many bytes of a host's rows one caller may have and still get a new grant there.
-func (l *Ledger) hostShare() int64 { return l.cfg.HostLiveBytes / hostShare }
+func (l *Ledger) hostShare() int64 { return max(1, l.cfg.HostLiveBytes/hostShare) }
 
-// crowded reports whether the host is closed for new grants to the caller of an entry, which may be in no table yet.
+// crowded reports whether the host is closed for new grants to the caller of an entry, which may be in no table yet. Where all together
+// have less than one may, nobody is looked for.
 func (l *Ledger) crowded(e *entry, h *host) bool {
-	return len(h.callers) > 0 && h.callers[l.callers[e.Caller]] >= l.hostShare()
+	return h.bytes >= l.hostShare() && h.callers[l.callers[e.Caller]] >= l.hostShare()
 }
 
 // mayCrowd reports whether any host may be closed to the caller of an entry: it has as much on all of them as it may have on one.
