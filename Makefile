@@ -175,7 +175,7 @@ test-arches: $(NFPM) packaging ## Do so with the packages for all architectures
 .PHONY: test-systemd
 test-systemd: $(NFPM) systemd ## Run the packages in machines with a systemd: restarts, crashes, reboots, limits, hostile users
 	$(call section,test-systemd: machines with systemd)
-	@$(go_test) -timeout 10m ./test/systemd
+	@$(go_test) -timeout 15m ./test/systemd
 
 # By itself: a ResourceManager and a NodeManager take both cores for seconds while they start.
 .PHONY: test-yarn

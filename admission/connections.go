@@ -108,7 +108,12 @@ func (c *Connections) whose(conn net.Conn) Caller {
 	if err != nil {
 		return Caller{ID: "network/" + conn.RemoteAddr().Network(), Name: conn.RemoteAddr().Network()}
 	}
-	address := at.Addr().Unmap()
+	return OfAddress(at.Addr())
+}
+
+// OfAddress is on whom counts whoever shows nothing but an address.
+func OfAddress(address netip.Addr) Caller {
+	address = address.Unmap()
 	name := address.String()
 	switch {
 	case address.IsLoopback(): // whoever has one of its addresses has them all

@@ -87,11 +87,10 @@ func (c *caller) answered() {
 func accountOf(c *caller) admission.Caller {
 	switch {
 	case c.isAnonymous():
-		address := c.peer
 		if at, err := netip.ParseAddrPort(c.peer); err == nil {
-			address = at.Addr().Unmap().String()
+			return admission.OfAddress(at.Addr())
 		}
-		return admission.Caller{ID: "address/" + address, Name: address}
+		return admission.Caller{ID: "address/" + c.peer, Name: c.peer}
 	case c.actor.Host != "":
 		return admission.Caller{ID: "host/" + c.actor.Host, Name: "callers of host " + c.actor.Host}
 	default:

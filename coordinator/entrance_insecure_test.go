@@ -57,3 +57,20 @@ func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 		t.Errorf("one more than one address may have: %v: want it refused", err)
 	}
 }
+
+// Whoever has one address of a network of IPv6, or of loopback, has them all: its calls count together, however it spreads them.
+func TestCallersWithoutAnIdentityCountByWhatTheirAddressGivesThem(t *testing.T) {
+	account := func(peer string) string { return accountOf(&caller{maker: remote(), actor: remote(), peer: peer}).ID }
+	for _, peers := range [][2]string{
+		{"[2001:db8::1]:5", "[2001:db8::ffff:2]:6"}, {"127.0.0.1:5", "[::1]:6"}, {"[::ffff:10.0.0.1]:5", "10.0.0.1:6"},
+	} {
+		if a, b := account(peers[0]), account(peers[1]); a != b {
+			t.Errorf("%s counts as %s, %s as %s", peers[0], a, peers[1], b)
+		}
+	}
+	for _, peers := range [][2]string{{"[2001:db8::1]:5", "[2001:db8:0:1::1]:5"}, {"10.0.0.1:5", "10.0.0.2:5"}, {"@", "pipe"}} {
+		if a, b := account(peers[0]), account(peers[1]); a == b {
+			t.Errorf("%s and %s count as %s", peers[0], peers[1], a)
+		}
+	}
+}
