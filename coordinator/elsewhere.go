@@ -21,7 +21,7 @@ type elsewhere struct {
 // tell writes a line, unless there was one about this host within a minute.
 func (e *elsewhere) tell(log *slog.Logger, host string, n *ledger.NotTaken) {
 	if e.first(host, time.Now()) {
-		log.Warn("a host reports engines that the books have elsewhere, and they are not taken in: its agent is not to be trusted, or the store was put back",
+		log.Warn("a host reports engines that the books have elsewhere, or had as other requests, and they are not taken in: its agent is not to be trusted, or the store was put back",
 			"host", host, "engines", n.Count, "allocation", n.First.ID, "state", n.First.State, "on", n.First.HostID)
 	}
 }

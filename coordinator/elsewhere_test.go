@@ -58,6 +58,32 @@ func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
 	f.audited()
 }
 
+// A host's agent brings back, as its own engine, what another caller's request had got and given back: that request is answered as
+// before, and is granted no second time, also by a coordinator that has started since.
+func TestWhatHasEndedIsNotBroughtBackAsAnothersRequest(t *testing.T) {
+	disk := storetest.NewMemory("test")
+	f := start(t, Config{}, disk.Open())
+	f.agent("h1")
+	h2 := f.agent("h2")
+	asked := request("r1", gib)
+	before := f.allocate(asked)
+	f.release(before.GetId())
+	h2.beat(func(req *bursarv1.SyncRequest) {
+		req.Full = true
+		record := &bursarv1.Allocation{Caller: "evil", Labels: map[string]string{"user": "mallory"}, Entitled: memory(7), Process: &bursarv1.Process{Pid: 5}}
+		req.Engines = append(req.Engines, &bursarv1.EngineReport{AllocationId: before.GetId(), Grant: record})
+	})
+	for _, when := range []string{"at once", "after a restart"} {
+		again := f.allocate(asked)
+		if again.GetId() != before.GetId() || again.GetCaller() != before.GetCaller() || again.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RELEASED {
+			t.Errorf("%s its repeat gets\n%v\nand had got\n%v", when, again, before)
+		}
+		f.audited()
+		f.stop()
+		f = start(t, Config{}, disk.Open())
+	}
+}
+
 func TestTheLogTellsOfAHostOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e elsewhere

@@ -93,6 +93,44 @@ func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	}
 }
 
+// TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: whatever its host says of it then, it does not end another leadership.
+func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
+	r := newRig(t, newMemoryStore())
+	r.host()
+	poisoned, err := r.asks("poisoned", trapMemory, time.Hour, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	r.answers = nil
+	sprung := new(atomic.Int64)
+	r.core.newPlacer = trapped("Choose", trapMemory, sprung)
+	id := poisoned.Result.Allocation.ID
+	veto := func(sequence uint64) error {
+		r.core.Drop(ErrNotLeading)
+		r.lead(0)
+		return r.core.Do(r.now, &Call{
+			Do: func(l *ledger.Ledger, now ledger.Instant) {
+				free := int64(90)
+				_, _ = l.Sync(now, ledger.SyncCommand{
+					HostID: "h", Incarnation: 1, Sequence: sequence, Seen: l.Revision(), Sample: &ledger.Sample{Time: now, MemoryAvailable: &free},
+					Vetoes: []ledger.Veto{{ID: id, Revision: l.Revision(), Headroom: 80}},
+				})
+			},
+			From: &Origin{Procedure: "/Sync", Caller: "h", Message: &bursarv1.ReleaseRequest{Id: id.String()}},
+			Done: func(error) {},
+		})
+	}
+	r.faulted(veto(100))
+	if err := veto(101); err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	if a, live := r.core.Ledger().Get(id); live || sprung.Load() != 1 {
+		t.Errorf("it is %s, after %d panics", a.State, sprung.Load())
+	}
+}
+
 // TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another request of its caller comes in. If that is
 // its repeat, it is refused. No request without an id is.
 func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {

@@ -35,7 +35,7 @@ type Config struct {
 	// host's agent may have together, each of which has at most half of it. Default: the constant of this name.
 	CallerLiveBytes int64
 	// OwnChanges is after how many transitions of what came due a batch takes no more of it. The rest comes with the next ones, so that
-	// others need not wait for all who chose the same moment. Default 512.
+	// others need not wait for all who chose the same moment. A host that is lost ends with all that it holds at once. Default 512.
 	OwnChanges int
 }
 
@@ -231,16 +231,11 @@ type SyncResult struct {
 	NotTaken     NotTaken
 }
 
-// NotTaken are engines that a report names although the books have their allocations elsewhere, and that were not taken in.
+// NotTaken are engines that a report names although the books have their allocations elsewhere, or had them as other requests, and that
+// were not taken in.
 type NotTaken struct {
 	Count int
-	First Allocation // as the books have the first of them; the zero Allocation where Count is 0
-}
-
-func (n *NotTaken) add(e *entry) {
-	if n.Count++; n.Count == 1 {
-		n.First = e.Allocation
-	}
+	First Allocation // as the books have the first of them: of one that has ended, its id; the zero Allocation where Count is 0
 }
 
 // Quota is a rule: what requests that match the selector may have together.
@@ -348,7 +343,8 @@ type Snapshot struct {
 	Providers   []ProviderRecord
 	Remembered  []Remembered
 	Refusals    []Refusal
-	// SetAside are requests that wait and are canceled without being looked at, each with the reason: the ledger panicked over them.
+	// SetAside are requests, each with the reason: the ledger panicked over them. One that waits is canceled without being looked at; one
+	// that is reserved will not wait again.
 	SetAside map[ID]string
 }
 

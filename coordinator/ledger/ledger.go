@@ -114,8 +114,7 @@ type Ledger struct {
 	early    bool
 
 	changes  Changes
-	own      int        // what was nobody's command since an Advance with changed set: see Config.OwnChanges
-	changed  bool       // Changes was called since then
+	own      int        // how many transitions of this batch came due: see Config.OwnChanges
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
 	scratch  []byte
@@ -150,29 +149,18 @@ func (l *Ledger) begin(now Instant) {
 }
 
 // Advance moves time on and does what is due, as much of it as one batch may have.
-func (l *Ledger) Advance(now Instant) {
-	if l.changed {
-		l.own, l.changed = 0, false
-	}
-	l.begin(now)
-}
+func (l *Ledger) Advance(now Instant) { l.begin(now) }
 
 // Behind reports whether more may have come due than the batch has room for.
 func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 
-// NextTimer returns when Advance has something to do. Where the batch has as much as it may, that is when Changes was called.
+// NextTimer returns when Advance has something to do in this batch.
 func (l *Ledger) NextTimer() (Instant, bool) {
 	due := Instant(0)
 	if t := l.nextTimer(); t != nil {
 		due = t.due
 	}
-	if l.Behind() {
-		if l.changed {
-			due = l.now
-		}
-		return due, due != 0
-	}
-	if at, waits := l.requests.next(); waits && (due == 0 || at < due) {
+	if at, waits := l.requests.next(); waits && !l.Behind() && (due == 0 || at < due) {
 		due = at
 	}
 	return due, due != 0
@@ -218,7 +206,7 @@ func (l *Ledger) Changes() Changes {
 	c := l.changes
 	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
 	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))} // the next batch is likely to be about as large
-	l.changed = l.changed || l.own > 0
+	l.own = 0
 	return c
 }
 
@@ -259,8 +247,12 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.SetAside)) {
-		if e := l.entry(id); e != nil && e.State == Waiting {
+		switch e := l.entry(id); {
+		case e == nil:
+		case e.State == Waiting:
 			l.end(e, Canceled, s.SetAside[id])
+		case e.State == Reserved: // after a veto it would wait again, and be looked at
+			e.WaitDeadline = 0
 		}
 	}
 	for _, h := range l.hostOrder {

@@ -18,7 +18,9 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 	for i := range engines {
 		running[engines[i].ID] = true
 		if elsewhere := l.adopt(h, &engines[i], sampled, &in); elsewhere != nil {
-			left.add(elsewhere)
+			if left.Count++; left.Count == 1 {
+				left.First = *elsewhere
+			}
 		}
 	}
 	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
@@ -81,14 +83,16 @@ const mostNotTaken = 1000
 
 // adopt enters an engine that runs into the books as its agent describes it, unless it is there already. An allocation that
 // the books have elsewhere ends for it only if the agent's record is of that very request: anybody can guess ids, and an agent's
-// word counts for its own host alone. One that is active never moves. What is not taken in for that is returned as the books
-// have it.
-func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (elsewhere *entry) {
+// word counts for its own host alone. One that is active never moves, and one that has ended comes back as the same request or not at
+// all: its row in the store is what answers for that. What is not taken in for that is returned as the books have it.
+func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (elsewhere *Allocation) {
 	if r.Grant == nil || r.Grant.Process.PID == 0 || r.ID == 0 {
 		return nil
 	}
 	known := l.entry(r.ID)
 	switch {
+	case known == nil && l.requests.isOther(r.ID, keyOf(words(r.Grant.Caller), words(r.Grant.RequestID))):
+		return &Allocation{ID: r.ID}
 	case known == nil:
 		l.bring(h, r, sampled, in)
 	case known.State == Active && known.host == h:
@@ -101,7 +105,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 		l.takeOver(h, r, sampled, ttl)
 	default:
 		h.notTaken++
-		return known
+		return &known.Allocation
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // requestKey is a request id in its caller's scope: half of the SHA-256 of both. A day's request ids are a million and more; in this
-// form they take 72 bytes each, the garbage collector does not look at them, and nobody can make up one that passes for another's.
+// form they take some 150 bytes each, the garbage collector does not look at them, and nobody can make up one that passes for another's.
 type requestKey [16]byte
 
 // noRequest is the key of what came without a request id.
@@ -37,24 +37,36 @@ type requests struct {
 	known map[requestKey]request
 	live  int // of those, the ones whose allocations are live
 	ends  forgettings
+	ended map[ID]link // the others, by their allocations
 }
 
 func newRequests() requests {
-	return requests{known: make(map[requestKey]request), ends: newForgettings()}
+	return requests{known: make(map[requestKey]request), ends: newForgettings(), ended: make(map[ID]link)}
 }
 
 // find returns what is known; the zero request where nothing is.
 func (r *requests) find(key requestKey) request { return r.known[key] }
 
-// ended is how many are remembered.
-func (r *requests) ended() int { return len(r.known) - r.live }
+// isOther reports whether it is remembered that an allocation that has ended was another request.
+func (r *requests) isOther(id ID, key requestKey) bool {
+	place, ended := r.ended[id]
+	return ended && r.ends.at(place).key != key
+}
+
+// unlist takes what is remembered out of the list, unless it is not there.
+func (r *requests) unlist(q request) {
+	if q.ends != 0 {
+		r.ends.remove(q.ends)
+		delete(r.ended, q.id)
+	}
+}
 
 // open makes a request id, which no live allocation has, that of one. What is remembered under it is forgotten.
 func (r *requests) open(key requestKey, hash uint64, id ID) {
 	if key == noRequest {
 		return
 	}
-	r.ends.remove(r.known[key].ends)
+	r.unlist(r.known[key])
 	r.known[key] = request{hash: hash, id: id}
 	r.live++
 }
@@ -68,13 +80,14 @@ func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 	q := r.known[key]
 	switch {
 	case !q.live():
-		r.ends.remove(q.ends)
+		r.unlist(q)
 	case q.id == id:
 		r.live--
 	default:
 		return
 	}
-	r.known[key] = request{hash: hash, id: id, ends: r.ends.add(key, until)}
+	place := r.ends.add(key, until)
+	r.known[key], r.ended[id] = request{hash: hash, id: id, ends: place}, place
 }
 
 // drop forgets the request id of a live allocation, which may then be used again.
@@ -88,9 +101,9 @@ func (r *requests) drop(key requestKey, id ID) {
 // forget drops what is due, and next says when something is.
 func (r *requests) forget(now Instant) {
 	for at, waits := r.next(); waits && at <= now; at, waits = r.next() {
-		first := r.ends.at(0).next
-		delete(r.known, r.ends.at(first).key)
-		r.ends.remove(first)
+		key := r.ends.at(r.ends.at(0).next).key
+		r.unlist(r.known[key])
+		delete(r.known, key)
 	}
 }
 

@@ -64,12 +64,15 @@ func TestRequestIDsAreKnownWhileLiveAndRememberedForAWhile(t *testing.T) {
 					if got.live() {
 						live++
 					}
+					if other := r.isOther(want.id, keyOf("caller", "d")); other != (want.until != 0) || r.isOther(want.id, keyOf("caller", id)) {
+						t.Fatalf("%s is another request's: %t, or its own", id, other)
+					}
 					if want.until != 0 && (first == 0 || want.until < first) {
 						first = want.until
 					}
 				}
-				if r.live != live || r.ended() != len(model)-live {
-					t.Fatalf("%d are live, %d remembered; want %d and %d", r.live, r.ended(), live, len(model)-live)
+				if r.live != live || len(r.ended) != len(model)-live {
+					t.Fatalf("%d are live, %d remembered; want %d and %d", r.live, len(r.ended), live, len(model)-live)
 				}
 				if at, waits := r.next(); waits != (first != 0) || at != first {
 					t.Fatalf("at %d the next is due at %d, %t; want %d", now, at, waits, first)
@@ -98,12 +101,12 @@ func TestNoTwoRequestsShareAKey(t *testing.T) {
 func TestARequestWithoutAnIDIsNotKnown(t *testing.T) {
 	r := newRequests()
 	r.open(noRequest, 7, 1)
-	if got := r.find(noRequest); got != (request{}) || r.live != 0 || r.ended() != 0 {
-		t.Errorf("while it is live it is known as %+v, %d live, %d remembered", got, r.live, r.ended())
+	if got := r.find(noRequest); got != (request{}) || r.live != 0 || len(r.ended) != 0 {
+		t.Errorf("while it is live it is known as %+v, %d live, %d remembered", got, r.live, len(r.ended))
 	}
 	r.remember(noRequest, 7, 1, 10)
-	if _, waits := r.next(); waits || r.find(noRequest) != (request{}) || r.live != 0 || r.ended() != 0 {
-		t.Errorf("after its end it is known as %+v, %d live, %d remembered", r.find(noRequest), r.live, r.ended())
+	if _, waits := r.next(); waits || r.find(noRequest) != (request{}) || r.live != 0 || len(r.ended) != 0 {
+		t.Errorf("after its end it is known as %+v, %d live, %d remembered", r.find(noRequest), r.live, len(r.ended))
 	}
 }
 
@@ -151,8 +154,8 @@ func TestWhatComesBackAndEndsAgainIsRememberedOnce(t *testing.T) {
 		r.open(key, 7, 1)
 		r.remember(key, 7, 1, 10)
 	}
-	if places := r.ends.places - 1; places != 1 || r.ended() != 1 {
-		t.Errorf("%d are to be forgotten of %d that are remembered", places, r.ended())
+	if places := r.ends.places - 1; places != 1 || len(r.ended) != 1 {
+		t.Errorf("%d are to be forgotten of %d that are remembered", places, len(r.ended))
 	}
 }
 
@@ -163,12 +166,12 @@ func TestWhatEndsLastWithAnIDIsRemembered(t *testing.T) {
 	r.remember(key, 7, 1, 10)
 	r.remember(key, 7, 2, 20)
 	r.forget(10)
-	if q := r.find(key); q.id != 2 || r.ended() != 1 || r.ends.places != 2 {
-		t.Errorf("after the first one's time: %+v, %d remembered, %d places", q, r.ended(), r.ends.places)
+	if q := r.find(key); q.id != 2 || len(r.ended) != 1 || r.ends.places != 2 {
+		t.Errorf("after the first one's time: %+v, %d remembered, %d places", q, len(r.ended), r.ends.places)
 	}
 	r.forget(20)
-	if q := r.find(key); q.id != 0 || r.ended() != 0 {
-		t.Errorf("after its own: %+v, %d remembered", q, r.ended())
+	if q := r.find(key); q.id != 0 || len(r.ended) != 0 {
+		t.Errorf("after its own: %+v, %d remembered", q, len(r.ended))
 	}
 }
 

@@ -157,15 +157,17 @@ func TestRowsMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// A request over which the ledger has panicked ends with the reason, and is not looked at. What holds something is left alone.
+// A request over which the ledger has panicked ends with the reason, and is not looked at. What holds something is left alone, but a
+// veto of it does not make it wait again.
 func TestWhatIsSetAsideIsCanceledIfItWaits(t *testing.T) {
 	l := restored(t, ledger.Snapshot{
 		Allocations: []ledger.Allocation{
 			{ID: 7, State: ledger.Waiting, Async: true, WaitDeadline: start.Add(time.Hour)},
 			{ID: 8, State: ledger.Active, HostID: "h1"},
 			{ID: 9, State: ledger.Waiting, Async: true, WaitDeadline: start.Add(time.Hour)},
+			{ID: 10, State: ledger.Reserved, HostID: "h1", WaitDeadline: start.Add(time.Hour), ReservationTTL: time.Hour, Expires: start.Add(time.Hour)},
 		},
-		SetAside: map[ledger.ID]string{6: "gone", 7: "it panicked", 8: "it holds something"},
+		SetAside: map[ledger.ID]string{6: "gone", 7: "it panicked", 8: "it holds something", 10: "it is reserved"},
 	})
 	if _, live := l.Get(7); live {
 		t.Error("what is set aside lives on")
@@ -174,8 +176,13 @@ func TestWhatIsSetAsideIsCanceledIfItWaits(t *testing.T) {
 	if len(ended) != 1 || ended[0].ID != 7 || ended[0].State != ledger.Canceled || ended[0].Reason != "it panicked" {
 		t.Errorf("transitions %+v; want that 7 is canceled", ended)
 	}
-	if c := l.Counts(); c.Active != 1 || c.Waiting != 1 {
-		t.Errorf("%d active, %d waiting; want the two others", c.Active, c.Waiting)
+	if c := l.Counts(); c.Active != 1 || c.Waiting != 1 || c.Reserved != 1 {
+		t.Errorf("%d active, %d waiting, %d reserved; want the three others", c.Active, c.Waiting, c.Reserved)
+	}
+	_, err := l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 1, Vetoes: []ledger.Veto{{ID: 10, Revision: l.Revision()}}})
+	must(t, err)
+	if a, live := l.Get(10); live {
+		t.Errorf("after a veto it is %s", a.State)
 	}
 }
 
