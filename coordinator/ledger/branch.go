@@ -51,7 +51,7 @@ func queueName(at resource.Address) AccountName {
 	return AccountName{Kind: QueueAccount, Labels: append(set, label.Label{Key: pathKey, Value: at.Path})}
 }
 
-// Keys in the name of a queue's account, beside label.Cluster.
+// Keys in the name of a queue's account, next to label.Cluster.
 const (
 	kindKey      = "kind"
 	pathKey      = "path"

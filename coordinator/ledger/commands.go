@@ -144,7 +144,7 @@ type Sample struct {
 	Processes       int32
 	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory had run out.
 	OutOfMemoryKills *int64
-	// Refusal is why the agent wants no new grants, beside pressure; empty: it takes them.
+	// Refusal is why the agent wants no new grants, other than pressure; empty: it takes them.
 	Refusal  string
 	Disks    []Disk
 	Degraded map[string]string

@@ -68,7 +68,7 @@ func named(ids, more []string) ([]string, error) {
 	return list, nil
 }
 
-// name takes in the applications that an active entry has beside those that are known.
+// name takes in the applications that an active entry has next to those that are known.
 func (l *Ledger) name(e *entry, ids []string) error {
 	list, err := named(e.ApplicationIDs, everyWord(ids))
 	if err != nil || len(list) == len(e.ApplicationIDs) {

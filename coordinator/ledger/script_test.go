@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ import (
 // "go test -run Scripts -rewrite" writes what happens now into the files.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if filepath.Ext(path) != ".txt" {
+			return // what a failure of rapid has left
+		}
 		s := newScript(ledger.Config{})
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			return s.run(t, d)
