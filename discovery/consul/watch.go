@@ -36,7 +36,9 @@ func pauses(last time.Duration) *backoff.ExponentialBackOff {
 		backoff.WithMaxInterval(last), backoff.WithMaxElapsedTime(0))
 }
 
-// Watch asks until the context ends, and returns its error. It is one goroutine's.
+// Watch asks until the context ends, and returns its error. It follows what Consul says of blocking queries
+// (https://developer.hashicorp.com/consul/api-docs/features/blocking): an index that went back is given up, and is never 0 where a
+// question is to be held; after a failure the next question is not held at all. It is one goroutine's.
 func (c *Client) Watch(ctx context.Context, w Watch) error {
 	var (
 		index  uint64
@@ -55,12 +57,17 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			// The index stays: what changes in between is seen at once afterwards.
 			silent.Failed("Consul does not tell: what is known stays in use", c.Explain(w.About, err))
+			// The next question is answered at once. Consul may have lost its data meanwhile and count from the beginning: one with the
+			// index that was reached before would be held for its whole wait.
+			index = 0
 			rest = pause.NextBackOff()
 		default:
 			silent.Worked("Consul tells again")
-			pause.Reset()
+			if index > 0 {
+				// Not after a question without an index, which may be answered by what fails the one after it.
+				pause.Reset()
+			}
 			index = nextIndex(index, meta.LastIndex)
 		}
 		if err := sleep(ctx, rest); err != nil {

@@ -1,0 +1,132 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// question is what a watch asked, and when.
+type question struct {
+	index uint64
+	at    time.Duration
+}
+
+// watched runs a watch against answers that a function makes, for some time of the bubble, and returns what it asked.
+func watched(t *testing.T, length time.Duration, answer func(ctx context.Context, asked []question) (uint64, error)) (asked []question) {
+	t.Helper()
+	client, err := New(Config{Address: "127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	begun := time.Now()
+	err = client.Watch(ctx, Watch{
+		About: "test", Wait: 10 * time.Second, Gap: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
+			asked = append(asked, question{options.WaitIndex, time.Since(begun)})
+			index, err := answer(options.Context(), asked)
+			return &api.QueryMeta{LastIndex: index}, err
+		},
+	})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the watch ended with %v: want it to end with its context", err)
+	}
+	return asked
+}
+
+func indexes(asked []question) []uint64 {
+	list := make([]uint64, 0, len(asked))
+	for _, q := range asked {
+		list = append(list, q.index)
+	}
+	return list
+}
+
+var errAway = errors.New("connection refused")
+
+// A Consul that has lost its data counts from the beginning: a question with the index that was reached before would be held for its whole
+// wait, though the answer is another one.
+func TestQuestionAfterAFailureIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := watched(t, 9*time.Second, func(ctx context.Context, asked []question) (uint64, error) {
+			switch n := len(asked); {
+			case n == 1:
+				return 23, nil
+			case n <= 4:
+				return 0, errAway
+			case asked[n-1].index == 0:
+				return 7, nil // wiped
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		if got, want := indexes(asked), []uint64{0, 23, 0, 0, 0, 7}; !slices.Equal(got, want) {
+			t.Errorf("asked with the indexes %v: want %v", got, want)
+		}
+	})
+}
+
+func TestIndexThatWentBackInAnAnswerIsResetOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := watched(t, 9*time.Second, func(ctx context.Context, asked []question) (uint64, error) {
+			switch len(asked) {
+			case 1:
+				return 50, nil
+			case 2, 3:
+				return 20, nil
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		if got, want := indexes(asked), []uint64{0, 50, 0, 20}; !slices.Equal(got, want) {
+			t.Errorf("asked with the indexes %v: want %v", got, want)
+		}
+	})
+}
+
+// What answers at once and fails whatever it should hold, as some proxies do, is not asked at the pace of the first failure for ever.
+func TestPausesGrowThoughQuestionsThatAreNotHeldAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := watched(t, 10*time.Minute, func(_ context.Context, asked []question) (uint64, error) {
+			if asked[len(asked)-1].index > 0 {
+				return 0, errAway
+			}
+			return 23, nil
+		})
+		if most := 2 * (10 + int(10*time.Minute/(lastPause/2))); len(asked) > most {
+			t.Errorf("asked %d times in 10 minutes: want at most %d", len(asked), most)
+		}
+	})
+}
+
+// The pause is the first one again after a question that was held.
+func TestPausesBeginAnewAfterAQuestionThatWasHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const failures = 20
+		asked := watched(t, 10*time.Minute, func(ctx context.Context, asked []question) (uint64, error) {
+			switch n := len(asked); {
+			case n <= failures, n == failures+3:
+				return 0, errAway
+			case n <= failures+2:
+				return 23, nil
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		if len(asked) < failures+4 {
+			t.Fatalf("asked %d times: want %d", len(asked), failures+4)
+		}
+		failed, next := asked[failures+2], asked[failures+3]
+		if pause := next.at - failed.at; next.index != 0 || pause > 2*firstPause {
+			t.Errorf("asked %v after a failure with the index %d: want at most %v, and 0", pause, next.index, 2*firstPause)
+		}
+	})
+}
