@@ -18,6 +18,7 @@ type cutter struct {
 
 	mu   sync.Mutex
 	next func(request []byte, server net.Conn, answered <-chan struct{}) // guarded by mu; what becomes of the next request, before its connection is cut
+	over chan struct{}                                                   // closed when that has become of it
 	busy sync.WaitGroup
 }
 
@@ -27,7 +28,7 @@ func newCutter(t *testing.T, server string) *cutter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{Listener: listener, server: server}
+	c := &cutter{Listener: listener, server: server, over: make(chan struct{})}
 	c.busy.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -63,6 +64,7 @@ func (c *cutter) serve(client net.Conn) {
 		if cut != nil {
 			client.Close() // the answer has nowhere to go
 			cut(buffer[:n], server, answered)
+			close(c.over)
 			return
 		}
 		if _, err := server.Write(buffer[:n]); err != nil {
@@ -97,6 +99,7 @@ func TestConnectionIsCut(t *testing.T) {
 			proxy.next = c.cut
 			proxy.mu.Unlock()
 			wantUnknown(t, s, epoch, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: step(2)}))
+			<-proxy.over // else the lead may be taken before the server has the request
 			verify(t, s, c.want, c.want)
 			s.Close()
 		})

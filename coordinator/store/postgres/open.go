@@ -61,14 +61,14 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}, nil
 }
 
-// explain gives an error of opening its place, and those of permission their remedy.
+// explain gives an error of opening its place, and says that one of permission is mended by hand.
 func (s *server) explain(err error) error {
 	if _, refused := errors.AsType[*store.RefusedError](err); refused || err == nil {
 		return err
 	}
 	if failed := answer(err); failed != nil && failed.Code == codeNoPrivilege {
-		return s.refused(store.Denied, failed.Message,
-			"a user who may make tables in the schema and who owns those that are there: GRANT USAGE, CREATE ON SCHEMA", err)
+		// What the store itself needs was asked for. This is something else, which the message names.
+		return s.refused(store.Denied, failed.Message, "that granted to the role of the address", err)
 	}
 	return fmt.Errorf("store %s: %w", s.where, classify(err))
 }
@@ -94,7 +94,13 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 		}
 		return s.refused(store.Older, found, "them made by: bursar coordinator migrate", nil)
 	default:
+		if err := s.checkMaking(ctx, conn, version, latest); err != nil {
+			return err
+		}
 		if err := s.migrate(ctx); err != nil {
+			return err
+		}
+		if err := s.checkRows(ctx, conn); err != nil { // of tables that another role may have made meanwhile
 			return err
 		}
 		s.log.Info("the store's tables are up to date", "store", s.where, "from", version, "to", latest)
@@ -127,10 +133,10 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 	}
 	if encoding != "UTF8" {
 		return 0, s.refused(store.Denied, "the database's encoding is "+encoding,
-			"a database with UTF8: createdb --encoding=UTF8 --template=template0", nil)
+			"a database with UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", nil)
 	}
 	if schema == nil {
-		return 0, s.refused(store.Denied, "no schema of the search path is there", "a schema: CREATE SCHEMA, or another search_path", nil)
+		return 0, s.withoutSchema(ctx, conn)
 	}
 	if fsync != nil && *fsync == "off" {
 		s.log.Warn("the server runs with fsync=off: what was acknowledged is lost if its machine fails", "store", s.where)
@@ -146,6 +152,9 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 		return 0, fmt.Errorf("looking for tables: %w", err)
 	}
 	if slices.Contains(names, versionTable) {
+		if err := s.checkRows(ctx, conn); err != nil {
+			return 0, err
+		}
 		err := conn.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable).Scan(&version)
 		return version, err //nolint:wrapcheck // explain does
 	}

@@ -2,10 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -49,6 +52,9 @@ func run(m *testing.M) (code int, err error) {
 	}
 	if shared.Server, err = postgres.Launch(context.Background(), dir, postgres.Options{}); err != nil {
 		return 1, err
+	}
+	if err := shared.Execute(context.Background(), "postgres", "CREATE ROLE granted LOGIN"); err != nil {
+		return 1, errors.Join(err, shared.Close())
 	}
 	code = m.Run()
 	if err := shared.Close(); err != nil {
@@ -111,9 +117,22 @@ func opened(tb testing.TB, dsn string) *Store {
 	return s
 }
 
+// fresh makes an empty store, and opens it with what docs/operations.md grants to a role that does not make the tables.
 func fresh(t *testing.T) storetest.Opener {
 	t.Helper()
 	dsn := emptySchema(t)
+	if err := at(t, dsn).Close(); err != nil {
+		t.Fatal(err)
+	}
+	address, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := address.Query().Get("search_path")
+	if err := shared.Execute(t.Context(), "postgres", strings.ReplaceAll(grants, "public", schema)); err != nil {
+		t.Fatal(err)
+	}
+	dsn = asGranted(dsn)
 	return func(t *testing.T) store.Store { return at(t, dsn) }
 }
 
