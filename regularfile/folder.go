@@ -1,10 +1,29 @@
 package regularfile
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// WantFolder says what would be right where CannotBeMade.
+const WantFolder = "a folder that is there, or can be made by this user"
+
+// CannotBeMade reports whether an error of making a folder is one that time alone does not mend, so that another path or other rights are
+// needed. A disk that is full or fails, and too many open files, may be gone at the next attempt.
+func CannotBeMade(err error) bool {
+	for _, lasting := range []error{
+		fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.EROFS, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL,
+	} {
+		if errors.Is(err, lasting) {
+			return true
+		}
+	}
+	return false
+}
 
 // Folder refuses the path of a folder that is not there and cannot be made, because it, or what it would be in, is something else. It makes
 // nothing, and does not ask who may. The error names what is in the way.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/regularfile"
 )
 
 const (
@@ -29,6 +31,17 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("state directory %s: another agent uses it: stop that one, or give this one a stateDir of its own", e.Dir)
 }
 
+// FolderError says that the directory is not there, and that making it again will fail as long as nobody changes something.
+type FolderError struct {
+	Path string
+	Err  error // names what could not be made
+}
+
+func (e *FolderError) Error() string { return "state directory: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FolderError) Unwrap() error { return e.Err }
+
 // Dir is a directory with a state file, locked.
 type Dir struct {
 	path string
@@ -36,9 +49,12 @@ type Dir struct {
 }
 
 // Open makes the directory where it is missing, readable by its owner only, and locks it until Close. The error is an
-// *InUseError where another agent has it. A directory that was used before may be one that can only be read.
+// *InUseError where another agent has it, and a *FolderError where it cannot be made. A directory that was used before may be one that can only be read.
 func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
+		if regularfile.CannotBeMade(err) {
+			return nil, &FolderError{path, err}
+		}
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the configured directory

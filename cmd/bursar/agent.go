@@ -94,7 +94,7 @@ func (c *cli) serveAgent(
 			log.Debug("memory of the start is kept", "error", err)
 		}
 	}).Stop()
-	return serverError(newNotifier(log).supervise(ctx, served{
+	return serverError(loaded.explain(newNotifier(log).supervise(ctx, served{
 		run: server.Run, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
 		turning: func(context.Context) error { return server.Turning(time.Now()) },
 		reload: func(context.Context) (reload.Changes, error) {
@@ -111,7 +111,7 @@ func (c *cli) serveAgent(
 			}
 			return changes, logs.set(config.LogLevel)
 		},
-	}))
+	})))
 }
 
 // checkAgent finds out whether an agent would start with a configuration, as far as files can tell, and changes nothing.

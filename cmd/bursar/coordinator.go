@@ -55,7 +55,7 @@ func openCoordinator(
 		log.Warn("Consul does not answer: whether the store is this cluster's is not known", "error", err)
 	}
 	if deps.Store, err = openStore(ctx, where, options, waits); err != nil {
-		return nil, serverError(err)
+		return nil, storeError(config, loaded, err)
 	}
 	server, err := coordinator.New(config, deps)
 	if err != nil {
@@ -77,6 +77,10 @@ func (c *cli) serveCoordinator(
 	c.trace(ctx, "bursar-coordinator", log)
 	manager := newNotifier(log)
 	server, err := openCoordinator(ctx, config, loaded, c.tracing, log, manager.waits)
+	if errors.Is(err, errStopped) {
+		log.Info("stopped before the store answered")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -131,6 +135,19 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 	if !ok {
 		return err
 	}
+	return wrongStore(config, loaded, refused.Found+": want "+refused.Want)
+}
+
+// storeError tells an error of opening the store: in the field that names a place which cannot be read and written.
+func storeError(config coordinator.Config, loaded *configuration, err error) error {
+	if refused, ok := errors.AsType[*store.RefusedError](err); ok && refused.Reason == store.Denied {
+		return wrongStore(config, loaded, err.Error())
+	}
+	return serverError(err)
+}
+
+// wrongStore tells what is wrong with the place of the rows in the field that names it.
+func wrongStore(config coordinator.Config, loaded *configuration, reason string) error {
 	field := "dataDir"
 	switch {
 	case config.StoreFile != "":
@@ -138,7 +155,7 @@ func checkStore(config coordinator.Config, where string, loaded *configuration) 
 	case config.Store != "":
 		field = "store"
 	}
-	err = loaded.wrong(field, refused.Found+": want "+refused.Want)
+	err := loaded.wrong(field, reason)
 	if located, ok := errors.AsType[*yamlfile.Error](err); ok {
 		located.HideExcerpt() // it may have a password
 	}
@@ -160,10 +177,14 @@ func checkConsul(config coordinator.Config, where string) error {
 	return config.Consul.Validate()
 }
 
-// openStore opens the store, and waits for a database that does not answer yet: after a power cut everything starts at once.
+// errStopped says that a start was ended, as it was told to, before it was over.
+var errStopped = errors.New("stopped while it started")
+
+// openStore opens the store, and waits for a database that does not answer yet: after a power cut everything starts at once. The error is
+// errStopped where the context ends first.
 func openStore(ctx context.Context, where string, options opener.Options, waits func(what string)) (store.Store, error) {
 	retry := backoff.NewExponentialBackOff(backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	return backoff.RetryNotifyWithData(func() (store.Store, error) {
+	opened, err := backoff.RetryNotifyWithData(func() (store.Store, error) {
 		opened, err := opener.Open(ctx, where, options)
 		if err != nil && !errors.Is(err, store.ErrAway) {
 			return nil, backoff.Permanent(err)
@@ -173,6 +194,11 @@ func openStore(ctx context.Context, where string, options opener.Options, waits 
 		waits("starting; the store does not answer")
 		options.Log.Warn("the store does not answer: trying again", "error", err, "in", wait.Round(time.Millisecond).String())
 	})
+	// What a call says that was cut off in the middle differs: by the database, and by how far it had come.
+	if _, refused := errors.AsType[*store.RefusedError](err); err != nil && !refused && ctx.Err() != nil {
+		return nil, errStopped
+	}
+	return opened, err
 }
 
 // elected reports whether a coordinator stands for election.

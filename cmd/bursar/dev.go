@@ -101,7 +101,10 @@ func (c *cli) dev(ctx context.Context, f devFlags, log *slog.Logger) error {
 	books, err := openCoordinator(ctx, coordinator.Config{
 		Listen: f.listen, DataDir: filepath.Join(f.dataDir, "coordinator"), QuotaFiles: f.quotas, ProvidersFile: f.providers,
 		Times: coordinator.Times{Interval: devInterval, SuspectAfter: devSuspect},
-	}, &configuration{set: map[string]string{"listen": "--listen", "providersFile": "--providers"}}, c.tracing, log, func(string) {})
+	}, &configuration{set: map[string]string{"listen": "--listen", "dataDir": "--data-dir", "providersFile": "--providers"}}, c.tracing, log, func(string) {})
+	if errors.Is(err, errStopped) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -124,10 +127,11 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 		return nil
 	}
 	target := "http://" + books.Address()
+	loaded := &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}
 	host, err := c.openAgent(ctx, agent.Config{
 		Socket: f.socket, StateDir: filepath.Join(f.dataDir, "agent"), Tick: devTick, Coordinators: []string{target},
 		Engines: agent.EnginesConfig{LogDir: filepath.Join(f.dataDir, "engines")},
-	}, &configuration{set: map[string]string{"socket": "--agent-socket", "stateDir": "--data-dir", "engines.logDir": "--data-dir"}}, agentStart{}, log)
+	}, loaded, agentStart{}, log)
 	if err != nil {
 		return err
 	}
@@ -136,7 +140,7 @@ func (c *cli) devAgent(ctx context.Context, f devFlags, books *coordinator.Serve
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer cancel()
-		return host.Run(ctx)
+		return loaded.explain(host.Run(ctx))
 	})
 	group.Go(func() error {
 		select {

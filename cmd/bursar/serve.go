@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -147,6 +148,7 @@ func (c *configuration) explain(err error) error {
 	var ofLabels *label.FieldError
 	var ofFile *credential.FileError
 	var toRead *coordinator.FileError
+	var toMake *statefile.FolderError
 	var located *yamlfile.Error
 	switch {
 	case errors.As(err, &located): // in a file that the configuration names
@@ -155,6 +157,8 @@ func (c *configuration) explain(err error) error {
 		return c.wrong(ofFile.Field, fmt.Sprintf("%q: %s: want %s", ofFile.File, ofFile.Wrong, ofFile.Want))
 	case errors.As(err, &toRead): // which may be there at the next start
 		return &exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}
+	case errors.As(err, &toMake):
+		return c.wrong("stateDir", yamlfile.Want(toMake.Path, regularfile.WantFolder+" ("+toMake.Err.Error()+")"))
 	case errors.As(err, &ofCoordinator):
 		return c.wrong(ofCoordinator.Field, yamlfile.Want(ofCoordinator.Value, ofCoordinator.Want))
 	case errors.As(err, &ofConsul):

@@ -91,6 +91,9 @@ func place(path string) (string, error) {
 		return "", fmt.Errorf("store %s: %w", path, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { //nolint:gosec // the operator says where
+		if regularfile.CannotBeMade(err) {
+			return "", &store.RefusedError{Where: path, Reason: store.Denied, Found: err.Error(), Want: regularfile.WantFolder, Err: err}
+		}
 		return "", refusal(path, err)
 	}
 	target, err := filepath.EvalSymlinks(path)

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/bursar/bursar/test/freeport"
+)
+
+// TestStopWhileTheDatabaseIsAwayIsLikeAnyOther: after a power cut an operator may stop what still waits for its database.
+func TestStopWhileTheDatabaseIsAwayIsLikeAnyOther(t *testing.T) {
+	nobody, err := freeport.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startService(t, []string{
+		"BURSAR_COORDINATOR_STORE=postgres://u@" + nobody + "/d?sslmode=disable", "BURSAR_COORDINATOR_ELECTION=alone",
+	}, nil, "coordinator", "--listen", "127.0.0.1:0", "--log-format", "text")
+	s.told.until("STATUS=starting; the store does not answer")
+	s.stops()
+	s.logged.until("stopped before the store answered")
+	for line := range s.logged.lines {
+		t.Errorf("said beside it: %s", line)
+	}
+}
