@@ -220,24 +220,28 @@ func (s *server) guard(next http.Handler) http.Handler {
 		defer s.handlers.Done()
 		defer s.agent.connections.Begin(r.Context())()
 		answer := admission.NewWriter(w, writeTimeout)
+		body := admission.WithoutTrailers(r)
 		r, c := s.identified(r)
+		taken := s.agent.admitted.Intake(c.counted())
+		defer taken.End()
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
-			taken := s.agent.admitted.Intake(c.counted())
-			defer taken.End()
-			r.Body = &timedBody{ReadCloser: r.Body, control: answer.Control, header: w.Header(), intake: taken}
+			r.Body = &timedBody{ReadCloser: body, control: answer.Control, header: w.Header(), intake: taken}
 		}
 		begin := s.agent.admitted.Begin
 		if settles(r.URL.Path) {
 			begin = s.agent.admitted.Settle
 		}
 		ended, err := begin(c.counted())
+		if err == nil {
+			defer ended()
+			err = taken.Header(r)
+		}
 		if err != nil {
 			s.agent.admitted.Hold(r.Context(), c.counted()) //nolint:contextcheck // it is the request's
 			admission.Refuse(answer, r, err)
 			return
 		}
-		defer ended()
 		if name := compression(r); name != "" && refuseCompressed(answer, r, name) {
 			return
 		}

@@ -45,8 +45,8 @@ const (
 	// maxNameless is how many such requests there may be under way over one owner's connections, and maxRefused how many of one caller that are
 	// refused and whose refusals are not sent yet.
 	maxNameless, maxRefused = 1024, 1024
-	// headerBytes bounds the header of a request. A call keeps it while it waits: what is beyond usualHeader counts as what is held of the request.
-	headerBytes, usualHeader = 16 << 10, 1 << 10
+	// headerBytes bounds the texts of a request's header. A call keeps it while it waits: it counts with what is held of the request.
+	headerBytes = 16 << 10
 )
 
 // entrance bounds what a caller may have here at a time, once it is known who calls and before a body is read.
@@ -181,11 +181,9 @@ func (e *entrance) serve(w http.ResponseWriter, r *http.Request) {
 	c := callerOf(r.Context())
 	intake := c.limits.Intake(c.account)
 	defer intake.End()
-	if more := headerOf(r) - usualHeader; more > 0 {
-		if err := intake.Take(more); err != nil {
-			admission.Refuse(w, r, err)
-			return
-		}
+	if err := intake.Header(r); err != nil {
+		admission.Refuse(w, r, err)
+		return
 	}
 	limit := e.largest(r.URL.Path)
 	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
@@ -204,17 +202,6 @@ func (e *entrance) serve(w http.ResponseWriter, r *http.Request) {
 		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
 	})
 	e.next.ServeHTTP(&decodedWriter{ResponseWriter: w, decode: d}, r)
-}
-
-// headerOf is how many bytes the texts of a request's header have.
-func headerOf(r *http.Request) (n int) {
-	n = len(r.RequestURI) + len(r.Host)
-	for name, values := range r.Header {
-		for _, value := range values {
-			n += len(name) + len(value)
-		}
-	}
-	return n
 }
 
 // begin counts a call and its connection.

@@ -62,7 +62,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		_ = answer.Control.SetReadDeadline(time.Now().Add(g.time.body)) // in-process connections may not know deadlines
-		r.Body = &boundedBody{ReadCloser: r.Body, control: answer.Control, left: limit, limit: limit}
+		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, left: limit, limit: limit}
 	}
 	g.next.ServeHTTP(w, r)
 }
