@@ -3,6 +3,8 @@
 package subuid
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -19,14 +21,18 @@ const Path = "/etc/subuid"
 // mostBytes bounds the file: some 40,000 ranges.
 const mostBytes = 1 << 20
 
+// retryEvery is how often a file is tried again that could not be read, such as for want of descriptors: each call may come to look.
+const retryEvery = time.Second
+
 // File is a file of ranges, which is read again when it has changed. Any goroutine may use it.
 type File struct {
 	path string
 
 	mu     sync.Mutex
-	size   int64     // of what was read
+	size   int64     // of what was read; guarded by mu
 	time   time.Time // likewise
-	ranges []span
+	failed time.Time // when it could not be read; zero: it was read; guarded by mu
+	ranges []span    // guarded by mu
 }
 
 // span is the ids of one line.
@@ -39,7 +45,8 @@ type span struct {
 func At(path string) *File { return &File{path: path} }
 
 // Account is on whom a user counts: on themselves if they have a name, and else, if the id is in a range of an ordinary user, on all that user's
-// subordinate ids as "subuid:OWNER". The owner is a name or a number, as the file has it. What cannot be read has no ranges.
+// subordinate ids as "subuid:OWNER". The owner is a name or a number, as the file has it. A file that is not there
+// has no ranges, and one that cannot be read has those that it had.
 func (f *File) Account(uid uint32, name string) string {
 	if name != strconv.FormatUint(uint64(uid), 10) {
 		return name
@@ -57,19 +64,26 @@ func (f *File) Account(uid uint32, name string) string {
 
 // readLocked reads the file if it is not as it was.
 func (f *File) readLocked() {
+	if !f.failed.IsZero() && time.Since(f.failed) < retryEvery {
+		return
+	}
 	info, err := os.Stat(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.size, f.time, f.failed, f.ranges = 0, time.Time{}, time.Time{}, nil
+		return
+	}
+	if err == nil && f.failed.IsZero() && f.size == info.Size() && f.time.Equal(info.ModTime()) {
+		return
+	}
+	var content []byte
+	if err == nil {
+		content, err = regularfile.Read(f.path, mostBytes)
+	}
 	if err != nil {
-		f.size, f.time, f.ranges = 0, time.Time{}, nil
+		f.failed = time.Now()
 		return
 	}
-	if f.size == info.Size() && f.time.Equal(info.ModTime()) {
-		return
-	}
-	f.ranges = nil
-	if content, err := regularfile.Read(f.path, mostBytes); err == nil {
-		f.ranges = parse(content)
-	}
-	f.size, f.time = info.Size(), info.ModTime()
+	f.size, f.time, f.failed, f.ranges = info.Size(), info.ModTime(), time.Time{}, parse(content)
 }
 
 // parse leaves out what is no range, and those of root, of containers (podman) and of dockremap (Docker): they are given to others, a
