@@ -92,13 +92,20 @@ func (n neighbours) look(r *http.Request, conn net.Conn) (identity.Actor, error)
 // localPrefix begins the names of users of this machine.
 const localPrefix = "local:"
 
-// counted is on whom what a caller has here is counted. All ids that are one user's within namespaces are one.
+// counted is on whom what a caller has here is counted. All ids that are one user's within namespaces are one. A user of another machine,
+// whose call its coordinator has passed on, is none of this one, whatever the name: that coordinator knows the ranges there, and has counted
+// all of the user's ids as one.
 func (n neighbours) counted(c *caller) admission.Caller {
 	account := accountOf(c)
-	if name, local := strings.CutPrefix(c.actor.Name, localPrefix); local {
-		if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
-			account.ID = "caller/" + localPrefix + n.account(uint32(uid), name)
-		}
+	name, local := strings.CutPrefix(c.actor.Name, localPrefix)
+	if !local || c.actor.Host != "" {
+		return account
+	}
+	if c.passedOn() {
+		return admission.Caller{ID: "caller/" + c.via() + "/" + c.actor.Name, Name: c.actor.Name + " of " + c.via()}
+	}
+	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
+		account.ID = "caller/" + localPrefix + n.account(uint32(uid), name)
 	}
 	return account
 }

@@ -116,3 +116,26 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 		t.Errorf("a connection of nobody: %v", err)
 	}
 }
+
+// What another coordinator passes on is of users of its machine: this one's ranges and users are others.
+func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "subuid")
+	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := neighbours{account: subuid.At(file).Account}
+	for name, id := range map[string]string{"100007": "subuid:alice", "alice": "alice"} {
+		user := identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}
+		if got, want := n.counted(&caller{actor: user, maker: user}).ID, "caller/local:"+id; got != want {
+			t.Errorf("%s of this machine counts as %s, want %s", name, got, want)
+		}
+		standby := identity.Actor{Name: "rm-2", Role: identity.Coordinator}
+		if got, want := n.counted(&caller{actor: user, maker: standby}).ID, "caller/rm-2/local:"+name; got != want {
+			t.Errorf("%s of another machine counts as %s, want %s", name, got, want)
+		}
+		user.Host = "h1" // and has come there through an agent
+		if got, want := n.counted(&caller{actor: user, maker: standby}).ID, "host/h1"; got != want {
+			t.Errorf("%s of a host counts as %s, want %s", name, got, want)
+		}
+	}
+}
