@@ -68,5 +68,5 @@ func (w *writer) audit(ctx context.Context) (auditResult, error) {
 	return result, nil
 }
 
-// audited is an audit for all who ask, none of whom ends it.
-func (w *writer) audited() (auditResult, error) { return w.audit(context.Background()) }
+// auditForAll is an audit for all who ask, none of whom ends it.
+func (w *writer) auditForAll() (auditResult, error) { return w.audit(context.Background()) }

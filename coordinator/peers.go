@@ -131,7 +131,7 @@ func (p *peers) point(url string) {
 // mostHeard is how many announced epochs are kept: more than leaders that follow each other while a store is put back.
 const mostHeard = 32
 
-// hear keeps an epoch that was announced. Which of them are to be believed can be told beside the store's own.
+// hear keeps an epoch that was announced. Which of them are to be believed can be told next to the store's own.
 func (p *peers) hear(epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,7 +42,7 @@ func providerRecord(p *bursarv1.Provider) ledger.ProviderRecord {
 	}
 }
 
-// withFile puts the providers of the file beside those that are stored, and says what it hides of these: a cluster that the file has is the
+// withFile puts the providers of the file next to those that are stored, and says what it hides of these: a cluster that the file has is the
 // file's, and so is the default of a kind where the file has one. What is hidden stays stored, and is there again once the file does not
 // have it: another coordinator, whose file does not, may have taken it in. To refuse to lead for it would leave everybody without a leader.
 func withFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {

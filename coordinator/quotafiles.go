@@ -118,7 +118,7 @@ func (f *quotaFile) locate(err error) error {
 	return fmt.Errorf("%s: %w", f.path, err)
 }
 
-// start reads all files for the first leadership. Every one must be right, by itself and beside the others.
+// start reads all files for the first leadership. Every one must be right, by itself and next to the others.
 func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 	sets := make(map[string][]ledger.Quota)
 	for i, f := range q.files {
@@ -220,7 +220,7 @@ func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile
 	return err // others, such as not leading, pass by themselves: the next poll tries again
 }
 
-// put puts sets of rules in force. Where this coordinator does not lead nobody looks at them beside those that are stored: they must be
+// put puts sets of rules in force. Where this coordinator does not lead nobody looks at them next to those that are stored: they must be
 // right by themselves, to begin a leadership with.
 func (q *quotaFiles) put(ctx context.Context, w *writer, sets map[string][]ledger.Quota) error {
 	err := w.setFiles(ctx, sets)

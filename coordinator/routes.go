@@ -50,7 +50,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{writer: s.writer, pollers: s.pollers}, options...)
 	mount(queuePath, queues)
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
-		audited: admission.Share(s.writer.audited),
+		audited: admission.Share(s.writer.auditForAll),
 		writer:  s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
