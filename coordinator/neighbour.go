@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -47,7 +48,7 @@ type neighbours struct {
 
 func thisMachine() neighbours {
 	self := uint32(os.Geteuid()) //nolint:gosec // a uid
-	return neighbours{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.At(subuid.Path).Account}
+	return neighbours{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.At(subuid.Path, time.Now).Account}
 }
 
 // of returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a

@@ -27,6 +27,7 @@ const retryEvery = time.Second
 // File is a file of ranges, which is read again when it has changed. Any goroutine may use it.
 type File struct {
 	path string
+	now  func() time.Time
 
 	mu     sync.Mutex
 	size   int64     // of what was read; guarded by mu
@@ -41,8 +42,8 @@ type span struct {
 	first, count uint64
 }
 
-// At is the file at a path.
-func At(path string) *File { return &File{path: path} }
+// At is the file at a path; now tells when it is time to try again.
+func At(path string, now func() time.Time) *File { return &File{path: path, now: now} }
 
 // Account is on whom a user counts: on themselves if they have a name, and else, if the id is in a range of an ordinary user, on all that user's
 // subordinate ids as "subuid:OWNER". The owner is a name or a number, as the file has it. A file that is not there
@@ -64,7 +65,7 @@ func (f *File) Account(uid uint32, name string) string {
 
 // readLocked reads the file if it is not as it was.
 func (f *File) readLocked() {
-	if !f.failed.IsZero() && time.Since(f.failed) < retryEvery {
+	if !f.failed.IsZero() && f.now().Sub(f.failed) < retryEvery {
 		return
 	}
 	info, err := os.Stat(f.path)
@@ -80,7 +81,7 @@ func (f *File) readLocked() {
 		content, err = regularfile.Read(f.path, mostBytes)
 	}
 	if err != nil {
-		f.failed = time.Now()
+		f.failed = f.now()
 		return
 	}
 	f.size, f.time, f.failed, f.ranges = info.Size(), info.ModTime(), time.Time{}, parse(content)
