@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -52,9 +53,11 @@ func newHeaderServer(t *testing.T) *headerServer {
 	}
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(listener) })
-	t.Cleanup(func() {
+	t.Cleanup(func() { // all of it, as the next test measures what comes on top
 		close(s.leave)
-		_ = server.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = server.Shutdown(ctx)
 		served.Wait()
 	})
 	s.address = listener.Addr().String()
