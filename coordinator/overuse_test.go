@@ -331,15 +331,12 @@ func TestADeadlineStopsWhatIsLeftOnADrainedHost(t *testing.T) {
 	}
 }
 
-// What runs is taken over even where its agent's record of it is damaged, and no more of that is kept than of a request.
+// What runs and is not known is taken over even where its agent's record of it is damaged, and no more of that is kept than of a request.
 func TestAnAgentsRecordIsTakenInBounds(t *testing.T) {
 	f := start(t, Config{}, nil)
 	a := f.agent("h1")
 	running := f.get(a.engine())
-	if _, err := f.hosts.Deregister(t.Context(), &bursarv1.DeregisterRequest{HostId: "h1", Force: true}); err != nil {
-		t.Fatal(err)
-	}
-	a = f.agent("h1")
+	running.Id = "1qytgb3d9wefn"
 	running.Address, running.Caller, running.Stopping = strings.Repeat("a", 10_000), strings.Repeat("c", 10_000), true
 	running.RequestId = strings.Repeat("r", 10_000)
 	running.ApplicationIds = append(slices.Repeat([]string{"application"}, 1000), strings.Repeat("x", 1000))

@@ -114,7 +114,8 @@ type Ledger struct {
 	early    bool
 
 	changes  Changes
-	own      int        // how many transitions of this batch came due: see Config.OwnChanges
+	own      int        // how many transitions came due since an Advance: see Config.OwnChanges
+	taken    int        // of those, the ones that Changes has returned since then
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
 	scratch  []byte
@@ -149,18 +150,27 @@ func (l *Ledger) begin(now Instant) {
 }
 
 // Advance moves time on and does what is due, as much of it as one batch may have.
-func (l *Ledger) Advance(now Instant) { l.begin(now) }
+func (l *Ledger) Advance(now Instant) {
+	l.own, l.taken = l.own-l.taken, 0
+	l.begin(now)
+}
 
 // Behind reports whether more may have come due than the batch has room for.
 func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 
-// NextTimer returns when Advance has something to do in this batch.
+// NextTimer returns when Advance has something to do. Where the batch has as much as it may, that is when Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
 	due := Instant(0)
 	if t := l.nextTimer(); t != nil {
 		due = t.due
 	}
-	if at, waits := l.requests.next(); waits && !l.Behind() && (due == 0 || at < due) {
+	if l.Behind() {
+		if l.taken > 0 {
+			due = l.now
+		}
+		return due, due != 0
+	}
+	if at, waits := l.requests.next(); waits && (due == 0 || at < due) {
 		due = at
 	}
 	return due, due != 0
@@ -206,7 +216,7 @@ func (l *Ledger) Changes() Changes {
 	c := l.changes
 	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
 	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))} // the next batch is likely to be about as large
-	l.own = 0
+	l.taken = l.own
 	return c
 }
 

@@ -19,8 +19,9 @@ type flight struct {
 	rules      map[string]string // that are stored, by the ledger behind it
 }
 
-// pumpSoon lets what arrives within a moment go into one batch.
+// pumpSoon lets what arrives within a moment go into one batch. What was granted is looked at first: the process may stop here.
 func (c *coord) pumpSoon() {
+	c.w.book.checkGrants(c)
 	if c.pumping {
 		return
 	}
