@@ -27,12 +27,13 @@ const (
 type probes struct {
 	writer       *writer
 	peers        *peers
+	mismatch     *mismatch
 	turns, takes *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(w *writer, p *peers) *probes {
+func newProbes(w *writer, p *peers, m *mismatch) *probes {
 	return &probes{
-		writer: w, peers: p,
+		writer: w, peers: p, mismatch: m,
 		turns: &sharedProbe{ask: w.alive, clock: w.clock}, takes: &sharedProbe{ask: w.probe, clock: w.clock},
 	}
 }
@@ -41,10 +42,13 @@ func newProbes(w *writer, p *peers) *probes {
 func (p *probes) alive(ctx context.Context) error { return p.turns.look(ctx) }
 
 // ready reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
-// them on to.
+// them on to, or because it has another store than the cluster, and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
 	if p.writer.isStopping() {
 		return ErrStopping
+	}
+	if err := p.mismatch.get(); err != nil {
+		return err
 	}
 	err := ErrNotLeading
 	if p.writer.leads.Load() {

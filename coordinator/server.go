@@ -52,6 +52,8 @@ type Self struct {
 	URL string
 	// Alive reports whether its loop turns: one that does not must not lead.
 	Alive func(context.Context) error
+	// Mismatch takes why it may not stand for election because of its store, and nil once it may: until then it is not ready.
+	Mismatch func(error)
 }
 
 // Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own, once.
@@ -73,6 +75,7 @@ type Server struct {
 	elect    func(Self) (election.Election, error)
 	peers    *peers
 	trust    *trust
+	mismatch *mismatch
 	tracing  *tracing.Tracing
 	audit    *auditLog
 	entrance *entrance
@@ -129,6 +132,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		entrance: newEntrance(&config.Limits, deps.Registry, deps.Logger),
 		time:     defaultPatience(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
+	s.mismatch = newMismatch(deps.Registry)
 	s.core = NewCore(config.ledger(), func() ledger.Placer { return placement.New(policy) }, drawLeadership)
 	s.core.SetVersion(deps.Version)
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
@@ -232,7 +236,7 @@ func (s *Server) start(ctx context.Context) error {
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
 	}
-	elected, err := elect(Self{URL: s.URL(), Alive: s.writer.alive})
+	elected, err := elect(Self{URL: s.URL(), Alive: s.writer.alive, Mismatch: s.mismatch.set})
 	if err != nil {
 		return err
 	}
@@ -271,7 +275,7 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.trust.warnings(), s.audit.warnings(), s.writer.history.warnings(), s.files.warnings(), s.pollers.warnings())
+	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.warnings(), s.writer.history.warnings(), s.files.warnings(), s.pollers.warnings())
 	if hidden := s.writer.hidden.Load(); hidden != nil {
 		list = append(list, *hidden...)
 	}

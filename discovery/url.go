@@ -16,8 +16,11 @@ type URLError struct {
 }
 
 func (e *URLError) Error() string {
-	return fmt.Sprintf("coordinator %q: want %s", e.URL, e.Want)
+	return fmt.Sprintf("coordinator %q: want %s", Cut(e.URL, MaxShownAddress), e.Want)
 }
+
+// maxHost is RFC 1035's limit, in the form without the dot at the end.
+const maxHost = 253
 
 // ParseURL returns a coordinator's base URL in its one form: http or https, host, port, no slash at the end. The error is a *URLError.
 func ParseURL(text string) (string, error) {
@@ -36,6 +39,8 @@ func ParseURL(text string) (string, error) {
 		return wrong("a URL that begins with http:// or https://")
 	case u.Hostname() == "":
 		return wrong("a URL with a host, such as https://bursar-1.example.com:7070")
+	case len(u.Hostname()) > maxHost:
+		return wrong("a URL with a host's name of at most 253 characters")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 		return wrong("a URL without a path, a query or a fragment")
 	}

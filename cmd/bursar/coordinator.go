@@ -48,14 +48,18 @@ func openCoordinator(
 			return elect(ctx, client, config, deps.Store, self, log)
 		}
 	}
-	if options.Cluster, err = ownerOf(ctx, client, config); err != nil {
-		if consul.Refused(err) {
-			return nil, serverError(err)
+	var owning error // why the cluster's id is not known; nil: it is
+	if options.Cluster, owning = ownerOf(ctx, client, config); owning != nil {
+		if consul.Refused(owning) {
+			return nil, serverError(owning)
 		}
-		log.Warn("Consul does not answer: whether the store is this cluster's is not known", "error", err)
+		log.Warn("Consul does not say whose the store is: its own word counts", "error", owning)
 	}
 	if deps.Store, err = openStore(ctx, where, options, waits); err != nil {
 		return nil, storeError(config, loaded, err)
+	}
+	if err := vouched(ctx, deps.Store, config.Cluster, owning); err != nil {
+		return nil, errors.Join(serverError(err), deps.Store.Close())
 	}
 	server, err := coordinator.New(config, deps)
 	if err != nil {
@@ -214,6 +218,23 @@ func ownerOf(ctx context.Context, client *consul.Client, config coordinator.Conf
 	return election.ClusterID(ctx, client, config.Cluster)
 }
 
+// vouched refuses a store that does not know itself to be the cluster's, where what Consul says of that is no id. Else it puts its own back
+// when it campaigns.
+func vouched(ctx context.Context, opened store.Store, cluster string, owning error) error {
+	garbled, ok := errors.AsType[*election.IDError](owning)
+	if !ok {
+		return nil
+	}
+	meta, err := opened.Meta(ctx)
+	if err != nil {
+		return err
+	}
+	if !election.IsClusterID(meta.Cluster, cluster) {
+		return garbled
+	}
+	return nil
+}
+
 // claim makes a store the one that the cluster's coordinators use.
 func claim(ctx context.Context, client *consul.Client, config coordinator.Config, storeID string, log *slog.Logger) error {
 	// Nobody is elected here: the address is never said.
@@ -280,7 +301,7 @@ func elect(
 	}
 	made, err := election.Consul(client, election.Options{
 		ID: instanceOf(machine, config.Listen, self.URL), URL: self.URL, Cluster: config.Cluster, TTL: config.ElectionTTL, Alive: self.Alive,
-		StoreID: meta.StoreID, ClusterID: meta.Cluster, Meta: map[string]string{"version": version}, Log: log,
+		StoreID: meta.StoreID, ClusterID: meta.Cluster, Mismatch: self.Mismatch, Meta: map[string]string{"version": version}, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("election: %w", err)

@@ -180,10 +180,11 @@ func serverError(err error) error {
 	var ofAgent *agent.ConfigError
 	var ofCoordinator *coordinator.ConfigError
 	var otherStore *election.StoreError
+	var garbled *election.IDError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &otherStore), consul.Refused(err):
+	case errors.As(err, &otherStore), errors.As(err, &garbled), consul.Refused(err):
 		return configError(err)
 	case errors.As(err, &refused) && refused.Reason != store.InUse,
 		errors.As(err, &file), errors.As(err, &newer), errors.As(err, &ofAgent), errors.As(err, &ofCoordinator):

@@ -51,8 +51,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 			}
 			again = pause.NextBackOff()
 		case now.known && e.left(now):
-			c.session = now.holder
-			c.withdraw(ctx)
+			c.release(ctx, now)
 			again = pause.NextBackOff()
 		default:
 			pause.Reset()
@@ -70,6 +69,12 @@ func (e *ConsulElection) left(now reading) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return now.holder == e.last
+}
+
+// release gives such a key up.
+func (c *candidate) release(ctx context.Context, now reading) {
+	c.session = now.holder
+	c.withdraw(ctx)
 }
 
 // twinAfter is after how many TTLs a leader at a coordinator's own address is taken for another process. What the coordinator was
@@ -153,7 +158,9 @@ func (c *candidate) acquire(ctx context.Context) (Term, error) {
 	return term, nil
 }
 
-// claim makes sure that the cluster's store is the candidate's, before it stands by for a leadership that it could not take.
+// claim makes sure that the cluster's store is the candidate's, before it stands by for a leadership that it could not take. Another store is an
+// error for a coordinator that has never claimed its own: it is configured wrongly. Whoever has is not wrong because of what somebody
+// writes, and waits until that is mended.
 func (c *candidate) claim(ctx context.Context, pause backoff.BackOff) error {
 	e := c.election
 	if e.options.StoreID == "" {
@@ -166,10 +173,16 @@ func (c *candidate) claim(ctx context.Context, pause backoff.BackOff) error {
 		}
 		if err == nil {
 			pause.Reset()
+			c.log.Worked("this coordinator stands for election again")
+			e.mismatch(nil)
 			return nil
 		}
 		if _, other := errors.AsType[*StoreError](err); other {
-			return err
+			if !e.hasClaimed() {
+				return err
+			}
+			e.mismatch(err)
+			c.yield(ctx)
 		}
 		if err := c.outlive(ctx, err); err != nil {
 			return err
@@ -177,6 +190,30 @@ func (c *candidate) claim(ctx context.Context, pause backoff.BackOff) error {
 		if err := wait(ctx, nil, pause.NextBackOff()); err != nil {
 			return err
 		}
+	}
+}
+
+// mismatch tells the coordinator whether the cluster's store is another than its own.
+func (e *ConsulElection) mismatch(err error) {
+	if e.options.Mismatch != nil {
+		e.options.Mismatch(err)
+	}
+}
+
+func (e *ConsulElection) hasClaimed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.claimed
+}
+
+// yield gives up what is left of the last term, so that whoever has the right store leads.
+func (c *candidate) yield(ctx context.Context) {
+	e := c.election
+	e.mu.Lock()
+	now := e.reading
+	e.mu.Unlock()
+	if now.known && now.holder != "" && e.left(now) {
+		c.release(ctx, now)
 	}
 }
 

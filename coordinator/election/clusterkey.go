@@ -4,15 +4,38 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/bursar/bursar/discovery"
 	"github.com/bursar/bursar/discovery/consul"
 )
 
+// clusterID is what follows the name of a cluster: as ClusterID makes it, or of one whose coordinator was alone when it made its store.
+var clusterID = regexp.MustCompile(`^([a-z2-7]{8}|alone)$`)
+
+// IDError is what ClusterID returns where Consul's key holds something else than an id. A store may know the right one.
+type IDError struct {
+	// Key is Consul's, Value the beginning of what it holds.
+	Key, Value string
+}
+
+func (e *IDError) Error() string {
+	return fmt.Sprintf("Consul's key %s holds %q, which is no cluster's id: "+
+		"a coordinator whose store is the cluster's puts it back; where another or a new store is to be the cluster's, delete the key", e.Key, e.Value)
+}
+
+// IsClusterID reports whether a store that belongs to owner belongs to a cluster of this name, and so knows what ClusterID would say.
+func IsClusterID(owner, cluster string) bool {
+	id, named := strings.CutPrefix(owner, cluster+"/")
+	return named && clusterID.MatchString(id)
+}
+
 // ClusterID names the coordinators of a cluster in one Consul for good, as those of the same name in another Consul are not: whoever asks
-// first makes it, at bursar/<cluster>/id. A store that has been led on for one is not for the other.
+// first makes it, at bursar/<cluster>/id. A store that has been led on for one is not for the other. The error
+// is an *IDError where the key holds no id.
 func ClusterID(ctx context.Context, client *consul.Client, cluster string) (string, error) {
 	ctx, cancel := client.Bounded(ctx)
 	defer cancel()
@@ -27,6 +50,9 @@ func ClusterID(ctx context.Context, client *consul.Client, cluster string) (stri
 		if err != nil {
 			return "", client.Explain("read "+key, err)
 		}
+		if pair != nil && !clusterID.Match(pair.Value) {
+			return "", &IDError{Key: key, Value: discovery.Cut(string(pair.Value), discovery.MaxShownValue)}
+		}
 		if pair != nil {
 			return cluster + "/" + string(pair.Value), nil
 		}
@@ -40,19 +66,32 @@ func ClusterID(ctx context.Context, client *consul.Client, cluster string) (stri
 
 func idKey(cluster string) string { return "bursar/" + cluster + "/id" }
 
-// keepID puts the cluster's id back where Consul has lost its data. Else the next coordinator that starts would make another one, and be
+// keepID puts the cluster's id back where Consul has lost its data, or somebody has written what is no id. Else the next coordinator that starts would make another one, and be
 // refused by the store, and so would all in the end.
 func (e *ConsulElection) keepID(ctx context.Context) error {
-	id, known := strings.CutPrefix(e.options.ClusterID, e.options.Cluster+"/")
-	if !known {
+	if !IsClusterID(e.options.ClusterID, e.options.Cluster) {
 		return nil
 	}
 	ctx, cancel := e.client.Bounded(ctx)
 	defer cancel()
 	key := idKey(e.options.Cluster)
-	put, _, err := e.client.API().KV().CAS(&api.KVPair{Key: key, Value: []byte(id)}, e.client.Write(ctx)) // with index 0: where there is none
+	options := e.client.Query(ctx)
+	options.RequireConsistent = true
+	held, _, err := e.client.API().KV().Get(key, options)
+	if err != nil {
+		return e.client.Explain("read "+key, err)
+	}
+	right := &api.KVPair{Key: key, Value: []byte(strings.TrimPrefix(e.options.ClusterID, e.options.Cluster+"/"))} // with index 0: where there is none
+	var found string
+	if held != nil {
+		if clusterID.Match(held.Value) {
+			return nil
+		}
+		found, right.ModifyIndex = discovery.Cut(string(held.Value), discovery.MaxShownValue), held.ModifyIndex
+	}
+	put, _, err := e.client.API().KV().CAS(right, e.client.Write(ctx))
 	if put {
-		e.options.Log.Warn("Consul did not know the cluster's id: it has been put back", "key", key)
+		e.options.Log.Warn("Consul did not know the cluster's id: it has been put back; see who may write below bursar/", "key", key, "held", found)
 	}
 	return e.client.Explain("write "+key, err)
 }

@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -26,6 +27,9 @@ type Options struct {
 	// Cluster is what the coordinators that elect one of them have in common; its keys in Consul are bursar/<cluster>/leader and
 	// bursar/<cluster>/store. Default the name of the service that they are registered by.
 	Cluster string
+	// Mismatch is told with a *StoreError while the cluster's store is another than this coordinator's, which has claimed its own before, and
+	// with nil once it is not. Until then Campaign goes on trying. Default: nobody is told.
+	Mismatch func(err error)
 	// TTL is how long a leader that does nothing any more keeps the others from leading. Shorter is a shorter pause when a
 	// machine is lost; longer lets a leader get over a longer pause of its process, of the network or of Consul. Default 3 s, at
 	// least 2 s, at most 1 min.
@@ -56,6 +60,7 @@ type ConsulElection struct {
 	news    chan struct{} // closed when either changes
 	led     bool          // a campaign was won before
 	last    string        // the session of the last term
+	claimed bool          // the cluster's store was this coordinator's before
 
 	doubts consul.Quiet // about the term
 	odd    uint64       // the version of the key that was complained about; the watch's own
@@ -142,6 +147,21 @@ type announcement struct {
 	StoreID string `json:"store_id,omitempty"`
 }
 
+// announced returns what a key says, where whoever may write there can have written anything: it is cut, and an id that is none is left out.
+func announced(pair *api.KVPair) (said announcement, err error) {
+	if err := json.Unmarshal(pair.Value, &said); err != nil {
+		return announcement{}, errors.New(discovery.Cut(err.Error(), discovery.MaxShownError)) // numbers stand in it whole
+	}
+	said.ID = discovery.Cut(said.ID, maxInstance)
+	if !storeID.MatchString(said.StoreID) {
+		said.StoreID = ""
+	}
+	return said, nil
+}
+
+// maxInstance is more than any coordinator's ID has: it is made of the names of a machine and of an address.
+const maxInstance = 600
+
 func (e *ConsulElection) watch(ctx context.Context) error {
 	return e.client.Watch(ctx, consul.Watch{
 		About: "watch " + e.key(), Wait: watchWait, Gap: watchGap, Log: e.options.Log,
@@ -206,8 +226,7 @@ func (e *ConsulElection) newsLocked() {
 
 // read returns who the key says leads; nobody where it says nothing of use.
 func (e *ConsulElection) read(pair *api.KVPair) (id string, leader Leader) {
-	var said announcement
-	err := json.Unmarshal(pair.Value, &said)
+	said, err := announced(pair)
 	if err == nil {
 		said.URL, err = discovery.ParseURL(said.URL)
 	}

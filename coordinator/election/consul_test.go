@@ -28,11 +28,11 @@ func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
 		}()
 	}
 	first := await(t, "a leader", won)
-	if err := terms[first].Announce(t.Context(), 7, "store-1"); err != nil {
+	if err := terms[first].Announce(t.Context(), 7, storeOne); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		c.knows(t, Leader{URL: all[first].options.URL, Epoch: 7, StoreID: "store-1"})
+		c.knows(t, Leader{URL: all[first].options.URL, Epoch: 7, StoreID: storeOne})
 	}
 	select {
 	case second := <-won:
@@ -109,7 +109,7 @@ func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {
 	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
 	term := a.lead(t, 1)
 	next := b.campaign(t)
-	b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"})
+	b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
 	began := time.Now()
 	a.dead.Store(true)
 	await(t, "the next leader", next)
@@ -133,7 +133,7 @@ func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
 			a, b := stand(t, way.URL, "a"), stand(t, shared.Address, "b")
 			term := a.lead(t, 1)
 			next := b.campaign(t)
-			b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"})
+			b.knows(t, Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne})
 			way.turn(answer)
 			began := time.Now()
 			await(t, "the end of the term", term.Over())
@@ -141,14 +141,14 @@ func TestLeaderCutOffFromConsulStepsDownFirst(t *testing.T) {
 				t.Errorf("the term went on for %v: want less than the TTL, %v", took, ttl)
 			}
 			second := await(t, "the next leader", next)
-			if err := second.Announce(t.Context(), 2, "store-1"); err != nil {
+			if err := second.Announce(t.Context(), 2, storeOne); err != nil {
 				t.Fatal(err)
 			}
 			way.turn(nil)
 			if err := term.Resign(t.Context()); err != nil {
 				t.Errorf("resign: %v", err)
 			}
-			a.knows(t, Leader{URL: b.options.URL, Epoch: 2, StoreID: "store-1"})
+			a.knows(t, Leader{URL: b.options.URL, Epoch: 2, StoreID: storeOne})
 			if isOver(second) {
 				t.Error("the end of one term has ended the next")
 			}
@@ -163,7 +163,7 @@ func TestStandbyKeepsTheLeaderWhileConsulTalksNonsense(t *testing.T) {
 			way := inFrontOf(t, shared)
 			a, b := stand(t, shared.Address, "a"), stand(t, way.URL, "b")
 			term := a.lead(t, 1)
-			leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"}
+			leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne}
 			b.knows(t, leader)
 			next := b.campaign(t)
 			_, changed := b.Leader()
@@ -216,14 +216,14 @@ func TestOperatorEndsTheTerm(t *testing.T) {
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("noticed after %v", took)
 			}
-			if err := term.Announce(t.Context(), 2, "store-1"); err == nil {
+			if err := term.Announce(t.Context(), 2, storeOne); err == nil {
 				t.Error("a term that is over was announced")
 			}
 			if err := term.Resign(t.Context()); err != nil {
 				t.Errorf("resign: %v", err)
 			}
 			c.lead(t, 2)
-			c.knows(t, Leader{URL: c.options.URL, Epoch: 2, StoreID: "store-1"})
+			c.knows(t, Leader{URL: c.options.URL, Epoch: 2, StoreID: storeOne})
 		})
 	}
 }
@@ -284,7 +284,7 @@ func TestKeyThatSaysNothingIsNobody(t *testing.T) {
 func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
 	term := a.lead(t, 4)
-	want := Leader{URL: a.options.URL, Epoch: 4, StoreID: "store-1"}
+	want := Leader{URL: a.options.URL, Epoch: 4, StoreID: storeOne}
 	b.knows(t, want)
 	for _, value := range []string{`{"url":"http://rogue:1","epoch":281474976710655}`, "garbage", "", `{"url":"` + a.options.URL + `","epoch":99}`} {
 		if _, err := admin(t, shared).KV().Put(&api.KVPair{Key: a.key(), Value: []byte(value)}, nil); err != nil {
@@ -308,12 +308,12 @@ func TestLeaderCorrectsWhatSomebodyElseWrites(t *testing.T) {
 func TestLeaderMakesALostAnnouncementAgain(t *testing.T) {
 	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
 	term := a.lead(t, 4)
-	b.knows(t, Leader{URL: a.options.URL, Epoch: 4, StoreID: "store-1"})
+	b.knows(t, Leader{URL: a.options.URL, Epoch: 4, StoreID: storeOne})
 	own, _ := term.(*consulTerm)
 	a.mu.Lock()
 	own.said.Epoch = 5 // as Announce leaves it where Consul does not answer
 	a.mu.Unlock()
-	b.knows(t, Leader{URL: a.options.URL, Epoch: 5, StoreID: "store-1"})
+	b.knows(t, Leader{URL: a.options.URL, Epoch: 5, StoreID: storeOne})
 	if strings.Contains(a.log.String(), "somebody else has written") {
 		t.Errorf("the log says %s", a.log)
 	}
@@ -323,7 +323,7 @@ func TestLeaderWithoutTLSIsNobodyToThoseThatHaveIt(t *testing.T) {
 	secure := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.URL = "https://a.example.com:7070" })
 	plain := stand(t, shared.Address, "b")
 	plain.lead(t, 4)
-	plain.knows(t, Leader{URL: plain.options.URL, Epoch: 4, StoreID: "store-1"})
+	plain.knows(t, Leader{URL: plain.options.URL, Epoch: 4, StoreID: storeOne})
 	until(t, func() bool { return strings.Contains(secure.log.String(), "does not say who leads") })
 	secure.knows(t, Leader{})
 	if !strings.Contains(secure.log.String(), "want https://") {

@@ -57,6 +57,12 @@ const patience = 20 * time.Second
 // ttl of the tests.
 const ttl = 2 * time.Second
 
+// The ids of two stores, as stores make them.
+const (
+	storeOne = "aaaabbbbccccddddeeeeffff22"
+	storeTwo = "gggghhhhiiiijjjjkkkkllll33"
+)
+
 // buffer keeps what was logged.
 type buffer struct {
 	mu   sync.Mutex
@@ -139,7 +145,7 @@ func (c *coordinator) lead(t *testing.T, epoch uint64) Term {
 		if err != nil {
 			t.Fatalf("%s does not lead: %v", c.options.ID, err)
 		}
-		switch err := term.Announce(ctx, epoch, "store-1"); {
+		switch err := term.Announce(ctx, epoch, storeOne); {
 		case err == nil:
 			return term
 		case !errors.Is(err, ErrOver):
@@ -164,7 +170,7 @@ func (c *coordinator) rule(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if err := term.Announce(ctx, epoch, "store-1"); err == nil {
+			if err := term.Announce(ctx, epoch, storeOne); err == nil {
 				select {
 				case <-term.Over():
 				case <-ctx.Done():

@@ -115,7 +115,7 @@ func TestTokenInAFileIsEnoughAndMayChange(t *testing.T) {
 	c := stand(t, s.Address, "a", func(config *consul.Config, _ *Options) {
 		config.Service, config.TokenFile, config.TLS.CA = "secured", file, ca
 	})
-	if err := c.ClaimStore(t.Context(), "store-1", false); err != nil {
+	if err := c.ClaimStore(t.Context(), storeOne, false); err != nil {
 		t.Fatal(err)
 	}
 	term := c.lead(t, 1)

@@ -15,7 +15,7 @@ func TestConsulRestartedIsAPauseForLeaderAndStandby(t *testing.T) {
 	s := consulserver.Start(t, consulserver.Options{})
 	a, b := stand(t, s.Address, "a"), stand(t, s.Address, "b")
 	term := a.lead(t, 1)
-	leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: "store-1"}
+	leader := Leader{URL: a.options.URL, Epoch: 1, StoreID: storeOne}
 	b.knows(t, leader)
 	s.Kill()
 	await(t, "the end of the term", term.Over())
@@ -86,14 +86,14 @@ func TestClusterOfConsulLosesTheServersOneAfterAnother(t *testing.T) {
 	await(t, "the end of the term", term.Over())
 	second := await(t, "the next leader", next)
 	t.Logf("the next leader is there %v after the agent of the last one had died", time.Since(began))
-	if err := second.Announce(t.Context(), 2, "store-1"); err != nil {
+	if err := second.Announce(t.Context(), 2, storeOne); err != nil {
 		t.Fatal(err)
 	}
-	all[2].knows(t, Leader{URL: all[1].options.URL, Epoch: 2, StoreID: "store-1"})
+	all[2].knows(t, Leader{URL: all[1].options.URL, Epoch: 2, StoreID: storeOne})
 	if err := servers[0].Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all[0].knows(t, Leader{URL: all[1].options.URL, Epoch: 2, StoreID: "store-1"})
+	all[0].knows(t, Leader{URL: all[1].options.URL, Epoch: 2, StoreID: storeOne})
 	if isOver(second) {
 		t.Error("a server that came back has ended the term")
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/bursar/bursar/discovery"
 	"github.com/bursar/bursar/discovery/consul"
 )
 
@@ -23,8 +25,12 @@ func (e *StoreError) Error() string {
 		"stop them all and run \"bursar coordinator migrate --adopt\"", e.Cluster, e.Theirs, e.Ours)
 }
 
+// storeID is what a store calls itself, see rand.Text. What is none was written by no coordinator.
+var storeID = regexp.MustCompile(`^[a-z2-7]{26}$`)
+
 // Permanent reports whether an error of Campaign or ClaimStore is one that only an operator ends: then the coordinator should end, too, and
-// say why. What waiting mends, and what Consul refuses, which may be taken back there at any time, is not.
+// say why. What waiting mends, and what Consul refuses, which may be taken back there at any time, is not. Nor is what is written there
+// after the coordinator has claimed its store, which Campaign outlives: one write would end all coordinators.
 func Permanent(err error) bool {
 	_, store := errors.AsType[*StoreError](err)
 	return store
@@ -33,7 +39,8 @@ func Permanent(err error) bool {
 func (e *ConsulElection) storeKey() string { return "bursar/" + e.options.Cluster + "/store" }
 
 // ClaimStore makes sure that all coordinators of the cluster use one store: it writes the store's id into Consul where none is, and
-// compares it where there is one. Another one there is a *StoreError, or is replaced where adopt is set. It needs no Run.
+// compares it where there is one. Another one there is a *StoreError, or is replaced where adopt is set. Where the key holds no store's id,
+// the store that was last led on counts, as the leader's key has it, and its id is put back. It needs no Run.
 func (e *ConsulElection) ClaimStore(ctx context.Context, storeID string, adopt bool) error {
 	for range 5 { // somebody else may claim it between our reading and our writing
 		if done, err := e.claimStore(ctx, storeID, adopt); done || err != nil {
@@ -43,7 +50,7 @@ func (e *ConsulElection) ClaimStore(ctx context.Context, storeID string, adopt b
 	return fmt.Errorf("claim the store in %s: others change it all the time", e.storeKey())
 }
 
-func (e *ConsulElection) claimStore(ctx context.Context, storeID string, adopt bool) (done bool, err error) {
+func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool) (done bool, err error) {
 	ctx, cancel := e.client.Bounded(ctx)
 	defer cancel()
 	kv := e.client.API().KV()
@@ -56,16 +63,57 @@ func (e *ConsulElection) claimStore(ctx context.Context, storeID string, adopt b
 	if err != nil {
 		return false, e.client.Explain("read "+e.storeKey(), err)
 	}
-	claim := &api.KVPair{Key: e.storeKey(), Value: []byte(storeID)} // with index 0: where there is none
+	claim := &api.KVPair{Key: e.storeKey(), Value: []byte(ours)} // with index 0: where there is none
+	var theirs string
 	if pair != nil {
-		switch theirs := string(pair.Value); {
-		case theirs == storeID:
-			return true, nil
-		case !adopt:
-			return false, &StoreError{Cluster: e.options.Cluster, Theirs: theirs, Ours: storeID}
+		theirs, claim.ModifyIndex = string(pair.Value), pair.ModifyIndex
+	}
+	if theirs == ours {
+		e.claims()
+		return true, nil
+	}
+	garbled := pair != nil && !storeID.MatchString(theirs)
+	if !adopt {
+		known := theirs
+		if garbled || pair == nil {
+			if known, err = e.ledOn(ctx); err != nil {
+				return false, err
+			}
 		}
-		claim.ModifyIndex = pair.ModifyIndex
+		if known != "" && known != ours {
+			return false, &StoreError{Cluster: e.options.Cluster, Theirs: known, Ours: ours}
+		}
 	}
 	done, _, err = kv.CAS(claim, e.client.Write(ctx))
-	return done, e.client.Explain("claim the store in "+e.storeKey(), err)
+	if err != nil || !done {
+		return false, e.client.Explain("claim the store in "+e.storeKey(), err)
+	}
+	if garbled {
+		e.options.Log.Warn("Consul's key of the store held no store's id: this store's has been put back; see who may write below bursar/",
+			"key", e.storeKey(), "held", discovery.Cut(theirs, discovery.MaxShownValue))
+	}
+	e.claims()
+	return true, nil
+}
+
+// ledOn returns the id of the store that was last led on, as the leader's key says, also when nobody leads now; empty where it does not.
+func (e *ConsulElection) ledOn(ctx context.Context) (string, error) {
+	options := e.client.Query(ctx)
+	options.RequireConsistent = true
+	pair, _, err := e.client.API().KV().Get(e.key(), options)
+	if err != nil || pair == nil {
+		return "", e.client.Explain("read "+e.key(), err)
+	}
+	said, err := announced(pair)
+	if err != nil {
+		return "", nil //nolint:nilerr // it says nothing
+	}
+	return said.StoreID, nil
+}
+
+// claims remembers that the cluster's store is this coordinator's.
+func (e *ConsulElection) claims() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.claimed = true
 }

@@ -12,34 +12,34 @@ import (
 func TestCoordinatorsOfOneClusterShareAStore(t *testing.T) {
 	a, b := stand(t, shared.Address, "a"), stand(t, shared.Address, "b")
 	for _, c := range []*coordinator{a, b, a} {
-		if err := c.ClaimStore(t.Context(), "store-1", false); err != nil {
+		if err := c.ClaimStore(t.Context(), storeOne, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var other *StoreError
-	err := b.ClaimStore(t.Context(), "store-2", false)
-	if !errors.As(err, &other) || other.Theirs != "store-1" || other.Ours != "store-2" {
+	err := b.ClaimStore(t.Context(), storeTwo, false)
+	if !errors.As(err, &other) || other.Theirs != storeOne || other.Ours != storeTwo {
 		t.Fatalf("error %v: want a *StoreError", err)
 	}
 	if !strings.Contains(err.Error(), "--adopt") {
 		t.Errorf("error %q: want it to say what to do", err)
 	}
-	if err := b.ClaimStore(t.Context(), "store-2", true); err != nil {
+	if err := b.ClaimStore(t.Context(), storeTwo, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.ClaimStore(t.Context(), "store-1", false); !errors.As(err, &other) {
+	if err := a.ClaimStore(t.Context(), storeOne, false); !errors.As(err, &other) {
 		t.Errorf("error %v: want a *StoreError", err)
 	}
-	if err := a.ClaimStore(t.Context(), "store-2", false); err != nil {
+	if err := a.ClaimStore(t.Context(), storeTwo, false); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
-	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = "store-1" })
+	a := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	term := a.lead(t, 1)
 	way := inFrontOf(t, shared)
-	b := stand(t, way.URL, "b", func(_ *consul.Config, o *Options) { o.StoreID = "store-2" })
+	b := stand(t, way.URL, "b", func(_ *consul.Config, o *Options) { o.StoreID = storeTwo })
 	if err := b.registration.Registered(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestCoordinatorWithAnotherStoreDoesNotStandForElection(t *testing.T) {
 // A Consul that has lost its data gets the cluster's id back from whoever stands for election again: a coordinator that starts then finds
 // the id that the store knows.
 func TestAClustersIDOutlivesConsulsData(t *testing.T) {
-	c := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = "store-1" })
+	c := stand(t, shared.Address, "a", func(_ *consul.Config, o *Options) { o.StoreID = storeOne })
 	id, err := ClusterID(t.Context(), c.client, c.options.Cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestStoreIsNotClaimedWithoutConsul(t *testing.T) {
 	c := stand(t, way.URL, "a")
 	for name, answer := range nonsense() {
 		way.turn(answer)
-		if err := c.ClaimStore(t.Context(), "store-1", true); err == nil || Permanent(err) {
+		if err := c.ClaimStore(t.Context(), storeOne, true); err == nil || Permanent(err) {
 			t.Errorf("%s: error %v: want one that passes", name, err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/bursar/bursar/discovery"
 )
 
 // ErrOver is Announce's error where the term has ended.
@@ -147,7 +149,8 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 		return
 	}
 	if err != nil || found != written && found != wrote {
-		e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(), "said", found.URL)
+		e.options.Log.Warn("somebody else has written into Consul's key of the leader: it is corrected; see who may write below bursar/", "key", e.key(),
+			"said", discovery.Cut(found.URL, discovery.MaxShownValue))
 	}
 	if _, err := e.put(ctx, t.session, want); err != nil {
 		e.options.Log.Warn("Consul's key of the leader was not corrected", "error", e.client.Explain("write "+e.key(), err))

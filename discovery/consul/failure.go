@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/discovery"
 )
 
 // ErrNotConsul says that an answer lacks what every one of Consul's has.
@@ -27,7 +28,8 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("Consul at %s: %s: %v", e.Where, e.Doing, e.Err)
+	// A page of something else than Consul, or what a key holds, may be part of it.
+	text := fmt.Sprintf("Consul at %s: %s: %s", e.Where, e.Doing, discovery.Cut(e.Err.Error(), discovery.MaxShownError))
 	if e.Hint != "" {
 		text += ": " + e.Hint
 	}

@@ -63,6 +63,32 @@ func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
 	}
 }
 
+// Whoever may register services can give them any number of long names, and the log has no use for them.
+func TestRegistrationsThatCannotBeCalledDoNotFillTheLog(t *testing.T) {
+	client := open(t, Config{Address: shared.Address})
+	var log buffer
+	finder := NewFinder(client, FinderOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	run(t, finder.Run)
+	for i := range 8 {
+		err := client.API().Agent().ServiceRegister(&api.AgentServiceRegistration{
+			ID: fmt.Sprintf("%s-long-%d", client.Service(), i), Name: client.Service(), Address: strings.Repeat("z", 20_000), Port: 7070,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	register(t, client, RegistrationOptions{ID: "a", URL: "https://a.example.com:7070"})
+	finds(t, finder, func(list []discovery.Coordinator) bool {
+		return cmp.Equal(list, []discovery.Coordinator{{URL: "https://a.example.com:7070"}})
+	})
+	until(t, func() bool { return strings.Contains(log.String(), "at most 253 characters") })
+	for line := range strings.Lines(log.String()) {
+		if len(line) > 2000 {
+			t.Errorf("a line of %d bytes: %.200s", len(line), line)
+		}
+	}
+}
+
 func TestCoordinatorThatDoesNotWorkIsNotFound(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
 	finder := find(t, client)

@@ -3,6 +3,8 @@ package consul
 import (
 	"log/slog"
 	"sync"
+
+	"github.com/bursar/bursar/discovery"
 )
 
 // Quiet logs what fails again and again: once when it begins, again when the reason is another one, and once when it is over. Many
@@ -20,7 +22,7 @@ func (q *Quiet) Failed(message string, err error) {
 	defer q.mu.Unlock()
 	if text := err.Error(); text != q.last {
 		q.last = text
-		q.Log.Warn(message, "error", err)
+		q.Log.Warn(message, "error", discovery.Cut(text, discovery.MaxShownError)) // it may name each entry of a catalog
 	}
 }
 

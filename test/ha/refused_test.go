@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/bursar/bursar/test/certs"
 	"github.com/bursar/bursar/test/consul"
 	"github.com/bursar/bursar/test/postgres"
@@ -53,6 +55,9 @@ func (m *misfit) create(database string) (dsn string) {
 	return dsn
 }
 
+// longest is more than any line that is said has in bytes, whatever others have written.
+const longest = 3000
+
 // run starts a bursar with a configuration, and waits until it ends or has said each of these.
 func (m *misfit) run(part, config string, code int, says ...string) {
 	m.t.Helper()
@@ -77,6 +82,13 @@ func (m *misfit) run(part, config string, code int, says ...string) {
 	go func() {
 		defer close(ended)
 		err = cmd.Wait()
+	}()
+	defer func() {
+		for line := range strings.Lines(said.String()) {
+			if len(line) > longest {
+				m.t.Errorf("a line of %d bytes: %.300q", len(line), line)
+			}
+		}
 	}()
 	deadline, again := time.After(patience), time.NewTicker(pollEvery)
 	defer again.Stop()
@@ -134,6 +146,45 @@ func TestOneStoreIsOneClusters(t *testing.T) {
 	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, "election: alone\n"), exitConfig, "another cluster's", "alone")
 	// One election, two stores.
 	m.run("coordinator", m.coordinator(m.create("elsewhere"), m.consul.Address, "cluster: first\n"), exitConfig, "point it to theirs")
+}
+
+// TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting, and lets no other store in: what the cluster's store knows is put back.
+func TestNonsenseInConsulsKeysKeepsNoCoordinatorFromStarting(t *testing.T) {
+	m := newMisfit(t)
+	asked, err := m.consul.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const storeKey, idKey = "bursar/bursar/store", "bursar/bursar/id"
+	read := func(key string) string {
+		pair, _, err := asked.KV().Get(key, nil)
+		if err != nil || pair == nil {
+			t.Fatalf("%s: %v, %v", key, pair, err)
+		}
+		return string(pair.Value)
+	}
+	spoil := func(keys ...string) {
+		for _, key := range keys {
+			if _, err := asked.KV().Put(&api.KVPair{Key: key, Value: []byte("\n\x00garbage" + strings.Repeat("z", 400_000))}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, ""), goesOn, "leading")
+	store, id := read(storeKey), read(idKey)
+	elsewhere := m.create("elsewhere")
+	spoil(storeKey)
+	m.run("coordinator", m.coordinator(elsewhere, m.consul.Address, ""), exitConfig, "use store "+store+", this one has", "point it to theirs")
+	spoil(idKey)
+	m.run("coordinator", m.coordinator(m.create("fresh"), m.consul.Address, ""), exitConfig, idKey+" holds", "delete the key")
+	m.run("coordinator", m.coordinator(m.dsn, m.consul.Address, ""), goesOn, "held no store's id", "did not know the cluster's id", "leading")
+	if got := read(storeKey); got != store {
+		t.Errorf("%s holds %.80q, want %s", storeKey, got, store)
+	}
+	if got := read(idKey); got != id {
+		t.Errorf("%s holds %.80q, want %s", idKey, got, id)
+	}
+	m.run("coordinator", m.coordinator(elsewhere, m.consul.Address, ""), exitConfig, "point it to theirs")
 }
 
 // TestStoresThatAreNotForThisVersion are left as they are.
