@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/yamlfile"
 )
 
 func TestPoliciesFromYAML(t *testing.T) {
@@ -22,9 +21,14 @@ engines:
     - {match: {engineType: python}, onOverUse: limit, tolerance: "0%"}
     - {match: {engineType: shell}, onOverUse: observe, cgroup: true}
     - {match: {engineType: hive}}
+    - {match: {engineType: 3.10}, onOverUse: observe}
 `
 	var c Config
-	if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
+	doc, err := yamlfile.Parse("agent.yaml", []byte(text))
+	if err == nil {
+		err = doc.Decode(&c)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := c.settle()
@@ -37,6 +41,8 @@ engines:
 		"shell":  {Action: policy.Observe, Tolerance: 100, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: true},
 		"hive":   policy.Default(),
 		"flink":  policy.Default(),
+		"3.1":    policy.Default(),
+		"3.10":   {Action: policy.Observe, Tolerance: 100, Grace: 30 * time.Second, StopGrace: 10 * time.Second},
 	} {
 		got := s.policies.For(map[string]string{"engineType": engineType})
 		if got.Action != want.Action || got.Tolerance != want.Tolerance || got.Grace != want.Grace || got.StopGrace != want.StopGrace || got.Cgroup != want.Cgroup {

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/yamlfile"
 )
 
 func TestZeroConfigIsGood(t *testing.T) {
@@ -20,18 +20,30 @@ func TestZeroConfigIsGood(t *testing.T) {
 	}
 }
 
+// decodeYAML reads a file as the command does.
+func decodeYAML(t *testing.T, text string, into any) {
+	t.Helper()
+	doc, err := yamlfile.Parse("agent.yaml", []byte(text))
+	if err == nil {
+		err = doc.Decode(into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestConfigFromYAML(t *testing.T) {
 	text := `
 hostId: node-7
 address: node-7.example.com
-labels: {rack: a, disk: ssd}
+labels: {rack: 010, disk: 1.10}
 coordinators: ["http://10.0.0.1:7070"]
 socket: /run/x/agent.sock
-socketMode: "0660"
+socketMode: 0660
 socketGroup: hadoop
 loopbackListen: 127.0.0.1:7071
 loopbackTrusted: true
-trustedUsers: [hadoop, "1001"]
+trustedUsers: [hadoop, 1001]
 stateDir: /var/lib/x
 capacity: {memory: 64GiB, cpu: 16, instances: 50, gpu: 2}
 protected: {memory: 2GiB, cpu: 500m}
@@ -41,11 +53,9 @@ tick: 2s
 patience: 20s
 `
 	var got agent.Config
-	if err := yaml.UnmarshalWithOptions([]byte(text), &got, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
+	decodeYAML(t, text, &got)
 	want := agent.Config{
-		HostID: "node-7", Address: "node-7.example.com", Labels: map[string]string{"rack": "a", "disk": "ssd"},
+		HostID: "node-7", Address: "node-7.example.com", Labels: map[string]string{"rack": "010", "disk": "1.10"},
 		Coordinators: []string{"http://10.0.0.1:7070"},
 		Socket:       "/run/x/agent.sock", SocketMode: "0660", SocketGroup: "hadoop", LoopbackListen: "127.0.0.1:7071", LoopbackTrusted: true,
 		TrustedUsers: []string{"hadoop", "1001"}, StateDir: "/var/lib/x",

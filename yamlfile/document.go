@@ -71,16 +71,19 @@ func Parse(name string, data []byte) (*Document, error) {
 }
 
 // Decode puts the document into the struct that v points to, whose fields have yaml tags. An empty document leaves it as it is.
+// A text is as it was written, whether YAML knows it as a number or not: 0660 stays "0660". Nothing, ~ and null leave a field out; as
+// a key, an item of a list of texts or a value in a map of texts, ~ and null are text like any other.
 // A field may be an encoding.TextUnmarshaler; its error says what would be right.
 // What the library would round or guess at, 1.5 for an integer or 5 for a duration, is an error. The error is an *Error.
 func (d *Document) Decode(v any) error {
 	if d.body == nil {
 		return nil
 	}
-	if e := d.rounded(reflect.TypeOf(v)); e != nil {
-		return e
+	body, wrong := d.typed(reflect.TypeOf(v))
+	if wrong != nil {
+		return wrong
 	}
-	if err := yaml.NodeToValue(d.body, v, yaml.Strict()); err != nil {
+	if err := yaml.NodeToValue(body, v, yaml.Strict()); err != nil {
 		return d.wrap(err, reflect.TypeOf(v))
 	}
 	return nil
@@ -100,30 +103,10 @@ func (d *Document) At(field, reason string) *Error {
 	return &Error{File: d.name, Field: field, Reason: reason}
 }
 
-// rounded finds a value that the library would take for another one than was written, or refuse without its place.
-func (d *Document) rounded(into reflect.Type) *Error {
-	for node := range d.values {
-		t := at(into, pathOf(node))
-		if t == nil || node.Type() == ast.NullType {
-			continue
-		}
-		text := node.GetToken().Value
-		want := wanted(t, node.Type(), text)
-		if want == "" {
-			continue
-		}
-		reason := Want(text, want)
-		if _, isScalar := node.(ast.ScalarNode); !isScalar {
-			reason = "is " + kind(node.Type()) + ": want " + want
-		}
-		return d.at(first(node), pathOf(node), reason)
-	}
-	return nil
-}
-
 // wanted says what a value should be that cannot be of its field's type; empty where it can be, or the library says so well.
-func wanted(field reflect.Type, node ast.NodeType, text string) string {
+func wanted(field reflect.Type, node ast.Node) string {
 	var err error
+	text := textOf(node)
 	switch kind := field.Kind(); {
 	case reflect.PointerTo(field).Implements(unmarshaler):
 		if reader, ok := reflect.TypeAssert[encoding.TextUnmarshaler](reflect.New(field)); ok {
@@ -136,11 +119,14 @@ func wanted(field reflect.Type, node ast.NodeType, text string) string {
 		if _, err = time.ParseDuration(text); err != nil {
 			return "a duration with its unit, such as 500ms, 30s or 5m"
 		}
-	case kind >= reflect.Int && kind <= reflect.Uint64 && node != ast.IntegerType:
-		if _, err = strconv.ParseInt(text, 0, 64); err != nil && !errors.Is(err, strconv.ErrRange) {
+	case kind >= reflect.Int && kind <= reflect.Uint64:
+		if zeroBefore.MatchString(text) { // some take 010 for 8, some for 10
+			return "a whole number without zeros before it"
+		}
+		if _, err = strconv.ParseInt(text, 0, 64); node.Type() != ast.IntegerType && err != nil && !errors.Is(err, strconv.ErrRange) {
 			return "a whole number"
 		}
-	case kind == reflect.Bool && node != ast.BoolType:
+	case kind == reflect.Bool && node.Type() != ast.BoolType:
 		return "true or false"
 	}
 	return ""
@@ -253,6 +239,9 @@ func words(t reflect.Type) string {
 		return ""
 	}
 }
+
+// zeroBefore finds 010 and -0660, but not 0 and 0x10.
+var zeroBefore = regexp.MustCompile(`^[-+]?0[0-9_]`)
 
 // alreadyDefined is the library's message about a key that occurs twice, which has no type of its own while parsing.
 var alreadyDefined = regexp.MustCompile(`^mapping key "(.*)" already defined at \[(\d+):`)

@@ -67,7 +67,7 @@ func at(t reflect.Type, path string) reflect.Type {
 	return direct(t)
 }
 
-// inner returns the type one step below.
+// inner returns the type one step below, without pointers; nil where there is none.
 func inner(t reflect.Type, step string) reflect.Type {
 	t = direct(t)
 	if t == nil {
@@ -75,11 +75,11 @@ func inner(t reflect.Type, step string) reflect.Type {
 	}
 	switch t.Kind() { //nolint:exhaustive // nothing else has parts
 	case reflect.Slice, reflect.Array, reflect.Map:
-		return t.Elem()
+		return direct(t.Elem())
 	case reflect.Struct:
 		for field := range t.Fields() {
 			if yamlName(field) == step {
-				return field.Type
+				return direct(field.Type)
 			}
 		}
 	}

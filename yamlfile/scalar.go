@@ -15,19 +15,8 @@ type Scalar struct {
 
 // UnmarshalYAML takes anything but a list or a map.
 func (s *Scalar) UnmarshalYAML(node ast.Node) error {
-	for {
-		anchor, isAnchor := node.(*ast.AnchorNode)
-		if !isAnchor {
-			break
-		}
-		node = anchor.Value
-	}
-	switch n := node.(type) {
-	case *ast.LiteralNode: // a block: | or >
-		*s = Scalar{n.Value.Value, true}
-		return nil
-	case ast.ScalarNode:
-		*s = Scalar{n.GetToken().Value, true}
+	if _, ok := node.(ast.ScalarNode); ok {
+		*s = Scalar{textOf(node), true}
 		return nil
 	}
 	return &Error{Field: pathOf(node), Reason: "is " + kind(node.Type()) + ": want a single value", token: node.GetToken()}

@@ -25,7 +25,7 @@ type Section struct {
 // Sections are what the reference consists of.
 func Sections() []Section {
 	return []Section{
-		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column.", "coordinator", "Config"},
+		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column. A text needs no quotes to stay as it is written: `0660`, `3.10` and `yes` are text where the type says so.", "coordinator", "Config"},
 		{"bursar agent --config FILE", "Read strictly, like the coordinator's.", "agent", "Config"},
 		{"identities: FILE", "The file that the coordinator's setting `identities` names, read strictly. `bursar token` writes it.", "access", "document"},
 		{"providersFile: FILE", "The file that the coordinator's setting `providersFile` names, read strictly; [an example](../examples/providers.yaml). `bursar provider set` takes the same settings " +

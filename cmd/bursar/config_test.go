@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/label"
+)
+
+// configFile writes a configuration.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestNumbersInATextNeedNoQuotes(t *testing.T) {
+	var host agent.Config
+	file := configFile(t, "hostId: 010\nsocketMode: 0660\nlabels: {zone: 010, rack: 1.10, y: 0x1F, z: 1_000}\ncapacity: {gpu: 010}\nengines: {policies: [{match: {engineType: 3.10}}]}\n")
+	if _, err := loadConfig(file, "", "BURSAR_AGENT", &host); err != nil {
+		t.Fatal(err)
+	}
+	want := agent.Config{
+		HostID: "010", SocketMode: "0660", Labels: map[string]string{"zone": "010", "rack": "1.10", "y": "0x1F", "z": "1_000"},
+		Capacity: map[string]string{"gpu": "010"}, Engines: agent.EnginesConfig{Policies: []agent.PolicyConfig{{Match: map[string]string{"engineType": "3.10"}}}},
+	}
+	if diff := cmp.Diff(want, host); diff != "" {
+		t.Error(diff)
+	}
+	var books coordinator.Config
+	file = configFile(t, "labels: {defaults: {code: 0755}, derived: [{key: a, from: b, default: 0755, values: {3.10: 0x10, true: 1e3}}], required: [007]}\n")
+	if _, err := loadConfig(file, "", "BURSAR_COORDINATOR", &books); err != nil {
+		t.Fatal(err)
+	}
+	rules := label.Rules{
+		Defaults: map[string]string{"code": "0755"}, Required: []string{"007"},
+		Derived: []label.Derivation{{Key: "a", From: "b", Default: "0755", Values: map[string]string{"3.10": "0x10", "true": "1e3"}}},
+	}
+	if diff := cmp.Diff(rules, books.Labels); diff != "" {
+		t.Error(diff)
+	}
+}
