@@ -52,7 +52,8 @@ type Config struct {
 	// TokenFile holds the bearer token that the agent shows to coordinators, and nothing else. Default: none.
 	TokenFile string `yaml:"tokenFile" reload:"start"`
 
-	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made where it is missing.
+	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made where it is missing,
+	// so that every user gets there (0755).
 	Socket string `yaml:"socket" reload:"start"`
 	// SocketMode is its mode in octal. Default "0666": every user of the machine may call, as themselves.
 	SocketMode string `yaml:"socketMode" reload:"start"`

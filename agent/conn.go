@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/regularfile"
 )
 
 // SocketInUseError says that somebody serves on the path of the agent's socket.
@@ -30,7 +31,7 @@ func (e *SocketInUseError) Error() string {
 
 // listenUnix serves on a path, in place of a socket that an agent left behind when it was killed.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string) (*net.UnixListener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // whoever may call must get there
+	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil { // whoever may call must get there
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
 	if err := checkFolder(path); err != nil {
@@ -39,7 +40,7 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 	if err := removeStale(ctx, path); err != nil {
 		return nil, err
 	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	listener, err := listenClosed(ctx, path)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, &SocketInUseError{Path: path}
 	}
@@ -50,6 +51,25 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
+}
+
+// listenClosed serves on a path to which nobody else can connect: the kernel makes a socket's file with the mode that the socket has when it
+// is bound, less the umask.
+func listenClosed(ctx context.Context, path string) (*net.UnixListener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
+		var changed error
+		err := conn.Control(func(fd uintptr) { changed = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, changed)
+	}}
+	listener, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what it was for
+	}
+	unixListener, ok := listener.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(errors.New("agent: a listener that is not a Unix socket's"), listener.Close())
+	}
+	return unixListener, nil
 }
 
 // checkFolder refuses a folder in which everybody could put a socket of their own in place of the agent's, and be shown what callers send.

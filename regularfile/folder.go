@@ -46,3 +46,30 @@ func Folder(path string) error {
 		path = above
 	}
 }
+
+// MakeFolders makes a folder, with those above it that are missing. What it makes has the mode, whatever the process's umask: other users are
+// to get there, or not. What is there already stays as it is. Errors name the path.
+func MakeFolders(path string, mode fs.FileMode) error {
+	if info, err := os.Stat(path); err == nil {
+		if !info.IsDir() {
+			return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+		}
+		return nil
+	}
+	if above := filepath.Dir(path); above != path {
+		if err := MakeFolders(above, mode); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, mode); err != nil {
+		if info, statErr := os.Stat(path); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
+			return nil // somebody else has made it meanwhile
+		}
+		return err //nolint:wrapcheck // names the path
+	}
+	made, err := os.OpenFile(path, syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0) //nolint:gosec // just made
+	if err != nil {
+		return err //nolint:wrapcheck // names the path
+	}
+	return errors.Join(made.Chmod(mode), made.Close())
+}

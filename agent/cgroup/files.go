@@ -35,8 +35,13 @@ func (kernel) Write(name, content string) error {
 	return errors.Join(err, file.Close())
 }
 
+// Mkdir makes a cgroup that everybody can look into, as the kernel's own are: a Java engine reads there how much memory it has. The agent's
+// umask is not to keep it from that.
 func (kernel) Mkdir(name string) error {
-	return os.Mkdir(name, 0o755) //nolint:gosec,wrapcheck // as the kernel's own are; the error names it
+	if err := os.Mkdir(name, 0o755); err != nil { //nolint:gosec // see above
+		return err //nolint:wrapcheck // names the cgroup
+	}
+	return os.Chmod(name, 0o755) //nolint:gosec,wrapcheck // see above; the error names the cgroup
 }
 
 func (kernel) Rmdir(name string) error {

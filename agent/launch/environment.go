@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/regularfile"
 )
 
 // environment is all of an engine's, in order.
@@ -38,7 +40,7 @@ func pathOf(user User) string {
 // is not looked through a link all the same.
 func makeLogs(parent, id string, user User) (string, error) {
 	path := filepath.Join(parent, id)
-	if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // users get to their folders
+	if err := regularfile.MakeFolders(parent, 0o755); err != nil { // users get to their folders
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // of a checked id

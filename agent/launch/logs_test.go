@@ -67,3 +67,19 @@ func TestFolderForLogsOfAnotherUserIsNotGivenAway(t *testing.T) {
 		t.Errorf("of %d, %v", stat.Uid, err)
 	}
 }
+
+// Users get to the folders of their engines' logs, also below one that the agent has made.
+func TestUsersGetToTheirLogsWhateverTheUmask(t *testing.T) {
+	dir := t.TempDir()
+	before := syscall.Umask(0o077)
+	path, err := makeLogs(filepath.Join(dir, "log", "engines"), "a1", User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+	syscall.Umask(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{path: 0o750, filepath.Dir(path): 0o755, filepath.Join(dir, "log"): 0o755} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has %v, want %04o; %v", path, info.Mode(), want, err)
+		}
+	}
+}

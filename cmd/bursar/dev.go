@@ -16,6 +16,7 @@ import (
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -207,7 +208,7 @@ func privateDir(dir string) error {
 	if os.Geteuid() == 0 {
 		mode = 0o755
 	}
-	if err := os.MkdirAll(dir, mode); err != nil {
+	if err := regularfile.MakeFolders(dir, mode); err != nil {
 		return configError(fmt.Errorf("make the socket's folder: %w", err))
 	}
 	if !ownedByUs(dir) && dir == filepath.Dir(ownSocket()) {
