@@ -260,18 +260,28 @@ func (s *settings) checkLoopback() error {
 func (s *settings) checkResources() error {
 	var err error
 	if s.capacity, err = resource.ParseVector(s.Capacity); err != nil {
-		return &ConfigError{"capacity", fmt.Sprint(s.Capacity), err.Error()}
+		return ofQuantity("capacity.", err)
 	}
 	if s.protected, err = resource.ParseVector(s.Protected); err != nil {
-		return &ConfigError{"protected", fmt.Sprint(s.Protected), err.Error()}
+		return ofQuantity("protected.", err)
 	}
 	if s.safety, err = resource.ParseMemory(s.Safety); err != nil {
-		return &ConfigError{"safety", s.Safety, err.Error()}
+		wrong := ofQuantity("", err)
+		wrong.Field = "safety"
+		return wrong
 	}
 	if s.safety == 0 {
 		s.safety = -1 // to host.Options zero means its default
 	}
 	return nil
+}
+
+// ofQuantity tells a quantity that cannot be read, below a field.
+func ofQuantity(within string, err error) *ConfigError {
+	if of, ok := errors.AsType[*resource.FieldError](err); ok {
+		return &ConfigError{within + of.Field, of.Value, of.Want}
+	}
+	return &ConfigError{strings.TrimSuffix(within, "."), "", err.Error()}
 }
 
 func (s *settings) checkTimes() error {

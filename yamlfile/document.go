@@ -203,6 +203,8 @@ func (d *Document) wrap(err error, about reflect.Type) *Error {
 		e.Reason = "is " + kind(unexpected.Actual) + ": want " + kind(unexpected.Expected)
 	case errors.As(err, &mistyped) && words(mistyped.SrcType) != "" && words(mistyped.DstType) != "":
 		e.Reason = "is " + words(mistyped.SrcType) + ": want " + words(mistyped.DstType)
+	case strings.HasPrefix(e.Reason, "found character '\t'"):
+		e.Reason = "a tab: want spaces, as YAML takes no tabs there"
 	default:
 		if found := bareStar.FindStringIndex(e.line()); found != nil {
 			e.Column = found[0] + strings.IndexByte(e.line()[found[0]:], '*') + 1

@@ -102,7 +102,7 @@ func TestErrorsPointToTheirPlace(t *testing.T) {
 		},
 		"tab": {
 			"labels:\n\tuser: a\n",
-			"server.yaml:2:1: found character '\t' that cannot start any token\n    1 | labels:\n    2 |  user: a\n      | ^\n",
+			"server.yaml:2:1: a tab: want spaces, as YAML takes no tabs there\n    1 | labels:\n    2 |  user: a\n      | ^\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

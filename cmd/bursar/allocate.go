@@ -134,6 +134,9 @@ func (c *cli) renewCommand() *cobra.Command {
 	}
 	ttl := cmd.Flags().Duration("ttl", 0, "from now on (default: as long as it was given first)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := withinBounds("--ttl", *ttl, &bursarv1.RenewRequest{}, "ttl"); err != nil {
+			return err
+		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			req := &bursarv1.RenewRequest{Id: id}
 			if *ttl != 0 {

@@ -93,6 +93,9 @@ func (f *confirmFlags) request() (*bursarv1.ConfirmRequest, error) {
 	case f.pid != 0 && f.lease != 0:
 		return nil, usagef("--lease is for an engine without --pid")
 	}
+	if err := withinBounds("--lease", f.lease, &bursarv1.ConfirmRequest{}, "lease"); err != nil {
+		return nil, err
+	}
 	req := &bursarv1.ConfirmRequest{Address: f.address, ApplicationIds: f.applications}
 	if f.pid != 0 {
 		req.Process = &bursarv1.Process{Pid: f.pid, Cgroup: f.cgroup}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
@@ -71,12 +73,53 @@ func inFlags(text string) string {
 	).Replace(text)
 }
 
-// credentialError tells a file that cannot be used by the flag that names it.
-func credentialError(err error) error {
-	if _, wrong := errors.AsType[*credential.FileError](err); wrong {
+// credentialError tells a file that cannot be used by the flag, or else the variable, that names it.
+func (f *credentialFlags) credentialError(err error) error {
+	wrong, ok := errors.AsType[*credential.FileError](err)
+	if !ok {
+		return err
+	}
+	flag, variable := "", ""
+	switch wrong.Field {
+	case "tls.ca":
+		flag, variable = f.tls.CA, "BURSAR_TLS_CA"
+	case "tls.cert":
+		flag, variable = f.tls.Cert, "BURSAR_TLS_CERT"
+	case "tls.key":
+		flag, variable = f.tls.Key, "BURSAR_TLS_KEY"
+	case "tokenFile":
+		flag, variable = f.tokenFile, "BURSAR_TOKEN_FILE"
+		if wrong.File == "" { // the token itself
+			variable = "BURSAR_TOKEN"
+		}
+	}
+	if flag != "" || variable == "" || os.Getenv(variable) == "" {
 		return configError(&wordsError{err, inFlags(err.Error())})
 	}
-	return err
+	return configError(inVariable(wrong, variable))
+}
+
+// consulError tells a file that cannot be used by the variable of Consul's that names it: a command has no other settings for Consul.
+func consulError(wrong *credential.FileError) error {
+	variable, known := map[string]string{
+		"consul.tokenFile": api.HTTPTokenFileEnvName, "consul.tls.ca": api.HTTPCAFile, "consul.tls.cert": api.HTTPClientCert, "consul.tls.key": api.HTTPClientKey,
+	}[wrong.Field]
+	if !known {
+		return configError(wrong)
+	}
+	if wrong.Field == "consul.tokenFile" && wrong.File == "" {
+		variable = api.HTTPTokenEnvName
+	}
+	return configError(inVariable(wrong, variable))
+}
+
+// inVariable says an error of what a variable names. Where that is no file, what it says may be a secret.
+func inVariable(wrong *credential.FileError, variable string) error {
+	words := variable + ": "
+	if wrong.File != "" {
+		words += strconv.Quote(wrong.File) + ": "
+	}
+	return &wordsError{wrong, words + wrong.Wrong + ": want " + wrong.Want}
 }
 
 // wordsError says an error in other words.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/label"
@@ -188,8 +189,14 @@ func (f *requestFlags) request() (*bursarv1.AllocateRequest, error) {
 	if !f.resource.isSet() {
 		return nil, usagef("nothing asked for: want at least one of --memory, --cpu, --instances, --custom and --external")
 	}
-	if f.wait < 0 || f.reservation < 0 {
-		return nil, usagef("--wait and --ttl: want a duration that is not negative")
+	for _, flag := range []struct {
+		name  string
+		value time.Duration
+		field protoreflect.Name
+	}{{"--wait", f.wait, "wait"}, {"--ttl", f.reservation, "reservation_ttl"}} {
+		if err := withinBounds(flag.name, flag.value, &bursarv1.AllocateRequest{}, flag.field); err != nil {
+			return nil, err
+		}
 	}
 	req := &bursarv1.AllocateRequest{
 		RequestId: f.requestID, Labels: maps.Clone(map[string]string(f.labels)), Resource: f.resource.message(), Priority: f.priority,

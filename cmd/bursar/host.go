@@ -65,6 +65,9 @@ func (c *cli) hostDrainCommand() *cobra.Command {
 	reason := cmd.Flags().String("reason", "", "why, for whoever looks at the host")
 	deadline := cmd.Flags().Duration("deadline", 0, "after this its engines are asked to stop")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := withinBounds("--deadline", *deadline, &bursarv1.DrainRequest{}, "deadline"); err != nil {
+			return err
+		}
 		return c.onHost(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Host, error) {
 			req := &bursarv1.DrainRequest{HostId: id, Reason: *reason}
 			if cmd.Flags().Changed("deadline") {

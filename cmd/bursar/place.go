@@ -184,12 +184,12 @@ func (t *troubles) String() string {
 func placeError(err error) error {
 	_, ofURL := errors.AsType[*discovery.URLError](err)
 	_, ofConsul := errors.AsType[*consul.ConfigError](err)
-	_, ofFile := errors.AsType[*credential.FileError](err) // that Consul's environment names
+	file, ofFile := errors.AsType[*credential.FileError](err) // that Consul's environment names
 	switch {
 	case ofURL, ofConsul:
 		return usagef("--addr: %w", err)
 	case ofFile:
-		return configError(err)
+		return consulError(file)
 	}
 	return err
 }

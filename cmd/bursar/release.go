@@ -82,6 +82,9 @@ func (c *cli) stopCommand() *cobra.Command {
 	grace := cmd.Flags().Duration("grace", 10*time.Second, "between SIGTERM and SIGKILL")
 	reason := cmd.Flags().String("reason", "", "why, for the history")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := withinBounds("--grace", *grace, &bursarv1.StopRequest{}, "grace"); err != nil {
+			return err
+		}
 		return c.onAllocation(cmd, args[0], func(ctx context.Context, cl *client.Client, id string) (*bursarv1.Allocation, error) {
 			res, err := cl.Allocations().Stop(ctx, &bursarv1.StopRequest{Id: id, Grace: durationpb.New(*grace), Reason: *reason})
 			return res.GetAllocation(), err

@@ -49,7 +49,7 @@ func (c *cli) coordinators(ctx context.Context, patience time.Duration) (*client
 	log := slog.New(&c.trouble)
 	options, err := own.options(log)
 	if err != nil {
-		return nil, place{}, credentialError(err)
+		return nil, place{}, c.credentials.credentialError(err)
 	}
 	said := firstSet(c.addr, os.Getenv("BURSAR_ADDR"))
 	at, err := parsePlace(firstSet(said, defaultAddr), own, log)

@@ -34,7 +34,7 @@ func (c *cli) team(ctx context.Context, at place) ([]member, error) {
 	}
 	options, err := c.credentials.overEnvironment().options(nil)
 	if err != nil {
-		return nil, credentialError(err)
+		return nil, c.credentials.credentialError(err)
 	}
 	options = append(append(options, at.trust()...), client.WithoutRetries(), client.WithTimeout(memberTimeout))
 	team := make([]member, len(known))

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// withinBounds refuses a duration that the contract does not have for a field of a request, in the words of the flag. Zero is not set.
+func withinBounds(flag string, value time.Duration, request proto.Message, field protoreflect.Name) error {
+	if value == 0 {
+		return nil
+	}
+	rules, err := protovalidate.ResolveFieldRules(request.ProtoReflect().Descriptor().Fields().ByName(field))
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	bounds := rules.GetDuration()
+	if value < 0 {
+		return usagef("%s %s: want a duration that is not negative", flag, hours(value))
+	}
+	if least := bounds.GetGte().AsDuration(); value < least {
+		return usagef("%s %s: want at least %s", flag, hours(value), hours(least))
+	}
+	if most := bounds.GetLte().AsDuration(); most > 0 && value > most {
+		return usagef("%s %s: want at most %s", flag, hours(value), hours(most))
+	}
+	return nil
+}
+
+// hours writes 168h, and not 168h0m0s.
+func hours(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
