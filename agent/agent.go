@@ -100,6 +100,7 @@ type Agent struct {
 	opener      *process.Opener
 	metrics     *metrics
 	users       launch.Users
+	trusted     trustedLoop
 	direct      *launch.Direct
 	cgroups     *cgroups
 	launches    launches
@@ -188,6 +189,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		direct: &launch.Direct{},
 		users:  launch.Users{Slots: make(chan struct{}, lookupsAtOnce)},
 	}
+	a.trusted = trustedLoop{users: func() []string { return a.settings().TrustedUsers }, find: a.users.Named, changed: make(chan struct{}, 1), log: a.log}
 	refused := newRefused()
 	if err := deps.Metrics.Register(refused); err != nil {
 		return nil, fmt.Errorf("agent: metrics: %w", err)
@@ -242,6 +244,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.saveLoop(ctx) })
 	group.Go(func() error { return a.newsLoop(ctx) })
 	group.Go(func() error { return a.countables.loop(ctx) })
+	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()
 	a.letGo()
 	a.running.Wait()

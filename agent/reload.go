@@ -31,6 +31,9 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 	}
 	a.live.Store(&next)
 	a.peers.trust(next.TrustedUsers)
+	if changes.Has("trustedUsers") {
+		a.trusted.again()
+	}
 	a.admitted.SetLimits(next.Callers.limits())
 	if changes.Has("labels") || changes.Has("protected") {
 		a.locked(func(t *tracker.Tracker) { t.Announce(next.Labels, convert.VectorToProto(next.protected)) })

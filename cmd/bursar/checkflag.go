@@ -11,6 +11,9 @@ func (c *cli) fine(loaded *configuration, err error) error {
 	if err != nil {
 		return configError(err)
 	}
+	for _, variable := range loaded.astray {
+		c.sayf("%s: sets nothing: want %s", variable, loaded.meant(variable))
+	}
 	name := "the standard configuration"
 	if loaded.doc != nil {
 		name = loaded.file

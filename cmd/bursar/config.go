@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/bursar/bursar/regularfile"
+	"github.com/bursar/bursar/spelling"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -21,6 +24,8 @@ type configuration struct {
 	doc  *yamlfile.Document // nil: no file
 	// set are the fields that the environment or a flag has set, with what set them.
 	set map[string]string
+	// variables are all that a field could be set by, astray those of the environment that set none though they begin like them.
+	variables, astray []string
 }
 
 // loadConfig reads a file into config, a pointer to a struct with yaml tags, and the environment over it. A field's variable is the
@@ -43,7 +48,44 @@ func loadConfig(file, standard, prefix string, config any) (*configuration, erro
 	if err := c.environment(prefix, "", reflect.ValueOf(config).Elem()); err != nil {
 		return nil, configError(err)
 	}
+	c.strays(prefix)
 	return c, nil
+}
+
+// strays finds variables that are meant for a field and name none.
+func (c *configuration) strays(prefix string) {
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, prefix+"_") && !slices.Contains(c.variables, name) {
+			c.astray = append(c.astray, name)
+		}
+	}
+	slices.Sort(c.astray)
+}
+
+// meant says what would be right in place of a variable that is astray.
+func (c *configuration) meant(astray string) string {
+	best, least := "", len(astray)
+	for _, variable := range c.variables {
+		if distance := spelling.Distance(astray, variable); distance < least {
+			best, least = variable, distance
+		}
+	}
+	if least > maxTypos {
+		parts := strings.SplitN(astray, "_", 3)
+		return parts[0] + "_" + parts[1] + "_ and a field in capitals"
+	}
+	return best
+}
+
+// maxTypos is how many letters of a variable may be wrong for it to be known again.
+const maxTypos = 3
+
+// warn tells of variables that set nothing, in the log of a server.
+func (c *configuration) warn(log *slog.Logger) {
+	for _, variable := range c.astray {
+		log.Warn("a variable sets nothing", "variable", variable, "want", c.meant(variable))
+	}
 }
 
 // environment sets the fields of a struct that are a single value or a list of texts from their variables.
@@ -60,6 +102,7 @@ func (c *configuration) environment(prefix, path string, into reflect.Value) err
 			}
 			continue
 		}
+		c.variables = append(c.variables, variable)
 		text, found := os.LookupEnv(variable)
 		if !found {
 			continue

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,5 +49,26 @@ func TestNumbersInATextNeedNoQuotes(t *testing.T) {
 	}
 	if diff := cmp.Diff(rules, books.Labels); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAVariableThatSetsNothingIsWarnedOf(t *testing.T) {
+	t.Setenv("BURSAR_COORDINATOR_LISTN", "127.0.0.1:1")
+	t.Setenv("BURSAR_COORDINATOR_LIMITS_QUEUE", "100")
+	t.Setenv("BURSAR_COORDINATOR_WHATEVER", "")
+	var books coordinator.Config
+	loaded, err := loadConfig("", configFile(t, ""), "BURSAR_COORDINATOR", &books)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	loaded.warn(slog.New(slog.NewTextHandler(&out, nil)))
+	for i, want := range []string{
+		`level=WARN msg="a variable sets nothing" variable=BURSAR_COORDINATOR_LISTN want=BURSAR_COORDINATOR_LISTEN`,
+		`variable=BURSAR_COORDINATOR_WHATEVER want="BURSAR_COORDINATOR_ and a field in capitals"`, "",
+	} {
+		if line := strings.Split(out.String(), "\n")[i]; !strings.HasSuffix(line, want) || want == "" && line != "" {
+			t.Errorf("%s: want %s", line, want)
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -71,6 +73,9 @@ func (c *cli) coordinatorCommand() *cobra.Command {
 		if *check {
 			return c.fine(loaded, checkCoordinator(config, loaded))
 		}
+		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
+			return err
+		}
 		return c.serveCoordinator(cmd.Context(), config, loaded, read, logs)
 	}
 	cmd.AddCommand(c.migrateCommand())
@@ -125,11 +130,35 @@ reads ` + agentFile + ` where there is one; every field has a default.`,
 			return err
 		}
 		if *check {
-			return c.fine(loaded, checkAgent(config, loaded))
+			err := checkAgent(config, loaded)
+			if err == nil {
+				c.sayUnknownUsers(cmd.Context(), config, loaded)
+			}
+			return c.fine(loaded, err)
+		}
+		if err := c.warnOf(loaded, logs, config.LogLevel); err != nil {
+			return err
 		}
 		return c.serveAgent(cmd.Context(), config, loaded, read, logs, agentStart{forgetEpoch: *forget})
 	}
 	return cmd
+}
+
+// warnOf tells in the log, before a server starts, what its configuration's environment has that sets nothing.
+func (c *cli) warnOf(loaded *configuration, logs *logFlags, level string) error {
+	log, err := logs.logger(c.err, level)
+	if err != nil {
+		return err
+	}
+	loaded.warn(log)
+	return nil
+}
+
+// sayUnknownUsers tells of trusted users that are not there, or not yet.
+func (c *cli) sayUnknownUsers(ctx context.Context, config agent.Config, loaded *configuration) {
+	for _, i := range config.UnknownUsers(ctx) {
+		c.sayf("%v", loaded.at(fmt.Sprintf("trustedUsers[%d]", i), strconv.Quote(config.TrustedUsers[i])+": this machine has no such user"))
+	}
 }
 
 // flag puts a flag's value over what the file and the environment said.
