@@ -280,7 +280,7 @@ func secretFile(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if text := strings.TrimSpace(string(content)); text != "" {
+	if text := strings.TrimSpace(strings.TrimPrefix(string(content), "\ufeff")); text != "" { // some editors write a byte order mark
 		return text, nil
 	}
 	return "", fmt.Errorf("%s: is empty", path)

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// An address is what a file says, whatever its editor put around it.
+func TestAnAddressIsReadFromAFile(t *testing.T) {
+	const want = "postgres://db/bursar"
+	for _, content := range []string{want, want + "\n", "\ufeff" + want + "\r\n"} {
+		path := filepath.Join(t.TempDir(), "store")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := secretFile(path); err != nil || got != want {
+			t.Errorf("%q is read as %q, %v", content, got, err)
+		}
+	}
+}
