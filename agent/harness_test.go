@@ -23,6 +23,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"
 	"github.com/bursar/bursar/readlimit"
+	"github.com/bursar/bursar/test/freeport"
 )
 
 // asCaller makes the test binary a caller of an agent, asEngine an engine; see callers_test.go and memory_test.go.
@@ -162,6 +163,17 @@ func (s *subject) start() {
 	case <-time.After(20 * time.Second):
 		s.t.Fatal("the agent does not become ready")
 	}
+}
+
+// startOnLoopback starts an agent that serves on TCP, too: at its LoopbackListen.
+func (s *subject) startOnLoopback() {
+	s.t.Helper()
+	address, err := freeport.Address()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.config.LoopbackListen, s.config.LoopbackTrusted = address, true
+	s.start()
 }
 
 // stop ends the incarnation. Stopping twice is fine.

@@ -22,7 +22,6 @@ import (
 	"github.com/bursar/bursar/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
-	"github.com/bursar/bursar/test/freeport"
 )
 
 // nobody is the uid of a user that may do nothing in particular.
@@ -263,12 +262,7 @@ func TestLargeAndSenselessRequestsAreRefused(t *testing.T) {
 
 func TestLoopbackServesTheAPIAlone(t *testing.T) {
 	s := newSubject(t)
-	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.config.LoopbackListen, s.config.LoopbackTrusted = address, true
-	s.start()
+	s.startOnLoopback()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	base := "http://" + s.config.LoopbackListen
