@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,7 @@ type File struct {
 // Open reads the file for the first time; it must be right. Errors: *yamlfile.Error, and those of the file.
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{path: path, log: log}
-	data, err := readFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +44,18 @@ func Open(path string, log *slog.Logger) (*File, error) {
 	return f, nil
 }
 
-// readFile returns the content of a file that nobody but its owner and group can have written.
-func readFile(path string) ([]byte, error) {
+// ModeError refuses a file of identities that everybody on the machine may write to.
+type ModeError struct {
+	File string
+	Mode fs.FileMode
+}
+
+func (e *ModeError) Error() string {
+	return fmt.Sprintf("%s: mode %04o: everybody on this machine could make themselves admin: want chmod 0640", e.File, e.Mode)
+}
+
+// ReadFile returns the content of a file that nobody but its owner and group can have written. Errors: *ModeError, and those of the file.
+func ReadFile(path string) ([]byte, error) {
 	file, info, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the file
@@ -54,7 +65,7 @@ func readFile(path string) ([]byte, error) {
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("%s: %d bytes: want at most %d", path, info.Size(), maxFile)
 	case info.Mode().Perm()&0o002 != 0:
-		return nil, fmt.Errorf("%s: mode %04o: everybody on this machine could make themselves admin: want chmod 0640", path, info.Mode().Perm())
+		return nil, &ModeError{path, info.Mode().Perm()}
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile))
 	if err != nil {
@@ -84,7 +95,7 @@ func (f *File) Watch(ctx context.Context, every time.Duration) {
 func (f *File) Look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	data, err := readFile(f.path)
+	data, err := ReadFile(f.path)
 	if err != nil {
 		f.sum = [sha256.Size]byte{} // whatever comes next is new
 		f.faultLocked(err)

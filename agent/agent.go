@@ -32,14 +32,29 @@ import (
 // ErrReplaced ends Run: another agent has registered for this host after this one.
 var ErrReplaced = errors.New("another agent has taken over this host: stop one of them, or give each a hostId of its own")
 
+// StrangerError says that a coordinator knows another agent by this one's hostId, which it hears, or whose engines it has not given up yet.
+type StrangerError struct {
+	Err error // the coordinator's
+}
+
+func (e *StrangerError) Error() string {
+	return fmt.Sprintf("this agent is not that of its host, and starts no engines: %v", e.Err)
+}
+
+// Unwrap returns the coordinator's refusal.
+func (e *StrangerError) Unwrap() error { return e.Err }
+
 // Meter is how the agent looks at the machine; *host.Meter is one.
 type Meter interface {
 	Capacity(ctx context.Context) (host.Capacity, error)
 	Sample(ctx context.Context) host.Sample
+	Available(ctx context.Context) (int64, error)
 	Engines(ctx context.Context, engines []host.Engine) []host.Usage
 	BootID() (string, error)
 	Identify(pid int32) (host.Identity, error)
 	OwnCgroup(pid int32) (string, error)
+	View(pid int32) (host.View, error)
+	Place() host.Place
 }
 
 // Deps are what an agent is given.
@@ -80,8 +95,11 @@ type Deps struct {
 // disk is where the state is kept; *statefile.Dir is one.
 type disk interface {
 	Load() (statefile.State, error)
+	Append(change tracker.Change) error
+	Begin(state statefile.State) error
 	Save(state statefile.State) error
 	SetAside(now time.Time) (string, error)
+	Held() bool
 	File() string
 	Close() error
 }
@@ -94,7 +112,8 @@ type Agent struct {
 	peers       *peers
 	admitted    *admission.Controller
 	connections *admission.Connections
-	local       *caller // whoever calls over TCP
+	local       *caller       // whoever calls over TCP
+	lookups     chan struct{} // one element: a caller over TCP is being looked up
 	turns       turns
 	ownMeter    bool // nobody has given another
 	opener      *process.Opener
@@ -117,13 +136,17 @@ type Agent struct {
 	bootID      string
 	incarnation uint64
 	dir         disk
-	saving      sync.Mutex    // held while the state file is written
+	saving      sync.Mutex // held while the state is written
+	lost        lostState  // what is wrong with where it is
+	socket      socket
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
+	look        look
 	measuredAt  moment // when the machine was last measured, and a Sync last answered
 	syncedAt    moment
-	unheard     atomic.Bool // the last Sync failed
-	news        atomic.Bool // since the last Sync began, another leader was named
+	unheard     atomic.Bool                   // the last Sync failed
+	stranger    atomic.Pointer[StrangerError] // the host is another agent's; nil: it is not
+	news        atomic.Bool                   // since the last Sync began, another leader was named
 
 	mu       sync.Mutex
 	tracker  *tracker.Tracker           // guarded by mu
@@ -135,7 +158,8 @@ type Agent struct {
 	draining bool // as last logged; of the sync loop alone
 
 	// Of the measuring loop alone:
-	doubtful map[string]int // engines that seem to have ended, by how often in a row
+	partial  map[string]string // engines that could not be measured in full, by why
+	doubtful map[string]int    // engines that seem to have ended, by how often in a row
 	orphaned map[string]bool
 	degraded []string // sources that could not be read, as last logged
 	// unrecorded are launched engines that have ended without a record so far, by when that was seen; cleaned is when records were.
@@ -182,10 +206,10 @@ func New(config Config, deps Deps) (*Agent, error) {
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
 		measureDue: newAlarm(now), syncDue: newAlarm(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
-		watched:  make(map[string]*process.Handle),
-		stops:    make(map[string]*stopping),
-		asking:   make(map[string]bool),
-		doubtful: make(map[string]int), orphaned: make(map[string]bool), unrecorded: make(map[string]time.Time),
+		watched: make(map[string]*process.Handle),
+		stops:   make(map[string]*stopping),
+		asking:  make(map[string]bool),
+		partial: make(map[string]string), doubtful: make(map[string]int), orphaned: make(map[string]bool), unrecorded: make(map[string]time.Time),
 		direct: &launch.Direct{},
 		users:  launch.Users{Slots: make(chan struct{}, lookupsAtOnce)},
 	}
@@ -200,7 +224,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
-	a.local = a.peers.loopback()
+	a.local, a.lookups = a.peers.loopback(), make(chan struct{}, 1)
 	a.turns = newTurns(now, a.measureDue, a.syncDue)
 	a.live.Store(&s)
 	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
@@ -265,6 +289,7 @@ func (a *Agent) open(ctx context.Context) error {
 		return fmt.Errorf("agent: %w", err)
 	}
 	a.bootID = bootID
+	place := a.deps.Meter.Place()
 	if a.dir, err = statefile.Open(a.settings().StateDir); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
@@ -283,7 +308,7 @@ func (a *Agent) open(ctx context.Context) error {
 		ID: a.settings().HostID, Address: a.settings().Address, Labels: a.settings().Labels,
 		Capacity:  a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts),
 		Protected: convert.VectorToProto(a.settings().protected),
-		BootID:    bootID, Version: a.deps.Version, Incarnation: a.incarnation,
+		BootID:    bootID, MachineID: place.MachineID, PIDNamespace: place.PIDNamespace, Version: a.deps.Version, Incarnation: a.incarnation,
 	}, saved.Snapshot)
 	// It has said so where that fails. A disk that is full must not keep the agent away, or its engines would be taken for lost.
 	_ = a.save()
@@ -296,84 +321,7 @@ func (a *Agent) open(ctx context.Context) error {
 // close leaves everything as the next incarnation wants to find it.
 func (a *Agent) close() error {
 	a.letGo()
-	return errors.Join(a.save(), a.dir.Close(), a.cgroups.close())
-}
-
-// load reads the state file. One that is damaged, or of another host and boot, is set aside.
-func (a *Agent) load() (statefile.State, error) {
-	saved, err := a.dir.Load()
-	var damaged *statefile.DamagedError
-	switch {
-	case errors.Is(err, statefile.ErrNone):
-		return statefile.State{}, nil
-	case errors.As(err, &damaged):
-		aside, asideErr := a.dir.SetAside(time.Now())
-		if asideErr != nil {
-			return statefile.State{}, errors.Join(err, asideErr)
-		}
-		a.log.Error("the state file is damaged and was set aside: engines are taken over from what the coordinator knows", "error", err, "aside", aside)
-		return statefile.State{}, nil
-	case err != nil:
-		return statefile.State{}, err
-	case saved.HostID == a.settings().HostID:
-		return saved, nil
-	case saved.BootID == a.bootID && len(saved.Engines) > 0:
-		return statefile.State{}, &ConfigError{
-			"hostId", a.settings().HostID,
-			fmt.Sprintf("%q, under which %d engines of this boot were confirmed (state file %s); or another stateDir", saved.HostID, len(saved.Engines), a.dir.File()),
-		}
-	}
-	aside, err := a.dir.SetAside(time.Now())
-	if err != nil {
-		return statefile.State{}, err
-	}
-	a.log.Warn("the state file is another host's and was set aside", "was", saved.HostID, "aside", aside)
-	return statefile.State{}, nil
-}
-
-// saveLoop writes what nobody waits for, so that a slow disk holds up neither measuring nor heartbeats.
-func (a *Agent) saveLoop(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.unsaved:
-			a.turns.save.do(func() { _ = a.save() }) // it has said so; the next change tries again
-		}
-	}
-}
-
-func (a *Agent) saveSoon() {
-	select {
-	case a.unsaved <- struct{}{}:
-	default:
-	}
-}
-
-// save stores the state if it has changed. Who waits for a save that is under way is covered by the next one, with all
-// others that wait.
-func (a *Agent) save() error {
-	a.saving.Lock()
-	defer a.saving.Unlock()
-	a.mu.Lock()
-	if !a.tracker.Unsaved() {
-		a.mu.Unlock()
-		return nil
-	}
-	snapshot := a.tracker.Snapshot()
-	a.mu.Unlock()
-	began := time.Now()
-	err := a.dir.Save(statefile.State{
-		HostID: a.settings().HostID, Incarnation: a.incarnation, SavedAt: began, Snapshot: snapshot,
-	})
-	a.metrics.saved(time.Since(began), err)
-	if err != nil {
-		a.mu.Lock()
-		a.tracker.NotSaved()
-		a.mu.Unlock()
-		a.log.Error("the state was not saved: after a restart the agent would rely on the coordinator", "error", err)
-	}
-	return err
+	return errors.Join(a.saveLast(), a.dir.Close(), a.cgroups.close())
 }
 
 // locked gives f the tracker. It must not block.

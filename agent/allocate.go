@@ -22,6 +22,11 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	if id := request.GetHost().GetId(); id != "" && id != a.settings().HostID {
 		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings().HostID))
 	}
+	if request.GetConfirmsProcess() {
+		if _, err := peerProcessOf(ctx).seen(ctx); err != nil {
+			return nil, err
+		}
+	}
 	request = proto.CloneOf(request)
 	if request.Host == nil {
 		request.Host = &bursarv1.HostWishes{}
@@ -86,7 +91,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		if refused >= 0 && over(allocation.GetState()) {
 			return nil, a.vetoError(request, refused)
 		}
-		verdict, answered := a.judge(allocation, answer.asOf)
+		verdict, answered := a.judge(ctx, allocation, answer.asOf)
 		switch {
 		case allocation.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, verdict == tracker.Held:
 			return allocation, nil
@@ -121,7 +126,10 @@ func (a *Agent) epoch() (epoch uint64) {
 }
 
 // judge puts an allocation before the tracker. The channel is closed by the next answer to a Sync.
-func (a *Agent) judge(allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
+func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
+	if reserved(allocation) {
+		a.lookAtMemory(ctx)
+	}
 	a.locked(func(t *tracker.Tracker) {
 		_, known := t.Veto(allocation.GetId())
 		verdict = t.Observe(time.Now(), allocation, asOf)
@@ -133,8 +141,19 @@ func (a *Agent) judge(allocation *bursarv1.Allocation, asOf uint64) (verdict tra
 	return verdict, answered
 }
 
+// isOfItsHost refuses what only the host's own agent may do.
+func (a *Agent) isOfItsHost() error {
+	if refused := a.stranger.Load(); refused != nil {
+		return connect.NewError(connect.CodeFailedPrecondition, refused)
+	}
+	return nil
+}
+
 // awaitReady waits until the coordinator knows this host.
 func (a *Agent) awaitReady(ctx context.Context) error {
+	if err := a.isOfItsHost(); err != nil {
+		return err
+	}
 	select {
 	case <-a.ready:
 		return nil

@@ -240,6 +240,30 @@ func TestGrantIsRefusedWhereTheMemoryIsNotThere(t *testing.T) {
 	}
 }
 
+// A host fills up between two measurements, by somebody of whom nobody knows: the next grant is decided on by what is there then.
+func TestAGrantIsNotGivenOnMemoryThatOthersHaveTakenSinceTheLastSample(t *testing.T) {
+	s := newSubject(t)
+	s.config.Tick = 20 * time.Second
+	s.start()
+	s.allocate(100)
+	s.meter.available.Store(250 * mib)
+	began := time.Now()
+	for {
+		r, err := s.Allocate(t.Context(), request(200))
+		if connect.CodeOf(err) == connect.CodeResourceExhausted {
+			break
+		}
+		if err != nil || time.Since(began) > 5*time.Second {
+			t.Fatalf("200 MiB granted of 250 that are left, of which 100 are promised: %v", err)
+		}
+		// Looks share what they find, for a moment and not for a tick.
+		if _, err := s.Release(t.Context(), &bursarv1.ReleaseRequest{Id: r.GetAllocation().GetId()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.allocate(100)
+}
+
 func TestWaitingRequestIsGrantedOnceTheMemoryIsThere(t *testing.T) {
 	s := run(t)
 	s.meter.available.Store(60 * mib)

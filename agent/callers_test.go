@@ -33,8 +33,11 @@ func beCaller() int {
 }
 
 func call(words []string) (string, error) {
-	http := socketClient(os.Getenv(asCaller))
-	client := bursarv1connect.NewAllocationServiceClient(http, "http://agent")
+	http, address := socketClient(os.Getenv(asCaller)), "http://agent"
+	if over := os.Getenv("LOOPBACK"); over != "" {
+		http.Transport, address = nil, over
+	}
+	client := bursarv1connect.NewAllocationServiceClient(http, address)
 	ctx := context.Background()
 	switch words[0] {
 	case "allocate":
@@ -50,6 +53,8 @@ func call(words []string) (string, error) {
 		}
 		_, err = client.Confirm(ctx, &bursarv1.ConfirmRequest{Id: words[1], Process: &bursarv1.Process{Pid: int32(pid)}})
 		return "confirmed", err
+	case "contain":
+		return contain(ctx, client, words[1], words[2])
 	case "launch":
 		engines := bursarv1connect.NewEngineServiceClient(http, "http://agent")
 		_, err := engines.Launch(ctx, &bursarv1.LaunchRequest{Id: words[1], User: words[2], Command: words[3:], WorkingDirectory: "/"})

@@ -69,7 +69,8 @@ type Config struct {
 	// and the agent's own account always may.
 	TrustedUsers []string `yaml:"trustedUsers" reload:"live"`
 
-	// StateDir is where the agent keeps what it must know after a restart. Default /var/lib/bursar/agent.
+	// StateDir is where the agent keeps what it must know after a restart. Default /var/lib/bursar/agent. It belongs to the agent's
+	// user, and nobody else may write to it, nor, if that is root, to the folders above it.
 	StateDir string `yaml:"stateDir" reload:"start"`
 
 	// Capacity caps what the host gives away, by dimension: memory as 64GiB, cpu as 16 or 1500m, instances, and custom

@@ -40,8 +40,9 @@ type PolicyConfig struct {
 	Grace time.Duration `yaml:"grace"`
 	// StopGrace is the time between SIGTERM and SIGKILL then, at most 1h. Default 10s.
 	StopGrace time.Duration `yaml:"stopGrace"`
-	// Cgroup gives the engine a cgroup of its own, also where it was started by somebody else. Default: where OnOverUse is limit.
-	Cgroup bool `yaml:"cgroup"`
+	// Cgroup true moves an engine that somebody else has started to a cgroup of its own, false leaves it where it is. Default: true where
+	// OnOverUse is limit; else it is moved unless it would leave a limit or a container behind.
+	Cgroup *bool `yaml:"cgroup"`
 }
 
 // maxTolerance is in thousandths, of a text that says at most 1000%.
@@ -74,7 +75,12 @@ func (c PolicyConfig) settle() (policy.Policy, *ConfigError) {
 	p := policy.Policy{
 		Match: match, Action: action, Tolerance: policy.DefaultTolerance,
 		Grace: orDefault(c.Grace, policy.DefaultGrace), StopGrace: orDefault(c.StopGrace, policy.DefaultStopGrace),
-		Cgroup: c.Cgroup || action == policy.Limit,
+	}
+	switch {
+	case action == policy.Limit || c.Cgroup != nil && *c.Cgroup:
+		p.Cgroup = policy.CgroupAlways
+	case c.Cgroup != nil:
+		p.Cgroup = policy.CgroupNever
 	}
 	if c.Tolerance != "" {
 		tolerance, ok := parseTolerance(c.Tolerance)

@@ -37,8 +37,8 @@ engines:
 	}
 	for engineType, want := range map[string]policy.Policy{
 		"spark":  {Action: policy.Kill, Tolerance: 25, Grace: time.Minute, StopGrace: 20 * time.Second},
-		"python": {Action: policy.Limit, Tolerance: 0, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: true},
-		"shell":  {Action: policy.Observe, Tolerance: 100, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: true},
+		"python": {Action: policy.Limit, Tolerance: 0, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: policy.CgroupAlways},
+		"shell":  {Action: policy.Observe, Tolerance: 100, Grace: 30 * time.Second, StopGrace: 10 * time.Second, Cgroup: policy.CgroupAlways},
 		"hive":   policy.Default(),
 		"flink":  policy.Default(),
 		"3.1":    policy.Default(),

@@ -168,6 +168,7 @@ type peerListener struct {
 	net.Listener
 
 	peers       *peers
+	meter       Meter
 	connections *admission.Connections
 	log         *slog.Logger
 }
@@ -176,7 +177,14 @@ type peerListener struct {
 type peerConn struct {
 	*admission.Connection
 
-	uid uint32
+	uid     *uint32 // nil: it is anybody's, over TCP
+	process *peerProcess
+}
+
+// Close lets go of the peer, too.
+func (c *peerConn) Close() error {
+	c.process.close()
+	return c.Connection.Close() //nolint:wrapcheck // it is the connection's
 }
 
 // Accept returns the next connection. One whose caller cannot be known, or has too many, is closed and passed over.
@@ -190,18 +198,18 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		if !isUnix {
 			return nil, errors.Join(errors.New("agent: a connection that is not a Unix socket's"), conn.Close())
 		}
-		uid, err := credentials(unixConn)
+		peer, err := credentials(unixConn)
 		if err != nil {
 			l.log.Warn("a connection was refused", "error", err)
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		counted := l.connections.Admit(conn, l.peers.atOnce(uid).counted()) // nobody waits here for a directory of users
+		counted := l.connections.Admit(conn, l.peers.atOnce(peer.Uid).counted()) // nobody waits here for a directory of users
 		if counted == nil {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		return &peerConn{Connection: counted, uid: uid}, nil
+		return &peerConn{Connection: counted, uid: &peer.Uid, process: connectedProcess(l.meter, unixConn, peer.Pid)}, nil
 	}
 }
 
@@ -220,7 +228,7 @@ func (l *loopbackListener) Accept() (net.Conn, error) {
 			return nil, err //nolint:wrapcheck // the server decides on it
 		}
 		if counted := l.agent.connections.Admit(conn, l.agent.local.counted()); counted != nil {
-			return counted, nil
+			return &peerConn{Connection: counted, process: l.agent.dialedProcess(conn)}, nil
 		}
 		_ = conn.Close() // nothing was sent
 	}

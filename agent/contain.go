@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +15,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/policy"
-	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 const (
@@ -27,6 +24,9 @@ const (
 	factsTimeout   = 2 * time.Second
 	// containPatience is the time after which something is tried again that has failed.
 	containPatience = time.Minute
+	// strangerPatience is how long a cgroup stays that was there when the agent started, of an allocation it does not know: another agent
+	// of this machine may be about to use it.
+	strangerPatience = time.Hour
 )
 
 // cgroups gives engines cgroups of their own and keeps their limits in step with what they are entitled to. Whatever fails is logged and
@@ -38,6 +38,7 @@ type cgroups struct {
 	kills    prometheus.Counter
 	failures prometheus.Counter
 	due      chan struct{} // one element: there may be something to do
+	seen     *int64        // the kernel's count of processes ended for lack of memory at the last pass over all; nil: not known
 
 	opening sync.Mutex  // held while a driver is opened
 	opened  time.Time   // guarded by opening; when that was last tried
@@ -47,6 +48,8 @@ type cgroups struct {
 	device    io.Closer         // of kernelLog, where it is ours
 
 	mu      sync.Mutex
+	changed map[string]bool       // guarded by mu; allocations to look at
+	all     bool                  // guarded by mu; all of them
 	driver  cgroup.Driver         // guarded by mu; nil: none
 	engines map[string]*contained // guarded by mu; by allocation
 	counted map[string]time.Time  // guarded by mu; allocations whose kills were counted, by when
@@ -65,13 +68,20 @@ type contained struct {
 	// kills are those of its processes that are known of, killed is when the last was noticed.
 	kills  int64
 	killed time.Time
+	// wouldLose is what the engine would have lost by a move that nobody has asked for: it stays where it is.
+	wouldLose string
+	// home is the cgroup that it is moved from; "": not known, as it was moved before this incarnation.
+	home string
 	// inherited: an earlier incarnation has made it, and nobody has looked at it since.
 	inherited bool
+	// stranger is when a cgroup was found whose allocation this agent did not know; zero: it knows it.
+	stranger time.Time
 }
 
 func newCgroups(a *Agent, registry *prometheus.Registry) (*cgroups, error) {
 	c := &cgroups{
 		agent: a, log: a.log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
+		changed: make(map[string]bool),
 		kills: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "out_of_memory_kills_total", Help: "Processes of engines that the kernel killed for lack of memory.",
 		}),
@@ -95,6 +105,21 @@ func newCgroups(a *Agent, registry *prometheus.Registry) (*cgroups, error) {
 
 // soon has the loop look at all engines.
 func (c *cgroups) soon() {
+	c.mu.Lock()
+	c.all = true
+	c.mu.Unlock()
+	c.wake()
+}
+
+// soonAt has the loop look at one engine.
+func (c *cgroups) soonAt(id string) {
+	c.mu.Lock()
+	c.changed[id] = true
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *cgroups) wake() {
 	select {
 	case c.due <- struct{}{}:
 	default:
@@ -132,9 +157,13 @@ func (c *cgroups) current() cgroup.Driver {
 	return c.driver
 }
 
-// pass looks at all engines once.
+// pass looks once at the engines that may have changed, or at all.
 func (c *cgroups) pass(ctx context.Context) {
-	if c.kernelLog != nil {
+	c.mu.Lock()
+	all, changed := c.all, c.changed
+	c.all, c.changed = false, make(map[string]bool)
+	c.mu.Unlock()
+	if all && c.kernelLog != nil {
 		if err := c.kernelLog.Look(); err != nil {
 			c.log.DebugContext(ctx, "the kernel's log could not be read", "error", err)
 		}
@@ -143,12 +172,16 @@ func (c *cgroups) pass(ctx context.Context) {
 	if driver == nil || !c.find(ctx, driver) {
 		return
 	}
-	wanted := c.wanted()
+	killed := all && c.killedSince()
+	wanted := c.wanted(all, changed)
 	for id, w := range wanted {
 		if ctx.Err() != nil {
 			return
 		}
-		c.keep(ctx, driver, id, w)
+		c.keep(ctx, driver, id, w, killed)
+	}
+	if !all {
+		return
 	}
 	for _, id := range c.others(wanted) {
 		c.remove(ctx, driver, id)
@@ -168,11 +201,19 @@ func (c *cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 		c.log.WarnContext(ctx, "cgroups of engines could not be looked for", "error", err)
 		return false
 	}
+	strangers := make(map[string]time.Time)
+	c.agent.locked(func(t *tracker.Tracker) {
+		for _, f := range list {
+			if !t.Knows(f.ID) {
+				strangers[f.ID] = time.Now()
+			}
+		}
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range list {
 		if c.engines[f.ID] == nil {
-			c.engines[f.ID] = &contained{path: f.Path, inherited: true}
+			c.engines[f.ID] = &contained{path: f.Path, inherited: true, stranger: strangers[f.ID]}
 		}
 	}
 	c.found.Store(true)
@@ -189,60 +230,12 @@ func (c *cgroups) takeUp(ctx context.Context) {
 	}
 }
 
-// wish is what an engine's cgroup shall be.
-type wish struct {
-	process *bursarv1.Process
-	limits  cgroup.Limits
-	// own: it shall have one of ours, also where it has none yet.
-	own bool
-}
-
-// wanted are the engines that were shown to this agent: on a coordinator's word alone no process is moved.
-func (c *cgroups) wanted() map[string]wish {
-	wanted := make(map[string]wish)
-	policies := c.agent.settings().policies
-	c.agent.locked(func(t *tracker.Tracker) {
-		for _, e := range t.Engines() {
-			grant, _ := t.Get(e.ID)
-			if !e.Identified || e.Process.GetStartTime() == 0 {
-				continue
-			}
-			p := policies.For(grant.GetLabels())
-			// One that its starter has given it is as good, but for limits: these are set on our own alone.
-			given := e.Process.GetCgroup() != "" && p.Action != policy.Limit
-			wanted[e.ID] = wish{process: e.Process, limits: limitsOf(p, grant.GetEntitled()), own: p.Cgroup && !given}
-		}
-	})
-	return wanted
-}
-
-// limitsOf are the limits of an engine: those of its entitlement where its policy is to limit it, else only its part of busy processors.
-func limitsOf(p policy.Policy, entitled *bursarv1.Resource) cgroup.Limits {
-	const (
-		millisPerWeight = 10 // a core is what a weight of 100 stands for, which everybody has who says nothing
-		leastWeight     = 1
-		mostWeight      = 10_000
-	)
-	var limits cgroup.Limits
-	if millis := entitled.GetCpuMillis(); millis > 0 {
-		limits.CPUWeight = min(max(millis/millisPerWeight, leastWeight), mostWeight)
-	}
-	if p.Action != policy.Limit {
-		return limits
-	}
-	limits.CPUMillis = max(0, entitled.GetCpuMillis())
-	const beyond = 1 << 60 // no kernel takes more
-	if bound := p.Bound(entitled.GetMemoryBytes()); bound < beyond {
-		limits.MemoryMax = bound
-	}
-	return limits
-}
-
-// keep gives one engine its cgroup and its limits, where it has not got them.
-func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w wish) {
+// keep gives one engine its cgroup and its limits, where it has not got them, and asks for its processes that the kernel has killed,
+// if some may have been.
+func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w wish, killed bool) {
 	c.mu.Lock()
 	e := c.engines[id]
-	if e == nil && w.own {
+	if e == nil && w.own != policy.CgroupNever {
 		e = &contained{}
 		c.engines[id] = e
 	}
@@ -250,8 +243,12 @@ func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 		c.mu.Unlock()
 		return
 	}
+	e.stranger = time.Time{}
 	before := *e
 	c.mu.Unlock()
+	if w.own == policy.CgroupIfFree && c.stays(ctx, driver, id, w, before) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, containTimeout)
 	defer cancel()
 	// Other limits than those that have failed are not made to wait.
@@ -267,9 +264,37 @@ func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 		c.agent.locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
 		c.agent.saveSoon()
 	}
+	if !killed && !before.inherited && before.settled {
+		return
+	}
 	if facts, err := driver.Facts(ctx, id); err == nil {
 		c.count(id, facts, false)
 	}
+}
+
+// stays reports whether an engine that nobody has said to move stays where it is, as it would lose something by that.
+func (c *cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) bool {
+	if before.wouldLose != "" || before.settled || before.inherited || before.failed != "" {
+		return before.wouldLose != ""
+	}
+	lost, err := driver.Lost(w.process.GetPid())
+	if err == nil && lost == "" {
+		return false
+	}
+	if errors.Is(err, cgroup.ErrNone) {
+		return true // it has ended, which the next measurement finds
+	}
+	if err != nil {
+		lost = err.Error()
+	}
+	c.mu.Lock()
+	if e := c.engines[id]; e != nil {
+		e.wouldLose = lost
+	}
+	c.mu.Unlock()
+	c.log.InfoContext(ctx, "an engine stays in the cgroup that it is in, as it would lose something by a move; its processes are measured",
+		"allocation_id", id, "lost", lost)
+	return true
 }
 
 // settle moves an engine to its cgroup, or sets other limits.
@@ -280,7 +305,7 @@ func (c *cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w
 		err = driver.Set(ctx, id, w.limits)
 	}
 	if !before.settled || errors.Is(err, cgroup.ErrNone) {
-		path, err = driver.Adopt(ctx, id, w.limits, func() ([]cgroup.Member, error) { return c.members(w.process) })
+		path, err = driver.Adopt(ctx, id, w.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, w) })
 	}
 	if errors.Is(err, cgroup.ErrNone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && path == "" {
 		return // it has ended, which the next measurement finds; or the agent ends
@@ -289,7 +314,7 @@ func (c *cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w
 	e := c.engines[id]
 	e.path, e.limits, e.settled = path, w.limits, err == nil
 	again := err != nil && e.failed == err.Error()
-	e.failed, e.retry = "", time.Time{}
+	e.failed, e.retry, e.wouldLose = "", time.Time{}, ""
 	if err != nil {
 		e.failed, e.retry = err.Error(), time.Now().Add(containPatience)
 	}
@@ -313,67 +338,6 @@ func (c *cgroups) failed(ctx context.Context, id string, err error, again bool) 
 	c.log.Log(ctx, level, "an engine's cgroup is not as it should be; the engine goes on", "allocation_id", id, "error", err)
 }
 
-// members lists the processes of an engine, its root first.
-func (c *cgroups) members(p *bursarv1.Process) ([]cgroup.Member, error) {
-	refs, err := process.Members(c.agent.deps.Proc, process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what it is about
-	}
-	members := make([]cgroup.Member, len(refs))
-	for i, ref := range refs {
-		members[i] = cgroup.Member(ref)
-		if ref.PID == p.GetPid() {
-			members[0], members[i] = members[i], members[0]
-		}
-	}
-	return members, nil
-}
-
-// count takes note of processes that the kernel has killed. An earlier incarnation has told of those that an engine had survived.
-func (c *cgroups) count(id string, facts cgroup.Facts, ended bool) {
-	c.mu.Lock()
-	e := c.engines[id]
-	if e != nil && e.inherited && !ended {
-		if facts.Empty { // it has ended, which is about to be found out: what was killed in it is why
-			c.mu.Unlock()
-			return
-		}
-		e.kills = facts.OOMKills
-	}
-	if e != nil {
-		e.inherited = false
-	}
-	if e == nil || facts.OOMKills <= e.kills {
-		c.mu.Unlock()
-		return
-	}
-	more := facts.OOMKills - e.kills
-	e.kills, e.killed = facts.OOMKills, time.Now()
-	c.firstCountLocked(id, e.killed)
-	c.mu.Unlock()
-	c.kills.Add(float64(more))
-	c.log.Warn("the kernel has killed processes of an engine for lack of memory", "allocation_id", id, "killed", more,
-		"at_limit", facts.AtLimit, "limit_bytes", facts.MemoryMax)
-}
-
-// countOnce counts the kill of an engine that has no cgroup of ours, or none any more, unless it was: its launcher and the agent may see at the
-// same time that it has ended.
-func (c *cgroups) countOnce(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.firstCountLocked(id, time.Now()) {
-		c.kills.Inc()
-	}
-}
-
-// firstCountLocked takes note that a kill of the engine is counted, and reports whether none was lately.
-func (c *cgroups) firstCountLocked(id string, now time.Time) bool {
-	maps.DeleteFunc(c.counted, func(_ string, when time.Time) bool { return now.Sub(when) > killFresh })
-	_, was := c.counted[id]
-	c.counted[id] = now
-	return !was
-}
-
 // others are the cgroups of allocations that are no engines, any more or yet.
 func (c *cgroups) others(wanted map[string]wish) (ids []string) {
 	tracked := make(map[string]bool)
@@ -384,8 +348,8 @@ func (c *cgroups) others(wanted map[string]wish) (ids []string) {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id := range c.engines {
-		if _, is := wanted[id]; !is && !tracked[id] {
+	for id, e := range c.engines {
+		if _, is := wanted[id]; !is && !tracked[id] && time.Since(e.stranger) > strangerPatience {
 			ids = append(ids, id)
 		}
 	}
@@ -398,6 +362,13 @@ func (c *cgroups) remove(ctx context.Context, driver cgroup.Driver, id string) {
 	if c.agent.launches.has(id) {
 		return
 	}
+	c.mu.Lock()
+	if e := c.engines[id]; e != nil && e.wouldLose != "" {
+		delete(c.engines, id)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, containTimeout)
 	defer cancel()
 	err := driver.Remove(ctx, id)

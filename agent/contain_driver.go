@@ -97,6 +97,26 @@ type enterer interface {
 	Enter(ctx context.Context, id string, limits cgroup.Limits, pid int32) (string, error)
 }
 
+// guard is a driver that knows whether others than the agent and root can move processes to a cgroup of this path.
+type guard interface {
+	Guarded(path string) bool
+}
+
+// guarded reports whether a cgroup is that which the agent has made for an engine, with nobody in it but whom the engine has started or root has
+// moved there.
+func (c *cgroups) guarded(ctx context.Context, id, path string) bool {
+	if path == "" {
+		return false
+	}
+	c.takeUp(ctx)
+	driver, ok := c.current().(guard)
+	c.mu.Lock()
+	e := c.engines[id]
+	ours := e != nil && e.path == path
+	c.mu.Unlock()
+	return ok && ours && driver.Guarded(path)
+}
+
 // Spawn is that of launch.Spawner.
 func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, error) {
 	limits := *q.Limits

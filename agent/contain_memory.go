@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -22,29 +23,20 @@ const (
 	clockTick = 10 * time.Millisecond
 )
 
-// measuredCgroup is the cgroup by which an engine is measured: not one that it was moved to, which knows only of what it has touched since.
-func measuredCgroup(p *bursarv1.Process) string {
-	if name := p.GetCgroup(); cgroup.Whole(name) {
-		return name
-	}
-	return ""
-}
-
-// lackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known, and whose memory it
-// was that lacked, to be put behind the words that say so; "" where that was not it, and where it is not known.
+// lackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known. The text is to be put
+// behind the words that say how it ended: whose memory it was that lacked, or if the engine ended otherwise, how many of its processes were
+// killed before; "" where there is nothing to say.
 func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
-	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
-	if exit != nil && !ended && !exit.GetOutOfMemory() {
-		return exit, ""
-	}
 	c.takeUp(ctx)
 	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
+	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
 	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits, unless that was a stop.
 	stopped := c.agent.endReason(e.ID) != ""
 	fresh := !stopped && contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
-	if known := logged || exit.GetOutOfMemory() || fresh && ended; !known {
-		return exit, ""
+	known := exit.GetOutOfMemory() || (exit == nil || ended) && logged || fresh && ended
+	if !known {
+		return exit, c.killedBefore(e, engine, facts)
 	}
 	if !contained {
 		c.countOnce(e.ID) // else it was counted there
@@ -55,6 +47,22 @@ func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 	}
 	exit.OutOfMemory = true
 	return exit, whoseMemory(kill, logged, engine.path, facts)
+}
+
+// killedBefore says how many processes of an engine the kernel has killed for lack of memory that were not why it ended; "" for none, and where
+// that is not known: of an engine without a cgroup of ours the kernel's log tells, if its starter has given it one that is its own.
+func (c *cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Facts) string {
+	kills, whose := engine.kills, whoseMemory(cgroup.Kill{}, false, engine.path, facts)
+	if kills == 0 && e.Cgroup != "" && c.kernelLog != nil {
+		var last cgroup.Kill
+		last, kills = c.kernelLog.AtLimitOf(e.Cgroup, startedAfterBoot(e))
+		whose = whoseMemory(last, kills > 0, "", facts)
+	}
+	if kills == 0 {
+		return ""
+	}
+	// Not "exit code 1: …", behind which agents of older versions put what an engine wrote.
+	return fmt.Sprintf(", after the kernel had killed %d of its processes for lack of memory%s", kills, whose)
 }
 
 // whoseMemory says whose memory it was that lacked; "" where that is not known: the kernel's log may not be readable, as in containers.
@@ -85,7 +93,7 @@ func (c *cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 		limit = e.limits.MemoryMax
 	}
 	c.mu.Unlock()
-	if e == nil || driver == nil {
+	if e == nil || e.wouldLose != "" || driver == nil {
 		return contained{}, cgroup.Facts{}, false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsTimeout) // an end is told once, also by an agent that ends
@@ -111,5 +119,9 @@ func (c *cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 	if err := c.kernelLog.Look(); err != nil {
 		c.log.Debug("the kernel's log could not be read", "error", err)
 	}
-	return c.kernelLog.Of(e.PID, time.Duration(e.StartTime)*clockTick) //nolint:gosec // since boot
+	return c.kernelLog.Of(e.PID, startedAfterBoot(e))
+}
+
+func startedAfterBoot(e host.Engine) time.Duration {
+	return time.Duration(e.StartTime) * clockTick //nolint:gosec // since boot
 }

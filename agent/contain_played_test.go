@@ -50,6 +50,10 @@ func (p *playedCgroups) Enter(_ context.Context, id string, limits cgroup.Limits
 	return "/played/" + id + ".adopted", nil
 }
 
+func (p *playedCgroups) PathOf(int32) (string, error) { return "/somewhere", nil }
+
+func (p *playedCgroups) Lost(int32) (string, error) { return "", nil }
+
 func (p *playedCgroups) Set(_ context.Context, id string, limits cgroup.Limits) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +206,7 @@ func TestWhoseMemoryItWasIsSaidWhereItIsKnown(t *testing.T) {
 		want   string
 	}{
 		"its own limit": {agent.PolicyConfig{OnOverUse: "limit", Tolerance: "0%"}, lack + ": its cgroup's limit of 40MiB"},
-		"not known":     {agent.PolicyConfig{OnOverUse: "observe", Cgroup: true}, lack},
+		"not known":     {agent.PolicyConfig{OnOverUse: "observe", Cgroup: new(true)}, lack},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSubject(t)

@@ -1,9 +1,11 @@
 package agent_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -175,7 +177,7 @@ func (s *subject) resize(id string, memory int64) {
 }
 
 func TestPolicyGivesACgroupWithoutLimits(t *testing.T) {
-	s := contained(t, agent.PolicyConfig{Match: map[string]string{"user": "alice"}, Cgroup: true})
+	s := contained(t, agent.PolicyConfig{Match: map[string]string{"user": "alice"}, Cgroup: new(true)})
 	s.start()
 	a, _ := s.engine(10, "exec sleep 1000")
 	path := s.inCgroup(a)
@@ -183,8 +185,12 @@ func TestPolicyGivesACgroupWithoutLimits(t *testing.T) {
 		t.Errorf("its limit is %d bytes, want none", got)
 	}
 	until(t, "the agent knows where it is after a restart", func() bool {
-		state, _ := os.ReadFile(filepath.Join(s.config.StateDir, "state.json"))
-		return strings.Contains(string(state), path)
+		for _, content := range s.logs() {
+			if strings.Contains(string(content), path) {
+				return true
+			}
+		}
+		return false
 	})
 	if got := s.coordinator.awaitState(a.GetId(), active); got.GetState() != active {
 		t.Error(got)
@@ -193,6 +199,7 @@ func TestPolicyGivesACgroupWithoutLimits(t *testing.T) {
 
 func TestPolicyLeavesOthersWhereTheyAre(t *testing.T) {
 	s := contained(t, agent.PolicyConfig{Match: map[string]string{"user": "bob"}, OnOverUse: "limit"})
+	s.config.Engines.Policies = append(s.config.Engines.Policies, agent.PolicyConfig{Cgroup: new(false)})
 	s.start()
 	a, _ := s.engine(10, "exec sleep 1000")
 	s.ticks(3)
@@ -245,25 +252,30 @@ func TestEngineGoesOnWithoutACgroupThatCannotBeMade(t *testing.T) {
 	}
 }
 
-func TestKillForLackOfMemoryIsRecognisedWithoutACgroupOfOurs(t *testing.T) {
-	s := contained(t, agent.PolicyConfig{OnOverUse: "observe"})
-	s.start()
-	a, engine := s.stepper(500, "own")
-	pid := s.current(a.GetId()).GetProcess().GetPid()
-	// Somebody else's cgroup, around it.
+// limitedTo puts a process into a cgroup of somebody else's, with a limit in bytes.
+func limitedTo(t *testing.T, name string, bytes int64, pid int) {
+	t.Helper()
 	for _, top := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
-		folder := top + s.config.Engines.Cgroup
-		if os.Mkdir(folder, 0o755) != nil {
+		folder := top + name
+		if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			continue
 		}
 		for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
-			_ = os.WriteFile(filepath.Join(folder, file), []byte(strconv.FormatInt(40*mib, 10)), 0o600)
+			_ = os.WriteFile(filepath.Join(folder, file), []byte(strconv.FormatInt(bytes, 10)), 0o600)
 		}
-		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(int(pid))), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		break
+		return
 	}
+}
+
+func TestKillForLackOfMemoryIsRecognisedWithoutACgroupOfOurs(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{OnOverUse: "observe", Cgroup: new(false)})
+	s.start()
+	a, engine := s.stepper(500, "own")
+	pid := s.current(a.GetId()).GetProcess().GetPid()
+	limitedTo(t, s.config.Engines.Cgroup, 40*mib, int(pid)) // somebody else's cgroup, around it
 	for range 2 {
 		if _, err := io.WriteString(engine.in, "\n"); err != nil {
 			break
@@ -278,6 +290,56 @@ func TestKillForLackOfMemoryIsRecognisedWithoutACgroupOfOurs(t *testing.T) {
 	}
 }
 
+// grows allocates 256 MiB in one piece and is killed for it, once the file is there.
+const grows = "until [ -e %s ]; do sleep 0.02; done; dd if=/dev/zero of=/dev/null bs=256M count=1 status=none; exit %d"
+
+func TestEngineThatOutlivesItsKilledProcessesSaysSo(t *testing.T) {
+	const lack = ", after the kernel had killed 1 of its processes for lack of memory: its cgroup's limit of 120MiB" // its keeper, which is this binary, has 40
+	for code, want := range map[int]string{0: "exit code 0" + lack, 1: "exit code 1" + lack} {
+		t.Run(want, func(t *testing.T) {
+			s := contained(t, agent.PolicyConfig{OnOverUse: "limit", Tolerance: "0%"})
+			launched := newLauncher(t)
+			s.config.Engines.Keeper, s.config.Engines.LogDir = launched.config.Engines.Keeper, launched.config.Engines.LogDir
+			s.start()
+			begin := filepath.Join(folder(t), "begin")
+			r := s.mustLaunch(fmt.Sprintf(grows, begin, code), func(q *bursarv1.LaunchRequest) { q.Id = s.allocate(120).GetId() })
+			s.inCgroup(r.GetAllocation())
+			if err := os.WriteFile(begin, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if end := s.coordinator.awaitState(r.GetAllocation().GetId(), released); end.GetReason() != want {
+				t.Errorf("ended: %q, %v", end.GetReason(), end.GetExitStatus())
+			}
+		})
+	}
+}
+
+// Its cgroup is one that its starter has made and removes: only the kernel's log knows.
+func TestEngineInACgroupOfItsStartersSaysThatItsProcessesWereKilled(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{OnOverUse: "observe", Cgroup: new(false)})
+	s.config.Engines.Cgroup += "-given" // the kernel's log has what another test's was
+	s.start()
+	begin := filepath.Join(folder(t), "begin")
+	cmd := process(t, fmt.Sprintf(grows, begin, 1))
+	own := s.config.Engines.Cgroup
+	limitedTo(t, own, 40*mib, cmd.Process.Pid)
+	a := s.allocate(40)
+	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.current(a.GetId()).GetProcess().GetCgroup(); got != own {
+		t.Fatalf("its cgroup is %q, want %q", got, own)
+	}
+	if err := os.WriteFile(begin, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	want := ", after the kernel had killed 1 of its processes for lack of memory: the limit of cgroup " + own
+	if end := s.coordinator.awaitState(a.GetId(), released); !strings.HasSuffix(end.GetReason(), want) {
+		t.Errorf("ended: %q, %v", end.GetReason(), end.GetExitStatus())
+	}
+}
+
 func TestKillByAHandIsNoLackOfMemory(t *testing.T) {
 	s := contained(t, agent.PolicyConfig{OnOverUse: "limit"})
 	s.start()
@@ -288,4 +350,47 @@ func TestKillByAHandIsNoLackOfMemory(t *testing.T) {
 	if end := s.coordinator.awaitState(a.GetId(), released); end.GetExitStatus().GetOutOfMemory() || end.GetReason() != "process ended" {
 		t.Errorf("ended: %q, %v", end.GetReason(), end.GetExitStatus())
 	}
+}
+
+// An engine that somebody else has started gets a cgroup of its own without anybody asking for it, unless it would get out of a limit by that.
+func TestAConfirmedEngineGetsACgroupUnlessItWouldLoseALimit(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{})
+	s.start()
+	a, cmd := s.engine(100, "exec sleep 1000")
+	want := s.config.Engines.Cgroup + "/bursar-engines/" + a.GetId() + ".adopted"
+	until(t, "it is in a cgroup of its own", func() bool { return cgroupOf(int32(cmd.Process.Pid)) == want })
+	limited := s.config.Engines.Cgroup + "-limited"
+	t.Cleanup(func() {
+		until(t, "it is removed", func() bool {
+			for _, folder := range folders(t, limited) {
+				_ = os.Remove(folder)
+			}
+			return len(folders(t, limited)) == 0
+		})
+	})
+	shared, in := process(t, "exec sleep 1000"), process(t, "exec sleep 1000") // two: for one alone it would be its own
+	for _, p := range []*exec.Cmd{shared, in} {
+		limitedTo(t, limited, 1000*mib, p.Process.Pid)
+	}
+	before := cgroupOf(int32(in.Process.Pid))
+	if _, err := s.confirm(s.allocate(100).GetId(), in.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	s.ticks(3)
+	if now := cgroupOf(int32(in.Process.Pid)); now != before {
+		t.Errorf("it was moved from %s, whose limit it was under, to %s", before, now)
+	}
+	// Told to move it all the same, the agent keeps its cgroup as every other.
+	moved := s.config
+	moved.Engines.Policies = []agent.PolicyConfig{{Cgroup: new(true)}}
+	if _, err := s.agent.Reload(moved); err != nil {
+		t.Fatal(err)
+	}
+	var path string
+	until(t, "it is moved", func() bool { path = cgroupOf(int32(in.Process.Pid)); return strings.HasSuffix(path, ".adopted") })
+	if err := in.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Wait() // it was killed
+	until(t, "its cgroup is removed", func() bool { return len(folders(t, path)) == 0 })
 }

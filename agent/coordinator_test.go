@@ -46,6 +46,7 @@ type coordinator struct {
 	changed     chan struct{} // closed and replaced at every change
 	away        bool
 	hold        bool // grants nothing
+	stranger    bool // knows another agent of the host
 	epoch       uint64
 	revision    uint64
 	next        int
@@ -279,7 +280,7 @@ func (c *coordinator) Confirm(ctx context.Context, q *bursarv1.ConfirmRequest) (
 func (c *coordinator) Release(ctx context.Context, q *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	c.note(ctx)
 	a, err := c.change(q.GetId(), []bursarv1.AllocationState{waiting, reserved, active}, func(a *bursarv1.Allocation) {
-		a.State, a.Reason, a.ExitStatus = released, q.GetReason(), q.GetExitStatus()
+		a.State, a.Reason, a.ExitStatus, a.ErrorOutput = released, q.GetReason(), q.GetExitStatus(), q.GetErrorOutput()
 	})
 	if err != nil {
 		return &bursarv1.ReleaseResponse{}, nil //nolint:nilerr // an unknown id is fine
@@ -378,6 +379,10 @@ func (h hosts) Register(_ context.Context, q *bursarv1.RegisterRequest) (*bursar
 	r := &bursarv1.RegisterResponse{StoreId: "store-1", Interval: durationpb.New(100 * time.Millisecond)}
 	var err error
 	c.do(func() {
+		if c.stranger {
+			err = connect.NewError(connect.CodeAlreadyExists, errors.New("host h1 has another agent"))
+			return
+		}
 		if c.host.GetIncarnation() > q.GetIncarnation() {
 			err = connect.NewError(connect.CodeAborted, errors.New("a later incarnation has registered"))
 			return
@@ -403,7 +408,7 @@ func (h hosts) Sync(_ context.Context, q *bursarv1.SyncRequest) (*bursarv1.SyncR
 			r.Acknowledged = append(r.Acknowledged, end.GetAllocationId())
 			if a := c.allocations[end.GetAllocationId()]; a.GetState() == active {
 				c.put(a, func(a *bursarv1.Allocation) {
-					a.State, a.Reason, a.ExitStatus = released, end.GetReason(), end.GetExitStatus()
+					a.State, a.Reason, a.ExitStatus, a.ErrorOutput = released, end.GetReason(), end.GetExitStatus(), end.GetErrorOutput()
 				})
 				delete(c.stops, a.GetId())
 			}

@@ -22,8 +22,14 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	a := s.agent
 	ctx, cancel := a.bounded(ctx, 0)
 	defer cancel()
+	if err := saysWhatRuns(request); err != nil {
+		return nil, err
+	}
+	if err := a.isOfItsHost(); err != nil {
+		return nil, err
+	}
 	if request.GetProcess().GetPid() != 0 {
-		completed, err := a.identify(callerOf(ctx), request)
+		completed, err := a.identify(ctx, request)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +52,7 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	}
 	a.observe(answer.msg.GetAllocation(), answer.asOf)
 	a.showConfirmed(request.GetId(), request.GetProcess())
-	a.watch(ctx)
+	a.watchEngine(ctx, request.GetId())
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
 	}
@@ -54,43 +60,107 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	return answer.msg, nil
 }
 
-// identify checks the process that a Confirm names, and says which it is across reuse of its pid.
-func (a *Agent) identify(c *caller, request *bursarv1.ConfirmRequest) (*bursarv1.Process, error) {
+// saysWhatRuns refuses a Confirm that names a process without its pid, or nothing at all: its launcher has lost what it started, and nobody
+// would see that end.
+func saysWhatRuns(request *bursarv1.ConfirmRequest) error {
+	if request.GetProcess().GetPid() != 0 {
+		return nil
+	}
+	if request.GetProcess() == nil && (request.GetAddress() != "" || request.GetLease() != nil || len(request.GetApplicationIds()) > 0) {
+		return nil
+	}
+	return invalid("process.pid", "0", "the pid of the engine, or no process for one that is not on this host and has an address, a lease or application_ids")
+}
+
+// identify checks the process that a Confirm names, and says which it is across reuse of its pid, and in the agent's numbers.
+func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Process, error) {
+	claimed, c := request.GetProcess(), callerOf(ctx)
+	found, err := a.claimed(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case claimed.GetBootId() != "" && claimed.GetBootId() != a.bootID:
+		return nil, gone(claimed.GetPid(), "a process of this boot, "+a.bootID)
+	case c == nil || !c.trusted && found.UID != c.uid:
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", claimed.GetPid(), found.UID))
+	}
+	other := ""
+	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(found.PID, found.StartTime) })
+	if other != "" && other != request.GetId() {
+		return nil, gone(claimed.GetPid(), "a process that is not yet the engine of another allocation; it is that of "+other)
+	}
+	// Not what the caller claims: what is in the cgroup is counted as the engine's, and is killed with it.
+	cgroup, err := a.deps.Meter.OwnCgroup(found.PID)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
+		return nil, gone(claimed.GetPid(), "a process of this host that runs")
+	case err != nil:
+		a.log.Warn("the engine's cgroup is not known: it is measured by its process tree", "allocation_id", request.GetId(), "error", err)
+		cgroup = ""
+	case claimed.GetCgroup() != "" && claimed.GetCgroup() != cgroup && !seesOtherCgroups(ctx):
+		return nil, invalid("process.cgroup", claimed.GetCgroup(), fmt.Sprintf("the engine's own cgroup, %q, or nothing", cgroup))
+	}
+	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID}, nil
+}
+
+// claimed finds the process that a Confirm names: by the caller's numbers, unless that is how this agent has told of the engine itself.
+func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (host.Identity, error) {
 	claimed := request.GetProcess()
-	pid := claimed.GetPid()
+	number, started := claimed.GetPid(), claimed.GetStartTime()
+	told := false
+	a.locked(func(t *tracker.Tracker) {
+		grant, held := t.Get(request.GetId())
+		p := grant.GetProcess()
+		told = held && started != 0 && p.GetPid() == number && p.GetStartTime() == started
+	})
+	if told {
+		return a.whoRuns(number, number, started)
+	}
+	if number <= 0 {
+		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine")
+	}
+	view, err := peerProcessOf(ctx).seen(ctx)
+	c := callerOf(ctx)
+	switch {
+	case err != nil && c != nil && c.tcp && started != 0: // the start shows that the caller sees the same process as this agent
+		return a.whoRuns(number, number, started)
+	case err != nil:
+		return host.Identity{}, err
+	case view.OtherTime && started != 0:
+		return host.Identity{}, invalid("process.start_time", strconv.FormatUint(started, 10), "0: the caller is in a time namespace, and sees another start than the agent, which reads it")
+	case view.PIDs == nil:
+		return a.whoRuns(number, number, started)
+	}
+	pid, err := numberOf(ctx, view.PIDs, number)
+	if err != nil {
+		return host.Identity{}, err
+	}
+	found, err := a.whoRuns(pid, number, started)
+	if err != nil {
+		return host.Identity{}, err
+	}
+	if again, err := numberOf(ctx, view.PIDs, number); err != nil || again != pid { // it has ended meanwhile, and its pid may be another's
+		return host.Identity{}, gone(number, "a process that runs in the caller's pid namespace")
+	}
+	return found, nil
+}
+
+// whoRuns says which process has a pid, which its caller knows by a number of its own.
+func (a *Agent) whoRuns(pid, number int32, started uint64) (host.Identity, error) {
 	if pid <= 1 || int(pid) == os.Getpid() {
-		return nil, invalid("process.pid", strconv.Itoa(int(pid)), "the pid of the engine, which is neither init nor the agent")
+		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine, which is neither init nor the agent")
 	}
 	found, err := a.deps.Meter.Identify(pid)
 	switch {
 	case errors.Is(err, host.ErrNoProcess) || err == nil && found.Ended():
-		return nil, gone(pid, "a process of this host that runs")
+		return found, gone(number, "a process of this host that runs")
 	case err != nil:
-		return nil, connect.NewError(connect.CodeInternal, err)
-	case claimed.GetStartTime() != 0 && claimed.GetStartTime() != found.StartTime:
-		return nil, gone(pid, fmt.Sprintf("the process that started at %d; the one of this pid started at %d", claimed.GetStartTime(), found.StartTime))
-	case claimed.GetBootId() != "" && claimed.GetBootId() != a.bootID:
-		return nil, gone(pid, "a process of this boot, "+a.bootID)
-	case c == nil || !c.trusted && found.UID != c.uid:
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", pid, found.UID))
+		return found, connect.NewError(connect.CodeInternal, err)
+	case started != 0 && started != found.StartTime:
+		return found, gone(number, fmt.Sprintf("the process that started at %d; the one of this pid started at %d", started, found.StartTime))
 	}
-	other := ""
-	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(pid, found.StartTime) })
-	if other != "" && other != request.GetId() {
-		return nil, gone(pid, "a process that is not yet the engine of another allocation; it is that of "+other)
-	}
-	// Not what the caller claims: what is in the cgroup is counted as the engine's, and is killed with it.
-	cgroup, err := a.deps.Meter.OwnCgroup(pid)
-	switch {
-	case errors.Is(err, host.ErrNoProcess):
-		return nil, gone(pid, "a process of this host that runs")
-	case err != nil:
-		a.log.Warn("the engine's cgroup is not known: it is measured by its process tree", "allocation_id", request.GetId(), "error", err)
-		cgroup = ""
-	case claimed.GetCgroup() != "" && claimed.GetCgroup() != cgroup:
-		return nil, invalid("process.cgroup", claimed.GetCgroup(), fmt.Sprintf("the engine's own cgroup, %q, or nothing", cgroup))
-	}
-	return &bursarv1.Process{Pid: pid, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID}, nil
+	return found, nil
 }
 
 // gone refuses a process; the caller must stop what it started.
@@ -134,7 +204,7 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 // observe takes note of what a call has changed.
 func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
 	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
-	a.cgroups.soon() // it may be entitled to something else
+	a.cgroups.soonAt(allocation.GetId()) // it may be entitled to something else
 }
 
 // Release gives back, and lets go of the engine.
@@ -157,7 +227,7 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	}
 	if engine {
 		a.saveSoon() // a restart before that finds the process ended, and says so again
-		a.watch(ctx)
+		a.watchEngine(ctx, request.GetId())
 		// Whoever waits for what the engine had touched is granted it by a sample that shows it free.
 		a.measureIn(0)
 		a.syncDue.by(time.Now().Add(measureGap))
@@ -173,7 +243,8 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	var end *bursarv1.EngineEnd
 	a.locked(func(t *tracker.Tracker) {
 		grant, _ := t.Get(id)
-		engine = host.Engine{ID: id, PID: grant.GetProcess().GetPid(), StartTime: grant.GetProcess().GetStartTime()}
+		p := grant.GetProcess()
+		engine = host.Engine{ID: id, PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup()}
 		end = t.Ended(id)
 	})
 	if end != nil { // found out already, and on its way
@@ -181,6 +252,7 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
 			request.Reason = orDefault(request.GetReason(), end.GetReason())
 		}
+		request.ErrorOutput = orDefault(end.GetErrorOutput(), request.GetErrorOutput())
 		if end.GetExitStatus() != nil {
 			request.ExitStatus = end.GetExitStatus()
 		}
@@ -193,7 +265,7 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	exit := request.GetExitStatus()
 	if exit != nil {
 		var lack string
-		if exit, lack = a.cgroups.lackOfMemory(ctx, engine, exit); exit.GetOutOfMemory() && reason == "" {
+		if exit, lack = a.cgroups.lackOfMemory(ctx, engine, exit); reason == "" && (exit.GetOutOfMemory() || lack != "") {
 			reason = exitText(exit) + lack
 		}
 	}

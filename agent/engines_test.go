@@ -210,6 +210,9 @@ func TestConfirmChecksTheProcess(t *testing.T) {
 		code    connect.Code
 		field   string
 	}{
+		"no pid":             {&bursarv1.Process{}, connect.CodeInvalidArgument, "process.pid"},
+		"a start and no pid": {&bursarv1.Process{StartTime: 5}, connect.CodeInvalidArgument, "process.pid"},
+		"nothing":            {nil, connect.CodeInvalidArgument, "process.pid"},
 		"no such process":    {&bursarv1.Process{Pid: int32(ended.Process.Pid)}, connect.CodeFailedPrecondition, "process.pid"},
 		"a zombie":           {&bursarv1.Process{Pid: int32(zombie.Process.Pid)}, connect.CodeFailedPrecondition, "process.pid"},
 		"init":               {&bursarv1.Process{Pid: 1}, connect.CodeInvalidArgument, "process.pid"},
@@ -302,6 +305,14 @@ func TestEngineWithoutAProcessHereIsALease(t *testing.T) {
 	}
 	if _, err := s.Renew(t.Context(), &bursarv1.RenewRequest{Id: a.GetId()}); err != nil {
 		t.Error(err)
+	}
+	for name, request := range map[string]*bursarv1.ConfirmRequest{
+		"a lease": {Lease: durationpb.New(1 << 40)}, "an address": {Address: "10.0.0.5:1"}, "an application": {ApplicationIds: []string{"application_1_1"}},
+	} {
+		request.Id = s.allocate(10).GetId()
+		if _, err := s.Confirm(t.Context(), request); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	s.ticks(2)
 	s.coordinator.awaitState(a.GetId(), active)

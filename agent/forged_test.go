@@ -1,21 +1,17 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"testing"
-
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-func TestReasonOfAForgedRecord(t *testing.T) {
-	failed := &bursarv1.ExitStatus{Code: new(int32(3))}
-	for _, said := range [][]string{nil, {""}, {"", ""}, {"x", ""}} {
-		if got := recordedReason("exit code 3", failed, said); len(got) > maxReason {
-			t.Errorf("%q: %q", said, got)
+func TestLastLinesOfAForgedRecordFit(t *testing.T) {
+	long := strings.Repeat("x", maxErrorOutput)
+	for _, said := range [][]string{nil, {""}, {"", ""}, {"x", ""}, {long}, {long + long}, {"x", long}, {long, "x"}, slices.Repeat([]string{"é"}, maxErrorOutput)} {
+		got := lastLines(said)
+		if len(got) > maxErrorOutput || len(said) > 0 && !strings.HasPrefix(got, said[len(said)-1][:min(1, len(said[len(said)-1]))]) {
+			t.Errorf("%d lines: %d bytes: %q", len(said), len(got), got)
 		}
-	}
-	// The name of a cgroup may be long, too.
-	if got := recordedReason("killed for lack of memory: the limit of cgroup /"+strings.Repeat("c", 2*maxReason), failed, []string{"x"}); len(got) > maxReason {
-		t.Errorf("%q", got)
 	}
 }

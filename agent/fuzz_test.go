@@ -145,6 +145,7 @@ func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Ha
 	if a.dir, err = statefile.Open(f.TempDir()); err != nil {
 		f.Fatal(err)
 	}
+	f.Cleanup(func() { _ = a.dir.Close() })
 	a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{})
 	close(a.ready)
 	s := &server{agent: a}

@@ -2,12 +2,15 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -50,16 +53,29 @@ type meter struct {
 	*host.Meter
 
 	available atomic.Int64 // bytes; negative: unknown
+	uncounted bool         // this machine's kernel does not count those that it kills: played ones do not count there
 }
 
 func (m *meter) Sample(ctx context.Context) host.Sample {
 	s := m.Meter.Sample(ctx)
 	s.MemoryAvailableBytes = nil
+	if m.uncounted {
+		s.OutOfMemoryKills = nil
+	}
 	if available := m.available.Load(); available >= 0 {
 		s.MemoryAvailableBytes = &available
 	}
 	return s
 }
+
+func (m *meter) Available(context.Context) (int64, error) {
+	if available := m.available.Load(); available >= 0 {
+		return available, nil
+	}
+	return 0, errUnknown
+}
+
+var errUnknown = errors.New("not known")
 
 // subject is an agent that is tested, with its coordinator.
 type subject struct {
@@ -72,6 +88,8 @@ type subject struct {
 	cgroups     cgroup.Driver // nil: as configured
 	config      agent.Config
 	forgetEpoch bool
+	given       net.Listener // by a service manager; nil: none
+	log         *testLog
 	agent       *agent.Agent
 	http        *http.Client
 	cancel      context.CancelFunc
@@ -100,7 +118,7 @@ func newSubject(t *testing.T) *subject {
 		t.Fatal(err)
 	}
 	dir := folder(t)
-	s := &subject{t: t, coordinator: newCoordinator(t), meter: &meter{Meter: own}}
+	s := &subject{t: t, coordinator: newCoordinator(t), meter: &meter{Meter: own}, log: &testLog{t: t}}
 	s.meter.available.Store(1000 * mib)
 	s.config = agent.Config{
 		HostID: "h1", Socket: filepath.Join(dir, "run", "agent.sock"), StateDir: filepath.Join(dir, "state"),
@@ -121,9 +139,10 @@ func run(t *testing.T) *subject {
 
 func (s *subject) begin() {
 	s.t.Helper()
+	s.meter.uncounted = s.cgroups != nil
 	deps := agent.Deps{
-		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(testLog{s.t}, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
-		Cgroups: s.cgroups, ForgetEpoch: s.forgetEpoch,
+		Meter: s.meter, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "test",
+		Cgroups: s.cgroups, ForgetEpoch: s.forgetEpoch, Socket: s.given,
 	}
 	if s.seats != nil {
 		coordinators := client.NewCluster(s.seats, client.WithoutRetries(), client.WithLargestAnswer(readlimit.Agent))
@@ -201,14 +220,28 @@ func socketClient(path string) *http.Client {
 	}}
 }
 
-// testLog writes the agent's log to the test's.
-type testLog struct{ t *testing.T }
+// testLog writes the agent's log to the test's, and keeps it.
+type testLog struct {
+	t *testing.T
 
-func (l testLog) Write(p []byte) (int, error) {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
 	if l.t.Context().Err() == nil { // else it is over
 		l.t.Log(string(p))
 	}
 	return len(p), nil
+}
+
+func (l *testLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // process is a child of the test that an engine is made of. It is killed, with its session, at the end.

@@ -44,6 +44,9 @@ func (a *Agent) reachable() error {
 	if err := a.alive(); err != nil {
 		return err
 	}
+	if refused := a.stranger.Load(); refused != nil {
+		return refused
+	}
 	var interval time.Duration
 	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
 	return within("a coordinator answered", a.syncedAt.last(), interval)

@@ -34,6 +34,9 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 	if c == nil || c.tcp {
 		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("engines are launched over the agent's socket alone"))
 	}
+	if err := a.isOfItsHost(); err != nil {
+		return nil, err
+	}
 	if err := checkLaunch(request); err != nil {
 		return nil, err
 	}
@@ -187,7 +190,7 @@ func (a *Agent) confirmLaunched(
 	case other != "":
 		return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("process %d is the engine of allocation %s, not the one that was started", s.PID, other))
 	}
-	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID}
+	process := &bursarv1.Process{Pid: s.PID, StartTime: s.StartTime, Cgroup: s.Cgroup, BootId: a.bootID, Uid: &found.UID}
 	a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), process) })
 	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, &bursarv1.ConfirmRequest{
 		Id: request.GetId(), Entitled: request.GetEntitled(), Process: process,
@@ -199,7 +202,7 @@ func (a *Agent) confirmLaunched(
 	}
 	a.observe(answer.msg.GetAllocation(), answer.asOf)
 	a.showConfirmed(request.GetId(), process)
-	a.watch(ctx)
+	a.watchEngine(ctx, request.GetId())
 	if err := a.save(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent could not store that the engine runs: %w", err))
 	}

@@ -20,13 +20,22 @@ const (
 	// recordPatience is how long the record of an engine that has ended is waited for: its keeper copies what is left of its output first,
 	// for at most a second. One that was killed leaves none.
 	recordPatience = 2 * time.Second
-	// maxReason bounds the reason of an end, in bytes. The contract has room for 1024 characters; a heartbeat with more is refused.
-	maxReason = 1000
+	// maxReason bounds the reason of an end, and maxErrorOutput the last lines next to it, in bytes. The contract has room for 1024 characters of
+	// each; a heartbeat with more is refused.
+	maxReason      = 1000
+	maxErrorOutput = 1000
 	// cleanEvery is how often what has served is looked for.
 	cleanEvery = time.Minute
-	// between separates the lines of an engine's last words.
-	between = " | "
 )
+
+// ending is how an engine ended, as the coordinator is told.
+type ending struct {
+	exit *bursarv1.ExitStatus
+	// reason is in the agent's own words, or those of who had it stopped. "": no more is known than that it has ended.
+	reason string
+	// errorOutput are the engine's own words, which must not get into the reason or a log.
+	errorOutput string
+}
 
 // awaitsRecord reports whether an engine that has ended was launched here and its keeper may still write down how. It is of the measuring
 // loop.
@@ -52,60 +61,53 @@ func (a *Agent) awaitsRecord(id string) bool {
 }
 
 // howEnded says how an engine ended and why, as far as the kernel, its keeper and the agent's own orders tell.
-func (a *Agent) howEnded(ctx context.Context, e host.Engine) (*bursarv1.ExitStatus, string) {
+func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	id := e.ID
-	exit, reason := a.exitStatus(id), a.endReason(id)
+	end := ending{exit: a.exitStatus(id), reason: a.endReason(id)}
 	record, err := a.records().End(id)
-	if err != nil {
-		if !errors.Is(err, launch.ErrNone) {
-			a.log.Warn("how a launched engine ended is not known", "allocation_id", id, "error", err)
+	switch {
+	case errors.Is(err, launch.ErrNone):
+	case err != nil:
+		a.log.Warn("how a launched engine ended is not known", "allocation_id", id, "error", err)
+	default:
+		if end.exit == nil { // else the kernel has said it itself
+			end.exit = recordedExit(record)
 		}
-		exit, lack := a.cgroups.lackOfMemory(ctx, e, exit)
-		if reason == "" && exit.GetOutOfMemory() {
-			reason = exitText(exit) + lack
-		}
-		return exit, reason
+		// The keeper knows that one of its processes was. What was stopped has ended by that.
+		end.exit.OutOfMemory = end.exit.OutOfMemory || record.OutOfMemory && end.reason == ""
 	}
-	if exit == nil { // else the kernel has said it itself
-		exit = recordedExit(record)
-	}
-	// The keeper knows that one of its processes was. What was stopped has ended by that.
-	exit.OutOfMemory = exit.OutOfMemory || record.OutOfMemory && reason == ""
-	exit, lack := a.cgroups.lackOfMemory(ctx, e, exit)
+	var lack string
+	end.exit, lack = a.cgroups.lackOfMemory(ctx, e, end.exit)
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
 	}
-	if reason == "" {
-		reason = recordedReason(exitText(exit)+lack, exit, record.Stderr)
+	if end.reason != "" { // it was stopped
+		return end
 	}
-	return exit, reason
+	if err == nil || end.exit.GetOutOfMemory() || lack != "" {
+		end.reason = cut(exitText(end.exit)+lack, maxReason)
+	}
+	if err == nil && (end.exit.Code == nil || end.exit.GetCode() != 0) {
+		end.errorOutput = lastLines(record.Stderr)
+	}
+	return end
 }
 
 func recordedExit(record keeper.Record) *bursarv1.ExitStatus {
 	return &bursarv1.ExitStatus{Code: record.Exit.Code, Signal: record.Exit.Signal}
 }
 
-// recordedReason is how an engine ended and, where that was not as it should be, what it said last: as many of the newest lines as there is
-// room for.
-func recordedReason(how string, exit *bursarv1.ExitStatus, stderr []string) string {
-	how = cut(how, maxReason)
-	room := maxReason - len(how) - len(": ")
-	if exit.Code != nil && exit.GetCode() == 0 || len(stderr) == 0 || room <= 0 {
-		return how
+// lastLines are as many of the newest lines as there is room for.
+func lastLines(lines []string) string {
+	from, room := len(lines), maxErrorOutput+len("\n")
+	for from > 0 && room >= len(lines[from-1])+len("\n") {
+		from--
+		room -= len(lines[from]) + len("\n")
 	}
-	from := len(stderr)
-	for used := 0; from > 0; from-- {
-		used += len(stderr[from-1]) + len(between)
-		if used-len(between) > room {
-			break
-		}
+	if from == len(lines) && from > 0 { // not even the last line fits: its beginning tells most
+		return cut(lines[from-1], maxErrorOutput)
 	}
-	said := strings.Join(stderr[from:], between)
-	if said == "" { // not even the last line fits: its beginning tells most
-		last := stderr[len(stderr)-1]
-		said = strings.ToValidUTF8(last[:min(len(last), room)], "")
-	}
-	return how + ": " + said
+	return strings.Join(lines[from:], "\n")
 }
 
 func exitText(exit *bursarv1.ExitStatus) string {
@@ -117,6 +119,8 @@ func exitText(exit *bursarv1.ExitStatus) string {
 			return "killed by " + name
 		}
 		return fmt.Sprintf("killed by signal %d", signal)
+	case exit == nil:
+		return tracker.ProcessEnded
 	default:
 		return fmt.Sprintf("exit code %d", exit.GetCode())
 	}

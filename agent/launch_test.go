@@ -138,37 +138,50 @@ func TestLaunchedEngineIsOneOfItsUserWithItsLogs(t *testing.T) {
 	}
 }
 
-func TestEndOfALaunchedEngineIsToldWithItsLastWords(t *testing.T) {
+func TestEndOfALaunchedEngineIsToldWithItsLastLines(t *testing.T) {
 	s := launcher(t)
 	for script, want := range map[string]struct {
-		reason string
-		exit   *bursarv1.ExitStatus
+		reason, output string
+		exit           *bursarv1.ExitStatus
 	}{
-		"echo out; echo one >&2; echo two >&2; exit 3": {"exit code 3: one | two", &bursarv1.ExitStatus{Code: new(int32(3))}},
-		"echo warning >&2; exit 0":                     {"exit code 0", &bursarv1.ExitStatus{Code: new(int32(0))}},
-		"kill -9 $$":                                   {"killed by SIGKILL", &bursarv1.ExitStatus{Signal: 9}},
-		"echo x >&2; kill -6 $$":                       {"killed by SIGABRT: x", &bursarv1.ExitStatus{Signal: 6}},
-		"printf '\\033[1mé\\377\\n' >&2; exit 1":       {"exit code 1: [1mé\uFFFD", &bursarv1.ExitStatus{Code: new(int32(1))}},
+		"echo out; echo one >&2; echo two >&2; exit 3": {"exit code 3", "one\ntwo", &bursarv1.ExitStatus{Code: new(int32(3))}},
+		"echo warning >&2; exit 0":                     {"exit code 0", "", &bursarv1.ExitStatus{Code: new(int32(0))}},
+		"kill -9 $$":                                   {"killed by SIGKILL", "", &bursarv1.ExitStatus{Signal: 9}},
+		"echo x >&2; kill -6 $$":                       {"killed by SIGABRT", "x", &bursarv1.ExitStatus{Signal: 6}},
+		"printf '\\033[1mé\\377\\n' >&2; exit 1":       {"exit code 1", "[1mé\uFFFD", &bursarv1.ExitStatus{Code: new(int32(1))}},
 	} {
 		t.Run(script, func(t *testing.T) {
 			r := s.mustLaunch(script, asNobody)
 			got := s.coordinator.awaitState(r.GetAllocation().GetId(), released)
-			if got.GetReason() != want.reason || !proto.Equal(got.GetExitStatus(), want.exit) {
-				t.Errorf("%q, %v: want %q, %v", got.GetReason(), got.GetExitStatus(), want.reason, want.exit)
+			if got.GetReason() != want.reason || got.GetErrorOutput() != want.output || !proto.Equal(got.GetExitStatus(), want.exit) {
+				t.Errorf("%q, %q, %v: want %q, %q, %v", got.GetReason(), got.GetErrorOutput(), got.GetExitStatus(), want.reason, want.output, want.exit)
 			}
 		})
 	}
 }
 
-func TestLastWordsFitIntoAReason(t *testing.T) {
+func TestWhatAnEngineWritesIsNotInTheAgentsLog(t *testing.T) {
+	s := newLauncher(t)
+	s.start()
+	r := s.mustLaunch("echo jdbc:db://host?password=hunter2 >&2; exit 3", asNobody)
+	if got := s.coordinator.awaitState(r.GetAllocation().GetId(), released); !strings.Contains(got.GetErrorOutput(), "hunter2") {
+		t.Errorf("%v", got)
+	}
+	s.stop()
+	if text := s.log.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "an engine has ended") {
+		t.Error(text)
+	}
+}
+
+func TestLastLinesFit(t *testing.T) {
 	s := launcher(t)
 	r := s.mustLaunch("for i in 1 2 3 4 5 6 7 8 9; do printf '%d%0200d\\n' $i 0 >&2; done; exit 3", asNobody)
-	got := s.coordinator.awaitState(r.GetAllocation().GetId(), released).GetReason()
-	if !strings.HasPrefix(got, "exit code 3: 6000") || len(got) > 1000 || strings.Count(got, "|") != 3 {
+	got := s.coordinator.awaitState(r.GetAllocation().GetId(), released).GetErrorOutput()
+	if !strings.HasPrefix(got, "6000") || len(got) > 1000 || strings.Count(got, "\n") != 3 {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 	r = s.mustLaunch("printf '%02000d\\n' 7 >&2; exit 3", asNobody)
-	if got := s.coordinator.awaitState(r.GetAllocation().GetId(), released).GetReason(); len(got) != 1000 || !strings.HasPrefix(got, "exit code 3: 000") {
+	if got := s.coordinator.awaitState(r.GetAllocation().GetId(), released).GetErrorOutput(); len(got) != 1000 || !strings.HasPrefix(got, "000") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
@@ -240,7 +253,7 @@ func TestEngineThatEndsWhileNoAgentRunsIsReleasedWithHowItEnded(t *testing.T) {
 	})
 	s.start()
 	got := s.coordinator.awaitState(dies.GetId(), released)
-	if got.GetReason() != "killed by SIGUSR1: last words" || got.GetExitStatus().GetSignal() != int32(syscall.SIGUSR1) {
+	if got.GetReason() != "killed by SIGUSR1" || got.GetErrorOutput() != "last words" || got.GetExitStatus().GetSignal() != int32(syscall.SIGUSR1) {
 		t.Errorf("%q, %v", got.GetReason(), got.GetExitStatus())
 	}
 	s.ticks(2)

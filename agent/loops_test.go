@@ -26,7 +26,11 @@ type still struct{ Meter }
 
 func (still) Sample(context.Context) host.Sample { return host.Sample{Time: time.Now()} }
 
+func (still) Available(context.Context) (int64, error) { return 1 << 30, nil }
+
 func (still) Engines(context.Context, []host.Engine) []host.Usage { return nil }
+
+func (still) Place() host.Place { return host.Place{} }
 
 func (still) Capacity(context.Context) (host.Capacity, error) {
 	return host.Capacity{MemoryBytes: 1 << 30, CPUMillis: 4000}, nil

@@ -21,11 +21,12 @@ func (s *subject) stateFile() string { return filepath.Join(s.config.StateDir, "
 // state is what an agent that has stopped has left.
 func (s *subject) state() statefile.State {
 	s.t.Helper()
-	content, err := os.ReadFile(s.stateFile())
+	dir, err := statefile.Open(s.config.StateDir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	state, err := statefile.Decode(content)
+	defer dir.Close()
+	state, err := dir.Load()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -147,13 +148,13 @@ func TestStateOfANewerAgentIsLeftAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := bytes.Replace(content, []byte(`"version":1`), []byte(`"version":2`), 1)
+	newer := bytes.Replace(content, []byte(`"version":1`), []byte(`"version":3`), 1)
 	if err := os.WriteFile(s.stateFile(), newer, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	err = s.runError()
 	var version *statefile.VersionError
-	if !errors.As(err, &version) || !strings.Contains(err.Error(), s.stateFile()) || !strings.Contains(err.Error(), "want format 1 or older, or an agent of that version") {
+	if !errors.As(err, &version) || !strings.Contains(err.Error(), s.stateFile()) || !strings.Contains(err.Error(), "want format 2 or older, or an agent of that version") {
 		t.Errorf("%v", err)
 	}
 	if got, err := os.ReadFile(s.stateFile()); err != nil || !bytes.Equal(got, newer) {
@@ -184,6 +185,16 @@ func (s *subject) fill() (free func()) {
 	}
 	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
 		s.t.Fatal(err)
+	}
+	for path := range s.logs() { // the agent writes no more to one that somebody else has written to
+		log, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := log.WriteString("x"); err != nil {
+			s.t.Fatal(err)
+		}
+		_ = log.Close()
 	}
 	return func() {
 		s.t.Helper()

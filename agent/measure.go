@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -46,10 +47,18 @@ func (a *Agent) measure(ctx context.Context) {
 	a.direct.Reap()
 	a.watch(ctx)
 	var engines []tracker.Engine
-	a.locked(func(t *tracker.Tracker) { engines = t.Engines() })
+	var watched []*process.Handle
+	a.locked(func(t *tracker.Tracker) {
+		engines = t.Engines()
+		watched = slices.Collect(maps.Values(a.watched))
+	})
+	for _, handle := range watched { // without the lock: older kernels have a file read for each
+		handle.Touch() // what an engine leaves behind is known by having started before
+	}
 	list := make([]host.Engine, len(engines))
 	for i, e := range engines {
-		list[i] = host.Engine{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Cgroup: measuredCgroup(e.Process)}
+		name := e.Process.GetCgroup()
+		list[i] = host.Engine{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Cgroup: name, Moved: !cgroup.Whole(name)}
 	}
 	usages := a.deps.Meter.Engines(ctx, list)
 	sample := a.deps.Meter.Sample(ctx)
@@ -65,7 +74,8 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	counts, problems := a.countables.counts(time.Now())
 	measurement := tracker.Measurement{Sample: sampleMessage(sample, usages, problems)}
-	measurement.Sample.Disks, measurement.Sample.Refusal = a.workDirs.measure(ctx, a.settings().workDirs)
+	disks, short := a.workDirs.measure(ctx, a.settings().workDirs)
+	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.check(ctx), a.checkState(), short)
 	for i := range usages {
 		measurement.Usages = append(measurement.Usages, a.usage(ctx, list[i], usages[i]))
 	}
@@ -132,12 +142,19 @@ func (a *Agent) usage(ctx context.Context, e host.Engine, u host.Usage) tracker.
 	}
 	switch {
 	case usage.Ended:
-		usage.Exit, usage.Reason = a.howEnded(ctx, e)
+		end := a.howEnded(ctx, e)
+		usage.Exit, usage.Reason, usage.ErrorOutput = end.exit, end.reason, end.errorOutput
 	case u.Err != nil:
-		a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", u.Err)
+		if text := u.Err.Error(); a.partial[e.ID] != text {
+			a.partial[e.ID] = text
+			a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", text)
+		}
 	case usage.Orphaned && !a.orphaned[e.ID]:
 		a.log.Warn("an engine's process has ended and left others behind: it keeps its allocation until they end, or it is released or stopped",
 			"allocation_id", e.ID, "processes", u.Processes)
+	}
+	if u.Err == nil {
+		delete(a.partial, e.ID)
 	}
 	if usage.Orphaned {
 		a.orphaned[e.ID] = true
@@ -162,28 +179,17 @@ func (a *Agent) forgetDoubts(list []host.Engine) {
 	for _, e := range list {
 		listed[e.ID] = true
 	}
-	for id := range a.doubtful {
-		if !listed[id] {
-			delete(a.doubtful, id)
-		}
-	}
-	for id := range a.unrecorded {
-		if !listed[id] {
-			delete(a.unrecorded, id)
-		}
-	}
-	for id := range a.orphaned {
-		if !listed[id] {
-			delete(a.orphaned, id)
-		}
-	}
+	deleteOthers(a.doubtful, listed)
+	deleteOthers(a.unrecorded, listed)
+	deleteOthers(a.orphaned, listed)
+	deleteOthers(a.partial, listed)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id := range a.stops {
-		if !listed[id] {
-			delete(a.stops, id)
-		}
-	}
+	deleteOthers(a.stops, listed)
+}
+
+func deleteOthers[V any](of map[string]V, listed map[string]bool) {
+	maps.DeleteFunc(of, func(id string, _ V) bool { return !listed[id] })
 }
 
 // watch takes hold of the processes of new engines, and lets go of those that are engines no more.
@@ -211,9 +217,28 @@ func (a *Agent) watch(ctx context.Context) {
 	}
 }
 
+// watchEngine does so for one allocation, after a call about it.
+func (a *Agent) watchEngine(ctx context.Context, id string) {
+	var engine tracker.Engine
+	unwatched := false
+	a.locked(func(t *tracker.Tracker) {
+		var is bool
+		engine, is = t.Engine(id)
+		handle := a.watched[id]
+		unwatched = is && handle == nil
+		if !is && handle != nil {
+			handle.Close()
+			delete(a.watched, id)
+		}
+	})
+	if unwatched {
+		a.hold(ctx, id, engine.Process)
+	}
+}
+
 // hold watches one engine. Where that does not work, the next measurement finds out what there is to know.
 func (a *Agent) hold(ctx context.Context, id string, p *bursarv1.Process) {
-	if p.GetStartTime() == 0 {
+	if p.GetStartTime() == 0 || p.Uid == nil { //nolint:protogetter // 0 is root
 		p = a.complete(id, p)
 	}
 	handle, err := a.opener.Open(process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()})
@@ -238,14 +263,15 @@ func (a *Agent) hold(ctx context.Context, id string, p *bursarv1.Process) {
 	})
 }
 
-// complete finds out when a process started that somebody else told the coordinator of, by its pid alone.
+// complete finds out when a process started that somebody else told the coordinator of, by its pid alone; and whose it is, which an agent of an
+// earlier version did not note.
 func (a *Agent) complete(id string, p *bursarv1.Process) *bursarv1.Process {
 	now, err := a.deps.Meter.Identify(p.GetPid())
-	if err != nil {
+	if err != nil || p.GetStartTime() != 0 && p.GetStartTime() != now.StartTime {
 		return p
 	}
 	completed := proto.CloneOf(p)
-	completed.StartTime, completed.BootId = now.StartTime, a.bootID
+	completed.StartTime, completed.BootId, completed.Uid = now.StartTime, a.bootID, &now.UID
 	a.locked(func(t *tracker.Tracker) { t.SetProcess(id, completed) })
 	return completed
 }

@@ -34,6 +34,8 @@ type greedy struct {
 	gone bool
 }
 
+func (*greedy) Place() host.Place { return host.Place{} }
+
 func (g *greedy) uses(bytes int64) { g.set(func() { g.used = bytes }) }
 
 func (g *greedy) set(f func()) {
@@ -60,6 +62,12 @@ func (g *greedy) Sample(context.Context) host.Sample {
 	defer g.mu.Unlock()
 	available := 16*gib - g.used
 	return host.Sample{Time: time.Now(), MemoryAvailableBytes: &available}
+}
+
+func (g *greedy) Available(context.Context) (int64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return 16*gib - g.used, nil
 }
 
 func (*greedy) Capacity(context.Context) (host.Capacity, error) {

@@ -102,23 +102,23 @@ func (p *peers) trust(users []string) {
 }
 
 // credentials asks the kernel who connected to a Unix socket: the process at the time of the connect, as of which the
-// kernel remembers the effective user id.
-func credentials(conn *net.UnixConn) (uid uint32, err error) {
+// kernel remembers the effective user id. Its pid is 0 where this process does not see its pid namespace.
+func credentials(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, fmt.Errorf("peer credentials: %w", err)
+		return nil, fmt.Errorf("peer credentials: %w", err)
 	}
 	var credentials *unix.Ucred
 	var peerErr error
 	if err := raw.Control(func(fd uintptr) {
 		credentials, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
-		return 0, fmt.Errorf("peer credentials: %w", err)
+		return nil, fmt.Errorf("peer credentials: %w", err)
 	}
 	if peerErr != nil {
-		return 0, fmt.Errorf("peer credentials: %w", peerErr)
+		return nil, fmt.Errorf("peer credentials: %w", peerErr)
 	}
-	return credentials.Uid, nil
+	return credentials, nil
 }
 
 // caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of

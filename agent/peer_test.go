@@ -15,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/providers/host"
 )
 
 // A directory of users that is away for a while must not make strangers of those who were known, nor for long of others.
@@ -101,7 +102,11 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &peerListener{Listener: socket, peers: p, connections: connections, log: slog.New(slog.DiscardHandler)}
+	meter, err := host.NewMeter(host.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &peerListener{Listener: socket, peers: p, meter: meter, connections: connections, log: slog.New(slog.DiscardHandler)}
 	defer l.Close()
 	client, err := net.Dial("unix", socket.Addr().String())
 	if err != nil {
@@ -113,7 +118,7 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if taken, _ := conn.(*peerConn); taken == nil || taken.uid != uint32(os.Geteuid()) {
+	if taken, _ := conn.(*peerConn); taken == nil || *taken.uid != uint32(os.Geteuid()) {
 		t.Errorf("%+v", conn)
 	}
 	p.inFile = func(uid uint32) (string, error) {

@@ -13,17 +13,36 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// crash ends the agent and leaves what it would leave if it were killed now.
-func (s *subject) crash() {
+// logs are the content of those of the state file, by path.
+func (s *subject) logs() map[string][]byte {
 	s.t.Helper()
-	file := filepath.Join(s.config.StateDir, "state.json")
-	content, err := os.ReadFile(file)
+	paths, err := filepath.Glob(filepath.Join(s.config.StateDir, "state-*.log"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.stop()
-	if err := os.WriteFile(file, content, 0o600); err != nil {
+	logs := make(map[string][]byte)
+	for _, path := range paths {
+		if logs[path], err = os.ReadFile(path); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return logs
+}
+
+// crash ends the agent and leaves what it would leave if it were killed now.
+func (s *subject) crash() {
+	s.t.Helper()
+	left := s.logs()
+	file, err := os.ReadFile(s.stateFile())
+	if err != nil {
 		s.t.Fatal(err)
+	}
+	left[s.stateFile()] = file
+	s.stop()
+	for path, content := range left {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 
@@ -228,21 +247,12 @@ func TestReplacedAgentEnds(t *testing.T) {
 func TestConfirmIsNotAnsweredBeforeItIsStored(t *testing.T) {
 	s := run(t)
 	a := s.allocate(10)
-	// Where the new file is written there is a directory with something in it: nothing can be stored.
-	blocked := filepath.Join(s.config.StateDir, "state.json.new")
-	for err := os.ErrExist; errors.Is(err, os.ErrExist); { // as long as something is just being written
-		err = os.Mkdir(blocked, 0o700)
-	}
-	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	free := s.fill()
 	cmd := process(t, "exec sleep 1000")
 	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), "could not store") {
 		t.Errorf("%v", err)
 	}
-	if err := os.RemoveAll(blocked); err != nil {
-		t.Fatal(err)
-	}
+	free()
 	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {
 		t.Errorf("again, with room: %v", err)
 	}

@@ -58,11 +58,11 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 	s := &server{agent: a}
 	s.stopping, s.stopWaiting = context.WithCancel(context.WithoutCancel(ctx))
 	s.calls, s.stopCalls = context.WithCancel(context.WithoutCancel(ctx))
-	socket, err := a.openSocket(ctx)
+	socket, err := a.socket.open(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	s.listeners = append(s.listeners, &peerListener{Listener: socket, peers: a.peers, connections: a.connections, log: a.log})
+	s.listeners = append(s.listeners, s.ofPeers(socket))
 	if a.settings().LoopbackListen != "" {
 		var config net.ListenConfig
 		loopback, err := config.Listen(ctx, "tcp", a.settings().LoopbackListen)
@@ -75,32 +75,26 @@ func (a *Agent) listen(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
-// openSocket returns the socket of a service manager, where there is one, as it is, and else one of the agent's own.
-func (a *Agent) openSocket(ctx context.Context) (net.Listener, error) {
-	s := a.settings()
-	given := a.deps.Socket
-	if given == nil {
-		return listenUnix(ctx, s.Socket, s.socketMode, s.SocketGroup)
-	}
-	if path := given.Addr().String(); path != s.Socket {
-		a.log.Warn("the socket that the service manager has opened is served, not the one that is configured", "socket", path, "configured", s.Socket)
-	}
-	return given, nil
-}
-
 // serve answers until ctx ends, then lets the calls under way end.
 func (s *server) serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, listener := range s.listeners {
 		server := s.newServer(i == 0)
-		group.Go(func() error {
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("agent: serve %s: %w", listener.Addr(), err)
-			}
-			return nil
-		})
+		answer := func(listener net.Listener) {
+			group.Go(func() error {
+				if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !s.agent.socket.replaced(listener) {
+					return fmt.Errorf("agent: serve %s: %w", listener.Addr(), err)
+				}
+				return nil
+			})
+		}
+		answer(listener)
+		if i == 0 {
+			s.agent.socket.serveBy(func(another net.Listener) { answer(s.ofPeers(another)) })
+		}
 		group.Go(func() error {
 			<-ctx.Done()
+			s.agent.socket.serveBy(nil)
 			s.stopWaiting()
 			quick := time.AfterFunc(shutdownQuick, s.stopCalls)
 			defer quick.Stop()
@@ -118,6 +112,11 @@ func (s *server) serve(ctx context.Context) error {
 	s.stopCalls()
 	s.handlers.Wait()
 	return err
+}
+
+// ofPeers accepts connections of which the kernel says whose they are.
+func (s *server) ofPeers(socket net.Listener) net.Listener {
+	return &peerListener{Listener: socket, peers: s.agent.peers, meter: s.agent.deps.Meter, connections: s.agent.connections, log: s.agent.log}
 }
 
 // newServer returns the server of one listener. What shows the inside of the agent is on the socket only.
@@ -147,7 +146,10 @@ type uidKey struct{}
 // connContext says whose connection it is.
 func (s *server) connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*peerConn); ok {
-		ctx, conn = context.WithValue(ctx, uidKey{}, c.uid), c.Connection
+		ctx, conn = context.WithValue(ctx, peerProcessKey{}, c.process), c.Connection
+		if c.uid != nil {
+			ctx = context.WithValue(ctx, uidKey{}, *c.uid)
+		}
 	}
 	return s.agent.connections.Context(ctx, conn)
 }

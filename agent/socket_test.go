@@ -27,11 +27,11 @@ import (
 // nobody is the uid of a user that may do nothing in particular.
 const nobody = 65534
 
-// as calls the agent from a process of another user, and returns what that prints. Only root can start one.
-func (s *subject) as(uid uint32, call ...string) string {
+// binary is a copy of this program where every user gets at it.
+func (s *subject) binary() string {
 	s.t.Helper()
 	binary := filepath.Join(filepath.Dir(s.config.StateDir), "caller")
-	if _, err := os.Stat(binary); err != nil { // a copy where every user gets at it
+	if _, err := os.Stat(binary); err != nil {
 		self, err := os.ReadFile("/proc/self/exe")
 		if err != nil {
 			s.t.Fatal(err)
@@ -40,7 +40,13 @@ func (s *subject) as(uid uint32, call ...string) string {
 			s.t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(binary)
+	return binary
+}
+
+// as calls the agent from a process of another user, and returns what that prints. Only root can start one.
+func (s *subject) as(uid uint32, call ...string) string {
+	s.t.Helper()
+	cmd := exec.Command(s.binary())
 	cmd.Env = []string{
 		asCaller + "=" + s.config.Socket, "CALL=" + strings.Join(call, " "),
 		"GORACE=atexit_sleep_ms=0", // with the race detector it would wait for a second before it exits

@@ -17,6 +17,7 @@ const defaultGrace = 10 * time.Second
 type stopping struct {
 	reason   string
 	underway bool
+	failed   string // what went wrong last
 }
 
 // stop begins to end an engine, unless that is under way already: orders are repeated until the engine is gone. It ends with
@@ -24,16 +25,19 @@ type stopping struct {
 func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	id := order.GetAllocationId()
 	var engine process.Engine
+	var failed string
 	repeated := false
 	a.locked(func(t *tracker.Tracker) {
 		grant, held := t.Get(id)
-		p := grant.GetProcess()
-		if before := a.stops[id]; !held || p.GetStartTime() == 0 || before != nil && before.underway {
+		p, before := grant.GetProcess(), a.stops[id]
+		if !held || p.GetStartTime() == 0 || before != nil && before.underway {
 			return
 		}
-		repeated = a.stops[id] != nil
-		a.stops[id] = &stopping{reason: order.GetReason(), underway: true}
-		engine = process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, Cgroup: p.GetCgroup()}
+		if before != nil {
+			repeated, failed = true, before.failed
+		}
+		a.stops[id] = &stopping{reason: order.GetReason(), underway: true, failed: failed}
+		engine = a.engineLocked(id, p)
 	})
 	if engine.Root.PID == 0 {
 		return
@@ -48,17 +52,35 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	}
 	a.log.Log(ctx, level, "an engine is stopped", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
 	a.running.Go(func() {
+		engine.Guarded = a.cgroups.guarded(ctx, id, engine.Cgroup)
 		err := a.opener.Stop(ctx, engine, grace)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
 		a.locked(func(*tracker.Tracker) {
 			if s := a.stops[id]; s != nil {
-				s.underway = false
+				s.underway, s.failed = false, text
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			a.log.Error("an engine could not be stopped", "allocation_id", id, "pid", engine.Root.PID, "error", err)
+			level := slog.LevelError
+			if text == failed {
+				level = slog.LevelDebug
+			}
+			a.log.Log(ctx, level, "an engine could not be stopped", "allocation_id", id, "pid", engine.Root.PID, "error", err)
 		}
 		a.measureIn(0)
 	})
+}
+
+// engineLocked puts together what is known of an engine to be stopped or moved.
+func (a *Agent) engineLocked(id string, p *bursarv1.Process) process.Engine {
+	e := process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, User: p.Uid, Cgroup: p.GetCgroup()} //nolint:protogetter // nil says that it is not known
+	if handle := a.watched[id]; handle != nil && handle.Ref() == e.Root {
+		e.LastAlive = handle.LastAlive()
+	}
+	return e
 }
 
 // endReason says why an engine has ended, where the agent knows; else it is empty.

@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -111,6 +112,8 @@ func (a *Agent) logFailure(ctx context.Context, s *series, err error, delay time
 	switch connect.CodeOf(err) { //nolint:exhaustive // the others may be over by themselves
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
 		text = "the coordinator refuses this agent: engines go on, new requests wait"
+	case connect.CodeAlreadyExists:
+		text = "another agent has this host's id: this one starts no engines"
 	}
 	a.log.Log(ctx, level, text, "error", err, "failures", s.count, "retry_in", delay.Round(time.Millisecond).String())
 }
@@ -163,6 +166,9 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 	if err != nil {
 		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
 	}
+	if slices.ContainsFunc(response.GetGrants(), reserved) {
+		a.lookAtMemory(ctx)
+	}
 	var outcome tracker.Outcome
 	a.locked(func(t *tracker.Tracker) {
 		outcome, err = t.Answer(time.Now(), request, response)
@@ -174,6 +180,10 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
 	}
 	return outcome, nil
+}
+
+func reserved(a *bursarv1.Allocation) bool {
+	return a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 }
 
 // leaveDeposed turns away from a coordinator whose leadership is over, though it answers.
@@ -194,8 +204,14 @@ func (a *Agent) register(ctx context.Context) error {
 	if request == nil {
 		return nil
 	}
+	request.Uptime = durationpb.New(a.deps.Meter.Place().Uptime)
 	response, err := a.deps.Hosts.Register(ctx, request)
 	if err != nil {
+		if connect.CodeOf(err) == connect.CodeAlreadyExists && connect.IsWireError(err) {
+			refused := &StrangerError{err}
+			a.stranger.Store(refused)
+			return refused
+		}
 		if connect.CodeOf(err) == connect.CodeAborted && connect.IsWireError(err) {
 			return fmt.Errorf("%w (%w)", ErrReplaced, err)
 		}
@@ -206,6 +222,7 @@ func (a *Agent) register(ctx context.Context) error {
 		a.leaveDeposed(err)
 		return fmt.Errorf("register: %w", err)
 	}
+	a.stranger.Store(nil)
 	a.log.Info("registered", "epoch", response.GetEpoch(), "store_id", response.GetStoreId(), "interval", response.GetInterval().AsDuration())
 	return nil
 }

@@ -87,6 +87,8 @@ func (a *Agent) Status() string {
 		return ""
 	}
 	switch synced := a.syncedAt.last(); {
+	case a.stranger.Load() != nil:
+		parts = append(parts, "another agent has this hostId: no engines are started")
 	case synced.IsZero():
 		parts = append(parts, "no coordinator has answered yet: requests wait")
 	case a.unheard.Load():

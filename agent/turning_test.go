@@ -56,13 +56,16 @@ func (h *hanging) Sync(ctx context.Context, q *bursarv1.SyncRequest) (*bursarv1.
 	return h.pulse.Sync(ctx, q)
 }
 
-func (h *hanging) Save(statefile.State) error {
+func (h *hanging) Begin(statefile.State) error {
 	h.at("writing")
 	return nil
 }
 
 func (h *hanging) Load() (statefile.State, error)     { return statefile.State{}, statefile.ErrNone }
+func (h *hanging) Append(tracker.Change) error        { return statefile.ErrFull }
+func (h *hanging) Save(statefile.State) error         { return nil }
 func (h *hanging) SetAside(time.Time) (string, error) { return "", nil }
+func (h *hanging) Held() bool                         { return true }
 func (h *hanging) File() string                       { return "nowhere" }
 func (h *hanging) Close() error                       { return nil }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,13 @@ func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks
 			w.log.Info("a work directory has enough again", "path", settings.path, "free_bytes", disk.GetFreeBytes(), "free_inodes", disk.GetFreeInodes())
 		}
 	}
-	return disks, cut(strings.Join(reasons, "; "), maxRefusal)
+	return disks, joined(reasons...)
+}
+
+// joined is why a host takes no new engines; empty: it does.
+func joined(reasons ...string) string {
+	reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
+	return cut(strings.Join(reasons, "; "), maxRefusal)
 }
 
 // ask takes the answers that there are, asks whom nobody asks already, and waits for these.

@@ -149,14 +149,14 @@ func (r *run) startAgent(ctx context.Context, dir, discovery string, coordinator
 	return d, nil
 }
 
-// startAgentOf starts an agent of one coordinator.
-func (r *run) startAgentOf(ctx context.Context, dir string, coordinator *daemon, tick time.Duration) (*daemon, error) {
+// startAgentOf starts an agent of one coordinator, with more lines in its configuration.
+func (r *run) startAgentOf(ctx context.Context, dir string, coordinator *daemon, tick time.Duration, config string) (*daemon, error) {
 	c, err := client.New(coordinator.address, client.WithoutRetries())
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	return r.startAgent(ctx, dir, fmt.Sprintf("coordinators: [%q]", "http://"+coordinator.address), c, tick)
+	return r.startAgent(ctx, dir, fmt.Sprintf("coordinators: [%q]\n%s", "http://"+coordinator.address, config), c, tick)
 }
 
 // never is an interval for hosts that do not report while they are used.

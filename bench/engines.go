@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -27,31 +28,60 @@ func agentSuite(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	engines := r.size(w.Engines)
+	engines, many := r.size(w.Engines), r.size(w.Many)
+	cases := []agentCase{{name: "agent/trees", engines: engines, config: "engines: {cgroups: none}", neighbours: true}}
 	if len(cgroupRoots()) == 0 {
-		r.note("agent/cgroups-cpu", "no cgroups can be made here: want root, and cgroup v1 with memory and cpuacct, or v2")
-	} else if err := r.agentCost(ctx, w, "agent/cgroups", engines, cgroupRoots()); err != nil {
-		return err
+		for _, name := range []string{"agent/cgroups-cpu", "agent/moved-cpu", "agent/many-cpu"} {
+			r.note(name, "no cgroups can be made here: want root, and cgroup v1 with memory and cpuacct, or v2")
+		}
+	} else {
+		name := fmt.Sprintf("bursar-bench-%d", os.Getpid())
+		moved := fmt.Sprintf("engines: {cgroups: direct, cgroup: /%s}", name)
+		cases = append(cases,
+			agentCase{name: "agent/cgroups", engines: engines, cgroup: name, started: true, config: "engines: {cgroups: none}", neighbours: true},
+			agentCase{name: "agent/moved", engines: engines, cgroup: name, config: moved},
+			agentCase{name: "agent/many", engines: many, cgroup: name, config: moved})
 	}
-	return r.agentCost(ctx, w, "agent/trees", engines, nil)
+	for _, c := range cases {
+		if err := r.agentCost(ctx, w, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// agentCost measures an agent whose engines are in cgroups below these directories, if any.
-func (r *run) agentCost(ctx context.Context, w *workload, name string, engines int, roots []string) (err error) {
-	dir := filepath.Join(r.dir, filepath.Base(name))
+// agentCase is one look at an agent.
+type agentCase struct {
+	name    string
+	engines int
+	// cgroup has those of engines below it; "": they have none. started: they are there before the agent hears of them; else it makes them.
+	cgroup  string
+	started bool
+	config  string
+	// neighbours look at the same machine at the same time.
+	neighbours bool
+}
+
+// agentCost measures an agent.
+func (r *run) agentCost(ctx context.Context, w *workload, of agentCase) (err error) {
+	dir := filepath.Join(r.dir, filepath.Base(of.name))
 	coordinator, err := r.startCoordinator(ctx, dir, w.Tick)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, coordinator.stop()) }()
-	agent, err := r.startAgentOf(ctx, dir, coordinator, w.Tick)
+	agent, err := r.startAgentOf(ctx, dir, coordinator, w.Tick, of.config)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, agent.stop()) }()
-	idle := &crowd{roots: roots, name: fmt.Sprintf("bursar-bench-%d", os.Getpid())}
+	idle := &crowd{name: of.cgroup}
 	defer func() { err = errors.Join(err, idle.end()) }()
-	if err := idle.grow(engines, r.size(w.Processes)); err != nil {
+	var roots []string
+	if of.started {
+		roots = cgroupRoots()
+	}
+	if err := idle.grow(of.engines, max(of.engines, r.size(w.Processes)), roots); err != nil {
 		return err
 	}
 	c, err := client.New(agent.address)
@@ -59,12 +89,24 @@ func (r *run) agentCost(ctx context.Context, w *workload, name string, engines i
 		return err
 	}
 	defer c.Close()
-	if err := confirmAll(ctx, c, w, idle.pids(engines)); err != nil {
+	if err := confirmAll(ctx, c, w, idle.pids(of.engines)); err != nil {
 		return err
 	}
-	neighbours, err := r.startNeighbours(ctx, dir, w.Tick)
-	if err != nil {
-		return err
+	if of.cgroup != "" && !of.started {
+		if err := idle.awaitMoved(ctx, of.engines); err != nil {
+			return err
+		}
+	}
+	return r.agentTicks(ctx, w, of, dir, agent)
+}
+
+// agentTicks measures an agent that has all its engines, and whoever looks at the machine next to it.
+func (r *run) agentTicks(ctx context.Context, w *workload, of agentCase, dir string, agent *daemon) (err error) {
+	var neighbours []neighbour
+	if of.neighbours {
+		if neighbours, err = r.startNeighbours(ctx, dir, w.Tick); err != nil {
+			return err
+		}
 	}
 	defer func() { err = errors.Join(err, stopAll(neighbours)) }()
 	asking, stopAsking := context.WithCancel(ctx)
@@ -83,7 +125,7 @@ func (r *run) agentCost(ctx context.Context, w *workload, name string, engines i
 	if err != nil {
 		return err
 	}
-	ours := costs[0]
+	ours, name := costs[0], of.name
 	r.line(name+"-tick", ours.tick.Seconds()*1000, "ms", 0)
 	r.line(name+"-cpu", 100*ours.tick.Seconds()/w.Scaled.Seconds(), "% of a core", 0)
 	r.line(name+"-rss", ours.memory/(1<<20), "MiB", 0)
@@ -153,19 +195,36 @@ func confirmAll(ctx context.Context, c *client.Client, w *workload, pids []int) 
 
 // crowd is processes that do nothing.
 type crowd struct {
-	roots    []string // of cgroup hierarchies in which each engine gets one
-	name     string
+	name     string // of the cgroup that has theirs below it
 	commands []*exec.Cmd
 }
 
-// grow starts so many engines, and others until the machine has so many processes.
-func (c *crowd) grow(engines, processes int) error {
+// awaitMoved waits until an agent has moved so many engines to cgroups of their own.
+func (c *crowd) awaitMoved(ctx context.Context, engines int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		moved, _ := filepath.Glob(filepath.Join(cgroupRoots()[0], c.name, "bursar-engines", "*.adopted")) // the pattern is right
+		if len(moved) >= engines {
+			return nil
+		}
+		timer := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d engines were moved: %w", len(moved), engines, ctx.Err())
+		}
+	}
+}
+
+// grow starts so many engines, each in a cgroup below these roots, and others until the machine has so many processes.
+func (c *crowd) grow(engines, processes int, roots []string) error {
 	for i := range engines {
 		pid, err := c.add(asEngine)
 		if err != nil {
 			return err
 		}
-		for _, root := range c.roots {
+		for _, root := range roots {
 			group := filepath.Join(root, c.name, strconv.Itoa(i))
 			if err := os.MkdirAll(group, 0o755); err != nil { //nolint:gosec // as cgroups are
 				return fmt.Errorf("cgroup: %w", err)
@@ -217,12 +276,26 @@ func (c *crowd) end() error {
 	for _, command := range c.commands {
 		_ = command.Wait() // it was killed
 	}
-	for _, root := range c.roots {
-		groups, _ := filepath.Glob(filepath.Join(root, c.name, "*", "cgroup.procs")) // the pattern is right
-		for _, file := range groups {
-			errs = append(errs, os.Remove(filepath.Dir(file)))
+	if c.name != "" {
+		errs = append(errs, removeCgroups(c.name))
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroups removes the cgroup of this name and all below it, in every hierarchy.
+func removeCgroups(name string) error {
+	var errs []error
+	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		for _, below := range []string{"/*/*", "/*", ""} {
+			groups, _ := filepath.Glob(pattern + name + below) // the pattern is right
+			for _, group := range groups {
+				if info, err := os.Lstat(group); err == nil && info.IsDir() {
+					if err := os.Remove(group); !errors.Is(err, fs.ErrNotExist) {
+						errs = append(errs, err)
+					}
+				}
+			}
 		}
-		errs = append(errs, os.Remove(filepath.Join(root, c.name)))
 	}
 	return errors.Join(errs...)
 }

@@ -43,6 +43,7 @@ func suites() []suite {
 		{"hop", hopSuite},
 		{"start", startSuite},
 		{"agent", agentSuite},
+		{"state", stateSuite},
 		{"stores", storesSuite},
 		{"forward", forwardSuite},
 		{"fleet", fleetSuite},

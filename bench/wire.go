@@ -218,7 +218,7 @@ func hopSuite(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, coordinator.stop()) }()
-	agent, err := r.startAgentOf(ctx, dir, coordinator, 5*time.Second)
+	agent, err := r.startAgentOf(ctx, dir, coordinator, 5*time.Second, "")
 	if err != nil {
 		return err
 	}

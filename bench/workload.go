@@ -39,6 +39,7 @@ type workload struct {
 	Batch      int `yaml:"batch"`
 
 	Engines   int `yaml:"engines"`
+	Many      int `yaml:"many"`
 	Processes int `yaml:"processes"`
 
 	Queues []int      `yaml:"queues"`

@@ -4,10 +4,13 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,7 +47,10 @@ type RunOptions struct {
 	// Started is called right after the start; from then on the caller may signal the process, and what it does with signals of
 	// its own is its business. May be nil.
 	Started func(*os.Process)
-	// Ended is called when the process has ended, before the release; from then on its pid may be another's. May be nil.
+	// Ending is called when the process has ended, as long as its pid is still its own: who signals it or its group has to stop before that
+	// returns. May be nil.
+	Ending func()
+	// Ended is called after that, before the release; by then its pid may be another's. May be nil.
 	Ended func(*os.ProcessState)
 	// Grace is the time between SIGTERM and SIGKILL where Run has to stop the process. Default DefaultGrace.
 	Grace time.Duration
@@ -102,7 +108,7 @@ func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 		opts.Granted(r.result.Allocation)
 	}
 	if err := r.start(ctx); err != nil {
-		_ = r.release(ctx, "not started: "+err.Error()) // it expires by itself
+		_ = r.release(ctx, "not started: "+withoutPath(err).Error()) // it expires by itself
 		return r.result, &RunError{PhaseStart, err}
 	}
 	if err := r.confirm(ctx); err != nil {
@@ -117,12 +123,23 @@ func (c *Client) Run(ctx context.Context, opts RunOptions) (RunResult, error) {
 	return r.result, nil
 }
 
+// withoutPath is what the kernel said of a program, without its name: everybody is shown the reason of a release.
+func withoutPath(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
 // runner is one Run.
 type runner struct {
 	client *Client
 	opts   RunOptions
 	result RunResult
 	ended  chan struct{} // closed when the process has been waited for; nil until somebody waits
+
+	mu   sync.Mutex
+	lost bool // guarded by mu; the process's pid is no more its own, or not for long
 }
 
 func (r *runner) allocate(ctx context.Context) error {
@@ -130,7 +147,7 @@ func (r *runner) allocate(ctx context.Context) error {
 	if req == nil {
 		req = &bursarv1.AllocateRequest{}
 	}
-	req.Async = false
+	req.Async, req.ConfirmsProcess = false, true
 	if req.GetRequestId() == "" {
 		req.RequestId = NewRequestID()
 	}
@@ -222,13 +239,25 @@ func (r *runner) reap() {
 		r.ended = make(chan struct{})
 		go func() {
 			defer close(r.ended)
+			awaitEnd(r.opts.Command.Process.Pid)
+			r.mu.Lock()
+			r.lost = true
+			r.mu.Unlock()
+			if r.opts.Ending != nil {
+				r.opts.Ending()
+			}
 			_ = r.opts.Command.Wait() // how it ended is in ProcessState
 		}()
 	}
 }
 
-// signal reaches the process, or its group where it has one of its own.
+// signal reaches the process, or its group where it has one of its own, until it has ended: its number may be another group's then.
 func (r *runner) signal(sig syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost {
+		return
+	}
 	process := r.opts.Command.Process
 	if attr := r.opts.Command.SysProcAttr; attr != nil && (attr.Setpgid && attr.Pgid == 0 || attr.Foreground || attr.Setsid) {
 		if syscall.Kill(-process.Pid, sig) == nil {

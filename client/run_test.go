@@ -43,6 +43,10 @@ func TestRunTakesAProcessThroughItsAllocation(t *testing.T) {
 		Request: request(), Command: command,
 		Granted: func(a *bursarv1.Allocation) { story = append(story, "granted "+a.GetId()) },
 		Started: func(p *os.Process) { story = append(story, fmt.Sprint("started ", p.Pid == command.Process.Pid)) },
+		Ending: func() { // its pid, and so its group's number, is its own until it is reaped
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", command.Process.Pid))
+			story = append(story, fmt.Sprint("ending ", err == nil && strings.Contains(string(stat), ") Z ")))
+		},
 		Ended: func(s *os.ProcessState) {
 			story = append(story, fmt.Sprint("ended ", s.ExitCode(), len(fake.calls.all())))
 		},
@@ -56,7 +60,7 @@ func TestRunTakesAProcessThroughItsAllocation(t *testing.T) {
 	if result.State.ExitCode() != 3 || result.Allocation.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RELEASED {
 		t.Errorf("got %+v", result)
 	}
-	if diff := cmp.Diff([]string{"granted a1", "started true", "ended 3 2"}, story); diff != "" {
+	if diff := cmp.Diff([]string{"granted a1", "started true", "ending true", "ended 3 2"}, story); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"allocate", "confirm a1", "release a1 code 3"}, fake.calls.all()); diff != "" {

@@ -110,11 +110,12 @@ func asDenied(err error) error {
 	return err
 }
 
-// inspector looks at what the gate does not see, messages and answers: that what comes through a host's agent is about that host, and
-// what has to be written down.
+// inspector looks at what the gate does not see, messages and answers: that what comes through a host's agent is about that host, what has
+// to be written down, and that neither an answer nor an error has anything that its caller may not see. All of them pass it, a leader's too.
 type inspector struct {
-	audit *auditLog
-	time  *patience
+	audit    *auditLog
+	time     *patience
+	redactor *redactor
 }
 
 var _ connect.Interceptor = (*inspector)(nil)
@@ -131,7 +132,10 @@ func (i *inspector) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err == nil {
 			res, err = next(ctx, req)
 		}
-		err = advised(err)
+		if err == nil {
+			i.redactor.redact(c.actor, res.Any())
+		}
+		err = i.redactor.redactError(c.actor, advised(err))
 		i.audit.answered(req.Spec().Procedure, c, req.Any(), rpcError(err))
 		return res, err
 	}
@@ -142,7 +146,7 @@ func (i *inspector) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := callerOf(ctx)
 		ctx, relieve := i.oversee(ctx, c)
-		err := advised(relieve(next(ctx, &inspected{StreamingHandlerConn: conn, actor: c.actor})))
+		err := i.redactor.redactError(c.actor, advised(relieve(next(ctx, &inspected{conn, c.actor, i.redactor}))))
 		i.audit.answered(conn.Spec().Procedure, c, nil, rpcError(err))
 		return err
 	}
@@ -153,11 +157,18 @@ func (i *inspector) WrapStreamingClient(next connect.StreamingClientFunc) connec
 	return next
 }
 
-// inspected is a stream whose requests are looked at.
+// inspected is a stream whose requests and answers are looked at.
 type inspected struct {
 	connect.StreamingHandlerConn
 
-	actor identity.Actor
+	actor    identity.Actor
+	redactor *redactor
+}
+
+// Send implements connect.StreamingHandlerConn.
+func (s *inspected) Send(message any) error {
+	s.redactor.redact(s.actor, message)
+	return s.StreamingHandlerConn.Send(message) //nolint:wrapcheck // it has its code
 }
 
 // Receive implements connect.StreamingHandlerConn.

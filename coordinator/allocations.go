@@ -195,7 +195,9 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	if err != nil {
 		return nil, err
 	}
-	c := ledger.ReleaseCommand{Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: exitFrom(req.GetExitStatus())}
+	c := ledger.ReleaseCommand{
+		Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: exitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
+	}
 	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	m, err := s.orEnded(ctx, id, a, err)
 	return &bursarv1.ReleaseResponse{Allocation: m}, err

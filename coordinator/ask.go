@@ -222,8 +222,9 @@ func (c *Core) explain(ask *Ask) (ledger.Explanation, error) {
 }
 
 func describeEnd(t *ledger.Allocation) string {
-	if t.Reason == "" {
+	reason := reasonOf(t)
+	if reason == "" {
 		return t.State.String()
 	}
-	return t.State.String() + " (" + t.Reason + ")"
+	return t.State.String() + " (" + reason + ")"
 }

@@ -132,6 +132,9 @@ func classify(err error) (connect.Code, proto.Message) {
 	if ended, ok := errors.AsType[*EndedError](err); ok {
 		return connect.CodeFailedPrecondition, AllocationMessage(&ended.Allocation)
 	}
+	if stranger, ok := errors.AsType[*ledger.StrangerError](err); ok {
+		return connect.CodeAlreadyExists, &bursarv1.InvalidField{Field: "host_id", Value: stranger.Host, Want: "an id of its own for an agent " + stranger.What}
+	}
 	if detail := invalidField(err); detail != nil {
 		return connect.CodeInvalidArgument, detail
 	}

@@ -39,6 +39,7 @@ func NewEnrolment(req *bursarv1.RegisterRequest) (*Enrolment, error) {
 	e := &Enrolment{Seen: Sighting{req.GetEpoch(), req.GetLeadership()}, Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
+		MachineID: req.GetMachineId(), PIDNamespace: req.GetPidNamespace(), Uptime: duration(req.GetUptime()),
 	}}
 	var err error
 	if e.Command.Labels, err = convert.LabelsFromProto(req.GetLabels()); err != nil {
@@ -148,7 +149,7 @@ func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
 			return c, err
 		}
 		c.Ended = append(c.Ended, ledger.EngineEnd{
-			ID: id, Time: instantFrom(m.GetEndTime()), Reason: m.GetReason(), Exit: exitFrom(m.GetExitStatus()),
+			ID: id, Time: instantFrom(m.GetEndTime()), Reason: m.GetReason(), Exit: exitFrom(m.GetExitStatus()), ErrorOutput: m.GetErrorOutput(),
 		})
 	}
 	for _, m := range req.GetVetoes() {

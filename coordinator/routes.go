@@ -26,7 +26,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
-		connect.WithInterceptors(errorMapper{}, &inspector{s.audit, &s.time}, sized(), validate.NewInterceptor(), s.entrance, &forwarder{writer: s.writer, peers: s.peers}),
+		connect.WithInterceptors(errorMapper{}, &inspector{s.audit, &s.time, newRedactor()}, sized(), validate.NewInterceptor(), s.entrance, &forwarder{writer: s.writer, peers: s.peers}),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			limit := s.entrance.largest(spec.Procedure)
 			return []connect.HandlerOption{

@@ -75,6 +75,7 @@ func AllocationMessage(a *ledger.Allocation) *bursarv1.Allocation {
 	if a.Exit != nil {
 		m.ExitStatus = &bursarv1.ExitStatus{Code: a.Exit.Code, Signal: a.Exit.Signal, OutOfMemory: a.Exit.OutOfMemory}
 	}
+	m.ErrorOutput = a.ErrorOutput
 	m.UnreclaimableBytes = a.Unreclaimable
 	m.OverUse = overUseMessages(a.OverUse)
 	return m
@@ -169,7 +170,7 @@ func hostMessage(h *ledger.HostInfo) *bursarv1.Host {
 		Account: accountMessage(&h.Account), Sample: sampleMessage(h.Sample), HeadroomBytes: h.Headroom,
 		RegisterTime: timeMessage(h.Registered), LastSyncTime: timeMessage(h.LastSync),
 		Version: h.Version, Revision: h.Revision, UnavailableReason: h.Unavailable,
-		EnginesMeasured: vectorMessage(h.Engines),
+		EnginesMeasured: vectorMessage(h.Engines), Stranger: h.Stranger,
 	}
 }
 

@@ -12,7 +12,7 @@ type Role string
 
 // The roles. Which calls each may make stands in package access.
 const (
-	// Reader sees everything and changes nothing.
+	// Reader sees everything but what engines wrote, and changes nothing.
 	Reader Role = "reader"
 	// Submitter allocates for the users it may act as.
 	Submitter Role = "submitter"

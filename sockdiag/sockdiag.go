@@ -62,9 +62,21 @@ type answer struct {
 	Inode                             uint32
 }
 
-// Owner returns the user of the socket whose own end is local and whose other end is remote. Where the connection comes from this
-// machine, that is the peer's socket for local = the peer's address and remote = one's own. Errors: ErrNone, *DeniedError.
+// Socket is what the kernel tells of a socket.
+type Socket struct {
+	UID   uint32
+	Inode uint32
+}
+
+// Owner returns the user of a socket; see Find.
 func Owner(local, remote netip.AddrPort) (uid uint32, err error) {
+	found, err := Find(local, remote)
+	return found.UID, err
+}
+
+// Find returns the socket whose own end is local and whose other end is remote. Where the connection comes from this
+// machine, that is the peer's socket for local = the peer's address and remote = one's own. Errors: ErrNone, *DeniedError.
+func Find(local, remote netip.AddrPort) (Socket, error) {
 	asked := request{
 		Header:   unix.NlMsghdr{Len: uint32(binary.Size(request{})), Type: byFamily, Flags: unix.NLM_F_REQUEST}, //nolint:gosec // some 70 bytes
 		Family:   unix.AF_INET6,
@@ -75,7 +87,7 @@ func Owner(local, remote netip.AddrPort) (uid uint32, err error) {
 	// The kernel has sockets of IPv6 that speak IPv4 among those of IPv4.
 	source, destination := local.Addr().Unmap(), remote.Addr().Unmap()
 	if source.Is4() != destination.Is4() {
-		return 0, fmt.Errorf("%s and %s: want two addresses of one family", local, remote)
+		return Socket{}, fmt.Errorf("%s and %s: want two addresses of one family", local, remote)
 	}
 	if source.Is4() {
 		asked.Family = unix.AF_INET
@@ -86,20 +98,20 @@ func Owner(local, remote netip.AddrPort) (uid uint32, err error) {
 	binary.BigEndian.PutUint16(asked.ID.DestinationPort[:], remote.Port())
 	var message bytes.Buffer
 	if err := binary.Write(&message, binary.NativeEndian, &asked); err != nil {
-		return 0, fmt.Errorf("sock_diag: %w", err)
+		return Socket{}, fmt.Errorf("sock_diag: %w", err)
 	}
 	found, err := exchange(message.Bytes())
 	if err != nil {
-		return 0, err
+		return Socket{}, err
 	}
 	// Where there is no such connection the kernel finds whoever listens on the port, or what is left of the connection. A socket
 	// that its process has let go of has no inode, and 0 for a user.
 	at := found.end(found.ID.Source, found.ID.SourcePort)
 	if found.State != established || found.Inode == 0 || at != netip.AddrPortFrom(source, local.Port()) ||
 		found.end(found.ID.Destination, found.ID.DestinationPort) != netip.AddrPortFrom(destination, remote.Port()) {
-		return 0, ErrNone
+		return Socket{}, ErrNone
 	}
-	return found.UID, nil
+	return Socket{found.UID, found.Inode}, nil
 }
 
 func (a *answer) end(address [16]byte, port [2]byte) netip.AddrPort {

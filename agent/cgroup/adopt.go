@@ -39,7 +39,7 @@ func (d *Direct) Adopt(ctx context.Context, id string, limits Limits, members Me
 }
 
 func (d *Direct) adopt(ctx context.Context, name string, members Members) error {
-	moved := make(map[int32]bool)
+	moved := make(map[Member]bool)
 	for range adoptRounds {
 		if err := ctx.Err(); err != nil {
 			return err //nolint:wrapcheck // the caller's own
@@ -56,16 +56,17 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 		if len(outside) == 0 {
 			return nil
 		}
-		for _, pid := range outside {
-			moved[pid] = true
+		for _, m := range outside {
+			moved[m] = true
 		}
 	}
 	return fmt.Errorf("cgroup %s: the engine starts processes faster than they can be moved", name)
 }
 
-// moveOutsiders moves those of the processes that are not inside everywhere, and returns them. One that was moved before and is outside
-// all the same has ended, and waits for its parent to take note.
-func (d *Direct) moveOutsiders(name string, members []Member, before map[int32]bool) (outside []int32, err error) {
+// moveOutsiders moves those of the processes that are not inside everywhere, and returns them, with those that have ended meanwhile: what
+// they have started is looked for once more. One that was returned before and is outside all the same has ended, and waits for its parent to
+// take note.
+func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]bool) (outside []Member, err error) {
 	for _, h := range d.tree.all {
 		inside, err := d.tree.members(h, name)
 		if err != nil {
@@ -73,7 +74,11 @@ func (d *Direct) moveOutsiders(name string, members []Member, before map[int32]b
 		}
 		folder, _ := h.folder(name)
 		for _, m := range members {
-			if before[m.PID] || slices.Contains(inside, m.PID) || !d.tree.Still(m) {
+			if before[m] || slices.Contains(inside, m.PID) {
+				continue
+			}
+			outside = append(outside, m)
+			if !d.tree.Still(m) {
 				continue
 			}
 			err := d.tree.files.Write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(int(m.PID)))
@@ -86,7 +91,6 @@ func (d *Direct) moveOutsiders(name string, members []Member, before map[int32]b
 			if err != nil {
 				return nil, fmt.Errorf("moving process %d to cgroup %s: %w", m.PID, name, err)
 			}
-			outside = append(outside, m.PID)
 		}
 	}
 	return outside, nil

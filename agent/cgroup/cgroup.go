@@ -66,6 +66,11 @@ type Driver interface {
 	// It returns the cgroup's path, or "" where the cgroup is there and memory is accounted for elsewhere. There may be an error beside
 	// it: a limit that could not be set.
 	Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error)
+	// Lost names what a process would leave behind if it was moved: a limit that it is under now, or its container. "": nothing.
+	// ErrNone: there is no such process.
+	Lost(pid int32) (string, error)
+	// PathOf is the cgroup of a process, in the hierarchy that accounts for memory. ErrNone: there is no such process.
+	PathOf(pid int32) (string, error)
 	// Set changes the limits. ErrNone: there is no such cgroup.
 	Set(ctx context.Context, id string, limits Limits) error
 	// Facts reads what there is to know. ErrNone: there is no such cgroup, any more or at all.

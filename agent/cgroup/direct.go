@@ -278,6 +278,12 @@ func (d *Direct) path(id string) (string, error) {
 	return "", fmt.Errorf("engine %s: %w", id, ErrNone)
 }
 
+// PathOf is that of Driver.
+func (d *Direct) PathOf(pid int32) (string, error) { return d.tree.PathOf(pid) }
+
+// Lost is that of Driver.
+func (d *Direct) Lost(pid int32) (string, error) { return d.tree.Lost(pid, d.base) }
+
 // Set is that of Driver. ErrInUse: the engine holds more memory than the limit would be.
 func (d *Direct) Set(_ context.Context, id string, limits Limits) error {
 	name, err := d.path(id)
@@ -298,6 +304,9 @@ func (d *Direct) Facts(_ context.Context, id string) (Facts, error) {
 	}
 	return d.tree.Facts(name)
 }
+
+// Guarded is that of Tree.
+func (d *Direct) Guarded(name string) bool { return d.tree.Guarded(name) }
 
 // Find is that of Driver.
 func (d *Direct) Find(context.Context) ([]Found, error) {

@@ -116,6 +116,26 @@ func TestAdoptMovesWhatStartsMeanwhile(t *testing.T) {
 }
 
 // A process that has ended can be moved, says the kernel, and is where it was.
+// One that is gone when it is to be moved may have started another one, which was in none of the lists so far.
+func TestAdoptLooksAgainForWhatTheDeadHaveStarted(t *testing.T) {
+	k, d := delegated(t)
+	k.dead = 101
+	lists := [][]Member{{{PID: 100}}, {{PID: 100}, {PID: 101}}, {{PID: 100}, {PID: 102}}}
+	name, err := d.Adopt(t.Context(), "e1", Limits{}, func() ([]Member, error) {
+		list := lists[0]
+		if len(lists) > 1 {
+			lists = lists[1:]
+		}
+		return list, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := k.cgroups[name].procs; !slices.Contains(got, 102) {
+		t.Errorf("inside are %v, want 102 too", got)
+	}
+}
+
 func TestAdoptDoesNotWaitForTheDead(t *testing.T) {
 	k, d := delegated(t)
 	k.dead = 101

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 )
 
 // What is asked of the kernel here. Processor time is accounted by a controller of its own with version 1.
@@ -158,24 +160,73 @@ func (t *Tree) Name() string {
 
 // PathOf returns the cgroup of a process in the hierarchy that accounts for memory. ErrNone: there is no such process.
 func (t *Tree) PathOf(pid int32) (string, error) {
+	cgroups, err := t.cgroupsOf(pid)
+	if err != nil {
+		return "", err
+	}
+	if t.main.v1 {
+		return ownPath(cgroups, memory), nil
+	}
+	return ownPath(cgroups, ""), nil
+}
+
+// cgroupsOf reads in which cgroups a process is. Of one whose first thread has ended, another thread tells: the kernel shows that the first
+// is at the top.
+func (t *Tree) cgroupsOf(pid int32) ([]procfs.Cgroup, error) {
 	fs, err := procfs.NewFS(t.proc)
 	if err != nil {
-		return "", fmt.Errorf("process table: %w", err)
+		return nil, fmt.Errorf("process table: %w", err)
 	}
-	process, err := fs.Proc(int(pid))
+	var cgroups []procfs.Cgroup
+	process, err := fs.Proc(int(t.liveThread(pid)))
 	if err == nil {
-		var cgroups []procfs.Cgroup
-		if cgroups, err = process.Cgroups(); err == nil {
-			if t.main.v1 {
-				return ownPath(cgroups, memory), nil
-			}
-			return ownPath(cgroups, ""), nil
+		cgroups, err = process.Cgroups()
+	}
+	if err != nil {
+		return nil, processGone(pid, err)
+	}
+	return cgroups, nil
+}
+
+// liveThread is the process's first thread, or one that runs where that has ended before the others.
+func (t *Tree) liveThread(pid int32) int32 {
+	const zombie = "Z"
+	if stat, err := t.stat(pid); err != nil || stat.State != zombie || stat.NumThreads <= 1 {
+		return pid
+	}
+	threads, err := os.ReadDir(filepath.Join(t.proc, strconv.Itoa(int(pid)), "task"))
+	if err != nil {
+		return pid
+	}
+	for _, thread := range threads {
+		id, err := strconv.ParseInt(thread.Name(), 10, 32)
+		if err != nil {
+			continue
+		}
+		if stat, err := t.stat(int32(id)); err == nil && stat.State != zombie && stat.State != "X" {
+			return int32(id)
 		}
 	}
-	if gone(err) {
-		err = errors.Join(ErrNone, err)
+	return pid
+}
+
+// Guarded reports whether nobody but root and this process's user can move processes to the cgroup of this path.
+func (t *Tree) Guarded(name string) bool {
+	folder, visible := t.main.folder(name)
+	if !visible {
+		return false
 	}
-	return "", fmt.Errorf("cgroup of process %d: %w", pid, err)
+	for _, file := range []string{"", "cgroup.procs", "cgroup.threads", "tasks"} {
+		var stat unix.Stat_t
+		err := unix.Stat(filepath.Join(folder, file), &stat)
+		if gone(err) && (file == "cgroup.threads" || file == "tasks") {
+			continue // the other version's
+		}
+		if err != nil || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() || stat.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Still reports whether a member's pid is its own. Of one that has ended it is not.
@@ -362,42 +413,10 @@ func (t *Tree) empty(name string) (bool, error) {
 		return events["populated"] == 0, err
 	}
 	pids, err := t.members(t.main, name)
+	if errors.Is(err, errTooMany) {
+		return false, nil // nobody has looked at all of them
+	}
 	return len(pids) == 0, err
-}
-
-// members lists the processes in a cgroup and below it.
-func (t *Tree) members(h *hierarchy, name string) ([]int32, error) {
-	folder, visible := h.folder(name)
-	if !visible {
-		return nil, fmt.Errorf("cgroup %s: %w", name, ErrNone)
-	}
-	content, err := t.files.Read(filepath.Join(folder, "cgroup.procs"))
-	if err != nil {
-		if gone(err) {
-			err = errors.Join(ErrNone, err)
-		}
-		return nil, fmt.Errorf("cgroup %s: %w", name, err)
-	}
-	var pids []int32
-	for word := range strings.FieldsSeq(string(content)) {
-		pid, err := strconv.ParseInt(word, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("cgroup %s: cgroup.procs: %w", name, err)
-		}
-		pids = append(pids, int32(pid))
-	}
-	children, err := t.files.Folders(folder)
-	if err != nil && !gone(err) {
-		return nil, fmt.Errorf("cgroup %s: %w", name, err)
-	}
-	for _, child := range children {
-		below, err := t.members(h, path.Join(name, child))
-		if err != nil && !errors.Is(err, ErrNone) {
-			return nil, err
-		}
-		pids = append(pids, below...)
-	}
-	return pids, nil
 }
 
 // Fits refuses a limit of memory below what the cgroup holds and the kernel cannot take back: to make room for it with version 2, the

@@ -114,6 +114,20 @@ func (l *KernelLog) Of(pid int32, started time.Duration) (Kill, bool) {
 	return Kill{}, false
 }
 
+// AtLimitOf returns how many processes were killed since a time after boot because the limit of a cgroup was reached, and the last of them.
+func (l *KernelLog) AtLimitOf(path string, since time.Duration) (last Kill, kills int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.kills {
+		// With less slack than for a pid: a cgroup's name is given away again at once.
+		if k.Limit && k.Cgroup == path && k.At >= since-time.Second {
+			last = k
+			kills++
+		}
+	}
+	return last, kills
+}
+
 const clockSlack = 10 * time.Second
 
 // killParser follows the lines by which the kernel tells of one kill after the other (mm/oom_kill.c and mm/memcontrol.c). They are, in

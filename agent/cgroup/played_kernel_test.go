@@ -102,6 +102,8 @@ func (k *unified) has(name, file string) bool {
 		return name != "/" && slices.Contains(k.available(name), memory) && (k.swap || file != "memory.swap.max")
 	case "cpu":
 		return name != "/" && slices.Contains(k.available(name), cpu) || file == "cpu.stat"
+	case "pids", "cpuset":
+		return name != "/" && slices.Contains(k.available(name), controller)
 	default:
 		return controller == "cgroup" && (name != "/" || file != "cgroup.events")
 	}

@@ -82,7 +82,7 @@ func TestKeeperIgnoresSignalsThatEndOthers(t *testing.T) {
 func TestEngineBeginsClean(t *testing.T) {
 	spec := shell(t, `sed -nE '/^(Sig(Blk|Ign|Cgt)|CapAmb|CapInh|NoNewPrivs|Groups):/p' /proc/self/status
 ls -x /proc/$$/fd; echo umask $(umask); echo nofile $(ulimit -n); echo core $(ulimit -c); echo pwd $(pwd); echo tty $(cut -d ' ' -f 7 /proc/$$/stat); readlink /proc/$$/fd/0
-echo group $(cut -d ' ' -f 5 /proc/$$/stat) $$; echo env; env | grep -vE '^(PWD|SHLVL|_|OLDPWD)=' | sort`)
+echo session $(cut -d ' ' -f 6 /proc/$$/stat) $$; echo env; env | grep -vE '^(PWD|SHLVL|_|OLDPWD)=' | sort`)
 	spec.Environment = []string{"PATH=/usr/bin:/bin", "A=b c", "EMPTY=", "WIDE=ö\nx"}
 	spec.WorkingDirectory = "/usr"
 	leaked, err := os.Open("/etc/passwd")
@@ -100,7 +100,7 @@ echo group $(cut -d ' ' -f 5 /proc/$$/stat) $$; echo env; env | grep -vE '^(PWD|
 	if err := syscall.Getrlimit(unix.RLIMIT_NOFILE, &hard); err != nil {
 		t.Fatal(err)
 	}
-	pid := strings.TrimSpace(between(got, "group ", " "))
+	pid := strings.TrimSpace(between(got, "session ", " "))
 	want := fmt.Sprintf(`Groups:	
 SigBlk:	0000000000000000
 SigIgn:	0000000000000000
@@ -115,7 +115,7 @@ core 0
 pwd /usr
 tty 0
 /dev/null
-group %s %s
+session %s %s
 env
 A=b c
 EMPTY=

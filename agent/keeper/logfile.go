@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logMode is the mode of a log file: its user's group may read it.
-const logMode = 0o640
+// logMode is the mode of a log file, also of one that is there already: it is its user's alone, who may let others read it.
+const logMode = 0o600
 
 var errNoFile = errors.New("there is something else than a file")
 
@@ -46,6 +46,9 @@ func (l *logFile) open() error {
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", l.name, err), unix.Close(fd))
+	}
+	if stat.Mode&0o7777 != logMode {
+		_ = unix.Fchmod(fd, logMode) // one that is another user's is that user's to look after
 	}
 	l.fd, l.size, l.done = fd, stat.Size, false
 	return nil

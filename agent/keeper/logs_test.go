@@ -111,6 +111,28 @@ func TestLogsGoOnWhereTheyEnded(t *testing.T) {
 	}
 }
 
+func TestLogsAreTheirUsersAlone(t *testing.T) {
+	spec := shell(t, "echo x >&2; head -c 3000 /dev/zero")
+	spec.Log.MaxBytes, spec.Log.Keep = 1000, 3
+	before := filepath.Join(spec.Log.Directory, "stderr")
+	if err := errors.Join(os.WriteFile(before, nil, 0o600), os.Chmod(before, 0o644)); err != nil { // as an older version has left it, or more
+		t.Fatal(err)
+	}
+	if err := os.Chown(before, nobody, nobody); os.Geteuid() == 0 && err != nil {
+		t.Fatal(err)
+	}
+	run(t, spec).end()
+	files, err := filepath.Glob(filepath.Join(spec.Log.Directory, "std*"))
+	if err != nil || len(files) < 4 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
+		}
+	}
+}
+
 func TestFolderInUseIsNotCleanedUp(t *testing.T) {
 	spec := shell(t, "exec sleep 1000")
 	k := run(t, spec)

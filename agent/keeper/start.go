@@ -71,7 +71,7 @@ func newEngine(spec Spec) (*engine, error) {
 	return e, os.Chdir("/") //nolint:wrapcheck // it keeps nobody from unmounting what the engine has left
 }
 
-// start starts the process in a group of its own, with pipes for its output and no input.
+// start starts the process in a session of its own, by which what it leaves behind is known, with pipes for its output and no input.
 func (e *engine) start(program string, spec Spec) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -90,7 +90,7 @@ func (e *engine) start(program string, spec Spec) error {
 	defer errs.Close()
 	e.out, e.err = outRead, errRead
 	e.process, err = startClean(program, spec.Command, &os.ProcAttr{
-		Env: spec.Environment, Files: []*os.File{null, out, errs}, Sys: &syscall.SysProcAttr{Setpgid: true},
+		Env: spec.Environment, Files: []*os.File{null, out, errs}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return errors.Join(describe(spec.Command[0], program, err), outRead.Close(), errRead.Close())

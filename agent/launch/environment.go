@@ -56,19 +56,33 @@ func makeLogs(parent, id string, user User) (string, error) {
 	if err := unix.Fstat(fd, &made); err != nil {
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
-	// The mode before the owner: only that of one's own can be changed without CAP_FOWNER. One of an attempt before this has its mode.
-	switch {
-	case int(made.Uid) != os.Geteuid() && made.Uid != user.UID: // what lies there would seem to be this user's
+	if int(made.Uid) != os.Geteuid() && made.Uid != user.UID { // what lies there would seem to be this user's
 		return "", fmt.Errorf("folder for logs: %s is of uid %d: want it to be of %d, or not there", path, made.Uid, user.UID)
-	case int(made.Uid) == os.Geteuid():
-		if err := dir.Chmod(0o750); err != nil {
-			return "", fmt.Errorf("folder for logs: %w", err)
-		}
 	}
-	if os.Geteuid() == 0 {
-		if err := dir.Chown(int(user.UID), int(user.GID)); err != nil {
-			return "", fmt.Errorf("folder for logs: %w", err)
-		}
+	if err := private(dir, made, user); err != nil {
+		return "", fmt.Errorf("folder for logs: %w", err)
 	}
 	return path, nil
+}
+
+// private makes a folder the user's alone: engines write secrets, and many accounts share a primary group. One of an attempt before this may
+// be the user's already, with another mode.
+func private(dir *os.File, made unix.Stat_t, user User) error {
+	const mode = 0o700
+	root := os.Geteuid() == 0
+	if made.Mode&0o7777 != mode {
+		// Only the mode of one's own can be changed without CAP_FOWNER.
+		if root && made.Uid != 0 {
+			if err := dir.Chown(0, 0); err != nil {
+				return err //nolint:wrapcheck // it names the folder
+			}
+		}
+		if err := dir.Chmod(mode); err != nil {
+			return err //nolint:wrapcheck // it names the folder
+		}
+	}
+	if root {
+		return dir.Chown(int(user.UID), int(user.GID)) //nolint:wrapcheck // it names the folder
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,13 @@ func TestFolderForLogsIsMadeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	made := filepath.Join(dir, "a1") // as agents of older versions have made it
+	if err := os.Mkdir(made, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(made, 0o750), os.Chown(made, 65534, 65534)); os.Geteuid() == 0 && err != nil {
+		t.Fatal(err)
+	}
 	args := []string{self}
 	if os.Geteuid() == 0 {
 		args = append([]string{"setpriv", "--bounding-set", "-all,+chown,+dac_read_search,+kill,+sys_ptrace,+syslog"}, args...)
@@ -45,7 +53,7 @@ func TestFolderForLogsIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	stat, _ := info.Sys().(*syscall.Stat_t)
-	if os.Geteuid() == 0 && (stat.Uid != 65534 || stat.Gid != 65534) || info.Mode().Perm() != 0o750 {
+	if os.Geteuid() == 0 && (stat.Uid != 65534 || stat.Gid != 65534) || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, of %d:%d", info.Mode(), stat.Uid, stat.Gid)
 	}
 }
@@ -77,7 +85,7 @@ func TestUsersGetToTheirLogsWhateverTheUmask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]os.FileMode{path: 0o750, filepath.Dir(path): 0o755, filepath.Join(dir, "log"): 0o755} {
+	for path, want := range map[string]os.FileMode{path: 0o700, filepath.Dir(path): 0o755, filepath.Join(dir, "log"): 0o755} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s has %v, want %04o; %v", path, info.Mode(), want, err)
 		}

@@ -118,7 +118,7 @@ func TestFolderForLogsFollowsNoLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o750 {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
 	}

@@ -75,9 +75,21 @@ type Policy struct {
 	Grace time.Duration
 	// StopGrace is the time between SIGTERM and SIGKILL then.
 	StopGrace time.Duration
-	// Cgroup gives the engine a cgroup of its own, also where it was started by somebody else. Limit needs one.
-	Cgroup bool
+	// Cgroup says whether the engine gets a cgroup of its own if somebody else has started it. Limit needs one.
+	Cgroup Cgroup
 }
+
+// Cgroup says whether an engine that runs is moved to a cgroup of its own.
+type Cgroup uint8
+
+const (
+	// CgroupIfFree moves it unless it would leave a limit or a container behind.
+	CgroupIfFree Cgroup = iota
+	// CgroupAlways moves it in any case.
+	CgroupAlways
+	// CgroupNever leaves it where it is.
+	CgroupNever
+)
 
 // Default is the policy of an engine that no other matches.
 func Default() Policy {

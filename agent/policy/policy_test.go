@@ -42,7 +42,7 @@ func TestFirstPolicyThatMatchesCounts(t *testing.T) {
 	if got := append(set, of("*", policy.Observe)).For(nil); got.Action != policy.Observe {
 		t.Errorf("a policy for everything: %s", got.Action)
 	}
-	if got := policy.Set(nil).For(nil); got.Action != policy.Warn || got.Tolerance != 100 || got.Cgroup {
+	if got := policy.Set(nil).For(nil); got.Action != policy.Warn || got.Tolerance != 100 || got.Cgroup != policy.CgroupIfFree {
 		t.Errorf("without policies: %+v", got)
 	}
 }

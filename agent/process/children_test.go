@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -36,15 +37,25 @@ type child struct {
 	*exec.Cmd
 
 	ref Ref
+	in  io.Closer
 	out *bufio.Reader
 }
 
 // start runs a script. It is killed with the test, with everything in its session.
 func start(t *testing.T, o *Opener, script string) *child {
 	t.Helper()
+	return startWith(t, o, &syscall.SysProcAttr{Setsid: true}, script)
+}
+
+func startWith(t *testing.T, o *Opener, attributes *syscall.SysProcAttr, script string) *child {
+	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = attributes
 	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +66,10 @@ func start(t *testing.T, o *Opener, script string) *child {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
-	return &child{Cmd: cmd, ref: refOf(t, o, cmd.Process.Pid), out: bufio.NewReader(out)}
+	return &child{Cmd: cmd, ref: processOf(t, o, cmd.Process.Pid), in: in, out: bufio.NewReader(out)}
 }
 
-func refOf(t *testing.T, o *Opener, pid int) Ref {
+func processOf(t *testing.T, o *Opener, pid int) Ref {
 	t.Helper()
 	identity, err := o.identifier.Identify(int32(pid))
 	if err != nil {
@@ -84,7 +95,7 @@ func (c *child) saysPID(t *testing.T, o *Opener) Ref {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return refOf(t, o, pid)
+	return processOf(t, o, pid)
 }
 
 // gone waits until a process has ended, for a generous while.
@@ -120,5 +131,5 @@ func running(t *testing.T, o *Opener, ref Ref) bool {
 
 func self(t *testing.T, o *Opener) Ref {
 	t.Helper()
-	return refOf(t, o, os.Getpid())
+	return processOf(t, o, os.Getpid())
 }

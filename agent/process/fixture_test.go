@@ -16,6 +16,14 @@ type fake struct {
 	cgroup string
 }
 
+// thread adds the first thread of a process.
+func thread(t *testing.T, proc, pid string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(proc, pid, "task", pid), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fixture writes a process table and returns its directory.
 func fixture(t *testing.T, processes map[int]fake) string {
 	t.Helper()

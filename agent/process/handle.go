@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,13 +38,14 @@ type Identifier interface {
 type Opener struct {
 	identifier Identifier
 	proc       string
+	slots      slots // of Stops
 	// pidfdOpen is unix.PidfdOpen, but for tests of older kernels.
 	pidfdOpen func(pid, flags int) (int, error)
 }
 
 // NewOpener returns an Opener for this machine, whose process table is at proc, usually /proc.
 func NewOpener(identifier Identifier, proc string) *Opener {
-	return &Opener{identifier: identifier, proc: proc, pidfdOpen: unix.PidfdOpen}
+	return &Opener{identifier: identifier, proc: proc, slots: newSlots(), pidfdOpen: unix.PidfdOpen}
 }
 
 // Handle is one process.
@@ -53,6 +55,7 @@ type Handle struct {
 	proc       string
 	closed     chan struct{}
 	closeOnce  sync.Once
+	lastAlive  atomic.Uint64
 
 	// file is a pidfd; nil where the kernel has none.
 	file *os.File
@@ -75,27 +78,56 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 	default:
 		return nil, fmt.Errorf("open process %d: %w", ref.PID, err)
 	}
+	at := now()
 	// Only now: what the pid is found to be, the pidfd has been since.
 	if err := h.check(); err != nil {
 		h.Close()
 		return nil, err
 	}
+	h.lastAlive.Store(at)
 	return h, nil
 }
 
 // check returns ErrEnded unless the pid is still this process's.
 func (h *Handle) check() error {
+	_, err := h.identify()
+	return err
+}
+
+// identify says who the process is now. ErrEnded: it is not there any more.
+func (h *Handle) identify() (host.Identity, error) {
 	identity, err := h.identifier.Identify(h.ref.PID)
 	switch {
 	case errors.Is(err, host.ErrNoProcess):
-		return ErrEnded
+		return host.Identity{}, ErrEnded
 	case err != nil:
-		return fmt.Errorf("identify process %d: %w", h.ref.PID, err)
+		return host.Identity{}, fmt.Errorf("identify process %d: %w", h.ref.PID, err)
 	case identity.StartTime != h.ref.StartTime || identity.Ended():
-		return ErrEnded
+		return host.Identity{}, ErrEnded
 	}
-	return nil
+	return identity, nil
 }
+
+// Touch takes note that the process is there, if it is. Of a handle that is closed nothing is known any more.
+func (h *Handle) Touch() {
+	at := now()
+	if h.file == nil {
+		select {
+		case <-h.closed:
+			return
+		default:
+		}
+		if h.check() != nil {
+			return
+		}
+	} else if ended := true; h.control(func(fd uintptr) error { ended = readable(fd); return nil }) != nil || ended {
+		return
+	}
+	h.lastAlive.Store(at)
+}
+
+// LastAlive is when the process was last known to be there, by Open and Touch, in clock ticks after boot.
+func (h *Handle) LastAlive() uint64 { return h.lastAlive.Load() }
 
 // Ref says which process it is.
 func (h *Handle) Ref() Ref { return h.ref }

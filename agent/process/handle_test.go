@@ -8,14 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestWaitReturnsWhenTheProcessEnds(t *testing.T) {
 	for name, o := range openers(t) {
@@ -151,7 +148,7 @@ func TestZombieHasEnded(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			ref := refOf(t, o, cmd.Process.Pid)
+			ref := processOf(t, o, cmd.Process.Pid)
 			var info unix.Siginfo // it has ended, and nobody has taken note
 			if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 				t.Fatal(err)
@@ -160,6 +157,25 @@ func TestZombieHasEnded(t *testing.T) {
 				t.Errorf("%v, want ErrEnded", err)
 			}
 			_ = cmd.Wait()
+		})
+	}
+}
+
+// Who touches all of them does not keep others from closing one.
+func TestTouchOfAClosedHandleChangesNothing(t *testing.T) {
+	for name, o := range openers(t) {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, o, "exec sleep 1000")
+			h, err := o.Open(c.ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Close()
+			before := h.LastAlive()
+			passed(before)
+			if h.Touch(); h.LastAlive() != before {
+				t.Errorf("last alive %d, want %d", h.LastAlive(), before)
+			}
 		})
 	}
 }

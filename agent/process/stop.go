@@ -4,128 +4,299 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
+
+// killRounds is how often what is left is looked for and killed. A tree that forks all the time needs two or three; one of 32,000 processes
+// needs half of them, by mostHeld.
+const killRounds = 250
+
+// LeftError says that processes were left alone which are, or may be, the engine's: see the package comment.
+type LeftError struct {
+	// Foreign run as another user than the engine's. Unproven are in the session or group of its root's number, which may be
+	// another's by now.
+	Foreign, Unproven []int32
+}
+
+func (e *LeftError) Error() string {
+	var parts []string
+	if len(e.Foreign) > 0 {
+		parts = append(parts, "run as another user than the engine's, as far as that is known: pid "+listed(e.Foreign))
+	}
+	if len(e.Unproven) > 0 {
+		parts = append(parts, "may be the engine's or another's, by the number of their session or group: pid "+listed(e.Unproven))
+	}
+	return "processes are left alone, to be ended by who knows them, that " + strings.Join(parts, "; that ")
+}
+
+func listed(pids []int32) string {
+	const most = 10
+	words := make([]string, 0, most+1)
+	for i, pid := range pids {
+		if i == most {
+			words = append(words, "…")
+			break
+		}
+		words = append(words, strconv.Itoa(int(pid)))
+	}
+	return strings.Join(words, ", ")
+}
 
 // Stop ends an engine: SIGTERM to its root process, which ends its children as it sees fit; after the grace SIGKILL to
 // all that is left of the engine. Where the root has ended already, or ends and leaves others behind, these are asked with SIGTERM too.
 // It never signals a process group: an engine may share that of its launcher.
 //
-// It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the engine as it is then, and
-// those of signals that were not allowed.
+// It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the engine as it is then, those of signals
+// that were not allowed, and *LeftError.
 func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error {
-	s := stopper{opener: o, engine: e, handles: make(map[Ref]*Handle)}
+	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*held)}
 	defer s.close()
-	if err := s.find(); err != nil {
+	if err := s.find(ctx); err != nil {
 		return err
 	}
 	deadline, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	err := s.terminate(deadline)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() == nil {
+		err = s.kill(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case err != nil:
+		return err
+	case len(s.left.Foreign)+len(s.left.Unproven) > 0:
+		return &s.left
 	}
-	if err == nil {
-		return nil
-	}
-	return s.kill(ctx)
+	return nil
 }
 
 // stopper is one Stop.
 type stopper struct {
 	opener  *Opener
 	engine  Engine
-	handles map[Ref]*Handle // of every process that was seen to be the engine's
+	descent *descent
+	handles map[Ref]*held // what may be signalled and has not ended, as far as there is room
+	left    LeftError     // by the last look
+}
+
+// held is a process that was found to be the engine's.
+type held struct {
+	*Handle
+
+	found found
+	asked bool // to end, with SIGTERM
 }
 
 func (s *stopper) close() {
-	for _, h := range s.handles {
-		h.Close()
+	for ref := range s.handles {
+		s.drop(ref)
 	}
 }
 
-// find takes hold of the engine's processes as they are now.
-func (s *stopper) find() error {
-	members, err := Members(s.opener.proc, s.engine)
+func (s *stopper) drop(ref Ref) {
+	s.handles[ref].Close()
+	delete(s.handles, ref)
+	s.opener.slots.give()
+}
+
+// find takes hold of the engine's processes as they are now, and lets go of those that have ended.
+func (s *stopper) find(ctx context.Context) error {
+	list, err := look(s.opener.proc, s.engine, s.descent)
 	if err != nil {
 		return err
 	}
-	for _, ref := range members {
-		if s.handles[ref] != nil {
+	for ref, h := range s.handles {
+		if !slices.ContainsFunc(list, func(f found) bool { return f.Ref == ref }) || errors.Is(h.check(), ErrEnded) {
+			s.drop(ref)
+		}
+	}
+	s.left = LeftError{}
+	for _, f := range list {
+		if h := s.handles[f.Ref]; h != nil {
+			h.found = f
 			continue
 		}
-		h, err := s.opener.Open(ref)
-		if errors.Is(err, ErrEnded) {
-			continue
-		}
-		if err != nil {
+		if err := s.hold(ctx, f); err != nil {
 			return err
 		}
-		s.handles[ref] = h
 	}
 	return nil
+}
+
+// hold takes hold of a process that was found, if it is to be signalled and there is room: without, the next look finds it again.
+func (s *stopper) hold(ctx context.Context, f found) error {
+	if len(s.handles) >= mostHeld || !s.opener.slots.take(ctx, len(s.handles) == 0) {
+		return ctx.Err()
+	}
+	handle, err := s.opener.Open(f.Ref)
+	if err != nil {
+		s.opener.slots.give()
+		if errors.Is(err, ErrEnded) || errors.Is(err, syscall.EMFILE) && len(s.handles) > 0 {
+			return nil
+		}
+		return err
+	}
+	h := &held{Handle: handle, found: f}
+	s.handles[f.Ref] = h
+	allowed, err := s.allowed(h)
+	if !allowed {
+		s.drop(f.Ref)
+	}
+	return err
+}
+
+// allowed looks at what may have changed of a process since it was found, and reports whether it is to be signalled. What it descends
+// from does not change.
+func (s *stopper) allowed(h *held) (bool, error) {
+	identity, err := h.identify()
+	if errors.Is(err, ErrEnded) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	inside := h.found.inside && s.inside(h.ref.PID)
+	user := s.engine.User
+	own := user != nil && identity.UID == *user
+	switch {
+	case inside && s.engine.Guarded,
+		h.found.descends && (own || user != nil && *user == 0),
+		inside && own && *user != 0:
+		return true, nil
+	case h.found.descends:
+		s.left.Foreign = append(s.left.Foreign, h.ref.PID)
+	case h.found.numbered && own:
+		s.left.Unproven = append(s.left.Unproven, h.ref.PID)
+	}
+	return false, nil
+}
+
+// inside reports whether a process is in the engine's cgroup now.
+func (s *stopper) inside(pid int32) bool {
+	fs, err := procfs.NewFS(filepath.Clean(s.opener.proc))
+	if err != nil {
+		return false
+	}
+	p, err := fs.Proc(int(pid))
+	return err == nil && within(p, s.engine.Cgroup)
 }
 
 // terminate asks the engine to end and waits until nothing of it is left, or ctx ends.
 func (s *stopper) terminate(ctx context.Context) error {
 	if root := s.handles[s.engine.Root]; root != nil {
-		if err := ignoreEnded(root.Signal(syscall.SIGTERM)); err != nil {
+		if err := s.signal(root, syscall.SIGTERM); err != nil {
 			return err
 		}
-		if err := root.Wait(ctx); err != nil {
+		if s.handles[s.engine.Root] != nil {
+			if err := s.wait(ctx, root); err != nil {
+				return err
+			}
+		}
+		if err := s.find(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.find(); err != nil {
-		return err
+	for len(s.handles) > 0 {
+		var all error
+		for _, h := range s.handles {
+			if !h.asked {
+				all = errors.Join(all, s.signal(h, syscall.SIGTERM))
+			}
+		}
+		if all != nil {
+			return all
+		}
+		if err := s.waitAll(ctx); err != nil {
+			return err
+		}
+		if err := s.find(ctx); err != nil { // what they have started in the meantime, and what there was no room for
+			return err
+		}
 	}
-	if err := s.signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	return s.wait(ctx)
+	return nil
 }
 
 // kill ends what is left, and what that has started in the meantime.
 func (s *stopper) kill(ctx context.Context) error {
-	for round := range 5 { // a process that forks while it is looked for can leave one behind, which the next look finds
-		known := len(s.handles)
-		if err := s.find(); err != nil {
+	for range killRounds { // a process that forks while it is looked for can leave one behind, which the next look finds
+		if err := s.find(ctx); err != nil {
 			return err
 		}
-		if round > 0 && len(s.handles) == known {
+		if len(s.handles) == 0 {
 			return nil
 		}
-		if err := s.signal(syscall.SIGKILL); err != nil {
-			return err
+		var all error
+		for _, h := range s.handles {
+			all = errors.Join(all, s.signal(h, syscall.SIGKILL))
 		}
-		if err := s.wait(ctx); err != nil {
+		if all != nil {
+			return all
+		}
+		if err := s.waitAll(ctx); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("engine of process %d starts processes faster than they can be ended", s.engine.Root.PID)
 }
 
-func (s *stopper) signal(signal syscall.Signal) error {
-	var all error
-	for _, h := range s.handles {
-		all = errors.Join(all, ignoreEnded(h.Signal(signal)))
+// signal signals a process if it is still to be signalled.
+func (s *stopper) signal(h *held, signal syscall.Signal) error {
+	allowed, err := s.allowed(h)
+	if !allowed {
+		s.drop(h.ref)
+		return err
 	}
-	return all
+	h.asked = true
+	s.see(h)
+	if err := h.Signal(signal); !errors.Is(err, ErrEnded) {
+		return err
+	}
+	return nil
 }
 
-func (s *stopper) wait(ctx context.Context) error {
+// waitAll waits until all have ended.
+func (s *stopper) waitAll(ctx context.Context) error {
 	for _, h := range s.handles {
-		if err := h.Wait(ctx); err != nil {
+		if err := s.wait(ctx, h); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func ignoreEnded(err error) error {
-	if errors.Is(err, ErrEnded) {
-		return nil
+// wait waits until a process has ended, and takes note as long as it is there: what started before that is known.
+func (s *stopper) wait(ctx context.Context, h *held) error {
+	for {
+		while, cancel := context.WithTimeout(ctx, pollEvery)
+		err := h.Wait(while)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		s.see(h)
 	}
-	return err
+}
+
+// see takes note that a process is there and in the root's session, if both is so now. It may have left that since it was found, or may have
+// ended: then it says nothing of whose the session's number is.
+func (s *stopper) see(h *held) {
+	if !h.found.descends {
+		return
+	}
+	at := now()
+	table, err := procfs.NewFS(s.opener.proc)
+	if err != nil {
+		return
+	}
+	if stat, err := statOf(table, int(h.ref.PID)); err == nil && refOf(stat) == h.ref {
+		s.descent.touch(stat, at)
+	}
 }

@@ -3,6 +3,8 @@ package process
 import (
 	"context"
 	"errors"
+	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -11,11 +13,39 @@ import (
 // long is a grace that no test waits for.
 const long = time.Hour
 
+// stop ends an engine of this user.
 func stop(t *testing.T, o *Opener, e Engine, grace time.Duration) {
 	t.Helper()
+	e.User = new(uint32(os.Getuid()))
 	if err := o.Stop(t.Context(), e, grace); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// endsWhen is the end of a script that goes on until the test says so.
+const endsWhen = " read _"
+
+// passed returns when a clock tick is over: 10 ms at most.
+func passed(tick uint64) {
+	for now() <= tick {
+		runtime.Gosched()
+	}
+}
+
+// leaves waits until the root has started what its script says, holds the root as an agent does, and ends it.
+func (c *child) leaves(t *testing.T, o *Opener) (left Ref, e Engine) {
+	t.Helper()
+	left = c.saysPID(t, o)
+	h, err := o.Open(c.ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	passed(left.StartTime)
+	h.Touch()
+	_ = c.in.Close()
+	gone(t, o, c.ref)
+	return left, Engine{Root: c.ref, LastAlive: h.LastAlive()}
 }
 
 // sleeper is a command that tells its pid once the signals of the shell that started it are not its own any more.
@@ -64,20 +94,39 @@ func TestStopEndsWhatAnEngineLeavesBehind(t *testing.T) {
 
 func TestStopEndsOrphansOfARootThatHasEnded(t *testing.T) {
 	o := openers(t)["pidfd"]
-	c := start(t, o, sleeper+` &`)
-	orphan := c.saysPID(t, o)
+	c := start(t, o, sleeper+` &`+endsWhen)
+	orphan, e := c.leaves(t, o)
 	_ = c.Wait()
-	stop(t, o, Engine{Root: c.ref}, long)
+	stop(t, o, e, long)
 	gone(t, o, orphan)
 }
 
 func TestStopEndsOrphansOfAZombie(t *testing.T) {
 	o := openers(t)["pidfd"]
-	c := start(t, o, sleeper+` &`)
-	orphan := c.saysPID(t, o)
-	gone(t, o, c.ref) // and nobody has taken note
-	stop(t, o, Engine{Root: c.ref}, long)
+	c := start(t, o, sleeper+` &`+endsWhen)
+	orphan, e := c.leaves(t, o) // and nobody has taken note
+	e.LastAlive = 0
+	stop(t, o, e, long)
 	gone(t, o, orphan)
+}
+
+func TestStopEndsWhatTheRootStartsAtItsEnd(t *testing.T) {
+	for name, o := range openers(t) {
+		for then, script := range map[string]string{"and nobody takes note of that": "exit", "and goes on for a while": "sleep 0.5; exit"} {
+			t.Run(name+" "+then, func(t *testing.T) {
+				c := start(t, o, `trap "trap '' TERM; sh -c 'echo begun; while :; do sleep 1000; done' & `+script+`" TERM; echo ready; read _`)
+				c.says(t)
+				if script != "exit" {
+					go func() { _, _ = c.Process.Wait() }()
+				}
+				stop(t, o, Engine{Root: c.ref}, time.Second)
+				c.says(t) // it was started
+				if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil {
+					t.Errorf("left: %v, %v", left, err)
+				}
+			})
+		}
+	}
 }
 
 func TestStopWithoutGraceKills(t *testing.T) {
@@ -123,7 +172,7 @@ func TestStopEndsWithItsContextAndLeavesTheEngine(t *testing.T) {
 	c.says(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- o.Stop(ctx, Engine{Root: c.ref}, long) }()
+	go func() { done <- o.Stop(ctx, Engine{Root: c.ref, User: new(uint32(os.Getuid()))}, long) }()
 	c.says(t)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -156,22 +205,25 @@ func TestMembersAreTheTree(t *testing.T) {
 	}
 }
 
-func TestMembersOfACgroupAreTheEngines(t *testing.T) {
+func TestWhoIsInACgroupIsFound(t *testing.T) {
 	table := fixture(t, map[int]fake{
 		10: {parent: 1, start: 100, cgroup: "/engines/a"},
 		11: {parent: 1, start: 200, cgroup: "/engines/a/inner"}, // a daemon that left the tree
 		12: {parent: 1, start: 200, cgroup: "/engines/ab"},
 		13: {parent: 10, start: 300, cgroup: "/elsewhere"},
 		14: {parent: 1, start: 300, cgroup: "/"},
+		15: {parent: 13, start: 299, cgroup: "/"}, // its parent's pid came after it
 	})
-	got, err := Members(table, Engine{Root: Ref{PID: 10, StartTime: 100}, Cgroup: "/engines/a"})
+	e := Engine{Root: Ref{PID: 10, StartTime: 100}, Cgroup: "/engines/a"}
+	got, err := look(table, e, newDescent(e))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []Ref{{10, 100}, {11, 200}, {13, 300}}; !slices.Equal(want, got) {
-		t.Errorf("members %v, want %v", got, want)
+	want := []found{{Ref: Ref{10, 100}, descends: true, inside: true}, {Ref: Ref{11, 200}, inside: true}, {Ref: Ref{13, 300}, descends: true}}
+	if !slices.Equal(want, got) {
+		t.Errorf("found %v, want %v", got, want)
 	}
-	if _, err := Members(table+"/missing", Engine{Root: Ref{PID: 10, StartTime: 100}}); err == nil {
+	if _, err := Members(table+"/missing", e); err == nil {
 		t.Error("a process table that is not there was read")
 	}
 }

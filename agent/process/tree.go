@@ -10,73 +10,80 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Engine is a process tree to look for.
-type Engine struct {
-	Root Ref
-	// Cgroup is its own, "" if it has none.
-	Cgroup string
+// Members returns the processes that are proven to descend from an engine's root and are there now, its root among them if it is, whoever
+// they run as and whatever cgroup they are in. It reads the whole process table: it is for the rare moments in which an engine is
+// moved or stopped. This process and those above it are never members.
+func Members(proc string, e Engine) ([]Ref, error) {
+	found, err := look(proc, e, newDescent(e))
+	var members []Ref
+	for _, f := range found {
+		if f.descends {
+			members = append(members, f.Ref)
+		}
+	}
+	return members, err
 }
 
-// Members returns the processes of an engine that are there now, its root among them if it is: the root, its descendants,
-// and whatever is in its own cgroup. Where the root has ended, those that are in the session or process group that it led
-// take the place of its descendants, whom the kernel has given to another parent. It reads the whole process table: it is for
-// the rare moment in which an engine is stopped. This process is never a member.
-func Members(proc string, e Engine) ([]Ref, error) {
+// found is a process that has to do with an engine.
+type found struct {
+	Ref
+
+	descends bool // from the root
+	inside   bool // in its cgroup
+	numbered bool // in the session or group of the root's number, which the root has no more
+}
+
+// look finds the processes of an engine as they are now, in the order of their pids: its descendants and who is in its cgroup, and those that
+// are neither but in the session or group of its root's number, if the root is gone.
+func look(proc string, e Engine, d *descent) ([]found, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, fmt.Errorf("process table: %w", err)
 	}
+	at := now()
 	all, err := fs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("process table: %w", err)
 	}
 	table := make(map[int]procfs.ProcStat, len(all))
-	inCgroup := make(map[int]bool)
+	inside := make(map[int]bool)
 	for _, p := range all {
 		stat, err := p.Stat()
 		if err != nil {
 			continue // it has ended
 		}
 		table[p.PID] = stat
-		if e.Cgroup != "" && e.Cgroup != "/" {
-			cgroups, err := p.Cgroups()
-			inCgroup[p.PID] = err == nil && within(cgroups, e.Cgroup)
+		if e.Cgroup != "" {
+			inside[p.PID] = within(p, e.Cgroup)
 		}
 	}
-	var members []Ref
+	d.look(table, at)
+	number := int(e.Root.PID)
+	_, taken := table[number]
+	self := make(map[int]bool)
+	for _, stat := range lineage(table, os.Getpid()) {
+		self[stat.PID] = true
+	}
+	var list []found
 	for pid, stat := range table {
-		if pid > 1 && pid != os.Getpid() && (e.owns(table, stat) || inCgroup[pid]) {
-			members = append(members, Ref{PID: int32(pid), StartTime: stat.Starttime}) //nolint:gosec // a pid is below 2^22
+		f := found{Ref: refOf(stat), descends: d.known[refOf(stat)], inside: inside[pid]}
+		f.numbered = !taken && (stat.Session == number || stat.PGRP == number)
+		ended := stat.State == "Z" && stat.NumThreads <= 1 // else only its first thread has
+		starter := d.above[f.Ref] && !e.Guarded            // which is not part of the engine
+		if pid > 1 && !self[pid] && !ended && !starter && (f.descends || f.inside || f.numbered) {
+			list = append(list, f)
 		}
 	}
-	slices.SortFunc(members, func(a, b Ref) int { return int(a.PID - b.PID) })
-	return members, nil
-}
-
-// owns reports whether a process is the root or a descendant of it, or was led by it.
-func (e Engine) owns(table map[int]procfs.ProcStat, stat procfs.ProcStat) bool {
-	root := int(e.Root.PID)
-	switch now, there := table[root]; {
-	case there && now.Starttime != e.Root.StartTime:
-		return false // The kernel gives a pid away only when no session and no group has it for its number.
-	case !there, now.State == "Z", now.State == "X":
-		return (stat.Session == root || stat.PGRP == root) && stat.Starttime >= e.Root.StartTime
-	}
-	for range table { // the way up is never longer, even if what was read does not fit together
-		if stat.PID == root {
-			return true
-		}
-		parent, there := table[stat.PPID]
-		if !there || stat.PPID <= 1 {
-			return false
-		}
-		stat = parent
-	}
-	return false
+	slices.SortFunc(list, func(a, b found) int { return int(a.PID - b.PID) })
+	return list, nil
 }
 
 // within reports whether a process is in a cgroup or below it, in the hierarchy that accounts for memory.
-func within(cgroups []procfs.Cgroup, name string) bool {
+func within(p procfs.Proc, name string) bool {
+	cgroups, err := p.Cgroups()
+	if err != nil || name == "/" {
+		return false
+	}
 	var memory, unified string
 	for _, c := range cgroups {
 		if slices.Contains(c.Controllers, "memory") {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -15,8 +16,12 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// version is that of the format. It grows when an older agent would misread the file.
-const version = 1
+// The format's versions. It grows when an older agent would misread the file.
+const (
+	versionAlone = 1 // the file is all there is
+	versionLog   = 2 // what happened since is in a log
+	version      = versionLog
+)
 
 // maxSize is more than the records of 100,000 engines.
 const maxSize = 256 << 20
@@ -27,6 +32,10 @@ type State struct {
 	// Incarnation is that of the agent that wrote the file.
 	Incarnation uint64
 	SavedAt     time.Time
+	// Log names the log that tells what happened since. It is empty where the file is all there is, and an agent without logs can read it.
+	Log string
+	// CutOff is how many bytes at the log's end are of a change that was being written when the agent or the machine failed.
+	CutOff int
 
 	tracker.Snapshot
 }
@@ -65,6 +74,7 @@ type payload struct {
 	Leadership  uint64            `json:"leadership,omitempty,string"` // of the epoch
 	StoreID     string            `json:"storeId,omitempty"`
 	SavedAt     time.Time         `json:"savedAt"`
+	Log         string            `json:"log,omitempty"`
 	Engines     []json.RawMessage `json:"engines,omitempty"` // bursar.v1.Allocation
 	Ended       []json.RawMessage `json:"ended,omitempty"`   // bursar.v1.EngineEnd
 }
@@ -73,7 +83,7 @@ type payload struct {
 func Encode(s State) ([]byte, error) {
 	p := payload{
 		HostID: s.HostID, BootID: s.BootID, Incarnation: s.Incarnation,
-		Epoch: s.Epoch, Leadership: s.Leadership, StoreID: s.StoreID, SavedAt: s.SavedAt.UTC(),
+		Epoch: s.Epoch, Leadership: s.Leadership, StoreID: s.StoreID, SavedAt: s.SavedAt.UTC(), Log: s.Log,
 	}
 	var err error
 	if p.Engines, err = encodeAll(s.Engines); err != nil {
@@ -86,7 +96,11 @@ func Encode(s State) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
 	}
-	content, err := json.Marshal(envelope{Version: version, Checksum: checksum(state), State: state})
+	e := envelope{Version: versionAlone, Checksum: checksum(state), State: state}
+	if s.Log != "" {
+		e.Version = versionLog
+	}
+	content, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("encode state: %w", err)
 	}
@@ -125,6 +139,9 @@ func Decode(content []byte) (State, error) {
 		return State{}, &DamagedError{fmt.Errorf("checksum %s: want %s", sum, e.Checksum)}
 	}
 	s, err := decodePayload(compact.Bytes())
+	if err == nil && (s.Log != "") != (e.Version == versionLog) {
+		err = fmt.Errorf("log %q in format %d", s.Log, e.Version)
+	}
 	if err != nil {
 		return State{}, &DamagedError{err}
 	}
@@ -136,36 +153,54 @@ func decodePayload(text []byte) (State, error) {
 	if err := json.Unmarshal(text, &p); err != nil {
 		return State{}, err //nolint:wrapcheck // the only caller says what it is about
 	}
-	s := State{HostID: p.HostID, Incarnation: p.Incarnation, SavedAt: p.SavedAt}
+	s := State{HostID: p.HostID, Incarnation: p.Incarnation, SavedAt: p.SavedAt, Log: p.Log}
 	s.Epoch, s.Leadership, s.StoreID, s.BootID = p.Epoch, p.Leadership, p.StoreID, p.BootID
 	if s.HostID == "" || s.BootID == "" {
 		return State{}, errors.New("no host id, or no boot id")
 	}
+	if strings.Trim(s.Log, logAlphabet) != "" {
+		return State{}, fmt.Errorf("log %q: want letters and digits", s.Log)
+	}
+	var err error
+	s.Engines, s.Ended, err = decodeAll(p.Engines, p.Ended, s.HostID)
+	return s, err
+}
+
+// decodeAll reads engines and ends; an id may be among them once.
+func decodeAll(engines, ended []json.RawMessage, host string) (list []*bursarv1.Allocation, ends []*bursarv1.EngineEnd, err error) {
 	known := make(map[string]bool)
-	for _, text := range p.Engines {
-		a := &bursarv1.Allocation{}
-		if err := decodeMessage(text, a); err != nil {
-			return State{}, err
-		}
-		if a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE || a.GetProcess().GetPid() <= 0 || a.GetHostId() != s.HostID {
-			return State{}, fmt.Errorf("engine %q: want an active allocation of host %s with a pid", a.GetId(), s.HostID)
+	for _, text := range engines {
+		a, err := decodeEngine(text, host)
+		if err != nil {
+			return nil, nil, err
 		}
 		if err := once(known, a.GetId()); err != nil {
-			return State{}, err
+			return nil, nil, err
 		}
-		s.Engines = append(s.Engines, a)
+		list = append(list, a)
 	}
-	for _, text := range p.Ended {
+	for _, text := range ended {
 		end := &bursarv1.EngineEnd{}
 		if err := decodeMessage(text, end); err != nil {
-			return State{}, err
+			return nil, nil, err
 		}
 		if err := once(known, end.GetAllocationId()); err != nil {
-			return State{}, err
+			return nil, nil, err
 		}
-		s.Ended = append(s.Ended, end)
+		ends = append(ends, end)
 	}
-	return s, nil
+	return list, ends, nil
+}
+
+func decodeEngine(text []byte, host string) (*bursarv1.Allocation, error) {
+	a := &bursarv1.Allocation{}
+	if err := decodeMessage(text, a); err != nil {
+		return nil, err
+	}
+	if a.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE || a.GetProcess().GetPid() <= 0 || a.GetHostId() != host {
+		return nil, fmt.Errorf("engine %q: want an active allocation of host %s with a pid", a.GetId(), host)
+	}
+	return a, nil
 }
 
 // decodeMessage leaves aside fields that a later version of the contract has added.
@@ -182,5 +217,5 @@ func once(known map[string]bool, id string) error {
 }
 
 func checksum(state []byte) string {
-	return fmt.Sprintf("%08x", crc32.Checksum(state, crc32.MakeTable(crc32.Castagnoli)))
+	return fmt.Sprintf("%08x", crc32.Checksum(state, castagnoli()))
 }

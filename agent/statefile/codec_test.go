@@ -56,8 +56,9 @@ func seal(version int, payload string) string {
 
 func TestStateRoundTrips(t *testing.T) {
 	for name, s := range map[string]statefile.State{
-		"full":  state(),
-		"empty": {HostID: "h1", Snapshot: tracker.Snapshot{BootID: "boot-1"}},
+		"full":       state(),
+		"with a log": {HostID: "h1", Log: "A7", Snapshot: tracker.Snapshot{BootID: "boot-1"}},
+		"empty":      {HostID: "h1", Snapshot: tracker.Snapshot{BootID: "boot-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			content := encode(t, s)
@@ -99,25 +100,28 @@ func TestEveryDamageIsFound(t *testing.T) {
 
 func TestNewerVersionIsRefusedWhateverIsInIt(t *testing.T) {
 	var newer *statefile.VersionError
-	_, err := statefile.Decode([]byte(`{"version":2,"what":"ever"}`))
-	if !errors.As(err, &newer) || newer.Got != 2 || newer.Want != 1 || !strings.Contains(err.Error(), "newer agent (format 2)") {
-		t.Errorf("version 2: %v", err)
+	_, err := statefile.Decode([]byte(`{"version":3,"what":"ever"}`))
+	if !errors.As(err, &newer) || newer.Got != 3 || newer.Want != 2 || !strings.Contains(err.Error(), "newer agent (format 3)") {
+		t.Errorf("version 3: %v", err)
 	}
 }
 
 func TestContentThatMakesNoSenseIsDamage(t *testing.T) {
 	for name, content := range map[string]string{
-		"no version":                 `{}`,
-		"no object":                  `[]`,
-		"no state":                   seal(1, `null`),
-		"no host":                    seal(1, `{"hostId":"","bootId":"b","incarnation":"1","epoch":"1"}`),
-		"no boot":                    seal(1, `{"hostId":"h","bootId":"","incarnation":"1","epoch":"1"}`),
-		"an epoch that is no number": seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"x"}`),
-		"an engine that waits":       seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_WAITING","process":{"pid":4}}]}`),
-		"an engine without a pid":    seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_ACTIVE"}]}`),
-		"an engine of another host":  seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"i","state":"ALLOCATION_STATE_ACTIVE","process":{"pid":4}}]}`),
-		"an engine that has ended":   seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_ACTIVE","process":{"pid":4}}],"ended":[{"allocationId":"a"}]}`),
-		"a tombstone without a name": seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","ended":[{}]}`),
+		"no version":                      `{}`,
+		"no object":                       `[]`,
+		"no state":                        seal(1, `null`),
+		"a log that old agents pass over": seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","log":"A"}`),
+		"a log without a name":            seal(2, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1"}`),
+		"a log elsewhere":                 seal(2, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","log":"../A"}`),
+		"no host":                         seal(1, `{"hostId":"","bootId":"b","incarnation":"1","epoch":"1"}`),
+		"no boot":                         seal(1, `{"hostId":"h","bootId":"","incarnation":"1","epoch":"1"}`),
+		"an epoch that is no number":      seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"x"}`),
+		"an engine that waits":            seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_WAITING","process":{"pid":4}}]}`),
+		"an engine without a pid":         seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_ACTIVE"}]}`),
+		"an engine of another host":       seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"i","state":"ALLOCATION_STATE_ACTIVE","process":{"pid":4}}]}`),
+		"an engine that has ended":        seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","engines":[{"id":"a","hostId":"h","state":"ALLOCATION_STATE_ACTIVE","process":{"pid":4}}],"ended":[{"allocationId":"a"}]}`),
+		"a tombstone without a name":      seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","ended":[{}]}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var damaged *statefile.DamagedError
@@ -185,7 +189,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(content)
 	f.Add([]byte(seal(1, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1"}`)))
-	f.Add([]byte(seal(2, `{}`)))
+	f.Add([]byte(seal(2, `{"hostId":"h","bootId":"b","incarnation":"1","epoch":"1","log":"A"}`)))
+	f.Add([]byte(seal(3, `{}`)))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		s, err := statefile.Decode(content)
 		if refused(t, err) {
@@ -236,27 +241,33 @@ func TestDamagedStateIsNeverAnotherState(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		broken := bytes.Clone(content)
 		for range rapid.IntRange(1, 4).Draw(r, "damages") {
-			if len(broken) == 0 {
-				break
-			}
-			from := rapid.IntRange(0, len(broken)-1).Draw(r, "from")
-			to := rapid.IntRange(from, min(len(broken), from+rapid.SampledFrom([]int{1, 8, 512}).Draw(r, "size"))).Draw(r, "to")
-			switch rapid.SampledFrom([]string{"zeros", "bytes", "cut", "gone", "twice"}).Draw(r, "damage") {
-			case "zeros":
-				clear(broken[from:to])
-			case "bytes":
-				copy(broken[from:to], rapid.SliceOfN(rapid.Byte(), to-from, to-from).Draw(r, "bytes"))
-			case "cut":
-				broken = broken[:from]
-			case "gone":
-				broken = slices.Delete(broken, from, to)
-			case "twice":
-				broken = slices.Insert(broken, to, broken[from:to]...)
-			}
+			broken = damage(r, broken)
 		}
 		got, err := statefile.Decode(broken)
 		if !refused(t, err) && !cmp.Equal(state(), got, protocmp.Transform()) {
 			r.Fatalf("read as another state: %q", broken)
 		}
 	})
+}
+
+// damage does to content what disks and people do.
+func damage(r *rapid.T, broken []byte) []byte {
+	if len(broken) == 0 {
+		return broken
+	}
+	from := rapid.IntRange(0, len(broken)-1).Draw(r, "from")
+	to := rapid.IntRange(from, min(len(broken), from+rapid.SampledFrom([]int{1, 8, 512, 4096}).Draw(r, "size"))).Draw(r, "to")
+	switch rapid.SampledFrom([]string{"zeros", "bytes", "cut", "gone", "twice"}).Draw(r, "damage") {
+	case "zeros":
+		clear(broken[from:to])
+	case "bytes":
+		copy(broken[from:to], rapid.SliceOfN(rapid.Byte(), to-from, to-from).Draw(r, "bytes"))
+	case "cut":
+		broken = broken[:from]
+	case "gone":
+		broken = slices.Delete(broken, from, to)
+	case "twice":
+		broken = slices.Insert(broken, to, broken[from:to]...)
+	}
+	return broken
 }

@@ -42,14 +42,13 @@ func (w *world) restart(*rapid.T) {
 	w.measure(nil)
 }
 
-func (w *world) save(*rapid.T) { w.saved = w.tracker.Snapshot() }
-
 func (w *world) measure(*rapid.T) {
 	var m tracker.Measurement
 	m.Sample = free(100_000)
 	for _, e := range w.tracker.Engines() {
 		m.Usages = append(m.Usages, tracker.Usage{
 			ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Ended: !w.alive[e.Process.GetPid()],
+			UnreclaimableBytes: int64(e.Process.GetPid()) * mib,
 		})
 	}
 	w.tracker.Measure(w.now, m)
@@ -155,6 +154,9 @@ func (w *world) sync(t *rapid.T) {
 		return
 	}
 	q := proto.CloneOf(w.tracker.BuildSync(w.now))
+	if want := digest(w.tracker.Engines()); q.GetDigest() != want {
+		t.Fatalf("digest %x, want %x", q.GetDigest(), want)
+	}
 	w.send(t, func(t *rapid.T) {
 		r := proto.CloneOf(w.books.sync(q))
 		if r == nil {
@@ -233,7 +235,7 @@ func TestAgentAndLedgerAgreeWhateverTheNetworkDoes(t *testing.T) {
 			"allocate": w.allocate, "confirm": w.confirm, "release": w.release, "die": w.die,
 			"deliver": w.deliver, "deliver too": w.deliver, "deliver also": w.deliver, "deliver again": w.deliver,
 			"sync": w.sync, "sync too": w.sync, "sync again": w.sync, "measure": w.measure,
-			"save": w.save, "restart": w.restart, "lead": w.lead, "backup": w.keep, "restore": w.restore,
+			"save": w.save, "save in vain": w.saveInVain, "restart": w.restart, "": w.sums, "lead": w.lead, "backup": w.keep, "restore": w.restore,
 		}
 		t.Repeat(steps)
 		w.settle(t)
@@ -248,7 +250,7 @@ func TestEnginesThatRunAreNeverGivenUp(t *testing.T) {
 		steps := map[string]func(*rapid.T){
 			"allocate": w.allocate, "deliver": w.deliver, "deliver too": w.deliver, "sync": w.sync, "sync too": w.sync,
 			"confirm": w.confirmForSure,
-			"measure": w.measure, "restart": w.restart, "lead": w.lead, "backup": w.keep, "restore": w.restore,
+			"measure": w.measure, "restart": w.restart, "": w.sums, "lead": w.lead, "backup": w.keep, "restore": w.restore,
 		}
 		t.Repeat(steps)
 		w.settle(t)

@@ -80,7 +80,7 @@ func (t *Tracker) acknowledge(ids []string) {
 	for _, id := range ids {
 		if e := t.entries[id]; e != nil && e.phase == ended {
 			t.remove(id)
-			t.changed++
+			t.unsaved.add(id)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, 
 func (t *Tracker) drop(e *entry, out *Outcome) {
 	if e.tracked() {
 		out.Forgotten = append(out.Forgotten, e.grant)
-		t.changed++
+		t.unsaved.add(e.grant.GetId())
 	}
 	t.remove(e.grant.GetId())
 }

@@ -14,8 +14,9 @@
 // Within an epoch the newer revision of an allocation wins; a newer epoch wins over any revision; an answer from an older
 // epoch is refused. An engine that runs is given up only where the coordinator says that it ended after having heard of it.
 //
-// The package ends no process and writes no file: the caller carries out the StopOrders it gets, and stores a Snapshot where
-// Unsaved says that it would differ from the last one.
+// The package ends no process and writes no file: the caller carries out the StopOrders it gets, and stores a Snapshot, or what has
+// changed since, where Unsaved says that there is something. What a call for one allocation needs to know of all others is kept as
+// sums, so that it takes as long with many engines as with few.
 //
 // A Tracker is not safe for concurrent use. The messages it takes and returns are shared: nobody may change them.
 package tracker

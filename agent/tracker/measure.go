@@ -33,10 +33,10 @@ type Usage struct {
 	// Orphaned: the engine's process has ended, others that it started are left. Their memory is not free: they keep the
 	// engine's entitlement until they are gone, or it is released.
 	Orphaned bool
-	// Ended: the engine's process has ended and none is left. Exit and Reason say how, where that is known.
-	Ended  bool
-	Exit   *bursarv1.ExitStatus
-	Reason string
+	// Ended: the engine's process has ended and none is left. Exit and Reason say how, where that is known, and ErrorOutput what it wrote last.
+	Ended               bool
+	Exit                *bursarv1.ExitStatus
+	Reason, ErrorOutput string
 
 	// over is what of it is beyond the entitlement, by all samples up to this one.
 	over []policy.OverUse
@@ -50,7 +50,7 @@ const cpuNoise = 10
 
 // Measure takes a measurement and returns the engines that ended by it.
 func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
-	t.sample, t.sampled, t.notices = m.Sample, now, nil
+	t.sample, t.sampled, t.available, t.notices = m.Sample, now, nil, nil
 	judged := make(map[*entry]bool, len(m.Usages))
 	var ends []*bursarv1.EngineEnd
 	for _, usage := range m.Usages {
@@ -63,7 +63,9 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 			if reason == "" {
 				reason = ProcessEnded
 			}
-			end := &bursarv1.EngineEnd{AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason}
+			end := &bursarv1.EngineEnd{
+				AllocationId: usage.ID, EndTime: timestamppb.New(now), ExitStatus: usage.Exit, Reason: reason, ErrorOutput: usage.ErrorOutput,
+			}
 			t.end(e, end)
 			ends = append(ends, end)
 			continue
@@ -106,9 +108,13 @@ func (u *Usage) differs(reported *Usage) bool {
 		!slices.EqualFunc(u.over, reported.over, policy.OverUse.Equal)
 }
 
-// Headroom is the memory in bytes that the last sample leaves for new grants: available - safety - what was promised and is not
-// touched yet. Below zero, more was promised than there is. It is unknown before the first sample, and where the sample could
-// not tell.
+// Look takes what is available at this moment, in bytes: a grant is decided on by that and not by a sample that may be a tick old. What
+// engines use is still the sample's, so only less than the sample says counts.
+func (t *Tracker) Look(available int64) { t.available = &available }
+
+// Headroom is the memory in bytes that the last sample, and the last Look since, leave for new grants: available - safety - what was
+// promised and is not touched yet. Below zero, more was promised than there is. It is unknown before the first sample, and where the
+// sample could not tell.
 func (t *Tracker) Headroom() (bytes int64, known bool) { return t.headroomWithout(nil) }
 
 // headroomWithout leaves out the promise to one entry.
@@ -117,10 +123,12 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 		return 0, false
 	}
 	headroom := t.sample.GetMemoryAvailableBytes() - t.sample.GetMemorySafetyBytes()
-	for _, e := range t.entries {
-		if e.phase == held && e != except {
-			headroom -= e.promised()
-		}
+	if t.available != nil {
+		headroom = min(headroom, *t.available-t.sample.GetMemorySafetyBytes())
+	}
+	headroom -= t.sums.promised
+	if except != nil {
+		headroom += except.counted.promised
 	}
 	return headroom, true
 }
@@ -135,6 +143,15 @@ func (e *entry) promised() int64 {
 	return max(0, promise)
 }
 
+// freshFor is how long a sample can be the base of a last word: the time to the next, and as much again for one that is slow.
+func freshFor(tick time.Duration) time.Duration {
+	const most, slow = 30 * time.Second, time.Second
+	if tick == 0 {
+		return most
+	}
+	return min(most, 2*tick+slow)
+}
+
 // lastWord checks a new grant against the newest sample, which the coordinator may not have seen when it granted, and
 // refuses it where the memory is not there, or the host refuses new engines. It reports whether the grant stands.
 func (t *Tracker) lastWord(now time.Time, e *entry) bool {
@@ -143,11 +160,12 @@ func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 		return true
 	}
 	headroom, known := t.headroomWithout(e)
-	fresh := known && now.Sub(t.sampled) <= freshFor
+	fresh := known && now.Sub(t.sampled) <= freshFor(t.tick)
 	if fresh && !refuses && !t.sample.GetPressure() && asked <= headroom {
 		return true
 	}
 	e.phase, e.headroom, e.told = vetoed, 0, 0
+	t.count(e)
 	if fresh {
 		e.headroom = max(0, headroom)
 	}

@@ -10,6 +10,27 @@ import (
 
 // The tests on headroom are in MiB: 100 of what is available are always kept safe.
 
+func TestALastWordTakesNoSampleThatIsOlderThanItsTick(t *testing.T) {
+	k := registered(t)
+	k.SetPolicies(nil, 2*time.Second)
+	k.Measure(start, tracker.Measurement{Sample: free(1000)})
+	if verdict := k.Observe(start.Add(5*time.Second), grant("a", reserved, 11, 100), 5); verdict != tracker.Held {
+		t.Errorf("after 5 s: %v, want it to stand: a measurement may be slow", verdict)
+	}
+	if verdict := k.Observe(start.Add(6*time.Second), grant("b", reserved, 12, 100), 5); verdict != tracker.Vetoed {
+		t.Errorf("after 6 s without a measurement, of one in 2 s: %v", verdict)
+	}
+	k.Measure(start.Add(6*time.Second), tracker.Measurement{Sample: free(1000)})
+	k.Look(250 * mib)
+	if headroom, known := k.Headroom(); !known || headroom != 50*mib {
+		t.Errorf("headroom %d, %v; want what is there now, less what is safe and what was promised", headroom, known)
+	}
+	k.Look(2000 * mib)
+	if headroom, _ := k.Headroom(); headroom != 800*mib {
+		t.Errorf("headroom %d: what engines have given back since the sample may still be theirs", headroom)
+	}
+}
+
 func TestHeadroomCountsWhatIsPromisedAndNotTouched(t *testing.T) {
 	k := registered(t, engine("slow", 3, 400, 42), engine("cache", 4, 200, 43), grant("new", reserved, 5, 50), grant("lease", active, 6, 30))
 	for _, step := range []struct {

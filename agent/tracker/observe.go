@@ -88,18 +88,19 @@ func (t *Tracker) take(now time.Time, a *bursarv1.Allocation, epoch uint64, vett
 		a = proto.CloneOf(a)
 		a.Process = process // as SetProcess completed it
 	}
-	*e = entry{phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement}
-	t.entries[a.GetId()] = e
+	*e = entry{phase: held, grant: a, epoch: epoch, usage: e.usage, reported: e.reported, pending: e.pending, judgement: e.judgement, counted: e.counted}
+	t.believe(e)
 	if p := a.GetProcess(); p.GetPid() != process.GetPid() || p.GetStartTime() != process.GetStartTime() {
 		e.usage, e.judgement = nil, policy.Judgement{}
 	}
+	t.put(e)
 	if vetted && isNew && a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED && !t.lastWord(now, e) {
 		t.urgent = true
 		return Vetoed
 	}
 	t.endIfRebooted(now, e)
 	if was || e.tracked() || e.phase == ended {
-		t.changed++
+		t.unsaved.add(a.GetId())
 	}
 	return Held
 }
@@ -139,18 +140,19 @@ func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
 		return // the coordinator acknowledges the tombstone
 	}
 	if e != nil && e.tracked() {
-		t.changed++
+		t.unsaved.add(a.GetId())
 	}
 	if e != nil && !e.before(a, epoch) {
 		a, epoch = e.grant, e.epoch
 	}
-	t.entries[a.GetId()] = &entry{phase: forgotten, grant: a, epoch: epoch}
+	t.put(&entry{phase: forgotten, grant: a, epoch: epoch})
 }
 
 // end turns an engine into a tombstone.
 func (t *Tracker) end(e *entry, end *bursarv1.EngineEnd) {
 	e.phase, e.tombstone, e.usage, e.reported = ended, end, nil, nil
-	t.changed++
+	t.count(e)
+	t.unsaved.add(e.grant.GetId())
 	t.urgent = true
 }
 

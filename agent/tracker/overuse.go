@@ -100,6 +100,7 @@ func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 			Time: now, MemoryBytes: usage.UnreclaimableBytes, CPUMillis: usage.CPUMillis, AtLeast: usage.Partial,
 		})
 		e.usage = usage
+		t.count(e)
 	} else {
 		e.judgement.Missed(terms, now)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -28,5 +29,38 @@ func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	k.Show("a", other)
 	if list := k.Engines(); !list[0].Identified || list[0].Process.GetPid() != 43 {
 		t.Errorf("engines: %+v", list)
+	}
+}
+
+// What is in the engine's cgroup is ended with it, if it is of the engine's user: neither is a coordinator's to say, whom anybody may have told.
+func TestTheCgroupAndUserOfAnEngineAreWhatTheAgentHasFound(t *testing.T) {
+	found := &bursarv1.Process{Pid: 42, StartTime: 7, BootId: "boot-1", Cgroup: "/own", Uid: new(uint32(1000))}
+	said := engine("a", 3, 100, 42)
+	said.Process = &bursarv1.Process{Pid: 42, StartTime: 7, BootId: "boot-1", Cgroup: "/system.slice", Uid: new(uint32(0))}
+	same := func(t *testing.T, k *tracker.Tracker, when string) {
+		t.Helper()
+		grant, _ := k.Get("a")
+		for _, got := range []*bursarv1.Process{grant.GetProcess(), k.Engines()[0].Process} {
+			if !proto.Equal(got, found) {
+				t.Errorf("%s: %v", when, got)
+			}
+		}
+	}
+	k := registered(t, said)
+	k.Show("a", found)
+	same(t, k, "shown")
+	again := proto.CloneOf(said)
+	again.Revision = 12
+	k.Observe(start, again, 5)
+	same(t, k, "said again")
+	found = proto.CloneOf(found)
+	found.Cgroup = "/moved"
+	k.SetProcess("a", found)
+	again = proto.CloneOf(again)
+	again.Revision = 13
+	k.Observe(start, again, 5)
+	same(t, k, "moved by the agent")
+	if said.GetProcess().GetCgroup() != "/system.slice" {
+		t.Error("the coordinator's answer was changed")
 	}
 }

@@ -18,16 +18,41 @@ type Snapshot struct {
 	Ended []*bursarv1.EngineEnd
 }
 
+// Change is what has become of some of a Snapshot's engines since.
+type Change struct {
+	// Engines run, each with its record as it is now, and Ended have ended: whatever was known of them is so no more.
+	Engines []*bursarv1.Allocation
+	Ended   []*bursarv1.EngineEnd
+	// Gone are allocations that a Snapshot shows no more.
+	Gone []string
+}
+
+// unsaved is what is yet to be stored: all, or what became of some allocations.
+type unsaved struct {
+	all bool
+	ids map[string]struct{}
+}
+
+func (u *unsaved) add(id string) {
+	if u.ids == nil {
+		u.ids = make(map[string]struct{})
+	}
+	u.ids[id] = struct{}{}
+}
+
 // Unsaved reports whether a Snapshot would differ from the last one.
-func (t *Tracker) Unsaved() bool { return t.changed != t.saved }
+func (t *Tracker) Unsaved() bool { return t.unsaved.all || len(t.unsaved.ids) > 0 }
+
+// SaveAll says that what was stored is there no more.
+func (t *Tracker) SaveAll() { t.unsaved.all = true }
 
 // Snapshot returns what to store, in the order of the ids.
 func (t *Tracker) Snapshot() Snapshot {
-	t.saved = t.changed
+	t.takeUnsaved()
 	s := Snapshot{Epoch: t.epoch, Leadership: t.leadership, StoreID: t.storeID, BootID: t.host.BootID}
 	for _, e := range t.inOrder() {
 		switch {
-		case e.tracked() && t.identified(e): // of the others the coordinator tells again
+		case t.stored(e):
 			s.Engines = append(s.Engines, e.grant)
 		case e.phase == ended:
 			s.Ended = append(s.Ended, e.tombstone)
@@ -36,8 +61,38 @@ func (t *Tracker) Snapshot() Snapshot {
 	return s
 }
 
-// NotSaved says that the last Snapshot could not be stored.
-func (t *Tracker) NotSaved() { t.saved-- }
+// Change returns what to store in addition to what was stored before: as much as has changed, however many engines there are. It is not
+// enough where more has changed than engines, as the epoch; then nothing is taken, and a Snapshot tells all.
+func (t *Tracker) Change() (c Change, enough bool) {
+	if t.unsaved.all {
+		return Change{}, false
+	}
+	t.takeUnsaved()
+	for id := range t.taken.ids {
+		switch e := t.entries[id]; {
+		case e != nil && t.stored(e):
+			c.Engines = append(c.Engines, e.grant)
+		case e != nil && e.phase == ended:
+			c.Ended = append(c.Ended, e.tombstone)
+		default:
+			c.Gone = append(c.Gone, id)
+		}
+	}
+	return c, true
+}
+
+// stored reports whether an entry is an engine that a Snapshot shows: of those that were not shown here the coordinator tells again.
+func (t *Tracker) stored(e *entry) bool { return e.tracked() && t.identified(e) }
+
+// NotSaved says that what was taken last, a Snapshot or a Change, could not be stored.
+func (t *Tracker) NotSaved() {
+	t.unsaved.all = t.unsaved.all || t.taken.all
+	for id := range t.taken.ids {
+		t.unsaved.add(id)
+	}
+}
+
+func (t *Tracker) takeUnsaved() { t.taken, t.unsaved = t.unsaved, unsaved{} }
 
 // Stats is the host's books as the agent knows them.
 type Stats struct {

@@ -14,6 +14,7 @@ func (t *Tracker) BuildRegister() *bursarv1.RegisterRequest {
 		Capacity: t.host.Capacity, Protected: t.host.Protected,
 		BootId: t.host.BootID, Incarnation: t.host.Incarnation, Version: t.host.Version,
 		Epoch: t.epoch, Leadership: t.leadership,
+		MachineId: t.host.MachineID, PidNamespace: t.host.PIDNamespace,
 	}
 }
 
@@ -46,15 +47,15 @@ func (t *Tracker) refuses(r led) bool {
 // enter takes note of a leadership. Revisions of an older one mean nothing in it.
 func (t *Tracker) enter(r led, storeID string) {
 	if r.GetEpoch() != t.epoch {
-		t.changed++
+		t.unsaved.all = true
 		t.epoch, t.leadership, t.seen = r.GetEpoch(), 0, 0
 	}
 	if number := r.GetLeadership(); number != 0 && number != t.leadership {
-		t.changed++
+		t.unsaved.all = true
 		t.leadership = number
 	}
 	if storeID != "" && storeID != t.storeID {
-		t.changed++
+		t.unsaved.all = true
 		t.storeID = storeID
 	}
 }
@@ -78,7 +79,7 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 	r := &bursarv1.SyncRequest{
 		HostId: t.host.ID, Incarnation: t.host.Incarnation, Sequence: t.sequence,
 		Epoch: t.epoch, Leadership: t.leadership, BootId: t.host.BootID,
-		LedgerSequence: t.seen, Sample: t.sample, Full: t.full, Digest: t.digest(),
+		LedgerSequence: t.seen, Sample: t.sample, Full: t.full, Digest: t.sums.digest,
 	}
 	if t.resized {
 		r.Capacity = t.host.Capacity

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -15,8 +14,6 @@ import (
 const (
 	// fullEvery is how often a Sync reports everything and asks for everything, so that no drift stays.
 	fullEvery = 10 * time.Minute
-	// freshFor is how long a sample can be the base of a last word.
-	freshFor = 30 * time.Second
 	// defaultInterval is the time between two Syncs where no coordinator has said.
 	defaultInterval = 5 * time.Second
 )
@@ -30,7 +27,9 @@ type Host struct {
 	Capacity  *bursarv1.Resource
 	Protected *bursarv1.Resource
 	BootID    string
-	Version   string
+	// MachineID and PIDNamespace are as in a RegisterRequest.
+	MachineID, PIDNamespace string
+	Version                 string
 	// Incarnation must be higher at every start.
 	Incarnation uint64
 }
@@ -62,14 +61,18 @@ type Tracker struct {
 
 	sample  *bursarv1.HostSample
 	sampled time.Time
-	told    *bursarv1.HostSample // the last that a Sync carried which was answered
+	// available is what a later look has found, in bytes; nil: there was none since the sample.
+	available *int64
+	told      *bursarv1.HostSample // the last that a Sync carried which was answered
 
 	policies policy.Set
 	tick     time.Duration // between two measurements
 	notices  []Notice      // of the last one
 
-	// changed counts the changes of what a Snapshot shows; saved is its value at the last Snapshot.
-	changed, saved uint64
+	// unsaved is of what a Snapshot shows what has changed since the last that was taken to be stored; taken is what that one was about.
+	unsaved, taken unsaved
+
+	sums sums
 }
 
 // phase is what an entry is to the agent.
@@ -99,6 +102,8 @@ type entry struct {
 	told     uint64 // the first Sync that carried it; 0: none yet
 
 	tombstone *bursarv1.EngineEnd
+
+	counted share // in the sums
 }
 
 // New returns a tracker that has not registered yet, with what an earlier incarnation knew. Of another boot no process is left:
@@ -106,20 +111,18 @@ type entry struct {
 func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	t := &Tracker{
 		host: host, entries: make(map[string]*entry), shown: make(map[string]*bursarv1.Process), interval: defaultInterval,
-		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, changed: 1,
+		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, unsaved: unsaved{all: true},
 	}
 	for _, grant := range saved.Engines {
 		e := &entry{phase: held, grant: grant} // of no epoch: whatever a coordinator says of it is newer
-		t.entries[grant.GetId()] = e
+		t.put(e)
 		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {
 			t.end(e, rebooted(now, grant.GetId()))
 		}
 	}
 	for _, end := range saved.Ended {
-		t.entries[end.GetAllocationId()] = &entry{
-			phase: ended, tombstone: end, grant: &bursarv1.Allocation{Id: end.GetAllocationId(), HostId: host.ID},
-		}
+		t.put(&entry{phase: ended, tombstone: end, grant: &bursarv1.Allocation{Id: end.GetAllocationId(), HostId: host.ID}})
 	}
 	return t
 }
@@ -213,16 +216,28 @@ func (t *Tracker) Engines() []Engine {
 	var list []Engine
 	for _, e := range t.inOrder() {
 		if e.tracked() {
-			process := e.grant.GetProcess()
-			identified := t.identified(e)
-			if !identified && process.GetCgroup() != "" {
-				process = proto.CloneOf(process)
-				process.Cgroup = ""
-			}
-			list = append(list, Engine{ID: e.grant.GetId(), Process: process, Identified: identified})
+			list = append(list, t.engine(e))
 		}
 	}
 	return list
+}
+
+// Engine returns one of the Engines.
+func (t *Tracker) Engine(id string) (Engine, bool) {
+	if e := t.entries[id]; e != nil && e.tracked() {
+		return t.engine(e), true
+	}
+	return Engine{}, false
+}
+
+func (t *Tracker) engine(e *entry) Engine {
+	process := e.grant.GetProcess()
+	identified := t.identified(e)
+	if !identified && process.GetCgroup() != "" {
+		process = proto.CloneOf(process)
+		process.Cgroup = ""
+	}
+	return Engine{ID: e.grant.GetId(), Process: process, Identified: identified}
 }
 
 // Show takes note that a process was found to be what somebody says is the allocation's engine, before the coordinator is told, who may say
@@ -233,35 +248,31 @@ func (t *Tracker) Show(id string, process *bursarv1.Process) {
 		if engine := e.grant.GetProcess(); process != nil && t.identified(e) && (process.GetPid() != engine.GetPid() || process.GetStartTime() != engine.GetStartTime()) {
 			return
 		}
-		t.changed++ // a Snapshot has the engines that were shown
+		t.unsaved.add(id) // a Snapshot has the engines that were shown
 	}
 	if process == nil {
 		delete(t.shown, id)
 		return
 	}
 	t.shown[id] = process
+	if e := t.entries[id]; e != nil {
+		t.believe(e)
+	}
+}
+
+// believe takes what the agent itself has found of a process that was shown for what is known of it: which cgroup it has to itself and whose it
+// is. What is in there is stopped with it, and anybody may have told a coordinator something else.
+func (t *Tracker) believe(e *entry) {
+	if own := t.shown[e.grant.GetId()]; t.identified(e) && !proto.Equal(own, e.grant.GetProcess()) {
+		e.grant = proto.CloneOf(e.grant)
+		e.grant.Process = own
+	}
 }
 
 // identified reports whether the engine's process was shown to this agent.
 func (t *Tracker) identified(e *entry) bool {
 	shown, process := t.shown[e.grant.GetId()], e.grant.GetProcess()
 	return shown != nil && shown.GetPid() == process.GetPid() && shown.GetStartTime() == process.GetStartTime()
-}
-
-// remove lets go of an entry.
-func (t *Tracker) remove(id string) {
-	delete(t.entries, id)
-	delete(t.shown, id)
-}
-
-// EngineOf returns the allocation whose engine is this process.
-func (t *Tracker) EngineOf(pid int32, startTime uint64) (id string, ok bool) {
-	for id, e := range t.entries {
-		if p := e.grant.GetProcess(); e.tracked() && p.GetPid() == pid && p.GetStartTime() == startTime {
-			return id, true
-		}
-	}
-	return "", false
 }
 
 // SetProcess completes what is known of an engine's process: a coordinator that was told of it by somebody else may not know
@@ -271,9 +282,13 @@ func (t *Tracker) SetProcess(id string, process *bursarv1.Process) {
 	if e == nil || !e.tracked() || e.grant.GetProcess().GetPid() != process.GetPid() {
 		return
 	}
+	if t.identified(e) {
+		t.shown[id] = process
+	}
 	e.grant = proto.CloneOf(e.grant)
 	e.grant.Process = process
-	t.changed++
+	t.count(e)
+	t.unsaved.add(id)
 }
 
 // tracked reports whether the entry is an engine: one that is measured, reported and in the digest.
@@ -287,17 +302,4 @@ func (t *Tracker) inOrder() []*entry {
 		list = append(list, t.entries[id])
 	}
 	return list
-}
-
-// digest is the sum of the FNV-1a hashes of the ids of all engines. It wraps.
-func (t *Tracker) digest() uint64 {
-	sum := uint64(0)
-	for id, e := range t.entries {
-		if e.tracked() {
-			hash := fnv.New64a()
-			_, _ = hash.Write([]byte(id)) // a hash never fails
-			sum += hash.Sum64()
-		}
-	}
-	return sum
 }

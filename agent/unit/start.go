@@ -126,7 +126,11 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 		if !u.tree.Still(m) {
 			continue
 		}
-		if err = u.start(ctx, name, scopeProperties(id, limits, m.PID)); err == nil || u.runs(m.PID) {
+		var tasks int64
+		if tasks, err = u.tree.Tasks(m.PID, slicePath); err != nil && !errors.Is(err, cgroup.ErrNone) {
+			return state{}, err //nolint:wrapcheck // it says what it is about
+		}
+		if err = u.start(ctx, name, scopeProperties(id, limits, m.PID, tasks)); err == nil || u.runs(m.PID) {
 			break
 		}
 	}
@@ -143,7 +147,7 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 // attach moves what has started since the scope was made, and looks again until nothing is outside. It returns a process that is
 // inside.
 func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (int32, error) {
-	attached := make(map[int32]bool)
+	attached := make(map[cgroup.Member]bool)
 	for range adoptRounds {
 		list, err := members()
 		if err != nil {
@@ -154,7 +158,7 @@ func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (in
 			return 0, err
 		}
 		// One that was moved before and is outside all the same has ended, and waits for its parent to take note.
-		outside = slices.DeleteFunc(outside, func(m cgroup.Member) bool { return attached[m.PID] })
+		outside = slices.DeleteFunc(outside, func(m cgroup.Member) bool { return attached[m] })
 		if len(outside) == 0 {
 			if len(list) == 0 {
 				return 0, fmt.Errorf("unit %s: the engine has ended: %w", s.name, cgroup.ErrNone)
@@ -163,7 +167,7 @@ func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (in
 		}
 		for _, m := range outside {
 			pid := m.PID
-			attached[pid] = true
+			attached[m] = true
 			if !u.tree.Still(m) {
 				continue // it has ended, and its pid may be another's
 			}
@@ -299,22 +303,27 @@ func value(name string, v any) systemd.Property {
 }
 
 // common are the properties of every unit of an engine.
-func common(id string, limits cgroup.Limits) []systemd.Property {
+func common(id string, limits cgroup.Limits, tasks uint64) []systemd.Property {
 	return append([]systemd.Property{
 		systemd.PropDescription("Engine " + id + " of Bursar"),
 		systemd.PropSlice(Slice),
 		value("MemoryAccounting", true),
 		value("CPUAccounting", true),
 		// systemd has a default for the number of tasks, which is none of ours.
-		value("TasksMax", uint64(infinity)),
+		value("TasksMax", tasks),
 		// The kernel killing one process of an engine is no reason to end the others.
 		value("OOMPolicy", "continue"),
 		value("TimeoutStopUSec", uint64(stopTimeout/time.Microsecond)),
 	}, limitProperties(limits)...)
 }
 
-func scopeProperties(id string, limits cgroup.Limits, pid int32) []systemd.Property {
-	return append(common(id, limits),
+// scopeProperties are those of a scope for an engine that may have so many tasks; 0: any number.
+func scopeProperties(id string, limits cgroup.Limits, pid int32, tasks int64) []systemd.Property {
+	most := uint64(infinity)
+	if tasks > 0 {
+		most = uint64(tasks)
+	}
+	return append(common(id, limits, most),
 		systemd.PropPids(uint32(pid)), //nolint:gosec // a pid
 		// Else nothing more can be moved there.
 		value("Delegate", true))
@@ -325,7 +334,7 @@ func serviceProperties(s Service) []systemd.Property {
 	for i, group := range s.Groups {
 		groups[i] = strconv.FormatUint(uint64(group), 10)
 	}
-	return append(common(s.ID, s.Limits),
+	return append(common(s.ID, s.Limits, infinity),
 		systemd.PropExecStart(s.Command, false),
 		// Started is when the program runs, so that one that cannot be run is an error here.
 		value("Type", "exec"),

@@ -20,6 +20,8 @@ import (
 const (
 	// Slice has the units of all engines.
 	Slice = "bursar-engines.slice"
+	// slicePath is its cgroup.
+	slicePath = "/bursar.slice/" + Slice
 	// SliceCgroup is the slice's cgroup.
 	SliceCgroup = "/bursar.slice/bursar-engines.slice"
 
@@ -244,6 +246,16 @@ func engineOf(name string) (string, bool) {
 	return "", false
 }
 
+// PathOf is that of cgroup.Driver.
+func (u *Units) PathOf(pid int32) (string, error) {
+	return u.tree.PathOf(pid) //nolint:wrapcheck // it names the process
+}
+
+// Lost is that of cgroup.Driver. A limit on the number of processes goes with the engine.
+func (u *Units) Lost(pid int32) (string, error) {
+	return u.tree.Lost(pid, slicePath, "pids.max") //nolint:wrapcheck // it names the process
+}
+
 // Find is that of cgroup.Driver. Of a unit that has failed the path is empty.
 func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
 	var units []systemd.UnitStatus
@@ -270,6 +282,9 @@ func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
 	}
 	return found, nil
 }
+
+// Guarded is that of cgroup.Tree.
+func (u *Units) Guarded(name string) bool { return u.tree.Guarded(name) }
 
 // Facts is that of cgroup.Driver. Of a unit that has failed it says what systemd knows, until Remove.
 func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {

@@ -158,7 +158,7 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"uses", usedText(a.GetMeasured()),
 	}
 	facts = append(facts, overUseFacts(a, now)...)
-	c.facts(append(facts,
+	facts = append(facts,
 		"host", hostAndAddress(a),
 		"process", processText(a.GetProcess()),
 		"engine at", a.GetAddress(),
@@ -173,7 +173,13 @@ func (c *cli) printAllocation(a *bursarv1.Allocation) {
 		"ended", ago(a.GetEndTime(), now),
 		"exit", exitText(a.GetExitStatus()),
 		"revision", fmt.Sprint(a.GetRevision()),
-	)...)
+	)
+	name := "error output"
+	for line := range strings.SplitSeq(a.GetErrorOutput(), "\n") {
+		facts = append(facts, name, line)
+		name = ""
+	}
+	c.facts(facts...)
 }
 
 // allocationLine is an allocation in a few words.

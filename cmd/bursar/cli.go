@@ -95,12 +95,12 @@ Try it on this machine:
 			if err := checkOutput(c.output); err != nil {
 				return err
 			}
-			c.begun = true
+			c.begun, c.out.json = true, c.output == outputJSON
 			return nil
 		},
 	}
 	root.SetOut(&c.out)
-	root.SetErr(c.err)
+	root.SetErr(harmless{to: c.err})
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "To run something:"},
 		&cobra.Group{ID: groupLook, Title: "To see what is going on:"},

@@ -50,7 +50,7 @@ are known. Within "bursar run" the id may be left out.`,
 	flags.StringVar(&f.cgroup, "cgroup", "", "the engine's own cgroup below the cgroup mount")
 	flags.StringVar(&f.address, "address", "", "where the engine can be reached")
 	flags.StringSliceVar(&f.applications, "application", nil, "id of its application in an external cluster; repeatable")
-	flags.DurationVar(&f.lease, "lease", 0, "without --pid: how long it lives without a renewal")
+	flags.DurationVar(&f.lease, "lease", 0, "without --pid: how long it lives without a renewal (24h if nothing else ends it)")
 	addSizeFlags(cmd, &f.entitled)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		req, err := f.request()

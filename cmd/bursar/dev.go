@@ -64,7 +64,7 @@ machine for real. What it knows is kept in --data-dir and found again at the nex
 		if err != nil {
 			return err
 		}
-		ctx, interrupts := catchInterrupts(cmd.Context())
+		ctx, interrupts := catchEnds(cmd.Context())
 		defer interrupts.stop()
 		return serverError(c.dev(ctx, f, log))
 	}

@@ -58,34 +58,37 @@ func tenantsOf(t *testing.T) (dir, socket string, alice, mallory tenant) {
 		t.Fatal("this test plays several users: it needs root")
 	}
 	dir, sockets := t.TempDir(), folderOfSockets(t)
-	program, err := exec.LookPath("bursar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"bursar", "bursar-keeper"} { // where every user gets at them
+		program, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(sockets, name), content, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	binary := filepath.Join(sockets, "bursar")
-	if err := os.WriteFile(binary, content, 0o755); err != nil { // where every user gets at it
-		t.Fatal(err)
-	}
 	socket = filepath.Join(sockets, "agent.sock")
 	return dir, socket, tenant{t, 4712, binary, "4712", socket}, tenant{t, 4711, binary, "4711", socket}
 }
 
-// hostOfTenants starts a coordinator and an agent, and returns the log of the agent and two users of its machine.
-func hostOfTenants(t *testing.T) (books, engines *service, alice, mallory tenant) {
+// hostOfTenants starts a coordinator and an agent, and returns two users of its machine.
+// The logs of both must have none of the secrets.
+func hostOfTenants(t *testing.T, secrets ...string) (alice, mallory tenant) {
 	t.Helper()
 	dir, socket, alice, mallory := tenantsOf(t)
 	token := access.NewToken()
 	writeConfig(t, filepath.Join(dir, "token"), token)
 	writeConfig(t, filepath.Join(dir, "identities.yaml"), "identities:\n- {name: vm-one, role: agent, host: vm-one, tokenHash: '"+access.Hash(token)+"'}\n")
 	writeConfig(t, filepath.Join(dir, "books.yaml"), "listen: 127.0.0.1:0\ndataDir: "+dir+"/books\nidentities: "+dir+"/identities.yaml\n")
-	books = startService(t, nil, nil, "coordinator", "--config", dir+"/books.yaml", "--log-level", "debug")
+	books := startService(t, nil, nil, "coordinator", "--config", dir+"/books.yaml", "--log-level", "debug")
 	writeConfig(t, filepath.Join(dir, "agent.yaml"), "hostId: vm-one\ntick: 500ms\nsocket: "+socket+"\nstateDir: "+dir+"/state\ntokenFile: "+dir+
-		"/token\ncoordinators: [\"http://"+books.address()+"\"]\nengines: {logDir: "+dir+"/logs}\n")
-	engines = startService(t, nil, nil, "agent", "--config", dir+"/agent.yaml", "--log-level", "debug")
+		"/token\ncoordinators: [\"http://"+books.address()+"\"]\nengines: {logDir: "+filepath.Dir(socket)+"/logs, keeper: "+filepath.Dir(socket)+"/bursar-keeper}\n")
+	engines := startService(t, nil, nil, "agent", "--config", dir+"/agent.yaml", "--log-level", "debug")
 	engines.told.until("a coordinator answers")
 	t.Cleanup(func() {
 		for _, s := range []*service{books, engines} {
@@ -93,16 +96,39 @@ func hostOfTenants(t *testing.T) (books, engines *service, alice, mallory tenant
 			for line := range s.logged.lines {
 				s.logged.seen = append(s.logged.seen, line)
 			}
-			if strings.Contains(strings.Join(s.logged.seen, "\n"), token) {
-				t.Errorf("the token stands in %s", s.logged.name)
+			for _, secret := range append(secrets, token) {
+				if strings.Contains(strings.Join(s.logged.seen, "\n"), secret) {
+					t.Errorf("%s stands in %s", secret, s.logged.name)
+				}
 			}
 		}
 	})
-	return books, engines, alice, mallory
+	return alice, mallory
+}
+
+func TestNobodyReadsWhatAnothersEngineWrote(t *testing.T) {
+	const secret = "password=hunter2"
+	alice, mallory := hostOfTenants(t, secret)
+	alice.uid, alice.own = 65534, "nobody" // an account of every machine
+	id := strings.Fields(alice.must("run", "--detach", "-m", "8MiB", "-l", "user="+alice.own, "--workdir", "/", "--", "sh", "-c", "echo jdbc:db?"+secret+" >&2; exit 3"))[0]
+	for !strings.Contains(alice.must("allocations", id), "exit code 3") {
+		runtime.Gosched()
+	}
+	ways := [][]string{{"allocations", id}, {"allocations", id, "-o", "json"}, {"allocations", "--ended", "-o", "json"}, {"release", id}, {"confirm", id, "--pid", "2"}}
+	for _, args := range ways {
+		if out, _ := mallory.does(args...); strings.Contains(out, secret) {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	for _, args := range ways[:3] {
+		if out := alice.must(args...); !strings.Contains(out, secret) {
+			t.Errorf("its user is not shown it by %v: %s", args, out)
+		}
+	}
 }
 
 func TestNobodyTouchesWhatIsAnothers(t *testing.T) {
-	_, _, alice, mallory := hostOfTenants(t)
+	alice, mallory := hostOfTenants(t)
 	id := strings.Fields(alice.must("allocate", "-m", "8MiB", "-l", "user="+alice.own, "--ttl", "10m"))[0]
 	engine := strings.Fields(alice.must("allocate", "-m", "8MiB", "-l", "user="+alice.own, "--ttl", "10m"))[0]
 	sleeper := exec.Command("sleep", "1000")

@@ -107,6 +107,7 @@ func (c *cli) printHost(h *bursarv1.Host, overUses []string) {
 		"id", h.GetId(),
 		"state", hostState(h),
 		"takes no engines", h.GetUnavailableReason(),
+		"also calls for it", h.GetStranger(),
 		"address", h.GetAddress(),
 		"labels", labelsText(h.GetLabels()),
 		"agent", h.GetVersion(),

@@ -43,7 +43,7 @@ func (f *logFlags) logger(out *os.File, configured string) (*slog.Logger, error)
 	case "text":
 		return slog.New(slog.NewTextHandler(out, options)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(out, options)), nil
+		return slog.New(slog.NewJSONHandler(harmless{out, true}, options)), nil
 	case "journal":
 		return slog.New(newJournalHandler(out, &f.now)), nil
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -112,33 +111,7 @@ func (c *cli) facts(namesAndValues ...string) {
 	}
 	for pair := range slices.Chunk(namesAndValues, 2) {
 		if pair[1] != "" {
-			fmt.Fprintf(&c.out, "%-*s  %s\n", width, pair[0], printable(pair[1]))
+			fmt.Fprintf(&c.out, "%-*s  %s\n", width, printable(pair[0]), printable(pair[1]))
 		}
 	}
-}
-
-// printable keeps text of others from moving the cursor, breaking a line or changing the order in which a line is shown.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
-}
-
-// printables makes the texts among what is to be printed printable.
-func printables(args []any) []any {
-	clean := make([]any, len(args))
-	for i, arg := range args {
-		switch arg := arg.(type) {
-		case string:
-			clean[i] = printable(arg)
-		case error:
-			clean[i] = printable(arg.Error())
-		default:
-			clean[i] = arg
-		}
-	}
-	return clean
 }

@@ -24,11 +24,11 @@ func (c *cli) report(err error) {
 	var text bytes.Buffer
 	c.describe(&text, err)
 	if !toJournal(c.err) {
-		_, _ = c.err.Write(text.Bytes())
+		_, _ = harmless{to: c.err}.Write(text.Bytes())
 		return
 	}
 	for line := range bytes.Lines(text.Bytes()) {
-		_, _ = prefixed{c.err, priorityError}.Write(line) // who is to be told that this failed?
+		_, _ = prefixed{harmless{to: c.err}, priorityError}.Write(line) // who is to be told that this failed?
 	}
 }
 
@@ -102,7 +102,7 @@ func (e *leaderlessError) Error() string {
 func (e *leaderlessError) Unwrap() error { return e.err }
 
 func (c *cli) sayf(format string, args ...any) {
-	fmt.Fprintf(c.err, format+"\n", printables(args)...)
+	fmt.Fprintf(harmless{to: c.err}, format+"\n", printables(args)...)
 }
 
 // message returns an error in one line.

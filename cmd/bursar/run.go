@@ -23,7 +23,8 @@ func (c *cli) runCommand() *cobra.Command {
 		Short: "Start a command when there is room, and give all back at its end",
 		Long: `Run asks this machine's agent for resources, starts the command when they are granted, confirms its process, and gives
 everything back when it ends, however it ends. While it waits it says where it stands and why. It passes signals on and ends
-with the command's own exit code (128+n when signal n ended it).
+with the command's own exit code (128+n when signal n ended it). Signals that were ignored when it was started, as under nohup or
+in a script's background, stay so for it and for the command.
 
 With --external it holds a part in a queue of another cluster too: see bursar help external. When the command knows its
 application there, it says so by "bursar confirm --application ID", which needs no more: from then on the queue shows what it
@@ -85,7 +86,7 @@ func (c *cli) run(ctx context.Context, cl *client.Client, req *bursarv1.Allocate
 		Request: req, Command: command, Grace: grace,
 		Granted: func(*bursarv1.Allocation) { stopShowing() },
 		Started: relay.to,
-		Ended:   func(*os.ProcessState) { relay.stop() },
+		Ending:  relay.stop,
 	})
 	stopShowing()
 	relay.stop()

@@ -16,7 +16,6 @@ import (
 	"github.com/bursar/bursar/credential"
 	"github.com/bursar/bursar/discovery/consul"
 	"github.com/bursar/bursar/label"
-	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -187,7 +186,7 @@ func (c *configuration) explain(err error) error {
 	case errors.As(err, &toRead): // which may be there at the next start
 		return &exitError{exitCode(toRead.Err), c.at(toRead.Field, toRead.Err.Error())}
 	case errors.As(err, &toMake):
-		return c.wrong("stateDir", yamlfile.Want(toMake.Path, regularfile.WantFolder+" ("+toMake.Err.Error()+")"))
+		return c.wrong("stateDir", yamlfile.Want(toMake.Path, toMake.Want+" ("+toMake.Err.Error()+")"))
 	case errors.As(err, &ofCoordinator):
 		return c.wrong(ofCoordinator.Field, yamlfile.Want(ofCoordinator.Value, ofCoordinator.Want))
 	case errors.As(err, &ofConsul):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -15,12 +16,28 @@ type interrupts struct {
 	stop   func()
 }
 
-// catchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop they end the program again.
-func catchInterrupts(ctx context.Context) (context.Context, *interrupts) {
-	return catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+// heeded leaves out the signals that were ignored when the program started. They stay so, also for the commands that it starts: nohup has
+// SIGHUP ignored, and a shell without job control SIGINT and SIGQUIT for what it runs in the background. Of these three Go's runtime, which
+// takes over all others, leaves the first two as they were: SIGQUIT goes with SIGINT.
+func heeded(which ...os.Signal) []os.Signal {
+	if signal.Ignored(syscall.SIGINT) {
+		signal.Ignore(syscall.SIGQUIT)
+	}
+	return slices.DeleteFunc(which, signal.Ignored)
 }
 
-// catchStops is catchInterrupts for a server, which SIGHUP does not end: it comes on hangups.
+// catchInterrupts returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. After stop they end the program again.
+func catchInterrupts(ctx context.Context) (context.Context, *interrupts) {
+	return catch(ctx, heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+}
+
+// catchEnds is catchInterrupts for servers that end with their terminal, unless nohup has started them.
+func catchEnds(ctx context.Context) (context.Context, *interrupts) {
+	return catch(ctx, append(slices.DeleteFunc([]os.Signal{syscall.SIGHUP}, signal.Ignored), syscall.SIGINT, syscall.SIGTERM)...)
+}
+
+// catchStops is catchInterrupts for a server, which SIGHUP does not end: it comes on hangups. A server that a script has put into the
+// background ends by SIGINT, too: there is nobody else whom that could be for.
 func catchStops(ctx context.Context) (_ context.Context, _ *interrupts, hangups <-chan os.Signal) {
 	signals := make(chan os.Signal, 1) // one that comes while a reload is under way is not lost; more would be the same
 	signal.Notify(signals, syscall.SIGHUP)
@@ -95,8 +112,8 @@ func newRelay(group bool, cancel context.CancelFunc) *relay {
 		close(r.signals)
 		<-done
 	})
-	signal.Notify(r.signals,
-		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	signal.Notify(r.signals, heeded(
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)...)
 	go func() {
 		defer close(done)
 		r.run()

@@ -8,11 +8,13 @@ import (
 	"syscall"
 )
 
-// stdout is where an invocation writes its data. It remembers the first error, so that a command whose output is lost does not end as if
+// stdout is where an invocation writes its data, harmless for a terminal. It remembers the first error, so that a command whose output is lost does not end as if
 // all were well: execute looks, and commands that print need not. After an error it writes nothing more. Any number of goroutines
 // may write. The zero value has no file.
 type stdout struct {
 	file *os.File
+	// json: what is written is JSON.
+	json bool
 
 	mu  sync.Mutex
 	err error // guarded by mu; of type *outputError
@@ -32,7 +34,7 @@ func (s *stdout) Write(text []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	n, err := s.file.Write(text)
+	n, err := harmless{s.file, s.json}.Write(text)
 	if err != nil {
 		s.err = &outputError{err}
 	}

@@ -179,8 +179,16 @@ func (c *cli) listAside(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if c.output == outputJSON {
-		_, err := io.Copy(&c.out, bufio.NewReader(file))
-		return err //nolint:wrapcheck // as it is
+		lines := bufio.NewReader(file)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if _, writeErr := c.out.Write(line); writeErr != nil || errors.Is(err, io.EOF) {
+				return writeErr
+			}
+			if err != nil {
+				return err //nolint:wrapcheck // as it is
+			}
+		}
 	}
 	var rows [][]string
 	lines := json.NewDecoder(file)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/yamlfile"
 )
 
@@ -34,7 +33,7 @@ func (c *cli) tokenCreateCommand() *cobra.Command {
 --out printed on standard output; it is kept nowhere else. Its hash goes into the file of identities, or without --identities is printed on standard error, to be
 put there by hand.
 
-  reader       sees everything and changes nothing
+  reader       sees everything but what engines wrote, and changes nothing
   submitter    allocates for the users it may act as (--user)
   agent        speaks for one host (--host)
   operator     looks after hosts, and ends what must end, whosever it is
@@ -75,7 +74,7 @@ put there by hand.
 			return err
 		}
 		if *file == "" {
-			fmt.Fprintf(c.err, "# This belongs into the coordinator's file of identities, below \"identities:\".\n%s", access.Format(entry, "  "))
+			fmt.Fprintf(harmless{to: c.err}, "# This belongs into the coordinator's file of identities, below \"identities:\".\n%s", access.Format(entry, "  "))
 		} else if err := changeFile(*file, func(content []byte) ([]byte, error) { return access.Append(*file, content, entry) }); err != nil {
 			undo()
 			return err
@@ -254,17 +253,28 @@ func readIdentities(file string) ([]byte, error) {
 	if file == "" {
 		return nil, usagef("no file: want --identities FILE, that of the coordinator's setting identities")
 	}
-	return regularfile.Read(file, yamlfile.MaxBytes) //nolint:wrapcheck // it names the file
+	content, err := access.ReadFile(file)
+	return content, asRefused(err)
 }
 
-// changeFile puts a file with another content in its place, in one step, with the same owner and mode.
+// asRefused gives an error of a file that no coordinator takes the code of a configuration that cannot be used: what it says is not in force,
+// nor is any change of it.
+func asRefused(err error) error {
+	if _, refused := errors.AsType[*access.ModeError](err); refused {
+		return configError(fmt.Errorf("%w: as it is no coordinator takes it, nor any change of it", err))
+	}
+	return err
+}
+
+// changeFile puts a file with another content in its place, in one step, with the same owner and mode. One that no coordinator would take,
+// before or after, is left as it is.
 func changeFile(name string, change func([]byte) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target // the link stays one
 	}
-	content, err := regularfile.Read(name, yamlfile.MaxBytes)
+	content, err := access.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err //nolint:wrapcheck // it names the file
+		return asRefused(err)
 	}
 	changed, err := change(content)
 	if err != nil {

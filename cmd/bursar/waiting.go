@@ -61,6 +61,7 @@ func (w *waitLine) follow(ctx context.Context) {
 		case <-ticker.C:
 		}
 		text, left := w.look(ctx)
+		text = printable(text)
 		switch {
 		case ctx.Err() != nil || text == "":
 		case w.live:
@@ -97,7 +98,7 @@ func (w *waitLine) look(ctx context.Context) (text, left string) {
 	if len(lacks) > 0 {
 		text += ": " + strings.Join(lacks, ", ")
 	}
-	return printable(text), "; " + until(a.GetExpireTime(), time.Now()) + " left"
+	return text, "; " + until(a.GetExpireTime(), time.Now()) + " left"
 }
 
 // lackText says what is short without repeating the account that is already named.

@@ -62,7 +62,7 @@ type Allocation struct {
 	PassedSince Instant
 	// ReservationTTL is never zero of what was asked of the ledger: see Adopted.
 	ReservationTTL time.Duration
-	Lease          time.Duration // zero: none
+	Lease          time.Duration // as asked for; zero: nothing was said. See DefaultLease
 
 	Async     bool // nobody hangs on the line: followed by Get or Watch
 	OverLimit bool // taken over from an agent although an account lacked the room
@@ -78,6 +78,8 @@ type Allocation struct {
 	Address        string
 	ApplicationIDs []string
 	Exit           *ExitStatus
+	// ErrorOutput is what the engine wrote last to its standard error. It may hold secrets of its user's.
+	ErrorOutput string
 
 	// Measured is what the engine's process tree was last seen to use; never stored, never counted.
 	Measured resource.Vector

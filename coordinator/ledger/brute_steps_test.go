@@ -187,7 +187,7 @@ func (b *brute) renew() {
 	if a == nil {
 		return
 	}
-	renewable := a.State == ledger.Reserved || a.State == ledger.Active && a.Lease > 0
+	renewable := a.State == ledger.Reserved || a.State == ledger.Active && a.Process.PID == 0
 	now, err := b.ledger.Renew(b.now, ledger.RenewCommand{Actor: identity.Local(), ID: a.ID, TTL: 20 * time.Second})
 	if (err == nil) != renewable || err == nil && now.Expires != b.now.Add(20*time.Second) {
 		b.t.Fatalf("seed %d: %s is %s with a lease of %s; renewed it expires at %v: %v", b.seed, a.ID, a.State, a.Lease, now.Expires, err)

@@ -70,8 +70,12 @@ type ConfirmCommand struct {
 	Process        Process
 	Address        string
 	ApplicationIDs []string
-	Lease          time.Duration // zero: none
+	Lease          time.Duration // zero: none, or DefaultLease
 }
+
+// DefaultLease is the lease of an engine of which a confirmation says nothing to live by: no process, no lease, and no application of a part in
+// another cluster. It is long enough for a day's work of a client that does not know of leases; one that died gives back by then.
+const DefaultLease = 24 * time.Hour
 
 // ReleaseCommand gives back.
 type ReleaseCommand struct {
@@ -80,6 +84,8 @@ type ReleaseCommand struct {
 	HostID string // the agent's, where it came through one
 	Reason string
 	Exit   *ExitStatus
+
+	ErrorOutput string // what the engine wrote last to its standard error
 }
 
 // CancelCommand ends a request that waits or a reservation, by id or by request id.
@@ -122,6 +128,10 @@ type RegisterCommand struct {
 	BootID      string
 	Incarnation uint64
 	Version     string
+	// MachineID and PIDNamespace say, with BootID, who the host's agent is; empty: not known, as of an older agent.
+	MachineID, PIDNamespace string
+	// Uptime is how long ago its machine was booted; 0: not known, or just now.
+	Uptime time.Duration
 }
 
 // Sample is what a host measured. A nil field could not be read.
@@ -174,6 +184,8 @@ type EngineEnd struct {
 	Time   Instant
 	Reason string
 	Exit   *ExitStatus
+
+	ErrorOutput string // what the engine wrote last to its standard error
 }
 
 // Veto is an agent's refusal of a grant.
@@ -294,6 +306,8 @@ type HostRecord struct {
 	Revision    uint64
 	// StopTime is when the engines of a draining host are stopped; zero: they are left to end.
 	StopTime Instant
+	// MachineID and PIDNamespace are those of its agent; empty: not known.
+	MachineID, PIDNamespace string
 }
 
 // HostInfo is a host with its account and measurements, for readers.
@@ -306,6 +320,7 @@ type HostInfo struct {
 	LastSync    Instant
 	Unavailable string // why it takes no new grants; empty where it does
 	Engines     resource.Vector
+	Stranger    string // another agent that called for the host lately, and was refused; empty: none
 }
 
 // AccountInfo is an account's state, for readers.

@@ -18,12 +18,18 @@ func (l *Ledger) lastFor(e *entry, ttl time.Duration) {
 	}
 }
 
-// ttl is for how long the entry was last granted, renewed or leased.
+// ttl is for how long the entry was last granted, renewed or leased; zero: it does not end by itself.
 func (e *entry) ttl() time.Duration {
-	if e.State == Active {
+	switch {
+	case e.State != Active:
+		return e.ReservationTTL
+	case e.Lease > 0:
 		return e.Lease
+	case e.tracked(), len(e.ApplicationIDs) > 0 && len(e.Entitled.External) > 0:
+		return 0 // it lives as long as its process, or as its applications
+	default:
+		return DefaultLease
 	}
-	return e.ReservationTTL
 }
 
 // Durable says that everything up to a revision is durable now: the reservations and leases that were given, or renewed, since the

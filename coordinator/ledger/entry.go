@@ -196,7 +196,7 @@ func (l *Ledger) entryDue(e *entry) {
 	case e.State == Reserved:
 		l.end(e, Expired, "not confirmed within "+e.ReservationTTL.String())
 	case e.State == Active:
-		l.end(e, Expired, "lease not renewed within "+e.Lease.String())
+		l.end(e, Expired, "lease not renewed within "+e.ttl().String())
 	case e.WaitDeadline <= l.now:
 		l.end(e, Expired, ReasonWaited)
 	case !e.present() && e.detached.Add(l.cfg.CallerGrace) <= l.now:

@@ -39,7 +39,9 @@ type host struct {
 
 	timer    timer
 	lastSync Instant // or the load, while it is returning
-	sequence uint64  // of the last Sync of this incarnation
+	heard    bool    // since the load
+	stranger stranger
+	sequence uint64 // of the last Sync of this incarnation
 	sample   *Sample
 	sampleAt Instant
 	notTaken int // how often its agent has named an engine that the books have elsewhere

@@ -8,7 +8,7 @@ import (
 
 // Register announces a host, new or known. Its next Sync must report everything.
 //
-// Errors: *StaleError (a later incarnation of its agent has registered), *FieldError.
+// Errors: *StrangerError, *StaleError (a later incarnation of its agent has registered), *FieldError.
 func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error) {
 	l.begin(now)
 	if err := checkName("host_id", c.HostID); err != nil {
@@ -21,6 +21,11 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 		return 0, outOfRange("protected", err)
 	}
 	h := l.hosts[c.HostID]
+	if h != nil {
+		if err := l.recognize(h, &c); err != nil {
+			return 0, err
+		}
+	}
 	if h != nil && c.Incarnation < h.Incarnation {
 		return 0, &StaleError{h.ID, "incarnation", c.Incarnation, h.Incarnation}
 	}
@@ -31,14 +36,14 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 		h.sequence = 0
 	}
 	h.Address, h.Labels, h.Incarnation, h.Version = words(c.Address), c.Labels, c.Incarnation, words(c.Version)
-	h.BootID = words(c.BootID)
+	h.BootID, h.MachineID, h.PIDNamespace = words(c.BootID), words(c.MachineID), words(c.PIDNamespace)
 	h.Lost = false
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
 		l.size(h, c.Capacity, c.Protected)
 	}
 	h.state = Healthy
 	h.needFull = true
-	h.lastSync = l.now
+	h.lastSync, h.heard = l.now, true
 	l.watch(h)
 	l.record(h)
 	l.show(h)

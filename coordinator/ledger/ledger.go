@@ -329,7 +329,7 @@ func (e *entry) notAfter(now Instant) {
 	case Reserved:
 		e.Expires = min(e.Expires, now.Add(e.ReservationTTL))
 	case Active:
-		e.Expires = min(e.Expires, now.Add(e.Lease))
+		e.Expires = min(e.Expires, now.Add(e.ttl()))
 	default: // it does not expire
 	}
 }

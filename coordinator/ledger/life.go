@@ -86,7 +86,11 @@ func (l *Ledger) name(e *entry, ids []string) error {
 			x.stays[i].over = false
 		}
 	}
+	if e.ttl() == 0 {
+		l.lastFor(e, 0)
+	}
 	l.touch(e)
+	l.retime(e)
 	return nil
 }
 
@@ -99,7 +103,7 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 	l.states[Active]++
 	e.Confirmed = l.now
 	e.confirm(entitled, c)
-	l.lastFor(e, c.Lease)
+	l.lastFor(e, e.ttl())
 	if e.tracked() {
 		e.host.digest += digestOf(e.ID)
 	}
@@ -184,7 +188,7 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	if c.HostID != "" && e.State.Holds() && c.HostID != e.HostID {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
-	e.Exit = c.Exit
+	e.Exit, e.ErrorOutput = c.Exit, words(c.ErrorOutput)
 	return l.ended(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
 }
 
@@ -246,7 +250,7 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 	switch {
 	case e.State == Reserved:
 		given = &e.ReservationTTL
-	case e.State == Active && e.Lease > 0:
+	case e.State == Active && e.ttl() > 0:
 		given = &e.Lease
 	default:
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String() + " without a lease", "reserved, or active with a lease"}
@@ -254,7 +258,7 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 	if c.TTL > 0 {
 		*given = c.TTL
 	}
-	l.lastFor(e, *given)
+	l.lastFor(e, e.ttl())
 	l.touch(e)
 	l.retime(e)
 	return e.Allocation, nil

@@ -117,6 +117,8 @@ func (m *machine) renew(t *rapid.T) {
 		given = r.ReservationTTL
 	case r.State == ledger.Active && r.Lease > 0:
 		given = r.Lease
+	case isUnbounded(r):
+		given = ledger.DefaultLease
 	default:
 		wantError = "state"
 	}
@@ -206,6 +208,11 @@ func (m *machine) stop(t *rapid.T) {
 	wantKind(t, wantError, err)
 }
 
+// isUnbounded reports whether nothing ends an engine but the default lease.
+func isUnbounded(r *modelRow) bool {
+	return r.State == ledger.Active && r.Lease == 0 && r.Process.PID == 0 && (len(r.ApplicationIDs) == 0 || len(r.Entitled.External) == 0)
+}
+
 func (m *machine) confirm(t *rapid.T) {
 	c := ledger.ConfirmCommand{Actor: actor(t), ID: m.pick(t, ledger.Reserved, ledger.Reserved, ledger.Active), ApplicationIDs: m.applications(t)}
 	if rapid.Bool().Draw(t, "with a process") {
@@ -269,5 +276,8 @@ func (m *machine) confirmAs(t *rapid.T, c ledger.ConfirmCommand, entitle bool) {
 	wantKind(t, wantError, err)
 	if err == nil && (!m.model.rows[c.ID].Entitled.Equal(next) || !slices.Equal(m.model.rows[c.ID].ApplicationIDs, names)) {
 		t.Fatalf("%s is confirmed with %s, %v; want %s, %v", c.ID, m.model.rows[c.ID].Entitled, m.model.rows[c.ID].ApplicationIDs, next, names)
+	}
+	if err == nil && isUnbounded(m.model.rows[c.ID]) != (m.model.rows[c.ID].Lease == 0 && m.model.rows[c.ID].Expires != 0) {
+		t.Fatalf("%s is confirmed until %d, with process %d, lease %s and %v", c.ID, m.model.rows[c.ID].Expires, c.Process.PID, c.Lease, names)
 	}
 }

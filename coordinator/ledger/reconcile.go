@@ -185,7 +185,7 @@ func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
 	if sampled {
 		a.Unreclaimable = r.Unreclaimable
 	}
-	a.Ended, a.Expires, a.Exit = 0, 0, nil
+	a.Ended, a.Expires, a.Exit, a.ErrorOutput = 0, 0, nil, ""
 	a.Forget, a.RequestHash = false, 0
 	a.OverUse = nil // the report says
 	a.Wishes = nil  // it is where it is

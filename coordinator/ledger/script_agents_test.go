@@ -36,6 +36,13 @@ func (s *script) host(a *arguments) string {
 	if boot, set := a.option("boot"); set {
 		c.BootID = boot
 	}
+	if machine, set := a.option("machine"); set {
+		c.MachineID = machine
+	}
+	if namespace, set := a.option("pids"); set {
+		c.PIDNamespace = namespace
+	}
+	c.Uptime = a.durationOf("uptime")
 	if _, set := a.option("fresh"); set {
 		agent.seen = 0
 	}

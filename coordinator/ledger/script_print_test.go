@@ -105,6 +105,7 @@ func problem(err error) string {
 		conflict     *ledger.ConflictError
 		denied       *ledger.DeniedError
 		stale        *ledger.StaleError
+		stranger     *ledger.StrangerError
 		outOfRange   *resource.FieldError
 	)
 	switch {
@@ -126,6 +127,8 @@ func problem(err error) string {
 		return "conflict: " + err.Error() + "\n"
 	case errors.As(err, &denied):
 		return "denied: " + err.Error() + "\n"
+	case errors.As(err, &stranger):
+		return "stranger: " + err.Error() + "\n"
 	case errors.As(err, &stale):
 		return "stale: " + err.Error() + "\n"
 	default:

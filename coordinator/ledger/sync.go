@@ -19,7 +19,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		return SyncResult{}, &StaleError{h.ID, "sequence", c.Sequence, h.sequence}
 	}
 	h.sequence = c.Sequence
-	h.lastSync = l.now
+	h.lastSync, h.heard = l.now, true
 	seen := c.Seen
 	if seen > l.revision { // of a ledger that was not stored, or of another store
 		seen = 0
@@ -61,7 +61,7 @@ func (l *Ledger) Heard(now Instant, c SyncCommand) {
 		return
 	}
 	h.sequence = c.Sequence
-	h.lastSync = l.now // its timer looks at that when it is due
+	h.lastSync, h.heard = l.now, true // its timer looks at that when it is due
 }
 
 // answer fills in what is new to the agent.
@@ -110,7 +110,7 @@ func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
 		if e == nil || e.host != h {
 			continue
 		}
-		e.Exit = end.Exit
+		e.Exit, e.ErrorOutput = end.Exit, words(end.ErrorOutput)
 		l.end(e, Released, orElse(end.Reason, "its process ended"))
 	}
 	return acknowledged

@@ -71,6 +71,8 @@ func allocation(id ledger.ID, record *storev1.AllocationRecord) (ledger.Allocati
 	if a.Entitled, err = convert.ResourceFromProto(m.Entitled); err != nil {
 		r.fail("entitled", err)
 	}
+	more := r.additions("requested", m.Requested)
+	a.ErrorOutput = more.GetErrorOutput()
 	if p := m.GetProcess(); p != nil {
 		a.Process = ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
 	}
@@ -107,6 +109,8 @@ func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 		Incarnation: m.GetIncarnation(), BootID: m.GetBootId(), Version: m.GetVersion(), Revision: m.GetRevision(),
 		StopTime: r.instant("stop_time", m.StopTime),
 	}
+	more := r.additions("capacity", m.Capacity)
+	h.MachineID, h.PIDNamespace = more.GetMachineId(), more.GetPidNamespace()
 	if h.Capacity, err = convert.VectorFromProto(m.Capacity); err != nil {
 		r.fail("capacity", err)
 	}
@@ -203,6 +207,19 @@ func known(m protoreflect.ProtoMessage) error {
 
 // reader reads fields and keeps the first error.
 type reader struct{ err error }
+
+// additions reads what is in the unknown fields of a row's resource; see storev1.Additions. What a later version has there is left aside,
+// as the version before this one does with all of it.
+func (r *reader) additions(field string, m *bursarv1.Resource) *storev1.Additions {
+	more := &storev1.Additions{}
+	if m == nil {
+		return more
+	}
+	if err := proto.Unmarshal(m.ProtoReflect().GetUnknown(), more); err != nil {
+		r.fail(field, err)
+	}
+	return more
+}
 
 func (r *reader) fail(field string, err error) {
 	if r.err == nil {

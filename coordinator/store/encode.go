@@ -55,13 +55,19 @@ func EncodeHost(h *ledger.HostRecord) ([]byte, error) {
 	if err != nil {
 		return nil, &RowError{HostTable, h.ID, err}
 	}
-	payload, err := proto.Marshal(&storev1.HostRecord{
+	record := &storev1.HostRecord{
 		Id: h.ID, Address: h.Address, Labels: convert.LabelsToProto(h.Labels),
 		Capacity: convert.VectorToProto(h.Capacity), Protected: convert.VectorToProto(h.Protected),
 		Cordoned: h.Cordoned, Draining: h.Draining, Lost: h.Lost, Reason: h.Reason, RegisterTime: timestamp(h.Registered),
 		Incarnation: h.Incarnation, BootId: h.BootID, Version: h.Version, Revision: h.Revision,
 		StopTime: timestamp(h.StopTime),
-	})
+	}
+	additions, err := proto.Marshal(&storev1.Additions{MachineId: h.MachineID, PidNamespace: h.PIDNamespace})
+	if err != nil {
+		return nil, &RowError{HostTable, h.ID, err}
+	}
+	record.Capacity.ProtoReflect().SetUnknown(additions)
+	payload, err := proto.Marshal(record)
 	if err != nil {
 		return nil, &RowError{HostTable, h.ID, err}
 	}

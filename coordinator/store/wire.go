@@ -51,8 +51,8 @@ func (w *wire) allocation(a *ledger.Allocation) {
 	w.text(2, a.RequestID)
 	w.number(3, uint64(a.State)) // the numbers are the same, a test holds it
 	w.labels(4, a.Labels)
-	w.resource(5, &a.Requested)
-	w.resource(6, &a.Entitled)
+	w.resource(5, &a.Requested, a.ErrorOutput)
+	w.resource(6, &a.Entitled, "")
 	w.text(8, a.HostID)
 	w.text(9, a.HostAddress)
 	w.instant(10, a.Created)
@@ -103,7 +103,8 @@ func (w *wire) overUse(u *ledger.OverUse) {
 }
 
 // resource writes a bursar.v1.Resource.
-func (w *wire) resource(field protowire.Number, r *resource.Resource) {
+// resource writes a resource, with what the version before leaves aside: see storev1.Additions.
+func (w *wire) resource(field protowire.Number, r *resource.Resource, errorOutput string) {
 	at := w.open(field)
 	w.vector(&r.Vector, 1)
 	for i := range r.External {
@@ -116,6 +117,7 @@ func (w *wire) resource(field protowire.Number, r *resource.Resource) {
 		w.vector(&e.Vector, 5)
 		w.close(part)
 	}
+	w.text(1000, errorOutput)
 	w.close(at)
 }
 

@@ -57,6 +57,9 @@ func message(a *ledger.Allocation) *storev1.AllocationRecord {
 		WaitDeadline: asTimestamp(a.WaitDeadline), PassedSince: asTimestamp(a.PassedSince),
 		Async: a.Async, StopReason: a.StopReason, GrantRevision: a.GrantRevision,
 	}
+	if more, err := proto.Marshal(&storev1.Additions{ErrorOutput: a.ErrorOutput}); err == nil {
+		record.Allocation.Requested.ProtoReflect().SetUnknown(more)
+	}
 	if p := a.Process; p != (ledger.Process{}) {
 		record.Allocation.Process = &bursarv1.Process{Pid: p.PID, StartTime: p.StartTime, Cgroup: p.Cgroup, BootId: p.BootID}
 	}

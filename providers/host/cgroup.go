@@ -57,6 +57,8 @@ type memoryStat struct {
 	// swapped is version 1's count of what is in swap; version 2 has a file of its own for that. swapCached is the part of what is
 	// in swap that is in RAM too, and counted as pinned.
 	swapped, swapCached int64
+	// shared is the part of pinned that is files in memory: tmpfs, memfd, System V, mapped or not.
+	shared int64
 	// huge is memory for huge pages, which is charged only where the file system was mounted with memory_hugetlb_accounting.
 	huge int64
 	// limit is version 1's hierarchical_memory_limit: the lowest limit of all ancestors, also of those that no mount
@@ -102,6 +104,8 @@ func (l *memoryStatLines) line(name string) *int64 {
 		return &l.swapped
 	case "swapcached":
 		return &l.swapCached
+	case "shmem":
+		return &l.shared
 	case "hugetlb":
 		return &l.huge
 	default:

@@ -12,7 +12,7 @@
 // The package decides nothing: it knows no allocation, quota or headroom, starts nothing and ends nothing. It reads only
 // below Options.Root, and writes nowhere.
 //
-// Concurrency: Capacity, BootID, Identify, CgroupOf and OwnCgroup may be called at any time from any goroutine. Sample and Engines
+// Concurrency: Capacity, Available, BootID, Identify, CgroupOf and OwnCgroup may be called at any time from any goroutine. Sample and Engines
 // remember their last call to tell what was used since, so each of the two belongs to one goroutine at a time; a Sample may run
 // beside an Engines. Nothing here waits for long: what takes a lock of the process that is looked at, and can hang with it, is read in a
 // goroutine of its own, of which there is at most one, and which may outlive the call.

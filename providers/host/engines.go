@@ -17,6 +17,9 @@ type Engine struct {
 	// Cgroup is its own, as OwnCgroup gives it; "" if it has none of its own. Nothing but the engine may be in it: all that it
 	// uses is counted as the engine's.
 	Cgroup string
+	// Moved: the engine ran before it was moved to that cgroup, and what it had touched by then is
+	// charged elsewhere. Its memory is that of its processes, and what only the cgroup knows of.
+	Moved bool
 }
 
 // Usage is what one engine used.
@@ -57,8 +60,10 @@ type tracker struct {
 	shares  shares
 	// order has the listed engines, none twice.
 	order []*engine
-	// pids is the buffer of cgroup listings.
-	pids []int32
+	// descent bounds the looks below cgroups of this call.
+	descent *descent
+	// calls counts them, so that it is not always the same engines for which the descent has no time left.
+	calls int
 	// deferred is the place in the list of the first engine that the last pass had no time to look at closely.
 	deferred int
 }
@@ -75,6 +80,8 @@ type engine struct {
 	// listed: it is in the list of this call.
 	listed bool
 	cgroup ownCgroup
+	// inside are the processes in its cgroup.
+	inside []int32
 
 	// What the pass found: rows of its processes; ticks used since the last pass; for that sum, what its ended children came to
 	// and the part of that which was counted before.
@@ -85,33 +92,38 @@ type engine struct {
 	passes int
 }
 
-// Engines measures the engines, in their order. Those that have a cgroup are measured by it; for all others together it
-// reads the process table once, however many there are. When ctx ends, those come back with its error.
+// byTree reports whether the process table has to be read for what the cgroup did not tell.
+func (e *engine) byTree() bool { return !e.cgroup.memory || !e.cgroup.cpu }
+
+// Engines measures the engines, in their order. Those that have a cgroup are measured by it, and those that were moved there by the
+// processes in it too; for all others together it reads the process table once, however many there are. When ctx ends, those come back with its error.
 func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	t, now := &m.tracker, m.now()
 	usages := make([]Usage, len(engines))
 	listed := t.list(engines, usages)
 	byTree := false
-	for i, e := range listed {
+	t.descent = newDescent(time.Now, descentTime)
+	t.calls++
+	for n := range listed {
+		i := (t.calls + n) % len(listed)
+		e := listed[i]
 		if e == nil {
 			continue
 		}
-		m.measureCgroup(e, engines[i].Cgroup, now, &usages[i]) //nolint:gosec // listed is as long as engines
-		byTree = byTree || !e.cgroup.memory || !e.cgroup.cpu
+		m.measureCgroup(e, engines[i], now, &usages[i])
+		byTree = byTree || e.byTree()
 	}
 	var passErr error
-	elapsed := now.Sub(t.forest.taken)
-	if t.forest.taken.IsZero() {
-		elapsed = 0
-	}
+	elapsed, sinceShares := since(t.forest.taken, now), since(t.shares.at, now)
 	if byTree {
 		passErr = t.forest.pass(ctx, m, &t.scratch, t.order)
+	} else {
+		t.forest.forget(t.order)
+		passErr = t.forest.inCgroups(ctx, m, &t.scratch, t.order)
 	}
 	passed := byTree && passErr == nil
-	if passed {
-		t.shares.begin(elapsed, m.now)
-	} else if !byTree {
-		t.forest.forget(t.order)
+	if passErr == nil {
+		t.shares.begin(sinceShares, m.now)
 	}
 	first, deferred := t.deferred, false
 	for n := range listed {
@@ -122,10 +134,13 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 			continue
 		}
 		usages[i].Alive = m.alive(e, passed, &usages[i])
-		if e.cgroup.memory && e.cgroup.cpu {
+		if e.cgroup.memory && !usages[i].Alive {
+			usages[i].Processes = m.living(e)
+		}
+		if !e.byTree() && !e.cgroup.moved {
 			continue
 		}
-		if !passed {
+		if passErr != nil {
 			usages[i].Err = errors.Join(usages[i].Err, fmt.Errorf("reading the process table: %w", passErr))
 			continue
 		}
@@ -136,9 +151,20 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	}
 	if passed {
 		t.forest.taken = now
+	}
+	if passErr == nil {
+		t.shares.at = now
 		t.shares.end()
 	}
 	return usages
+}
+
+// since is 0 where there was no moment before.
+func since(before, now time.Time) time.Duration {
+	if before.IsZero() {
+		return 0
+	}
+	return now.Sub(before)
 }
 
 // list finds or makes the engine of each entry; nil for one whose root is another's too.
@@ -210,15 +236,24 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 		seconds := float64(e.ticks) / ticksPerSecond
 		usage.CPUMillis = int64(seconds / elapsed.Seconds() * 1000)
 	}
-	if e.cgroup.memory {
+	if e.cgroup.memory && !e.cgroup.moved {
 		return
 	}
+	processes := 0
 	for _, i := range e.members {
 		if !m.tracker.forest.table.rows[i].ended() {
-			usage.Processes++
+			processes++
 		}
 	}
 	memory, err := m.treeMemory(e)
-	usage.MemoryBytes, usage.UnreclaimableBytes, usage.SwappedBytes = memory.held, memory.unreclaimable, memory.swapped
 	usage.Err = errors.Join(usage.Err, err)
+	if e.cgroup.memory {
+		// Files in memory that no process has mapped: only the cgroup knows of them.
+		unmapped := max(0, e.cgroup.shared-memory.shared)
+		memory.held, memory.unreclaimable = add(memory.held, unmapped), add(memory.unreclaimable, unmapped)
+	}
+	usage.Processes = max(usage.Processes, processes)
+	usage.MemoryBytes = max(usage.MemoryBytes, memory.held)
+	usage.UnreclaimableBytes = max(usage.UnreclaimableBytes, memory.unreclaimable)
+	usage.SwappedBytes = max(usage.SwappedBytes, memory.swapped)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -92,7 +90,11 @@ func parseOwner(data []byte) (uid uint32, pid int32, err error) {
 // version 1, else the unified one; "" on a machine without cgroups. ErrNoProcess: nobody has the pid.
 func (m *Meter) CgroupOf(pid int32) (string, error) {
 	var s scratch
-	paths, err := m.cgroupPaths(&s, strconv.Itoa(int(pid)))
+	thread := pid
+	if got, err := m.readStat(&s, pid); err == nil && got.headless() {
+		thread, _ = m.liveThread(&s, got)
+	}
+	paths, err := m.cgroupPaths(&s, strconv.Itoa(int(thread)))
 	if err != nil {
 		return "", processError(pid, err)
 	}
@@ -138,8 +140,8 @@ func (m *Meter) OwnCgroup(pid int32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	members, err := s.cgroupMembers(at.directory(), nil)
-	if err != nil {
+	members, all, err := s.cgroupMembers(at.directory(), nil, newDescent(m.now, descentTime))
+	if err != nil || !all {
 		return "", err
 	}
 	for _, member := range members {
@@ -163,50 +165,6 @@ func (m *Meter) descends(s *scratch, pid, ancestor int32) (bool, error) {
 		pid = process.parent
 	}
 	return true, nil
-}
-
-// cgroupMembers adds the processes in a cgroup and all below it.
-func (s *scratch) cgroupMembers(directory string, to []int32) ([]int32, error) {
-	data, err := s.read(filepath.Join(directory, "cgroup.procs"))
-	if err != nil {
-		return to, err
-	}
-	for line := range bytes.Lines(data) {
-		pid, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 32)
-		if err != nil {
-			return to, fmt.Errorf("%w %s/cgroup.procs line %q", errMalformed, directory, line)
-		}
-		to = append(to, int32(pid))
-	}
-	children, err := subdirectories(directory)
-	if err != nil {
-		return to, err
-	}
-	for _, child := range children {
-		if to, err = s.cgroupMembers(filepath.Join(directory, child), to); err != nil && !absent(err) {
-			return to, err
-		}
-	}
-	return to, nil
-}
-
-// subdirectories lists a cgroup's children. Most have none, which the link count of the directory tells without a
-// listing: it is 2 and one for each of them.
-func subdirectories(directory string) ([]string, error) {
-	if links, known := linkCount(directory); known && links == 2 {
-		return nil, nil
-	}
-	entries, err := os.ReadDir(directory)
-	if err != nil {
-		return nil, fmt.Errorf("listing cgroups: %w", err)
-	}
-	var names []string
-	for _, entry := range entries {
-		if entry.IsDir() {
-			names = append(names, entry.Name())
-		}
-	}
-	return names, nil
 }
 
 // file is the path of a process's file.

@@ -113,8 +113,8 @@ func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 // treeUse is what the processes of an engine hold together, in bytes.
 type treeUse struct {
 	// held is all memory; unreclaimable the part of it that is certain and cannot be taken back, or only to swap; swapped the part
-	// of that which is in swap.
-	held, unreclaimable, swapped int64
+	// of that which is in swap; shared is the sum of the shared memory that is mapped, which counts what several have mapped several times.
+	held, unreclaimable, swapped, shared int64
 }
 
 // family is the processes of an engine that run the same start of the same program: one, and those it forked. They share
@@ -139,7 +139,7 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 		if row.ended() {
 			continue
 		}
-		memory, err := m.readMapped(&t.scratch, row.pid)
+		memory, err := m.readMapped(&t.scratch, row.thread)
 		if err != nil {
 			problem = err
 			continue
@@ -151,7 +151,7 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 			families[row.image] = kin
 		}
 		own := memory.anonymous + memory.shared + memory.swapped
-		kin.processes = append(kin.processes, row.pid)
+		kin.processes = append(kin.processes, row.thread)
 		kin.fingerprint += uint64(row.pid)*0x9e3779b97f4a7c15 ^ row.start //nolint:gosec // any bits will do
 		kin.sum += own
 		if own > kin.largest {
@@ -166,6 +166,7 @@ func (m *Meter) treeMemory(e *engine) (treeUse, error) {
 		use.held += of.held
 		use.unreclaimable += of.unreclaimable
 		use.swapped += of.swapped
+		use.shared += kin.shared
 	}
 	use.held += files
 	return use, problem

@@ -9,28 +9,53 @@ import (
 
 // ownCgroup is how an engine's own cgroup is measured.
 type ownCgroup struct {
-	// name is the cgroup's; resolved: the places below have been looked for.
+	// name is the cgroup's; moved: the engine was moved there; resolved: the places below have been looked for.
 	name     string
+	moved    bool
 	resolved bool
 	// memoryAt and cpuAt are where it is read; nil: the cgroup does not count that, the process tree has to.
 	memoryAt, cpuAt *place
 	// memory and cpu: this call has measured it there.
 	memory, cpu bool
+	// partial: nobody has looked at all that is below it.
+	partial bool
+	// shared is the shared memory that was charged then, in bytes, mapped or not.
+	shared int64
 	// ran is how long its processes had run at the time of the last call, in microseconds; taken is that time.
 	ran   int64
 	taken time.Time
 }
 
+// living counts the processes in an engine's cgroup without those that have ended and that nobody has taken note of, which version 1 lists too.
+// If some may have been left out, there is one at least.
+func (m *Meter) living(e *engine) (processes int) {
+	for _, pid := range e.inside {
+		got, err := m.readStat(&m.tracker.scratch, pid)
+		if err == nil && !got.ended() || err != nil && !errors.Is(err, ErrNoProcess) {
+			processes++
+		}
+	}
+	if e.cgroup.partial {
+		return max(1, processes)
+	}
+	return processes
+}
+
+// errTooManyCgroups says that memory and CPU are known all the same.
+var errTooManyCgroups = fmt.Errorf("more cgroups are below it than can be looked at (%d, %d deep, all engines' within %v): processes in the others are not counted",
+	mostCgroups, deepestCgroup, descentTime)
+
 var errNotInCgroup = errors.New("the engine is not in this cgroup")
 
 // measureCgroup measures what the engine's cgroup can tell, and notes in e.cgroup what that was. What cannot be read there is
 // left to the process tree, and said in usage.Err.
-func (m *Meter) measureCgroup(e *engine, name string, now time.Time, usage *Usage) {
-	own := &e.cgroup
-	if own.name != name {
-		*own = ownCgroup{name: name}
+func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Usage) {
+	own, name := &e.cgroup, wanted.Cgroup
+	if own.name != name || own.moved != wanted.Moved {
+		*own = ownCgroup{name: name, moved: wanted.Moved}
 	}
 	own.memory, own.cpu = false, false
+	e.inside = e.inside[:0]
 	if name == "" {
 		return
 	}
@@ -50,14 +75,15 @@ func (m *Meter) readOwnCgroup(e *engine, now time.Time, usage *Usage) error {
 		}
 		own.resolved = true
 	}
-	err := errors.Join(m.cgroupMemory(own, usage), m.cgroupCPU(own, now, usage))
-	if err != nil {
+	err := errors.Join(m.cgroupMemory(e, usage), m.cgroupCPU(own, now, usage))
+	if err != nil && !errors.Is(err, errTooManyCgroups) {
 		own.resolved = false // It may have been made again, or elsewhere.
 	}
 	return err
 }
 
-func (m *Meter) cgroupMemory(own *ownCgroup, usage *Usage) error {
+func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
+	own := &e.cgroup
 	if own.memoryAt == nil {
 		return nil
 	}
@@ -67,8 +93,10 @@ func (m *Meter) cgroupMemory(own *ownCgroup, usage *Usage) error {
 	if err == nil && !m.swapless.Load() {
 		swapped, err = t.scratch.readSwapped(*own.memoryAt, stat)
 	}
+	all := false
 	if err == nil {
-		t.pids, err = t.scratch.cgroupMembers(own.memoryAt.directory(), t.pids[:0])
+		t.descent.left = mostCgroups
+		e.inside, all, err = t.scratch.cgroupMembers(own.memoryAt.directory(), e.inside, t.descent)
 	}
 	if err != nil {
 		return fmt.Errorf("measuring memory: %w", err)
@@ -77,8 +105,12 @@ func (m *Meter) cgroupMemory(own *ownCgroup, usage *Usage) error {
 	usage.MemoryBytes = add(bytes, swapped)
 	usage.UnreclaimableBytes = add(min(bytes, stat.unreclaimable()), swapped)
 	usage.SwappedBytes = swapped
-	usage.Processes = len(t.pids)
-	own.memory = true
+	usage.Processes = len(e.inside)
+	own.memory, own.shared, own.partial = true, stat.shared, !all
+	if !all {
+		usage.Processes = max(1, usage.Processes)
+		return errTooManyCgroups
+	}
 	return nil
 }
 
@@ -94,8 +126,9 @@ func (m *Meter) cgroupCPU(own *ownCgroup, now time.Time, usage *Usage) error {
 	if elapsed := now.Sub(own.taken).Microseconds(); !own.taken.IsZero() && elapsed > 0 {
 		usage.CPUMillis = int64(float64(max(0, ran-own.ran)) * 1000 / float64(elapsed))
 	}
+	// The first reading is the base for the next; of an engine that ran before, its processes tell.
+	own.cpu = !own.moved || !own.taken.IsZero()
 	own.ran, own.taken = ran, now
-	own.cpu = true
 	return nil
 }
 
@@ -162,7 +195,11 @@ func (m *Meter) rootCgroups(e *engine) (cgroupPaths, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	paths, err := m.cgroupPaths(s, strconv.Itoa(int(e.key.pid)))
+	thread := e.key.pid
+	if root.headless() { // the kernel shows that a thread that has ended is at the top
+		thread, _ = m.liveThread(s, root)
+	}
+	paths, err := m.cgroupPaths(s, strconv.Itoa(int(thread)))
 	if absent(err) {
 		return nil, false, nil
 	}

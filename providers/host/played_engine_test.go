@@ -2,10 +2,12 @@ package host
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
@@ -27,6 +29,8 @@ const (
 	leaderless = "leaderless"
 	// idle: a child of an engine, which does nothing until its descriptor 3 is closed.
 	idle = "idle"
+	// departing: a child that starts an idle one in a session of its own, and ends.
+	departing = "departing"
 	// burning: a child that uses as many ticks of CPU time as its argument says.
 	burning = "burning"
 )
@@ -41,6 +45,10 @@ func TestMain(m *testing.M) {
 		endThisThread()
 	case idle:
 		_, _ = io.Copy(io.Discard, os.NewFile(3, "life"))
+	case departing:
+		if err := depart(); err != nil {
+			panic(err)
+		}
 	case burning:
 		if err := burn(os.Args[1]); err != nil {
 			panic(err)
@@ -133,6 +141,23 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 		child := exec.Command(os.Args[0], words[1])
 		child.Env = append(os.Environ(), engineVariable+"="+burning)
 		return "done", child.Run()
+	case "burn-unreaped": // ticks of CPU time: has a child use them, for which nobody waits
+		return "done", burnUnreaped(words[1])
+	case "memfd": // MiB: writes a file that is in memory alone, and mapped nowhere
+		size, err := strconv.Atoi(words[1])
+		if err != nil {
+			return "", err
+		}
+		fd, err := unix.MemfdCreate("held", unix.MFD_CLOEXEC)
+		if err != nil {
+			return "", err
+		}
+		return "done", unix.Fallocate(fd, 0, 0, int64(size)<<20)
+	case "daemon": // starts a process that is nobody's child
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), engineVariable+"="+departing)
+		child.ExtraFiles = []*os.File{os.NewFile(3, "life")}
+		return "done", child.Run()
 	case "fork", "fork-session":
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), engineVariable+"="+idle)
@@ -160,6 +185,36 @@ func obeyOne(words []string, held *[][]byte, children map[int]*exec.Cmd) (string
 		return "", fmt.Errorf("unknown command %q", words)
 	}
 	return "done", nil
+}
+
+func depart() error {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), engineVariable+"="+idle)
+	child.ExtraFiles = []*os.File{os.NewFile(3, "life")}
+	child.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	return child.Start()
+}
+
+// burnUnreaped has a child use that many ticks. From then on this process has said to the kernel that it does not ask how its
+// children end.
+func burnUnreaped(ticks string) error {
+	signal.Ignore(unix.SIGCHLD)
+	life, held, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = life.Close() }()
+	child := exec.Command(os.Args[0], ticks)
+	child.Env = append(os.Environ(), engineVariable+"="+burning)
+	child.ExtraFiles = []*os.File{held}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	_ = held.Close()
+	if _, err = life.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("waiting for the child's end: %w", err)
+	}
+	return nil
 }
 
 func writeFile(name string, size int) error {

@@ -98,6 +98,7 @@ func TestAProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
 		t.Errorf("%+v has ended: %v", identity, identity.Ended())
 	}
 	expect(t, "without its first thread", measured(t, meter, now, e.engine(meter)), true, 1)
+	touchSlowly(t, e, func() Usage { return measured(t, meter, now, e.engine(meter)) })
 }
 
 func TestIdentify(t *testing.T) {
@@ -306,6 +307,10 @@ func TestThisMachine(t *testing.T) {
 	total, available := *s.MemoryTotalBytes, *s.MemoryAvailableBytes
 	if total != capacity.MemoryBytes || available <= 0 || available > total {
 		t.Errorf("%d of %d bytes available, capacity %d", available, total, capacity.MemoryBytes)
+	}
+	left, err := meter.Available(t.Context())
+	if difference := left - available; err != nil || difference > 256<<20 || difference < -256<<20 {
+		t.Errorf("%d bytes available, %v; the sample a moment ago said %d", left, err, available)
 	}
 	if *s.CPUTotalMillis != capacity.CPUMillis || *s.CPUUsedMillis <= 0 || *s.CPUUsedMillis > *s.CPUTotalMillis {
 		t.Errorf("%d of %d millis used, capacity %d", *s.CPUUsedMillis, *s.CPUTotalMillis, capacity.CPUMillis)

@@ -3,6 +3,7 @@ package host
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"path/filepath"
 	"time"
@@ -87,29 +88,52 @@ func (m *Meter) Sample(ctx context.Context) Sample {
 // sampleMemory leaves total and available unknown where a limit cannot be read: they could be anything below.
 func (m *Meter) sampleMemory(ctx context.Context, sample *Sample, degraded *degradations) {
 	s := &m.sampler.scratch
-	limits, limitErr := m.memoryLimits(s)
 	memory, err := m.machineMemory(ctx, s, degraded)
 	degraded.note(SourceMemory, err)
 	if err == nil {
 		sample.SwapTotalBytes, sample.SwapUsedBytes = &memory.swapTotal, &memory.swapUsed
 		sample.HugePagesTotalBytes, sample.HugePagesFreeBytes = &memory.huge.total, &memory.huge.free
 	}
+	total, available, limitErr := m.withinLimits(s, memory)
+	degraded.note(SourceMemoryCgroup, limitErr)
+	if err == nil && limitErr == nil {
+		sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, &available
+	}
+}
+
+// withinLimits is what the limits on the path leave of the machine's memory.
+func (m *Meter) withinLimits(s *scratch, memory memoryFacts) (total, available int64, err error) {
+	limits, err := m.memoryLimits(s)
+	if err != nil {
+		return 0, 0, err
+	}
 	limits = below(memory.total, limits)
-	available := memory.available
+	available = memory.available
 	for _, limit := range limits {
 		usage, stat, err := s.readMemory(limit.at)
 		if err != nil {
-			limitErr = err
-			break
+			return 0, 0, err
 		}
 		available = min(available, max(0, limit.amount-stat.held(usage)))
 	}
-	degraded.note(SourceMemoryCgroup, limitErr)
-	if err != nil || limitErr != nil {
-		return
+	total, _ = lowest(memory.total, limits)
+	return total, available, nil
+}
+
+// Available is the MemoryAvailableBytes that a Sample would have now, in bytes. It takes some 0.1 ms and may be called at any time from
+// any goroutine: for the moment at which a grant is decided on, for which the last Sample is too old.
+func (m *Meter) Available(ctx context.Context) (int64, error) {
+	var s scratch
+	var degraded degradations // a pool of huge pages that cannot be read is a Sample's to tell
+	memory, err := m.machineMemory(ctx, &s, &degraded)
+	if err != nil {
+		return 0, fmt.Errorf("measuring the machine's memory: %w", err)
 	}
-	total, _ := lowest(memory.total, limits)
-	sample.MemoryTotalBytes, sample.MemoryAvailableBytes = &total, &available
+	_, available, err := m.withinLimits(&s, memory)
+	if err != nil {
+		return 0, fmt.Errorf("measuring what limits leave of the memory: %w", err)
+	}
+	return available, nil
 }
 
 // outOfMemoryKills reads the count from /proc/vmstat; false where the kernel has none.

@@ -28,6 +28,8 @@ type shares struct {
 	// budget is the time left for walks. A walk is not broken off: what it takes too long is missing in the next passes.
 	budget time.Duration
 	begun  bool
+	// at is when the last pass was.
+	at time.Time
 	// exhausted: a family was denied its walk in this pass.
 	exhausted bool
 	// unsupported: the kernel (before 5.4) does not tell the kinds of memory apart in smaps_rollup.
@@ -94,9 +96,9 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	// Shared memory can be mapped several times in one process: a Java heap of ZGC is.
 	if max(kin.sum-kin.largest, kin.shared) <= worthSharing {
 		if len(kin.processes) == 1 {
-			return treeUse{kin.sum, kin.sum, kin.swapped}
+			return treeUse{held: kin.sum, unreclaimable: kin.sum, swapped: kin.swapped}
 		}
-		return treeUse{kin.sum, kin.largest, kin.largestSwapped}
+		return treeUse{held: kin.sum, unreclaimable: kin.largest, swapped: kin.largestSwapped}
 	}
 	s := &m.tracker.shares
 	of := s.known[key]
@@ -108,7 +110,7 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	if !s.unsupported && s.budget > 0 && s.pending == nil {
 		if m.look(key, kin) {
 			certain := min(of.bytes, kin.sum)
-			return treeUse{of.bytes, certain, min(of.swapped, certain)}
+			return treeUse{held: of.bytes, unreclaimable: certain, swapped: min(of.swapped, certain)}
 		}
 	} else {
 		s.exhausted = true
@@ -117,11 +119,11 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 		bytes := min(of.bytes, kin.sum)
 		// What went to swap since is taken for nobody else's: then what is available errs low.
 		swapped := of.swapped + max(0, kin.swapped-of.sumSwapped)
-		return treeUse{bytes, bytes, min(swapped, kin.swapped, bytes)}
+		return treeUse{held: bytes, unreclaimable: bytes, swapped: min(swapped, kin.swapped, bytes)}
 	}
 	if len(kin.processes) == 1 {
 		// Only its shared memory is in doubt.
-		return treeUse{kin.sum, kin.sum - kin.shared, kin.swapped}
+		return treeUse{held: kin.sum, unreclaimable: kin.sum - kin.shared, swapped: kin.swapped}
 	}
-	return treeUse{kin.sum, kin.largest, kin.largestSwapped}
+	return treeUse{held: kin.sum, unreclaimable: kin.largest, swapped: kin.largestSwapped}
 }

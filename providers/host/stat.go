@@ -38,6 +38,9 @@ func ended(state byte, threads int32) bool {
 
 func (s *stat) ended() bool { return ended(s.state, s.threads) }
 
+// headless reports whether the process's first thread has ended while others run.
+func (s *stat) headless() bool { return s.state == 'Z' && s.threads > 1 }
+
 // total is all CPU time that the process answers for, in clock ticks.
 func (s *stat) total() uint64 { return s.own + s.children }
 

@@ -22,9 +22,9 @@ type table struct {
 }
 
 // add appends a row.
-func (t *table) add(got stat) {
+func (t *table) add(got stat, thread int32) {
 	t.index[got.pid] = int32(len(t.rows)) //nolint:gosec // there are fewer processes than pids
-	t.rows = append(t.rows, process{stat: got})
+	t.rows = append(t.rows, process{stat: got, thread: thread})
 	if got.start > t.newest {
 		t.newest, t.youngest = got.start, t.youngest[:0]
 	}
@@ -49,6 +49,9 @@ type process struct {
 	progress progress
 	// owner is the engine that the process belongs to; nil: none.
 	owner *engine
+	// thread is one that tells of the address space, below /proc like a pid: the first, or, where that
+	// has ended before the others, one of them.
+	thread int32
 }
 
 // progress says whether the owner of a process has been looked for.
@@ -86,15 +89,40 @@ func (t *table) read(ctx context.Context, m *Meter, s *scratch) (err error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		got, err := m.readStat(s, pid)
-		if errors.Is(err, ErrNoProcess) {
-			continue
-		}
-		if err != nil {
-			t.unread[pid] = err
-			continue
-		}
-		t.add(got)
+		t.readOne(m, s, pid)
 	}
 	return nil
+}
+
+// readOne adds the row of a process; false: it has ended, or cannot be read.
+func (t *table) readOne(m *Meter, s *scratch, pid int32) bool {
+	got, err := m.readStat(s, pid)
+	if err != nil {
+		if !errors.Is(err, ErrNoProcess) {
+			t.unread[pid] = err
+		}
+		return false
+	}
+	thread := pid
+	if got.headless() {
+		thread, got.image = m.liveThread(s, got)
+	}
+	t.add(got, thread)
+	return true
+}
+
+// liveThread returns a thread of a process whose first thread has ended, with what that one says of
+// the address space, which the kernel takes from the first as soon as it ends. If there is none, the
+// process has ended in the meantime, and has no memory.
+func (m *Meter) liveThread(s *scratch, of stat) (int32, image) {
+	threads, err := pids(m.file(of.pid, "task"), nil)
+	if err != nil {
+		return of.pid, image{}
+	}
+	for _, thread := range threads {
+		if got, err := m.readStat(s, thread); err == nil && thread != of.pid && !ended(got.state, 1) {
+			return thread, got.image
+		}
+	}
+	return of.pid, image{}
 }

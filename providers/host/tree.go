@@ -9,7 +9,8 @@ import (
 // A process belongs to the nearest engine above it: the first process on the way from parent to parent that is an engine's
 // root. That way breaks when a process on it ends, for the kernel then gives its children to another parent, pid 1 or a process
 // that asked for orphans. So whose a process was is remembered, and one that was handed on stays where it was. A process that was
-// never seen with its first parent is known by its session or process group, if a process of the engine leads or led it.
+// never seen with its first parent is known by the cgroup that its engine was moved to, or by its session or process group, if a
+// process of the engine leads or led it.
 
 // member is what is remembered of a process that belonged to an engine in the last pass.
 type member struct {
@@ -28,9 +29,10 @@ type forest struct {
 	// leaders has the pids of processes of engines, alive or not, whose session or process group still has a process of that
 	// engine. The kernel gives no such number to another process as long as it is in use.
 	leaders, spareLeaders map[int32]*engine
-	// engines are those of this pass, roots the same by pid.
+	// engines are those of this pass, roots the same by pid; inside has what is in their cgroups.
 	engines []*engine
 	roots   map[int32]*engine
+	inside  map[int32]*engine
 	// newest and youngest are those of the last pass's table; taken is when that was, zero if there was none.
 	newest   uint64
 	youngest []int32
@@ -43,6 +45,28 @@ func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engi
 		return err
 	}
 	f.divide(engines)
+	return nil
+}
+
+// inCgroups reads of the process table only what is in the cgroups that engines were moved to, and gives it to them. It remembers nothing: the
+// cgroups tell what CPU time was used.
+func (f *forest) inCgroups(ctx context.Context, m *Meter, s *scratch, engines []*engine) error {
+	f.table.empty()
+	for _, e := range engines {
+		e.members = e.members[:0]
+		if !e.cgroup.moved {
+			continue
+		}
+		for _, pid := range e.inside {
+			if err := ctx.Err(); err != nil {
+				return err //nolint:wrapcheck // the caller's own
+			}
+			if f.table.row(pid) != nil || !f.table.readOne(m, s, pid) {
+				continue // in two, one below the other; or it has ended
+			}
+			e.members = append(e.members, int32(len(f.table.rows)-1)) //nolint:gosec // there are fewer processes than pids
+		}
+	}
 	return nil
 }
 
@@ -71,9 +95,10 @@ func (f *forest) forget(engines []*engine) {
 // plant makes the engines' root processes theirs.
 func (f *forest) plant(engines []*engine) {
 	if f.roots == nil {
-		f.roots = map[int32]*engine{}
+		f.roots, f.inside = map[int32]*engine{}, map[int32]*engine{}
 	}
 	clear(f.roots)
+	clear(f.inside)
 	f.engines = engines
 	for _, e := range engines {
 		e.members, e.ticks, e.ended, e.counted = e.members[:0], 0, 0, 0
@@ -84,6 +109,11 @@ func (f *forest) plant(engines []*engine) {
 		}
 		if row := f.table.same(e.key.pid, e.key.start); row != nil && row.owner == nil {
 			row.owner, row.progress = e, settled
+		}
+		if e.cgroup.moved {
+			for _, pid := range e.inside {
+				f.inside[pid] = e
+			}
 		}
 	}
 }
@@ -111,6 +141,9 @@ func (f *forest) find(row *process) *engine {
 	}
 	if above != nil {
 		return above
+	}
+	if e := f.inside[row.pid]; e != nil {
+		return e
 	}
 	if led := f.led(row, row.session); led != nil {
 		return led

@@ -109,7 +109,7 @@ func (p *population) draw() *person {
 func (p *population) pass(f *forest) {
 	f.table.empty()
 	for _, one := range p.alive {
-		f.table.add(one.stat)
+		f.table.add(one.stat, one.pid)
 	}
 	f.divide(p.engines)
 	clear(p.freed)

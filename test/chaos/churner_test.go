@@ -172,9 +172,9 @@ func (k *churner) forget(requestID string, unknown bool) {
 	k.forgotten[requestID] = unknown
 }
 
-// confirm makes a reservation an engine without a process here, which lives until it is released.
+// confirm makes a reservation an engine without a process here, which has the default lease: longer than any of these tests.
 func (k *churner) confirm(held *kept) {
-	res, err := k.client.Confirm(k.t.Context(), &bursarv1.ConfirmRequest{Id: held.last.GetId()})
+	res, err := k.client.Confirm(k.t.Context(), &bursarv1.ConfirmRequest{Id: held.last.GetId(), Address: "elsewhere:1"})
 	if err != nil {
 		k.fail("confirm", err)
 		return

@@ -200,7 +200,7 @@ func (s *siege) killServers() {
 func (s *siege) hold() {
 	s.t.Helper()
 	s.first = s.allocate(request("single", 0, 0)).GetId()
-	if _, err := s.local.Allocations().Confirm(s.t.Context(), &bursarv1.ConfirmRequest{Id: s.first}); err != nil {
+	if _, err := s.local.Allocations().Confirm(s.t.Context(), &bursarv1.ConfirmRequest{Id: s.first, Address: "elsewhere:1"}); err != nil {
 		s.t.Fatal(err)
 	}
 	r := request("single", 0, 0)

@@ -36,7 +36,7 @@ func TestKillingTheAgentLeavesEnginesAndBooksAlone(t *testing.T) {
 	one, first := c.startConfirmed(engineRequest())
 	two, second := c.startConfirmed(engineRequest())
 	lease := c.allocate(engineRequest())
-	confirmed := must[*bursarv1.ConfirmResponse](t)(c.local.Allocations().Confirm(t.Context(), &bursarv1.ConfirmRequest{Id: lease.GetId()}))
+	confirmed := must[*bursarv1.ConfirmResponse](t)(c.local.Allocations().Confirm(t.Context(), &bursarv1.ConfirmRequest{Id: lease.GetId(), Lease: seconds(3600)}))
 	reservation := c.allocate(engineRequest())
 	before := accountOf(c)
 	c.agent.kill()

@@ -54,7 +54,7 @@ func (c *cluster) throughLife(t *testing.T, asks *bursarv1.Resource, want amount
 	}
 	c.expectAccounts(t, "reserved", amounts{}, want)
 
-	confirm := &bursarv1.ConfirmRequest{Id: a.GetId()}
+	confirm := &bursarv1.ConfirmRequest{Id: a.GetId(), Address: "elsewhere:1"}
 	var e *engine
 	if process {
 		e = startEngine(t)

@@ -136,7 +136,7 @@ func (p *place) ended(e *engine) *bursarv1.Allocation {
 	return end
 }
 
-// endedWith wants an exit code and words in the reason.
+// endedWith wants an exit code, and words in the reason or among what the engine wrote last.
 func (p *place) endedWith(e *engine, code int32, words ...string) {
 	p.t.Helper()
 	end := p.ended(e)
@@ -144,8 +144,8 @@ func (p *place) endedWith(e *engine, code int32, words ...string) {
 		p.t.Errorf("engine %s ended with %v, want code %d", e.name, end.GetExitStatus(), code)
 	}
 	for _, word := range words {
-		if !strings.Contains(end.GetReason(), word) {
-			p.t.Errorf("engine %s ended for %q, want %q in it", e.name, end.GetReason(), word)
+		if said := end.GetReason() + "\n" + end.GetErrorOutput(); !strings.Contains(said, word) {
+			p.t.Errorf("engine %s ended for %q, want %q in it", e.name, said, word)
 		}
 	}
 }

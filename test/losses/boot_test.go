@@ -32,9 +32,10 @@ func TestHostBoots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other := p.write("boot_id", "11111111-2222-3333-4444-555555555555\n")
-	if err := unix.Mount(other, "/proc/sys/kernel/random/boot_id", "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
+	for file, content := range map[string]string{"sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n", "uptime": "0.01 0.00\n"} {
+		if err := unix.Mount(p.write(filepath.Base(file), content), "/proc/"+file, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.startAgent()
 	for _, e := range append(engines, ending) {
@@ -78,7 +79,7 @@ func TestPidsAreGivenOutAgain(t *testing.T) {
 				p.startAgent()
 			}
 			if name == "launched" {
-				p.endedWith(e, 6, "about to end | pid")
+				p.endedWith(e, 6, "about to end\npid")
 			} else {
 				p.ended(e)
 			}

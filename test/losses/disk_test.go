@@ -56,14 +56,14 @@ func TestDiskOfTheStateIsFull(t *testing.T) {
 			t.Error(err)
 		}
 		ending.end(3, "with a disk that "+fault.name)
-		p.endedWith(ending, 3, "about to end | with a disk that "+fault.name)
+		p.endedWith(ending, 3, "about to end\nwith a disk that "+fault.name)
 		p.right(without(all, ending))
 
 		p.agent.kill()
 		p.startAgent()
 		p.right(without(all, ending))
 		later.end(4, "with a disk that "+fault.name)
-		p.endedWith(later, 4, "about to end | with a disk that "+fault.name)
+		p.endedWith(later, 4, "about to end\nwith a disk that "+fault.name)
 		p.right(engines)
 
 		if err := fault.mend(); err != nil {

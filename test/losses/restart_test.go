@@ -17,7 +17,7 @@ func TestAgentIsKilled(t *testing.T) {
 	going.end(7, "the disk is on fire")
 	always(t, 2*tick, "while no agent is there", func() error { return undisturbed(engines) })
 	p.startAgent()
-	p.endedWith(going, 7, "exit code 7: ", "about to end | the disk is on fire")
+	p.endedWith(going, 7, "exit code 7\nabout to end\nthe disk is on fire")
 	p.right(engines)
 
 	// Twice in a row, without a heartbeat in between.

@@ -59,6 +59,12 @@ func (*machine) Sample(context.Context) host.Sample {
 	return host.Sample{Time: time.Now(), MemoryTotalBytes: new(int64(64 << 30)), MemoryAvailableBytes: new(int64(60 << 30))}
 }
 
+func (*machine) Available(context.Context) (int64, error) { return 60 << 30, nil }
+
+func (*machine) View(int32) (host.View, error) { return host.View{}, nil }
+
+func (*machine) Place() host.Place { return host.Place{} }
+
 func (m *machine) Engines(_ context.Context, engines []host.Engine) []host.Usage {
 	usages := make([]host.Usage, len(engines))
 	for i, e := range engines {

@@ -11,11 +11,26 @@ import (
 func TestHost(t *testing.T) {
 	t.Parallel()
 	h := operate(t, Container, "labels: {zone: a}\n"+policies)
+	t.Run("a socket that is removed is made again", h.socketReturns)
 	t.Run("engines of ordinary users", h.runsEngines)
 	t.Run("policies hold", func(t *testing.T) { policiesHold(t, h) })
 	t.Run("users cannot harm each other", h.keepsUsersApart)
 	t.Run("exposure is as the units say", h.isExposedAsStated)
 	t.Run("reload", h.reloads)
+}
+
+// The sandbox of the unit lets the agent make the socket again that systemd has made before.
+func (h host) socketReturns(t *testing.T) {
+	const socket = "/run/bursar/agent.sock"
+	before := h.Must(t, "stat", "-c", "%U %G %a", socket)
+	h.Must(t, "rm", socket)
+	h.Await(t, h.soon(), "bursar allocations --agent "+socket)
+	if after := h.Must(t, "stat", "-c", "%U %G %a", socket); after != before {
+		t.Errorf("owner, group and mode are %s, were %s", after, before)
+	}
+	if r := h.As(t, "alice", "bursar", "run", "--memory", "16MiB", "--cpu", "100m", "--label", "user=alice", "--", "true"); r.Code != 0 {
+		t.Errorf("alice: %s", r)
+	}
 }
 
 // An engine that a user runs, and one that the agent starts for a user: both are in the books, and leave them with how they ended.
@@ -45,14 +60,14 @@ func (h host) runsEngines(t *testing.T) {
 			t.Errorf("it is in %s", cgroup)
 		}
 		end := h.await(t, h.soon(), a.GetId(), "it is released", released)
-		if end.GetExitStatus().GetCode() != 5 || !strings.Contains(end.GetReason(), "last words") {
+		if end.GetExitStatus().GetCode() != 5 || end.GetErrorOutput() != "first\nlast words" {
 			t.Errorf("released with %v: %s", end.GetExitStatus(), end.GetReason())
 		}
 		logs := "/var/log/bursar/engines/" + a.GetId()
-		if got := h.Must(t, "stat", "-c", "%a %U", logs); got != "750 alice" {
+		if got := h.Must(t, "stat", "-c", "%a %U", logs); got != "700 alice" {
 			t.Errorf("%s is %s", logs, got)
 		}
-		if got := h.Must(t, "stat", "-c", "%a %U", logs+"/stdout"); got != "640 alice" {
+		if got := h.Must(t, "stat", "-c", "%a %U", logs+"/stdout"); got != "600 alice" {
 			t.Errorf("stdout is %s", got)
 		}
 		if got, want := h.Must(t, "cat", logs+"/stdout"), "out /srv/alice alice /srv/alice "+a.GetId(); got != want {
@@ -110,7 +125,7 @@ func (h host) runsDetached(t *testing.T) {
 		h.ready(t)
 		h.Must(t, "runuser", "-u", "alice", "--", "touch", "/srv/alice/go")
 		end := h.await(t, h.soon(), id, "it is released", released)
-		if end.GetExitStatus().GetCode() != 5 || !strings.HasPrefix(end.GetReason(), "exit code 5: ") || !strings.Contains(end.GetReason(), "last words") {
+		if end.GetExitStatus().GetCode() != 5 || end.GetReason() != "exit code 5" || end.GetErrorOutput() != "first\nlast words" {
 			t.Errorf("released with %v: %s", end.GetExitStatus(), end.GetReason())
 		}
 		if end.GetProcess().GetPid() != pid {

@@ -62,6 +62,29 @@ bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
 		}
 	})
 
+	t.Run("a running engine is moved and hides nothing", func(t *testing.T) {
+		const script = `id=$(bursar allocate --memory 256MiB --cpu 500m --label user=alice -o json | sed -n 's/^ *"id": *"\(.*\)",/\1/p')
+sh -c 'while [ ! -e /srv/alice/fill ]; do sleep 0.2; done; exec 3<>/dev/shm/held; rm /dev/shm/held; head -c 67108864 /dev/zero >&3; exec sleep 1000' >/dev/null 2>&1 &
+bursar confirm "$id" --pid $! >/dev/null; echo "$id"`
+		r := h.As(t, "alice", "sh", "-euc", script)
+		if r.Code != 0 {
+			t.Fatal(r)
+		}
+		id := strings.TrimSpace(r.Output)
+		scope := "bursar.slice/bursar-engines.slice/bursar-engine-" + id + ".scope"
+		h.Await(t, h.soon(), `grep -qs . /sys/fs/cgroup/`+scope+`/cgroup.procs /sys/fs/cgroup/memory/`+scope+`/cgroup.procs`)
+		// The limit on the number of processes that a session has goes with it.
+		if most := h.Shell(t, `cat /sys/fs/cgroup/`+scope+`/pids.max /sys/fs/cgroup/pids/`+scope+`/pids.max 2>/dev/null || true`); h.options.Kind == Virtual && most == "max" {
+			t.Errorf("it may have %q processes: it got out of its session's limit", most)
+		}
+		h.Must(t, "touch", "/srv/alice/fill")
+		a := h.await(t, h.soon(), id, "a file in memory that nobody has mapped is seen", func(a *bursarv1.Allocation) bool {
+			return a.GetUnreclaimableBytes() >= 64<<20 || released(a)
+		})
+		h.Must(t, "bursar", "stop", a.GetId())
+		h.await(t, h.soon(), id, "it is released", released)
+	})
+
 	t.Run("kill", func(t *testing.T) {
 		a := h.launch(t, engine{kind: "killed", memory: "64MiB", command: hold})
 		flagged := h.await(t, h.soon(), a.GetId(), "it is flagged", func(a *bursarv1.Allocation) bool { return len(a.GetOverUse()) > 0 || released(a) })

@@ -76,7 +76,7 @@ func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 		Expires: instant(t, "expires"), WaitDeadline: instant(t, "deadline"), PassedSince: instant(t, "passed"),
 		ReservationTTL: duration(t, "ttl"), Lease: duration(t, "lease"), StopGrace: duration(t, "grace"),
 		Async: rapid.Bool().Draw(t, "async"), OverLimit: rapid.Bool().Draw(t, "over limit"), Forget: rapid.Bool().Draw(t, "forget"),
-		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), StopReason: text(t, "stop reason"),
+		Stopping: rapid.Bool().Draw(t, "stopping"), Reason: text(t, "reason"), ErrorOutput: text(t, "error output"), StopReason: text(t, "stop reason"),
 		Address: text(t, "engine"), ApplicationIDs: rapid.SliceOfN(rapid.StringN(0, 4, 16), 0, 2).Draw(t, "applications"),
 		Unreclaimable: rapid.Int64().Draw(t, "unreclaimable"), Measured: vector(t, "measured"),
 		Revision: rapid.Uint64().Draw(t, "revision"), GrantRevision: rapid.Uint64().Draw(t, "grant revision"),
@@ -118,6 +118,7 @@ func Host(t *rapid.T) ledger.HostRecord {
 		Capacity: vector(t, "capacity"), Protected: vector(t, "protected"), Cordoned: rapid.Bool().Draw(t, "cordoned"),
 		Draining: rapid.Bool().Draw(t, "draining"), Lost: rapid.Bool().Draw(t, "lost"), Reason: text(t, "host reason"),
 		Registered: instant(t, "registered"), Incarnation: rapid.Uint64().Draw(t, "incarnation"), BootID: text(t, "host boot"),
+		MachineID: text(t, "machine"), PIDNamespace: text(t, "pid namespace"),
 		Version: text(t, "version"), Revision: rapid.Uint64().Draw(t, "host revision"), StopTime: instant(t, "host stop"),
 	}
 }

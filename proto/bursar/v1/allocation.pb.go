@@ -235,7 +235,7 @@ type Allocation struct {
 	// When a reservation or a lease returns by itself, or later: its time to live counts from when the grant, or the renewal, was durable.
 	// For a waiting request, when its wait is over.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Why it is in this state, in words.
+	// Why it is in this state, in words: those of whoever ended it, where they gave any. Everybody who may read the allocation is shown them.
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The ledger's revision at its last transition.
 	Revision uint64 `protobuf:"varint,16,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -256,7 +256,11 @@ type Allocation struct {
 	UnreclaimableBytes int64 `protobuf:"varint,25,opt,name=unreclaimable_bytes,json=unreclaimableBytes,proto3" json:"unreclaimable_bytes,omitempty"`
 	// What it uses beyond its entitlement, by its agent's last word; none where it keeps to it. Its accounts go on counting what it is
 	// entitled to.
-	OverUse       []*OverUse `protobuf:"bytes,26,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
+	OverUse []*OverUse `protobuf:"bytes,26,rep,name=over_use,json=overUse,proto3" json:"over_use,omitempty"`
+	// The last lines that a launched engine wrote to its standard error, one to a line, where it did not end as it should. They are the
+	// engine's own words and may hold anything, such as a password: only who may act as the allocation's user, operators and admins are
+	// shown them, and no log has them.
+	ErrorOutput   string `protobuf:"bytes,27,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +477,13 @@ func (x *Allocation) GetOverUse() []*OverUse {
 	return nil
 }
 
+func (x *Allocation) GetErrorOutput() string {
+	if x != nil {
+		return x.ErrorOutput
+	}
+	return ""
+}
+
 // OverUse says that an engine uses more of a dimension than it is entitled to.
 type OverUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -572,7 +583,10 @@ type Process struct {
 	// The engine's own cgroup below the cgroup mount, where it has one.
 	Cgroup string `protobuf:"bytes,3,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
 	// The boot the pid belongs to; the agent fills it.
-	BootId        string `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	BootId string `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// The real uid that it had when it was confirmed: the engine's user, whose processes alone a Stop signals. The agent reads it, whatever a
+	// request says, and keeps it to itself: coordinators do not know it.
+	Uid           *uint32 `protobuf:"varint,5,opt,name=uid,proto3,oneof" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +647,13 @@ func (x *Process) GetBootId() string {
 		return x.BootId
 	}
 	return ""
+}
+
+func (x *Process) GetUid() uint32 {
+	if x != nil && x.Uid != nil {
+		return *x.Uid
+	}
+	return 0
 }
 
 // ExitStatus says how a process ended.
@@ -784,10 +805,13 @@ type AllocateRequest struct {
 	// How long the reservation holds before Confirm; default 2 min.
 	ReservationTtl *durationpb.Duration `protobuf:"bytes,6,opt,name=reservation_ttl,json=reservationTtl,proto3" json:"reservation_ttl,omitempty"`
 	// Higher goes first. Others than 0 need a caller that may set it.
-	Priority      int32       `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
-	Host          *HostWishes `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Priority int32       `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`
+	Host     *HostWishes `protobuf:"bytes,8,opt,name=host,proto3" json:"host,omitempty"`
+	// The caller will confirm with a pid. An agent that could not know the process by that, as the caller is in a pid namespace that it does not
+	// see, refuses at once (FAILED_PRECONDITION) instead of when the process runs. It is no part of the request: a coordinator passes over it.
+	ConfirmsProcess bool `protobuf:"varint,9,opt,name=confirms_process,json=confirmsProcess,proto3" json:"confirms_process,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AllocateRequest) Reset() {
@@ -876,6 +900,13 @@ func (x *AllocateRequest) GetHost() *HostWishes {
 	return nil
 }
 
+func (x *AllocateRequest) GetConfirmsProcess() bool {
+	if x != nil {
+		return x.ConfirmsProcess
+	}
+	return false
+}
+
 type AllocateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Allocation    *Allocation            `protobuf:"bytes,1,opt,name=allocation,proto3" json:"allocation,omitempty"`
@@ -925,12 +956,14 @@ type ConfirmRequest struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What the engine is entitled to from now on; unset: as reserved. Never a momentary measurement, never more than reserved.
 	Entitled *Resource `protobuf:"bytes,2,opt,name=entitled,proto3" json:"entitled,omitempty"`
-	Process  *Process  `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
+	// An agent refuses one without a pid, and a request that has neither it nor an address, application_ids or a lease.
+	Process *Process `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
 	// Where the engine can be reached.
 	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	// Its applications in external clusters.
 	ApplicationIds []string `protobuf:"bytes,5,rep,name=application_ids,json=applicationIds,proto3" json:"application_ids,omitempty"`
-	// For an engine without a pid on the host: how long it lives without a Renew. Unset: until it is released.
+	// For an engine without a pid on the host: how long it lives without a Renew. Unset: as long as its applications, where it has
+	// application_ids and an external part; else 24 hours.
 	Lease         *durationpb.Duration `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1053,11 +1086,14 @@ func (x *ConfirmResponse) GetAllocation() *Allocation {
 }
 
 type ReleaseRequest struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Everybody who may read the allocation is shown it.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// How the engine ended, where the caller knows.
-	ExitStatus    *ExitStatus `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
+	ExitStatus *ExitStatus `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
+	// Its last lines on standard error, which few are shown: see Allocation.
+	ErrorOutput   string `protobuf:"bytes,4,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1111,6 +1147,13 @@ func (x *ReleaseRequest) GetExitStatus() *ExitStatus {
 		return x.ExitStatus
 	}
 	return nil
+}
+
+func (x *ReleaseRequest) GetErrorOutput() string {
+	if x != nil {
+		return x.ErrorOutput
+	}
+	return ""
 }
 
 type ReleaseResponse struct {
@@ -2135,7 +2178,7 @@ var File_bursar_v1_allocation_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\n" +
-	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\t\n" +
+	"\x1abursar/v1/allocation.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\t\n" +
 	"\n" +
 	"Allocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -2169,7 +2212,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\vexit_status\x18\x18 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12/\n" +
 	"\x13unreclaimable_bytes\x18\x19 \x01(\x03R\x12unreclaimableBytes\x12-\n" +
-	"\bover_use\x18\x1a \x03(\v2\x12.bursar.v1.OverUseR\aoverUse\x1a9\n" +
+	"\bover_use\x18\x1a \x03(\v2\x12.bursar.v1.OverUseR\aoverUse\x12!\n" +
+	"\ferror_output\x18\x1b \x01(\tR\verrorOutput\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x02\n" +
@@ -2179,13 +2223,15 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\bentitled\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bentitled\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x06policy\x18\x05 \x01(\x0e2\x18.bursar.v1.OverUsePolicyR\x06policy\x127\n" +
-	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\x87\x01\n" +
+	"\tstop_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xa6\x01\n" +
 	"\aProcess\x12\x19\n" +
 	"\x03pid\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x03pid\x12\x1d\n" +
 	"\n" +
 	"start_time\x18\x02 \x01(\x04R\tstartTime\x12 \n" +
 	"\x06cgroup\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x06cgroup\x12 \n" +
-	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\"j\n" +
+	"\aboot_id\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06bootId\x12\x15\n" +
+	"\x03uid\x18\x05 \x01(\rH\x00R\x03uid\x88\x01\x01B\x06\n" +
+	"\x04_uid\"j\n" +
 	"\n" +
 	"ExitStatus\x12\x17\n" +
 	"\x04code\x18\x01 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x16\n" +
@@ -2204,7 +2250,7 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aB\n" +
 	"\x14PreferredLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcb\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf6\x04\n" +
 	"\x0fAllocateRequest\x121\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\x80\x012\b^[!-~]*$R\trequestId\x12\x89\x01\n" +
@@ -2215,7 +2261,8 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x0freservation_ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x04\b\x80\xa3\x052\x02\b\x01R\x0ereservationTtl\x12/\n" +
 	"\bpriority\x18\a \x01(\x05B\x13\xbaH\x10\x1a\x0e\x18\xe8\a(\x98\xf8\xff\xff\xff\xff\xff\xff\xff\x01R\bpriority\x12)\n" +
-	"\x04host\x18\b \x01(\v2\x15.bursar.v1.HostWishesR\x04host\x1a9\n" +
+	"\x04host\x18\b \x01(\v2\x15.bursar.v1.HostWishesR\x04host\x12)\n" +
+	"\x10confirms_process\x18\t \x01(\bR\x0fconfirmsProcess\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
@@ -2233,12 +2280,13 @@ const file_bursar_v1_allocation_proto_rawDesc = "" +
 	"\x0fConfirmResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
-	"allocation\"\x85\x01\n" +
+	"allocation\"\xb2\x01\n" +
 	"\x0eReleaseRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x02id\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
-	"exitStatus\"H\n" +
+	"exitStatus\x12+\n" +
+	"\ferror_output\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\verrorOutput\"H\n" +
 	"\x0fReleaseResponse\x125\n" +
 	"\n" +
 	"allocation\x18\x01 \x01(\v2\x15.bursar.v1.AllocationR\n" +
@@ -2516,6 +2564,7 @@ func file_bursar_v1_allocation_proto_init() {
 	}
 	file_bursar_v1_account_proto_init()
 	file_bursar_v1_resource_proto_init()
+	file_bursar_v1_allocation_proto_msgTypes[2].OneofWrappers = []any{}
 	file_bursar_v1_allocation_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

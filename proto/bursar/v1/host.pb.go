@@ -166,8 +166,10 @@ type Host struct {
 	UnavailableReason string `protobuf:"bytes,14,opt,name=unavailable_reason,json=unavailableReason,proto3" json:"unavailable_reason,omitempty"`
 	// What all its engines were last measured to use.
 	EnginesMeasured *Resource `protobuf:"bytes,15,opt,name=engines_measured,json=enginesMeasured,proto3" json:"engines_measured,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Another agent has called for this host within the last minutes, and was refused: which, in words. Empty: none has.
+	Stranger      string `protobuf:"bytes,16,opt,name=stranger,proto3" json:"stranger,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Host) Reset() {
@@ -303,6 +305,13 @@ func (x *Host) GetEnginesMeasured() *Resource {
 		return x.EnginesMeasured
 	}
 	return nil
+}
+
+func (x *Host) GetStranger() string {
+	if x != nil {
+		return x.Stranger
+	}
+	return ""
 }
 
 // HostSample is what an agent measured. A source that could not be read leaves its fields unset.
@@ -618,7 +627,15 @@ type RegisterRequest struct {
 	// The highest epoch the agent has seen.
 	Epoch uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// The leadership of that epoch, as it was told; 0: not known.
-	Leadership    uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	Leadership uint64 `protobuf:"fixed64,10,opt,name=leadership,proto3" json:"leadership,omitempty"`
+	// The machine: /etc/machine-id. Empty: it has none.
+	MachineId string `protobuf:"bytes,11,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// The pid namespace in which the agent sees processes, unique within a boot. Another agent that calls itself by the same host_id, on
+	// another machine or in another pid namespace, is refused with ALREADY_EXISTS as long as the known one is heard, or its engines are not
+	// given up yet. Empty, as of an older agent: nothing is compared.
+	PidNamespace string `protobuf:"bytes,12,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
+	// How long ago the machine was booted. One that was booted after the known agent was last heard takes its place at once.
+	Uptime        *durationpb.Duration `protobuf:"bytes,13,opt,name=uptime,proto3" json:"uptime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -721,6 +738,27 @@ func (x *RegisterRequest) GetLeadership() uint64 {
 		return x.Leadership
 	}
 	return 0
+}
+
+func (x *RegisterRequest) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *RegisterRequest) GetPidNamespace() string {
+	if x != nil {
+		return x.PidNamespace
+	}
+	return ""
+}
+
+func (x *RegisterRequest) GetUptime() *durationpb.Duration {
+	if x != nil {
+		return x.Uptime
+	}
+	return nil
 }
 
 type RegisterResponse struct {
@@ -1035,11 +1073,13 @@ func (x *EngineReport) GetOverUse() []*OverUse {
 
 // EngineEnd is the tombstone of an engine whose process ended.
 type EngineEnd struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AllocationId  string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	ExitStatus    *ExitStatus            `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	AllocationId string                 `protobuf:"bytes,1,opt,name=allocation_id,json=allocationId,proto3" json:"allocation_id,omitempty"`
+	EndTime      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	ExitStatus   *ExitStatus            `protobuf:"bytes,3,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
+	Reason       string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Its last lines on standard error, which few are shown: see Allocation.
+	ErrorOutput   string `protobuf:"bytes,5,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,6 +1138,13 @@ func (x *EngineEnd) GetExitStatus() *ExitStatus {
 func (x *EngineEnd) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *EngineEnd) GetErrorOutput() string {
+	if x != nil {
+		return x.ErrorOutput
 	}
 	return ""
 }
@@ -1978,7 +2025,7 @@ var File_bursar_v1_host_proto protoreflect.FileDescriptor
 
 const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x05\n" +
+	"\x14bursar/v1/host.proto\x12\tbursar.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17bursar/v1/account.proto\x1a\x1abursar/v1/allocation.proto\x1a\x18bursar/v1/resource.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x05\n" +
 	"\x04Host\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x123\n" +
@@ -1995,7 +2042,8 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\aversion\x18\f \x01(\tR\aversion\x12\x1a\n" +
 	"\brevision\x18\r \x01(\x04R\brevision\x12-\n" +
 	"\x12unavailable_reason\x18\x0e \x01(\tR\x11unavailableReason\x12>\n" +
-	"\x10engines_measured\x18\x0f \x01(\v2\x13.bursar.v1.ResourceR\x0fenginesMeasured\x1a9\n" +
+	"\x10engines_measured\x18\x0f \x01(\v2\x13.bursar.v1.ResourceR\x0fenginesMeasured\x12\x1a\n" +
+	"\bstranger\x18\x10 \x01(\tR\bstranger\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -2052,7 +2100,7 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\ftotal_inodes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vtotalInodes\x12(\n" +
 	"\vfree_inodes\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
 	"freeInodes\x12\x14\n" +
-	"\x05short\x18\x06 \x01(\bR\x05short\"\xca\x04\n" +
+	"\x05short\x18\x06 \x01(\bR\x05short\"\xdd\x05\n" +
 	"\x0fRegisterRequest\x12C\n" +
 	"\ahost_id\x18\x01 \x01(\tB*\xbaH'r%2#^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$R\x06hostId\x12\"\n" +
 	"\aaddress\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\aaddress\x12\x89\x01\n" +
@@ -2066,7 +2114,11 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"leadership\x18\n" +
 	" \x01(\x06R\n" +
-	"leadership\x1a9\n" +
+	"leadership\x12&\n" +
+	"\n" +
+	"machine_id\x18\v \x01(\tB\a\xbaH\x04r\x02\x18@R\tmachineId\x12,\n" +
+	"\rpid_namespace\x18\f \x01(\tB\a\xbaH\x04r\x02\x18@R\fpidNamespace\x12;\n" +
+	"\x06uptime\x18\r \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\x06uptime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9a\x01\n" +
@@ -2103,13 +2155,14 @@ const file_bursar_v1_host_proto_rawDesc = "" +
 	"\bmeasured\x18\x02 \x01(\v2\x13.bursar.v1.ResourceR\bmeasured\x128\n" +
 	"\x13unreclaimable_bytes\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x12unreclaimableBytes\x123\n" +
 	"\x05grant\x18\x04 \x01(\v2\x15.bursar.v1.AllocationB\x06\xbaH\x03\xd8\x01\x03R\x05grant\x127\n" +
-	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\"\xc1\x01\n" +
+	"\bover_use\x18\x05 \x03(\v2\x12.bursar.v1.OverUseB\b\xbaH\x05\x92\x01\x02\x10\x10R\aoverUse\"\xee\x01\n" +
 	"\tEngineEnd\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x125\n" +
 	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x126\n" +
 	"\vexit_status\x18\x03 \x01(\v2\x15.bursar.v1.ExitStatusR\n" +
 	"exitStatus\x12 \n" +
-	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"\x89\x01\n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12+\n" +
+	"\ferror_output\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\verrorOutput\"\x89\x01\n" +
 	"\x04Veto\x12#\n" +
 	"\rallocation_id\x18\x01 \x01(\tR\fallocationId\x12@\n" +
 	"\x0eheadroom_bytes\x18\x02 \x01(\x03B\x19\xbaH\x16\"\x14\x18\xff\xff\xff\xff\xff\xff\xff\x0f(\x81\x80\x80\x80\x80\x80\x80\xf0\xff\x01R\rheadroomBytes\x12\x1a\n" +
@@ -2269,51 +2322,52 @@ var file_bursar_v1_host_proto_depIdxs = []int32{
 	27, // 10: bursar.v1.RegisterRequest.labels:type_name -> bursar.v1.RegisterRequest.LabelsEntry
 	31, // 11: bursar.v1.RegisterRequest.capacity:type_name -> bursar.v1.Resource
 	31, // 12: bursar.v1.RegisterRequest.protected:type_name -> bursar.v1.Resource
-	32, // 13: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
-	3,  // 14: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
-	8,  // 15: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
-	9,  // 16: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
-	10, // 17: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
-	31, // 18: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
-	31, // 19: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
-	33, // 20: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
-	34, // 21: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
-	30, // 22: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
-	35, // 23: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
-	33, // 24: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
-	12, // 25: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
-	32, // 26: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
-	1,  // 27: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
-	32, // 28: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
-	2,  // 29: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
-	28, // 30: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
-	0,  // 31: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
-	2,  // 32: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
-	2,  // 33: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
-	2,  // 34: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
-	32, // 35: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
-	2,  // 36: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
-	5,  // 37: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
-	7,  // 38: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
-	13, // 39: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
-	15, // 40: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
-	17, // 41: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
-	19, // 42: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
-	21, // 43: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
-	23, // 44: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
-	6,  // 45: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
-	11, // 46: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
-	14, // 47: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
-	16, // 48: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
-	18, // 49: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
-	20, // 50: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
-	22, // 51: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
-	24, // 52: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
-	45, // [45:53] is the sub-list for method output_type
-	37, // [37:45] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	32, // 13: bursar.v1.RegisterRequest.uptime:type_name -> google.protobuf.Duration
+	32, // 14: bursar.v1.RegisterResponse.interval:type_name -> google.protobuf.Duration
+	3,  // 15: bursar.v1.SyncRequest.sample:type_name -> bursar.v1.HostSample
+	8,  // 16: bursar.v1.SyncRequest.engines:type_name -> bursar.v1.EngineReport
+	9,  // 17: bursar.v1.SyncRequest.ended:type_name -> bursar.v1.EngineEnd
+	10, // 18: bursar.v1.SyncRequest.vetoes:type_name -> bursar.v1.Veto
+	31, // 19: bursar.v1.SyncRequest.capacity:type_name -> bursar.v1.Resource
+	31, // 20: bursar.v1.EngineReport.measured:type_name -> bursar.v1.Resource
+	33, // 21: bursar.v1.EngineReport.grant:type_name -> bursar.v1.Allocation
+	34, // 22: bursar.v1.EngineReport.over_use:type_name -> bursar.v1.OverUse
+	30, // 23: bursar.v1.EngineEnd.end_time:type_name -> google.protobuf.Timestamp
+	35, // 24: bursar.v1.EngineEnd.exit_status:type_name -> bursar.v1.ExitStatus
+	33, // 25: bursar.v1.SyncResponse.grants:type_name -> bursar.v1.Allocation
+	12, // 26: bursar.v1.SyncResponse.stops:type_name -> bursar.v1.StopOrder
+	32, // 27: bursar.v1.SyncResponse.interval:type_name -> google.protobuf.Duration
+	1,  // 28: bursar.v1.SyncResponse.action:type_name -> bursar.v1.SyncAction
+	32, // 29: bursar.v1.StopOrder.grace:type_name -> google.protobuf.Duration
+	2,  // 30: bursar.v1.HostServiceGetResponse.host:type_name -> bursar.v1.Host
+	28, // 31: bursar.v1.HostServiceListRequest.labels:type_name -> bursar.v1.HostServiceListRequest.LabelsEntry
+	0,  // 32: bursar.v1.HostServiceListRequest.states:type_name -> bursar.v1.HostState
+	2,  // 33: bursar.v1.HostServiceListResponse.hosts:type_name -> bursar.v1.Host
+	2,  // 34: bursar.v1.CordonResponse.host:type_name -> bursar.v1.Host
+	2,  // 35: bursar.v1.UncordonResponse.host:type_name -> bursar.v1.Host
+	32, // 36: bursar.v1.DrainRequest.deadline:type_name -> google.protobuf.Duration
+	2,  // 37: bursar.v1.DrainResponse.host:type_name -> bursar.v1.Host
+	5,  // 38: bursar.v1.HostService.Register:input_type -> bursar.v1.RegisterRequest
+	7,  // 39: bursar.v1.HostService.Sync:input_type -> bursar.v1.SyncRequest
+	13, // 40: bursar.v1.HostService.Deregister:input_type -> bursar.v1.DeregisterRequest
+	15, // 41: bursar.v1.HostService.Get:input_type -> bursar.v1.HostServiceGetRequest
+	17, // 42: bursar.v1.HostService.List:input_type -> bursar.v1.HostServiceListRequest
+	19, // 43: bursar.v1.HostService.Cordon:input_type -> bursar.v1.CordonRequest
+	21, // 44: bursar.v1.HostService.Uncordon:input_type -> bursar.v1.UncordonRequest
+	23, // 45: bursar.v1.HostService.Drain:input_type -> bursar.v1.DrainRequest
+	6,  // 46: bursar.v1.HostService.Register:output_type -> bursar.v1.RegisterResponse
+	11, // 47: bursar.v1.HostService.Sync:output_type -> bursar.v1.SyncResponse
+	14, // 48: bursar.v1.HostService.Deregister:output_type -> bursar.v1.DeregisterResponse
+	16, // 49: bursar.v1.HostService.Get:output_type -> bursar.v1.HostServiceGetResponse
+	18, // 50: bursar.v1.HostService.List:output_type -> bursar.v1.HostServiceListResponse
+	20, // 51: bursar.v1.HostService.Cordon:output_type -> bursar.v1.CordonResponse
+	22, // 52: bursar.v1.HostService.Uncordon:output_type -> bursar.v1.UncordonResponse
+	24, // 53: bursar.v1.HostService.Drain:output_type -> bursar.v1.DrainResponse
+	46, // [46:54] is the sub-list for method output_type
+	38, // [38:46] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_bursar_v1_host_proto_init() }

@@ -311,6 +311,71 @@ func (x *HostRecord) GetStopTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// Additions is what rows have that came with this version. The version before refuses a row with fields that it does not know, as it would
+// write them back short; during an upgrade it may lead again. So these are among the unknown fields of a row's resource
+// (AllocationRecord.allocation.requested, HostRecord.capacity), which that version leaves aside: it loses them and goes on.
+type Additions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The last lines that an engine wrote to its standard error.
+	ErrorOutput string `protobuf:"bytes,1000,opt,name=error_output,json=errorOutput,proto3" json:"error_output,omitempty"`
+	// Who a host's agent is.
+	MachineId     string `protobuf:"bytes,1001,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	PidNamespace  string `protobuf:"bytes,1002,opt,name=pid_namespace,json=pidNamespace,proto3" json:"pid_namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Additions) Reset() {
+	*x = Additions{}
+	mi := &file_bursar_store_v1_record_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Additions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Additions) ProtoMessage() {}
+
+func (x *Additions) ProtoReflect() protoreflect.Message {
+	mi := &file_bursar_store_v1_record_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Additions.ProtoReflect.Descriptor instead.
+func (*Additions) Descriptor() ([]byte, []int) {
+	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Additions) GetErrorOutput() string {
+	if x != nil {
+		return x.ErrorOutput
+	}
+	return ""
+}
+
+func (x *Additions) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *Additions) GetPidNamespace() string {
+	if x != nil {
+		return x.PidNamespace
+	}
+	return ""
+}
+
 // QuotaRecord is a rule that came over the API. Rules from files stay in their files.
 type QuotaRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -322,7 +387,7 @@ type QuotaRecord struct {
 
 func (x *QuotaRecord) Reset() {
 	*x = QuotaRecord{}
-	mi := &file_bursar_store_v1_record_proto_msgTypes[2]
+	mi := &file_bursar_store_v1_record_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +399,7 @@ func (x *QuotaRecord) String() string {
 func (*QuotaRecord) ProtoMessage() {}
 
 func (x *QuotaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_store_v1_record_proto_msgTypes[2]
+	mi := &file_bursar_store_v1_record_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +412,7 @@ func (x *QuotaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuotaRecord.ProtoReflect.Descriptor instead.
 func (*QuotaRecord) Descriptor() ([]byte, []int) {
-	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{2}
+	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *QuotaRecord) GetQuota() *v1.Quota {
@@ -374,7 +439,7 @@ type ProviderRecord struct {
 
 func (x *ProviderRecord) Reset() {
 	*x = ProviderRecord{}
-	mi := &file_bursar_store_v1_record_proto_msgTypes[3]
+	mi := &file_bursar_store_v1_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +451,7 @@ func (x *ProviderRecord) String() string {
 func (*ProviderRecord) ProtoMessage() {}
 
 func (x *ProviderRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_store_v1_record_proto_msgTypes[3]
+	mi := &file_bursar_store_v1_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +464,7 @@ func (x *ProviderRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderRecord.ProtoReflect.Descriptor instead.
 func (*ProviderRecord) Descriptor() ([]byte, []int) {
-	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{3}
+	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProviderRecord) GetProvider() *v1.Provider {
@@ -426,7 +491,7 @@ type RefusalRecord struct {
 
 func (x *RefusalRecord) Reset() {
 	*x = RefusalRecord{}
-	mi := &file_bursar_store_v1_record_proto_msgTypes[4]
+	mi := &file_bursar_store_v1_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +503,7 @@ func (x *RefusalRecord) String() string {
 func (*RefusalRecord) ProtoMessage() {}
 
 func (x *RefusalRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_bursar_store_v1_record_proto_msgTypes[4]
+	mi := &file_bursar_store_v1_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +516,7 @@ func (x *RefusalRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusalRecord.ProtoReflect.Descriptor instead.
 func (*RefusalRecord) Descriptor() ([]byte, []int) {
-	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_bursar_store_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RefusalRecord) GetHash() []byte {
@@ -538,7 +603,12 @@ const file_bursar_store_v1_record_proto_rawDesc = "" +
 	"\tstop_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
+	"\tAdditions\x12\"\n" +
+	"\ferror_output\x18\xe8\a \x01(\tR\verrorOutput\x12\x1e\n" +
+	"\n" +
+	"machine_id\x18\xe9\a \x01(\tR\tmachineId\x12$\n" +
+	"\rpid_namespace\x18\xea\a \x01(\tR\fpidNamespace\"Q\n" +
 	"\vQuotaRecord\x12&\n" +
 	"\x05quota\x18\x01 \x01(\v2\x10.bursar.v1.QuotaR\x05quota\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"A\n" +
@@ -564,38 +634,39 @@ func file_bursar_store_v1_record_proto_rawDescGZIP() []byte {
 	return file_bursar_store_v1_record_proto_rawDescData
 }
 
-var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_bursar_store_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_bursar_store_v1_record_proto_goTypes = []any{
 	(*AllocationRecord)(nil),      // 0: bursar.store.v1.AllocationRecord
 	(*HostRecord)(nil),            // 1: bursar.store.v1.HostRecord
-	(*QuotaRecord)(nil),           // 2: bursar.store.v1.QuotaRecord
-	(*ProviderRecord)(nil),        // 3: bursar.store.v1.ProviderRecord
-	(*RefusalRecord)(nil),         // 4: bursar.store.v1.RefusalRecord
-	nil,                           // 5: bursar.store.v1.HostRecord.LabelsEntry
-	(*v1.Allocation)(nil),         // 6: bursar.v1.Allocation
-	(*v1.HostWishes)(nil),         // 7: bursar.v1.HostWishes
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
-	(*v1.Resource)(nil),           // 10: bursar.v1.Resource
-	(*v1.Quota)(nil),              // 11: bursar.v1.Quota
-	(*v1.Provider)(nil),           // 12: bursar.v1.Provider
+	(*Additions)(nil),             // 2: bursar.store.v1.Additions
+	(*QuotaRecord)(nil),           // 3: bursar.store.v1.QuotaRecord
+	(*ProviderRecord)(nil),        // 4: bursar.store.v1.ProviderRecord
+	(*RefusalRecord)(nil),         // 5: bursar.store.v1.RefusalRecord
+	nil,                           // 6: bursar.store.v1.HostRecord.LabelsEntry
+	(*v1.Allocation)(nil),         // 7: bursar.v1.Allocation
+	(*v1.HostWishes)(nil),         // 8: bursar.v1.HostWishes
+	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*v1.Resource)(nil),           // 11: bursar.v1.Resource
+	(*v1.Quota)(nil),              // 12: bursar.v1.Quota
+	(*v1.Provider)(nil),           // 13: bursar.v1.Provider
 }
 var file_bursar_store_v1_record_proto_depIdxs = []int32{
-	6,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
-	7,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
-	8,  // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
-	8,  // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
-	9,  // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
-	9,  // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
-	8,  // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
-	5,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
-	10, // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
-	10, // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
-	9,  // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
-	9,  // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
-	11, // 12: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
-	12, // 13: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
-	9,  // 14: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
+	7,  // 0: bursar.store.v1.AllocationRecord.allocation:type_name -> bursar.v1.Allocation
+	8,  // 1: bursar.store.v1.AllocationRecord.wishes:type_name -> bursar.v1.HostWishes
+	9,  // 2: bursar.store.v1.AllocationRecord.reservation_ttl:type_name -> google.protobuf.Duration
+	9,  // 3: bursar.store.v1.AllocationRecord.lease:type_name -> google.protobuf.Duration
+	10, // 4: bursar.store.v1.AllocationRecord.wait_deadline:type_name -> google.protobuf.Timestamp
+	10, // 5: bursar.store.v1.AllocationRecord.passed_since:type_name -> google.protobuf.Timestamp
+	9,  // 6: bursar.store.v1.AllocationRecord.stop_grace:type_name -> google.protobuf.Duration
+	6,  // 7: bursar.store.v1.HostRecord.labels:type_name -> bursar.store.v1.HostRecord.LabelsEntry
+	11, // 8: bursar.store.v1.HostRecord.capacity:type_name -> bursar.v1.Resource
+	11, // 9: bursar.store.v1.HostRecord.protected:type_name -> bursar.v1.Resource
+	10, // 10: bursar.store.v1.HostRecord.register_time:type_name -> google.protobuf.Timestamp
+	10, // 11: bursar.store.v1.HostRecord.stop_time:type_name -> google.protobuf.Timestamp
+	12, // 12: bursar.store.v1.QuotaRecord.quota:type_name -> bursar.v1.Quota
+	13, // 13: bursar.store.v1.ProviderRecord.provider:type_name -> bursar.v1.Provider
+	10, // 14: bursar.store.v1.RefusalRecord.time:type_name -> google.protobuf.Timestamp
 	15, // [15:15] is the sub-list for method output_type
 	15, // [15:15] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
@@ -614,7 +685,7 @@ func file_bursar_store_v1_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bursar_store_v1_record_proto_rawDesc), len(file_bursar_store_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -73,7 +73,7 @@ type AllocationServiceClient interface {
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	// Cancel ends a request that waits or a reservation; an active allocation is left alone (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
-	// Renew extends a reservation, or the lease of an engine that has no pid on the host.
+	// Renew extends a reservation, or the lease of an engine that has no pid on the host, be it the default one.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
@@ -293,7 +293,7 @@ type AllocationServiceHandler interface {
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	// Cancel ends a request that waits or a reservation; an active allocation is left alone (FAILED_PRECONDITION).
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
-	// Renew extends a reservation, or the lease of an engine that has no pid on the host.
+	// Renew extends a reservation, or the lease of an engine that has no pid on the host, be it the default one.
 	Renew(context.Context, *v1.RenewRequest) (*v1.RenewResponse, error)
 	// Resize changes what an allocation is entitled to. More is checked like a request.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)

@@ -40,7 +40,7 @@ const (
 // EngineServiceClient is a client for the bursar.v1.EngineService service.
 type EngineServiceClient interface {
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output goes to files, and when it ends its
-	// allocation is released with how it ended and the last lines that it wrote to its standard error. It goes on when the agent ends.
+	// allocation is released with how it ended and, in error_output, the last lines that it wrote to its standard error. It goes on when the agent ends.
 	//
 	// Launching again what runs already, from the same caller, returns it. Errors: NOT_FOUND and FAILED_PRECONDITION, as of Confirm;
 	// INVALID_ARGUMENT with an InvalidField, where the command could not be started as asked for: the reservation stays then;
@@ -85,7 +85,7 @@ func (c *engineServiceClient) Launch(ctx context.Context, req *v1.LaunchRequest)
 // EngineServiceHandler is an implementation of the bursar.v1.EngineService service.
 type EngineServiceHandler interface {
 	// Launch starts the engine of a reservation of this host, confirms it, and keeps it: its output goes to files, and when it ends its
-	// allocation is released with how it ended and the last lines that it wrote to its standard error. It goes on when the agent ends.
+	// allocation is released with how it ended and, in error_output, the last lines that it wrote to its standard error. It goes on when the agent ends.
 	//
 	// Launching again what runs already, from the same caller, returns it. Errors: NOT_FOUND and FAILED_PRECONDITION, as of Confirm;
 	// INVALID_ARGUMENT with an InvalidField, where the command could not be started as asked for: the reservation stays then;

@@ -1,0 +1,148 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Lost names what a process would leave behind if it was moved below the cgroup of this path: a limit of memory, processors, input and output, or
+// the number of processes that it is under and the other is not, or the container it is in; but for limits in the files named last, which
+// whoever moves it sets anew. "": nothing. ErrNone: there is no such process.
+//
+// With version 1 a process keeps its limit on the number of processes: that hierarchy is not one of those in which it is moved.
+func (t *Tree) Lost(pid int32, to string, kept ...string) (string, error) {
+	container, err := t.elsewhere(pid)
+	if err != nil {
+		return "", err
+	}
+	if container != "" {
+		return container, nil
+	}
+	found := ""
+	err = t.limits(pid, to, func(name, file string, _ int64) bool {
+		if slices.Contains(kept, file) {
+			return true
+		}
+		found = file + " of cgroup " + name
+		return false
+	})
+	return found, err
+}
+
+// Tasks is the number of processes that a process would no longer be limited to if it was moved below the cgroup of this path; 0: none.
+func (t *Tree) Tasks(pid int32, to string) (int64, error) {
+	least := int64(0)
+	err := t.limits(pid, to, func(_, file string, limit int64) bool {
+		if file == tasksFile && (least == 0 || limit < least) {
+			least = limit
+		}
+		return true
+	})
+	return least, err
+}
+
+// tasksFile has the limit on the number of processes, as version 2 has it next to the others.
+const tasksFile = "pids.max"
+
+// limits goes up from the cgroup of a process to one that has the other of this path below it, and tells of each limit until it is told to
+// stop.
+func (t *Tree) limits(pid int32, to string, tell func(name, file string, limit int64) bool) error {
+	cgroups, err := t.cgroupsOf(pid)
+	if err != nil {
+		return err
+	}
+	for _, h := range t.all {
+		controller := ""
+		if h.v1 {
+			controller = h.controllers[0]
+		}
+		for name := ownPath(cgroups, controller); name != "/" && !below(to, name); name = path.Dir(name) {
+			if goOn, err := t.limitsOf(h, name, tell); !goOn || err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// below reports whether a cgroup is another one, or below that.
+func below(name, other string) bool {
+	return name == other || strings.HasPrefix(name, path.Clean(other)+"/")
+}
+
+// elsewhere names the namespace by which a process is in a container, whose engine counts on finding it in its cgroup. One in a user
+// namespace of its own is in none: every user can make such a one, and the others in it, to be left alone.
+func (t *Tree) elsewhere(pid int32) (string, error) {
+	thread := t.liveThread(pid)
+	differs := func(kind string) (bool, error) {
+		own, err := os.Readlink(filepath.Join(t.proc, "self", "ns", kind))
+		if err != nil {
+			return false, nil //nolint:nilerr // the kernel has no such namespaces
+		}
+		other, err := os.Readlink(filepath.Join(t.proc, strconv.Itoa(int(thread)), "ns", kind))
+		if err != nil {
+			return false, processGone(pid, err)
+		}
+		return own != other, nil
+	}
+	if ownUsers, err := differs("user"); ownUsers || err != nil {
+		return "", err
+	}
+	for _, kind := range []string{"pid", "cgroup"} {
+		if other, err := differs(kind); other || err != nil {
+			return "its container (" + kind + " namespace)", err
+		}
+	}
+	return "", nil
+}
+
+func processGone(pid int32, err error) error {
+	if gone(err) {
+		err = errors.Join(ErrNone, err)
+	}
+	return fmt.Errorf("process %d: %w", pid, err)
+}
+
+// limitsOf tells of the limits of one cgroup. One that is not seen here may have any.
+func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, limit int64) bool) (goOn bool, err error) {
+	folder, visible := h.folder(name)
+	if !visible {
+		return tell(name, "what is not seen here", 0), nil
+	}
+	for _, file := range []string{
+		"memory.max", "memory.high", "cpu.max", "cpuset.cpus", "cpuset.mems", "io.max", tasksFile, // version 2
+		"memory.limit_in_bytes", "cpu.cfs_quota_us",
+	} {
+		content, err := t.files.Read(filepath.Join(folder, file))
+		if gone(err) {
+			continue // of another controller, or version
+		}
+		if err != nil {
+			return false, fmt.Errorf("cgroup %s: %w", name, err)
+		}
+		word, _, _ := strings.Cut(strings.TrimSpace(string(content)), " ")
+		if word == "max" || word == "-1" || word == "" {
+			continue
+		}
+		if strings.HasPrefix(file, "cpuset.") || file == "io.max" { // any content is a limit
+			if !tell(name, file, 0) {
+				return false, nil
+			}
+			continue
+		}
+		limit, err := number(word)
+		if err != nil {
+			return false, fmt.Errorf("cgroup %s: %s: %w", name, file, err)
+		}
+		if limit < unlimitedV1 && !tell(name, file, limit) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

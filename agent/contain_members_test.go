@@ -1,0 +1,93 @@
+package agent_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bursar/bursar/agent"
+)
+
+// childOf is a child of a process.
+func childOf(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	pid := strconv.Itoa(cmd.Process.Pid)
+	child := 0
+	until(t, "it has a child", func() bool {
+		content, _ := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children"))
+		child, _ = strconv.Atoi(strings.TrimSpace(string(content)))
+		return child != 0
+	})
+	return child
+}
+
+// An engine is moved with what is its own: not with another engine that is below it, not with another user's process, and not with what
+// somebody has put into another cgroup.
+func TestAnEngineIsMovedWithoutWhatIsOthers(t *testing.T) {
+	s := contained(t, agent.PolicyConfig{})
+	limited := s.config.Engines.Cgroup + "-limited"
+	t.Cleanup(func() {
+		until(t, "it is removed", func() bool {
+			for _, folder := range folders(t, limited) {
+				_ = os.Remove(folder)
+			}
+			return len(folders(t, limited)) == 0
+		})
+	})
+	s.start()
+
+	t.Run("another engine", func(t *testing.T) {
+		parent := process(t, "sleep 1000 & wait")
+		child := childOf(t, parent)
+		first := s.allocate(10)
+		if _, err := s.confirm(first.GetId(), child); err != nil {
+			t.Fatal(err)
+		}
+		own := s.config.Engines.Cgroup + "/bursar-engines/" + first.GetId() + ".adopted"
+		until(t, "the child is moved", func() bool { return cgroupOf(int32(child)) == own })
+		s.moves(t, parent)
+		if now := cgroupOf(int32(child)); now != own {
+			t.Errorf("the engine below it is in %s, and was in %s", now, own)
+		}
+	})
+	t.Run("another user's", func(t *testing.T) {
+		parent := process(t, "setpriv --reuid 65534 --regid 65534 --clear-groups sleep 1000 & wait")
+		child := childOf(t, parent)
+		until(t, "it is the other user's", func() bool {
+			status, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/status")
+			return strings.Contains(string(status), "Uid:\t65534")
+		})
+		s.leaves(t, parent, child)
+	})
+	t.Run("in a cgroup with a limit", func(t *testing.T) {
+		parent := process(t, "sleep 1000 & wait")
+		child := childOf(t, parent)
+		limitedTo(t, limited, 1000*mib, child)
+		s.leaves(t, parent, child)
+	})
+}
+
+// moves confirms an engine and waits until it was moved.
+func (s *subject) moves(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	a := s.allocate(10)
+	if _, err := s.confirm(a.GetId(), cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	want := s.config.Engines.Cgroup + "/bursar-engines/" + a.GetId() + ".adopted"
+	until(t, "it is moved", func() bool { return cgroupOf(int32(cmd.Process.Pid)) == want })
+	s.ticks(2)
+}
+
+// leaves expects that an engine is moved without a child.
+func (s *subject) leaves(t *testing.T, parent *exec.Cmd, child int) {
+	t.Helper()
+	before := cgroupOf(int32(child))
+	s.moves(t, parent)
+	if now := cgroupOf(int32(child)); now != before {
+		t.Errorf("the child was moved from %s to %s", before, now)
+	}
+}

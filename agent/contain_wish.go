@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// wish is what an engine's cgroup shall be.
+type wish struct {
+	process *bursarv1.Process
+	limits  cgroup.Limits
+	// own says whether it shall have one of ours, if it has none yet.
+	own policy.Cgroup
+}
+
+// wanted are the engines, all or the named, that were shown to this agent: on a coordinator's word alone no process is moved.
+func (c *cgroups) wanted(all bool, ids map[string]bool) map[string]wish {
+	wanted := make(map[string]wish)
+	policies := c.agent.settings().policies
+	c.agent.locked(func(t *tracker.Tracker) {
+		var engines []tracker.Engine
+		if all {
+			engines = t.Engines()
+		} else {
+			for id := range ids {
+				if e, is := t.Engine(id); is {
+					engines = append(engines, e)
+				}
+			}
+		}
+		for _, e := range engines {
+			grant, _ := t.Get(e.ID)
+			if !e.Identified || e.Process.GetStartTime() == 0 {
+				continue
+			}
+			p := policies.For(grant.GetLabels())
+			// One that its starter has given it is as good, but for limits: these are set on our own alone.
+			given := e.Process.GetCgroup() != "" && p.Action != policy.Limit
+			own := p.Cgroup
+			if given {
+				own = policy.CgroupNever
+			}
+			wanted[e.ID] = wish{process: e.Process, limits: limitsOf(p, grant.GetEntitled()), own: own}
+		}
+	})
+	return wanted
+}
+
+// limitsOf are the limits of an engine: those of its entitlement where its policy is to limit it, else only its part of busy processors.
+func limitsOf(p policy.Policy, entitled *bursarv1.Resource) cgroup.Limits {
+	const (
+		millisPerWeight = 10 // a core is what a weight of 100 stands for, which everybody has who says nothing
+		leastWeight     = 1
+		mostWeight      = 10_000
+	)
+	var limits cgroup.Limits
+	if millis := entitled.GetCpuMillis(); millis > 0 {
+		limits.CPUWeight = min(max(millis/millisPerWeight, leastWeight), mostWeight)
+	}
+	if p.Action != policy.Limit {
+		return limits
+	}
+	limits.CPUMillis = max(0, entitled.GetCpuMillis())
+	const beyond = 1 << 60 // no kernel takes more
+	if bound := p.Bound(entitled.GetMemoryBytes()); bound < beyond {
+		limits.MemoryMax = bound
+	}
+	return limits
+}

@@ -1,0 +1,86 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// Descendants returns a process that runs and what descends from it, the process first. It reads what the kernel keeps of each
+// one's children, so that it costs nothing for all the others on the machine; a kernel that does not tell (without
+// CONFIG_PROC_CHILDREN) has its whole process table read. A child that ends or is handed on while it looks may hide others, which a
+// later look finds. ErrEnded: the process is not there.
+func Descendants(proc string, root Ref) ([]Ref, error) {
+	table, err := procfs.NewFS(proc)
+	if err != nil {
+		return nil, fmt.Errorf("process table: %w", err)
+	}
+	if stat, err := statOf(table, int(root.PID)); err != nil || stat.Starttime != root.StartTime {
+		return nil, ErrEnded
+	}
+	found := []Ref{root}
+	known := map[int32]bool{root.PID: true}
+	for next := 0; next < len(found); next++ {
+		children, err := childrenOf(proc, found[next].PID)
+		if err != nil {
+			return Members(proc, Engine{Root: root})
+		}
+		if stat, err := statOf(table, int(found[next].PID)); err != nil || stat.Starttime != found[next].StartTime {
+			continue // these may be the children of who has its pid now
+		}
+		for _, pid := range children {
+			stat, err := statOf(table, pid)
+			if err != nil || stat.PPID != int(found[next].PID) || pid == os.Getpid() {
+				continue // it has ended, and its pid may be another's
+			}
+			if ref := (Ref{PID: int32(pid), StartTime: stat.Starttime}); !known[ref.PID] { //nolint:gosec // a pid is below 2^22
+				known[ref.PID] = true
+				found = append(found, ref)
+			}
+		}
+	}
+	return found, nil
+}
+
+func statOf(table procfs.FS, pid int) (procfs.ProcStat, error) {
+	process, err := table.Proc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err //nolint:wrapcheck // nobody is told
+	}
+	return process.Stat() //nolint:wrapcheck // nobody is told
+}
+
+// childrenOf lists the children of each of a process's threads. One that has ended has none.
+func childrenOf(proc string, pid int32) (children []int, err error) {
+	tasks := filepath.Join(proc, strconv.Itoa(int(pid)), "task")
+	threads, err := os.ReadDir(tasks)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("threads: %w", err)
+	}
+	for _, thread := range threads {
+		content, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "children")) //nolint:gosec // below the process table
+		if err != nil {
+			if _, gone := os.Stat(filepath.Join(tasks, thread.Name())); errors.Is(gone, fs.ErrNotExist) {
+				continue
+			}
+			return nil, fmt.Errorf("children: %w", err)
+		}
+		for word := range strings.FieldsSeq(string(content)) {
+			child, err := strconv.Atoi(word)
+			if err != nil {
+				return nil, fmt.Errorf("children: %w", err)
+			}
+			children = append(children, child)
+		}
+	}
+	return children, nil
+}

@@ -1,0 +1,138 @@
+package process
+
+import (
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// Engine is what is known of an engine.
+type Engine struct {
+	// Root is its root process, which may have ended.
+	Root Ref
+	// User is the real uid of the root process at Confirm. Nil: not known. Then only a guarded cgroup says who is the engine's.
+	User *uint32
+	// Cgroup is its own, "" if it has none.
+	Cgroup string
+	// Guarded: the agent made that cgroup, and nobody but root and the agent can move a process there.
+	Guarded bool
+	// LastAlive is when the root was last known to be there, in clock ticks after boot, as Handle.LastAlive tells it. 0: not known. Then
+	// a session proves nothing once the root is gone.
+	LastAlive uint64
+}
+
+// now is the time in clock ticks after boot, in which the kernel tells when processes started.
+func now() uint64 {
+	const ticksPerSecond = 100 // USER_HZ, on every architecture that Go runs on
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano()) / uint64(time.Second/ticksPerSecond) //nolint:gosec // since boot
+}
+
+// descent tells who descends from the root of an engine. See the package comment.
+type descent struct {
+	root Ref
+	// until is the time, in clock ticks after boot, before which what started in the root's session started while that was there.
+	until uint64
+	// known are the descendants that were found so far, as long as they are there.
+	known map[Ref]bool
+	// above are those who started the engine, as far as they were seen.
+	above map[Ref]bool
+}
+
+func newDescent(e Engine) *descent {
+	return &descent{root: e.Root, until: e.LastAlive, above: make(map[Ref]bool)}
+}
+
+func refOf(stat procfs.ProcStat) Ref {
+	return Ref{PID: int32(stat.PID), StartTime: stat.Starttime} //nolint:gosec // a pid is below 2^22
+}
+
+// look takes note of who of those known is there, and finds the other descendants in a table that was read after that time.
+func (d *descent) look(table map[int]procfs.ProcStat, at uint64) {
+	there := make(map[Ref]bool, len(d.known))
+	for _, stat := range table {
+		ref := refOf(stat)
+		if ref == d.root || d.known[ref] {
+			there[ref] = true
+			d.touch(stat, at)
+		}
+		if ref == d.root {
+			for _, over := range lineage(table, stat.PPID) {
+				d.above[refOf(over)] = true
+			}
+		}
+	}
+	d.known = there
+	// One that is known by its session shows that the session is there, and so that younger ones are of it.
+	for before := -1; before != len(d.known); {
+		before = len(d.known)
+		judged := make(map[int]bool, len(table))
+		for _, stat := range table {
+			if d.descends(table, stat, judged) {
+				d.known[refOf(stat)] = true
+				d.touch(stat, at)
+			}
+		}
+	}
+}
+
+// touch takes note that a descendant was there after that time: if it was of the root's session then, the number was no other's.
+func (d *descent) touch(stat procfs.ProcStat, at uint64) {
+	if d.numbered(stat) {
+		d.until = max(d.until, at+1)
+	}
+}
+
+// numbered reports whether a process has the root's number, or is in the session of that number.
+func (d *descent) numbered(stat procfs.ProcStat) bool {
+	return stat.Session == int(d.root.PID) || stat.PID == int(d.root.PID)
+}
+
+// descends goes up from a process, and notes in judged what it has found of each process on the way.
+func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, judged map[int]bool) bool {
+	var way []int
+	var found bool
+	for {
+		var known bool
+		if found, known = judged[stat.PID]; known {
+			break
+		}
+		judged[stat.PID] = false // also of what goes in a circle, since what was read does not fit together
+		way = append(way, stat.PID)
+		if found = d.known[refOf(stat)] || refOf(stat) == d.root || d.led(stat); found {
+			break
+		}
+		parent, there := table[stat.PPID]
+		if !there || stat.PPID <= 1 || parent.Starttime > stat.Starttime {
+			break
+		}
+		stat = parent
+	}
+	for _, pid := range way {
+		judged[pid] = found
+	}
+	return found
+}
+
+// led reports whether a process is in the session that the root leads or led.
+func (d *descent) led(stat procfs.ProcStat) bool {
+	return stat.Session == int(d.root.PID) && stat.PID != int(d.root.PID) &&
+		stat.Starttime >= d.root.StartTime && stat.Starttime < d.until
+}
+
+// lineage are a process and those above it.
+func lineage(table map[int]procfs.ProcStat, pid int) (way []procfs.ProcStat) {
+	for range len(table) { // it is no longer, even if what was read does not fit together
+		stat, there := table[pid]
+		if !there {
+			break
+		}
+		way = append(way, stat)
+		pid = stat.PPID
+	}
+	return way
+}

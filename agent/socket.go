@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// socket is the agent's Unix socket, which is made again where somebody removes it while the agent runs.
+type socket struct {
+	agent *Agent
+	path  string
+	// given: a service manager has made it, and may have handed it over without its path.
+	given bool
+	// Of the measuring loop alone:
+	there   fs.FileInfo // what was made on the path; nil: nothing that this agent knows
+	rules   fs.FileInfo // who may connect, if it was given: what was found on the path; nil: nobody knows
+	problem string      // as last logged
+
+	mu      sync.Mutex
+	current net.Listener       // guarded by mu; the last that was made
+	serve   func(net.Listener) // guarded by mu; nil: nothing is served
+}
+
+// open returns the socket of a service manager, where there is one, as it is, and else one of the agent's own.
+func (s *socket) open(ctx context.Context, a *Agent) (net.Listener, error) {
+	s.agent, s.path = a, a.settings().Socket
+	if s.current = a.deps.Socket; s.current != nil {
+		s.given = true
+		if s.path = s.current.Addr().String(); s.path != a.settings().Socket {
+			a.log.Warn("the socket that the service manager has opened is served, not the one that is configured", "socket", s.path, "configured", a.settings().Socket)
+		}
+		s.find(ctx)
+		return s.current, nil
+	}
+	listener, err := s.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.current = listener
+	return listener, nil
+}
+
+// find looks at the path of a socket that was given. One on which nobody listens was made by an earlier incarnation, in place of one that
+// somebody had removed: it has the mode of that.
+func (s *socket) find(ctx context.Context) {
+	info, err := os.Lstat(s.path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return
+	}
+	s.rules = info
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "unix", s.path)
+	if err == nil {
+		_ = conn.Close() // nothing was sent
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		s.there = info
+	}
+}
+
+// listen makes the socket.
+func (s *socket) listen(ctx context.Context) (listener *net.UnixListener, err error) {
+	settings := s.agent.settings()
+	mode, group := settings.socketMode, settings.SocketGroup
+	owner := os.Geteuid()
+	if s.given {
+		if s.rules == nil {
+			return nil, errors.New("who may connect to it is not known")
+		}
+		stat, _ := s.rules.Sys().(*syscall.Stat_t) // on Linux it always is
+		mode, group, owner = s.rules.Mode().Perm(), strconv.FormatUint(uint64(stat.Gid), 10), int(stat.Uid)
+	}
+	if listener, err = listenUnix(ctx, s.path, mode, group); err != nil {
+		return nil, err
+	}
+	if s.there, err = os.Lstat(s.path); err == nil && owner != os.Geteuid() {
+		err = os.Lchown(s.path, owner, -1)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("socket: %w", err), listener.Close())
+	}
+	// One that was given is its service manager's to remove; and what is left of it tells the next incarnation its mode.
+	listener.SetUnlinkOnClose(!s.given)
+	return listener, nil
+}
+
+// serveBy says how to serve on another listener.
+func (s *socket) serveBy(serve func(net.Listener)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serve = serve
+}
+
+// replaced reports whether another listener serves the socket in place of this one.
+func (s *socket) replaced(listener net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ofPeers, is := listener.(*peerListener)
+	return is && ofPeers.Listener != s.current
+}
+
+// check makes the socket again where it is not there, and says why that fails; empty: it does not.
+func (s *socket) check(ctx context.Context) (problem string) {
+	s.mu.Lock()
+	serving := s.serve != nil
+	s.mu.Unlock()
+	if !serving || !filepath.IsAbs(s.path) { // an abstract one cannot be removed
+		return ""
+	}
+	if info, err := os.Lstat(s.path); err == nil && s.there != nil && os.SameFile(info, s.there) {
+		return s.say(ctx, "")
+	}
+	listener, err := s.listen(ctx)
+	if err != nil {
+		problem = fmt.Sprintf("the socket %s was removed and cannot be made again: %s", s.path, err)
+		if s.given {
+			problem += "; restart the unit that made it (systemctl restart bursar-agent.socket)"
+		}
+		return s.say(ctx, problem)
+	}
+	s.agent.log.WarnContext(ctx, "the socket was removed while the agent runs: it was made again", "socket", s.path)
+	s.use(listener)
+	return s.say(ctx, "")
+}
+
+// use serves on a listener in place of the last that was made.
+func (s *socket) use(listener *net.UnixListener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serve == nil { // the agent ends
+		_ = listener.Close()
+		return
+	}
+	before := s.current
+	s.current = listener
+	s.serve(listener)
+	if own, is := before.(*net.UnixListener); is && before != s.agent.deps.Socket {
+		own.SetUnlinkOnClose(false) // the path is another's now
+		_ = own.Close()             // nobody can reach it any more
+	}
+}
+
+// say logs what is wrong when that is something else than before.
+func (s *socket) say(ctx context.Context, problem string) string {
+	if problem != s.problem && problem != "" {
+		s.agent.log.LogAttrs(ctx, slog.LevelError, "no new engines: callers cannot reach the agent", slog.String("error", problem))
+	}
+	s.problem = problem
+	return problem
+}

@@ -1,0 +1,165 @@
+package statefile
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// flock takes the lock in a directory.
+func flock(path string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the configured directory
+	if errors.Is(err, unix.EROFS) {
+		// What was saved can be read, and the engines in it be looked after.
+		lock, err = os.Open(filepath.Join(path, lockFile)) //nolint:gosec // the configured directory
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = errors.Join(err, lock.Close())
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &InUseError{Dir: path}
+		}
+		return nil, fmt.Errorf("lock state directory %s: %w", path, err)
+	}
+	return lock, nil
+}
+
+// Held reports whether the directory is still the one that is locked: neither it nor its lock was removed or replaced.
+func (d *Dir) Held() bool {
+	ours, err := d.lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(filepath.Join(d.path, lockFile))
+	return err == nil && os.SameFile(ours, there)
+}
+
+// hold makes the directory and its lock again where they were removed. The errors are Open's.
+func (d *Dir) hold() error {
+	if d.Held() {
+		return nil
+	}
+	if err := makeFolder(d.path); err != nil {
+		return err
+	}
+	lock, err := flock(d.path)
+	if err != nil {
+		return err
+	}
+	before := d.lock
+	d.lock, d.log = lock, openLog{}
+	if err := before.Close(); err != nil {
+		return fmt.Errorf("unlock state directory: %w", err)
+	}
+	return nil
+}
+
+// nameLock is a second lock, on the directory's name: removing the directory does not free it. It is an abstract Unix socket, which the
+// kernel removes with the process. Any user of the machine can have such a name, so that one that another user has is no lock. Whoever
+// connects learns whose it is, and is let go at once: connections that wait would keep others from asking.
+type nameLock struct {
+	listener *net.UnixListener // nil: somebody else has the name
+	closed   chan struct{}     // when nobody is let go any more
+}
+
+const (
+	// askTries and askPause are how often the owner of a name is asked for, in case others ask at the same time without end.
+	askTries = 50
+	askPause = 10 * time.Millisecond
+)
+
+// lockName takes the name of a directory that is there. The error is an *InUseError.
+func lockName(path string) (*nameLock, error) {
+	name, err := nameOf(path)
+	if err != nil {
+		return nil, fmt.Errorf("lock state directory %s: %w", path, err)
+	}
+	address := &net.UnixAddr{Name: name, Net: "unix"}
+	if listener, err := net.ListenUnix("unix", address); err == nil {
+		l := &nameLock{listener: listener, closed: make(chan struct{})}
+		go l.letGo()
+		return l, nil
+	}
+	for range askTries {
+		conn, err := net.DialUnix("unix", nil, address) // which never waits
+		if errors.Is(err, unix.EAGAIN) {
+			<-time.After(askPause)
+			continue
+		}
+		if err != nil {
+			break // its owner has ended, or takes no connections, as no agent does
+		}
+		uid, err := userOf(conn)
+		_ = conn.Close() // nothing was sent
+		if err == nil && int64(uid) == int64(os.Geteuid()) {
+			return nil, &InUseError{Dir: path}
+		}
+		break
+	}
+	return &nameLock{}, nil
+}
+
+// letGo ends connections as they come.
+func (l *nameLock) letGo() {
+	defer close(l.closed)
+	for {
+		conn, err := l.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			<-time.After(askPause) // no descriptor is left
+			continue
+		}
+		_ = conn.Close() // nothing was read
+	}
+}
+
+func (l *nameLock) close() error {
+	if l.listener == nil {
+		return nil
+	}
+	err := l.listener.Close()
+	<-l.closed
+	return err //nolint:wrapcheck // the caller says what it is about
+}
+
+// nameOf is the same for every process that has the directory at this path, also after it was removed and made again, and another one in
+// other roots and on other file systems, as containers have them.
+func nameOf(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", err //nolint:wrapcheck // the caller says what it is about
+	}
+	var root, above unix.Stat_t
+	if err := errors.Join(unix.Stat("/", &root), unix.Stat(filepath.Dir(path), &above)); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", root.Dev, root.Ino, above.Dev, path))
+	return fmt.Sprintf("@bursar-agent-state-%x", sum[:16]), nil
+}
+
+func userOf(conn *net.UnixConn) (uid uint32, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err //nolint:wrapcheck // nobody reads it
+	}
+	var peer *unix.Ucred
+	var peerErr error
+	err = raw.Control(func(fd uintptr) { peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, peerErr); err != nil {
+		return 0, err
+	}
+	return peer.Uid, nil
+}

@@ -1,0 +1,233 @@
+package statefile
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/agent/tracker"
+)
+
+const (
+	// A log of less than leastLog bytes, or of less than logShare times those of the state file, is no reason to write all anew: so a change
+	// costs no more than what it is, and a share of the file that is the smaller the more engines there are.
+	leastLog = 16 * blockSize
+	logShare = 8
+
+	logPrefix, logSuffix = "state-", ".log"
+)
+
+// ErrFull is returned by Append where there is no log that takes more: before the first Begin, and where all is to be written anew.
+var ErrFull = errors.New("the log of the state takes no more")
+
+// openLog is the log that is being written; none while it has no name.
+type openLog struct {
+	name   string
+	number uint32 // of the next record
+	size   int64  // of all records that were stored
+	most   int64
+}
+
+// Load reads the state. The errors are ErrNone, *VersionError, *DamagedError, and those of reading the files.
+func (d *Dir) Load() (State, error) {
+	content, err := d.read(d.File())
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{}, ErrNone
+	}
+	if err != nil {
+		return State{}, err
+	}
+	s, err := Decode(content)
+	if err != nil {
+		return State{}, fmt.Errorf("state file %s: %w", d.File(), err)
+	}
+	if s.Log == "" {
+		return s, nil
+	}
+	log, err := d.read(d.logFile(s.Log))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &DamagedError{err}
+	}
+	if err != nil {
+		return State{}, err
+	}
+	if s, err = replay(s, log); err != nil {
+		return State{}, fmt.Errorf("state file %s: %w", d.File(), &DamagedError{err})
+	}
+	s.Log = ""
+	return s, nil
+}
+
+func (d *Dir) read(path string) ([]byte, error) {
+	file, err := os.Open(path) //nolint:gosec // a path of this package
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	if len(content) > maxSize {
+		return nil, fmt.Errorf("state file %s: %w", path, &DamagedError{fmt.Errorf("more than %d bytes", maxSize)})
+	}
+	return content, nil
+}
+
+// Save makes the directory again if it was removed, and replaces the state by one that an agent without logs can read, too. When it returns nil, the state survives a crash of the machine;
+// else the old one is there.
+func (d *Dir) Save(s State) error {
+	s.Log = ""
+	_, err := d.replace(s)
+	return err
+}
+
+// Begin replaces the state as Save does, and begins a log for what happens from now on.
+func (d *Dir) Begin(s State) error {
+	s.Log = rand.Text()
+	size, err := d.replace(s)
+	if err != nil {
+		return err
+	}
+	d.log = openLog{name: s.Log, most: min(max(leastLog, logShare*size), maxSize/2)}
+	return nil
+}
+
+// Append adds to the log what has changed since the last Begin or Append. When it returns nil, that survives a crash of the machine, else
+// what was stored before does. It returns ErrFull where Begin has to write all.
+func (d *Dir) Append(c tracker.Change) error {
+	if d.log.name == "" || d.log.size >= d.log.most {
+		return ErrFull
+	}
+	record, err := encodeRecord(d.log.name, d.log.number, c)
+	if err != nil {
+		return err
+	}
+	if err := d.add(record); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	d.log.size += int64(len(record))
+	d.log.number++
+	return nil
+}
+
+// add opens the log for each record: what was removed, or is below another mount by now, must not be written to.
+func (d *Dir) add(record []byte) (err error) {
+	path := d.logFile(d.log.name)
+	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0) //nolint:gosec // a path of this package
+	if err != nil {
+		return err //nolint:wrapcheck // names operation and path
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err == nil && info.Size() != d.log.size {
+		err = fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(), d.log.size)
+	}
+	if err != nil {
+		d.log = openLog{}
+		return err
+	}
+	if _, err := file.WriteAt(record, d.log.size); err != nil {
+		// What there is of it takes room, and is not to stand before the next record.
+		cut := file.Truncate(d.log.size)
+		if cut != nil {
+			d.log = openLog{}
+		}
+		return errors.Join(err, cut)
+	}
+	if err := file.Sync(); err != nil {
+		d.log = openLog{} // nobody knows how much of it the disk has
+		return err        //nolint:wrapcheck // names operation and path
+	}
+	return nil
+}
+
+// replace writes the state file anew, with an empty log if it names one, and returns its size.
+func (d *Dir) replace(s State) (size int64, err error) {
+	if err := d.hold(); err != nil {
+		return 0, fmt.Errorf("write state: %w", err)
+	}
+	content, err := Encode(s)
+	if err != nil {
+		return 0, err
+	}
+	next := d.File() + ".new"
+	err = write(next, content)
+	if err == nil && s.Log != "" {
+		err = errors.Join(write(d.logFile(s.Log), nil), d.sync()) // a file must not name a log that is not there
+	}
+	if err == nil {
+		err = os.Rename(next, d.File())
+	}
+	if err != nil {
+		// What there is of it takes room that the next attempt may need.
+		return 0, errors.Join(fmt.Errorf("write state: %w", err), removeIfThere(next), removeIfThere(d.logFile(s.Log)))
+	}
+	d.log = openLog{} // the one that was written belongs to what was replaced
+	if err := d.sync(); err != nil {
+		return 0, err
+	}
+	d.removeLogs(s.Log)
+	return int64(len(content)), nil
+}
+
+func write(path string, content []byte) (err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // a path of this package
+	if err != nil {
+		return err //nolint:wrapcheck // names operation and path
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Write(content); err != nil {
+		return err //nolint:wrapcheck // names operation and path
+	}
+	return file.Sync() //nolint:wrapcheck // names operation and path
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err //nolint:wrapcheck // names operation and path
+	}
+	return nil
+}
+
+// sync makes what was made or renamed in the directory durable.
+func (d *Dir) sync() (err error) {
+	dir, err := os.Open(d.path)
+	if err != nil {
+		return fmt.Errorf("sync state directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("sync state directory: %w", err)
+	}
+	return nil
+}
+
+func (d *Dir) logFile(name string) string { return filepath.Join(d.path, logPrefix+name+logSuffix) }
+
+// logs are all there are: the one that the state file names, and what was left over.
+func (d *Dir) logs() (paths []string) {
+	entries, _ := os.ReadDir(d.path) // those that cannot be found stay
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), logPrefix) && strings.HasSuffix(e.Name(), logSuffix) {
+			paths = append(paths, filepath.Join(d.path, e.Name()))
+		}
+	}
+	return paths
+}
+
+// removeLogs removes those that the state file does not name any more. One that stays does no harm.
+func (d *Dir) removeLogs(but string) {
+	for _, log := range d.logs() {
+		if log != d.logFile(but) {
+			_ = os.Remove(log)
+		}
+	}
+}

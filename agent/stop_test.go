@@ -1,0 +1,104 @@
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// enter moves a process to a cgroup in every hierarchy that has it.
+func enter(t *testing.T, name string, pid int) {
+	t.Helper()
+	for _, folder := range folders(t, name) {
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ownCgroup is one that an engine's starter has made for it, where memory is accounted for.
+func ownCgroup(t *testing.T) (name string) {
+	t.Helper()
+	needsRoot(t)
+	name = fmt.Sprintf("/bursar-test-own-%d", os.Getpid())
+	for _, point := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
+		if _, err := os.Stat(filepath.Join(point, "cgroup.procs")); err != nil {
+			continue
+		}
+		if err := os.Mkdir(point+name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			until(t, "its cgroup is gone", func() bool { return syscall.Rmdir(point+name) == nil })
+		})
+		break
+	}
+	return name
+}
+
+// A cgroup that was an engine's own when it was confirmed may have others in it when it is stopped.
+func TestStopLeavesAloneWhoHasEnteredTheCgroupOfAnEngineSince(t *testing.T) {
+	name := ownCgroup(t)
+	s := run(t)
+	bystander := exec.Command("sleep", "1000")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = bystander.Process.Kill()
+		_ = bystander.Wait()
+	})
+	a := s.allocate(100)
+	engine := exec.Command("sleep", "1000")
+	if err := engine.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = engine.Wait() }()
+	enter(t, name, engine.Process.Pid)
+	confirmed, err := s.confirm(a.GetId(), engine.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := confirmed.GetAllocation().GetProcess()
+	if process.GetCgroup() != name {
+		t.Fatalf("confirmed in cgroup %q, want %q", process.GetCgroup(), name)
+	}
+	enter(t, name, bystander.Process.Pid)
+	if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: a.GetId(), Grace: durationpb.New(0)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the engine has ended", func() bool { return syscall.Kill(engine.Process.Pid, 0) != nil })
+	s.ticks(3)
+	if zombie(bystander.Process.Pid) {
+		t.Error("who has entered was ended too")
+	}
+}
+
+// Of an engine whose process ended while no agent was there nobody knows what it has left: its session may be another's by now.
+func TestStopLeavesASessionAloneThatNobodyHasSeenWithItsLeader(t *testing.T) {
+	s := run(t)
+	id, root, inner := s.tree("wait")
+	s.stop()
+	if err := root.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = root.Process.Wait()
+	s.start()
+	if _, err := s.Stop(t.Context(), &bursarv1.StopRequest{Id: id, Grace: durationpb.New(0)}); err != nil {
+		t.Fatal(err)
+	}
+	said := fmt.Sprintf("may be the engine's or another's, by the number of their session or group: pid %d", inner)
+	until(t, "it is said who is left", func() bool { return strings.Contains(s.log.String(), said) })
+	if err := syscall.Kill(inner, 0); err != nil {
+		t.Error("it was ended")
+	}
+}

@@ -1,0 +1,180 @@
+package coordinator
+
+import (
+	"errors"
+	"maps"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// redactor takes what an engine wrote, which may hold secrets of its user's, out of the answers to those who may not see it, and out of the
+// details of errors. It finds the allocations in them by the contract's descriptors, so that a new procedure, or a new detail, needs nothing
+// done. Any goroutine may use it.
+type redactor struct {
+	// fields are, of every message of the contract, those that have an allocation in them somewhere.
+	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
+}
+
+func newRedactor() *redactor {
+	r := &redactor{fields: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor)}
+	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Messages().Len() {
+			r.learn(file.Messages().Get(i))
+		}
+		return true
+	})
+	return r
+}
+
+func (r *redactor) learn(message protoreflect.MessageDescriptor) {
+	if _, known := r.fields[message.FullName()]; known {
+		return
+	}
+	r.fields[message.FullName()] = nil
+	for i := range message.Fields().Len() {
+		field := message.Fields().Get(i)
+		inner := messageIn(field)
+		if inner == nil {
+			continue
+		}
+		r.learn(inner)
+		if hasAllocation(inner, make(map[protoreflect.FullName]bool)) {
+			r.fields[message.FullName()] = append(r.fields[message.FullName()], field)
+		}
+	}
+}
+
+// messageIn is the message that a field, or each of its values, is; nil for none.
+func messageIn(field protoreflect.FieldDescriptor) protoreflect.MessageDescriptor {
+	if field.IsMap() {
+		field = field.MapValue()
+	}
+	return field.Message()
+}
+
+func hasAllocation(message protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) bool {
+	if message.FullName() == (&bursarv1.Allocation{}).ProtoReflect().Descriptor().FullName() {
+		return true
+	}
+	if seen[message.FullName()] {
+		return false
+	}
+	seen[message.FullName()] = true
+	for i := range message.Fields().Len() {
+		if inner := messageIn(message.Fields().Get(i)); inner != nil && hasAllocation(inner, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+// redact leaves in an answer what the actor may see.
+func (r *redactor) redact(actor identity.Actor, answer any) {
+	if message, ok := answer.(proto.Message); ok {
+		r.walk(actor, message.ProtoReflect())
+	}
+}
+
+// redactError makes an error what callers see, and leaves in its details what the actor may see. One of a type that this version does not
+// know, as a leader of a newer one may send, is left out: nobody can say what is in it.
+func (r *redactor) redactError(actor identity.Actor, err error) error {
+	whole, ok := errors.AsType[*connect.Error](rpcError(err))
+	if !ok || len(whole.Details()) == 0 {
+		return err
+	}
+	redacted := connect.NewError(whole.Code(), whole.Unwrap())
+	maps.Copy(redacted.Meta(), whole.Meta())
+	for _, detail := range whole.Details() {
+		message, err := detail.Value()
+		if err != nil {
+			continue
+		}
+		r.redact(actor, message)
+		if d, err := connect.NewErrorDetail(message); err == nil { // what was read can be written
+			redacted.AddDetail(d)
+		}
+	}
+	return redacted
+}
+
+func (r *redactor) walk(actor identity.Actor, message protoreflect.Message) {
+	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
+		redactAllocation(actor, a)
+		return
+	}
+	for _, field := range r.fields[message.Descriptor().FullName()] {
+		if !message.Has(field) {
+			continue
+		}
+		switch value := message.Get(field); {
+		case field.IsMap():
+			value.Map().Range(func(_ protoreflect.MapKey, value protoreflect.Value) bool {
+				r.walk(actor, value.Message())
+				return true
+			})
+		case field.IsList():
+			for i := range value.List().Len() {
+				r.walk(actor, value.List().Get(i).Message())
+			}
+		default:
+			r.walk(actor, value.Message())
+		}
+	}
+}
+
+func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
+	if a.GetErrorOutput() == "" && a.GetExitStatus() != nil {
+		a.Reason, a.ErrorOutput = separate(a.GetReason())
+	}
+	if a.GetErrorOutput() != "" && !maySeeOutput(actor, a.GetLabels()["user"]) {
+		a.ErrorOutput = ""
+	}
+}
+
+// maySeeOutput reports whether an actor may see what an engine of a user wrote.
+func maySeeOutput(actor identity.Actor, user string) bool {
+	role := actor.Effective()
+	return role == identity.Operator || role == identity.Admin || actor.MayActAs(user)
+}
+
+// separate takes from the reason of an end what an agent of an older version put behind its own words: "exit code 1: LINE | LINE". What a
+// caller has released an engine with in the same form, and what follows the name of a cgroup with ": " in it, is taken for an engine's words
+// too, and shown to those alone who may see these.
+func separate(reason string) (how, output string) {
+	how, output, _ = strings.Cut(reason, ": ")
+	switch {
+	case how == killedForMemory:
+	case strings.Contains(how, ","): // ", after the kernel had killed 2 of its processes …: WHOSE MEMORY"
+		return reason, ""
+	case strings.HasPrefix(how, "exit code "), strings.HasPrefix(how, "killed by "):
+		return how, output
+	default:
+		return reason, ""
+	}
+	for _, whose := range []string{"its cgroup's limit of ", "the limit of cgroup ", "the machine's"} {
+		if strings.HasPrefix(output, whose) {
+			whose, output, _ = strings.Cut(output, ": ")
+			return how + ": " + whose, output
+		}
+	}
+	return how, output
+}
+
+const killedForMemory = "killed for lack of memory"
+
+// reasonOf is why an allocation is in its state, without an engine's words.
+func reasonOf(a *ledger.Allocation) string {
+	if a.Exit == nil {
+		return a.Reason
+	}
+	how, _ := separate(a.Reason)
+	return how
+}

@@ -1,0 +1,321 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/bursar/bursar/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+const secret = "password=hunter2"
+
+// end has an engine of alice's end on h1, whose agent tells of it.
+func (c *castle) end(t *testing.T, end *bursarv1.EngineEnd) string {
+	t.Helper()
+	root, agent := c.visit(t, "root"), c.visit(t, "agent1")
+	if err := agent.register(t, "h1"); err != nil {
+		t.Fatal(err)
+	}
+	end.AllocationId = root.mustAllocate(t, "h1", "alice")
+	if _, err := root.allocations.Confirm(t.Context(), &bursarv1.ConfirmRequest{Id: end.GetAllocationId(), Process: &bursarv1.Process{Pid: 100, StartTime: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	status, err := root.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = agent.hosts.Sync(t.Context(), &bursarv1.SyncRequest{
+		HostId: "h1", Incarnation: 1, Sequence: 2, Epoch: status.GetEpoch(), BootId: "boot", Ended: []*bursarv1.EngineEnd{end},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end.GetAllocationId()
+}
+
+// everyAnswer is all that a visitor is told of an allocation, in every way there is to ask for one that has ended.
+func (v *visitor) everyAnswer(t *testing.T, id string) map[string]string {
+	t.Helper()
+	told := make(map[string]string)
+	note := func(way string, message proto.Message, err error) {
+		text := protojson.Format(message)
+		if err != nil {
+			if connect.CodeOf(err) != connect.CodePermissionDenied && connect.CodeOf(err) != connect.CodeFailedPrecondition {
+				t.Fatalf("%s: %v", way, err)
+			}
+			if text = detailsOf(t, err); strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: its words have it: %v", way, err)
+			}
+			text += err.Error()
+		}
+		told[way] += text
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got, err := v.allocations.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: id})
+	note("Get", got, err)
+	list, err := v.allocations.List(ctx, &bursarv1.AllocationServiceListRequest{Ended: true})
+	note("List", list, err)
+	released, err := v.allocations.Release(ctx, &bursarv1.ReleaseRequest{Id: id})
+	note("Release", released, err)
+	confirmed, err := v.allocations.Confirm(ctx, &bursarv1.ConfirmRequest{Id: id, Process: &bursarv1.Process{Pid: 100, StartTime: 7}})
+	note("Confirm", confirmed, err)
+	renewed, err := v.allocations.Renew(ctx, &bursarv1.RenewRequest{Id: id})
+	note("Renew", renewed, err)
+	resized, err := v.allocations.Resize(ctx, &bursarv1.ResizeRequest{Id: id, Entitled: &bursarv1.Resource{MemoryBytes: new(int64(1 << 20))}})
+	note("Resize", resized, err)
+	stopped, err := v.allocations.Stop(ctx, &bursarv1.StopRequest{Id: id})
+	note("Stop", stopped, err)
+	canceled, err := v.allocations.Cancel(ctx, &bursarv1.CancelRequest{Id: id})
+	note("Cancel", canceled, err)
+	watch, err := v.allocations.Watch(ctx, &bursarv1.AllocationServiceWatchRequest{AfterRevision: 1})
+	for err == nil && watch.Receive() {
+		note("Watch", watch.Msg(), nil)
+		if watch.Msg().GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RELEASED {
+			break
+		}
+	}
+	if err == nil {
+		err = watch.Err()
+	}
+	note("Watch", nil, err)
+	all, err := v.cluster.Watch(ctx, &bursarv1.ClusterServiceWatchRequest{AfterRevision: 1})
+	for err == nil && all.Receive() {
+		note("ClusterWatch", all.Msg(), nil)
+		if all.Msg().GetAllocation().GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RELEASED {
+			break
+		}
+	}
+	if err == nil {
+		err = all.Err()
+	}
+	note("ClusterWatch", nil, err)
+	return told
+}
+
+// detailsOf is what an error has next to its words.
+func detailsOf(t *testing.T, err error) (text string) {
+	t.Helper()
+	refused, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		t.Fatalf("%v is no answer", err)
+	}
+	for _, detail := range refused.Details() {
+		message, err := detail.Value()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += protojson.Format(message)
+	}
+	return text
+}
+
+func TestWhatAnEngineWroteIsShownToItsUserOperatorsAndAdminsAlone(t *testing.T) {
+	for name, end := range map[string]*bursarv1.EngineEnd{
+		"in its field": {Reason: "exit code 1", ErrorOutput: "a\n" + secret, ExitStatus: &bursarv1.ExitStatus{Code: new(int32(1))}},
+		"in the reason, by an agent of an older version": {Reason: "exit code 1: a | " + secret, ExitStatus: &bursarv1.ExitStatus{Code: new(int32(1))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCastle(t)
+			id := c.end(t, end)
+			for who, v := range map[string]*visitor{
+				"alice": c.visit(t, "alice"), "ops": c.visit(t, "ops"), "root": c.visit(t, "root"),
+				"alice@h1": c.visit(t, "agent1", identity.Actor{Name: "alice@h1", Users: []string{"alice"}}),
+				"reader":   c.visit(t, "reader"), "agent1": c.visit(t, "agent1"),
+				"bob@h1": c.visit(t, "agent1", identity.Actor{Name: "bob@h1", Users: []string{"bob"}}),
+				"c1":     c.visit(t, "c1", identity.Actor{Name: "bob", Users: []string{"bob"}, Role: identity.Submitter}),
+			} {
+				may := slices.Contains([]string{"alice", "alice@h1", "ops", "root"}, who)
+				answers := v.everyAnswer(t, id)
+				for way, text := range answers {
+					if shown := strings.Contains(text, secret); shown && !may {
+						t.Errorf("%s is shown it by %s: %s", who, way, text)
+					}
+				}
+				if get := answers["Get"]; may && !strings.Contains(get, `"a\n`+secret) && !strings.Contains(get, "a | "+secret) {
+					t.Errorf("%s is not shown it: %s", who, get)
+				}
+				if renew := answers["Renew"]; may && !strings.Contains(renew, secret) {
+					t.Errorf("%s is not shown it by the refusal: %s", who, renew)
+				}
+			}
+			c.stop()
+			log, err := os.ReadFile(c.config.AuditLog)
+			if err != nil || len(log) == 0 || strings.Contains(string(log), secret) {
+				t.Errorf("the audit log has it: %v, %s", err, log)
+			}
+		})
+	}
+}
+
+// Whatever the contract comes to answer with.
+func TestNoProcedureAnswersWithWhatItsCallerMayNotSee(t *testing.T) {
+	i := &inspector{redactor: newRedactor()}
+	bob, ops := identity.Actor{Name: "bob", Users: []string{"bob"}, Role: identity.Reader}, identity.Actor{Name: "ops", Role: identity.Operator}
+	answers := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
+		for s := range file.Services().Len() {
+			methods := file.Services().Get(s).Methods()
+			for m := range methods.Len() {
+				kind, err := protoregistry.GlobalTypes.FindMessageByName(methods.Get(m).Output().FullName())
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer := kind.New()
+				withAllocations(answer, nil)
+				full := proto.Clone(answer.Interface())
+				i.redactor.redact(ops, full)
+				stream := &inspected{sends{}, bob, i.redactor}
+				if err := stream.Send(answer.Interface()); !errors.Is(err, errSent) {
+					t.Fatal(err)
+				}
+				if text := protojson.Format(answer.Interface()); strings.Contains(text, secret) {
+					t.Errorf("%s: %s", methods.Get(m).FullName(), text)
+				}
+				if strings.Contains(protojson.Format(full), secret) {
+					answers++
+				}
+			}
+		}
+		return true
+	})
+	if answers < 10 {
+		t.Errorf("%d procedures answer with allocations: want those of AllocationService at least", answers)
+	}
+}
+
+// Whatever message of the contract an error comes to have for a detail, here or at a leader of another version.
+func TestNoErrorHasDetailsThatItsCallerMayNotSee(t *testing.T) {
+	r := newRedactor()
+	bob := identity.Actor{Name: "bob", Users: []string{"bob"}, Role: identity.Reader}
+	details := 0
+	protoregistry.GlobalTypes.RangeMessages(func(kind protoreflect.MessageType) bool {
+		if kind.Descriptor().ParentFile().Package() != "bursar.v1" || kind.Descriptor().IsMapEntry() {
+			return true
+		}
+		message := kind.New()
+		withAllocations(message, nil)
+		detail, err := connect.NewErrorDetail(message.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := connect.NewError(connect.CodeFailedPrecondition, errSent)
+		refused.Meta().Set("Why", "this")
+		refused.AddDetail(detail)
+		if strings.Contains(detailsOf(t, refused), secret) {
+			details++
+		}
+		redacted := r.redactError(bob, fmt.Errorf("passed on: %w", refused))
+		if text := detailsOf(t, redacted); strings.Contains(text, secret) {
+			t.Errorf("%s: %s", kind.Descriptor().FullName(), text)
+		}
+		answer, ok := errors.AsType[*connect.Error](redacted)
+		if !ok || answer.Code() != refused.Code() || answer.Meta().Get("Why") != "this" || len(answer.Details()) != 1 || !errors.Is(redacted, errSent) {
+			t.Errorf("%s: it became %v", kind.Descriptor().FullName(), redacted)
+		}
+		return true
+	})
+	if details < 10 {
+		t.Errorf("%d messages have allocations: want the answers of AllocationService at least", details)
+	}
+}
+
+var errSent = errors.New("sent")
+
+type sends struct{ connect.StreamingHandlerConn }
+
+func (sends) Send(any) error { return errSent }
+
+// withAllocations puts a value into every message field, an allocation that has ended into those that have one.
+func withAllocations(message protoreflect.Message, above []protoreflect.FullName) {
+	if a, ok := message.Interface().(*bursarv1.Allocation); ok {
+		a.Labels, a.ErrorOutput = map[string]string{"user": "alice"}, secret
+		return
+	}
+	name := message.Descriptor().FullName()
+	if slices.Contains(above, name) {
+		return
+	}
+	for f := range message.Descriptor().Fields().Len() {
+		switch field := message.Descriptor().Fields().Get(f); {
+		case messageIn(field) == nil:
+		case field.ContainingOneof() != nil && !hasAllocation(messageIn(field), make(map[protoreflect.FullName]bool)): // of several one is set
+		case field.IsMap():
+			value := message.Mutable(field).Map().NewValue()
+			withAllocations(value.Message(), append(above, name))
+			message.Mutable(field).Map().Set(field.MapKey().Default().MapKey(), value)
+		case field.IsList():
+			withAllocations(message.Mutable(field).List().AppendMutable().Message(), append(above, name))
+		default:
+			withAllocations(message.Mutable(field).Message(), append(above, name))
+		}
+	}
+}
+
+func TestWhatAgentsOfAnOlderVersionPutBehindTheirWordsIsTakenFromAReason(t *testing.T) {
+	for reason, want := range map[string][2]string{
+		"":                                {"", ""},
+		"process ended":                   {"process ended", ""},
+		"stopped: exit code 1: x":         {"stopped: exit code 1: x", ""},
+		"released by alice: bob":          {"released by alice: bob", ""},
+		"exit code 1":                     {"exit code 1", ""},
+		"exit code 1: a: b | c":           {"exit code 1", "a: b | c"},
+		"killed by SIGSEGV: x":            {"killed by SIGSEGV", "x"},
+		"killed by signal 40: x":          {"killed by signal 40", "x"},
+		"killed for lack of memory":       {"killed for lack of memory", ""},
+		"killed for lack of memory: x: y": {"killed for lack of memory", "x: y"},
+		"killed for lack of memory: its cgroup's limit of 4GiB":    {"killed for lack of memory: its cgroup's limit of 4GiB", ""},
+		"killed for lack of memory: its cgroup's limit of 4GiB: x": {"killed for lack of memory: its cgroup's limit of 4GiB", "x"},
+		"killed for lack of memory: the limit of cgroup /a: x":     {"killed for lack of memory: the limit of cgroup /a", "x"},
+		"killed for lack of memory: the machine's: x":              {"killed for lack of memory: the machine's", "x"},
+		// This version's own.
+		"exit code 1, after the kernel had killed 1 of its processes for lack of memory: its cgroup's limit of 4GiB": {
+			"exit code 1, after the kernel had killed 1 of its processes for lack of memory: its cgroup's limit of 4GiB", "",
+		},
+	} {
+		if how, output := separate(reason); how != want[0] || output != want[1] {
+			t.Errorf("%q: %q and %q, want %q", reason, how, output, want)
+		}
+	}
+}
+
+func TestAStandbyShowsNoMoreThanTheLeader(t *testing.T) {
+	m := startTeam(t, 2)
+	leader, standbys := m.led()
+	leader.host("h", gib)
+	a := leader.allocate(request("r", mib))
+	_, err := leader.allocations.Release(t.Context(), &bursarv1.ReleaseRequest{
+		Id: a.GetId(), Reason: "exit code 1", ExitStatus: &bursarv1.ExitStatus{Code: new(int32(1))}, ErrorOutput: secret,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"bob": "", a.GetLabels()["user"]: secret} {
+		for _, stale := range []bool{false, true} {
+			ctx, info := connect.NewClientContext(t.Context())
+			info.RequestHeader().Set(identity.Header, identity.Actor{Name: name, Users: []string{name}, Role: identity.Submitter}.Encode())
+			res, err := standbys[0].allocations.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: a.GetId(), AllowStale: stale})
+			if err != nil || res.GetAllocation().GetErrorOutput() != want {
+				t.Errorf("%s, stale %v: %v, %v", name, stale, res, err)
+			}
+		}
+		ctx, info := connect.NewClientContext(t.Context())
+		info.RequestHeader().Set(identity.Header, identity.Actor{Name: name, Users: []string{name}, Role: identity.Submitter}.Encode())
+		_, err := standbys[0].allocations.Renew(ctx, &bursarv1.RenewRequest{Id: a.GetId()})
+		if text := detailsOf(t, err); !strings.Contains(text, a.GetId()) || strings.Contains(text, secret) != (want == secret) {
+			t.Errorf("%s: a refusal has %s", name, text)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// stranger is an agent that called for a host that is another's.
+type stranger struct {
+	at   Instant // when it last did; zero: none has
+	what string
+}
+
+// StrangerError refuses an agent that calls itself by the id of a host whose known agent sees other processes: what runs there would be
+// released on the word of one that cannot see it.
+type StrangerError struct {
+	Host string
+	What string // how it differs
+}
+
+func (e *StrangerError) Error() string {
+	return fmt.Sprintf("host %s has another agent, and this one is %s: want a hostId of its own (hostId in agent.yaml, or BURSAR_AGENT_HOST_ID), "+
+		"or the other one silent until its engines are given up", e.Host, e.What)
+}
+
+// recognize refuses an agent that is not the host's. The error is a *StrangerError.
+func (l *Ledger) recognize(h *host, c *RegisterCommand) error {
+	boot, machine, namespace := words(c.BootID), words(c.MachineID), words(c.PIDNamespace)
+	sameBoot, sameMachine := boot == h.BootID, h.MachineID == "" || machine == h.MachineID
+	silent := h.lastSync.Add(time.Duration(l.cfg.SuspectAfter)*l.Interval()) <= l.now
+	var what string
+	switch {
+	case namespace == "" || h.PIDNamespace == "": // An agent of an older version does not say where it runs.
+		return nil
+	case sameBoot && namespace == h.PIDNamespace: // It sees the processes that the known one sees.
+		return nil
+	case h.state == LostHost || silent && !h.tracksAny(): // Nothing is left that it would have to see.
+		return nil
+	case sameMachine && !sameBoot && l.outlived(h, c.Uptime, silent): // All that ran has ended with the known boot.
+		return nil
+	case sameBoot:
+		what = "in another pid namespace, " + namespace
+	case sameMachine:
+		what = "of another boot, " + boot + ", that was up while the known one was"
+	default: // Its boot says nothing of the known machine's.
+		what = "on another machine, " + cmp.Or(machine, "which has no id")
+	}
+	h.stranger = stranger{l.now, what}
+	return &StrangerError{h.ID, what}
+}
+
+// outlived reports whether another boot of a host's machine, so long up, began after the known one was last heard. Since a load none has been
+// heard, and nobody knows when that was: then its silence must do.
+func (l *Ledger) outlived(h *host, uptime time.Duration, silent bool) bool {
+	if !h.heard {
+		return silent
+	}
+	return l.now-min(l.now, Instant(max(0, uptime))) > h.lastSync
+}
+
+// tracksAny reports whether engines with a process are on the host by the books.
+func (h *host) tracksAny() bool {
+	for _, e := range h.entries {
+		if e.tracked() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// View is how a process sees others: in which numbers it knows them, and by which names and times.
+type View struct {
+	// PIDs is its pid namespace where that is below the one of this Meter's /proc; nil: it is that one.
+	PIDs *PIDNamespace
+	// OtherCgroups: it sees cgroups by paths below another root than this process does. OtherTime: it counts the time since the
+	// boot from another moment. Both are false where this process may not look.
+	OtherCgroups, OtherTime bool
+}
+
+// PIDNamespace is the pid namespace of some process. As long as it is open no other one can be taken for it.
+type PIDNamespace struct {
+	meter *Meter
+	file  *os.File
+	id    namespaceID
+	// depth is how many namespaces it is below the one of the Meter's /proc.
+	depth int
+}
+
+type namespaceID struct{ device, inode uint64 }
+
+// View says how a process sees others. The PIDs in it must be closed. ErrNoProcess: nobody has the pid.
+func (m *Meter) View(pid int32) (View, error) {
+	var s scratch
+	numbers, err := m.numbers(&s, pid)
+	if err != nil {
+		return View{}, err
+	}
+	view := View{OtherCgroups: m.differs(pid, "ns/cgroup"), OtherTime: m.differs(pid, "ns/time")}
+	if len(numbers) <= 1 {
+		return view, nil
+	}
+	file, err := os.Open(m.file(pid, "ns/pid"))
+	if err != nil {
+		return View{}, processError(pid, err)
+	}
+	n := &PIDNamespace{meter: m, file: file, depth: len(numbers) - 1}
+	if n.id, err = namespaceAt(m.file(pid, "ns/pid")); err != nil { // it has ended, if that is not what was opened
+		return View{}, errors.Join(processError(pid, err), file.Close())
+	}
+	view.PIDs = n
+	return view, nil
+}
+
+// numbers are the pids of a process: in the namespace of /proc, in the next one below, and so on to its own.
+func (m *Meter) numbers(s *scratch, pid int32) ([]int32, error) {
+	data, err := s.read(m.file(pid, "status"))
+	if err != nil {
+		return nil, processError(pid, err)
+	}
+	for line := range bytes.Lines(data) {
+		values, is := bytes.CutPrefix(line, []byte("NSpid:"))
+		if !is {
+			continue
+		}
+		var list []int32
+		for field := range bytes.FieldsSeq(values) {
+			number, err := strconv.ParseInt(string(field), 10, 32)
+			if err != nil {
+				return nil, fmt.Errorf("process %d: %w status line %q", pid, errMalformed, line)
+			}
+			list = append(list, int32(number))
+		}
+		return list, nil
+	}
+	return []int32{pid}, nil // a kernel without pid namespaces
+}
+
+// differs reports whether a process is in another namespace of a kind than this process.
+func (m *Meter) differs(pid int32, kind string) bool {
+	its, err := namespaceAt(m.file(pid, kind))
+	if err != nil {
+		return false
+	}
+	own, err := namespaceAt("/proc/self/" + kind)
+	return err == nil && own != its
+}
+
+func namespaceAt(path string) (namespaceID, error) {
+	var status unix.Stat_t
+	if err := retried(func() error { return unix.Stat(path, &status) }); err != nil {
+		return namespaceID{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return namespaceID{uint64(status.Dev), status.Ino}, nil //nolint:unconvert // its type differs between architectures
+}
+
+// Find returns the pid, as this Meter sees it, of the process that has a pid in the namespace. ErrNoProcess: nobody has it.
+func (n *PIDNamespace) Find(ctx context.Context, pid int32) (int32, error) {
+	var found uintptr
+	var errno unix.Errno
+	conn, err := n.file.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) {
+			found, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, unix.NS_GET_PID_FROM_PIDNS, uintptr(pid)) //nolint:gosec // nobody has one below 0
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("pid namespace: %w", err)
+	}
+	switch errno {
+	case 0:
+		return int32(found), nil
+	case unix.ESRCH:
+		return 0, fmt.Errorf("%w: pid %d of the pid namespace", ErrNoProcess, pid)
+	default: // a kernel before Linux 6.11
+		return n.search(ctx, pid)
+	}
+}
+
+// search looks through the process table. It finds processes of this very namespace, not of those below it.
+func (n *PIDNamespace) search(ctx context.Context, pid int32) (int32, error) {
+	var s scratch
+	all, err := pids(n.meter.proc, nil)
+	if err != nil {
+		return 0, err
+	}
+	for _, candidate := range all {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if id, err := namespaceAt(n.meter.file(candidate, "ns/pid")); err != nil || id != n.id {
+			continue
+		}
+		numbers, err := n.meter.numbers(&s, candidate)
+		if err == nil && len(numbers) == n.depth+1 && numbers[n.depth] == pid {
+			return candidate, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: pid %d of the pid namespace", ErrNoProcess, pid)
+}
+
+// Close lets go of the namespace.
+func (n *PIDNamespace) Close() error {
+	if n == nil {
+		return nil
+	}
+	return n.file.Close() //nolint:wrapcheck // it was only held
+}

@@ -1,0 +1,42 @@
+package host
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// Place is where this process runs, beside the boot: what tells agents apart that call themselves by one name.
+type Place struct {
+	// MachineID is made of /etc/machine-id, which is not to be shown around (machine-id(5)); empty: there is none.
+	MachineID string
+	// PIDNamespace is the one in which this process sees others, unique within a boot; empty: the kernel has none.
+	PIDNamespace string
+	// Uptime is how long ago the machine was booted; 0: not known.
+	Uptime time.Duration
+}
+
+// Place says where this process runs. What cannot be read is left out.
+func (m *Meter) Place() Place {
+	var place Place
+	var s scratch
+	if data, err := s.read(filepath.Join(m.options.Root, "etc", "machine-id")); err == nil {
+		if id := bytes.TrimSpace(data); len(id) > 0 {
+			sum := sha256.Sum256(append([]byte("bursar "), id...))
+			place.MachineID = hex.EncodeToString(sum[:8])
+		}
+	}
+	if id, err := namespaceAt("/proc/self/ns/pid"); err == nil {
+		place.PIDNamespace = strconv.FormatUint(id.inode, 10)
+	}
+	if data, err := s.read(filepath.Join(m.proc, "uptime")); err == nil {
+		seconds, _, _ := bytes.Cut(data, []byte(" "))
+		if up, err := strconv.ParseFloat(string(seconds), 64); err == nil && up >= 0 && up < 1e9 {
+			place.Uptime = time.Duration(up * float64(time.Second))
+		}
+	}
+	return place
+}

@@ -1,0 +1,131 @@
+package regularfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// maxLinks is how many symbolic links a path may lead through, as in the kernel (path_resolution(7)).
+const maxLinks = 40
+
+// GuardError says who else could change or replace what a process relies on.
+type GuardError struct {
+	Path  string // what they own or may write to
+	Owner uint32
+	Mode  fs.FileMode
+	Want  string
+}
+
+func (e *GuardError) Error() string {
+	return fmt.Sprintf("%s is owned by uid %d and has mode %04o: want %s", e.Path, e.Owner, e.Mode.Perm(), e.Want)
+}
+
+// Guarded refuses a folder that others than a user could change or replace: it is another's, or others may write to it. Nor may they in
+// what leads to root's: every folder above it and every link on the way is root's, and others write to none of them, but where the
+// sticky bit keeps them from what is not theirs. What is not there yet is not asked for. The error is a *GuardError, or says what could not
+// be looked at.
+func Guarded(path string, uid uint32) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err //nolint:wrapcheck // names the current folder
+	}
+	at, left, links := "/", parts(path), 0
+	for {
+		info, err := os.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // names the path
+		}
+		link := info.Mode().Type() == fs.ModeSymlink
+		if err := guarded(at, info, uid, len(left) == 0 && !link); err != nil {
+			return err
+		}
+		if link {
+			if links++; links > maxLinks {
+				return &fs.PathError{Op: "stat", Path: path, Err: syscall.ELOOP}
+			}
+			target, err := os.Readlink(at)
+			if err != nil {
+				return err //nolint:wrapcheck // names the path
+			}
+			left = append(parts(target), left...)
+			if at = filepath.Dir(at); filepath.IsAbs(target) {
+				at = "/"
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		at, left = filepath.Join(at, left[0]), left[1:]
+	}
+}
+
+func parts(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+}
+
+// guarded looks at one step on the way to a folder, or, where it is the last, at that.
+func guarded(path string, info fs.FileInfo, uid uint32, last bool) error {
+	owner, group := owners(info)
+	wrong := &GuardError{Path: path, Owner: owner, Mode: info.Mode()}
+	switch {
+	case last && owner != uid:
+		wrong.Want = fmt.Sprintf("a folder of uid %d", uid)
+		return wrong
+	case last && writable(info, uid, group):
+		wrong.Want = "that nobody else may write to it"
+		return wrong
+	case last || uid != 0: // whom other users let into their folders is their business
+		return nil
+	case owner != 0:
+		wrong.Want = "that everything on the way to a folder of root's is root's, too: its owner could put another one there"
+		return wrong
+	case info.IsDir() && info.Mode()&fs.ModeSticky == 0 && writable(info, uid, group):
+		wrong.Want = "that nobody else may write to a folder on the way to one of root's: they could put another one there"
+		return wrong
+	}
+	return nil
+}
+
+// GuardedFile refuses a file that others than a user own or may write to. One that is not there is fine. The error is a *GuardError, or
+// says what could not be looked at.
+func GuardedFile(path string, uid uint32) error {
+	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} { // a link, and what it leads to
+		info, err := look(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // names the path
+		}
+		owner, group := owners(info)
+		link := info.Mode().Type() == fs.ModeSymlink
+		switch {
+		case owner != uid:
+			return &GuardError{path, owner, info.Mode(), fmt.Sprintf("a file of uid %d", uid)}
+		case !link && writable(info, uid, group):
+			return &GuardError{path, owner, info.Mode(), "that nobody else may write to it"}
+		}
+	}
+	return nil
+}
+
+func owners(info fs.FileInfo) (uid, gid uint32) {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Uid, s.Gid
+	}
+	return 0, 0
+}
+
+// writable reports whether others may write to it. Root's group is root; other users' groups are often theirs alone.
+func writable(info fs.FileInfo, uid, group uint32) bool {
+	mode := info.Mode().Perm()
+	return mode&0o002 != 0 || mode&0o020 != 0 && uid == 0 && group != 0
+}
