@@ -86,14 +86,16 @@ type Deps struct {
 	ForgetEpoch bool
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
+	// OpenState opens the state directory, once a Run. Default: statefile.Open.
+	OpenState func(path string) (State, error)
 	// Cgroups makes cgroups of engines, and is closed with the agent. Default: as configured.
 	Cgroups cgroup.Driver
 	// KernelLog tells of engines that the kernel killed. Default: that of this machine, where it can be read.
 	KernelLog *cgroup.KernelLog
 }
 
-// disk is where the state is kept; *statefile.Dir is one.
-type disk interface {
+// State is where the state is kept; *statefile.Dir is one, and says what its methods do.
+type State interface {
 	Load() (statefile.State, error)
 	Append(change tracker.Change) error
 	Begin(state statefile.State) error
@@ -135,7 +137,7 @@ type Agent struct {
 
 	bootID      string
 	incarnation uint64
-	dir         disk
+	dir         State
 	saving      sync.Mutex // held while the state is written
 	lost        lostState  // what is wrong with where it is
 	socket      socket
@@ -197,6 +199,9 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	if deps.Proc == "" {
 		deps.Proc = "/proc"
+	}
+	if deps.OpenState == nil {
+		deps.OpenState = func(path string) (State, error) { return statefile.Open(path) }
 	}
 	now := time.Now()
 	a := &Agent{
@@ -290,7 +295,7 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.bootID = bootID
 	place := a.deps.Meter.Place()
-	if a.dir, err = statefile.Open(a.settings().StateDir); err != nil {
+	if a.dir, err = a.deps.OpenState(a.settings().StateDir); err != nil {
 		return fmt.Errorf("agent: %w", err)
 	}
 	saved, err := a.load()
@@ -304,12 +309,15 @@ func (a *Agent) open(ctx context.Context) error {
 	now := time.Now()
 	// By the clock where the state was lost, so that it still grows.
 	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))
-	a.tracker = tracker.New(now, tracker.Host{
+	known := tracker.New(now, tracker.Host{
 		ID: a.settings().HostID, Address: a.settings().Address, Labels: a.settings().Labels,
 		Capacity:  a.settings().limits(capacity.MemoryBytes, capacity.CPUMillis, counts),
 		Protected: convert.VectorToProto(a.settings().protected),
 		BootID:    bootID, MachineID: place.MachineID, PIDNamespace: place.PIDNamespace, Version: a.deps.Version, Incarnation: a.incarnation,
 	}, saved.Snapshot)
+	a.mu.Lock()
+	a.tracker = known // Status may be asked for already
+	a.mu.Unlock()
 	// It has said so where that fails. A disk that is full must not keep the agent away, or its engines would be taken for lost.
 	_ = a.save()
 	a.log.Info("agent starts", "incarnation", a.incarnation, "epoch", saved.Epoch, "engines", len(saved.Engines),

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent"
+	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -38,25 +39,50 @@ func TestDays(t *testing.T) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	began := time.Now()
+	states, stop := stateOpener()
+	defer stop()
 	var lived *world
 	synctest.Test(t, func(t *testing.T) {
 		lived = newWorld(t, dir)
+		lived.openState = states
 		lived.live(time.Duration(*days) * 24 * time.Hour)
 	})
 	t.Logf("%d days with %d engines in %s", *days, lived.made, time.Since(began).Round(time.Second))
 }
 
+// stateOpener returns a function that opens state directories outside of the bubble: a goroutine of the lock on a directory's name waits
+// for connections, which no bubble takes for rest.
+func stateOpener() (open func(path string) (agent.State, error), stop func()) {
+	type opened struct {
+		dir agent.State
+		err error
+	}
+	paths, answers := make(chan string), make(chan opened)
+	go func() {
+		for path := range paths {
+			dir, err := statefile.Open(path)
+			answers <- opened{dir, err}
+		}
+	}()
+	return func(path string) (agent.State, error) {
+		paths <- path
+		answer := <-answers
+		return answer.dir, answer.err
+	}, func() { close(paths) }
+}
+
 // world is a host, its agent and a coordinator, in a bubble.
 type world struct {
-	t       *testing.T
-	dir     string
-	random  *rand.Rand
-	machine *machine
-	rows    *storetest.Memory
-	wire    *wire
-	client  *http.Client
-	api     bursarv1connect.AllocationServiceClient
-	audit   bursarv1connect.ClusterServiceClient
+	t         *testing.T
+	dir       string
+	random    *rand.Rand
+	machine   *machine
+	rows      *storetest.Memory
+	wire      *wire
+	client    *http.Client
+	api       bursarv1connect.AllocationServiceClient
+	openState func(path string) (agent.State, error)
+	audit     bursarv1connect.ClusterServiceClient
 
 	coordinator, agent *server
 	made               int
@@ -110,7 +136,7 @@ func (w *world) startAgent() {
 	w.t.Helper()
 	a, err := agent.New(agent.Config{HostID: "h1", Tick: tickOfDays, StateDir: filepath.Join(w.dir, "agent"), Engines: agent.EnginesConfig{Cgroups: "none"}}, agent.Deps{
 		Allocations: w.api, Hosts: bursarv1connect.NewHostServiceClient(w.client, "http://coordinator"),
-		Meter: w.machine, Proc: w.dir, Socket: newWire().listen(), // nobody calls
+		Meter: w.machine, Proc: w.dir, OpenState: w.openState, Socket: newWire().listen(), // nobody calls
 	})
 	if err != nil {
 		w.t.Fatal(err)
