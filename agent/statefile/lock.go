@@ -88,6 +88,14 @@ func lockName(path string) (*nameLock, error) {
 		go l.letGo()
 		return l, nil
 	}
+	if askForOwner(address) {
+		return nil, &InUseError{Dir: path}
+	}
+	return &nameLock{}, nil
+}
+
+// askForOwner reports whether a process of this one's user has the name and takes connections, as every agent does.
+func askForOwner(address *net.UnixAddr) bool {
 	for range askTries {
 		conn, err := net.DialUnix("unix", nil, address) // which never waits
 		if errors.Is(err, unix.EAGAIN) {
@@ -95,16 +103,13 @@ func lockName(path string) (*nameLock, error) {
 			continue
 		}
 		if err != nil {
-			break // its owner has ended, or takes no connections, as no agent does
+			return false
 		}
 		uid, err := userOf(conn)
 		_ = conn.Close() // nothing was sent
-		if err == nil && int64(uid) == int64(os.Geteuid()) {
-			return nil, &InUseError{Dir: path}
-		}
-		break
+		return err == nil && int64(uid) == int64(os.Geteuid())
 	}
-	return &nameLock{}, nil
+	return false
 }
 
 // letGo ends connections as they come.
