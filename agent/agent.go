@@ -15,18 +15,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/tracing"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers/host"
-	"github.com/bursar/bursar/tracing"
 )
 
 // ErrReplaced ends Run: another agent has registered for this host after this one.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/policy"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"

@@ -3,7 +3,7 @@ package agent
 import (
 	"fmt"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/policy"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 func TestPoliciesFromYAML(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/agent"
-	"github.com/bursar/bursar/discovery/consul"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 func TestZeroConfigIsGood(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bursar/bursar/admission"
-	"github.com/bursar/bursar/regularfile"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 // SocketInUseError says that somebody serves on the path of the agent's socket.

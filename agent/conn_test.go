@@ -14,7 +14,7 @@ import (
 
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )

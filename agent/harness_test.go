@@ -22,10 +22,10 @@ import (
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/readlimit"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"
-	"github.com/bursar/bursar/readlimit"
 	"github.com/bursar/bursar/test/freeport"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/bursar/bursar/test/underrace"
 
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/readlimit"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/test/hostile"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"

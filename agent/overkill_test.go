@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 

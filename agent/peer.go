@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/launch"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/subuid"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/subuid"
 )
 
 // caller is who is at the other end of a connection.

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/providers/host"
 )
 

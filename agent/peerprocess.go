@@ -12,8 +12,8 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/internal/sockdiag"
 	"github.com/bursar/bursar/providers/host"
-	"github.com/bursar/bursar/sockdiag"
 )
 
 // peerProcess is the process at the other end of a connection, which says in whose numbers a caller's pids are: a container that has the

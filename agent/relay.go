@@ -9,10 +9,10 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )

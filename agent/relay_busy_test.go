@@ -11,8 +11,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/admission"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/reload"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/providers/host"
-	"github.com/bursar/bursar/regularfile"
-	"github.com/bursar/bursar/reload"
 )
 
 // Reload takes a new configuration over as far as that is possible while the agent runs, and says how far: what needs a restart stays as

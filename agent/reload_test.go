@@ -14,10 +14,10 @@ import (
 	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/reload"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
-	"github.com/bursar/bursar/reload"
 )
 
 // effects has a test of every field that a reload changes, by what the agent does afterwards: how to change it, and what is seen of that.

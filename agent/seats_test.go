@@ -13,7 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 )
 
 // seats are several coordinators before the same books, and the finder that knows them.

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
 )

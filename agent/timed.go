@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
 )
 
 // timedBody lifts the deadline for reading once the request is there, so that the connection can wait for the answer as

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 //go:embed budgets.yaml

@@ -8,8 +8,8 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // These are the agent's own.

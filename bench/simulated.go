@@ -13,7 +13,7 @@ import (
 
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 	"github.com/bursar/bursar/resource"

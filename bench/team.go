@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/consul"
 	"github.com/bursar/bursar/test/freeport"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
-	"github.com/bursar/bursar/yamlfile"
 )
 
 //go:embed workloads

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 )
 
 const (

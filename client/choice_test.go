@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 )
 
 // finder knows what a test says. The first may be the leader.

@@ -8,7 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 )
 
 // ErrTokenInClear fails a call with UNAUTHENTICATED before anything was sent: its token would cross a network over plain http, where everybody

@@ -9,11 +9,11 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
-	"github.com/bursar/bursar/readlimit"
 )
 
 // Client calls one server, an agent or a coordinator, or whichever of several coordinators answers.
@@ -52,7 +52,7 @@ func New(server string, opts ...Option) (*Client, error) {
 
 // NewCluster makes a client of several coordinators: each call goes to one of those that the finder knows at that moment. It does
 // not connect yet. Whoever owns the finder keeps it running.
-func NewCluster(finder discovery.Finder, opts ...Option) *Client {
+func NewCluster(finder Finder, opts ...Option) *Client {
 	s := settle(opts)
 	c := &Client{target: nameOf(finder), transport: newTransport("", true, s), baseURL: "http://coordinator", settings: s}
 	c.router = newRouter(finder, plain{c.transport})

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/test/certs"

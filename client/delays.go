@@ -7,7 +7,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
 )
 
 // untilDeadline is the patience of a call that its deadline alone ends.

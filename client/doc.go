@@ -12,7 +12,7 @@
 //
 // # Several coordinators
 //
-// NewCluster makes a client of all coordinators that a discovery.Finder knows. Calls go to the leader where it is known, else to any,
+// NewCluster makes a client of all coordinators that a Finder knows. Calls go to the leader where it is known, else to any,
 // and stay there. Where nobody answers, a stream ends or the answer is UNAVAILABLE, the next attempt goes to another one, to
 // every one before any again; when another leader is named, calls follow it. A coordinator that takes connections and says
 // nothing is found out within some 4 s, however long its call may wait: as long as somebody waits for it and nothing is heard, it is

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -85,9 +84,9 @@ func Example() {
 }
 
 // Of several coordinators, the leader is asked, and another one where it does not answer. For those in Consul's catalog there is
-// the finder in discovery/consul.
+// the finder in client/consul.
 func ExampleNewCluster() {
-	finder, err := discovery.Static([]string{"https://bursar-1.example.com:7070", "https://bursar-2.example.com:7070"})
+	finder, err := client.Static([]string{"https://bursar-1.example.com:7070", "https://bursar-2.example.com:7070"})
 	if err != nil {
 		fmt.Println(err)
 		return

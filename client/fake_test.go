@@ -16,8 +16,8 @@ import (
 	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/admission"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )

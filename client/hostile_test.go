@@ -10,9 +10,9 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/readlimit"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/readlimit"
 	"github.com/bursar/bursar/test/hostile"
 )
 

@@ -7,9 +7,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/readlimit"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/readlimit"
 )
 
 // Option changes how a Client works.
@@ -104,9 +103,9 @@ func WithTimeout(timeout time.Duration) Option {
 	})
 }
 
-// WithActor says who asks, in the header identity.Header. A server believes it only from a peer that may speak for others, such
+// WithActor says who asks, in the header Bursar-Actor. A server believes it only from a peer that may speak for others, such
 // as an agent; anybody else's is refused or ignored. Default: none, the server knows its caller by the connection.
-func WithActor(actor identity.Actor) Option {
+func WithActor(actor Actor) Option {
 	return optionFunc(func(s *settings) { s.actor = actor.Encode() })
 }
 
@@ -124,7 +123,7 @@ func WithTLS(config *tls.Config) Option {
 
 // WithCredentials is WithTLS from files that are read again when they change: each new connection uses them as they are then. It goes
 // before WithTLS.
-func WithCredentials(own *credential.Client) Option {
+func WithCredentials(own *Credentials) Option {
 	return optionFunc(func(s *settings) { s.shows = own })
 }
 

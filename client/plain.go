@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/readlimit"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/readlimit"
 )
 
 // errSpeaksTLS is what is wrong where a server that speaks TLS was called without.

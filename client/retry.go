@@ -12,8 +12,8 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
 )

@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/internal/readlimit"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/readlimit"
 )
 
 // What clients read is bounded, and what coordinators send must stay below that: the first answer to a host with 2,000 of the largest

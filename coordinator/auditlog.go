@@ -16,7 +16,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bursar/bursar/access"
+	"github.com/bursar/bursar/internal/access"
 )
 
 const (

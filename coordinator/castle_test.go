@@ -12,9 +12,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/access"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/test/certs"

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )

@@ -7,12 +7,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
-	"github.com/bursar/bursar/readlimit"
 	"github.com/bursar/bursar/resource"
 )
 

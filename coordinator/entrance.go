@@ -12,10 +12,10 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/readlimit"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )

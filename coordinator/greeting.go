@@ -10,9 +10,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/test/certs"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 )
 
 // What a call keeps of its header while it is under way counts as what is held of the request, and a header has a bound.

@@ -10,7 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/underrace"
 )

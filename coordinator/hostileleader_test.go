@@ -19,9 +19,9 @@ import (
 
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/internal/readlimit"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
-	"github.com/bursar/bursar/readlimit"
 	"github.com/bursar/bursar/test/hostile"
 )
 

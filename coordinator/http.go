@@ -12,7 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
 )
 
 // patience is how long a coordinator waits for the other end of a connection.

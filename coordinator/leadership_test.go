@@ -13,7 +13,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 

@@ -15,10 +15,10 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/admission"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/sockdiag"
-	"github.com/bursar/bursar/subuid"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/sockdiag"
+	"github.com/bursar/bursar/internal/subuid"
 )
 
 // neighbour is who has the other end of a connection within this machine: the kernel tells whose socket it is. It is looked up once, when

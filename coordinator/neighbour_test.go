@@ -18,9 +18,9 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bursar/bursar/admission"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/subuid"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/subuid"
 )
 
 // A user who closes a connection and leaves its port to another must not be taken for that one, whatever the connection is wrapped in.

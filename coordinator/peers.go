@@ -14,7 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/election"
-	"github.com/bursar/bursar/readlimit"
+	"github.com/bursar/bursar/internal/readlimit"
 )
 
 // errLeaderless answers what came while nobody was known to lead.

@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/yamlfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/providers/providerfile"
-	"github.com/bursar/bursar/regularfile"
-	"github.com/bursar/bursar/yamlfile"
 )
 
 // readProviders reads the file of providers; without a path there are none. The error names the file, and where it can the line.

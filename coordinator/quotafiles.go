@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/quotafile"
+	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/quotafile"
-	"github.com/bursar/bursar/regularfile"
 )
 
 // quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the other methods may be called from any.

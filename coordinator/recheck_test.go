@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/certs"
 )

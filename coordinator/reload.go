@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/reload"
+	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/providers"
-	"github.com/bursar/bursar/reload"
-	"github.com/bursar/bursar/yamlfile"
 )
 
 // reloadTime bounds how long a reload waits for the loop and the store.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/internal/reload"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/reload"
 )
 
 func TestEveryFieldSaysWhetherAReloadChangesIt(t *testing.T) {

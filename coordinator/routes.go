@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/bursar/bursar/admission"
+	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"

@@ -21,8 +21,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/tracing"
 	"github.com/bursar/bursar/providers"
-	"github.com/bursar/bursar/tracing"
 )
 
 // Dependencies are what a Server needs from whoever starts it.

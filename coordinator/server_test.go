@@ -13,7 +13,7 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"

@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bursar/bursar/admission"
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/proto/convert"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 )
 
 // talk does the jobs, one after the other.

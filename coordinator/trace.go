@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/tracing"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/tracing"
 )
 
 // The spans of a call that goes through the loop, below that of the call itself:

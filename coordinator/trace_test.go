@@ -13,11 +13,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/identity"
 )
 
 // tracedDesk is a desk whose spans are kept.

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/access"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 // identitiesPoll is how often the file of identities is looked at: as long as a revoked token is still good.

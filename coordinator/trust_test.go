@@ -14,8 +14,8 @@ import (
 
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store/storetest"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/test/certs"

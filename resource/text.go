@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bursar/bursar/spelling"
+	"github.com/bursar/bursar/internal/spelling"
 )
 
 // unit is a suffix of a memory size.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bursar/bursar/regularfile"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 // environment is all of an engine's, in order.

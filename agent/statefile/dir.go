@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/regularfile"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 const (

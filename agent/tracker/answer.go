@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 

@@ -9,7 +9,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 )
 
 func TestFirstSyncReportsEverythingAndTakesOverWhatTheLedgerHas(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/readlimit"
-	"github.com/bursar/bursar/reload"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/readlimit"
+	"github.com/bursar/bursar/internal/reload"
 )
 
 // agentStart is what an agent is told at its start alone.

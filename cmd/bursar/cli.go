@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/tracing"
+	"github.com/bursar/bursar/internal/tracing"
 )
 
 // streams are where an invocation reads and writes: data on out, everything else on err.

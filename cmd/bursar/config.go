@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/regularfile"
-	"github.com/bursar/bursar/spelling"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/spelling"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 // configuration is where a server's settings came from, so that what is wrong with them can be told at its place.

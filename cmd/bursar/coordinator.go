@@ -17,11 +17,11 @@ import (
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/opener"
-	"github.com/bursar/bursar/discovery/consul"
-	"github.com/bursar/bursar/regularfile"
-	"github.com/bursar/bursar/reload"
-	"github.com/bursar/bursar/tracing"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/regularfile"
+	"github.com/bursar/bursar/internal/reload"
+	"github.com/bursar/bursar/internal/tracing"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 // openCoordinator makes a coordinator with the store and the election that its configuration names. waits is told what it waits for.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
 )
 
 // credentialFlags say whom to trust and what to show, for every command that calls a coordinator.

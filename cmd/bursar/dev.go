@@ -15,8 +15,8 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/regularfile"
 	"github.com/bursar/bursar/resource"
 )
 

@@ -8,8 +8,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 // Exit codes, those of sysexits.h where they have one. `bursar help exit-codes` lists them for the user.

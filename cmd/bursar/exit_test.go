@@ -13,7 +13,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 func TestEveryErrorHasItsExitCode(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/yamlfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/yamlfile"
 )
 
 func TestQuantitiesAreReadable(t *testing.T) {

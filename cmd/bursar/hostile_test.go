@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bursar/bursar/access"
+	"github.com/bursar/bursar/internal/access"
 )
 
 // tenant is a user of the machine that is no trusted caller. Only root can start a process of theirs.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/coordinator"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 )
 
 // instanceOf is the ID of a coordinator in an election. It is the same whenever it is started again, and another one for every other:

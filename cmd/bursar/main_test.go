@@ -17,8 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/test/certs"
 	consultest "github.com/bursar/bursar/test/consul"
 	"github.com/bursar/bursar/test/freeport"

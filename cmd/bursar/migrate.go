@@ -7,7 +7,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/store/opener"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // migrateCommand is `bursar coordinator migrate`.

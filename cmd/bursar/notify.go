@@ -10,7 +10,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/bursar/bursar/reload"
+	"github.com/bursar/bursar/internal/reload"
 )
 
 const (

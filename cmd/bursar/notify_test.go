@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/reload"
+	"github.com/bursar/bursar/internal/reload"
 )
 
 func TestAgentTellsItsServiceManager(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"sync"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // place is where coordinators are: one server, or a finder of several.

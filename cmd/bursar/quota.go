@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/quotafile"
 	"github.com/bursar/bursar/resource"
 )
 

@@ -14,9 +14,9 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/yamlfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/yamlfile"
 )
 
 // report tells on stderr what went wrong: one line, then what helps. journald has all of it as an error: `journalctl -p err` of a unit that does not start says why.

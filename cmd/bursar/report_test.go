@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 

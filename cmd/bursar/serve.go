@@ -13,10 +13,10 @@ import (
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/internal/yamlfile"
 	"github.com/bursar/bursar/label"
-	"github.com/bursar/bursar/yamlfile"
 )
 
 // The files that are read where none is named.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/discovery"
+	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bursar/bursar/access"
-	"github.com/bursar/bursar/identity"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 func (c *cli) tokenCommand() *cobra.Command {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/bursar/bursar/tracing"
+	"github.com/bursar/bursar/internal/tracing"
 )
 
 // trace makes the servers of this command send traces where the environment asks for them. They are sent off when the command is

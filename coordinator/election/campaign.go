@@ -10,7 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/hashicorp/consul/api"
 
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // lockDelay is how long Consul keeps a key from others after its session was lost. It is there for holders that do not know yet; here the

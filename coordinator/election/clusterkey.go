@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // clusterID is what follows the name of a cluster: as ClusterID makes it, or of one whose coordinator was alone when it made its store.

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // Options say who stands for election, and where.

@@ -21,7 +21,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"go.uber.org/goleak"
 
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery/consul"
 	consulserver "github.com/bursar/bursar/test/consul"
 )
 

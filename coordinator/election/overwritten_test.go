@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // garbage is what no id is: much of it, and with bytes that would break a log's lines.

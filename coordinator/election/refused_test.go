@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery/consul"
 	"github.com/bursar/bursar/test/certs"
 	consulserver "github.com/bursar/bursar/test/consul"
 )

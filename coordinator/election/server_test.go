@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery/consul"
 	consulserver "github.com/bursar/bursar/test/consul"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 // StoreError is what a coordinator gets that has another store than the coordinators of its cluster.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bursar/bursar/discovery/consul"
+	"github.com/bursar/bursar/internal/discovery/consul"
 )
 
 func TestCoordinatorsOfOneClusterShareAStore(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )

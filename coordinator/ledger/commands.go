@@ -3,7 +3,7 @@ package ledger
 import (
 	"time"
 
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )

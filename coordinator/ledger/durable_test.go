@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 )
 
 // A time to live begins with the commit that holds its grant: with no other, and not before the ledger's time.

@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/resource"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
 )

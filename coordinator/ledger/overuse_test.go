@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 )
 
 // An agent may say of an engine what no agent should: each dimension counts once, as it was said first, in words that a row can hold.

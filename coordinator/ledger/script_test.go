@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/identity"
+	"github.com/bursar/bursar/internal/identity"
 )
 
 // TestScripts runs the scenarios of testdata. They are written to be read: start with testdata/first.txt, which explains

@@ -18,9 +18,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/bursar/bursar/internal/yamlfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
-	"github.com/bursar/bursar/yamlfile"
 )
 
 // Error says what is wrong in a file, and where: File, Line, Column, Field, Reason. Its Excerpt shows the place.

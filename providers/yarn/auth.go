@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
 )
 
 // authenticator says who we are. It may be used by many goroutines.

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/providers"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/keytab"
 	"github.com/jcmturner/gokrb5/v8/spnego"
 
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
 )
 
 // kerberos proves by tickets of a KDC who we are. The ticket that others are got with is renewed by the library's goroutine before it ends,

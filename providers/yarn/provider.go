@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/providers"
-	"github.com/bursar/bursar/regularfile"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/providers"
-	"github.com/bursar/bursar/spelling"
 )
 
 // maxAddresses bounds the ResourceManagers of one cluster: all of them are asked at once when one fails.

@@ -17,9 +17,9 @@ import (
 	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store/storetest"
-	"github.com/bursar/bursar/credential"
-	"github.com/bursar/bursar/discovery"
-	"github.com/bursar/bursar/tracing"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/tracing"
 )
 
 // appointed is an election that was decided before it began.

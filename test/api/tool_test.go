@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/coordinator"
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/test/certs"
 )
 

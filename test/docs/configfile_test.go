@@ -11,7 +11,7 @@ import (
 
 	"github.com/bursar/bursar/agent"
 	"github.com/bursar/bursar/coordinator"
-	"github.com/bursar/bursar/yamlfile"
+	"github.com/bursar/bursar/internal/yamlfile"
 )
 
 // installed is where the configuration files of the packages are.

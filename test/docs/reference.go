@@ -27,7 +27,7 @@ func Sections() []Section {
 	return []Section{
 		{"bursar coordinator --config FILE", "Read strictly: an unknown or repeated field, or one of the wrong type, is refused with its line and column. A text needs no quotes to stay as it is written: `0660`, `3.10` and `yes` are text where the type says so.", "coordinator", "Config"},
 		{"bursar agent --config FILE", "Read strictly, like the coordinator's.", "agent", "Config"},
-		{"identities: FILE", "The file that the coordinator's setting `identities` names, read strictly. `bursar token` writes it.", "access", "document"},
+		{"identities: FILE", "The file that the coordinator's setting `identities` names, read strictly. `bursar token` writes it.", "internal/access", "document"},
 		{"providersFile: FILE", "The file that the coordinator's setting `providersFile` names, read strictly; [an example](../examples/providers.yaml). `bursar provider set` takes the same settings " +
 			"without a file.", "providers/providerfile", "file"},
 	}
@@ -144,7 +144,7 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 // elsewhere is the folder of the package whose struct a field has; empty where it is no struct of ours.
 func elsewhere(typed string) string {
 	name, _, _ := strings.Cut(typed, ".")
-	return map[string]string{"label": "label", "credential": "credential", "consul": "discovery/consul"}[name]
+	return map[string]string{"label": "label", "credential": "internal/credential", "consul": "internal/discovery/consul"}[name]
 }
 
 // reloaded marks a field that a reload changes.

@@ -12,9 +12,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/access"
 	"github.com/bursar/bursar/client"
-	"github.com/bursar/bursar/credential"
+	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/credential"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/certs"
 	"github.com/bursar/bursar/test/consul"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -11,12 +12,12 @@ import (
 // floors lists the folders from the ground up. A package may import packages of its own floor and of those below.
 func floors() [][]string {
 	return [][]string{
-		{"resource", "spelling"},
-		{"label", "identity", "yamlfile", "reload", "regularfile", "credential", "sockdiag", "subuid", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
+		{"resource", "internal/spelling"},
+		{"label", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
 		{"proto"},
-		{"quotafile", "access", "tracing", "admission"},
+		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
 		{"providers"},
-		{"discovery", "readlimit"},
+		{"internal/discovery", "internal/readlimit"},
 		{"client"},
 		{"coordinator/ledger"},
 		{"coordinator/placement"},
@@ -29,6 +30,25 @@ func floors() [][]string {
 	}
 }
 
+// topFolders are all that the tree begins with. What is nobody's API stands in internal; each other package has one that is promised.
+func topFolders() []string {
+	return []string{
+		"agent", "bench", "client", "cmd", "coordinator", "deploy", "docs", "examples", "integrations", "internal", "label",
+		"proto", "providers", "resource", "test", "third_party", "tools",
+	}
+}
+
+// topBroken names what else stands there.
+func topBroken(files tree) []string {
+	var complaints []string
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if top, _, below := strings.Cut(name, "/"); below && !strings.HasPrefix(top, ".") && !slices.Contains(topFolders(), top) {
+			complaints = append(complaints, fmt.Sprintf("%s: the top folder %s is none of %s", name, top, strings.Join(topFolders(), ", ")))
+		}
+	}
+	return complaints
+}
+
 // strangers are pairs of folders that meet on the wire only, whatever their floors allow.
 func strangers() [][2]string {
 	return [][2]string{{"agent", "coordinator"}}
@@ -37,7 +57,7 @@ func strangers() [][2]string {
 // pure are the packages that compute and do nothing else: the same input gives the same output, on any machine, at any
 // time. The ledger can be replayed, and the race detector has nothing to find, because of it.
 func pure() []string {
-	return []string{"spelling", "resource", "label", "identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
+	return []string{"internal/spelling", "resource", "label", "internal/identity", "coordinator/ledger", "coordinator/placement", "agent/policy"}
 }
 
 // computing are pairs of a pure package and a library that it may import, which computes and does nothing else.

@@ -36,6 +36,7 @@ type rule struct {
 
 func rules() []rule {
 	return []rule{
+		{"the top folder shows what the project is", topBroken},
 		{"imports go down the floors", floorsBroken},
 		{"pure packages have no I/O and no goroutine", purityBroken},
 		{"small programs stay small", sizeBroken},

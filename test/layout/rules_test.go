@@ -80,7 +80,10 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		},
 		{
 			name: "no floor", path: "agents/agents.go", content: "// Package agents counts.\npackage agents\n",
-			want: []string{"agents/agents.go: folder agents stands on no floor: give it one in test/layout"},
+			want: []string{
+				"agents/agents.go: the top folder agents is none of " + strings.Join(topFolders(), ", "),
+				"agents/agents.go: folder agents stands on no floor: give it one in test/layout",
+			},
 		},
 		{
 			name: "I/O and a library in a pure package", path: "label/more.go", content: "package label\n\nimport (\n\t\"math/rand/v2\"\n\t\"net/http\"\n\t\"sync\"\n\n\t\"golang.org/x/sync/errgroup\"\n)\n",
@@ -105,8 +108,8 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 			},
 		},
 		{
-			name: "no package comment", path: "discovery/static/static.go", content: "package static\n",
-			want: []string{"discovery/static: no file has a package comment (Package … or Command …)"},
+			name: "no package comment", path: "internal/discovery/static/static.go", content: "package static\n",
+			want: []string{"internal/discovery/static: no file has a package comment (Package … or Command …)"},
 		},
 		{
 			name: "a comment about something else", path: "label/label.go", content: "// Package labels names.\npackage label\n",

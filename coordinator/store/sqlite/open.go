@@ -18,7 +18,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/regularfile"
+	"github.com/bursar/bursar/internal/regularfile"
 )
 
 // Options of Open. The zero value of a field is its default.

@@ -1,0 +1,230 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/yamlfile"
+)
+
+// Entry is one identity of a file.
+type Entry struct {
+	Actor identity.Actor
+	// Hashes are those of its tokens, as Hash makes them: one, and while they are being exchanged more.
+	Hashes []string
+	// NotAfter ends it; zero: never.
+	NotAfter time.Time
+}
+
+// Identities are those of one file, by the hash of their tokens.
+type Identities struct {
+	entries []Entry
+	byHash  map[string]int // index into entries
+}
+
+// Entries returns them in the order of the file. The caller must not change them.
+func (i *Identities) Entries() []Entry { return i.entries }
+
+// byToken finds the identity that a token is one of.
+func (i *Identities) byToken(token string) (Entry, bool) {
+	at, found := i.byHash[Hash(token)]
+	if !found {
+		return Entry{}, false
+	}
+	return i.entries[at], true
+}
+
+// document and line are the form of a file.
+type document struct {
+	Identities []line `yaml:"identities"`
+}
+
+type line struct {
+	// Name is how logs and allocations know it: 1 to 128 letters, digits, and . _ -.
+	Name yamlfile.Scalar `yaml:"name"`
+	// Role is reader, submitter, agent, operator, admin or coordinator.
+	Role yamlfile.Scalar `yaml:"role"`
+	// TokenHash is "sha256:" and the SHA-256 of the token in 64 hex digits; a list of them while tokens are being exchanged. Never the
+	// token itself.
+	TokenHash yamlfile.OneOrMore `yaml:"tokenHash"`
+	// Users are those that a submitter or an operator may act as, "*" for all.
+	Users []yamlfile.Scalar `yaml:"users"`
+	// Priority lets a submitter set priorities other than 0. Default false.
+	Priority yamlfile.Scalar `yaml:"priority"`
+	// Host is the id of the host that an agent speaks for.
+	Host yamlfile.Scalar `yaml:"host"`
+	// NotAfter is the last day, such as 2027-01-31, or the time, such as 2027-01-31T12:00:00Z, at which it ends. Default: never.
+	NotAfter yamlfile.Scalar `yaml:"notAfter"`
+}
+
+// ofIdentities is what every file of identities has somewhere.
+var ofIdentities = regexp.MustCompile(`\bidentities\b`)
+
+// Bounds of names and hosts: names stand before an @ and behind a colon in others, hosts are as in the contract.
+var (
+	namePattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$`)
+	hostPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._:-]{0,252}$`)
+	hashPattern = regexp.MustCompile("^" + hashPrefix + "[0-9a-f]{64}$")
+)
+
+const (
+	wantName = "1 to 128 letters, digits, and . _ -, beginning with a letter or digit"
+	wantHash = "sha256: and the 64 hex digits of the token's SHA-256, as bursar token create writes them; never the token itself"
+)
+
+// Parse reads a file of identities; name is for errors alone. The error is a *yamlfile.Error. It never shows what stands in place
+// of a hash, which may be a token.
+func Parse(name string, data []byte) (*Identities, error) {
+	var d document
+	doc, err := yamlfile.Parse(name, data)
+	if err == nil {
+		err = doc.Decode(&d)
+	}
+	switch {
+	case err != nil && !ofIdentities.Match(data): // such as a certificate
+		return nil, &yamlfile.Error{File: name, Reason: "is no file of identities: want one with a list identities:, as bursar token create makes it"}
+	case err != nil:
+		return nil, blind(err)
+	}
+	if d.Identities == nil {
+		return nil, doc.At("identities", "missing: want a list of identities, or [] for none")
+	}
+	all := &Identities{byHash: make(map[string]int)}
+	names := make(map[string]bool, len(d.Identities))
+	for i, l := range d.Identities {
+		at := fmt.Sprintf("identities[%d]", i)
+		entry, wrong := l.entry()
+		if wrong != nil {
+			return nil, blind(doc.At(at+"."+wrong.field, wrong.reason))
+		}
+		if names[entry.Actor.Name] {
+			return nil, doc.At(at+".name", yamlfile.Want(entry.Actor.Name, "a name that no other identity has"))
+		}
+		names[entry.Actor.Name] = true
+		for _, hash := range entry.Hashes {
+			if other, taken := all.byHash[hash]; taken {
+				return nil, doc.At(at+".tokenHash", fmt.Sprintf("already that of %s: want a token of its own", all.nameOf(other, entry)))
+			}
+			all.byHash[hash] = i
+		}
+		all.entries = append(all.entries, entry)
+	}
+	return all, nil
+}
+
+// nameOf is who has a hash already.
+func (i *Identities) nameOf(at int, current Entry) string {
+	if at < len(i.entries) {
+		return i.entries[at].Actor.Name
+	}
+	return current.Actor.Name
+}
+
+// blind leaves out the lines of the file that an error would show.
+func blind(err error) error {
+	e, ok := errors.AsType[*yamlfile.Error](err)
+	if !ok {
+		return err
+	}
+	return &yamlfile.Error{File: e.File, Line: e.Line, Column: e.Column, Field: e.Field, Reason: e.Reason}
+}
+
+// wrongField is what is wrong with an identity.
+type wrongField struct{ field, reason string }
+
+// entry reads an identity.
+func (l line) entry() (Entry, *wrongField) {
+	var e Entry
+	name := l.Name.String()
+	if !namePattern.MatchString(name) || name == "local" || name == "remote" {
+		return e, &wrongField{"name", yamlfile.Want(name, wantName+`; "local" and "remote" are taken`)}
+	}
+	role, err := identity.ParseRole(l.Role.String())
+	if err != nil {
+		return e, &wrongField{"role", yamlfile.Want(l.Role.String(), "reader, submitter, agent, operator, admin or coordinator")}
+	}
+	e.Actor = actorOf(role, name)
+	if wrong := l.hashes(&e); wrong != nil {
+		return e, wrong
+	}
+	if wrong := l.rights(&e.Actor); wrong != nil {
+		return e, wrong
+	}
+	if l.NotAfter.IsSet() {
+		if e.NotAfter, err = ParseTime(l.NotAfter.String()); err != nil {
+			return e, &wrongField{"notAfter", yamlfile.Want(l.NotAfter.String(), "a day such as 2027-01-31, or a time such as 2027-01-31T12:00:00Z")}
+		}
+	}
+	return e, nil
+}
+
+func (l line) hashes(e *Entry) *wrongField {
+	if len(l.TokenHash) == 0 {
+		return &wrongField{"tokenHash", "missing: want " + wantHash}
+	}
+	for _, hash := range l.TokenHash {
+		if !hashPattern.MatchString(hash.String()) {
+			return &wrongField{"tokenHash", "is no hash: want " + wantHash}
+		}
+		if !slices.Contains(e.Hashes, hash.String()) {
+			e.Hashes = append(e.Hashes, hash.String())
+		}
+	}
+	return nil
+}
+
+// rights reads what an identity may touch; each field has roles that it means something to.
+func (l line) rights(a *identity.Actor) *wrongField {
+	mayAct := a.Role == identity.Submitter || a.Role == identity.Operator
+	switch {
+	case a.Role == identity.Submitter && len(l.Users) == 0:
+		return &wrongField{"users", `missing: want the users that a submitter may act as, or ["*"] for all`}
+	case len(l.Users) > 0 && !mayAct:
+		return &wrongField{"users", fmt.Sprintf("means nothing for the role %s: want it for submitter and operator only", a.Role)}
+	case l.Priority.IsSet() && a.Role != identity.Submitter:
+		return &wrongField{"priority", fmt.Sprintf("means nothing for the role %s: want it for submitter only", a.Role)}
+	case a.Role == identity.Agent && !hostPattern.MatchString(l.Host.String()):
+		return &wrongField{"host", yamlfile.Want(l.Host.String(), "the id of the agent's host: a letter or digit, then up to 252 letters, digits, and . _ : -")}
+	case l.Host.IsSet() && a.Role != identity.Agent:
+		return &wrongField{"host", fmt.Sprintf("means nothing for the role %s: want it for agent only", a.Role)}
+	}
+	a.Host = l.Host.String()
+	for i, user := range l.Users {
+		switch {
+		case user.String() == "":
+			return &wrongField{fmt.Sprintf("users[%d]", i), `"": want a user, or "*" for all`}
+		case user.String() == "*":
+			a.Anyone = true
+		default:
+			a.Users = append(a.Users, user.String())
+		}
+	}
+	if l.Priority.IsSet() {
+		may, wrong := l.Priority.Bool()
+		if wrong != "" {
+			return &wrongField{"priority", wrong}
+		}
+		a.Priority = may
+	}
+	return nil
+}
+
+// actorOf is what a role is worth by itself.
+func actorOf(role identity.Role, name string) identity.Actor {
+	return identity.Actor{
+		Name: name, Role: role, Anyone: role == identity.Admin, Admin: role == identity.Admin,
+		Priority: role == identity.Admin || role == identity.Operator,
+	}
+}
+
+// ParseTime reads a time such as 2027-01-31T12:00:00Z, or a day, which is good to its end.
+func ParseTime(text string) (time.Time, error) {
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return day.AddDate(0, 0, 1), nil
+	}
+	return time.Parse(time.RFC3339, text)
+}

@@ -1,0 +1,236 @@
+package credential
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bursar/bursar/internal/regularfile"
+)
+
+const (
+	// lookEvery is the least time between two looks at the files.
+	lookEvery = time.Second
+	// settleTime is how old a file's last change must be for its time and size to vouch for its content.
+	settleTime = 2 * time.Second
+	// maxFile is the size in bytes above which a file is refused: a bundle of all public CAs takes a fourth of it.
+	maxFile = 1 << 20
+)
+
+// Options are what everything that reads files here needs. The zero value of a field is its default.
+type Options struct {
+	// Field is the path of the struct in the configuration, for errors. Default "tls", of a Token nothing.
+	Field string
+	// Log is told of what changes, and of what is wrong with a change. Default: nobody.
+	Log *slog.Logger
+	// Now tells the time. Default time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// file is one of those that are read together.
+type file struct {
+	field, path string
+	// secret files must not be readable for everybody.
+	secret bool
+	want   string
+}
+
+func (f file) wrong(wrong string, err error) *FileError {
+	return &FileError{Field: f.field, File: f.path, Wrong: wrong, Want: f.want, Err: err}
+}
+
+// read returns the content.
+func (f file) read() ([]byte, fs.FileInfo, error) {
+	opened, info, err := regularfile.Open(f.path)
+	switch {
+	case errors.Is(err, regularfile.ErrNotRegular):
+		return nil, nil, f.wrong("is no regular file", nil)
+	case err != nil:
+		return nil, nil, f.wrong(reasonOf(err), err)
+	}
+	defer opened.Close()
+	switch {
+	case info.Size() > maxFile:
+		return nil, nil, f.wrong(fmt.Sprintf("has %d bytes", info.Size()), nil)
+	case f.secret && info.Mode().Perm()&0o007 != 0:
+		return nil, nil, &FileError{
+			Field: f.field, File: f.path, Wrong: fmt.Sprintf("everybody on this machine has access to it (mode %04o)", info.Mode().Perm()),
+			Want: "a file that only its owner and group can read: chmod 0600 or 0640",
+		}
+	}
+	content, err := io.ReadAll(io.LimitReader(opened, maxFile))
+	if err != nil {
+		return nil, nil, f.wrong(reasonOf(err), err)
+	}
+	return content, info, nil
+}
+
+// reasonOf leaves out the path, which the message has already.
+func reasonOf(err error) string {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// bundle is what was made of some files, and is made again when one of them changes.
+type bundle[T any] struct {
+	files []file
+	parse func(contents [][]byte, now time.Time) (T, error)
+	opt   Options
+
+	current atomic.Pointer[T]
+	looked  atomic.Int64 // when the files were last looked at, Unix nanoseconds
+
+	mu     sync.Mutex
+	seen   []fs.FileInfo     // guarded by mu: of the files that current was made of; nil: they must be read
+	sum    [sha256.Size]byte // guarded by mu: of what current was made of
+	fault  string            // guarded by mu: what is wrong with the files as they are now
+	logged bool              // guarded by mu: fault has been logged
+}
+
+// openBundle reads the files for the first time.
+func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time) (T, error)) (*bundle[T], error) {
+	b := &bundle[T]{files: files, parse: parse, opt: opt}
+	now := opt.Now()
+	contents, infos, err := b.read()
+	if err != nil {
+		return nil, err
+	}
+	made, err := parse(contents, now)
+	if err != nil {
+		return nil, err
+	}
+	b.current.Store(&made)
+	b.looked.Store(now.UnixNano())
+	b.sum, b.seen = sumOf(contents), settled(infos, now)
+	return b, nil
+}
+
+// get returns what the files say, or said when they were last right.
+func (b *bundle[T]) get() *T {
+	now := b.opt.Now()
+	last := b.looked.Load()
+	if since := now.UnixNano() - last; (since >= int64(lookEvery) || since < 0) && b.looked.CompareAndSwap(last, now.UnixNano()) {
+		b.look(now)
+	}
+	return b.current.Load()
+}
+
+// look makes current anew where the files have changed.
+func (b *bundle[T]) look(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fault == "" && b.unchanged() {
+		return
+	}
+	contents, infos, err := b.read()
+	if err == nil {
+		if sum := sumOf(contents); sum != b.sum {
+			var made T
+			if made, err = b.parse(contents, now); err == nil {
+				b.current.Store(&made)
+				b.sum = sum
+				b.opt.Log.Info("changed files are in use", "files", b.paths())
+			}
+		}
+	}
+	if err != nil {
+		b.faultLocked(err)
+		return
+	}
+	b.fault, b.logged, b.seen = "", false, settled(infos, now)
+}
+
+// faultLocked notes what is wrong with the files. It is logged when it is still so at the next look: a certificate and its key are
+// replaced one after the other.
+func (b *bundle[T]) faultLocked(err error) {
+	if text := err.Error(); text != b.fault {
+		b.fault, b.logged = text, false
+		return
+	}
+	if !b.logged {
+		b.logged = true
+		b.opt.Log.Error("changed files cannot be used: the earlier ones stay in use", "error", err)
+	}
+}
+
+// wrong says what is wrong with the files; empty where nothing is.
+func (b *bundle[T]) wrong() string {
+	b.get()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fault
+}
+
+func (b *bundle[T]) read() (contents [][]byte, infos []fs.FileInfo, err error) {
+	for _, f := range b.files {
+		content, info, err := f.read()
+		if err != nil {
+			return nil, nil, err
+		}
+		contents, infos = append(contents, content), append(infos, info)
+	}
+	return contents, infos, nil
+}
+
+// unchanged reports, without reading, whether the files are those that current was made of.
+func (b *bundle[T]) unchanged() bool {
+	if len(b.seen) != len(b.files) {
+		return false
+	}
+	for i, f := range b.files {
+		info, err := os.Stat(f.path)
+		if err != nil || !os.SameFile(info, b.seen[i]) || info.Size() != b.seen[i].Size() ||
+			!info.ModTime().Equal(b.seen[i].ModTime()) || info.Mode() != b.seen[i].Mode() {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *bundle[T]) paths() []string {
+	paths := make([]string, len(b.files))
+	for i, f := range b.files {
+		paths[i] = f.path
+	}
+	return paths
+}
+
+// settled returns the infos where they vouch for the content that was read with them: what was written just now may be written again
+// without another time.
+func settled(infos []fs.FileInfo, now time.Time) []fs.FileInfo {
+	for _, info := range infos {
+		if now.Sub(info.ModTime()) < settleTime {
+			return nil
+		}
+	}
+	return infos
+}
+
+// sumOf tells contents apart, also where a byte has moved from one file to the next.
+func sumOf(contents [][]byte) [sha256.Size]byte {
+	var all []byte
+	for _, content := range contents {
+		sum := sha256.Sum256(content)
+		all = append(all, sum[:]...)
+	}
+	return sha256.Sum256(all)
+}

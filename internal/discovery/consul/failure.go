@@ -1,0 +1,84 @@
+package consul
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+)
+
+// ErrNotConsul says that an answer lacks what every one of Consul's has.
+var ErrNotConsul = errors.New("the answer has no index: something else than Consul gave it")
+
+// Error is a call to Consul that failed.
+type Error struct {
+	// Where is the address that was called.
+	Where string
+	// Doing says what the call was for.
+	Doing string
+	// Hint says what to change; empty where Consul is away or troubled, and only time helps.
+	Hint string
+	Err  error
+}
+
+func (e *Error) Error() string {
+	// A page of something else than Consul, or what a key holds, may be part of it.
+	text := fmt.Sprintf("Consul at %s: %s: %s", e.Where, e.Doing, discovery.Cut(e.Err.Error(), discovery.MaxShownError))
+	if e.Hint != "" {
+		text += ": " + e.Hint
+	}
+	return text
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Refused reports that Consul, or the check of who it is, said no: time alone does not help.
+func (e *Error) Refused() bool { return e.Hint != "" }
+
+// Refused reports that an error of this package, anywhere in the chain, is one that time alone does not mend.
+func Refused(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Refused()
+}
+
+// Explain wraps the error of a call with what it was for, and what to do about it. It keeps nil.
+func (c *Client) Explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Where: c.where, Doing: doing, Hint: c.hint(err), Err: err}
+}
+
+func (c *Client) hint(err error) string {
+	if status, ok := errors.AsType[api.StatusError](err); ok {
+		return c.statusHint(status)
+	}
+	if trust, ok := errors.AsType[*credential.TrustError](credential.Describe(err)); ok {
+		return trust.Advice + " (in the section consul, or by the CONSUL_ variables of the environment)"
+	}
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	_, kind := errors.AsType[*json.UnmarshalTypeError](err)
+	if syntax || kind || errors.Is(err, ErrNotConsul) {
+		return "something else than Consul answers there: set consul.address to Consul's HTTP API, such as 127.0.0.1:8500"
+	}
+	return ""
+}
+
+func (c *Client) statusHint(status api.StatusError) string {
+	switch {
+	case status.Code == http.StatusForbidden && c.door.secret.Token() == "":
+		return "set consul.token or consul.tokenFile (or CONSUL_HTTP_TOKEN_FILE) to a token that may do this"
+	case status.Code == http.StatusForbidden, status.Code == http.StatusUnauthorized:
+		return "the token may not do this: a coordinator needs service:write for " + c.config.Service +
+			", session:write for its node, key:write below bursar/ and node:read; an agent needs service:read and node:read"
+	case status.Code == http.StatusBadRequest && strings.Contains(status.Body, "HTTPS"):
+		return "it speaks TLS: set consul.address to https://…"
+	}
+	return ""
+}

@@ -1,0 +1,161 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/bursar/bursar/internal/discovery"
+)
+
+// LeaderTag marks the coordinator that leads, so that DNS knows it too: leader.bursar-coordinator.service.consul.
+const LeaderTag = "leader"
+
+// What a registration says of a coordinator beside its address and port.
+const (
+	metaScheme = "scheme"
+	metaEpoch  = "epoch" // of the leadership, with LeaderTag
+)
+
+// findGap keeps a thousand agents from asking more than this often each, however restless the catalog is.
+const findGap = 100 * time.Millisecond
+
+// FinderOptions say what is looked for.
+type FinderOptions struct {
+	// RequireTLS leaves out coordinators whose URL is not https. Whoever has credentials, or knows by which CA coordinators are to be
+	// recognized, wants it: else anybody who may register a service says where tokens are sent, and that they are sent in clear.
+	RequireTLS bool
+	Log        *slog.Logger
+}
+
+// Finder is the discovery.Finder of Consul's catalog: the coordinators whose health check passes.
+//
+// An answer with no coordinator at all does not replace one that had some: coordinators whose checks fail may still answer, and
+// who calls one in vain loses nothing.
+type Finder struct {
+	client  *Client
+	options FinderOptions
+	seed    maphash.Seed // spreads the callers over coordinators of which none leads
+
+	mu      sync.Mutex // guards what follows
+	list    []discovery.Coordinator
+	changed chan struct{}
+}
+
+// NewFinder returns a finder that knows nothing until it runs.
+func NewFinder(client *Client, options FinderOptions) *Finder {
+	return &Finder{client: client, options: options, seed: maphash.MakeSeed(), changed: make(chan struct{})}
+}
+
+// Coordinators implements discovery.Finder.
+func (f *Finder) Coordinators() (list []discovery.Coordinator, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.list, f.changed
+}
+
+// Run asks Consul until the context ends, and returns its error.
+func (f *Finder) Run(ctx context.Context) error {
+	odd := Quiet{Log: f.options.Log}
+	return f.client.Watch(ctx, Watch{
+		About: "look for coordinators", Gap: findGap, Log: f.options.Log,
+		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
+			options.AllowStale = true // any server of Consul's may answer, so that a fleet does not hang on its leader
+			entries, meta, err := f.client.api.Health().Service(f.client.config.Service, "", true, options)
+			if err != nil {
+				return nil, err
+			}
+			if meta.LastIndex == 0 {
+				return nil, ErrNotConsul
+			}
+			list, errs := f.sort(entries)
+			if errs != nil {
+				odd.Failed("registrations in Consul that cannot be called are left out", errs)
+			}
+			f.take(list)
+			return meta, nil
+		},
+	})
+}
+
+func (f *Finder) take(list []discovery.Coordinator) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(list) == 0 || slices.Equal(list, f.list) {
+		return
+	}
+	f.list = list
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// sort returns the coordinators among the entries: the leader first, the others in an order that is this finder's own.
+func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, error) {
+	var (
+		list   []discovery.Coordinator
+		errs   []error
+		leader string
+		latest uint64
+	)
+	for _, entry := range entries {
+		base, err := baseOf(entry)
+		if err == nil && f.options.RequireTLS && !strings.HasPrefix(base, "https://") {
+			err = &discovery.URLError{URL: base, Want: "https://, since this end has a token or certificates: Consul's word is not enough for less"}
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !slices.Contains(list, discovery.Coordinator{URL: base}) {
+			list = append(list, discovery.Coordinator{URL: base})
+		}
+		// One that was paused while it led may not have taken its mark off yet: the later leadership counts.
+		epoch, _ := strconv.ParseUint(entry.Service.Meta[metaEpoch], 10, 64)
+		if slices.Contains(entry.Service.Tags, LeaderTag) && (leader == "" || epoch > latest) {
+			leader, latest = base, epoch
+		}
+	}
+	slices.SortFunc(list, func(a, b discovery.Coordinator) int {
+		switch {
+		case a.URL == leader:
+			return -1
+		case b.URL == leader:
+			return 1
+		case maphash.String(f.seed, a.URL) < maphash.String(f.seed, b.URL):
+			return -1
+		}
+		return 1
+	})
+	if len(list) > 0 && list[0].URL == leader {
+		list[0].Leads = true
+	}
+	return list, errors.Join(errs...)
+}
+
+// baseOf is a registration's URL.
+func baseOf(entry *api.ServiceEntry) (string, error) {
+	if entry == nil || entry.Service == nil {
+		return "", errors.New("an entry without a service")
+	}
+	host := entry.Service.Address
+	if host == "" && entry.Node != nil {
+		host = entry.Node.Address
+	}
+	scheme := entry.Service.Meta[metaScheme]
+	if scheme == "" {
+		scheme = "http"
+	}
+	if strings.ContainsAny(host, "/?#@") {
+		return "", &discovery.URLError{URL: entry.Service.ID, Want: "an address that is a host"}
+	}
+	return discovery.ParseURL(scheme + "://" + net.JoinHostPort(host, strconv.Itoa(entry.Service.Port)))
+}

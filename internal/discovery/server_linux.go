@@ -1,0 +1,164 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/internal/sockdiag"
+)
+
+// ServerUsers is an environment variable: the users, by name or number and with commas between, whose programs may answer on this machine's
+// loopback without TLS, besides root, the users that the system has for its services, and whoever calls. Nobody's by default.
+const ServerUsers = "BURSAR_SERVER_USERS"
+
+// ForeignServerError refuses to talk to a program of this machine without TLS, because anybody may have put it where a server of ours was.
+type ForeignServerError struct {
+	Address string // that was dialed
+	User    string // whose program has it
+}
+
+func (e *ForeignServerError) Error() string {
+	return fmt.Sprintf("%s belongs to a program of user %s: want one of root, of a service's user or of your own, https:// and TLS there, or %s=%s%s",
+		e.Address, e.User, ServerUsers, e.User, serverUsers().note())
+}
+
+// acceptTime is how long a server of this machine has to take a connection in: until then the kernel does not tell whose it is.
+const acceptTime = 5 * time.Second
+
+// DialKnown dials with another dialer and, on the loopback, connects to programs of users alone that may answer there: any user can listen on
+// the port of a server that is down for a moment, or on its port of ::1. Of the two addresses of localhost it goes on to the other one. The
+// error is a *ForeignServerError, or why it cannot be told. It is for what is not protected by TLS.
+func DialKnown(dial Dial) Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialChecked(ctx, dial, network, address)
+		foreign, is := errors.AsType[*ForeignServerError](err)
+		host, port, _ := net.SplitHostPort(address)
+		if !is || host != "localhost" {
+			return conn, err
+		}
+		other := "::1"
+		if strings.HasPrefix(foreign.Address, "[") {
+			other = "127.0.0.1"
+		}
+		if conn, otherErr := dialChecked(ctx, dial, network, net.JoinHostPort(other, port)); otherErr == nil {
+			return conn, nil
+		}
+		return nil, err
+	}
+}
+
+func dialChecked(ctx context.Context, dial Dial, network, address string) (net.Conn, error) {
+	conn, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkServer(ctx, conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func checkServer(ctx context.Context, conn net.Conn) error {
+	server, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil || !server.Addr().Unmap().IsLoopback() {
+		return nil //nolint:nilerr // a Unix socket, say
+	}
+	own, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil {
+		return fmt.Errorf("own address: %w", err)
+	}
+	uid, err := acceptedBy(ctx, conn, own, server)
+	if err != nil {
+		return fmt.Errorf("%s: whose program this is cannot be told: %w", server, err)
+	}
+	if !mayServe(uid) {
+		return &ForeignServerError{server.String(), sockdiag.UserName(uid)}
+	}
+	return nil
+}
+
+// acceptedBy waits until a program has taken the connection in, and returns its user.
+func acceptedBy(ctx context.Context, conn net.Conn, own, server netip.AddrPort) (uid uint32, err error) {
+	ctx, cancel := context.WithTimeout(ctx, acceptTime)
+	defer cancel()
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		uid, err = sockdiag.Owner(server, own)
+		if open := sockdiag.StillOpen(conn); open != nil { // whoever is found then may be another
+			return 0, open
+		}
+		if !errors.Is(err, sockdiag.ErrNone) {
+			return uid, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%w after %s: it does not accept connections", err, acceptTime)
+		}
+	}
+}
+
+// mayServe reports whether a user's programs may answer. Below 1000 are those that systems make for services, from 61184 on those that
+// systemd makes for a unit with DynamicUser=.
+func mayServe(uid uint32) bool {
+	return uid < 1000 || uid >= 61184 && uid <= 65519 || int(uid) == os.Geteuid() || slices.Contains(serverUsers().uids, uid)
+}
+
+// serverUsers are the users of ServerUsers.
+var serverUsers = sync.OnceValue(func() namedUsers { //nolint:gochecknoglobals // an environment is one
+	return usersNamed(os.Getenv(ServerUsers))
+})
+
+// namedUsers are what a list of users comes to.
+type namedUsers struct {
+	text  string
+	uids  []uint32
+	wrong []string // what of it does not count, and why
+}
+
+func usersNamed(text string) namedUsers {
+	named := namedUsers{text: text}
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		number := name
+		u, err := user.Lookup(name)
+		if err == nil {
+			number = u.Uid
+		}
+		uid, numberErr := strconv.ParseUint(number, 10, 32)
+		_, unknown := errors.AsType[user.UnknownUserError](err)
+		switch {
+		case numberErr == nil:
+			named.uids = append(named.uids, uint32(uid))
+		case err == nil || unknown:
+			named.wrong = append(named.wrong, strconv.Quote(name)+": no such user")
+		default:
+			named.wrong = append(named.wrong, strconv.Quote(name)+": "+err.Error())
+		}
+	}
+	return named
+}
+
+// note says to whoever is refused what is set; empty: nothing is.
+func (n namedUsers) note() string {
+	if n.text == "" {
+		return ""
+	}
+	text := fmt.Sprintf(" (it is %q now", n.text)
+	if len(n.wrong) > 0 {
+		text += ", of which does not count: " + strings.Join(n.wrong, ", ")
+	}
+	return text + ")"
+}

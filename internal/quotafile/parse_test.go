@@ -1,0 +1,153 @@
+package quotafile_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/bursar/bursar/internal/quotafile"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func TestRulesAreReadAsWritten(t *testing.T) {
+	got, err := quotafile.Parse("quotas.yaml", []byte(`
+quotas:
+  - selector: {user: "*", creator: IDE}
+    limit: {memory: 64GiB, cpu: 16, instances: 10, gpu: 2}
+    guaranteed: {memory: 8GiB}
+    weight: 3
+    normalization:
+      minimum: {memory: 512MiB}
+      increment: {memory: 256MiB, cpu: 500m}
+      maximum: {memory: 32GiB}
+  - selector: {user: 007, queue: root.a, engineType: ""}
+    limit: {cpu: 0.5}
+  - selector: {}
+    limit: {instances: 0}
+  - selector: {tenant: "*"}
+    weight: 2
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*bursarv1.Quota{
+		{
+			Selector:   map[string]string{"user": "*", "creator": "IDE"},
+			Limit:      &bursarv1.Resource{MemoryBytes: proto.Int64(64 << 30), CpuMillis: proto.Int64(16000), Instances: proto.Int64(10), Custom: map[string]int64{"gpu": 2}},
+			Guaranteed: &bursarv1.Resource{MemoryBytes: proto.Int64(8 << 30)},
+			Weight:     3,
+			Normalization: &bursarv1.Normalization{
+				Minimum:   &bursarv1.Resource{MemoryBytes: proto.Int64(512 << 20)},
+				Increment: &bursarv1.Resource{MemoryBytes: proto.Int64(256 << 20), CpuMillis: proto.Int64(500)},
+				Maximum:   &bursarv1.Resource{MemoryBytes: proto.Int64(32 << 30)},
+			},
+		},
+		{Selector: map[string]string{"user": "007", "queue": "root.a", "engineType": ""}, Limit: &bursarv1.Resource{CpuMillis: proto.Int64(500)}},
+		{Selector: map[string]string{}, Limit: &bursarv1.Resource{Instances: proto.Int64(0)}},
+		{Selector: map[string]string{"tenant": "*"}, Weight: 2},
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoRulesIsAList(t *testing.T) {
+	if got, err := quotafile.Parse("x", []byte("quotas: []")); err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestExampleIsRight(t *testing.T) {
+	text, err := os.ReadFile("../examples/quotas.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := quotafile.Parse("quotas.yaml", text)
+	if err != nil || len(got) < 10 {
+		t.Errorf("%d rules, %v", len(got), err)
+	}
+}
+
+func TestWrongFileNamesLineFieldAndReason(t *testing.T) {
+	const head = "quotas:\n- selector: {user: \"*\"}\n  limit: {memory: 1GiB}\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":            {"", `q.yaml: quotas: missing: want a list of rules, or [] for none`},
+		"no list":          {"quotas:\n", `q.yaml:1:1: quotas: missing: want a list of rules, or [] for none`},
+		"unknown top":      {"rules: []\n", `q.yaml:1:1: rules: unknown field: want quotas`},
+		"unknown field":    {head + "  limits: {cpu: 1}\n", `q.yaml:4:3: quotas[0].limits: unknown field: want selector, limit, guaranteed, weight or normalization`},
+		"no selector":      {"quotas:\n- limit: {memory: 1GiB}\n", `q.yaml:2:3: quotas[0].selector: missing: want labels, or {} for everything together`},
+		"nothing limited":  {"quotas:\n- selector: {user: a}\n", `q.yaml:2:3: quotas[0].limit: missing: want what the rule limits, such as {memory: 64GiB}`},
+		"no value":         {"quotas:\n- selector: {user: }\n  limit: {cpu: 1}\n", `q.yaml:2:14: quotas[0].selector.user: has no value: want one, "*" for every value apart, or "" for requests without this label`},
+		"bad size":         {head + "- selector: {user: a}\n  limit:\n    memory: 64GB!\n", `q.yaml:6:13: quotas[1].limit.memory: "64GB!": want a size such as 4GiB`},
+		"negative":         {head + "- selector: {user: a}\n  limit: {cpu: -1}\n", `q.yaml:5:16: quotas[1].limit.cpu: "-1": want cores such as 2`},
+		"overflow":         {head + "- selector: {user: a}\n  limit: {memory: 9999PiB}\n", `q.yaml:5:19: quotas[1].limit.memory: "9999PiB": want a size`},
+		"half a gpu":       {head + "- selector: {user: a}\n  limit: {gpu: 0.5}\n", `q.yaml:5:16: quotas[1].limit.gpu: "0.5": want a whole number`},
+		"misspelled":       {head + "- selector: {user: a}\n  limit: {memroy: 3GiB}\n", `q.yaml:5:19: quotas[1].limit.memroy: "3GiB": want a whole number from 0 to 9007199254740991; did you mean memory?`},
+		"empty quantity":   {head + "- selector: {user: a}\n  limit: {cpu: }\n", `q.yaml:5:11: quotas[1].limit.cpu: has no value: want a quantity, or leave the line out`},
+		"half a weight":    {head + "  weight: 1.5\n", `q.yaml:4:11: quotas[0].weight: "1.5": want a whole number from 1 to 1000000`},
+		"zero weight":      {head + "  weight: 0\n", `q.yaml:4:11: quotas[0].weight: "0": want a whole number from 1 to 1000000`},
+		"too guaranteed":   {head + "  guaranteed: {memory: 2GiB}\n", `q.yaml:4:24: quotas[0].guaranteed.memory: "2GiB": want at most the limit, 1GiB`},
+		"min above max":    {head + "  normalization:\n    minimum: {cpu: 2}\n    maximum: {cpu: 1}\n", `q.yaml:5:20: quotas[0].normalization.minimum.cpu: "2": want at most the maximum, 1`},
+		"selector twice":   {head + "- limit: {cpu: 1}\n  selector: {user: \"*\"}\n", `q.yaml:5:13: quotas[1].selector: user=*: already the selector of quotas[0]: want one rule for it`},
+		"list of values":   {head + "- selector: {user: [a, b]}\n  limit: {cpu: 1}\n", `q.yaml:4:20: quotas[1].selector.user: is a list: want a single value`},
+		"bare star":        {"quotas:\n- selector: {user: *}\n", `q.yaml:2:20: a * has to be quoted: want "*"`},
+		"a rule and a rag": {head + "- nonsense\n", `q.yaml:4:3: quotas[1]: is a single value: want a set of fields`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := quotafile.Parse("q.yaml", []byte(c.text))
+			var e *quotafile.Error
+			if !errors.As(err, &e) || got != nil {
+				t.Fatalf("%v, %v: want an *Error and no rules", got, err)
+			}
+			if !strings.HasPrefix(e.Error(), c.want) {
+				t.Errorf("got  %s\nwant %s\n%s", e, c.want, e.Excerpt())
+			}
+			if e.Line > 0 && !strings.Contains(e.Excerpt(), "^") {
+				t.Errorf("no caret in %q", e.Excerpt())
+			}
+		})
+	}
+}
+
+func TestBadLabelsPointToTheSelector(t *testing.T) {
+	for _, selector := range []string{`{"": a}`, `{"7up": a}`, `{user: "a\u0007"}`, `{"a b": c}`} {
+		_, err := quotafile.Parse("q.yaml", []byte("quotas:\n- selector: "+selector+"\n  limit: {cpu: 1}\n"))
+		var e *quotafile.Error
+		if !errors.As(err, &e) || e.Line != 2 || !strings.HasPrefix(e.Field, "quotas[0].selector") {
+			t.Errorf("%s: %v", selector, err)
+		}
+	}
+}
+
+func TestLocateFindsWhatAnotherRefused(t *testing.T) {
+	text := []byte("quotas:\n- selector: {user: a}\n  limit: {cpu: 1}\n- selector: {user: b}\n  limit: {cpu: 1}\n")
+	e := quotafile.Locate("q.yaml", text, "quotas[1].selector", "ties with user=*,x=y")
+	if got := e.Error(); got != "q.yaml:4:13: quotas[1].selector: ties with user=*,x=y" {
+		t.Error(got)
+	}
+	if e := quotafile.Locate("q.yaml", []byte("\t"), "quotas[1]", "why"); e.Error() != "q.yaml: quotas[1]: why" {
+		t.Error(e)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("quotas:\n- selector: {user: a}\n  limit: {cpu: 1, gpu: 3}\n  weight: 2\n  normalization: {minimum: {memory: 1Ki}}\n")
+	f.Add("quotas:\n- &a {selector: {x: *}}\n- *a\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := quotafile.Parse("q.yaml", []byte(text))
+		var e *quotafile.Error
+		if err != nil && (!errors.As(err, &e) || got != nil) {
+			t.Errorf("%v, %v", got, err)
+		}
+		for _, q := range got {
+			if q.GetSelector() == nil || q.GetWeight() < 0 || q.GetLimit().GetMemoryBytes() < 0 || q.GetLimit().GetCpuMillis() < 0 {
+				t.Errorf("took %v", q)
+			}
+		}
+	})
+}

@@ -1,0 +1,20 @@
+package spelling_test
+
+import (
+	"testing"
+
+	"github.com/bursar/bursar/internal/spelling"
+)
+
+func TestDistanceCountsLetters(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"memory", "memory", 0}, {"memroy", "memory", 2}, {"memry", "memory", 1}, {"cpus", "cpu", 1}, {"", "cpu", 3}, {"gpu", "cpu", 1},
+	} {
+		if got, back := spelling.Distance(c.a, c.b), spelling.Distance(c.b, c.a); got != c.want || back != c.want {
+			t.Errorf("%q and %q: %d and %d, want %d", c.a, c.b, got, back, c.want)
+		}
+	}
+}
