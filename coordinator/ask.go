@@ -18,6 +18,8 @@ type Ask struct {
 	Done func(error)
 	// From may be nil.
 	From *Origin
+	// Span may be nil.
+	Span *Span
 
 	// While it waits:
 	next  *Ask   // others on the line for the same allocation
@@ -28,9 +30,11 @@ type Ask struct {
 
 	applied bool
 	waited  bool        // it was on the line
-	passage *passage    // nil: it is not traced
 	gone    atomic.Bool // its caller has left; set by the caller's goroutine
 }
+
+// Trace implements Command.
+func (a *Ask) Trace() *Span { return a.Span }
 
 func (a *Ask) answer(err error) { a.Done(err) }
 
@@ -45,7 +49,6 @@ func (a *Ask) apply(c *Core, now ledger.Instant) bool {
 	if a.gone.Load() {
 		return true
 	}
-	a.passage.pass()
 	a.applied = true
 	a.Result, a.Err = c.ledger.Allocate(now, a.Command)
 	if a.Err != nil || a.Result.Ended || a.Command.Async || a.Result.Allocation.State != ledger.Waiting {
@@ -74,30 +77,22 @@ func (a *Ask) stored(b *Batch) {
 // any other keeps its place, or its reservation, for a while.
 func (a *Ask) Leave() Command {
 	a.gone.Store(true)
-	return leave{a}
+	return &Call{Do: a.leave, Done: func(error) {}}
 }
 
-type leave struct{ ask *Ask }
-
-func (leave) answer(error) {}
-
-func (leave) origin() *Origin { return nil }
-
-func (l leave) apply(c *Core, now ledger.Instant) bool {
-	ask := l.ask
-	if !ask.applied || ask.Err != nil || ask.Result.Ended {
-		return true // it came before the Ask, or that was refused
+func (a *Ask) leave(c *Core, now ledger.Instant) {
+	if !a.applied || a.Err != nil || a.Result.Ended {
+		return // it came before the Ask, or that was refused
 	}
-	id := ask.Result.Allocation.ID
-	if ask.on {
-		c.hangUp(id, ask)
+	id := a.Result.Allocation.ID
+	if a.on {
+		c.hangUp(id, a)
 		c.ledger.Detach(now, id)
 	}
-	if ask.Command.RequestID == "" && !ask.Command.Async {
+	if a.Command.RequestID == "" && !a.Command.Async {
 		// Whatever it has become since: an allocation that is confirmed is left alone, one that ended needs nothing.
-		_, _ = c.ledger.Cancel(now, ledger.CancelCommand{Actor: ask.Command.Actor, ID: id, Reason: "its caller went away"})
+		_, _ = c.ledger.Cancel(now, ledger.CancelCommand{Actor: a.Command.Actor, ID: id, Reason: "its caller went away"})
 	}
-	return true
 }
 
 // hangUp takes an ask off the line.

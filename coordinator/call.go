@@ -35,23 +35,30 @@ func newPendingAsk() any {
 // do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. Where it returns an
 // error, f may have been run, or be run yet: its results must not be read.
 func (w *writer) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
+	return w.call(ctx, OnLedger(f))
+}
+
+// call is do for a command that needs the core.
+func (w *writer) call(ctx context.Context, f func(c *Core, now ledger.Instant)) error {
 	p, _ := w.calls.Get().(*pending)
-	p.Do, p.From = f, originOf(ctx)
-	way := w.tracer.enter(ctx)
-	if err := w.submit(way.travels(p)); err != nil {
-		p.Do, p.From = nil, nil
-		w.calls.Put(p)
-		return err
-	}
-	answered, err := w.await(ctx, p.done)
+	p.Do, p.From, p.Span = f, originOf(ctx), w.tracer.enter(ctx)
+	answered, err := w.send(ctx, &p.Call, p.done)
 	if err == nil {
-		w.tracer.tell(way, false)
+		w.tracer.tell(p.Span, false)
 	}
 	if answered { // else the loop still has it
-		p.Do, p.From = nil, nil
+		p.Do, p.From, p.Span = nil, nil, nil
 		w.calls.Put(p)
 	}
 	return err
+}
+
+// send queues a command and waits for its answer, which Done gives to done. answered says that nobody refers to the command any more.
+func (w *writer) send(ctx context.Context, command Command, done <-chan error) (answered bool, err error) {
+	if err := w.submit(command); err != nil {
+		return true, err
+	}
+	return w.await(ctx, done)
 }
 
 // await waits for an answer. answered is false where it did not come: the caller went away, or the loop has ended.
@@ -87,30 +94,22 @@ func decide[R any](ctx context.Context, b books, f func(l *ledger.Ledger, now le
 // report sends a heartbeat through the loop.
 func (w *writer) report(ctx context.Context, r *Report) error {
 	done := make(chan error, 1)
-	r.Done, r.From = func(err error) { done <- err }, originOf(ctx)
-	way := w.tracer.enter(ctx)
-	if err := w.submit(way.travels(r)); err != nil {
+	r.Done, r.From, r.Span = func(err error) { done <- err }, originOf(ctx), w.tracer.enter(ctx)
+	if _, err := w.send(ctx, r, done); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, done); err != nil {
-		return err
-	}
-	w.tracer.tell(way, false)
+	w.tracer.tell(r.Span, false)
 	return r.Err
 }
 
 // enrol sends an announcement of a host through the loop.
 func (w *writer) enrol(ctx context.Context, e *Enrolment) error {
 	done := make(chan error, 1)
-	e.Done, e.From = func(err error) { done <- err }, originOf(ctx)
-	way := w.tracer.enter(ctx)
-	if err := w.submit(way.travels(e)); err != nil {
+	e.Done, e.From, e.Span = func(err error) { done <- err }, originOf(ctx), w.tracer.enter(ctx)
+	if _, err := w.send(ctx, e, done); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, done); err != nil {
-		return err
-	}
-	w.tracer.tell(way, false)
+	w.tracer.tell(e.Span, false)
 	return e.Err
 }
 
@@ -120,9 +119,9 @@ func (w *writer) ask(ctx context.Context, command *ledger.AllocateCommand) (ledg
 	patience, stop := w.patience(ctx, command)
 	defer stop()
 	p, _ := w.asks.Get().(*pendingAsk)
-	p.Command, p.From, p.passage = *command, originOf(ctx), w.tracer.enter(ctx)
+	p.Command, p.From, p.Span = *command, originOf(ctx), w.tracer.enter(ctx)
 	if err := w.submit(&p.Ask); err != nil {
-		p.passage, p.From = nil, nil
+		p.Span, p.From = nil, nil
 		w.asks.Put(p)
 		return ledger.AllocateResult{}, err
 	}
@@ -151,7 +150,7 @@ func (w *writer) answered(p *pendingAsk, start ledger.Instant, err error) (ledge
 	if err == nil {
 		err = p.Err
 		w.observe(&p.Ask, start)
-		w.tracer.tell(p.passage, p.waited)
+		w.tracer.tell(p.Span, p.waited)
 	} else {
 		result = ledger.AllocateResult{}
 	}

@@ -14,6 +14,9 @@ import (
 
 // Command is one thing to do to the ledger, with the caller that waits for it: a *Call, an *Ask, a *Report or an *Enrolment.
 type Command interface {
+	// Trace is what is recorded of its way; nil: nothing is.
+	Trace() *Span
+
 	// apply does it. It reports whether the caller is to be answered with this batch; if not, the command has put itself
 	// among those that wait, or has answered where there was nothing to do or to see.
 	apply(c *Core, now ledger.Instant) (answer bool)
@@ -26,17 +29,32 @@ type Command interface {
 
 // Call is a command that is answered with the batch it was applied in.
 type Call struct {
-	// Do is run once, on the ledger. What it keeps for its caller may be read after Done was called with nil.
-	Do func(l *ledger.Ledger, now ledger.Instant)
+	// Do is run once, while the core leads. What it keeps for its caller may be read after Done was called with nil.
+	Do func(c *Core, now ledger.Instant)
+	// AtOnce has Done called as soon as Do has run, for what shows nobody anything that could fail to become durable.
+	AtOnce bool
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
 	// From may be nil.
 	From *Origin
+	// Span may be nil.
+	Span *Span
 }
 
+// OnLedger returns the Do of a Call that needs the ledger alone.
+func OnLedger(f func(l *ledger.Ledger, now ledger.Instant)) func(*Core, ledger.Instant) {
+	return func(c *Core, now ledger.Instant) { f(c.ledger, now) }
+}
+
+// Trace implements Command.
+func (c *Call) Trace() *Span { return c.Span }
+
 func (c *Call) apply(core *Core, now ledger.Instant) bool {
-	c.Do(core.ledger, now)
-	return true
+	c.Do(core, now)
+	if c.AtOnce {
+		c.Done(nil)
+	}
+	return !c.AtOnce
 }
 
 func (c *Call) answer(err error) { c.Done(err) }
@@ -70,6 +88,7 @@ type Core struct {
 	open    []Command      // applied; answered with the next batch
 	line    map[ledger.ID]*Ask
 	leaving leaving // of those on the line
+	lapse   Call    // does what is due
 	flight  *Batch
 	// leadership is a number that no other leadership has, not even one of the same epoch in a store that was put back.
 	leadership uint64
@@ -133,7 +152,7 @@ func (b *Batch) Size() int { return len(b.commands) }
 // never comes twice.
 func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() uint64) *Core {
 	return &Core{
-		config: config, newPlacer: newPlacer, draw: draw,
+		config: config, newPlacer: newPlacer, draw: draw, lapse: Call{Do: lapse, Done: func(error) {}},
 		line: make(map[ledger.ID]*Ask), files: make(map[string][]ledger.Quota), claims: make(claims),
 		aside: make(map[ledger.ID]string),
 	}
@@ -254,7 +273,7 @@ func (c *Core) Advance(now ledger.Instant) error {
 	if c.ledger == nil {
 		return nil
 	}
-	return c.Do(now, lapse{})
+	return c.Do(now, &c.lapse)
 }
 
 // NextTimer is when Advance is due, by the clock.

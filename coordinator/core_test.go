@@ -53,7 +53,7 @@ func (r *rig) lead(atLeast uint64) {
 // do applies a command that is a function.
 func (r *rig) do(f func(l *ledger.Ledger, now ledger.Instant)) {
 	r.t.Helper()
-	if err := r.core.Do(r.now, &Call{Do: f, Done: func(error) {}}); err != nil {
+	if err := r.core.Do(r.now, &Call{Do: OnLedger(f), Done: func(error) {}}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -351,7 +351,7 @@ func TestDropAnswersEverybodyAndTheStoreDecidesWhatHolds(t *testing.T) {
 func TestAPanicOfTheLedgerIsTheCommandsAnswer(t *testing.T) {
 	r := newRig(t, newMemoryStore())
 	var answer error
-	err := r.core.Do(r.now, &Call{Do: func(*ledger.Ledger, ledger.Instant) { panic("lost count") }, Done: func(err error) { answer = err }})
+	err := r.core.Do(r.now, &Call{Do: func(*Core, ledger.Instant) { panic("lost count") }, Done: func(err error) { answer = err }})
 	fault, ok := errors.AsType[*PanicError](err)
 	if !ok || fault.Cause != "lost count" || answer == nil || len(fault.Stack) == 0 {
 		t.Errorf("got %v, answered %v", err, answer)

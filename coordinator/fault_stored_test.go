@@ -71,8 +71,8 @@ func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	r.commit()
 	release := func() error {
 		return r.core.Do(r.now, &Call{
-			Do: func(l *ledger.Ledger, now ledger.Instant) {
-				_, _ = l.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: full.Result.Allocation.ID})
+			Do: func(c *Core, now ledger.Instant) {
+				_, _ = c.ledger.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: full.Result.Allocation.ID})
 			},
 			From: &Origin{Procedure: "/Release", Caller: "alice", Message: &bursarv1.ReleaseRequest{Id: full.Result.Allocation.ID.String()}},
 			Done: func(error) {},
@@ -110,11 +110,11 @@ func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 		r.core.Drop(ErrNotLeading)
 		r.lead(0)
 		return r.core.Do(r.now, &Call{
-			Do: func(l *ledger.Ledger, now ledger.Instant) {
+			Do: func(c *Core, now ledger.Instant) {
 				free := int64(90)
-				_, _ = l.Sync(now, ledger.SyncCommand{
-					HostID: "h", Incarnation: 1, Sequence: sequence, Seen: l.Revision(), Sample: &ledger.Sample{Time: now, MemoryAvailable: &free},
-					Vetoes: []ledger.Veto{{ID: id, Revision: l.Revision(), Headroom: 80}},
+				_, _ = c.ledger.Sync(now, ledger.SyncCommand{
+					HostID: "h", Incarnation: 1, Sequence: sequence, Seen: c.ledger.Revision(), Sample: &ledger.Sample{Time: now, MemoryAvailable: &free},
+					Vetoes: []ledger.Veto{{ID: id, Revision: c.ledger.Revision(), Headroom: 80}},
 				})
 			},
 			From: &Origin{Procedure: "/Sync", Caller: "h", Message: &bursarv1.ReleaseRequest{Id: id.String()}},

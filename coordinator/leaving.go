@@ -53,13 +53,7 @@ func (l *leaving) drop(ask *Ask) {
 }
 
 // lapse does what is due: first in the ledger, then for the asks whose own wait is over.
-type lapse struct{}
-
-func (lapse) answer(error) {}
-
-func (lapse) origin() *Origin { return nil }
-
-func (lapse) apply(c *Core, now ledger.Instant) bool {
+func lapse(c *Core, now ledger.Instant) {
 	c.ledger.Advance(now)
 	var spent explaining
 	for len(c.leaving) > 0 && c.leaving[0].until <= now {
@@ -74,5 +68,4 @@ func (lapse) apply(c *Core, now ledger.Instant) bool {
 		ask.Err = c.waited(ask, &spent)
 		c.open = append(c.open, ask)
 	}
-	return true
 }

@@ -17,29 +17,18 @@ type view struct {
 	full     []ledger.LiveFullError // callers with nearly as much as they may have
 }
 
-// glance is the command that takes a view; it asks the core, where a Call has the ledger alone.
-type glance struct {
-	pending
-	view view
-}
-
-func (g *glance) apply(c *Core, _ ledger.Instant) bool {
-	g.view = view{meta: c.meta, revision: c.ledger.Revision(), counts: c.ledger.Counts(), skew: c.skew, full: c.ledger.FullCallers()}
-	return true
+// view is the whole as it is now.
+func (c *Core) view() view {
+	return view{meta: c.meta, revision: c.ledger.Revision(), counts: c.ledger.Counts(), skew: c.skew, full: c.ledger.FullCallers()}
 }
 
 // look takes a view.
 func (w *writer) look(ctx context.Context) (view, error) {
-	g := &glance{}
-	g.done = make(chan error, 1)
-	g.Done = func(err error) { g.done <- err }
-	if err := w.submit(g); err != nil {
+	var v view
+	if err := w.call(ctx, func(c *Core, _ ledger.Instant) { v = c.view() }); err != nil {
 		return view{}, err
 	}
-	if _, err := w.await(ctx, g.done); err != nil {
-		return view{}, err
-	}
-	return g.view, nil
+	return v, nil
 }
 
 // auditResult is what an audit found.

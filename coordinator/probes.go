@@ -106,10 +106,11 @@ func (w *writer) probe(ctx context.Context) error {
 func (w *writer) alive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	beat := &pulse{felt: make(chan struct{})}
-	w.side.put(beat)
+	felt := make(chan struct{})
+	// It joins no batch: a commit would be made for it.
+	w.side.put(&Call{AtOnce: true, Do: func(*Core, ledger.Instant) {}, Done: func(error) { close(felt) }})
 	select {
-	case <-beat.felt:
+	case <-felt:
 		return nil
 	case <-w.done:
 		return ErrStopping
@@ -117,19 +118,6 @@ func (w *writer) alive(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
-
-// pulse is a command that does nothing. It is answered when the loop comes to it and joins no batch: a commit would be made for it.
-type pulse struct{ felt chan struct{} }
-
-func (p *pulse) apply(*Core, ledger.Instant) bool {
-	close(p.felt)
-	return false
-}
-
-// answer comes instead of apply, where the core does not lead.
-func (p *pulse) origin() *Origin { return nil }
-
-func (p *pulse) answer(error) { close(p.felt) }
 
 // page answers a probe over HTTP.
 func page(probe func(context.Context) error) http.HandlerFunc {

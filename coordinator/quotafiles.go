@@ -268,18 +268,6 @@ func (q *quotaFiles) warnings() []string {
 	return list
 }
 
-// fileRules is the command that replaces the rules of files.
-type fileRules struct {
-	pending
-	sets map[string][]ledger.Quota
-	err  error
-}
-
-func (r *fileRules) apply(c *Core, now ledger.Instant) bool {
-	r.err = c.setFiles(now, r.sets)
-	return true
-}
-
 // originOfFiles is the same for the same rules, read again.
 func originOfFiles(sets map[string][]ledger.Quota) *Origin {
 	rules := &bursarv1.ApplyRequest{}
@@ -294,15 +282,15 @@ func originOfFiles(sets map[string][]ledger.Quota) *Origin {
 
 // setFiles replaces the rules of files, by source.
 func (w *writer) setFiles(ctx context.Context, sets map[string][]ledger.Quota) error {
-	r := &fileRules{sets: sets}
-	r.From = originOfFiles(sets)
-	r.done = make(chan error, 1)
-	r.Done = func(err error) { r.done <- err }
-	if err := w.submit(r); err != nil {
+	var refused error
+	done := make(chan error, 1)
+	_, err := w.send(ctx, &Call{
+		From: originOfFiles(sets),
+		Do:   func(c *Core, now ledger.Instant) { refused = c.setFiles(now, sets) },
+		Done: func(err error) { done <- err },
+	}, done)
+	if err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, r.done); err != nil {
-		return err
-	}
-	return r.err
+	return refused
 }

@@ -152,42 +152,30 @@ func (c Config) checkLogLevel() error {
 	return nil
 }
 
-// providersReload is the command that puts the providers of a file in place of those that it had.
-type providersReload struct {
-	pending
-
-	list []ledger.ProviderRecord
-	told func(hidden []string)
-	err  error
-}
-
-func (p *providersReload) apply(c *Core, now ledger.Instant) bool {
-	if p.err = c.replaceProviders(now, p.list); p.err == nil {
-		p.told(c.hidden)
-	}
-	return true
-}
-
 // setProviders puts the providers of a file in force: now, where this coordinator leads, and whenever it does from now on.
 func (w *writer) setProviders(ctx context.Context, list []ledger.ProviderRecord) error {
 	w.configured.Store(&list)
-	p := &providersReload{list: list, told: func(hidden []string) { w.hidden.Store(&hidden) }}
-	p.From = &Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)}
-	p.done = make(chan error, 1)
-	p.Done = func(err error) { p.done <- err }
-	err := w.submit(p)
-	if err == nil {
-		_, err = w.await(ctx, p.done)
-	}
+	var refused error
+	done := make(chan error, 1)
+	_, err := w.send(ctx, &Call{
+		From: &Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)},
+		Do: func(c *Core, now ledger.Instant) {
+			if refused = c.replaceProviders(now, list); refused == nil {
+				hidden := c.hidden
+				w.hidden.Store(&hidden)
+			}
+		},
+		Done: func(err error) { done <- err },
+	}, done)
 	switch {
 	case errors.Is(err, ErrNotLeading): // who leads has a file of its own
 		return nil
 	case err != nil:
 		return err
-	case p.err == nil:
+	case refused == nil:
 		w.reread()
 	}
-	return p.err
+	return refused
 }
 
 // replaceProviders does for a leadership that goes on what Lead does for one that begins.

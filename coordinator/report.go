@@ -20,10 +20,15 @@ type Report struct {
 	Done func(error)
 	// From may be nil.
 	From *Origin
+	// Span may be nil.
+	Span *Span
 
 	// refused is why nothing of it is taken in but that the host lives; nil: all of it is.
 	refused *RefusedError
 }
+
+// Trace implements Command.
+func (r *Report) Trace() *Span { return r.Span }
 
 func (r *Report) answer(err error) { r.Done(err) }
 
@@ -67,6 +72,8 @@ type Enrolment struct {
 	Done func(error)
 	// From may be nil.
 	From *Origin
+	// Span may be nil.
+	Span *Span
 }
 
 // Enrolled answers an Enrolment.
@@ -75,6 +82,9 @@ type Enrolled struct {
 	StoreID  string
 	Interval time.Duration // until the first Sync, and between two
 }
+
+// Trace implements Command.
+func (e *Enrolment) Trace() *Span { return e.Span }
 
 func (e *Enrolment) answer(err error) { e.Done(err) }
 

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/tracing"
 )
@@ -32,98 +31,51 @@ func newTracer(t *tracing.Tracing) *tracer {
 	return nil
 }
 
-// passage is the way of one call through the loop. Its goroutine tells it, once it was answered; the loop and the store's goroutine
-// only write down the time.
-type passage struct {
-	call    context.Context //nolint:containedctx // of the call, with its span
-	queued  time.Time
-	applied time.Time   // written by the loop
-	commit  *commitSpan // written by the store's goroutine before it answers
-}
-
-// commitSpan is what is told of a commit.
-type commitSpan struct {
-	span         trace.Span
-	owner        *passage // whose call it is below
-	began, ended time.Time
-}
-
-// enter begins the passage of a call; nil where the call is not recorded.
-func (t *tracer) enter(ctx context.Context) *passage {
+// enter begins the way of a call; nil where the call is not recorded.
+func (t *tracer) enter(ctx context.Context) *Span {
 	if t == nil {
 		return nil
 	}
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return nil
 	}
-	return &passage{call: ctx, queued: time.Now()}
+	return &Span{Call: ctx, Queued: time.Now()}
 }
 
-// span is that of the call.
-func (p *passage) span() trace.SpanContext { return trace.SpanContextFromContext(p.call) }
-
-// travels returns the command for the queue.
-func (p *passage) travels(command Command) Command {
-	if p == nil {
-		return command
-	}
-	return &traced{Command: command, passage: p}
-}
+// below is the span of the call, that what happens to it is below of.
+func (p *Span) below() trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
 
 // pass says that the loop has come to the call.
-func (p *passage) pass() {
+func (p *Span) pass() {
 	if p != nil {
-		p.applied = time.Now()
-	}
-}
-
-// traced is a command with its passage. An Ask has it inside, as it does not always leave the loop by the way it came.
-type traced struct {
-	Command
-
-	passage *passage
-}
-
-func (t *traced) apply(c *Core, now ledger.Instant) bool {
-	t.passage.pass()
-	return t.Command.apply(c, now)
-}
-
-func passageOf(command Command) *passage {
-	switch c := command.(type) {
-	case *traced:
-		return c.passage
-	case *Ask:
-		return c.passage
-	default:
-		return nil
+		p.Applied = time.Now()
 	}
 }
 
 // begin begins the span of a commit; nil where the batch answers nobody who is traced.
-func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *commitSpan) {
+func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *CommitSpan) {
 	if t == nil {
 		return ctx, nil
 	}
-	var c *commitSpan
+	var c *CommitSpan
 	var others []trace.Link
 	for _, command := range b.commands {
-		p := passageOf(command)
+		p := command.Trace()
 		switch {
 		case p == nil:
 			continue
 		case c == nil:
-			c = &commitSpan{owner: p, began: time.Now()}
+			c = &CommitSpan{Owner: p, Began: time.Now()}
 		default:
-			others = append(others, trace.Link{SpanContext: p.span()})
+			others = append(others, trace.Link{SpanContext: p.below()})
 		}
-		p.commit = c
+		p.Commit = c
 	}
 	if c == nil {
 		return ctx, nil
 	}
-	ctx, c.span = t.spans.Start(trace.ContextWithSpanContext(ctx, c.owner.span()), "commit", //nolint:spancheck // ended by end
-		trace.WithTimestamp(c.began), trace.WithLinks(others...),
+	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, c.Owner.below()), "commit", //nolint:spancheck // ended by end
+		trace.WithTimestamp(c.Began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
 			attribute.Int("bursar.commit.calls", len(b.commands)), attribute.Int("bursar.commit.transitions", len(b.Transitions)),
@@ -132,28 +84,28 @@ func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *commitS
 }
 
 // end ends it. Where it failed, the calls of the batch are not told of it: their errors are.
-func (c *commitSpan) end(err error) {
+func (c *CommitSpan) end(err error) {
 	if c == nil {
 		return
 	}
-	c.ended = time.Now()
+	c.Ended = time.Now()
 	if err != nil {
-		c.span.SetStatus(codes.Error, "")
+		c.Span.SetStatus(codes.Error, "")
 	}
-	c.span.End(trace.WithTimestamp(c.ended))
+	c.Span.End(trace.WithTimestamp(c.Ended))
 }
 
-// tell tells the passage of a call whose answer is durable. waited: it was on the line for resources.
-func (t *tracer) tell(p *passage, waited bool) {
-	if p == nil || p.commit == nil {
+// tell tells the way of a call whose answer is durable. waited: it was on the line for resources.
+func (t *tracer) tell(p *Span, waited bool) {
+	if p == nil || p.Commit == nil {
 		return
 	}
-	t.stretch(p.call, "queue", p.queued, p.applied)
+	t.stretch(p.Call, "queue", p.Queued, p.Applied)
 	if waited {
-		t.stretch(p.call, "wait", p.applied, p.commit.began)
+		t.stretch(p.Call, "wait", p.Applied, p.Commit.Began)
 	}
-	if p.commit.owner != p {
-		t.stretch(p.call, "commit", p.commit.began, p.commit.ended, trace.Link{SpanContext: p.commit.span.SpanContext()})
+	if p.Commit.Owner != p {
+		t.stretch(p.Call, "commit", p.Commit.Began, p.Commit.Ended, trace.Link{SpanContext: p.Commit.Span.SpanContext()})
 	}
 }
 

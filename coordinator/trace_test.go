@@ -169,9 +169,6 @@ func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 	for name, tr := range map[string]*tracer{"off": nil, "not recorded": {sdk.NewTracerProvider().Tracer("test")}} {
 		allocations := testing.AllocsPerRun(100, func() {
 			way := tr.enter(unrecorded)
-			if way.travels(command) != command {
-				t.Error("the command is not the same")
-			}
 			way.pass()
 			tr.tell(way, true)
 		})

@@ -277,6 +277,7 @@ func (w *writer) gather() {
 }
 
 func (w *writer) apply(command Command) {
+	command.Trace().pass()
 	if err := w.core.Do(w.clock.now(), command); err != nil {
 		w.panicked(err)
 	}

@@ -94,7 +94,7 @@ func (p *poller) tell(do func(l *ledger.Ledger, now ledger.Instant)) bool {
 		c.w.tally.Superseded++
 		return false
 	}
-	c.do(&coordinator.Call{Do: do, Done: func(error) {}})
+	c.do(&coordinator.Call{Do: coordinator.OnLedger(do), Done: func(error) {}})
 	c.audited = 0
 	return true
 }

@@ -121,7 +121,7 @@ func (c *coord) on(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (l
 	var a ledger.Allocation
 	var failed error
 	c.do(&coordinator.Call{
-		Do: func(l *ledger.Ledger, now ledger.Instant) { a, failed = f(l, now) },
+		Do: coordinator.OnLedger(func(l *ledger.Ledger, now ledger.Instant) { a, failed = f(l, now) }),
 		Done: func(err error) {
 			switch {
 			case err != nil:
@@ -137,7 +137,7 @@ func (c *coord) on(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (l
 
 // operate serves a command without a result.
 func (c *coord) operate(reply func(answer), f func(*ledger.Ledger, ledger.Instant)) {
-	c.do(&coordinator.Call{Do: f, Done: func(err error) { c.answer(reply, struct{}{}, err) }})
+	c.do(&coordinator.Call{Do: coordinator.OnLedger(f), Done: func(err error) { c.answer(reply, struct{}{}, err) }})
 }
 
 // heard is the answer to a register or sync: the message, and the leadership that it is of, which is not sent.
