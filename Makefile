@@ -136,9 +136,14 @@ go_test = go test -count=1 -shuffle=on
 test: test-sim test-pure test-mutants test-race test-soak test-packages test-systemd test-yarn test-ha ## Run every test: 2,000 simulated seeds, the pure packages, the mutants of one, the rest with -race, the packages, machines with systemd, real YARN clusters, the faults of machines
 
 .PHONY: test-sim
-test-sim: ## Run 2,000 seeds of the simulator
+test-sim: ## Run 2,000 seeds of the simulator, and compare what their worlds do with test/sim/testdata/transcripts.txt
 	$(call section,test-sim: 2000 seeds without the race detector)
-	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000
+	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=check
+
+# For a change of behaviour or of words that is meant.
+.PHONY: transcripts
+transcripts: ## Rewrite test/sim/testdata/transcripts.txt
+	@$(go_test) -timeout 15m ./test/sim -run Simulation -sim.seeds=2000 -sim.transcripts=write
 
 .PHONY: test-pure
 test-pure: ## Test the packages that hold no goroutine, and the tree itself, without the race detector

@@ -42,6 +42,7 @@ func (c *coord) pump() {
 	if b == nil {
 		return
 	}
+	c.w.said.batch(&b.Batch)
 	c.checkRules()
 	f := &flight{batch: b, leadership: c.leadership, sum: ledgerSum(c.core.Ledger()), rules: c.rules.stored}
 	c.flight = f

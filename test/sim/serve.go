@@ -60,7 +60,9 @@ func (c *coord) forward(to *coord, q *request, reply func(answer)) {
 
 // answer sends what became of a command, with the batch that covers it.
 func (c *coord) answer(reply func(answer), value any, broken error) {
-	reply(answer{value: value, broken: broken, epoch: c.covering.batch.Epoch, revision: c.covering.batch.Revision})
+	a := answer{value: value, broken: broken, epoch: c.covering.batch.Epoch, revision: c.covering.batch.Revision}
+	c.w.said.answer(&a)
+	reply(a)
 }
 
 // answerTo is what comes back of a command on an allocation.
@@ -148,6 +150,7 @@ type heard struct {
 
 // register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is heard, or an error.
 func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(answer)) {
+	c.w.said.message(q)
 	enrolment, err := coordinator.NewEnrolment(q)
 	if err != nil {
 		c.w.failf(8, "register: %v", err)
@@ -169,6 +172,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 
 // sync serves a heartbeat in the same way.
 func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer)) {
+	c.w.said.message(q)
 	report, err := coordinator.NewReport(q)
 	if err != nil {
 		c.w.failf(8, "sync: %v", err)

@@ -43,7 +43,8 @@ func TestSimulation(t *testing.T) {
 	var next atomic.Int64
 	var failed atomic.Bool
 	var mu sync.Mutex
-	var all Tally // guarded by mu
+	var all Tally                     // guarded by mu
+	played := make(map[uint64]string) // transcripts by seed, guarded by mu
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
@@ -56,14 +57,15 @@ func TestSimulation(t *testing.T) {
 				}
 				mu.Lock()
 				all.add(w.Tally())
+				played[seed] = w.Transcript()
 				mu.Unlock()
 			}
 		})
 	}
 	workers.Wait()
-	played := min(int(next.Load())-1, *seeds)
-	t.Logf("%d worlds from seed %d in %s, %.0f/s: %+v", played, *from, time.Since(began).Round(time.Second),
-		float64(played)/time.Since(began).Seconds(), all)
+	t.Logf("%d worlds from seed %d in %s, %.0f/s: %+v", len(played), *from, time.Since(began).Round(time.Second),
+		float64(len(played))/time.Since(began).Seconds(), all)
+	checkTranscripts(t, played)
 	if all.Grants < *seeds || all.Leaderships < *seeds {
 		t.Error("the worlds do not do what they are for")
 	}
@@ -108,7 +110,7 @@ func TestSameSeedSameStory(t *testing.T) {
 		if err := w.Run(); err != nil {
 			t.Fatal(err)
 		}
-		return strings.Join(w.Story(), "\n")
+		return strings.Join(w.Story(), "\n") + "\n" + w.Transcript()
 	}
 	for seed := range uint64(5) {
 		if a, b := play(7+seed), play(7+seed); a != b {

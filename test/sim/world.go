@@ -53,6 +53,7 @@ type Tally struct {
 // World is one simulation. It is not safe for concurrent use: everything happens in Run.
 type World struct {
 	cfg    Config
+	source *rand.PCG // of rng
 	rng    *rand.Rand
 	now    time.Time
 	events events
@@ -81,16 +82,14 @@ type World struct {
 
 	tally Tally
 	story []string
+	said  transcript
 	fault error // the first violation
 }
 
 // NewWorld draws a world from its seed.
 func NewWorld(cfg Config) *World {
-	w := &World{
-		cfg: cfg,
-		rng: rand.New(rand.NewPCG(cfg.Seed, 0x6275727361720a)),
-		now: start(),
-	}
+	source := newSource(cfg.Seed)
+	w := &World{cfg: cfg, source: source, rng: rand.New(source), now: start()}
 	w.book, w.truth = newBook(w), newTruth()
 	w.store = newSharedStore(w)
 	w.consul = &consul{w: w}
@@ -129,6 +128,7 @@ func (w *World) Run() error {
 		e, _ := heap.Pop(&w.events).(*event)
 		w.now = start().Add(e.at)
 		w.tally.Steps++
+		w.said.event(e.at, e.order)
 		if e.what != "" {
 			w.tellf("%s", e.what)
 		}
@@ -138,6 +138,7 @@ func (w *World) Run() error {
 	if w.fault == nil {
 		w.checkEnd()
 	}
+	w.said.end(w)
 	return w.fault
 }
 
@@ -165,6 +166,7 @@ func (w *World) chance(n int) bool { return w.rng.IntN(n) == 0 }
 func (w *World) tellf(format string, args ...any) {
 	const kept = 400
 	line := fmt.Sprintf("%12s  ", w.now.Sub(start())) + fmt.Sprintf(format, args...)
+	w.said.line(line)
 	w.story = append(w.story, line)
 	if !w.cfg.Story && len(w.story) > 2*kept {
 		w.story = append(w.story[:0], w.story[kept:]...)
@@ -181,6 +183,9 @@ func (w *World) failf(invariant int, format string, args ...any) {
 
 // Story is what happened, line by line; the last lines only where Config.Story is not set.
 func (w *World) Story() []string { return w.story }
+
+// Transcript is a hash of all that was done in the world, and one of all that was said as well, after Run.
+func (w *World) Transcript() string { return w.said.String() }
 
 // Tally is what the world has gone through.
 func (w *World) Tally() Tally {
