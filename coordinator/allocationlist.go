@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/label"
@@ -15,7 +16,7 @@ import (
 
 // Get reads one allocation, live or ended.
 func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
-	actor := actorOf(ctx)
+	actor := auth.ActorOf(ctx)
 	id, err := eitherID(req.GetId(), req.GetRequestId())
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/identity"
@@ -78,7 +79,7 @@ func (s *allocationService) repeated(ctx context.Context, id ledger.ID) (*bursar
 func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateRequest) (ledger.AllocateCommand, error) {
 	var c ledger.AllocateCommand
 	var err error
-	c.Actor = actorOf(ctx)
+	c.Actor = auth.ActorOf(ctx)
 	given, err := convert.LabelsFromProto(req.GetLabels())
 	if err != nil {
 		return c, err
@@ -205,7 +206,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 
 // Cancel ends a request that waits, or a reservation.
 func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
-	actor := actorOf(ctx)
+	actor := auth.ActorOf(ctx)
 	id, err := eitherID(req.GetId(), req.GetRequestId())
 	if err != nil {
 		return nil, err
@@ -284,7 +285,7 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 // target is who asks, and for which allocation.
 func (s *allocationService) target(ctx context.Context, text string) (actor identity.Actor, id ledger.ID, err error) {
 	id, err = parseID("id", text)
-	return actorOf(ctx), id, err
+	return auth.ActorOf(ctx), id, err
 }
 
 func parseID(field, text string) (ledger.ID, error) {
@@ -318,7 +319,7 @@ func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.All
 	case err != nil:
 		return a, err
 	}
-	return a, ofOwnHost(actorOf(ctx), &a)
+	return a, ofOwnHost(auth.ActorOf(ctx), &a)
 }
 
 // touching is a command for an allocation that, where it comes through a host's agent, has to be on that host.

@@ -3,12 +3,11 @@ package coordinator
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,21 +16,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
 // records reads the audit log.
-func (c *castle) records(t *testing.T) []auditRecord {
+func (c *castle) records(t *testing.T) []auth.AuditRecord {
 	t.Helper()
 	file, err := os.Open(c.config.AuditLog)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	var list []auditRecord
+	var list []auth.AuditRecord
 	for scan := bufio.NewScanner(file); scan.Scan(); {
-		var r auditRecord
+		var r auth.AuditRecord
 		if err := json.Unmarshal(scan.Bytes(), &r); err != nil {
 			t.Fatalf("%s: %v", scan.Text(), err)
 		}
@@ -74,7 +74,7 @@ func TestRefusedAndAdministrativeCallsAreWrittenDown(t *testing.T) {
 		got[i].Time, got[i].Peer, got[i].Message = time.Time{}, "", ""
 	}
 	const service = "/bursar.v1."
-	want := []auditRecord{
+	want := []auth.AuditRecord{
 		{Event: "call", Actor: "root", Role: "admin", Procedure: service + "QuotaService/Put", Target: "quota creator=IDE,user=*", Code: "ok"},
 		{Event: "call", Actor: "ops", Role: "operator", Procedure: service + "HostService/Cordon", Target: "host h2", Code: "ok"},
 		{Event: "call", Actor: "ops", Role: "operator", Procedure: service + "AllocationService/Release", Target: "allocation " + id, Code: "ok"},
@@ -122,46 +122,6 @@ func TestAFloodOfRefusedCallsDoesNotFillTheDisk(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreBoundedByAddress(t *testing.T) {
-	q, now := newRefusalQuota(), time.Unix(1e9, 0)
-	take := func(source string, n int) (taken int) {
-		for range n {
-			if q.take(source, now) {
-				taken++
-			}
-		}
-		return taken
-	}
-	if got := take("a", 60); got != refusalBurst {
-		t.Errorf("%d of 60 at once", got)
-	}
-	if got := take("b", 1); got != 1 {
-		t.Error("one address has taken from another")
-	}
-	now = now.Add(3 * time.Second)
-	if got := take("a", 60); got != 3*refusalRate {
-		t.Errorf("%d after 3 s", got)
-	}
-	if diff := cmp.Diff(map[string]int64{"a": 10 + 54}, q.leftOut(now)); diff != "" {
-		t.Error(diff)
-	}
-	if len(q.leftOut(now)) != 0 {
-		t.Error("told twice")
-	}
-	for i := range 2 * maxSources {
-		take(fmt.Sprint(i), 1)
-	}
-	if len(q.sources) > maxSources+1 {
-		t.Errorf("%d addresses are kept", len(q.sources))
-	}
-	q.leftOut(now)
-	now = now.Add(time.Hour)
-	q.leftOut(now)
-	if len(q.sources) != 0 {
-		t.Errorf("%d quiet addresses are kept", len(q.sources))
-	}
-}
-
 func TestTheAuditLogIsMadeAnewWhenItWasRotatedAway(t *testing.T) {
 	c := newCastle(t)
 	nobody := c.visit(t, "")
@@ -202,69 +162,6 @@ func TestAFullDiskKeepsNobodyWaitingAndShows(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("no %s in /metrics, %v", want, err)
 		}
-	}
-}
-
-func TestLostRecordsAreToldOnceSomethingCanBeWritten(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	a := newAuditLog(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now)
-	c := &caller{actor: identity.Local(), maker: identity.Local(), peer: "pipe"}
-	const calls = auditQueue + 7
-	for range calls { // nobody writes yet
-		a.answered("/bursar.v1.QuotaService/Put", c, nil, nil)
-	}
-	if list := a.warnings(); len(list) != 1 || !strings.Contains(list[0], "7 records") {
-		t.Errorf("warnings %q", list)
-	}
-	if err := a.open(); err != nil {
-		t.Fatal(err)
-	}
-	a.close()
-	got := (&castle{config: Config{AuditLog: path}}).records(t)
-	if len(got) != auditQueue+1 || got[0].Event != "lost" || got[0].Count != 7 || got[1].Event != "call" {
-		t.Errorf("%d records, the first %+v", len(got), got[0])
-	}
-	if list := a.warnings(); len(list) != 0 {
-		t.Errorf("warnings %q", list)
-	}
-}
-
-// A flood of refused calls, from more addresses than each has a bound, must not hide what an administrator does meanwhile.
-func TestRefusedCallsLeaveRoomForAdministrativeOnes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	a := newAuditLog(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now)
-	admin := &caller{actor: identity.Local(), maker: identity.Local(), peer: "pipe"}
-	const flood, calls = 2 * auditQueue, auditQueue - auditRefusals
-	for i := range flood { // nobody writes yet
-		stranger := &caller{peer: fmt.Sprintf("10.0.%d.%d:1", i/256, i%256)}
-		a.refused("/nothing", stranger, nil, connect.NewError(connect.CodeUnauthenticated, nil))
-	}
-	for range calls {
-		a.answered("/bursar.v1.QuotaService/Put", admin, nil, nil)
-	}
-	count := func() (ok, refused int, lost int64) {
-		if err := a.open(); err != nil {
-			t.Fatal(err)
-		}
-		a.close()
-		for _, r := range (&castle{config: Config{AuditLog: path}}).records(t) {
-			switch {
-			case r.Event == "lost":
-				lost += r.Count
-			case r.Code == "ok":
-				ok++
-			default:
-				refused++
-			}
-		}
-		return ok, refused, lost
-	}
-	ok, refused, lost := count()
-	if ok != calls || refused != auditRefusals || lost != flood-auditRefusals {
-		t.Errorf("%d of %d administrative calls, %d refused ones written down, %d lost", ok, calls, refused, lost)
-	}
-	if n := a.waiting.Load(); n != 0 {
-		t.Errorf("%d refused calls are said to wait in an empty queue", n)
 	}
 }
 
@@ -357,21 +254,10 @@ func TestClaimsOfLaterEpochsAreWrittenDown(t *testing.T) {
 	}
 }
 
-func TestWithoutAFileTheLogTakesTheRecords(t *testing.T) {
-	var log lines
-	a := newAuditLog("", slog.New(slog.NewJSONHandler(&log, nil)), prometheus.NewRegistry(), time.Now)
-	if err := a.open(); err != nil {
-		t.Fatal(err)
-	}
-	a.answered("/bursar.v1.HostService/Drain", &caller{actor: identity.Local(), maker: identity.Local(), peer: "127.0.0.1:5"}, &bursarv1.DrainRequest{HostId: "h1"}, nil)
-	a.close()
-	for _, want := range []string{`"audit":true`, `"procedure":"/bursar.v1.HostService/Drain"`, `"target":"host h1"`, `"code":"ok"`} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("want %s in %s", want, log.String())
-		}
-	}
-	wrong := newAuditLog("/nowhere/audit.log", slog.New(slog.DiscardHandler), prometheus.NewRegistry(), time.Now)
-	if err := wrong.open(); err == nil || !strings.Contains(err.Error(), `auditLog: "/nowhere/audit.log": want a file that can be written`) {
+func TestAFileThatCannotBeWrittenIsNamedByItsField(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	err := openAuditLog(newAuditLog("/nowhere/audit.log", quiet, prometheus.NewRegistry()), "/nowhere/audit.log")
+	if _, named := errors.AsType[*ConfigError](err); !named || !strings.Contains(err.Error(), `auditLog: "/nowhere/audit.log": want a file that can be written`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -44,7 +45,7 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
 		HostsLost: int64(c.HostsLost), HostsReturning: int64(c.HostsReturning),
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
-		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(actorOf(ctx), v.full), v.skew.warning(now)),
+		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.full), v.skew.warning(now)),
 		ClockSkew: durationMessage(v.skew.left(now)),
 		History:   historyMessage(s.writer.history.size.Load()),
 	}, nil

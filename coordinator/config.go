@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
@@ -274,7 +275,7 @@ func (c Config) checkLeast() error {
 		}
 	}
 	for name, size := range map[string]struct{ bytes, least resource.Size }{
-		"limits.messageBytes":    {c.Limits.MessageBytes, smallBytes},
+		"limits.messageBytes":    {c.Limits.MessageBytes, auth.SmallBytes},
 		"limits.syncBytes":       {c.Limits.SyncBytes, leastSyncBytes},
 		"limits.watchBytes":      {c.Limits.WatchBytes, leastBytes},
 		"limits.callerLiveBytes": {c.Limits.CallerLiveBytes, leastBytes},

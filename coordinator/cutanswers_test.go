@@ -78,7 +78,7 @@ func TestTheAnswerToRulesThatAreAppliedIsCutWhereItIsLarge(t *testing.T) {
 func TestWhatHasBeenDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	f := start(t, Config{}, nil)
 	f.team(100)
-	sent := held(t, f.server.entrance.callers, allAnswers)
+	sent := held(t, f.server.limits.Callers, allAnswers)
 	res, err := f.quotas.Apply(t.Context(), &bursarv1.ApplyRequest{Source: "team", Prune: true})
 	sent()
 	if err != nil {
@@ -115,7 +115,7 @@ func TestAReportIsNotRefusedForItsAnswer(t *testing.T) {
 	if res := sync(); len(res.GetGrants()) != n || !res.GetComplete() {
 		t.Fatalf("%d grants", len(res.GetGrants()))
 	}
-	sent := held(t, f.server.entrance.hosts, allHostAnswers)
+	sent := held(t, f.server.limits.Hosts, allHostAnswers)
 	res := sync()
 	if len(res.GetGrants()) != 0 || res.GetComplete() || res.GetLedgerSequence() != 1 || res.GetAction() != bursarv1.SyncAction_SYNC_ACTION_RESYNC || res.GetEpoch() != epoch {
 		t.Errorf("the answer is cut to %v; want one that asks for the same report again", res)

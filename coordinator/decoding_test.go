@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/internal/admission"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/test/underrace"
@@ -65,79 +63,6 @@ func TestRequestsThatDoNotEndKeepNobodyFromDecoding(t *testing.T) {
 				t.Errorf("a large request: %v", err)
 			}
 		})
-	}
-}
-
-// An answer that nobody reads does not keep others from being decoded either.
-func TestNothingIsAnsweredWhileARequestIsDecoded(t *testing.T) {
-	decoding := newDecoding(1)
-	d := &decode{decoding: decoding, caller: admission.Caller{ID: "a"}}
-	for name, answer := range map[string]func(http.ResponseWriter){
-		"write": func(w http.ResponseWriter) { _, _ = w.Write([]byte("refused")) },
-		"flush": func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() },
-	} {
-		if err := d.begin(t.Context(), decodesAlone); err != nil {
-			t.Fatal(err)
-		}
-		answer(&decodedWriter{ResponseWriter: looking{t, decoding, name}, decode: d})
-	}
-	if len(decoding.lines) > 0 {
-		t.Errorf("%d lines of callers are left", len(decoding.lines))
-	}
-}
-
-// looking is an answer during which nothing may be decoded.
-type looking struct {
-	t        *testing.T
-	decoding *decoding
-	what     string
-}
-
-func (l looking) Header() http.Header { return http.Header{} }
-func (l looking) WriteHeader(int)     {}
-func (l looking) Flush()              { _, _ = l.Write(nil) }
-
-func (l looking) Write(p []byte) (int, error) {
-	if len(l.decoding.slots) > 0 {
-		l.t.Errorf("%s: a request has its place while its answer is sent", l.what)
-	}
-	return len(p), nil
-}
-
-// One caller's requests have half of the places, and one that gives up leaves nothing behind.
-func TestACallerHasHalfOfThePlacesForDecoding(t *testing.T) {
-	decoding := newDecoding(4)
-	alice, bob := admission.Caller{ID: "alice"}, admission.Caller{ID: "bob"}
-	take := func(caller admission.Caller, within time.Duration) (func(), error) {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		return decoding.take(ctx, caller)
-	}
-	var done []func()
-	for _, caller := range []admission.Caller{alice, alice, bob, bob} {
-		end, err := take(caller, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done = append(done, end)
-		if _, err := take(alice, 0); err == nil {
-			t.Fatal("a place was taken without time")
-		}
-		if len(done) < 2 {
-			continue
-		}
-		if _, err := take(alice, time.Millisecond); err == nil {
-			t.Fatal("a third request of one caller is decoded")
-		}
-	}
-	if _, err := take(admission.Caller{ID: "carol"}, time.Millisecond); err == nil {
-		t.Fatal("a fifth request is decoded")
-	}
-	for _, end := range done {
-		end()
-	}
-	if len(decoding.lines) > 0 || len(decoding.slots) > 0 {
-		t.Errorf("%d lines and %d places are taken", len(decoding.lines), len(decoding.slots))
 	}
 }
 

@@ -296,7 +296,7 @@ func TestRequestsThatWaitThroughAStandbyAreBounded(t *testing.T) {
 	m := startTeam(t, 2)
 	leader, standbys := m.led()
 	standby := standbys[0]
-	standby.server.entrance.callers.SetLimits(admission.Limits{Waiting: 1, Streams: 1})
+	standby.server.limits.Callers.SetLimits(admission.Limits{Waiting: 1, Streams: 1})
 	leader.host("h", gib)
 	leader.allocate(request("all", gib))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -349,7 +349,7 @@ func TestAgentsBehindOneAddressKeepTheirConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := start(t, Config{Identities: file}, nil, func(s *Server) {
-		s.entrance.connections = admission.NewConnections(admission.ConnectionLimits{Unknown: 8, Address: 4, Known: 64, Caller: 4, First: time.Minute, Nameless: time.Minute}, admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
+		s.limits.Connections = admission.NewConnections(admission.ConnectionLimits{Unknown: 8, Address: 4, Known: 64, Caller: 4, First: time.Minute, Nameless: time.Minute}, admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	})
 	var dials atomic.Int64
 	var visitors []*visitor

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -37,7 +38,7 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 		return nil, err
 	}
 	x, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
-		if err := onOwnHost(l, actorOf(ctx), id); err != nil {
+		if err := onOwnHost(l, auth.ActorOf(ctx), id); err != nil {
 			return ledger.Explanation{}, err
 		}
 		return l.ExplainID(now, id)

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -269,8 +270,7 @@ func TestAReplicaThatPanicsIsDropped(t *testing.T) {
 		return load(ctx)
 	}
 	by := func(name string) context.Context {
-		c := &caller{origin: Origin{Procedure: "/List", Caller: name}}
-		return context.WithValue(t.Context(), callerKey{}, c)
+		return auth.WithCaller(t.Context(), &auth.Caller{Procedure: "/List", Actor: identity.Actor{Name: name}})
 	}
 	lost := func(*ledger.Ledger, ledger.Instant) { panic("lost count") }
 	err := d.replica.do(by("alice"), lost)

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/proto/convert"
 )
 
@@ -87,7 +88,7 @@ func (f *forwarder) way(ctx context.Context, received http.Header) (*leader, htt
 	if err := f.peers.fault(); err != nil {
 		return nil, nil, connect.NewError(connect.CodeUnavailable, err)
 	}
-	header, err := f.peers.introduction(self, actorOf(ctx))
+	header, err := f.peers.introduction(self, auth.ActorOf(ctx))
 	if err != nil {
 		return nil, nil, err
 	}

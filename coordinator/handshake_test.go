@@ -52,10 +52,10 @@ func handshakesEnd(t *testing.T, sent []byte, first time.Duration) {
 	config.TLS.Cert, config.TLS.Key = ca.Issue(t, certs.Request{Name: "server", Hosts: []string{"127.0.0.1"}}).Files(t, dir, "server")
 	var refused atomic.Int64
 	f := start(t, config, nil, func(s *Server) {
-		s.entrance.connections = admission.NewConnections(admission.ConnectionLimits{
+		s.limits.Connections = admission.NewConnections(admission.ConnectionLimits{
 			Unknown: 4, Address: 4, Known: 4, Caller: 4, First: first, Nameless: time.Minute,
 		}, admission.ConnectionOptions{Refused: func() { refused.Add(1) }, Log: slog.New(slog.DiscardHandler)})
-		s.time.header = time.Minute
+		s.timeouts.Header = time.Minute
 	})
 	conns := make([]net.Conn, 4)
 	for i := range conns {

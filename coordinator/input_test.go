@@ -359,7 +359,7 @@ func TestAFullReportMayBeLarge(t *testing.T) {
 
 func TestAConnectionThatStallsIsClosed(t *testing.T) {
 	f := start(t, Config{}, nil, func(s *Server) {
-		s.time.header, s.time.body, s.time.idle = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+		s.timeouts.Header, s.timeouts.Body, s.timeouts.Idle = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	})
 	for name, sent := range map[string]string{
 		"before anything":    "",
@@ -390,7 +390,7 @@ func TestAConnectionThatStallsIsClosed(t *testing.T) {
 }
 
 func TestAWaitOutlastsTheTimeForTheBody(t *testing.T) {
-	f := start(t, Config{}, nil, func(s *Server) { s.time.body = 20 * time.Millisecond })
+	f := start(t, Config{}, nil, func(s *Server) { s.timeouts.Body = 20 * time.Millisecond })
 	f.host("h1", gib)
 	f.allocate(request("all", gib))
 	req := request("waits", gib)

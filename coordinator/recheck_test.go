@@ -22,7 +22,7 @@ import (
 )
 
 // watchful makes a coordinator look often at the credentials of those who watch.
-func watchful(s *Server) { s.time.recheck = 10 * time.Millisecond }
+func watchful(s *Server) { s.timeouts.Recheck = 10 * time.Millisecond }
 
 // newWatchfulCastle is a castle that is.
 func newWatchfulCastle(t *testing.T) *castle {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -28,11 +29,11 @@ type Origin struct {
 }
 
 func originOf(ctx context.Context) *Origin {
-	c, ok := ctx.Value(callerKey{}).(*caller)
-	if !ok || c.origin.Procedure == "" {
+	c, ok := auth.FromContext(ctx)
+	if !ok || c.Procedure == "" {
 		return nil
 	}
-	return &c.origin
+	return &Origin{Procedure: c.Procedure, Caller: c.Actor.Name, Message: c.Message}
 }
 
 // RefusedError answers a command that made the ledger panic before.

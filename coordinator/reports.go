@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -30,7 +31,7 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 
 // isAgentOf reports whether a call comes from the agent of a host.
 func isAgentOf(ctx context.Context, host string) bool {
-	actor := actorOf(ctx)
+	actor := auth.ActorOf(ctx)
 	return actor.Effective() == identity.Agent && actor.Host == host
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -24,19 +25,20 @@ const compressFrom = 4 << 10
 // routes puts all services behind one handler.
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
+	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: advised})
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
-		connect.WithInterceptors(errorMapper{}, &inspector{s.audit, &s.time, newRedactor()}, sized(), validate.NewInterceptor(), s.entrance, &forwarder{writer: s.writer, peers: s.peers}),
+		connect.WithInterceptors(errorMapper{}, auditor, sized(), validate.NewInterceptor(), s.limits, &forwarder{writer: s.writer, peers: s.peers}),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
-			limit := s.entrance.largest(spec.Procedure)
+			limit := s.limits.Largest(spec.Procedure)
 			return []connect.HandlerOption{
 				connect.WithReadMaxBytes(int(limit)),
-				connect.WithCodec(convert.Binary{MaxDecoded: decodedBytes(limit)}), connect.WithCodec(convert.StrictJSON{MaxDecoded: decodedBytes(limit)}),
+				connect.WithCodec(convert.Binary{MaxDecoded: auth.DecodedBytes(limit)}), connect.WithCodec(convert.StrictJSON{MaxDecoded: auth.DecodedBytes(limit)}),
 			}
 		}),
 		connect.WithCompressMinBytes(compressFrom),
 	}
-	small := connect.WithReadMaxBytes(probeBytes)
+	small := connect.WithReadMaxBytes(auth.ProbeBytes)
 	mux := http.NewServeMux()
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
@@ -69,11 +71,9 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	}))
 	mount("GET /healthz", page(probes.alive))
 	mount("GET /readyz", page(probes.ready))
-	refuse := connect.NewErrorWriter()
-	s.entrance.next = mux
-	return &guard{
-		next: &gate{next: s.entrance, who: &s.trust.who, insecure: s.config.Insecure, machine: thisMachine(), audit: s.audit, refuse: refuse, nameless: s.entrance.serveNameless}, time: &s.time, largest: s.entrance.largest, refuse: refuse, audit: s.audit,
-	}
+	return auth.NewHandler(auth.HandlerOptions{
+		Next: mux, Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
+	})
 }
 
 // sized refuses requests that would leave too much in rows and events, before the rules of each field are looked at.

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
@@ -70,15 +71,15 @@ type Server struct {
 	files    *quotaFiles
 	pollers  *pollers
 	clock    steady
-	time     patience
+	timeouts auth.Timeouts
 	handler  http.Handler
 	elect    func(Self) (election.Election, error)
 	peers    *peers
 	trust    *trust
 	mismatch *mismatch
 	tracing  *tracing.Tracing
-	audit    *auditLog
-	entrance *entrance
+	audit    *auth.AuditLog
+	limits   *auth.Limits
 
 	fatal  chan error     // holds one: why it cannot go on
 	ready  chan struct{}  // closed when calls are taken
@@ -128,9 +129,9 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s := &Server{
 		config: config, running: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
 		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: newSteady(deps.Clock),
-		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry, time.Now),
-		entrance: newEntrance(&config.Limits, deps.Registry, deps.Logger),
-		time:     defaultPatience(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
+		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry),
+		limits:   newLimits(&config.Limits, deps.Registry, deps.Logger),
+		timeouts: defaultTimeouts(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
 	s.mismatch = newMismatch(deps.Registry)
 	s.core = NewCore(config.ledger(), func() ledger.Placer { return placement.New(policy) }, drawLeadership)
@@ -187,14 +188,14 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.address = listener.Addr().String()
 	s.url = s.config.advertised(s.address)
 	s.mu.Unlock()
-	if err := s.audit.open(); err != nil {
+	if err := openAuditLog(s.audit, s.config.AuditLog); err != nil {
 		return errors.Join(err, listener.Close(), s.store.Close())
 	}
-	defer s.audit.close()
+	defer s.audit.Close()
 	if err := s.start(ctx); err != nil {
 		return errors.Join(err, listener.Close(), s.store.Close())
 	}
-	listener = s.entrance.connections.Listen(listener)
+	listener = s.limits.Connections.Listen(listener)
 	if s.trust.tls != nil {
 		listener = tls.NewListener(listener, s.trust.tls.Config())
 	}
@@ -275,7 +276,7 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.warnings(), s.writer.history.warnings(), s.files.warnings(), s.pollers.warnings())
+	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.writer.history.warnings(), s.files.warnings(), s.pollers.warnings())
 	if hidden := s.writer.hidden.Load(); hidden != nil {
 		list = append(list, *hidden...)
 	}
@@ -299,16 +300,14 @@ func (s *Server) httpServer() *http.Server {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.calls.Add(1)
 			defer s.calls.Add(-1)
-			defer s.entrance.connections.Begin(r.Context())()
+			defer s.limits.Connections.Begin(r.Context())()
 			s.handler.ServeHTTP(w, r)
 		}),
-		Protocols: protocols,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return s.entrance.connections.Context(withNeighbour(ctx, conn), conn)
-		},
-		ReadHeaderTimeout: s.time.header,
-		IdleTimeout:       s.time.idle,
-		MaxHeaderBytes:    headerBytes,
+		Protocols:         protocols,
+		ConnContext:       s.limits.ConnContext,
+		ReadHeaderTimeout: s.timeouts.Header,
+		IdleTimeout:       s.timeouts.Idle,
+		MaxHeaderBytes:    auth.HeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			// Agents and gateways keep many calls waiting on one connection.
 			MaxConcurrentStreams: 4096,

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -13,11 +12,9 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -179,47 +176,20 @@ func TestReadersThatTakeNothingFillNoMemory(t *testing.T) {
 	})
 }
 
-// Pages count as soon as they are asked for: else thousands that nobody will be sent would be made at once.
-func TestAPageCountsBeforeItIsMade(t *testing.T) {
-	limits := Config{}.WithDefaults().Limits
-	e := newEntrance(&limits, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	made, release := make(chan struct{}), make(chan struct{})
-	list := e.WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
-		made <- struct{}{}
-		<-release
-		return connect.NewResponse(&bursarv1.AllocationServiceListResponse{}), nil
-	})
-	call := func(name string, size int32) (*caller, error) {
-		c := &caller{account: admission.Caller{ID: name, Name: name}, limits: e.callers}
-		_, err := list(context.WithValue(t.Context(), callerKey{}, c), connect.NewRequest(&bursarv1.AllocationServiceListRequest{PageSize: size}))
-		return c, err
-	}
-	const most = callerAnswers / pageMost
-	ended := make(chan *caller, most+2)
-	begin := func(name string, size int32) {
-		go func() {
-			c, err := call(name, size)
-			if err != nil {
-				t.Error(err)
-			}
-			ended <- c
-		}()
-		<-made
-	}
-	for range most {
-		begin("alice", 1000)
-	}
-	if _, err := call("alice", 1000); connect.CodeOf(err) != connect.CodeResourceExhausted {
-		t.Errorf("one page more than may be sent: %v", err)
-	}
-	begin("bob", 1000)
-	begin("alice", 100) // there is room for less
-	close(release)
-	for range most + 2 {
-		(<-ended).answered()
-	}
-	for range 100 { // they are empty: none counts any more, nor does a small page
-		begin("alice", 1)
-		(<-ended).answered()
+// A page counts by the rows that it may have, that of rules by its bytes: their accounts come with them.
+func TestAPageCountsWithWhatItMayTake(t *testing.T) {
+	for name, c := range map[string]struct {
+		request any
+		want    int
+	}{
+		"a small page":  {&bursarv1.AllocationServiceListRequest{PageSize: 10}, 10 * convert.MaxAllocationSize},
+		"the usual one": {&bursarv1.AllocationServiceListRequest{}, min(pageMost, defaultPage*convert.MaxAllocationSize)},
+		"a large one":   {&bursarv1.AllocationServiceListRequest{PageSize: 1000}, pageMost},
+		"rules":         {&bursarv1.QuotaServiceListRequest{PageSize: 1}, pageMost},
+		"no page":       {&bursarv1.AllocationServiceGetRequest{}, 0},
+	} {
+		if got := pageBound(c.request); got != c.want {
+			t.Errorf("%s counts with %d bytes, want %d", name, got, c.want)
+		}
 	}
 }

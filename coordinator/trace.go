@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/tracing"
 )
@@ -120,7 +121,7 @@ func (t *trust) traces(ctx context.Context) bool {
 	if !t.who.Set() {
 		return true
 	}
-	switch callerOf(ctx).maker.Effective() {
+	switch auth.CallerOf(ctx).Maker.Effective() {
 	case identity.Agent, identity.Coordinator, identity.Admin:
 		return true
 	default:

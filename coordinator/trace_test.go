@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -193,7 +194,7 @@ func TestWhoDecidesWhetherACallIsRecorded(t *testing.T) {
 	nobodyKnown, known := &trust{}, &trust{who: access.Authenticator{Identities: func() *access.Identities { return nil }}}
 	want := map[identity.Role]bool{identity.Agent: true, identity.Coordinator: true, identity.Admin: true}
 	for _, role := range append(identity.Roles(), identity.Agent, identity.Coordinator) {
-		ctx := context.WithValue(t.Context(), callerKey{}, &caller{maker: identity.Actor{Name: "x", Role: role}})
+		ctx := auth.WithCaller(t.Context(), &auth.Caller{Maker: identity.Actor{Name: "x", Role: role}})
 		if got := known.traces(ctx); got != want[role] {
 			t.Errorf("%s: trusted %t, want %t", role, got, want[role])
 		}

@@ -15,7 +15,7 @@ import (
 // A client of HTTP/2 says how much of an answer it takes. If that is nothing, even the smallest answer stays, with its goroutine, and no
 // call is under way any more that would be counted.
 func TestSmallAnswersThatNobodyTakesEnd(t *testing.T) {
-	f := start(t, Config{}, nil, func(s *Server) { s.time.write = 50 * time.Millisecond })
+	f := start(t, Config{}, nil, func(s *Server) { s.timeouts.Write = 50 * time.Millisecond })
 	f.host("h1", gib)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", f.server.Address())

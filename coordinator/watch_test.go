@@ -299,7 +299,7 @@ func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
 }
 
 func TestAWatchOutlastsEveryPatienceWithTheRequest(t *testing.T) {
-	f := start(t, Config{}, nil, func(s *Server) { s.time.body, s.time.write = 100*time.Millisecond, 100*time.Millisecond })
+	f := start(t, Config{}, nil, func(s *Server) { s.timeouts.Body, s.timeouts.Write = 100*time.Millisecond, 100*time.Millisecond })
 	f.host("h1", gib)
 	h2 := &http.Transport{Protocols: new(http.Protocols)}
 	h2.Protocols.SetUnencryptedHTTP2(true)
@@ -334,7 +334,7 @@ func TestAWatchOutlastsEveryPatienceWithTheRequest(t *testing.T) {
 }
 
 func TestAReaderWhoTakesNothingIsCutOff(t *testing.T) {
-	f := start(t, Config{}, nil, func(s *Server) { s.time.write = 50 * time.Millisecond })
+	f := start(t, Config{}, nil, func(s *Server) { s.timeouts.Write = 50 * time.Millisecond })
 	f.host("h1", gib)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", f.server.Address())

@@ -23,6 +23,7 @@ func floors() [][]string {
 		{"coordinator/placement"},
 		{"coordinator/store"},
 		{"coordinator/election"},
+		{"coordinator/auth"},
 		{"coordinator"},
 		{"agent"},
 		{"cmd"},

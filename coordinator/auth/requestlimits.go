@@ -1,4 +1,4 @@
-package coordinator
+package auth
 
 import (
 	"errors"
@@ -15,34 +15,37 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// patience is how long a coordinator waits for the other end of a connection.
-type patience struct {
-	header time.Duration // for a request's headers to come
-	body   time.Duration // for its body; one of 64 MiB in 30 s takes 17 Mbit/s
-	write  time.Duration // for a piece of an answer to be taken
-	idle   time.Duration // for the next request
-	// recheck is how long a stream goes on before its caller's credentials are looked at again: so long is a revoked one still good.
-	recheck time.Duration
+// Timeouts are how long a coordinator waits for the other end of a connection.
+type Timeouts struct {
+	// Header is for a request's headers to come.
+	Header time.Duration
+	// Body is for its body; one of 64 MiB in 30 s takes 17 Mbit/s.
+	Body time.Duration
+	// Write is for a piece of an answer to be taken.
+	Write time.Duration
+	// Idle is for the next request.
+	Idle time.Duration
+	// Recheck is how long a stream goes on before its caller's credentials are looked at again: so long is a revoked one
+	// still good.
+	Recheck time.Duration
 }
 
-func defaultPatience() patience {
-	return patience{header: 10 * time.Second, body: 30 * time.Second, write: 30 * time.Second, idle: 2 * time.Minute, recheck: keepAlive}
-}
-
-// guard bounds what a request may cost before anything has looked at it: the size of its body, and the time that the
-// body may take to come, and a piece of the answer to be taken. It also keeps out pages of other sites that run in a browser on this machine: over loopback nobody
-// shows credentials, so that such a page would be as good as the person before it.
-type guard struct {
+// requestLimits bound what a request may cost before anything has looked at it: the size of its body, and the time that
+// the body may take to come, and a piece of the answer to be taken. They also keep out pages of other sites that run in a
+// browser on this machine: over loopback nobody shows credentials, so that such a page would be as good as the person
+// before it.
+type requestLimits struct {
 	next    http.Handler
-	time    *patience
+	time    *Timeouts
 	largest func(path string) int64 // body, in bytes
 	refuse  *connect.ErrorWriter
-	audit   *auditLog
+	audit   *AuditLog
+	code    func(error) error
 	cross   http.CrossOriginProtection
 }
 
-func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := admission.NewWriter(w, g.time.write)
+func (g *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := admission.NewWriter(w, g.time.Write)
 	w = answer
 	limit := g.largest(r.URL.Path)
 	if admission.IsFramed(r) {
@@ -50,26 +53,26 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := g.foreign(r); err != nil {
 		denied := connect.NewError(connect.CodePermissionDenied, err)
-		g.audit.refused(r.URL.Path, &caller{peer: r.RemoteAddr}, nil, denied)
+		g.audit.refused(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
 		_ = g.refuse.Write(w, r, denied) // nobody is left to tell
 		return
 	}
 	if r.ContentLength > limit {
 		// What is not read is not waited for: the connection ends with this answer.
 		w.Header().Set("Connection", "close")
-		_ = g.refuse.Write(w, r, rpcError(tooLarge(fmt.Sprint(r.ContentLength), limit))) // nobody is left to tell
+		_ = g.refuse.Write(w, r, g.code(tooLarge(fmt.Sprint(r.ContentLength), limit))) // nobody is left to tell
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = answer.Control.SetReadDeadline(time.Now().Add(g.time.body)) // in-process connections may not know deadlines
-		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, left: limit, limit: limit}
+		_ = answer.Control.SetReadDeadline(time.Now().Add(g.time.Body)) // in-process connections may not know deadlines
+		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, code: g.code, left: limit, limit: limit}
 	}
 	g.next.ServeHTTP(w, r)
 }
 
 // foreign refuses what a browser sends for a page of another site. One that has made its name resolve to this machine's
 // address looks like a page of ours, but for that name: pages of ours are called by address.
-func (g *guard) foreign(r *http.Request) error {
+func (g *requestLimits) foreign(r *http.Request) error {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return nil // no browser
 	}
@@ -84,7 +87,7 @@ func (g *guard) foreign(r *http.Request) error {
 }
 
 func tooLarge(size string, limit int64) error {
-	return fieldError("body", size+" bytes", fmt.Sprintf("at most %d bytes", limit))
+	return invalid("body", size+" bytes", fmt.Sprintf("at most %d bytes", limit))
 }
 
 // boundedBody is a request's body that ends with a typed error where it is too large. Once it has been read the connection
@@ -93,12 +96,13 @@ type boundedBody struct {
 	io.ReadCloser
 
 	control     *http.ResponseController
+	code        func(error) error
 	left, limit int64
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
-		return 0, rpcError(tooLarge("more than "+fmt.Sprint(b.limit), b.limit))
+		return 0, b.code(tooLarge("more than "+fmt.Sprint(b.limit), b.limit))
 	}
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
@@ -106,7 +110,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
 	if b.left < 0 {
-		return n, rpcError(tooLarge("more than "+fmt.Sprint(b.limit), b.limit))
+		return n, b.code(tooLarge("more than "+fmt.Sprint(b.limit), b.limit))
 	}
 	if errors.Is(err, io.EOF) {
 		_ = b.control.SetReadDeadline(time.Time{}) // in-process connections may not know deadlines

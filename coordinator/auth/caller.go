@@ -1,4 +1,4 @@
-package coordinator
+package auth
 
 import (
 	"context"
@@ -8,15 +8,20 @@ import (
 
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
-	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/proto/convert"
 )
 
-// caller is who a call is from, as the gate has found out.
-type caller struct {
-	actor identity.Actor // in whose name it is made
-	maker identity.Actor // who made it: the actor, or an agent or coordinator that passes it on
-	peer  string         // the address it came from
+// Caller is who a call is from, as has been found out before its body was read. It belongs to the call.
+type Caller struct {
+	// Actor is in whose name it is made.
+	Actor identity.Actor
+	// Maker is who made it: the actor, or an agent or coordinator that passes it on.
+	Maker identity.Actor
+	// Peer is the address it came from.
+	Peer string
+	// Procedure and Message are what is called, and the request. Empty: they are not known yet, or it is a stream.
+	Procedure string
+	Message   proto.Message
+
 	// recheck looks again whether the call would be let through as it was, for those that last. Nil: nobody has looked.
 	recheck func() error
 	// account is on whom what the caller has here is counted, and limits what bounds it; nil: it did not come over the wire.
@@ -24,12 +29,10 @@ type caller struct {
 	limits  *admission.Controller
 	// answer is what is counted of the answer; nil: nothing is.
 	answer *admission.Answer
-	// origin is of the call's commands. Empty: it is not known yet, or a stream.
-	origin Origin
 }
 
 // wait counts a request that waits for resources.
-func (c *caller) wait() (ended func(), err error) {
+func (c *Caller) wait() (ended func(), err error) {
 	if c.limits == nil {
 		return func() {}, nil
 	}
@@ -37,30 +40,25 @@ func (c *caller) wait() (ended func(), err error) {
 }
 
 // stream counts a stream.
-func (c *caller) stream() (ended func(), err error) {
+func (c *Caller) stream() (ended func(), err error) {
 	if c.limits == nil {
 		return func() {}, nil
 	}
 	return c.limits.Stream(c.account)
 }
 
-// expect counts a page before it is made, as large as it may become: so nobody has more of them made at a time than may be sent. What is
-// asked for of quotas is their accounts, and rules come before them.
-func (c *caller) expect(message any) (err error) {
-	asked, paged := message.(interface{ GetPageSize() int32 })
-	if c.limits == nil || !paged {
+// expect counts a page before it is made, as large as it may become: so nobody has more of them made at a time than may
+// be sent. 0: it is no page.
+func (c *Caller) expect(most int) (err error) {
+	if c.limits == nil || most == 0 {
 		return nil
-	}
-	most := pageMost
-	if _, quotas := message.(*bursarv1.QuotaServiceListRequest); !quotas {
-		most = min(most, pageSize(asked.GetPageSize())*convert.MaxAllocationSize)
 	}
 	c.answer, err = c.limits.Answer(c.account, most)
 	return err
 }
 
 // answers counts an answer until it is sent, if it is a large one.
-func (c *caller) answers(message any) (err error) {
+func (c *Caller) answers(message any) (err error) {
 	m, ok := message.(proto.Message)
 	if c.limits == nil || !ok {
 		return nil
@@ -76,7 +74,7 @@ func (c *caller) answers(message any) (err error) {
 }
 
 // answered says that the answer is sent.
-func (c *caller) answered() {
+func (c *Caller) answered() {
 	if c.answer != nil {
 		c.answer.End()
 	}
@@ -84,23 +82,23 @@ func (c *caller) answered() {
 
 // accountOf is on whom what a caller has here is counted. Callers of a host's agent share one account: it is the agent that says who they are.
 // Whoever has no identity is known by an address.
-func accountOf(c *caller) admission.Caller {
+func accountOf(c *Caller) admission.Caller {
 	switch {
 	case c.isAnonymous():
-		if at, err := netip.ParseAddrPort(c.peer); err == nil {
+		if at, err := netip.ParseAddrPort(c.Peer); err == nil {
 			return admission.OfAddress(at.Addr())
 		}
-		return admission.Caller{ID: "address/" + c.peer, Name: c.peer}
-	case c.actor.Host != "":
-		return admission.Caller{ID: "host/" + c.actor.Host, Name: "callers of host " + c.actor.Host}
+		return admission.Caller{ID: "address/" + c.Peer, Name: c.Peer}
+	case c.Actor.Host != "":
+		return admission.Caller{ID: "host/" + c.Actor.Host, Name: "callers of host " + c.Actor.Host}
 	default:
-		return admission.Caller{ID: "caller/" + c.actor.Name, Name: c.actor.Name}
+		return admission.Caller{ID: "caller/" + c.Actor.Name, Name: c.Actor.Name}
 	}
 }
 
 // isAnonymous reports whether an address is all that tells a caller from others.
-func (c *caller) isAnonymous() bool {
-	return c.actor.Name == "" || c.maker.Name == remoteName && c.maker.Anyone
+func (c *Caller) isAnonymous() bool {
+	return c.Actor.Name == "" || c.Maker.Name == remoteName && c.Maker.Anyone
 }
 
 // remoteName is what whoever comes from another machine is called by a coordinator that knows nobody.
@@ -108,28 +106,39 @@ const remoteName = "remote"
 
 type callerKey struct{}
 
-// callerOf returns who a call is from. What did not come through the gate is this process's own.
-func callerOf(ctx context.Context) *caller {
-	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
-		return c
-	}
-	return &caller{actor: identity.Local(), maker: identity.Local()}
+// WithCaller returns the context of a call from a caller.
+func WithCaller(ctx context.Context, c *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// actorOf says in whose name a call is made.
-func actorOf(ctx context.Context) identity.Actor { return callerOf(ctx).actor }
+// FromContext returns who a call is from, and false if it did not come through NewHandler.
+func FromContext(ctx context.Context) (c *Caller, ok bool) {
+	c, ok = ctx.Value(callerKey{}).(*Caller)
+	return c, ok
+}
+
+// CallerOf returns who a call is from. What did not come through NewHandler is this process's own.
+func CallerOf(ctx context.Context) *Caller {
+	if c, ok := FromContext(ctx); ok {
+		return c
+	}
+	return &Caller{Actor: identity.Local(), Maker: identity.Local()}
+}
+
+// ActorOf says in whose name a call is made.
+func ActorOf(ctx context.Context) identity.Actor { return CallerOf(ctx).Actor }
 
 // via is who has passed a call on; empty where nobody has.
-func (c *caller) via() string {
-	if c.maker.Name == c.actor.Name {
+func (c *Caller) via() string {
+	if c.Maker.Name == c.Actor.Name {
 		return ""
 	}
-	return c.maker.Name
+	return c.Maker.Name
 }
 
 // passedOn reports whether a coordinator has passed the call on.
-func (c *caller) passedOn() bool {
-	return c.via() != "" && c.maker.Effective() != identity.Agent
+func (c *Caller) passedOn() bool {
+	return c.via() != "" && c.Maker.Effective() != identity.Agent
 }
 
 // remote is whoever comes from another machine to a coordinator that knows nobody.

@@ -1,4 +1,4 @@
-package coordinator
+package auth
 
 import (
 	"context"
@@ -21,24 +21,24 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// neighbour is who has the other end of a connection within this machine: the kernel tells whose socket it is. It is looked up once, when
+// peerCred is who has the other end of a connection within this machine: the kernel tells whose socket it is. It is looked up once, when
 // the first request wants to know.
-type neighbour struct {
+type peerCred struct {
 	conn  net.Conn // nil: there is none, and nothing to look at
 	once  sync.Once
 	actor identity.Actor
 	err   error
 }
 
-type neighbourKey struct{}
+type peerCredKey struct{}
 
-// withNeighbour has every connection remember its other end.
-func withNeighbour(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, neighbourKey{}, &neighbour{conn: conn})
+// withPeerCred has every connection remember its other end.
+func withPeerCred(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, peerCredKey{}, &peerCred{conn: conn})
 }
 
-// neighbours knows them.
-type neighbours struct {
+// peerCreds knows them.
+type peerCreds struct {
 	self  uint32
 	owner func(local, remote netip.AddrPort) (uid uint32, err error)
 	name  func(uid uint32) string
@@ -46,23 +46,23 @@ type neighbours struct {
 	account func(uid uint32, name string) string
 }
 
-func thisMachine() neighbours {
+func thisMachine() peerCreds {
 	self := uint32(os.Geteuid()) //nolint:gosec // a uid
-	return neighbours{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.At(subuid.Path, time.Now).Account}
+	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.At(subuid.Path, time.Now).Account}
 }
 
 // of returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a
 // submitter for themselves, as on an agent's socket.
-func (n neighbours) of(r *http.Request) (identity.Actor, error) {
-	known, _ := r.Context().Value(neighbourKey{}).(*neighbour)
+func (n peerCreds) of(r *http.Request) (identity.Actor, error) {
+	known, _ := r.Context().Value(peerCredKey{}).(*peerCred)
 	if known == nil {
-		known = &neighbour{}
+		known = &peerCred{}
 	}
 	known.once.Do(func() { known.actor, known.err = n.look(r, known.conn) })
 	return known.actor, known.err
 }
 
-func (n neighbours) look(r *http.Request, conn net.Conn) (identity.Actor, error) {
+func (n peerCreds) look(r *http.Request, conn net.Conn) (identity.Actor, error) {
 	other, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return identity.Actor{}, fmt.Errorf("peer %q: %w", r.RemoteAddr, err)
@@ -96,14 +96,14 @@ const localPrefix = "local:"
 // counted is on whom what a caller has here is counted. All ids that are one user's within namespaces are one. A user of another machine,
 // whose call its coordinator has passed on, is none of this one, whatever the name: that coordinator knows the ranges there, and has counted
 // all of the user's ids as one.
-func (n neighbours) counted(c *caller) admission.Caller {
+func (n peerCreds) counted(c *Caller) admission.Caller {
 	account := accountOf(c)
-	name, local := strings.CutPrefix(c.actor.Name, localPrefix)
-	if !local || c.actor.Host != "" {
+	name, local := strings.CutPrefix(c.Actor.Name, localPrefix)
+	if !local || c.Actor.Host != "" {
 		return account
 	}
 	if c.passedOn() {
-		return admission.Caller{ID: "caller/" + c.via() + "/" + c.actor.Name, Name: c.actor.Name + " of " + c.via()}
+		return admission.Caller{ID: "caller/" + c.via() + "/" + c.Actor.Name, Name: c.Actor.Name + " of " + c.via()}
 	}
 	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
 		account.ID = "caller/" + localPrefix + n.account(uint32(uid), name)
@@ -112,7 +112,7 @@ func (n neighbours) counted(c *caller) admission.Caller {
 }
 
 // whose is on whom a connection counts before its first request is there: those of this machine on their users, who share its addresses.
-func (n neighbours) whose(conn net.Conn) admission.Caller {
+func (n peerCreds) whose(conn net.Conn) admission.Caller {
 	other, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
 		return admission.Caller{}

@@ -1,4 +1,4 @@
-package coordinator
+package auth
 
 import (
 	"encoding/json"
@@ -31,8 +31,8 @@ const (
 	auditSweep = 10 * time.Second
 )
 
-// auditRecord is a line of the audit log.
-type auditRecord struct {
+// AuditRecord is a line of the audit log, in JSON.
+type AuditRecord struct {
 	Time      time.Time `json:"time"`
 	Event     string    `json:"event"` // "call", "left out" or "lost"
 	Actor     string    `json:"actor,omitempty"`
@@ -50,21 +50,37 @@ type auditRecord struct {
 
 // queuedRecord is one that waits to be written.
 type queuedRecord struct {
-	auditRecord
+	AuditRecord
 
 	refusal bool // counted in auditLog.waiting
 }
 
-// auditLog writes down every call that was refused for who made it, and every one that administers, into a file or else the log. No
-// call waits for it: what cannot be written is counted, and said as soon as something can be.
-type auditLog struct {
-	path  string
-	log   *slog.Logger
-	now   func() time.Time
-	queue chan queuedRecord
-	stop  chan struct{}
-	done  chan struct{}
-	quota *refusalQuota
+// AuditOptions are what an AuditLog needs.
+type AuditOptions struct {
+	// Path is the file to write to; empty: the records go to Log.
+	Path string
+	// Log takes what goes wrong.
+	Log *slog.Logger
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	// Now tells the time of a record.
+	Now func() time.Time
+	// Suspicious reports whether an error is written down whoever caused it, as often as refusals are.
+	Suspicious func(error) bool
+}
+
+// AuditLog writes down every call that was refused for who made it, and every one that administers, into a file or else
+// the log. No call waits for it: what cannot be written is counted, and said as soon as something can be. Any goroutine
+// may use it.
+type AuditLog struct {
+	path       string
+	log        *slog.Logger
+	now        func() time.Time
+	suspicious func(error) bool
+	queue      chan queuedRecord
+	stop       chan struct{}
+	done       chan struct{}
+	quota      *refusalQuota
 
 	lost    prometheus.Counter
 	refusal *prometheus.CounterVec
@@ -79,9 +95,10 @@ type auditLog struct {
 	torn bool // the last line was not written to its end
 }
 
-func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer, now func() time.Time) *auditLog {
-	a := &auditLog{
-		path: path, log: log, now: now, queue: make(chan queuedRecord, auditQueue),
+// NewAuditLog makes one. What is written down before Open waits for it.
+func NewAuditLog(o AuditOptions) *AuditLog {
+	a := &AuditLog{
+		path: o.Path, log: o.Log, now: o.Now, suspicious: o.Suspicious, queue: make(chan queuedRecord, auditQueue),
 		stop: make(chan struct{}), done: make(chan struct{}), quota: newRefusalQuota(),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "bursar_audit_records_lost_total", Help: "Records that the audit log could not take.",
@@ -90,54 +107,54 @@ func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer, 
 			Name: "bursar_refused_calls_total", Help: "Calls refused for who made them, by code.",
 		}, []string{"code"}),
 	}
-	registry.MustRegister(a.lost, a.refusal)
+	o.Registry.MustRegister(a.lost, a.refusal)
 	for _, code := range []connect.Code{connect.CodeUnauthenticated, connect.CodePermissionDenied} {
 		a.refusal.WithLabelValues(code.String())
 	}
 	return a
 }
 
-// open starts writing. The error is a *ConfigError: a file that cannot be written at the start never will be.
-func (a *auditLog) open() error {
+// Open starts writing. The error says why the file cannot be opened: one that cannot be written at the start never will be.
+func (a *AuditLog) Open() error {
 	if a.path != "" {
 		if err := a.reopen(); err != nil {
-			return &ConfigError{"auditLog", a.path, "a file that can be written (" + err.Error() + ")"}
+			return err
 		}
 	}
 	go a.run()
 	return nil
 }
 
-// close writes what is waiting and ends.
-func (a *auditLog) close() {
+// Close writes what is waiting and ends.
+func (a *AuditLog) Close() {
 	a.once.Do(func() { close(a.stop) })
 	<-a.done
 }
 
 // answered takes note of a call's answer, if it is worth it. err has its code.
-func (a *auditLog) answered(procedure string, c *caller, message any, err error) {
+func (a *AuditLog) answered(procedure string, c *Caller, message any, err error) {
 	if code := connect.CodeOf(err); err != nil && (code == connect.CodePermissionDenied || code == connect.CodeUnauthenticated) {
 		a.refused(procedure, c, message, err)
 		return
 	}
-	if _, claim := errors.AsType[*ClaimError](err); claim { // it may end the leadership: who said so?
+	if a.suspicious(err) {
 		a.bounded(procedure, c, message, err)
 		return
 	}
-	if access.RuleOf(procedure).Records(c.actor.Effective()) {
+	if access.RuleOf(procedure).Records(c.Actor.Effective()) {
 		a.put(queuedRecord{a.record(procedure, c, message, err), false})
 	}
 }
 
 // refused takes note of a call that was refused for who made it. c says as much of that as is known.
-func (a *auditLog) refused(procedure string, c *caller, message any, err error) {
+func (a *AuditLog) refused(procedure string, c *Caller, message any, err error) {
 	a.refusal.WithLabelValues(connect.CodeOf(err).String()).Inc()
 	a.bounded(procedure, c, message, err)
 }
 
 // bounded takes note of what one address may cause only so often.
-func (a *auditLog) bounded(procedure string, c *caller, message any, err error) {
-	if !a.quota.take(sourceOf(c.peer), a.now()) {
+func (a *AuditLog) bounded(procedure string, c *Caller, message any, err error) {
+	if !a.quota.take(sourceOf(c.Peer), a.now()) {
 		return
 	}
 	if a.waiting.Add(1) > auditRefusals {
@@ -148,12 +165,12 @@ func (a *auditLog) bounded(procedure string, c *caller, message any, err error) 
 	a.put(queuedRecord{a.record(procedure, c, message, err), true})
 }
 
-func (a *auditLog) record(procedure string, c *caller, message any, err error) auditRecord {
-	r := auditRecord{
-		Time: a.now(), Event: "call", Actor: c.actor.Name, Host: c.actor.Host, Via: c.via(), Peer: c.peer, Procedure: procedure, Code: "ok",
+func (a *AuditLog) record(procedure string, c *Caller, message any, err error) AuditRecord {
+	r := AuditRecord{
+		Time: a.now(), Event: "call", Actor: c.Actor.Name, Host: c.Actor.Host, Via: c.via(), Peer: c.Peer, Procedure: procedure, Code: "ok",
 	}
-	if c.actor.Name != "" {
-		r.Role = string(c.actor.Effective())
+	if c.Actor.Name != "" {
+		r.Role = string(c.Actor.Effective())
 	}
 	r.Target, r.RequestID = targetOf(message)
 	if err != nil {
@@ -189,7 +206,7 @@ func sourceOf(peer string) string {
 	return peer
 }
 
-func (a *auditLog) put(r queuedRecord) {
+func (a *AuditLog) put(r queuedRecord) {
 	select {
 	case a.queue <- r:
 	default:
@@ -199,26 +216,26 @@ func (a *auditLog) put(r queuedRecord) {
 }
 
 // leave takes a record out of the count of those that wait.
-func (a *auditLog) leave(r queuedRecord) {
+func (a *AuditLog) leave(r queuedRecord) {
 	if r.refusal {
 		a.waiting.Add(-1)
 	}
 }
 
-func (a *auditLog) miss(n int64) {
+func (a *AuditLog) miss(n int64) {
 	a.lost.Add(float64(n))
 	a.missing.Add(n)
 }
 
-// warnings says that records are being lost.
-func (a *auditLog) warnings() []string {
+// Warnings says that records are being lost.
+func (a *AuditLog) Warnings() []string {
 	if n := a.missing.Load(); n > 0 || a.failing.Load() {
 		return []string{fmt.Sprintf("auditLog: %d records could not be written: look at the disk, and at the log", n)}
 	}
 	return nil
 }
 
-func (a *auditLog) run() {
+func (a *AuditLog) run() {
 	defer close(a.done)
 	sweep := time.NewTicker(auditSweep)
 	defer sweep.Stop()
@@ -226,7 +243,7 @@ func (a *auditLog) run() {
 		select {
 		case r := <-a.queue:
 			a.leave(r)
-			a.write(r.auditRecord)
+			a.write(r.AuditRecord)
 		case <-sweep.C:
 			a.sweep()
 		case <-a.stop:
@@ -234,7 +251,7 @@ func (a *auditLog) run() {
 				select {
 				case r := <-a.queue:
 					a.leave(r)
-					a.write(r.auditRecord)
+					a.write(r.AuditRecord)
 					continue
 				default:
 				}
@@ -249,16 +266,16 @@ func (a *auditLog) run() {
 }
 
 // sweep tells what was left out.
-func (a *auditLog) sweep() {
+func (a *AuditLog) sweep() {
 	now := a.now()
 	for source, n := range a.quota.leftOut(now) {
-		a.write(auditRecord{Time: now, Event: "left out", Peer: source, Count: n})
+		a.write(AuditRecord{Time: now, Event: "left out", Peer: source, Count: n})
 	}
 }
 
 // write puts a record down, and before it how many are missing.
-func (a *auditLog) write(r auditRecord) {
-	if n := a.missing.Load(); n > 0 && a.line(auditRecord{Time: r.Time, Event: "lost", Count: n}) {
+func (a *AuditLog) write(r AuditRecord) {
+	if n := a.missing.Load(); n > 0 && a.line(AuditRecord{Time: r.Time, Event: "lost", Count: n}) {
 		a.missing.Add(-n)
 	}
 	if !a.line(r) {
@@ -267,7 +284,7 @@ func (a *auditLog) write(r auditRecord) {
 }
 
 // line writes one record and reports whether it did.
-func (a *auditLog) line(r auditRecord) bool {
+func (a *AuditLog) line(r AuditRecord) bool {
 	if a.path == "" {
 		a.log.Info("audit", "audit", true, "record", r)
 		return true
@@ -286,7 +303,7 @@ func (a *auditLog) line(r auditRecord) bool {
 	return err == nil
 }
 
-func (a *auditLog) append(text []byte) error {
+func (a *AuditLog) append(text []byte) error {
 	if err := a.reopen(); err != nil {
 		return err
 	}
@@ -299,7 +316,7 @@ func (a *auditLog) append(text []byte) error {
 }
 
 // reopen opens the file at the path, unless that is the one which is open: it may have been rotated away.
-func (a *auditLog) reopen() error {
+func (a *AuditLog) reopen() error {
 	if a.file != nil {
 		there, err := os.Stat(a.path)
 		if err == nil {

@@ -1,4 +1,4 @@
-package coordinator
+package auth
 
 import (
 	"context"
@@ -55,11 +55,11 @@ func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	known := neighbours{owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return 0, nil }}
+	known := peerCreds{owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return 0, nil }}
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.RemoteAddr = client.LocalAddr().String()
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, server.LocalAddr())
-	if _, err := known.of(r.WithContext(withNeighbour(ctx, server))); err != nil {
+	if _, err := known.of(r.WithContext(withPeerCred(ctx, server))); err != nil {
 		t.Errorf("while it is open: %v", err)
 	}
 	if err := client.Close(); err != nil {
@@ -68,7 +68,7 @@ func closedIsNobodys(t *testing.T, wrap func(net.Listener) net.Listener) {
 	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	if actor, err := known.of(r.WithContext(withNeighbour(ctx, server))); connect.CodeOf(err) != connect.CodeUnauthenticated {
+	if actor, err := known.of(r.WithContext(withPeerCred(ctx, server))); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("after that: %+v, %v", actor, err)
 	}
 }
@@ -87,20 +87,20 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 		100007: {Name: "local:100007", Users: []string{"100007"}, Role: identity.Submitter},
 	} {
 		asked := 0
-		n := neighbours{
+		n := peerCreds{
 			self: own, name: func(uid uint32) string { return map[uint32]string{1000: "alice", 100007: "100007"}[uid] }, account: ranges.Account,
 			owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { asked++; return uid, nil },
 		}
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.RemoteAddr = "127.0.0.1:4711"
-		ctx := context.WithValue(withNeighbour(t.Context(), nil), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}))
+		ctx := context.WithValue(withPeerCred(t.Context(), nil), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}))
 		for range 2 {
 			got, err := n.of(r.WithContext(ctx))
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("uid %d: %v %s", uid, err, diff)
 			}
 			// All ids of a user's within namespaces count as one, and act for none but themselves.
-			if id := n.counted(&caller{actor: got, maker: got}).ID; uid == 100007 && id != "caller/local:subuid:alice" || uid == 1000 && id != "caller/local:alice" {
+			if id := n.counted(&Caller{Actor: got, Maker: got}).ID; uid == 100007 && id != "caller/local:subuid:alice" || uid == 1000 && id != "caller/local:alice" {
 				t.Errorf("uid %d counts as %s", uid, id)
 			}
 		}
@@ -108,7 +108,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 			t.Errorf("the kernel was asked %d times about one connection", asked)
 		}
 	}
-	n := neighbours{owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return 0, errors.New("not there") }}
+	n := peerCreds{owner: func(netip.AddrPort, netip.AddrPort) (uint32, error) { return 0, errors.New("not there") }}
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.RemoteAddr = "127.0.0.1:4711"
 	ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}))
@@ -123,18 +123,18 @@ func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := neighbours{account: subuid.At(file, time.Now).Account}
+	n := peerCreds{account: subuid.At(file, time.Now).Account}
 	for name, id := range map[string]string{"100007": "subuid:alice", "alice": "alice"} {
 		user := identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}
-		if got, want := n.counted(&caller{actor: user, maker: user}).ID, "caller/local:"+id; got != want {
+		if got, want := n.counted(&Caller{Actor: user, Maker: user}).ID, "caller/local:"+id; got != want {
 			t.Errorf("%s of this machine counts as %s, want %s", name, got, want)
 		}
 		standby := identity.Actor{Name: "rm-2", Role: identity.Coordinator}
-		if got, want := n.counted(&caller{actor: user, maker: standby}).ID, "caller/rm-2/local:"+name; got != want {
+		if got, want := n.counted(&Caller{Actor: user, Maker: standby}).ID, "caller/rm-2/local:"+name; got != want {
 			t.Errorf("%s of another machine counts as %s, want %s", name, got, want)
 		}
 		user.Host = "h1" // and has come there through an agent
-		if got, want := n.counted(&caller{actor: user, maker: standby}).ID, "host/h1"; got != want {
+		if got, want := n.counted(&Caller{Actor: user, Maker: standby}).ID, "host/h1"; got != want {
 			t.Errorf("%s of a host counts as %s, want %s", name, got, want)
 		}
 	}

@@ -1,8 +1,9 @@
-package coordinator
+package auth
 
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -19,10 +20,10 @@ import (
 )
 
 const (
-	// smallBytes is the largest request of most procedures; they have some hundred bytes.
-	smallBytes = 128 << 10
-	// probeBytes is that of the services of health and reflection, which name a service or a file.
-	probeBytes = 4 << 10
+	// SmallBytes is the largest request of most procedures; they have some hundred bytes.
+	SmallBytes = 128 << 10
+	// ProbeBytes is that of the services of health and reflection, which name a service or a file.
+	ProbeBytes = 4 << 10
 	// framing is what heads of messages add to a body at most, and what comes after the only message.
 	framing = 64
 	// callerBytes is how much of one caller's requests is held at a time, allBytes of all callers'.
@@ -39,38 +40,60 @@ const (
 	// maxUnknown is how many there may be without one, maxUnknownAddress of one address, or of one user of this machine: agents behind one
 	// gateway that all come back at once have none for a moment.
 	maxUnknown, maxUnknownAddress = 8192, 1024
-	// namelessTime is how long a request may take from its header to the end of its answer, from whoever has shown no identity. Probes are all
-	// that is answered to them.
-	namelessTime = probeTime + 3*time.Second
 	// maxNameless is how many such requests there may be under way over one owner's connections, and maxRefused how many of one caller that are
 	// refused and whose refusals are not sent yet.
 	maxNameless, maxRefused = 1024, 1024
-	// headerBytes bounds the texts of a request's header. A call keeps it while it waits: it counts with what is held of the request.
-	headerBytes = 16 << 10
+	// HeaderBytes bounds the texts of a request's header. A call keeps it while it waits: it counts with what is held of the request.
+	HeaderBytes = 16 << 10
 )
 
-// entrance bounds what a caller may have here at a time, once it is known who calls and before a body is read.
-type entrance struct {
-	next http.Handler
-	// Hosts' reports are counted apart from what else comes, so that neither takes the place of the other.
-	callers, hosts *admission.Controller
-	// Whoever shows no identity is counted on the owner of the connection.
-	nameless    *admission.Controller
-	refusals    *admission.Controller
-	connections *admission.Connections
-	limits      map[string]int64 // by path: other sizes of requests than smallBytes
-	decoding    *decoding
+// LimitsOptions are what Limits need.
+type LimitsOptions struct {
+	// Waiting is how many requests of one caller may wait for resources.
+	Waiting int
+	// MessageBytes is the size of the largest request that applies rules, and SyncBytes that of the largest report of a
+	// host, in bytes, decompressed. Others have SmallBytes at most.
+	MessageBytes, SyncBytes int64
+	// ProbeTime is how long a probe may take that is answered to whoever asks.
+	ProbeTime time.Duration
+	// Page is how large the page may become, in bytes, that a request asks for; 0: it asks for none.
+	Page func(request any) int
+	// Code gives an error the code and the details that callers see.
+	Code func(error) error
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	// Log takes what was refused.
+	Log *slog.Logger
 }
 
-func newEntrance(l *Limits, registry prometheus.Registerer, log *slog.Logger) *entrance {
+// Limits bound what a caller may have here at a time, once it is known who calls and before a body is read. They are an
+// interceptor of handlers, too. Any goroutine may use them.
+type Limits struct {
+	next http.Handler
+	// Hosts are the bounds of hosts' reports, which are counted apart from what else comes, so that neither takes the place
+	// of the other; Callers are those of the rest.
+	Callers, Hosts *admission.Controller
+	// Connections are all that there are.
+	Connections *admission.Connections
+	// Whoever shows no identity is counted on the owner of the connection.
+	nameless *admission.Controller
+	refusals *admission.Controller
+	limits   map[string]int64 // by path: other sizes of requests than SmallBytes
+	decoding *decoding
+	page     func(request any) int
+	code     func(error) error
+}
+
+// NewLimits makes them, by what this process may have open at a time.
+func NewLimits(o LimitsOptions) *Limits {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "bursar_refused_callers_total",
 		Help: "Requests and connections refused because one caller, or all of their class together, had too many.",
 	}, []string{"class", "reason"})
-	registry.MustRegister(refused)
+	o.Registry.MustRegister(refused)
 	class := func(name string, limits admission.Limits) *admission.Controller {
 		return admission.New(limits, admission.Options{
-			Refused: refused.MustCurryWith(prometheus.Labels{"class": name}), Log: log.With("class", name),
+			Refused: refused.MustCurryWith(prometheus.Labels{"class": name}), Log: o.Log.With("class", name),
 			Settings: map[string]string{admission.TooManyWaiting: "limits.callerWaiting"},
 		})
 	}
@@ -81,55 +104,64 @@ func newEntrance(l *Limits, registry prometheus.Registerer, log *slog.Logger) *e
 	if known/2 < maxKnownCaller {
 		perCaller, perCallerOf = max(1, known/2), knownOf
 	}
-	waiting := l.CallerWaiting
-	return &entrance{
-		callers: class("callers", admission.Limits{
+	waiting := o.Waiting
+	return &Limits{
+		Callers: class("callers", admission.Limits{
 			Calls: waiting + 1024, AllCalls: 4*waiting + 4096, Waiting: waiting, AllWaiting: 4 * waiting, Streams: 256, AllStreams: 2048,
-			Bytes: max(callerBytes, 2*int(l.MessageBytes)), AllBytes: max(allBytes, 4*int(l.MessageBytes)),
+			Bytes: max(callerBytes, 2*int(o.MessageBytes)), AllBytes: max(allBytes, 4*int(o.MessageBytes)),
 			Answers: callerAnswers, AllAnswers: allAnswers,
 		}),
-		hosts: class("hosts", admission.Limits{
-			Calls: 1024, AllCalls: 8192, Bytes: max(callerBytes, int(l.SyncBytes)), AllBytes: max(allBytes, 4*int(l.SyncBytes)),
+		Hosts: class("hosts", admission.Limits{
+			Calls: 1024, AllCalls: 8192, Bytes: max(callerBytes, int(o.SyncBytes)), AllBytes: max(allBytes, 4*int(o.SyncBytes)),
 			Answers: hostAnswers, AllAnswers: allHostAnswers,
 		}),
 		nameless: class("nameless", admission.Limits{Calls: maxNameless}),
 		refusals: class("refusals", admission.Limits{Calls: maxRefused}),
-		connections: admission.NewConnections(admission.ConnectionLimits{
+		Connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
-			First: 10 * time.Second, Nameless: namelessTime,
-		}, admission.ConnectionOptions{Whose: thisMachine().whose, Refused: connections.Inc, Log: log}),
+			First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
+		}, admission.ConnectionOptions{Whose: thisMachine().whose, Refused: connections.Inc, Log: o.Log}),
 		limits: map[string]int64{
-			bursarv1connect.HostServiceSyncProcedure:   int64(l.SyncBytes),
-			bursarv1connect.QuotaServiceApplyProcedure: int64(l.MessageBytes),
-			"": min(smallBytes, int64(l.MessageBytes)),
+			bursarv1connect.HostServiceSyncProcedure:   o.SyncBytes,
+			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
+			"": min(SmallBytes, o.MessageBytes),
 		},
-		decoding: newDecoding(runtime.GOMAXPROCS(0)),
+		decoding: newDecoding(runtime.GOMAXPROCS(0)), page: o.Page, code: o.Code,
 	}
 }
 
-// largest is the size of the largest request of a path, decompressed.
-func (e *entrance) largest(path string) int64 {
+// namelessTime is how long a request may take from its header to the end of its answer, from whoever has shown no
+// identity. Probes are all that is answered to them.
+func namelessTime(probe time.Duration) time.Duration { return probe + 3*time.Second }
+
+// ConnContext is that of http.Server: every connection is counted, and remembers whose its other end is.
+func (e *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	return e.Connections.Context(withPeerCred(ctx, conn), conn)
+}
+
+// Largest is the size of the largest request of a path, decompressed.
+func (e *Limits) Largest(path string) int64 {
 	if limit, other := e.limits[path]; other {
 		return limit
 	}
 	if strings.HasPrefix(path, "/grpc.") {
-		return probeBytes
+		return ProbeBytes
 	}
 	return e.limits[""]
 }
 
-// decodedBytes is what the parts of a request may take in memory, in bytes, where so many of it are allowed encoded. Real requests take ten times
+// DecodedBytes is what the parts of a request may take in memory, in bytes, where so many of it are allowed encoded. Real requests take ten times
 // their size, sets of small rules twenty times. A large report is bounded closer: it is largest where each engine has a long record.
-func decodedBytes(limit int64) int64 { return min(32*limit, max(32<<20, 8*limit)) }
+func DecodedBytes(limit int64) int64 { return min(32*limit, max(32<<20, 8*limit)) }
 
-func (e *entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := callerOf(r.Context())
-	c.limits = e.callers
+func (e *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := CallerOf(r.Context())
+	c.limits = e.Callers
 	switch r.URL.Path {
 	case bursarv1connect.HostServiceSyncProcedure, bursarv1connect.HostServiceRegisterProcedure, bursarv1connect.HostServiceDeregisterProcedure:
-		c.limits = e.hosts
+		c.limits = e.Hosts
 	}
-	if c.actor.Name == "" {
+	if c.Actor.Name == "" {
 		e.serveNameless(w, r, e.serve)
 		return
 	}
@@ -145,7 +177,7 @@ func (e *entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers a call that is one too many. A caller who takes no refusals loses the connection. A coordinator that passes it on takes them,
 // over the connection that all its callers share.
-func (e *entrance) refuse(w http.ResponseWriter, r *http.Request, c *caller, why error) {
+func (e *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		c.limits.Hold(r.Context(), c.account)
 		admission.Refuse(w, r, why)
@@ -159,16 +191,16 @@ func (e *entrance) refuse(w http.ResponseWriter, r *http.Request, c *caller, why
 }
 
 // serveNameless answers a request of whoever does not have to show an identity, or has shown none.
-func (e *entrance) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	e.briefly(w, r, e.nameless, e.connections.Owner(r.Context()), serve)
+func (e *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	e.briefly(w, r, e.nameless, e.Connections.Owner(r.Context()), serve)
 }
 
 // briefly answers a request with little, such as a refusal. It counts until its answer is sent, and not only made. One too many ends its
 // connection: to refuse it would cost as much as to answer it.
-func (e *entrance) briefly(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
+func (e *Limits) briefly(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
 	ended, err := limits.Begin(of)
 	if err != nil {
-		e.connections.Cut(r.Context())
+		e.Connections.Cut(r.Context())
 		return
 	}
 	defer ended()
@@ -177,15 +209,15 @@ func (e *entrance) briefly(w http.ResponseWriter, r *http.Request, limits *admis
 }
 
 // serve bounds the body of a request that is counted, and what is held of it.
-func (e *entrance) serve(w http.ResponseWriter, r *http.Request) {
-	c := callerOf(r.Context())
+func (e *Limits) serve(w http.ResponseWriter, r *http.Request) {
+	c := CallerOf(r.Context())
 	intake := c.limits.Intake(c.account)
 	defer intake.End()
 	if err := intake.Header(r); err != nil {
 		admission.Refuse(w, r, err)
 		return
 	}
-	limit := e.largest(r.URL.Path)
+	limit := e.Largest(r.URL.Path)
 	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
 		if err := intake.Take(int(limit)); err != nil {
 			admission.Refuse(w, r, err)
@@ -197,7 +229,7 @@ func (e *entrance) serve(w http.ResponseWriter, r *http.Request) {
 	defer c.answered()
 	r = r.WithContext(context.WithValue(r.Context(), decodeKey{}, d))
 	admission.Body(r, admission.Bounds{
-		Limit: limit, Intake: intake, TooLarge: func() error { return rpcError(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
+		Limit: limit, Intake: intake, TooLarge: func() error { return e.code(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
 		Whole:  func(size int64) error { return d.begin(r.Context(), size) }, //nolint:contextcheck // the context is the request's
 		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
 	})
@@ -205,24 +237,24 @@ func (e *entrance) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // begin counts a call and its connection.
-func (e *entrance) begin(c *caller, r *http.Request) (ended func(), err error) {
-	owner := admission.Caller{ID: "caller/" + c.maker.Name, Name: c.maker.Name}
+func (e *Limits) begin(c *Caller, r *http.Request) (ended func(), err error) {
+	owner := admission.Caller{ID: "caller/" + c.Maker.Name, Name: c.Maker.Name}
 	if c.isAnonymous() { // and believed: it counts among those that are known, which are not closed under their requests
 		owner = c.account
 	}
-	if err := e.connections.Identify(r.Context(), owner); err != nil {
+	if err := e.Connections.Identify(r.Context(), owner); err != nil {
 		return nil, err
 	}
 	return c.limits.Begin(c.account)
 }
 
-var _ connect.Interceptor = (*entrance)(nil)
+var _ connect.Interceptor = (*Limits)(nil)
 
 // WrapUnary lets others decode, because the message is valid, and counts requests that wait, here or at the leader, and large answers.
-func (e *entrance) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (e *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		decoded(ctx)
-		c := callerOf(ctx)
+		c := CallerOf(ctx)
 		if convert.Wait(req.Any()) > 0 { // it is answered only when its wait is over
 			ended, err := c.wait()
 			if err != nil {
@@ -230,7 +262,7 @@ func (e *entrance) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			defer ended()
 		}
-		if err := c.expect(req.Any()); err != nil {
+		if err := c.expect(e.page(req.Any())); err != nil {
 			return nil, err
 		}
 		res, err := next(ctx, req)
@@ -248,9 +280,9 @@ func (e *entrance) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its request was received.
-func (e *entrance) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (e *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		ended, err := callerOf(ctx).stream()
+		ended, err := CallerOf(ctx).stream()
 		if err != nil {
 			return err
 		}
@@ -260,6 +292,6 @@ func (e *entrance) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 }
 
 // WrapStreamingClient implements connect.Interceptor; this is a server.
-func (e *entrance) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (e *Limits) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }

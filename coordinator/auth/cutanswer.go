@@ -1,4 +1,4 @@
-package coordinator
+package auth
 
 import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"

@@ -1,4 +1,4 @@
-package coordinator
+package auth
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// errRightsChanged ends a stream that was opened with other rights: what it shows was cut down to those.
-var errRightsChanged = errors.New("the caller's rights have changed: call again")
+// ErrRightsChanged ends a stream that was opened with other rights: what it shows was cut down to those.
+var ErrRightsChanged = errors.New("the caller's rights have changed: call again")
 
 // revokedError ends a stream whose caller would not be let in any more.
 type revokedError struct{ err error }
@@ -21,13 +21,13 @@ func (e *revokedError) Unwrap() error { return e.err }
 
 // recheck admits a request once more: a token may have been revoked, a certificate may have expired or its CA have gone, an identity may
 // have got another role.
-func (g *gate) recheck(r *http.Request, before *caller) error {
+func (g *authenticator) recheck(r *http.Request, before *Caller) error {
 	now, err := g.admit(r)
 	switch {
 	case err != nil:
 		return err
-	case now.actor.Encode() != before.actor.Encode():
-		return errRightsChanged
+	case now.Actor.Encode() != before.Actor.Encode():
+		return ErrRightsChanged
 	default:
 		return nil
 	}
@@ -35,14 +35,14 @@ func (g *gate) recheck(r *http.Request, before *caller) error {
 
 // oversee ends the context of a stream when its caller's credentials do not hold any more, whether it is answered here or passed on to
 // the leader, who does not know them. relieve must be called with how the stream ended, and returns why.
-func (i *inspector) oversee(ctx context.Context, c *caller) (_ context.Context, relieve func(error) error) {
+func (i *Auditor) oversee(ctx context.Context, c *Caller) (_ context.Context, relieve func(error) error) {
 	if c.recheck == nil {
 		return ctx, func(err error) error { return err }
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	var overseer sync.WaitGroup
 	overseer.Go(func() {
-		tick := time.NewTicker(i.time.recheck)
+		tick := time.NewTicker(i.time.Recheck)
 		defer tick.Stop()
 		for {
 			select {

@@ -1,18 +1,17 @@
-package coordinator
+package auth
 
 import (
 	"errors"
 	"maps"
-	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
 )
 
 // redactor takes what an engine wrote, which may hold secrets of its user's, out of the answers to those who may not see it, and out of the
@@ -21,10 +20,12 @@ import (
 type redactor struct {
 	// fields are, of every message of the contract, those that have an allocation in them somewhere.
 	fields map[protoreflect.FullName][]protoreflect.FieldDescriptor
+	// code gives an error its code and details.
+	code func(error) error
 }
 
-func newRedactor() *redactor {
-	r := &redactor{fields: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor)}
+func newRedactor(code func(error) error) *redactor {
+	r := &redactor{code: code, fields: make(map[protoreflect.FullName][]protoreflect.FieldDescriptor)}
 	protoregistry.GlobalFiles.RangeFilesByPackage("bursar.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {
 			r.learn(file.Messages().Get(i))
@@ -86,7 +87,7 @@ func (r *redactor) redact(actor identity.Actor, answer any) {
 // redactError makes an error what callers see, and leaves in its details what the actor may see. One of a type that this version does not
 // know, as a leader of a newer one may send, is left out: nobody can say what is in it.
 func (r *redactor) redactError(actor identity.Actor, err error) error {
-	whole, ok := errors.AsType[*connect.Error](rpcError(err))
+	whole, ok := errors.AsType[*connect.Error](r.code(err))
 	if !ok || len(whole.Details()) == 0 {
 		return err
 	}
@@ -132,7 +133,7 @@ func (r *redactor) walk(actor identity.Actor, message protoreflect.Message) {
 
 func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
 	if a.GetErrorOutput() == "" && a.GetExitStatus() != nil {
-		a.Reason, a.ErrorOutput = separate(a.GetReason())
+		a.Reason, a.ErrorOutput = convert.SeparateReason(a.GetReason())
 	}
 	if a.GetErrorOutput() != "" && !maySeeOutput(actor, a.GetLabels()["user"]) {
 		a.ErrorOutput = ""
@@ -143,38 +144,4 @@ func redactAllocation(actor identity.Actor, a *bursarv1.Allocation) {
 func maySeeOutput(actor identity.Actor, user string) bool {
 	role := actor.Effective()
 	return role == identity.Operator || role == identity.Admin || actor.MayActAs(user)
-}
-
-// separate takes from the reason of an end what an agent of an older version put behind its own words: "exit code 1: LINE | LINE". What a
-// caller has released an engine with in the same form, and what follows the name of a cgroup with ": " in it, is taken for an engine's words
-// too, and shown to those alone who may see these.
-func separate(reason string) (how, output string) {
-	how, output, _ = strings.Cut(reason, ": ")
-	switch {
-	case how == killedForMemory:
-	case strings.Contains(how, ","): // ", after the kernel had killed 2 of its processes …: WHOSE MEMORY"
-		return reason, ""
-	case strings.HasPrefix(how, "exit code "), strings.HasPrefix(how, "killed by "):
-		return how, output
-	default:
-		return reason, ""
-	}
-	for _, whose := range []string{"its cgroup's limit of ", "the limit of cgroup ", "the machine's"} {
-		if strings.HasPrefix(output, whose) {
-			whose, output, _ = strings.Cut(output, ": ")
-			return how + ": " + whose, output
-		}
-	}
-	return how, output
-}
-
-const killedForMemory = "killed for lack of memory"
-
-// reasonOf is why an allocation is in its state, without an engine's words.
-func reasonOf(a *ledger.Allocation) string {
-	if a.Exit == nil {
-		return a.Reason
-	}
-	how, _ := separate(a.Reason)
-	return how
 }

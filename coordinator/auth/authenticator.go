@@ -1,0 +1,112 @@
+package auth
+
+import (
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/internal/access"
+	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/resource"
+)
+
+// authenticator finds out who a request is from, before anything of its body is read, and lets through what the table
+// of permissions lets that one do. What it puts into the context CallerOf returns.
+type authenticator struct {
+	next     http.Handler
+	who      *access.Authenticator
+	insecure bool
+	machine  peerCreds
+	audit    *AuditLog
+	code     func(error) error
+	refuse   *connect.ErrorWriter
+	// nameless lets something answer that was not let through.
+	nameless func(http.ResponseWriter, *http.Request, http.HandlerFunc)
+}
+
+func (g *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, err := g.admit(r)
+	if err != nil {
+		g.audit.refused(r.URL.Path, c, nil, g.code(err))
+		if connect.CodeOf(g.code(err)) == connect.CodeUnauthenticated {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
+		}
+		g.nameless(w, r, func(w http.ResponseWriter, r *http.Request) {
+			_ = g.refuse.Write(w, r, g.code(err)) // nobody is left to tell
+		})
+		return
+	}
+	c.account = g.machine.counted(c)
+	c.recheck = func() error { return g.recheck(r, c) }
+	g.next.ServeHTTP(w, r.WithContext(WithCaller(r.Context(), c)))
+}
+
+// admit says who makes a request, also where it is refused, as far as that is known.
+func (g *authenticator) admit(r *http.Request) (*Caller, error) {
+	c := &Caller{Peer: r.RemoteAddr}
+	rule := access.RuleOf(r.URL.Path)
+	if rule.Open || rule.OpenHere && isLocal(r.RemoteAddr) {
+		return c, nil
+	}
+	claimed := r.Header.Get(identity.Header)
+	var err error
+	if !g.who.Set() || isInternal(r.RemoteAddr) {
+		c.Maker, c.Actor, err = g.believed(r, claimed)
+	} else if c.Maker, err = g.who.Authenticate(r.Header, r.TLS); err == nil {
+		c.Actor = c.Maker
+		var named identity.Actor
+		if named, err = access.Speak(c.Maker, claimed); err == nil {
+			c.Actor = named
+		}
+	}
+	if err != nil {
+		return c, g.asDenied(err)
+	}
+	permitted, err := rule.Permit(c.Maker, c.Actor, r.URL.Path)
+	if err != nil {
+		return c, err
+	}
+	c.Actor = permitted
+	return c, nil
+}
+
+// believed is who somebody is where nobody is known: within the process, and over loopback for root and this coordinator's own user, whom
+// the header names, such as the user that an agent knows from its socket, or else somebody who may do everything. Over loopback other users
+// are themselves, whatever the header says. From elsewhere it is worth nothing, and believed only where everything is.
+func (g *authenticator) believed(r *http.Request, claimed string) (maker, actor identity.Actor, err error) {
+	peer := r.RemoteAddr
+	maker = identity.Local()
+	switch {
+	case isInternal(peer):
+	case isLocal(peer):
+		if maker, err = g.machine.of(r); err != nil {
+			return maker, maker, err
+		}
+	default:
+		maker = remote()
+	}
+	switch {
+	case claimed == "":
+		return maker, maker, nil
+	case isLocal(peer) && !maker.Admin:
+		return maker, maker, invalid(identity.Header, claimed, "no such header from another user than root and "+g.machine.name(g.machine.self)+", whom this coordinator runs as")
+	case isLocal(peer) || g.insecure:
+		actor, err = identity.Decode(claimed)
+		return maker, actor, err
+	default:
+		return maker, maker, invalid(identity.Header, claimed, "no such header from another machine, as long as this coordinator has neither identities nor tls.clientCA to know it by")
+	}
+}
+
+// asDenied gives an error that has no code yet that of a header which cannot be read.
+func (g *authenticator) asDenied(err error) error {
+	if connect.CodeOf(g.code(err)) == connect.CodeInternal {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	return err
+}
+
+// invalid refuses a request for what a field of it has, or its header or body as a whole.
+func invalid(field, value, want string) error {
+	return &resource.FieldError{Field: field, Value: value, Want: want}
+}
