@@ -1,12 +1,12 @@
 package agent
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // mountsOfTheMachine has the mounts as engines see them. The agent's own are others where systemd runs it: ProtectSystem= has made read-only
@@ -27,19 +27,16 @@ func readOnlyForEngines(path string) bool {
 // covers the others. It is read-only if the mount is, or its file system.
 func readOnlyIn(mounts []byte, path string) bool {
 	longest, readOnly := -1, true
-	for line := range bytes.Lines(mounts) {
-		// proc_pid_mountinfo(5): ID PARENT DEVICE ROOT POINT OPTIONS [FIELD…] - TYPE SOURCE OPTIONS
-		fields := strings.Fields(string(line))
-		end := slices.Index(fields, "-")
-		if end < 6 || len(fields) < end+4 {
+	for mount, err := range cgroupfs.MountInfos(mounts) {
+		if err != nil {
 			continue
 		}
-		point := unescaped(fields[4])
+		point := mount.Point
 		if !isAtOrBelow(point, path) || len(point) < longest {
 			continue
 		}
 		longest = len(point)
-		readOnly = hasOption(fields[5], "ro") || hasOption(fields[end+3], "ro")
+		readOnly = hasOption(mount.Options, "ro") || hasOption(mount.SuperOptions, "ro")
 	}
 	return readOnly
 }
@@ -50,19 +47,3 @@ func isAtOrBelow(point, path string) bool {
 }
 
 func hasOption(options, name string) bool { return slices.Contains(strings.Split(options, ","), name) }
-
-// unescaped undoes what the kernel does to blanks and backslashes: three octal digits after a backslash.
-func unescaped(text string) string {
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+4 <= len(text) {
-			if code, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
-				out.WriteByte(byte(code))
-				i += 3
-				continue
-			}
-		}
-		out.WriteByte(text[i])
-	}
-	return out.String()
-}

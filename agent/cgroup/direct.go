@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // engines is the name of the cgroup that has those of engines below it.
@@ -53,7 +55,7 @@ func OpenDirect(o DirectOptions) (*Direct, error) {
 			parent = tree.main.own
 		}
 		if _, visible := tree.main.folder(parent); !visible {
-			parent = tree.main.root // in a container that has the machine's names
+			parent = tree.main.Root // in a container that has the machine's names
 		}
 	}
 	d := &Direct{tree: tree, base: path.Join("/", parent, engines)}
@@ -91,7 +93,7 @@ func (d *Direct) Writable() bool {
 			if err == nil {
 				break
 			}
-			if !gone(err) {
+			if !cgroupfs.Absent(err) {
 				return false
 			}
 		}
@@ -106,7 +108,7 @@ func (d *Direct) prepareLocked() error {
 			return err
 		}
 		arrived := h.controllers
-		if !h.v1 {
+		if !h.V1 {
 			var err error
 			if arrived, err = d.enable(h); err != nil {
 				return err
@@ -128,10 +130,10 @@ func (d *Direct) prepareLocked() error {
 // levels are the cgroups from the top of the mount to the base, the base last.
 func (d *Direct) levels(h *hierarchy) ([]string, error) {
 	if _, visible := h.folder(d.base); !visible {
-		return nil, fmt.Errorf("cgroup %s is not below %s, which is all that is mounted at %s: %w", d.base, h.root, h.point, ErrNone)
+		return nil, fmt.Errorf("cgroup %s is not below %s, which is all that is mounted at %s: %w", d.base, h.Root, h.Point, ErrNone)
 	}
 	levels := []string{d.base}
-	for name := d.base; name != h.root; {
+	for name := d.base; name != h.Root; {
 		name = path.Dir(name)
 		levels = append(levels, name)
 	}
@@ -220,7 +222,7 @@ func (d *Direct) Close() error {
 	d.prepared = false
 	for _, h := range d.tree.all {
 		folder, _ := h.folder(d.base)
-		if err := d.tree.files.Rmdir(folder); err != nil && !gone(err) && !errors.Is(err, syscall.EBUSY) {
+		if err := d.tree.files.Rmdir(folder); err != nil && !cgroupfs.Absent(err) && !errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("removing a cgroup: %w", err)
 		}
 	}
@@ -271,7 +273,7 @@ func (d *Direct) path(id string) (string, error) {
 		if err == nil {
 			return name, nil
 		}
-		if !gone(err) {
+		if !cgroupfs.Absent(err) {
 			return "", fmt.Errorf("cgroup %s: %w", name, err)
 		}
 	}
@@ -312,7 +314,7 @@ func (d *Direct) Guarded(name string) bool { return d.tree.Guarded(name) }
 func (d *Direct) Find(context.Context) ([]Found, error) {
 	folder, _ := d.tree.main.folder(d.base)
 	names, err := d.tree.files.Folders(folder)
-	if gone(err) {
+	if cgroupfs.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -353,7 +355,7 @@ func (d *Direct) removeAll(base string) error {
 
 func (d *Direct) remove(folder string) error {
 	children, err := d.tree.files.Folders(folder)
-	if gone(err) {
+	if cgroupfs.Absent(err) {
 		return nil
 	}
 	if err != nil {
@@ -366,7 +368,7 @@ func (d *Direct) remove(folder string) error {
 	}
 	err = d.tree.files.Rmdir(folder)
 	switch {
-	case err == nil, gone(err):
+	case err == nil, cgroupfs.Absent(err):
 		return nil
 	case errors.Is(err, syscall.EBUSY):
 		return fmt.Errorf("%w: %w", ErrBusy, err)

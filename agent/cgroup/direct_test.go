@@ -168,7 +168,7 @@ func TestALimitIsNotSetBelowWhatIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := k.cgroups[path].files
-	files["memory.current"], files["memory.stat"] = "83886080", "anon 62914560\nactive_file 10485760\ninactive_file 10485760\nslab_reclaimable 0"
+	files["memory.current"], files["memory.stat"] = "83886080", "anon 62914560\ninactive_anon 0\nactive_anon 62914560\ninactive_file 10485760\nactive_file 10485760\nunevictable 0\nslab_reclaimable 0"
 	if err := d.Set(t.Context(), "e1", Limits{MemoryMax: 50 * mib, CPUWeight: 50}); !errors.Is(err, ErrInUse) {
 		t.Error("60 MiB that the kernel cannot take back, a limit of 50:", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // Files are the kernel's files of cgroups. A test plays the kernel behind them.
@@ -52,22 +54,7 @@ func (kernel) Rmdir(name string) error {
 }
 
 func (kernel) Folders(name string) ([]string, error) {
-	entries, err := os.ReadDir(name)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the folder
-	}
-	var folders []string
-	for _, entry := range entries {
-		if entry.IsDir() {
-			folders = append(folders, entry.Name())
-		}
-	}
-	return folders, nil
-}
-
-// gone reports whether the error says that the cgroup, or the process, is not there any more.
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ESRCH)
+	return cgroupfs.Children(name) //nolint:wrapcheck // it names the folder
 }
 
 // ensure makes a cgroup that may be there already.

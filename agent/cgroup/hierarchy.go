@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,23 +12,21 @@ import (
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // What is asked of the kernel here. Processor time is accounted by a controller of its own with version 1.
 const (
-	memory     = "memory"
+	memory     = cgroupfs.Memory
 	cpu        = "cpu"
 	accounting = "cpuacct"
 )
 
-// unlimitedV1 and everything above it is version 1's way to say "max": the highest multiple of the page size below 2^63.
-const unlimitedV1 = 1 << 60
-
-// hierarchy is one mounted hierarchy of cgroups.
+// hierarchy is one mounted hierarchy of cgroups: what its mount shows.
 type hierarchy struct {
-	// point is where it is mounted, root the cgroup that is seen there.
-	point, root string
-	v1          bool
+	cgroupfs.Place
+
 	// own is the cgroup of this process.
 	own string
 	// controllers of version 1; those of version 2 depend on the cgroup.
@@ -38,17 +35,16 @@ type hierarchy struct {
 
 // folder is where the files of a cgroup are; false: the mount does not show it.
 func (h *hierarchy) folder(name string) (string, bool) {
-	if strings.HasPrefix(name, "/..") || strings.HasPrefix(h.root, "/..") {
-		return "", false // outside of the namespace of this process
+	below, visible := cgroupfs.Within(h.Root, name)
+	return filepath.Join(h.Point, below), visible
+}
+
+// controller is one by which the hierarchy is known: the first of version 1, or the unified one.
+func (h *hierarchy) controller() string {
+	if h.V1 {
+		return h.controllers[0]
 	}
-	name = path.Clean("/" + name)
-	if h.root != "/" {
-		if name != h.root && !strings.HasPrefix(name, h.root+"/") {
-			return "", false
-		}
-		name = name[len(h.root):]
-	}
-	return filepath.Join(h.point, name), true
+	return cgroupfs.Unified
 }
 
 // Tree is the machine's cgroups, as this process sees them. It keeps nothing but where they are.
@@ -76,38 +72,29 @@ func OpenTree(o TreeOptions) (*Tree, error) {
 	if o.Files == nil {
 		o.Files = kernel{}
 	}
-	self, err := ownProcess(o.Proc)
+	known, own, err := mounted(o)
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := self.MountInfo()
-	if err != nil {
-		return nil, fmt.Errorf("mounts: %w", err)
-	}
-	cgroups, err := self.Cgroups()
-	if err != nil {
-		return nil, fmt.Errorf("own cgroup: %w", err)
-	}
 	t := &Tree{files: o.Files, proc: o.Proc}
 	byController := make(map[string]*hierarchy)
-	var unified *hierarchy
-	for _, mount := range mounts {
-		h := &hierarchy{point: filepath.Join(o.Root, mount.MountPoint), root: mount.Root}
-		switch mount.FSType {
-		case "cgroup2":
-			h.own, unified = ownPath(cgroups, ""), h
-		case "cgroup":
-			h.v1 = true
-			for _, controller := range []string{memory, cpu, accounting} {
-				if _, has := mount.SuperOptions[controller]; has {
-					h.controllers = append(h.controllers, controller)
-					byController[controller] = h
-				}
-			}
-			if len(h.controllers) > 0 {
-				h.own = ownPath(cgroups, h.controllers[0])
+	for _, controller := range []string{memory, cpu, accounting} {
+		at, found := known.Widest(controller)
+		if !found {
+			continue
+		}
+		h := &hierarchy{Place: at, own: own.Of(controller)}
+		for _, other := range byController {
+			if other.Point == at.Point {
+				h = other
 			}
 		}
+		h.controllers = append(h.controllers, controller)
+		byController[controller] = h
+	}
+	var unified *hierarchy
+	if at, found := known.Widest(cgroupfs.Unified); found {
+		unified = &hierarchy{Place: at, own: own.Of(cgroupfs.Unified)}
 	}
 	t.main = byController[memory]
 	if t.main == nil {
@@ -128,31 +115,42 @@ func OpenTree(o TreeOptions) (*Tree, error) {
 	return t, nil
 }
 
-func ownProcess(proc string) (procfs.Proc, error) {
-	fs, err := procfs.NewFS(proc)
-	if err != nil {
-		return procfs.Proc{}, fmt.Errorf("process table: %w", err)
+// mounted finds the hierarchies, and in which of their cgroups this process is.
+func mounted(o TreeOptions) (cgroupfs.Hierarchies, cgroupfs.Paths, error) {
+	self := filepath.Join(o.Proc, "self")
+	info, err := os.ReadFile(filepath.Join(self, "mountinfo")) //nolint:gosec // in the process table
+	var mounts []cgroupfs.Mount
+	if err == nil {
+		mounts, err = cgroupfs.ParseMounts(info)
 	}
-	self, err := fs.Self()
 	if err != nil {
-		return procfs.Proc{}, fmt.Errorf("process table: %w", err)
+		return cgroupfs.Hierarchies{}, nil, fmt.Errorf("mounts: %w", err)
 	}
-	return self, nil
+	own, err := readPaths(self)
+	if err != nil {
+		return cgroupfs.Hierarchies{}, nil, fmt.Errorf("own cgroup: %w", err)
+	}
+	return cgroupfs.Hierarchies{Top: o.Root, Mounts: mounts, Stat: func(directory string) error {
+		_, err := o.Files.Folders(directory)
+		return err //nolint:wrapcheck // it names the folder
+	}}, own, nil
 }
 
-// ownPath is the cgroup of this process in the hierarchy of a controller of version 1, or, for "", the unified one.
-func ownPath(cgroups []procfs.Cgroup, controller string) string {
-	for _, c := range cgroups {
-		if controller == "" && c.HierarchyID == 0 || controller != "" && slices.Contains(c.Controllers, controller) {
-			return c.Path
-		}
+// readPaths reads the cgroups of a process, which has this folder in the process table.
+func readPaths(process string) (cgroupfs.Paths, error) {
+	content, err := os.ReadFile(filepath.Join(process, "cgroup")) //nolint:gosec // in the process table
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
 	}
-	return "/"
+	return cgroupfs.ParsePaths(content) //nolint:wrapcheck // it says what it is about
 }
+
+// process is the folder of a process in the process table.
+func (t *Tree) process(pid int32) string { return filepath.Join(t.proc, strconv.Itoa(int(pid))) }
 
 // Name says which version this is.
 func (t *Tree) Name() string {
-	if t.main.v1 {
+	if t.main.V1 {
 		return "version 1"
 	}
 	return "version 2"
@@ -164,24 +162,16 @@ func (t *Tree) PathOf(pid int32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if t.main.v1 {
-		return ownPath(cgroups, memory), nil
+	if t.main.V1 {
+		return cgroups.Of(memory), nil
 	}
-	return ownPath(cgroups, ""), nil
+	return cgroups.Of(cgroupfs.Unified), nil
 }
 
 // cgroupsOf reads in which cgroups a process is. Of one whose first thread has ended, another thread tells: the kernel shows that the first
 // is at the top.
-func (t *Tree) cgroupsOf(pid int32) ([]procfs.Cgroup, error) {
-	fs, err := procfs.NewFS(t.proc)
-	if err != nil {
-		return nil, fmt.Errorf("process table: %w", err)
-	}
-	var cgroups []procfs.Cgroup
-	process, err := fs.Proc(int(t.liveThread(pid)))
-	if err == nil {
-		cgroups, err = process.Cgroups()
-	}
+func (t *Tree) cgroupsOf(pid int32) (cgroupfs.Paths, error) {
+	cgroups, err := readPaths(t.process(t.liveThread(pid)))
 	if err != nil {
 		return nil, processGone(pid, err)
 	}
@@ -194,7 +184,7 @@ func (t *Tree) liveThread(pid int32) int32 {
 	if stat, err := t.stat(pid); err != nil || stat.State != zombie || stat.NumThreads <= 1 {
 		return pid
 	}
-	threads, err := os.ReadDir(filepath.Join(t.proc, strconv.Itoa(int(pid)), "task"))
+	threads, err := os.ReadDir(filepath.Join(t.process(pid), "task"))
 	if err != nil {
 		return pid
 	}
@@ -219,7 +209,7 @@ func (t *Tree) Guarded(name string) bool {
 	for _, file := range []string{"", "cgroup.procs", "cgroup.threads", "tasks"} {
 		var stat unix.Stat_t
 		err := unix.Stat(filepath.Join(folder, file), &stat)
-		if gone(err) && (file == "cgroup.threads" || file == "tasks") {
+		if cgroupfs.Absent(err) && (file == "cgroup.threads" || file == "tasks") {
 			continue // the other version's
 		}
 		if err != nil || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() || stat.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 {
@@ -249,7 +239,7 @@ func (t *Tree) stat(pid int32) (procfs.ProcStat, error) {
 		stat, err = process.Stat()
 	}
 	if err != nil {
-		if gone(err) {
+		if cgroupfs.Absent(err) {
 			err = errors.Join(ErrNone, err)
 		}
 		return procfs.ProcStat{}, fmt.Errorf("process %d: %w", pid, err)
@@ -264,24 +254,13 @@ func (t *Tree) cgroupOfParent(h *hierarchy, pid int32) (string, error) {
 		return "", err
 	}
 	if stat.PPID == 0 {
-		return h.root, nil // the kernel's
+		return h.Root, nil // the kernel's
 	}
-	fs, err := procfs.NewFS(t.proc)
-	if err != nil {
-		return "", fmt.Errorf("process table: %w", err)
-	}
-	parent, err := fs.Proc(stat.PPID)
-	var cgroups []procfs.Cgroup
-	if err == nil {
-		cgroups, err = parent.Cgroups()
-	}
+	cgroups, err := readPaths(t.process(int32(stat.PPID))) //nolint:gosec // a pid
 	if err != nil {
 		return "", fmt.Errorf("cgroup of process %d: %w", stat.PPID, err)
 	}
-	if h.v1 {
-		return ownPath(cgroups, h.controllers[0]), nil
-	}
-	return ownPath(cgroups, ""), nil
+	return cgroups.Of(h.controller()), nil
 }
 
 // Outsiders are those of the processes that are not in the cgroup of this path, nor below it.
@@ -307,7 +286,7 @@ func (t *Tree) read(name, file string) (string, error) {
 	}
 	content, err := t.files.Read(filepath.Join(folder, file))
 	if err != nil {
-		if gone(err) {
+		if cgroupfs.Absent(err) {
 			err = errors.Join(ErrNone, err)
 		}
 		return "", fmt.Errorf("cgroup %s: %w", name, err)
@@ -335,11 +314,7 @@ func number(text string) (int64, error) {
 	if text == "max" {
 		return math.MaxInt64, nil
 	}
-	value, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("want a number: %w", err)
-	}
-	return int64(min(value, math.MaxInt64)), nil
+	return cgroupfs.Number([]byte(text)) //nolint:wrapcheck // it says what it is about
 }
 
 // Facts reads what there is to know of the cgroup of this path. ErrNone: it is not there.
@@ -351,7 +326,7 @@ func (t *Tree) Facts(name string) (Facts, error) {
 	}
 	facts.Empty = empty
 	events, limit := "memory.events", "memory.max"
-	if t.main.v1 {
+	if t.main.V1 {
 		events, limit = "memory.oom_control", "memory.limit_in_bytes"
 	}
 	counters, err := t.counters(name, events)
@@ -362,21 +337,33 @@ func (t *Tree) Facts(name string) (Facts, error) {
 		return Facts{}, err
 	}
 	facts.OOMKills = counters["oom_kill"] // since Linux 4.13
-	bytes, err := t.number(name, limit)
-	if err != nil {
+	if facts.MemoryMax, err = t.memoryMax(name, limit); err != nil {
 		return Facts{}, err
 	}
-	if bytes < unlimitedV1 {
-		facts.MemoryMax = bytes
-	}
 	atLimit := counters["oom"] > 0
-	if t.main.v1 && facts.MemoryMax > 0 {
+	if t.main.V1 && facts.MemoryMax > 0 {
 		if atLimit, err = t.ranIntoV1(name, facts.MemoryMax); err != nil {
 			return Facts{}, err
 		}
 	}
 	facts.AtLimit = facts.MemoryMax > 0 && atLimit
 	return facts, nil
+}
+
+// memoryMax reads a limit in bytes; 0: none.
+func (t *Tree) memoryMax(name, file string) (int64, error) {
+	content, err := t.read(name, file)
+	if err != nil {
+		return 0, err
+	}
+	bytes, limited, err := cgroupfs.ParseMemoryMax([]byte(content))
+	if err != nil {
+		return 0, fmt.Errorf("cgroup %s: %s: %w", name, file, err)
+	}
+	if !limited {
+		return 0, nil
+	}
+	return bytes, nil
 }
 
 // ranIntoV1 reports whether memory ran into a limit. Version 1 counts that for the limit of memory, and not in every kernel for that of
@@ -408,7 +395,7 @@ func (t *Tree) number(name, file string) (int64, error) {
 
 // empty reports whether no process is in a cgroup or below it.
 func (t *Tree) empty(name string) (bool, error) {
-	if !t.main.v1 {
+	if !t.main.V1 {
 		events, err := t.counters(name, "cgroup.events")
 		return events["populated"] == 0, err
 	}
@@ -422,7 +409,7 @@ func (t *Tree) empty(name string) (bool, error) {
 // Fits refuses a limit of memory below what the cgroup holds and the kernel cannot take back: to make room for it with version 2, the
 // kernel would kill. ErrInUse: not now. A limit of 0 always fits.
 func (t *Tree) Fits(name string, limit int64) error {
-	if limit == 0 || t.main.v1 {
+	if limit == 0 || t.main.V1 {
 		return nil // version 1 refuses it by itself
 	}
 	current, err := t.number(name, "memory.current")
@@ -432,12 +419,15 @@ func (t *Tree) Fits(name string, limit int64) error {
 	if err != nil {
 		return err
 	}
-	stat, err := t.counters(name, "memory.stat")
+	content, err := t.read(name, "memory.stat")
 	if err != nil {
 		return err
 	}
-	held := current - stat["active_file"] - stat["inactive_file"] - stat["slab_reclaimable"]
-	if held > limit {
+	stat, err := cgroupfs.ParseMemoryStat([]byte(content), false)
+	if err != nil {
+		return fmt.Errorf("cgroup %s: %w", name, err)
+	}
+	if held := stat.Held(current); held > limit {
 		return fmt.Errorf("cgroup %s holds %d bytes of memory, the limit would be %d: %w", name, held, limit, ErrInUse)
 	}
 	return nil

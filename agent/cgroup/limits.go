@@ -66,12 +66,12 @@ func (d *Direct) set(name string, limits Limits) error {
 	for _, h := range d.tree.all {
 		folder, _ := h.folder(name)
 		switch {
-		case !h.v1:
+		case !h.V1:
 			all = errors.Join(all, d.setUnified(h, name, folder, limits))
 		case slices.Contains(h.controllers, memory):
 			all = errors.Join(all, d.setMemoryV1(folder, limits.MemoryMax))
 		}
-		if h.v1 && slices.Contains(h.controllers, cpu) {
+		if h.V1 && slices.Contains(h.controllers, cpu) {
 			all = errors.Join(all, d.setCPUV1(folder, limits))
 		}
 	}

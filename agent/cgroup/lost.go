@@ -3,12 +3,12 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // Lost names what a process would leave behind if it was moved below the cgroup of this path: a limit of memory, processors, input and output, or
@@ -58,11 +58,7 @@ func (t *Tree) limits(pid int32, to string, tell func(name, file string, limit i
 		return err
 	}
 	for _, h := range t.all {
-		controller := ""
-		if h.v1 {
-			controller = h.controllers[0]
-		}
-		for name := ownPath(cgroups, controller); name != "/" && !below(to, name); name = path.Dir(name) {
+		for name := cgroups.Of(h.controller()); name != "/" && !below(to, name); name = path.Dir(name) {
 			if goOn, err := t.limitsOf(h, name, tell); !goOn || err != nil {
 				return err
 			}
@@ -73,7 +69,8 @@ func (t *Tree) limits(pid int32, to string, tell func(name, file string, limit i
 
 // below reports whether a cgroup is another one, or below that.
 func below(name, other string) bool {
-	return name == other || strings.HasPrefix(name, path.Clean(other)+"/")
+	_, is := cgroupfs.Within(other, name)
+	return is
 }
 
 // elsewhere names the namespace by which a process is in a container, whose engine counts on finding it in its cgroup. One in a user
@@ -81,15 +78,11 @@ func below(name, other string) bool {
 func (t *Tree) elsewhere(pid int32) (string, error) {
 	thread := t.liveThread(pid)
 	differs := func(kind string) (bool, error) {
-		own, err := os.Readlink(filepath.Join(t.proc, "self", "ns", kind))
-		if err != nil {
-			return false, nil //nolint:nilerr // the kernel has no such namespaces
-		}
-		other, err := os.Readlink(filepath.Join(t.proc, strconv.Itoa(int(thread)), "ns", kind))
+		other, err := cgroupfs.OtherNamespace(filepath.Join(t.proc, "self"), t.process(thread), kind)
 		if err != nil {
 			return false, processGone(pid, err)
 		}
-		return own != other, nil
+		return other, nil
 	}
 	if ownUsers, err := differs("user"); ownUsers || err != nil {
 		return "", err
@@ -103,7 +96,7 @@ func (t *Tree) elsewhere(pid int32) (string, error) {
 }
 
 func processGone(pid int32, err error) error {
-	if gone(err) {
+	if cgroupfs.Absent(err) {
 		err = errors.Join(ErrNone, err)
 	}
 	return fmt.Errorf("process %d: %w", pid, err)
@@ -120,7 +113,7 @@ func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, 
 		"memory.limit_in_bytes", "cpu.cfs_quota_us",
 	} {
 		content, err := t.files.Read(filepath.Join(folder, file))
-		if gone(err) {
+		if cgroupfs.Absent(err) {
 			continue // of another controller, or version
 		}
 		if err != nil {
@@ -140,7 +133,7 @@ func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, 
 		if err != nil {
 			return false, fmt.Errorf("cgroup %s: %s: %w", name, file, err)
 		}
-		if limit < unlimitedV1 && !tell(name, file, limit) {
+		if limit < cgroupfs.UnlimitedV1 && !tell(name, file, limit) {
 			return false, nil
 		}
 	}

@@ -103,3 +103,41 @@ func TestALookBelowACgroupEnds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A mount that shows a part of the hierarchy, which came later, is not taken for the hierarchy: the limits further up would not be seen, and
+// cgroups be made below another than this process's.
+func TestAMountOfAPartIsNotTakenForTheHierarchy(t *testing.T) {
+	k := newUnified("cpu", "memory")
+	k.make(t, "/bursar")
+	k.make(t, "/bursar/agent", 77)
+	k.make(t, "/ecm")
+	k.make(t, "/ecm/engines", 100)
+	k.cgroups["/"].control = []string{"cpu", "memory"}
+	k.cgroups["/ecm"].files["memory.max"] = "1000000"
+	o := k.process(t, "/bursar/agent", "/")
+	file := filepath.Join(o.Proc, "77", "mountinfo")
+	mounts, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts = append(mounts, "31 23 0:26 /ecm/engines "+mountedAt+"/ecm/engines rw - cgroup2 none rw\n"...)
+	if err := os.WriteFile(file, mounts, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []string{"77", "100"} {
+		spaces(t, filepath.Join(o.Proc, pid), nil)
+	}
+	if err := os.WriteFile(filepath.Join(o.Proc, "100", "cgroup"), []byte("0::/ecm/engines\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDirect(DirectOptions{Tree: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "/bursar/" + engines; d.base != want {
+		t.Errorf("cgroups are made below %s, want %s", d.base, want)
+	}
+	if lost, err := d.Lost(100); err != nil || lost != "memory.max of cgroup /ecm" {
+		t.Errorf("%q, %v", lost, err)
+	}
+}

@@ -192,7 +192,7 @@ func (n *node) fill(controller string) {
 	case memory:
 		n.files["memory.max"], n.files["memory.swap.max"], n.files["memory.current"] = "max", "max", "0"
 		n.files["memory.events"] = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0"
-		n.files["memory.stat"] = "anon 0\nactive_file 0\ninactive_file 0\nslab_reclaimable 0"
+		n.files["memory.stat"] = "anon 0\ninactive_anon 0\nactive_anon 0\ninactive_file 0\nactive_file 0\nunevictable 0\nslab_reclaimable 0"
 	case cpu:
 		n.files["cpu.max"], n.files["cpu.weight"] = "max 100000", "100"
 	}

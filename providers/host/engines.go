@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // Engine is a process tree to measure.
@@ -61,7 +63,7 @@ type tracker struct {
 	// order has the listed engines, none twice.
 	order []*engine
 	// descent bounds the looks below cgroups of this call.
-	descent *descent
+	descent *cgroupfs.Walk
 	// calls counts them, so that it is not always the same engines for which the descent has no time left.
 	calls int
 	// deferred is the place in the list of the first engine that the last pass had no time to look at closely.
@@ -102,7 +104,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 	usages := make([]Usage, len(engines))
 	listed := t.list(engines, usages)
 	byTree := false
-	t.descent = newDescent(time.Now, descentTime)
+	t.descent = newDescent(&t.scratch, time.Now, descentTime)
 	t.calls++
 	for n := range listed {
 		i := (t.calls + n) % len(listed)
@@ -250,7 +252,7 @@ func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	if e.cgroup.memory {
 		// Files in memory that no process has mapped: only the cgroup knows of them.
 		unmapped := max(0, e.cgroup.shared-memory.shared)
-		memory.held, memory.unreclaimable = add(memory.held, unmapped), add(memory.unreclaimable, unmapped)
+		memory.held, memory.unreclaimable = cgroupfs.Add(memory.held, unmapped), cgroupfs.Add(memory.unreclaimable, unmapped)
 	}
 	usage.Processes = max(usage.Processes, processes)
 	usage.MemoryBytes = max(usage.MemoryBytes, memory.held)

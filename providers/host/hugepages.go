@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // Memory that is set aside for huge pages (HugeTLB) is no memory for engines: the kernel gives it to nobody but those who
 // ask for huge pages by name, however short of other memory it is. So it is no part of the machine's memory here, and an engine that
 // does use it is not charged for it: neither the resident set nor a cgroup's memory controller counts it (but where the
-// file system was mounted with memory_hugetlb_accounting, see parseMemoryStat). Transparent huge pages are ordinary memory.
+// file system was mounted with memory_hugetlb_accounting, see cgroupfs.ParseMemoryStat). Transparent huge pages are ordinary memory.
 
 // hugePages are the pools of all sizes together, in bytes.
 type hugePages struct {
@@ -42,7 +44,7 @@ func (m *Meter) readHugePages(s *scratch) (hugePages, error) {
 		if err != nil {
 			return hugePages{}, err
 		}
-		sum.total, sum.free = add(sum.total, pool.total), add(sum.free, pool.free)
+		sum.total, sum.free = cgroupfs.Add(sum.total, pool.total), cgroupfs.Add(sum.free, pool.free)
 	}
 	return sum, nil
 }
@@ -83,7 +85,7 @@ func (m *Meter) machineMemory(ctx context.Context, s *scratch, degraded *degrada
 	switch {
 	case err == nil:
 		facts.huge = pools // meminfo tells of one size alone
-	case !absent(err):
+	case !cgroupfs.Absent(err):
 		degraded.note(SourceHugePages, err)
 	}
 	if facts.huge.total >= facts.total {

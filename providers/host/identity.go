@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // ErrNoProcess says that no process has this pid now.
@@ -102,15 +104,7 @@ func (m *Meter) CgroupOf(pid int32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return paths[known.memoryController()], nil
-}
-
-// memoryController is the controller whose cgroups memory is accounted in.
-func (h hierarchies) memoryController() string {
-	if h.has("memory") {
-		return "memory"
-	}
-	return unified
+	return paths[known.MemoryController()], nil
 }
 
 // OwnCgroup returns the process's cgroup if only the process and its descendants are in it and below it, so that what the cgroup
@@ -130,17 +124,17 @@ func (m *Meter) OwnCgroup(pid int32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, above := within(name, mine[known.memoryController()]); above {
+	if _, above := cgroupfs.Within(name, mine[known.MemoryController()]); above {
 		return "", nil
 	}
-	at, err := known.find(known.memoryController(), name)
+	at, err := known.Find(known.MemoryController(), name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil // Not visible from here: nothing could be read of it.
 	}
 	if err != nil {
 		return "", err
 	}
-	members, all, err := s.cgroupMembers(at.directory(), nil, newDescent(m.now, descentTime))
+	members, all, err := newDescent(&s, m.now, descentTime).Members(at.Directory(), nil)
 	if err != nil || !all {
 		return "", err
 	}
@@ -193,7 +187,7 @@ func (m *Meter) readStat(s *scratch, pid int32) (stat, error) {
 }
 
 func processError(pid int32, err error) error {
-	if absent(err) {
+	if cgroupfs.Absent(err) {
 		return fmt.Errorf("%w: pid %d", ErrNoProcess, pid)
 	}
 	return fmt.Errorf("process %d: %w", pid, err)

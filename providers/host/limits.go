@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"path"
 	"path/filepath"
 	"slices"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // limit is one cgroup's cap on memory (bytes) or CPU (thousandths of a core).
@@ -14,39 +17,59 @@ type limit struct {
 	amount int64
 	// source is for people: "cgroup /a/b memory.max".
 	source string
-	at     place
+	at     cgroupfs.Place
 }
 
-func capped(at place, file string, amount int64) limit {
-	return limit{amount: amount, source: fmt.Sprintf("cgroup %s %s", at.cgroup(), file), at: at}
+func capped(at cgroupfs.Place, file string, amount int64) limit {
+	return limit{amount: amount, source: fmt.Sprintf("cgroup %s %s", at.Cgroup(), file), at: at}
 }
 
 // locate finds the cgroup whose limits count for a controller: Options.Cgroup, or that of this process. False: the
 // machine has no such controller, or no cgroups at all.
-func (m *Meter) locate(s *scratch, controller string) (place, bool, error) {
+func (m *Meter) locate(s *scratch, controller string) (cgroupfs.Place, bool, error) {
 	known, err := m.hierarchies(s)
 	if err != nil {
-		return place{}, false, err
+		return cgroupfs.Place{}, false, err
 	}
 	if m.options.Cgroup != "" {
 		return known.nearest(controller, m.options.Cgroup, m.options.CgroupOrAbove)
 	}
-	if !known.has(controller) {
-		controller = unified
+	if !known.Has(controller) {
+		controller = cgroupfs.Unified
 	}
 	paths, err := m.cgroupPaths(s, "self")
-	if err != nil && !absent(err) { // A kernel without cgroups has no such file.
-		return place{}, false, err
+	if err != nil && !cgroupfs.Absent(err) { // A kernel without cgroups has no such file.
+		return cgroupfs.Place{}, false, err
 	}
 	name, found := paths[controller]
 	if !found {
-		return place{}, false, nil
+		return cgroupfs.Place{}, false, nil
 	}
-	at, err := known.own(controller, name)
+	at, err := known.Own(controller, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return place{}, false, nil // A hierarchy without a mount: nothing can be known of its limits.
+		return cgroupfs.Place{}, false, nil // A hierarchy without a mount: nothing can be known of its limits.
 	}
 	return at, err == nil, err
+}
+
+// nearest is find for the cgroup of the options: it must have a place for memory, unless orAbove; with version 1 other controllers
+// may lack it. Then its nearest ancestor that a mount shows counts.
+func (h hierarchies) nearest(controller, name string, orAbove bool) (cgroupfs.Place, bool, error) {
+	hierarchy := controller
+	if !h.Has(controller) {
+		hierarchy = cgroupfs.Unified
+	}
+	for {
+		at, err := h.Find(hierarchy, name)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || controller == cgroupfs.Memory && !orAbove {
+			return at, err == nil, err
+		}
+		if name == "/" {
+			at, err = h.Own(hierarchy, name)
+			return at, err == nil && orAbove, nil
+		}
+		name = path.Dir(name)
+	}
 }
 
 // memoryLimits are all limits on the path. Version 2's memory.high counts as much as memory.max: above it the kernel slows
@@ -57,30 +80,30 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 		return nil, err
 	}
 	files := []string{"memory.max", "memory.high"}
-	if leaf.v1 {
+	if leaf.V1 {
 		files = []string{"memory.limit_in_bytes"}
 	}
 	var limits []limit
-	levels := leaf.ancestry()
+	levels := leaf.Ancestry()
 	for _, at := range levels {
 		for _, file := range files {
-			data, err := s.optional(filepath.Join(at.directory(), file))
+			data, err := s.optional(filepath.Join(at.Directory(), file))
 			if err != nil {
 				return nil, err
 			}
 			if data == nil {
 				continue // A root cgroup has no limit; below it, the controller may be off.
 			}
-			amount, isLimit, err := memoryMax(data)
+			amount, isLimit, err := cgroupfs.ParseMemoryMax(data)
 			if err != nil {
-				return nil, fmt.Errorf("cgroup %s %s: %w", at.cgroup(), file, err)
+				return nil, fmt.Errorf("cgroup %s %s: %w", at.Cgroup(), file, err)
 			}
 			if isLimit {
 				limits = append(limits, capped(at, file, amount))
 			}
 		}
 	}
-	if leaf.v1 {
+	if leaf.V1 {
 		// The lowest limit of all, also of ancestors that a container's mount does not show. Their usage is not shown either: that
 		// of the outermost cgroup that is has to stand for it.
 		stat, err := s.readMemoryStat(leaf)
@@ -88,8 +111,8 @@ func (m *Meter) memoryLimits(s *scratch) ([]limit, error) {
 			return nil, err
 		}
 		visible, _ := lowest(math.MaxInt64, limits)
-		if stat.limit > 0 && stat.limit < visible {
-			limits = append(limits, capped(levels[len(levels)-1], "hierarchical_memory_limit", stat.limit))
+		if stat.Limit > 0 && stat.Limit < visible {
+			limits = append(limits, capped(levels[len(levels)-1], "hierarchical_memory_limit", stat.Limit))
 		}
 	}
 	return limits, nil
@@ -107,13 +130,13 @@ func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
 		return limits, err
 	}
 	files := []string{"cpuset.cpus.effective"}
-	if at.v1 {
+	if at.V1 {
 		files = []string{"cpuset.effective_cpus", "cpuset.cpus"} // The first one since Linux 3.17.
 	}
 	// In version 2 the controller may be off here and on above: then the nearest ancestor's set counts.
-	for _, level := range at.ancestry() {
+	for _, level := range at.Ancestry() {
 		for _, file := range files {
-			data, err := s.optional(filepath.Join(level.directory(), file))
+			data, err := s.optional(filepath.Join(level.Directory(), file))
 			if err != nil {
 				return nil, err
 			}
@@ -122,7 +145,7 @@ func (m *Meter) cpuLimits(s *scratch) ([]limit, error) {
 			}
 			processors, err := parseCPUList(data)
 			if err != nil {
-				return nil, fmt.Errorf("cgroup %s %s: %w", level.cgroup(), file, err)
+				return nil, fmt.Errorf("cgroup %s %s: %w", level.Cgroup(), file, err)
 			}
 			if processors > 0 {
 				limits = append(limits, capped(level, file, processors*1000))
@@ -139,10 +162,10 @@ func (m *Meter) quotas(s *scratch) ([]limit, error) {
 		return nil, err
 	}
 	var limits []limit
-	for _, at := range leaf.ancestry() {
+	for _, at := range leaf.Ancestry() {
 		amount, isLimit, file, err := s.quota(at)
 		if err != nil {
-			return nil, fmt.Errorf("cgroup %s %s: %w", at.cgroup(), file, err)
+			return nil, fmt.Errorf("cgroup %s %s: %w", at.Cgroup(), file, err)
 		}
 		if isLimit {
 			limits = append(limits, capped(at, file, amount))
@@ -152,27 +175,27 @@ func (m *Meter) quotas(s *scratch) ([]limit, error) {
 }
 
 // quota reads one level's share of CPU time, and says from which file.
-func (s *scratch) quota(at place) (amount int64, isLimit bool, file string, err error) {
-	if !at.v1 {
+func (s *scratch) quota(at cgroupfs.Place) (amount int64, isLimit bool, file string, err error) {
+	if !at.V1 {
 		file = "cpu.max"
-		data, err := s.optional(filepath.Join(at.directory(), file))
+		data, err := s.optional(filepath.Join(at.Directory(), file))
 		if err != nil || data == nil {
 			return 0, false, file, err
 		}
-		amount, isLimit, err = parseCPUMax(data)
+		amount, isLimit, err = cgroupfs.ParseCPUMax(data)
 		return amount, isLimit, file, err
 	}
 	file = "cpu.cfs_quota_us"
-	data, err := s.optional(filepath.Join(at.directory(), file))
+	data, err := s.optional(filepath.Join(at.Directory(), file))
 	if err != nil || data == nil {
 		return 0, false, file, err
 	}
 	quota := append([]byte(nil), data...)
-	period, err := s.read(filepath.Join(at.directory(), "cpu.cfs_period_us"))
+	period, err := s.read(filepath.Join(at.Directory(), "cpu.cfs_period_us"))
 	if err != nil {
 		return 0, false, file, err
 	}
-	amount, isLimit, err = cpuShare(quota, period)
+	amount, isLimit, err = cgroupfs.CPUShare(quota, period)
 	return amount, isLimit, file, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // mapped is the memory that a process has in its address space, in bytes.
@@ -58,7 +60,7 @@ func parseMapped(data []byte) (mapped, error) {
 // kilobytes parses " 123 kB".
 func kilobytes(value []byte) (int64, error) {
 	kB, isKB := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
-	amount, err := number(kB)
+	amount, err := cgroupfs.Number(kB)
 	if err != nil || !isKB || amount > math.MaxInt64/1024/1024 {
 		return 0, errMalformed
 	}
@@ -74,7 +76,7 @@ func parseStatm(data []byte) (mapped, error) {
 		if next == len(pages) {
 			break
 		}
-		amount, err := number(field)
+		amount, err := cgroupfs.Number(field)
 		if err != nil || amount > math.MaxInt64/int64(os.Getpagesize())/1024 {
 			return mapped{}, fmt.Errorf("%w statm %q", errMalformed, data)
 		}
@@ -101,7 +103,7 @@ func (m *Meter) readMapped(s *scratch, pid int32) (mapped, error) {
 			got.swapped = swapped
 		}
 	}
-	if absent(err) {
+	if cgroupfs.Absent(err) {
 		return mapped{}, nil
 	}
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // Defaults of Options.
@@ -108,6 +110,14 @@ func byDefault[T comparable](option *T, value T) {
 	}
 }
 
+// hierarchies are the cgroup mounts of the machine.
+type hierarchies struct {
+	cgroupfs.Hierarchies
+
+	// ownMeminfo: something is mounted over /proc/meminfo, as lxcfs does to show a container's limit as the machine's memory.
+	ownMeminfo bool
+}
+
 // hierarchies returns the cgroup mounts, which are read until that has worked once.
 func (m *Meter) hierarchies(s *scratch) (hierarchies, error) {
 	m.mounted.Lock()
@@ -119,22 +129,27 @@ func (m *Meter) hierarchies(s *scratch) (hierarchies, error) {
 	if err != nil {
 		return hierarchies{}, err
 	}
-	mounts, err := parseMountinfo(data)
+	mounts, err := cgroupfs.ParseMounts(data)
 	if err != nil {
-		return hierarchies{}, err
+		return hierarchies{}, err //nolint:wrapcheck // it says what it is about
 	}
-	m.cgroups = &hierarchies{top: m.options.Root, mounts: mounts, ownMeminfo: bytes.Contains(data, []byte(" /proc/meminfo "))}
+	m.cgroups = &hierarchies{
+		Hierarchies: cgroupfs.Hierarchies{Top: m.options.Root, Mounts: mounts},
+		ownMeminfo:  bytes.Contains(data, []byte(" /proc/meminfo ")),
+	}
 	return *m.cgroups, nil
 }
 
 // cgroupPaths reads a process's cgroups; "self" is this one.
-func (m *Meter) cgroupPaths(s *scratch, pid string) (cgroupPaths, error) {
+func (m *Meter) cgroupPaths(s *scratch, pid string) (cgroupfs.Paths, error) {
 	data, err := s.read(filepath.Join(m.proc, pid, "cgroup"))
 	if err != nil {
 		return nil, err
 	}
-	return parseCgroup(data)
+	return cgroupfs.ParsePaths(data) //nolint:wrapcheck // it says what it is about
 }
+
+var errMalformed = cgroupfs.ErrMalformed
 
 var errNoBootID = errors.New("no boot id")
 

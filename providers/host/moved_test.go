@@ -22,12 +22,12 @@ func ownCgroupOf(t *testing.T, meter *Meter, name string) (directories []string)
 		t.Fatal(err)
 	}
 	memory := false
-	for _, mount := range known.mounts {
-		main := mount.carries(known.memoryController())
-		if mount.root != "/" || !main && !mount.carries("cpuacct") {
+	for _, mount := range known.Mounts {
+		main := mount.Carries(known.MemoryController())
+		if mount.Root != "/" || !main && !mount.Carries("cpuacct") {
 			continue
 		}
-		directory := filepath.Join(mount.point, name)
+		directory := filepath.Join(mount.Point, name)
 		if err := os.Mkdir(directory, 0o750); err != nil {
 			continue
 		}
@@ -43,7 +43,7 @@ func ownCgroupOf(t *testing.T, meter *Meter, name string) (directories []string)
 func removeCgroup(t *testing.T, directory string) {
 	t.Helper()
 	var s scratch
-	left, _, err := s.cgroupMembers(directory, nil, newDescent(time.Now, time.Hour))
+	left, _, err := newDescent(&s, time.Now, time.Hour).Members(directory, nil)
 	if err != nil {
 		t.Error(err)
 	}
@@ -163,7 +163,7 @@ func TestCgroupsWithoutEndDoNotHoldUpAMeasurement(t *testing.T) {
 			if !usage.Alive || usage.MemoryBytes != 1<<20 || usage.Processes != 1 || !errors.Is(usage.Err, errTooManyCgroups) {
 				t.Errorf("%+v, want 1 MiB, a process at least, and to be told what was left out", usage)
 			}
-			if looked := mostCgroups - meter.tracker.descent.left; looked > mostCgroups || name == "deep" && looked > deepestCgroup {
+			if looked := mostCgroups - meter.tracker.descent.Left; looked > mostCgroups || name == "deep" && looked > deepestCgroup {
 				t.Errorf("%d cgroups were looked at", looked)
 			}
 			if own, err := meter.OwnCgroup(100); own != "" {

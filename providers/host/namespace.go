@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // View is how a process sees others: in which numbers it knows them, and by which names and times.
@@ -24,12 +26,10 @@ type View struct {
 type PIDNamespace struct {
 	meter *Meter
 	file  *os.File
-	id    namespaceID
+	id    string
 	// depth is how many namespaces it is below the one of the Meter's /proc.
 	depth int
 }
-
-type namespaceID struct{ device, inode uint64 }
 
 // View says how a process sees others. The PIDs in it must be closed. ErrNoProcess: nobody has the pid.
 func (m *Meter) View(pid int32) (View, error) {
@@ -38,7 +38,7 @@ func (m *Meter) View(pid int32) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	view := View{OtherCgroups: m.differs(pid, "ns/cgroup"), OtherTime: m.differs(pid, "ns/time")}
+	view := View{OtherCgroups: m.differs(pid, "cgroup"), OtherTime: m.differs(pid, "time")}
 	if len(numbers) <= 1 {
 		return view, nil
 	}
@@ -47,7 +47,7 @@ func (m *Meter) View(pid int32) (View, error) {
 		return View{}, processError(pid, err)
 	}
 	n := &PIDNamespace{meter: m, file: file, depth: len(numbers) - 1}
-	if n.id, err = namespaceAt(m.file(pid, "ns/pid")); err != nil { // it has ended, if that is not what was opened
+	if n.id, err = cgroupfs.Namespace(m.file(pid, ""), "pid"); err != nil { // it has ended, if that is not what was opened
 		return View{}, errors.Join(processError(pid, err), file.Close())
 	}
 	view.PIDs = n
@@ -80,20 +80,8 @@ func (m *Meter) numbers(s *scratch, pid int32) ([]int32, error) {
 
 // differs reports whether a process is in another namespace of a kind than this process.
 func (m *Meter) differs(pid int32, kind string) bool {
-	its, err := namespaceAt(m.file(pid, kind))
-	if err != nil {
-		return false
-	}
-	own, err := namespaceAt("/proc/self/" + kind)
-	return err == nil && own != its
-}
-
-func namespaceAt(path string) (namespaceID, error) {
-	var status unix.Stat_t
-	if err := retried(func() error { return unix.Stat(path, &status) }); err != nil {
-		return namespaceID{}, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return namespaceID{uint64(status.Dev), status.Ino}, nil //nolint:unconvert // its type differs between architectures
+	other, err := cgroupfs.OtherNamespace("/proc/self", m.file(pid, ""), kind)
+	return err == nil && other
 }
 
 // Find returns the pid, as this Meter sees it, of the process that has a pid in the namespace. ErrNoProcess: nobody has it.
@@ -130,7 +118,7 @@ func (n *PIDNamespace) search(ctx context.Context, pid int32) (int32, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if id, err := namespaceAt(n.meter.file(candidate, "ns/pid")); err != nil || id != n.id {
+		if id, err := cgroupfs.Namespace(n.meter.file(candidate, ""), "pid"); err != nil || id != n.id {
 			continue
 		}
 		numbers, err := n.meter.numbers(&s, candidate)

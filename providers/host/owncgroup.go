@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // ownCgroup is how an engine's own cgroup is measured.
@@ -14,7 +16,7 @@ type ownCgroup struct {
 	moved    bool
 	resolved bool
 	// memoryAt and cpuAt are where it is read; nil: the cgroup does not count that, the process tree has to.
-	memoryAt, cpuAt *place
+	memoryAt, cpuAt *cgroupfs.Place
 	// memory and cpu: this call has measured it there.
 	memory, cpu bool
 	// partial: nobody has looked at all that is below it.
@@ -61,7 +63,7 @@ func (m *Meter) measureCgroup(e *engine, wanted Engine, now time.Time, usage *Us
 	}
 	wasResolved := own.resolved
 	usage.Err = m.readOwnCgroup(e, now, usage)
-	if absent(usage.Err) && wasResolved {
+	if cgroupfs.Absent(usage.Err) && wasResolved {
 		// It was removed. That is as it should be when the engine has ended; looking again tells.
 		usage.Err = m.readOwnCgroup(e, now, usage)
 	}
@@ -95,18 +97,18 @@ func (m *Meter) cgroupMemory(e *engine, usage *Usage) error {
 	}
 	all := false
 	if err == nil {
-		t.descent.left = mostCgroups
-		e.inside, all, err = t.scratch.cgroupMembers(own.memoryAt.directory(), e.inside, t.descent)
+		t.descent.Left = mostCgroups
+		e.inside, all, err = t.descent.Members(own.memoryAt.Directory(), e.inside)
 	}
 	if err != nil {
 		return fmt.Errorf("measuring memory: %w", err)
 	}
-	bytes = max(0, bytes-stat.huge)
-	usage.MemoryBytes = add(bytes, swapped)
-	usage.UnreclaimableBytes = add(min(bytes, stat.unreclaimable()), swapped)
+	bytes = max(0, bytes-stat.Huge)
+	usage.MemoryBytes = cgroupfs.Add(bytes, swapped)
+	usage.UnreclaimableBytes = cgroupfs.Add(min(bytes, stat.Unreclaimable()), swapped)
 	usage.SwappedBytes = swapped
 	usage.Processes = len(e.inside)
-	own.memory, own.shared, own.partial = true, stat.shared, !all
+	own.memory, own.shared, own.partial = true, stat.Shared, !all
 	if !all {
 		usage.Processes = max(1, usage.Processes)
 		return errTooManyCgroups
@@ -149,31 +151,31 @@ func (m *Meter) resolve(e *engine) error {
 	if err != nil {
 		return err
 	}
-	main := known.memoryController()
+	main := known.MemoryController()
 	if lives {
-		if _, inside := within(name, paths[main]); !inside {
+		if _, inside := cgroupfs.Within(name, paths[main]); !inside {
 			return fmt.Errorf("%w but in %s", errNotInCgroup, paths[main])
 		}
 	}
-	at, err := known.find(main, name)
+	at, err := known.Find(main, name)
 	switch {
-	case absent(err) && !lives:
+	case cgroupfs.Absent(err) && !lives:
 		return nil // It went with its last process.
 	case err != nil:
 		return err
 	}
 	if _, err := s.readMemoryStat(at); err == nil {
 		own.memoryAt = &at
-	} else if !absent(err) {
+	} else if !cgroupfs.Absent(err) {
 		return err
 	}
-	for _, controller := range [...]string{unified, "cpuacct"} {
+	for _, controller := range [...]string{cgroupfs.Unified, "cpuacct"} {
 		if lives {
-			if _, inside := within(name, paths[controller]); !inside {
+			if _, inside := cgroupfs.Within(name, paths[controller]); !inside {
 				continue
 			}
 		}
-		at, err := known.find(controller, name)
+		at, err := known.Find(controller, name)
 		if err != nil {
 			continue
 		}
@@ -186,7 +188,7 @@ func (m *Meter) resolve(e *engine) error {
 }
 
 // rootCgroups returns the root process's cgroups; false where it has ended.
-func (m *Meter) rootCgroups(e *engine) (cgroupPaths, bool, error) {
+func (m *Meter) rootCgroups(e *engine) (cgroupfs.Paths, bool, error) {
 	s := &m.tracker.scratch
 	root, err := m.readStat(s, e.key.pid)
 	if errors.Is(err, ErrNoProcess) || err == nil && (root.start != e.key.start || root.ended()) {
@@ -200,7 +202,7 @@ func (m *Meter) rootCgroups(e *engine) (cgroupPaths, bool, error) {
 		thread, _ = m.liveThread(s, root)
 	}
 	paths, err := m.cgroupPaths(s, strconv.Itoa(int(thread)))
-	if absent(err) {
+	if cgroupfs.Absent(err) {
 		return nil, false, nil
 	}
 	return paths, err == nil, err

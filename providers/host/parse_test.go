@@ -57,94 +57,7 @@ func TestParseStat(t *testing.T) {
 	f("1 (x) S 0 0 0 0 0 0 0 0 0 0 99999999999999999999999999999999 0 0 0 0 0 1 0 5") // out of range
 }
 
-func TestParseMountinfo(t *testing.T) {
-	got, err := parseMountinfo([]byte(`
-24 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
-26 25 0:23 / /sys/fs/cgroup rw shared:4 master:1 - cgroup2 none rw
-33 30 0:28 /docker/a\040b /sys/fs/cgroup/cpu,cpuacct rw - cgroup none rw,cpu,cpuacct
-34 30 0:29 / /mnt/tab\011and\134 rw - cgroup none rw,memory
-35 30 0:29 /a /over rw - cgroup none rw,pids
-36 30 0:29 /b /over rw - cgroup none rw,cpuset
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []cgroupMount{
-		{root: "/", point: "/sys/fs/cgroup"},
-		{root: "/docker/a b", point: "/sys/fs/cgroup/cpu,cpuacct", controllers: []string{"rw", "cpu", "cpuacct"}},
-		{root: "/", point: "/mnt/tab\tand\\", controllers: []string{"rw", "memory"}},
-		{root: "/b", point: "/over", controllers: []string{"rw", "cpuset"}},
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(cgroupMount{})); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	f := func(line string) {
-		t.Helper()
-		if got, err := parseMountinfo([]byte(line)); !errors.Is(err, errMalformed) {
-			t.Errorf("%q: %v, %v", line, got, err)
-		}
-	}
-	f("garbage")
-	f("24 1 8:1 / / rw,relatime ext4 /dev/sda1 rw")
-	f("24 1 8:1 - cgroup2 x rw")
-	f("24 1 8:1 / / rw - cgroup none")
-	f("24 1 8:1 a b rw - cgroup2 cgroup rw")
-}
-
-func TestParseCgroup(t *testing.T) {
-	got, err := parseCgroup([]byte("12:cpu,cpuacct:/a:b\n3:name=systemd:/x\n2:memory:/gone (deleted)\n0::/u\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := cgroupPaths{"cpu": "/a:b", "cpuacct": "/a:b", "name=systemd": "/x", "memory": "/gone", unified: "/u"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	for _, line := range []string{"x", "1:memory", "1:memory:relative", "0:/a"} {
-		if _, err := parseCgroup([]byte(line)); !errors.Is(err, errMalformed) {
-			t.Errorf("%q: %v", line, err)
-		}
-	}
-}
-
-func TestParseMemoryStatOfEachVersion(t *testing.T) {
-	f := func(name string, v1 bool, data string, want memoryStat) {
-		t.Helper()
-		got, err := parseMemoryStat([]byte(data), v1)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if got != want {
-			t.Errorf("%s: %+v, want %+v", name, got, want)
-		}
-	}
-	lists := "inactive_anon 1\nactive_anon 2\ninactive_file 4\nactive_file 8\nunevictable 16\n"
-	f("version 2 since 5.18", false, lists+"kernel 1000\nkernel_stack 1\npagetables 1\nslab_reclaimable 300\nslab_unreclaimable 1\nsock 32\n",
-		memoryStat{file: 12, pinned: 19, kernel: 732, slab: 300})
-	f("version 2 before", false, lists+"kernel_stack 1\npagetables 2\npercpu 4\nslab_reclaimable 300\nslab_unreclaimable 8\nsock 32\n",
-		memoryStat{file: 12, pinned: 19, kernel: 47, slab: 300})
-	f("version 1", true, "inactive_anon 900\nhierarchical_memory_limit 5\ntotal_cache 7\ntotal_inactive_anon 1\ntotal_active_anon 2\n"+
-		"total_inactive_file 4\ntotal_active_file 8\ntotal_unevictable 16\n", memoryStat{file: 12, pinned: 19, limit: 5})
-	f("version 1 without a limit", true, "hierarchical_memory_limit 9223372036854710272\ntotal_inactive_anon 0\ntotal_active_anon 0\n"+
-		"total_inactive_file 0\ntotal_active_file 0\ntotal_unevictable 0\n", memoryStat{})
-	f("beyond 2^63", false, "inactive_anon 18446744073709551615\nactive_anon 1\ninactive_file 0\nactive_file 0\nunevictable 0\n",
-		memoryStat{pinned: 1<<63 - 1})
-	if _, err := parseMemoryStat([]byte(lists), true); !errors.Is(err, errMalformed) {
-		t.Errorf("version 1 without totals: %v", err)
-	}
-}
-
-func TestParseCPU(t *testing.T) {
-	f := func(data string, want int64, limited bool) {
-		t.Helper()
-		got, isLimit, err := parseCPUMax([]byte(data))
-		if err != nil || got != want || isLimit != limited {
-			t.Errorf("cpu.max %q: %d, %v, %v", data, got, isLimit, err)
-		}
-	}
-	f("max 100000\n", 0, false)
-	f("150000 100000\n", 1500, true)
-	f("1000 100000\n", 10, true)
+func TestParseCPUList(t *testing.T) {
 	g := func(data string, want int64) {
 		t.Helper()
 		if got, err := parseCPUList([]byte(data)); err != nil || got != want {
@@ -208,21 +121,4 @@ func TestParseOwner(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-}
-
-func TestWithin(t *testing.T) {
-	f := func(root, name, want string, ok bool) {
-		t.Helper()
-		if got, found := within(root, name); got != want || found != ok {
-			t.Errorf("%s below %s: %q, %v", name, root, got, found)
-		}
-	}
-	f("/", "/", "/", true)
-	f("/", "/a/b", "/a/b", true)
-	f("/a", "/a", "/", true)
-	f("/a", "/a/b", "/b", true)
-	f("/a", "/ab", "", false)
-	f("/a/b", "/a", "", false)
-	f("/..", "/", "", false)   // the mount begins outside of our namespace
-	f("/", "/../x", "", false) // the process is outside of it
 }

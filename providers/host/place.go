@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // Place is where this process runs, beside the boot: what tells agents apart that call themselves by one name.
@@ -29,8 +32,8 @@ func (m *Meter) Place() Place {
 			place.MachineID = hex.EncodeToString(sum[:8])
 		}
 	}
-	if id, err := namespaceAt("/proc/self/ns/pid"); err == nil {
-		place.PIDNamespace = strconv.FormatUint(id.inode, 10)
+	if id, err := cgroupfs.Namespace("/proc/self", "pid"); err == nil {
+		place.PIDNamespace = strings.Trim(id, "pid:[]")
 	}
 	if data, err := s.read(filepath.Join(m.proc, "uptime")); err == nil {
 		seconds, _, _ := bytes.Cut(data, []byte(" "))

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // stall is pressure stall information over the last 10 s, in hundredths of a percent (the kernel's accounting/psi): the share
@@ -59,7 +61,7 @@ func (s *scratch) readPressure(file string) (stall, error) {
 // accounting (psi=0) has none, or refuses to read it (before 5.2); a cgroup for which it was turned off (cgroup.pressure, since 6.1) has
 // none; and one that was just removed is gone. None of these is an error: there is nothing to know.
 func pressureIn(file string, data []byte, err error) (stall, error) {
-	if absent(err) || errors.Is(err, unix.EOPNOTSUPP) {
+	if cgroupfs.Absent(err) || errors.Is(err, unix.EOPNOTSUPP) {
 		return stall{}, nil
 	}
 	if err != nil {
@@ -83,19 +85,19 @@ func (a stall) worse(b stall) stall {
 	return stall{some: higher(a.some, b.some), full: higher(a.full, b.full)}
 }
 
-// pressureOf returns the worst of the machine's pressure and that of each cgroup on the path. Only the unified
+// pressureOf returns the worst of the machine's pressure and that of each cgroup on the path. Only the cgroupfs.Unified
 // hierarchy has pressure files, on a hybrid machine too. With an error it returns the worst of those it could read.
 func (m *Meter) pressureOf(s *scratch, resource string) (stall, error) {
 	worst, err := s.readPressure(filepath.Join(m.proc, "pressure", resource))
 	if err != nil {
 		return stall{}, err
 	}
-	at, found, err := m.locate(s, unified)
+	at, found, err := m.locate(s, cgroupfs.Unified)
 	if err != nil || !found {
 		return worst, err
 	}
-	for _, level := range at.ancestry() {
-		here, err := s.readPressure(filepath.Join(level.directory(), resource+".pressure"))
+	for _, level := range at.Ancestry() {
+		here, err := s.readPressure(filepath.Join(level.Directory(), resource+".pressure"))
 		if err != nil {
 			return worst, err
 		}

@@ -329,11 +329,11 @@ func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string
 		t.Fatal(err)
 	}
 	name = fmt.Sprintf("/bursar-test-%d", os.Getpid())
-	for _, mount := range known.mounts {
-		if !mount.carries(known.memoryController()) || mount.root != "/" {
+	for _, mount := range known.Mounts {
+		if !mount.Carries(known.MemoryController()) || mount.Root != "/" {
 			continue
 		}
-		directory = filepath.Join(mount.point, name)
+		directory = filepath.Join(mount.Point, name)
 		if err := os.Mkdir(directory, 0o750); err != nil {
 			continue
 		}
@@ -343,7 +343,7 @@ func realCgroup(t *testing.T, meter *Meter, limit int64) (name, directory string
 			}
 		})
 		file := "memory.max"
-		if mount.controllers != nil {
+		if mount.Controllers != nil {
 			file = "memory.limit_in_bytes"
 		}
 		if err := os.WriteFile(filepath.Join(directory, file), []byte(strconv.FormatInt(limit, 10)), 0o600); err == nil {

@@ -59,12 +59,6 @@ func retried(call func() error) error {
 	}
 }
 
-// absent reports whether the error means that the thing is not there (any more): no such file, a process that ended between
-// open and read (ESRCH), a cgroup that was removed while it was read (ENODEV).
-func absent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV)
-}
-
 // pids lists the process table's ids.
 func pids(proc string, to []int32) ([]int32, error) {
 	directory, err := os.Open(proc) //nolint:gosec // it comes from Options
@@ -87,13 +81,4 @@ func pids(proc string, to []int32) ([]int32, error) {
 		to = append(to, int32(pid))
 	}
 	return to, nil
-}
-
-// linkCount is the number of links of a directory; false where it cannot be told.
-func linkCount(directory string) (uint64, bool) {
-	var status unix.Stat_t
-	if err := retried(func() error { return unix.Stat(directory, &status) }); err != nil {
-		return 0, false
-	}
-	return uint64(status.Nlink), true //nolint:unconvert // its type differs between architectures
 }

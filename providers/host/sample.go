@@ -7,6 +7,8 @@ import (
 	"math"
 	"path/filepath"
 	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // Sample is one measurement of the machine. A nil field is unknown.
@@ -114,7 +116,7 @@ func (m *Meter) withinLimits(s *scratch, memory memoryFacts) (total, available i
 		if err != nil {
 			return 0, 0, err
 		}
-		available = min(available, max(0, limit.amount-stat.held(usage)))
+		available = min(available, max(0, limit.amount-stat.Held(usage)))
 	}
 	total, _ = lowest(memory.total, limits)
 	return total, available, nil
@@ -144,7 +146,7 @@ func (m *Meter) outOfMemoryKills(s *scratch) (int64, bool, error) {
 	}
 	for line := range bytes.Lines(data) {
 		if value, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
-			kills, err := number(value)
+			kills, err := cgroupfs.Number(value)
 			return kills, err == nil, err
 		}
 	}
@@ -181,12 +183,12 @@ func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 	ran := make(map[string]int64, len(limits))
 	for _, limit := range limits {
 		at := limit.at
-		if at.v1 {
+		if at.V1 {
 			known, err := m.hierarchies(&m.sampler.scratch)
 			if err != nil {
 				return nil, err
 			}
-			if at, err = known.find("cpuacct", at.cgroup()); absent(err) {
+			if at, err = known.Find("cpuacct", at.Cgroup()); cgroupfs.Absent(err) {
 				continue
 			} else if err != nil {
 				return nil, err
@@ -196,7 +198,7 @@ func (m *Meter) cgroupsCPU(limits []limit) (map[string]int64, error) {
 		if err != nil {
 			return nil, err
 		}
-		ran[limit.at.directory()] = microseconds
+		ran[limit.at.Directory()] = microseconds
 	}
 	return ran, nil
 }
@@ -213,8 +215,8 @@ func (s cpuSample) left(earlier cpuSample, limits []limit) (int64, bool) {
 	left := int64(math.Round(share * float64(s.facts.millis())))
 	elapsed := s.time.Sub(earlier.time).Microseconds()
 	for _, limit := range limits {
-		before, known := earlier.cgroups[limit.at.directory()]
-		after, still := s.cgroups[limit.at.directory()]
+		before, known := earlier.cgroups[limit.at.Directory()]
+		after, still := s.cgroups[limit.at.Directory()]
 		if known && still && elapsed > 0 && after >= before {
 			left = min(left, limit.amount-int64(float64(after-before)*1000/float64(elapsed)))
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"time"
+
+	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
 // walk is one look at the page tables of a family.
@@ -80,7 +82,7 @@ func (s *scratch) readProportional(files []string) (proportional, error) {
 	var read int
 	for _, file := range files {
 		data, err := s.read(file)
-		if absent(err) {
+		if cgroupfs.Absent(err) {
 			continue
 		}
 		if err != nil {
@@ -90,7 +92,7 @@ func (s *scratch) readProportional(files []string) (proportional, error) {
 		if err != nil {
 			return proportional{}, fmt.Errorf("%s: %w", file, err)
 		}
-		sum.bytes, sum.swapped = add(sum.bytes, one.bytes), add(sum.swapped, one.swapped)
+		sum.bytes, sum.swapped = cgroupfs.Add(sum.bytes, one.bytes), cgroupfs.Add(sum.swapped, one.swapped)
 		read++
 	}
 	if read == 0 {
@@ -114,7 +116,7 @@ func parseProportional(data []byte) (proportional, error) {
 		if err != nil {
 			return proportional{}, fmt.Errorf("%w smaps_rollup line %q", errMalformed, line)
 		}
-		got.bytes = add(got.bytes, quantity)
+		got.bytes = cgroupfs.Add(got.bytes, quantity)
 		if isSwapped {
 			got.swapped = quantity
 		} else {

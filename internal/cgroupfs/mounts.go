@@ -1,0 +1,157 @@
+package cgroupfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Unified stands for the hierarchy of version 2 if a controller's name is wanted.
+const Unified = ""
+
+// Memory is the controller that accounts for memory.
+const Memory = "memory"
+
+// Mount is one place at which a hierarchy is mounted.
+type Mount struct {
+	// Root is the cgroup that is seen at Point.
+	Root, Point string
+	// Controllers of a version 1 hierarchy, with its other options; nil for version 2.
+	Controllers []string
+}
+
+// Carries reports whether the mount is of the controller's version 1 hierarchy, or for Unified of the unified one.
+func (m Mount) Carries(controller string) bool {
+	if controller == Unified {
+		return m.Controllers == nil
+	}
+	return slices.Contains(m.Controllers, controller)
+}
+
+// ParseMounts finds the mounts of cgroup hierarchies in /proc/PID/mountinfo, without those that another mount on the same point
+// hides. ErrMalformed: a line cannot be read.
+func ParseMounts(data []byte) ([]Mount, error) {
+	var mounts []Mount
+	for info, err := range MountInfos(data) {
+		if err != nil {
+			return nil, err
+		}
+		mounts = slices.DeleteFunc(mounts, func(m Mount) bool { return m.Point == info.Point })
+		mount := Mount{Root: info.Root, Point: info.Point}
+		switch info.Type {
+		case "cgroup2":
+		case "cgroup":
+			mount.Controllers = strings.Split(info.SuperOptions, ",")
+		default:
+			continue
+		}
+		if !path.IsAbs(mount.Root) || !path.IsAbs(mount.Point) {
+			return nil, fmt.Errorf("%w mount of cgroups, root %q, point %q", ErrMalformed, mount.Root, mount.Point)
+		}
+		mounts = append(mounts, mount)
+	}
+	return mounts, nil
+}
+
+// Hierarchies are the cgroup mounts of the machine.
+type Hierarchies struct {
+	// Top is the folder below which the mount points are.
+	Top    string
+	Mounts []Mount
+	// Stat fails if there is no such folder (see Absent). Default: this machine's.
+	Stat func(directory string) error
+}
+
+// Has reports whether a version 1 hierarchy with that controller is mounted.
+func (h Hierarchies) Has(controller string) bool {
+	return slices.ContainsFunc(h.Mounts, func(m Mount) bool { return slices.Contains(m.Controllers, controller) })
+}
+
+// MemoryController is the controller whose cgroups memory is accounted in: that of version 1 if it is mounted, else Unified.
+func (h Hierarchies) MemoryController() string {
+	if h.Has(Memory) {
+		return Memory
+	}
+	return Unified
+}
+
+// Find returns the place of the named cgroup in the controller's version 1 hierarchy, or in the unified one. If several mounts
+// show it, the one that shows most of its ancestors; of these the last, which none of the others was mounted over.
+// fs.ErrNotExist: no mount shows it.
+func (h Hierarchies) Find(controller, name string) (Place, error) {
+	best, found := Place{}, false
+	for _, mount := range h.Mounts {
+		if !mount.Carries(controller) {
+			continue
+		}
+		below, ok := Within(mount.Root, name)
+		if !ok {
+			continue
+		}
+		candidate := h.at(mount)
+		candidate.Name = below
+		switch err := h.stat(candidate.Directory()); {
+		case Absent(err):
+			continue
+		case err != nil:
+			return Place{}, fmt.Errorf("cgroup %s: %w", name, err)
+		}
+		if !found || len(mount.Root) <= len(best.Root) {
+			best, found = candidate, true
+		}
+	}
+	if !found {
+		return Place{}, fmt.Errorf("cgroup %s: %w", name, fs.ErrNotExist)
+	}
+	return best, nil
+}
+
+// Widest returns what the mount of the hierarchy that shows most of it shows, whatever the name of that; false: there is none. It
+// chooses between mounts as Find does.
+func (h Hierarchies) Widest(controller string) (Place, bool) {
+	best, found := Place{}, false
+	for _, mount := range h.Mounts {
+		if !mount.Carries(controller) || found && len(mount.Root) > len(best.Root) || Absent(h.stat(h.at(mount).Directory())) {
+			continue
+		}
+		best, found = h.at(mount), true
+	}
+	return best, found
+}
+
+// Own is Find for the cgroup of this process, which exists. In a container without a cgroup namespace its name is the
+// machine's while the mount shows only the container's part: then it is what the mount shows.
+func (h Hierarchies) Own(controller, name string) (Place, error) {
+	at, err := h.Find(controller, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return at, err
+	}
+	if widest, found := h.Widest(controller); found {
+		return widest, nil
+	}
+	return Place{}, err
+}
+
+func (h Hierarchies) at(mount Mount) Place {
+	return Place{Point: filepath.Join(h.Top, mount.Point), Root: mount.Root, Name: "/", V1: mount.Controllers != nil}
+}
+
+func (h Hierarchies) stat(directory string) error {
+	if h.Stat != nil {
+		return h.Stat(directory)
+	}
+	_, err := os.Stat(directory)
+	return err //nolint:wrapcheck // it names the folder
+}
+
+// Absent reports whether the error means that the thing is not there (any more): no such file, a process that ended between
+// open and read (ESRCH), a cgroup that was removed while it was read (ENODEV).
+func Absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.ENODEV)
+}

@@ -1,0 +1,27 @@
+package cgroupfs
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Namespace tells the namespaces of one kind apart within a boot: it names the kind and the number of one, "pid:[4026531836]".
+// The errors are those of os.Readlink.
+func Namespace(process, kind string) (string, error) {
+	return os.Readlink(filepath.Join(process, "ns", kind)) //nolint:wrapcheck // it names the file
+}
+
+// OtherNamespace reports whether a process is in another namespace of a kind ("pid", "cgroup", "time", "user") than this one. Both
+// are named by their folders in a process table. If this process has no such namespace, the kernel has none, and nobody is in another.
+// The error says why the other process cannot be looked at.
+func OtherNamespace(own, process, kind string) (bool, error) {
+	mine, err := Namespace(own, kind)
+	if err != nil {
+		return false, nil //nolint:nilerr // the kernel has no such namespaces
+	}
+	its, err := Namespace(process, kind)
+	if err != nil {
+		return false, err
+	}
+	return mine != its, nil
+}
