@@ -127,7 +127,7 @@ tar: ## Build archives of what the packages install: bin/packages/*.tar.gz
 
 # The packages without a goroutine, a lock or a channel (test/layout holds this for all but proto), those that read the tree, and the one that runs
 # other suites. The race detector has nothing to find there and would make them ten times slower; everything else runs under it.
-pure = ^$(MODULE)/(resource|label|internal/identity|proto|coordinator/ledger|coordinator/placement|test/layout|test/docs|test/acceptance)(/|$$)
+pure = ^$(MODULE)/(resource|label|internal/identity|proto|coordinator/ledger|coordinator/placement|test/layout|test/docs|test/contract|test/acceptance)(/|$$)
 
 # -count=1: tests run binaries and read files that the test cache does not know of. -shuffle: no test leans on another.
 go_test = go test -count=1 -shuffle=on

@@ -1,0 +1,78 @@
+// Package contract is a snapshot of what others depend on: the help of each command, exit codes, the
+// words of errors and logs, the shape of JSON, metrics, spans, the audit log, and stored bytes. It
+// consists of tests and of golden files, which -update rewrites. Each file depends on values only, and
+// on no name of a file, package, type or function: a change that moves or renames code leaves it as it
+// is, and one that changes a word shows the word in its diff.
+//
+// What is held elsewhere is not repeated here: messages and procedures (make lint-proto), the
+// configuration (test/docs), and what scripts of cmd/bursar compare.
+package contract
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const root = "../.."
+
+// program is bursar, which TestMain builds.
+var program string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "contract")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		program = filepath.Join(dir, "bursar")
+		err = build(program)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// build builds bursar, and its keeper next to it.
+func build(into string, flags ...string) error {
+	for name, output := range map[string]string{"bursar": into, "bursar-keeper": into + "-keeper"} {
+		arguments := append([]string{"build", "-buildvcs=false", "-o", output}, flags...)
+		cmd := exec.Command("go", append(arguments, "./cmd/"+name)...)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", cmd, err, said)
+		}
+	}
+	return nil
+}
+
+// golden compares a text with testdata/name, or rewrites that file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s differs; if that is meant: go test ./test/contract -update (-want +got):\n%s", path, diff)
+	}
+}

@@ -1,0 +1,105 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// helpOf runs `bursar COMMAND --help` as somebody whose home is nowhere.
+func helpOf(t *testing.T, command string) string {
+	t.Helper()
+	cmd := exec.Command(program, append(strings.Fields(command), "--help")...)
+	cmd.Env = []string{"HOME=/nowhere", "PATH=/nowhere"}
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("bursar %s --help: %v: %s", command, err, text)
+	}
+	return string(text)
+}
+
+// placed are the defaults that depend on who asks: root's and a user's differ.
+var placed = regexp.MustCompile(`\s+\(default\s+/\S+\)`)
+
+// TestHelp keeps what each command says of itself, but those whose help cmd/bursar's scripts compare.
+// The flags that all commands have are those of bursar itself.
+func TestHelp(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, "cmd", "bursar", "testdata", "helptexts.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := func(command string) bool {
+		return strings.Contains(string(script), "'bursar "+command+" --help |")
+	}
+	var text strings.Builder
+	var look func(command string)
+	look = func(command string) {
+		help := helpOf(t, command)
+		own, _, _ := strings.Cut(help, "\nGlobal Flags:\n")
+		if command != "" && compared(command) {
+			own = "see cmd/bursar/testdata/helptexts.txtar\n"
+		}
+		fmt.Fprintf(&text, "==== bursar %s\n%s\n", command, placed.ReplaceAllString(own, " (default PATH)"))
+		for _, child := range children(help) {
+			look(strings.TrimSpace(command + " " + child))
+		}
+	}
+	look("")
+	golden(t, "help.txt", text.String())
+}
+
+// children are the commands and topics that a command's help lists.
+func children(help string) (names []string) {
+	lists := regexp.MustCompile(`(?m)^(Available Commands|Additional Commands|Additional help topics|To [a-z ]+):\n((?:  .+\n)+)`)
+	for _, list := range lists.FindAllStringSubmatch(help, -1) {
+		for _, line := range strings.Split(strings.TrimSpace(list[2]), "\n") {
+			fields := strings.Fields(line)
+			if fields[0] == "bursar" {
+				fields = fields[1:]
+			}
+			if len(fields) > 1 && !slices.Contains(names, fields[0]) {
+				names = append(names, fields[0])
+			}
+		}
+	}
+	return names
+}
+
+// TestManual keeps a hash of each manual page and of each shell's completion: their words are those of
+// the help, so that the hashes hold how they are laid out.
+func TestManual(t *testing.T) {
+	dir := t.TempDir()
+	writer := filepath.Join(dir, "writer")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", "man", "-o", writer, "./cmd/bursar")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", cmd, err, said)
+	}
+	cmd = exec.Command(writer, filepath.Join(dir, "out"))
+	cmd.Env = []string{"HOME=/nowhere", "SOURCE_DATE_EPOCH=1893456000"}
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	var text strings.Builder
+	tree := os.DirFS(filepath.Join(dir, "out"))
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(tree, name)
+		content = regexp.MustCompile(`/\S*bursar\S*`).ReplaceAll(content, []byte("PATH"))
+		fmt.Fprintf(&text, "%x %s\n", sha256.Sum256(content), name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "manual.txt", text.String())
+}
