@@ -57,9 +57,9 @@ func TestHelp(t *testing.T) {
 
 // children are the commands and topics that a command's help lists.
 func children(help string) (names []string) {
-	lists := regexp.MustCompile(`(?m)^(Available Commands|Additional Commands|Additional help topics|To [a-z ]+):\n((?:  .+\n)+)`)
+	lists := regexp.MustCompile(`(?m)^((?:Available|Additional) [Ch].+|To [a-z ]+):\n((?:  .+\n)+)`)
 	for _, list := range lists.FindAllStringSubmatch(help, -1) {
-		for _, line := range strings.Split(strings.TrimSpace(list[2]), "\n") {
+		for _, line := range strings.SplitSeq(strings.TrimSpace(list[2]), "\n") {
 			fields := strings.Fields(line)
 			if fields[0] == "bursar" {
 				fields = fields[1:]

@@ -30,10 +30,8 @@ func at(seconds int64) ledger.Instant {
 }
 
 func size(gib int64) resource.Vector {
-	return resource.Vector{}.WithMemory(gib << 30).WithCPU(gib*500).WithInstances(gib).With("gpu", gib)
+	return resource.Vector{}.WithMemory(gib<<30).WithCPU(gib*500).WithInstances(gib).With("gpu", gib)
 }
-
-func pointer[T any](value T) *T { return &value }
 
 // allocation has each field set that is stored.
 func allocation() ledger.Allocation {
@@ -50,7 +48,7 @@ func allocation() ledger.Allocation {
 		ReservationTTL: 2 * time.Minute, Lease: time.Hour, Async: true, OverLimit: true, Forget: true, Stopping: true, StopGrace: 30 * time.Second,
 		Reason: "a reason", StopReason: "why it stops", Process: ledger.Process{PID: 4711, StartTime: 99, Cgroup: "/bursar/e1", BootID: "boot-1"},
 		Address: "10.0.0.1:4040", ApplicationIDs: []string{"application_1_0001"},
-		Exit: &ledger.ExitStatus{Code: pointer(int32(3)), Signal: 9, OutOfMemory: true}, ErrorOutput: "what it said last",
+		Exit: &ledger.ExitStatus{Code: new(int32(3)), Signal: 9, OutOfMemory: true}, ErrorOutput: "what it said last",
 		OverUse: []ledger.OverUse{{
 			Dimension: resource.Memory, Used: 3 << 30, Entitled: 1 << 30, Since: at(8), Policy: ledger.PolicyKill, StopTime: at(9),
 		}},
@@ -163,7 +161,7 @@ func undumped(t *testing.T, name string) (all [][]byte) {
 		t.Fatal(err)
 	}
 	dumped := regexp.MustCompile(`^[0-9a-f]{8}  ([0-9a-f ]{48}) `)
-	for _, line := range strings.Split(string(content), "\n") {
+	for _, line := range strings.SplitSeq(string(content), "\n") {
 		match := dumped.FindStringSubmatch(line)
 		if match == nil {
 			continue
@@ -195,7 +193,7 @@ func state() statefile.State {
 func engine(id string) *bursarv1.Allocation {
 	return &bursarv1.Allocation{
 		Id: id, HostId: "vm-1", State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE, Revision: 12, Labels: map[string]string{"user": "alice"},
-		Entitled: &bursarv1.Resource{MemoryBytes: pointer(int64(1 << 30)), CpuMillis: pointer(int64(500))},
+		Entitled: &bursarv1.Resource{MemoryBytes: new(int64(1 << 30)), CpuMillis: new(int64(500))},
 		Process:  &bursarv1.Process{Pid: 42, StartTime: 99, BootId: "boot-1"},
 	}
 }

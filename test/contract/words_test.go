@@ -54,7 +54,7 @@ func sources(t *testing.T) []*ast.File {
 
 // literal is the text of a string, or of several that are put together. What is no literal in it is
 // written as {}. Such a text stays the same when its line is broken elsewhere.
-func literal(e ast.Expr) (text string, any bool) {
+func literal(e ast.Expr) (text string, found bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		if text, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
@@ -87,12 +87,12 @@ func TestWords(t *testing.T) {
 			if !ok {
 				return true
 			}
-			text, any := literal(e)
-			if any && letter.MatchString(verb.ReplaceAllString(text, "")) {
+			text, found := literal(e)
+			if found && letter.MatchString(verb.ReplaceAllString(text, "")) {
 				words[strconv.Quote(text)] = true
 			}
 			_, sum := e.(*ast.BinaryExpr)
-			return !any || !sum || strings.Contains(text, "{}")
+			return !found || !sum || strings.Contains(text, "{}")
 		})
 	}
 	golden(t, "words.txt", strings.Join(slices.Sorted(maps.Keys(words)), "\n")+"\n")
@@ -132,8 +132,8 @@ func TestLogs(t *testing.T) {
 func logLine(method string, before int, arguments []ast.Expr) string {
 	line := strings.TrimSuffix(method, "Context")
 	if before >= 0 {
-		message, any := literal(arguments[before])
-		if !any && len(arguments) == before+1 {
+		message, found := literal(arguments[before])
+		if !found && len(arguments) == before+1 {
 			return "" // an Error() of something else
 		}
 		line += " " + strconv.Quote(message)
@@ -148,9 +148,9 @@ func logLine(method string, before int, arguments []ast.Expr) string {
 			line += " " + key
 			rest = rest[1:]
 		default:
-			key, any := literal(argument)
+			key, found := literal(argument)
 			line += " " + key
-			if any {
+			if found {
 				rest = rest[min(2, len(rest)):]
 			} else {
 				rest = rest[1:]
