@@ -59,7 +59,7 @@ func TestHelp(t *testing.T) {
 func children(help string) (names []string) {
 	lists := regexp.MustCompile(`(?m)^((?:Available|Additional) [Ch].+|To [a-z ]+):\n((?:  .+\n)+)`)
 	for _, list := range lists.FindAllStringSubmatch(help, -1) {
-		for _, line := range strings.SplitSeq(strings.TrimSpace(list[2]), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(list[2]), "\n") {
 			fields := strings.Fields(line)
 			if fields[0] == "bursar" {
 				fields = fields[1:]

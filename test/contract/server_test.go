@@ -121,6 +121,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\d+(\.\d+)?[KMGT]iB`), "SIZE"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(`\d{5,}`), "N"},
+	{regexp.MustCompile(`\x{a0}`), " "}, // with which protobuf keeps its words from being compared
 }
 
 func (s *server) masked(text string) string {

@@ -161,7 +161,7 @@ func undumped(t *testing.T, name string) (all [][]byte) {
 		t.Fatal(err)
 	}
 	dumped := regexp.MustCompile(`^[0-9a-f]{8}  ([0-9a-f ]{48}) `)
-	for _, line := range strings.SplitSeq(string(content), "\n") {
+	for line := range strings.SplitSeq(string(content), "\n") {
 		match := dumped.FindStringSubmatch(line)
 		if match == nil {
 			continue
