@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +17,9 @@ import (
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
-	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/tracing"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -108,23 +107,19 @@ type State interface {
 
 // Agent is the agent of one host. Make it with New, then Run it once.
 type Agent struct {
-	live        atomic.Pointer[settings]
-	deps        Deps
-	log         *slog.Logger
-	peers       *peers
-	admitted    *admission.Controller
-	connections *admission.Connections
-	local       *caller       // whoever calls over TCP
-	lookups     chan struct{} // one element: a caller over TCP is being looked up
-	turns       turns
-	ownMeter    bool // nobody has given another
-	opener      *process.Opener
-	metrics     *metrics
-	users       launch.Users
-	trusted     trustedLoop
-	direct      *launch.Direct
-	cgroups     *cgroups
-	launches    launches
+	live     atomic.Pointer[settings]
+	deps     Deps
+	log      *slog.Logger
+	socket   *socket.Server
+	turns    turns
+	ownMeter bool // nobody has given another
+	opener   *process.Opener
+	metrics  *metrics
+	users    launch.Users
+	trusted  trustedLoop
+	direct   *launch.Direct
+	cgroups  *cgroups
+	launches launches
 	// What the machine has beside memory and cpu:
 	workDirs   *workDirs
 	countables *countables
@@ -138,9 +133,8 @@ type Agent struct {
 	bootID      string
 	incarnation uint64
 	dir         State
-	saving      sync.Mutex // held while the state is written
-	lost        lostState  // what is wrong with where it is
-	socket      socket
+	saving      sync.Mutex    // held while the state is written
+	lost        lostState     // what is wrong with where it is
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
 	look        look
@@ -207,7 +201,6 @@ func New(config Config, deps Deps) (*Agent, error) {
 	a := &Agent{
 		deps: deps, ownMeter: ownMeter,
 		log:        deps.Logger.With("host_id", s.HostID),
-		peers:      newPeers(s.HostID, uint32(os.Geteuid()), s.TrustedUsers), //nolint:gosec // a uid
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
 		measureDue: newAlarm(now), syncDue: newAlarm(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
@@ -216,22 +209,20 @@ func New(config Config, deps Deps) (*Agent, error) {
 		asking:  make(map[string]bool),
 		partial: make(map[string]string), doubtful: make(map[string]int), orphaned: make(map[string]bool), unrecorded: make(map[string]time.Time),
 		direct: &launch.Direct{},
-		users:  launch.Users{Slots: make(chan struct{}, lookupsAtOnce)},
+		users:  launch.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
 	}
 	a.trusted = trustedLoop{users: func() []string { return a.settings().TrustedUsers }, find: a.users.Named, changed: make(chan struct{}, 1), log: a.log}
 	refused := newRefused()
 	if err := deps.Metrics.Register(refused); err != nil {
 		return nil, fmt.Errorf("agent: metrics: %w", err)
 	}
-	a.admitted = admission.New(s.Callers.limits(), admission.Options{Refused: refused, Settings: callerSettings(), Log: a.log})
-	a.connections = admission.NewConnections(connectionLimits(), admission.ConnectionOptions{Refused: refused.WithLabelValues("connections").Inc, Log: a.log})
+	a.live.Store(&s)
+	a.socket = a.newSocket(refused)
 	if a.cgroups, err = newCgroups(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
-	a.local, a.lookups = a.peers.loopback(), make(chan struct{}, 1)
 	a.turns = newTurns(now, a.measureDue, a.syncDue)
-	a.live.Store(&s)
 	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -258,15 +249,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	server, err := a.listen(ctx)
-	if err != nil {
-		return err
+	if err := a.socket.Listen(ctx); err != nil {
+		return err //nolint:wrapcheck // it says what it is about
 	}
 	// Before anything is answered: a grant cannot be judged without a sample, and engines that ended in the meantime are known.
 	a.turns.measure.do(func() { a.measure(ctx) })
 	close(a.serving)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.serve(ctx) })
+	group.Go(func() error { return a.socket.Serve(ctx) })
 	group.Go(func() error { return a.measureLoop(ctx) })
 	group.Go(func() error { return a.cgroups.loop(ctx) })
 	group.Go(func() error { return a.syncLoop(ctx) })

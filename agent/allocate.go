@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -23,7 +24,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 		return nil, invalid("host.id", id, fmt.Sprintf("%q, or nothing: an agent gives out its own host; a coordinator chooses among all", a.settings().HostID))
 	}
 	if request.GetConfirmsProcess() {
-		if _, err := peerProcessOf(ctx).seen(ctx); err != nil {
+		if _, err := socket.ProcessOf(ctx).Seen(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -38,7 +39,7 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	}
 	wait := convert.Wait(request)
 	if wait > 0 {
-		ended, err := a.admitted.Wait(callerOf(ctx).counted())
+		ended, err := a.socket.Admitted.Wait(socket.CallerOf(ctx).Counted())
 		if err != nil {
 			return nil, err
 		}

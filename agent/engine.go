@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
@@ -74,7 +75,7 @@ func saysWhatRuns(request *bursarv1.ConfirmRequest) error {
 
 // identify checks the process that a Confirm names, and says which it is across reuse of its pid, and in the agent's numbers.
 func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Process, error) {
-	claimed, c := request.GetProcess(), callerOf(ctx)
+	claimed, c := request.GetProcess(), socket.CallerOf(ctx)
 	found, err := a.claimed(ctx, request)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	switch {
 	case claimed.GetBootId() != "" && claimed.GetBootId() != a.bootID:
 		return nil, gone(claimed.GetPid(), "a process of this boot, "+a.bootID)
-	case c == nil || !c.trusted && found.UID != c.uid:
+	case c == nil || !c.Trusted && found.UID != c.UID:
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", claimed.GetPid(), found.UID))
 	}
 	other := ""
@@ -120,10 +121,10 @@ func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (
 	if number <= 0 {
 		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine")
 	}
-	view, err := peerProcessOf(ctx).seen(ctx)
-	c := callerOf(ctx)
+	view, err := socket.ProcessOf(ctx).Seen(ctx)
+	c := socket.CallerOf(ctx)
 	switch {
-	case err != nil && c != nil && c.tcp && started != 0: // the start shows that the caller sees the same process as this agent
+	case err != nil && c != nil && c.TCP && started != 0: // the start shows that the caller sees the same process as this agent
 		return a.whoRuns(number, number, started)
 	case err != nil:
 		return host.Identity{}, err
@@ -297,4 +298,23 @@ func (a *Agent) forgetRefused(id string) {
 			t.Show(id, nil)
 		}
 	})
+}
+
+// numberOf is the pid, as the agent knows it, of the process that a caller knows by a pid of its own namespace.
+func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int32, error) {
+	found, err := namespace.Find(ctx, pid)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
+		return 0, gone(pid, "a process that runs in the caller's pid namespace")
+	case err != nil:
+		return 0, connect.NewError(connect.CodeInternal, err)
+	}
+	return found, nil
+}
+
+// seesOtherCgroups reports whether the paths by which a caller knows cgroups are not those of this agent, or may not be. What it says of them
+// tells nothing then, and is left aside.
+func seesOtherCgroups(ctx context.Context) bool {
+	view, err := socket.ProcessOf(ctx).Seen(ctx)
+	return err != nil || view.OtherCgroups
 }

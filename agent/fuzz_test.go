@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/identity"
@@ -118,12 +118,12 @@ func FuzzLocalAPI(f *testing.F) {
 		upstream.names()
 		log.Reset()
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, user)))
+		handler.ServeHTTP(w, r.WithContext(socket.WithCaller(r.Context(), user)))
 		if strings.Contains(log.String(), "should not be") {
 			t.Errorf("%s: %s", procedure, log)
 		}
 		for _, name := range upstream.names() {
-			if name != user.header {
+			if name != user.Header {
 				t.Errorf("%s was passed on in the name of %q", procedure, name)
 			}
 		}
@@ -134,7 +134,7 @@ func FuzzLocalAPI(f *testing.F) {
 }
 
 // localAPI is the agent's handler, with a caller of no rights.
-func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Handler, *caller) {
+func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Handler, *socket.Caller) {
 	f.Helper()
 	a, err := New(Config{HostID: "h1", StateDir: f.TempDir(), Patience: 100 * time.Millisecond}, Deps{
 		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: upstream}, "http://coordinator", connect.WithProtoJSON()), Hosts: &pulse{}, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
@@ -148,9 +148,6 @@ func localAPI(f *testing.F, upstream *suspicious, log *strings.Builder) (http.Ha
 	f.Cleanup(func() { _ = a.dir.Close() })
 	a.tracker = tracker.New(time.Now(), tracker.Host{ID: "h1", BootID: "boot-1", Incarnation: 1}, tracker.Snapshot{})
 	close(a.ready)
-	s := &server{agent: a}
-	s.stopping, s.stopWaiting = context.WithCancel(context.Background())
-	f.Cleanup(s.stopWaiting)
-	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}, Role: identity.Submitter, Host: "h1"}, 4711, "mallory")
-	return s.mux(true), user
+	user := socket.NewCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}, Role: identity.Submitter, Host: "h1"}, 4711, "mallory")
+	return (&api{agent: a, stopping: f.Context()}).handler(true), user
 }

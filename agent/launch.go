@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/agent/launch"
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -30,8 +31,8 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 	a := s.agent
 	ctx, cancel := a.bounded(ctx, launch.StartTimeout)
 	defer cancel()
-	c := callerOf(ctx)
-	if c == nil || c.tcp {
+	c := socket.CallerOf(ctx)
+	if c == nil || c.TCP {
 		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("engines are launched over the agent's socket alone"))
 	}
 	if err := a.isOfItsHost(); err != nil {
@@ -40,7 +41,7 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 	if err := checkLaunch(request); err != nil {
 		return nil, err
 	}
-	ended, err := a.admitted.Wait(c.counted())
+	ended, err := a.socket.Admitted.Wait(c.Counted())
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 }
 
 // mayLaunch refuses what is not the caller's, not this host's, or not what was asked for by its whole id.
-func (a *Agent) mayLaunch(c *caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation) error {
+func (a *Agent) mayLaunch(c *socket.Caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation) error {
 	id := allocation.GetId()
 	switch on := allocation.GetHostId(); {
 	case on != a.settings().HostID && on != "":
@@ -80,18 +81,18 @@ func (a *Agent) mayLaunch(c *caller, request *bursarv1.LaunchRequest, allocation
 			fmt.Errorf("allocation %s is on host %s: ask that host's agent; this is the agent of %s", id, on, a.settings().HostID))
 	case id != request.GetId():
 		return invalid("id", request.GetId(), "the whole id of an allocation")
-	case allocation.GetCaller() != c.actor.Name && !c.actor.MayActAs(allocation.GetLabels()[userLabel]):
+	case allocation.GetCaller() != c.Actor.Name && !c.Actor.MayActAs(allocation.GetLabels()[userLabel]):
 		return connect.NewError(connect.CodePermissionDenied,
-			fmt.Errorf("allocation %s is of user %q: %s may not act as that user", id, allocation.GetLabels()[userLabel], c.actor.Name))
+			fmt.Errorf("allocation %s is of user %q: %s may not act as that user", id, allocation.GetLabels()[userLabel], c.Actor.Name))
 	}
 	return nil
 }
 
 // launched answers a repeated call: the engine of this allocation may run already.
-func (a *Agent) launched(c *caller, allocation *bursarv1.Allocation) (*bursarv1.LaunchResponse, error) {
+func (a *Agent) launched(c *socket.Caller, allocation *bursarv1.Allocation) (*bursarv1.LaunchResponse, error) {
 	if allocation.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE {
 		note, err := a.records().Note(allocation.GetId())
-		if err == nil && note.Caller == c.uid {
+		if err == nil && note.Caller == c.UID {
 			return &bursarv1.LaunchResponse{Allocation: allocation, LogDirectory: note.LogDirectory}, nil
 		}
 		if err != nil && !errors.Is(err, launch.ErrNone) {
@@ -106,23 +107,23 @@ func (a *Agent) launched(c *caller, allocation *bursarv1.Allocation) (*bursarv1.
 }
 
 // launchUser returns the account that an engine runs as, where the caller may have it run so.
-func (a *Agent) launchUser(ctx context.Context, c *caller, named string) (launch.User, error) {
+func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) (launch.User, error) {
 	wanted := named
 	if wanted == "" {
-		wanted = strconv.FormatUint(uint64(c.uid), 10)
+		wanted = strconv.FormatUint(uint64(c.UID), 10)
 	}
 	own := uint32(os.Geteuid()) //nolint:gosec // a uid
 	user, err := a.users.Named(ctx, wanted)
 	switch {
-	case errors.Is(err, launch.ErrNoUser) && named == "" && c.uid == own:
+	case errors.Is(err, launch.ErrNoUser) && named == "" && c.UID == own:
 		user = launch.Self() // in a container, for example
 	case errors.Is(err, launch.ErrNoUser):
 		return launch.User{}, invalid("user", wanted, "an account of this machine")
 	case err != nil:
 		return launch.User{}, connect.NewError(connect.CodeUnavailable, err)
-	case user.UID != c.uid && !c.trusted, user.UID == 0 && c.uid != 0:
+	case user.UID != c.UID && !c.Trusted, user.UID == 0 && c.UID != 0:
 		return launch.User{}, withDetail(
-			connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user: %q: uid %d may not start engines as uid %d", wanted, c.uid, user.UID)),
+			connect.NewError(connect.CodePermissionDenied, fmt.Errorf("user: %q: uid %d may not start engines as uid %d", wanted, c.UID, user.UID)),
 			&bursarv1.InvalidField{Field: "user", Value: wanted, Want: "the caller's own account; another one is for trusted callers, root for root alone"})
 	}
 	if own != 0 && user.UID != own {
@@ -134,7 +135,7 @@ func (a *Agent) launchUser(ctx context.Context, c *caller, named string) (launch
 
 // launch starts the engine and makes it one.
 func (a *Agent) launch(
-	ctx context.Context, c *caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user launch.User,
+	ctx context.Context, c *socket.Caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user launch.User,
 ) (*bursarv1.LaunchResponse, error) {
 	id := allocation.GetId()
 	logs := request.GetLogs()
@@ -150,7 +151,7 @@ func (a *Agent) launch(
 	starting, err := launcher.Start(ctx, launch.Request{
 		ID: id, User: user, Command: request.GetCommand(), Environment: request.GetEnvironment(), WorkingDirectory: request.GetWorkingDirectory(),
 		Logs:   launch.Logs{Directory: logs.GetDirectory(), MaxBytes: logs.GetMaxBytes(), Keep: logs.Keep},
-		Limits: limits, Note: launch.Note{Caller: c.uid, User: user.Name, UID: user.UID},
+		Limits: limits, Note: launch.Note{Caller: c.UID, User: user.Name, UID: user.UID},
 		Added: map[string]string{
 			client.EnvAllocationID: id,
 			client.EnvMemoryBytes:  strconv.FormatInt(entitled.GetMemoryBytes(), 10),
@@ -169,7 +170,7 @@ func (a *Agent) launch(
 		a.log.Warn("an engine that was launched is ended, as it could not be confirmed", "allocation_id", id, "pid", starting.PID, "error", err)
 		return nil, errors.Join(err, a.records().Remove(id))
 	}
-	a.log.Info("an engine was launched", "allocation_id", id, "pid", starting.PID, "user", user.Name, "caller", c.actor.Name, "logs", starting.LogDir)
+	a.log.Info("an engine was launched", "allocation_id", id, "pid", starting.PID, "user", user.Name, "caller", c.Actor.Name, "logs", starting.LogDir)
 	a.measureIn(settleTime)
 	return &bursarv1.LaunchResponse{Allocation: active, LogDirectory: starting.LogDir}, nil
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -53,13 +53,13 @@ func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user := newCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}}, 4711, "mallory")
-	ended, err := a.admitted.Wait(user.counted())
+	user := socket.NewCaller(identity.Actor{Name: "mallory@h1", Users: []string{"mallory"}}, 4711, "mallory")
+	ended, err := a.socket.Admitted.Wait(user.Counted())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ended()
-	ctx := context.WithValue(t.Context(), callerKey{}, user)
+	ctx := socket.WithCaller(t.Context(), user)
 	_, err = engines{a}.Launch(ctx, &bursarv1.LaunchRequest{Id: "a", Command: []string{"x"}})
 	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many requests") {
 		t.Errorf("%v", err)

@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/agent/socket"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -36,7 +37,7 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 	}
 	for _, allocation := range a.held() {
 		if request.GetId() != "" && allocation.GetId() == request.GetId() ||
-			request.GetId() == "" && request.GetRequestId() != "" && allocation.GetRequestId() == request.GetRequestId() && allocation.GetCaller() == callerOf(ctx).actor.Name {
+			request.GetId() == "" && request.GetRequestId() != "" && allocation.GetRequestId() == request.GetRequestId() && allocation.GetCaller() == socket.CallerOf(ctx).Actor.Name {
 			return &bursarv1.AllocationServiceGetResponse{Allocation: allocation}, nil
 		}
 	}
@@ -130,7 +131,7 @@ func (s *service) Watch(
 	if id := request.GetHostId(); id != "" && id != a.settings().HostID {
 		return invalid("host_id", id, a.settings().HostID+", or nothing: this is its agent")
 	}
-	ended, err := a.admitted.Wait(callerOf(ctx).counted())
+	ended, err := a.socket.Admitted.Wait(socket.CallerOf(ctx).Counted())
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/admission"
@@ -137,8 +138,8 @@ func nobody(err error) error {
 // inNameOf adds the caller to what is sent.
 func (a *Agent) inNameOf(ctx context.Context) context.Context {
 	ctx, info := connect.NewClientContext(ctx)
-	if c := callerOf(ctx); c != nil {
-		info.RequestHeader().Set(identity.Header, c.header)
+	if c := socket.CallerOf(ctx); c != nil {
+		info.RequestHeader().Set(identity.Header, c.Header)
 	}
 	return ctx
 }

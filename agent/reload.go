@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/regularfile"
 	"github.com/bursar/bursar/internal/reload"
@@ -30,11 +31,11 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 		return changes, nil
 	}
 	a.live.Store(&next)
-	a.peers.trust(next.TrustedUsers)
+	a.socket.Peers.Trust(next.TrustedUsers)
 	if changes.Has("trustedUsers") {
 		a.trusted.again()
 	}
-	a.admitted.SetLimits(next.Callers.limits())
+	a.socket.Admitted.SetLimits(next.Callers.limits())
 	if changes.Has("labels") || changes.Has("protected") {
 		a.locked(func(t *tracker.Tracker) { t.Announce(next.Labels, convert.VectorToProto(next.protected)) })
 	}
@@ -50,7 +51,7 @@ func (c Config) Check() error {
 		return err
 	}
 	if s.SocketGroup != "" {
-		if _, err := groupNumber(s.SocketGroup); err != nil {
+		if _, err := socket.GroupNumber(s.SocketGroup, refuseSetting); err != nil {
 			return err
 		}
 	}

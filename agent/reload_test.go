@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/statefile"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/internal/identity"
@@ -49,7 +50,7 @@ func effects() map[string]struct {
 		},
 		"trustedUsers": {
 			func(c *Config) { c.TrustedUsers = []string{"4711"} },
-			func(a *Agent, _ *watching) any { return a.peers.caller(context.Background(), 4711).trusted }, true,
+			func(a *Agent, _ *watching) any { return a.socket.Peers.Caller(context.Background(), 4711).Trusted }, true,
 		},
 		"callers": {
 			func(c *Config) { c.Callers.Burst = 7 },
@@ -210,14 +211,14 @@ func TestReloadOfWhatIsWrongOrNeedsARestartChangesNothing(t *testing.T) {
 	})
 }
 
-func someone(uid uint32) *caller {
-	return newCaller(identity.Actor{Name: "someone@h1"}, uid, strconv.FormatUint(uint64(uid), 10))
+func someone(uid uint32) *socket.Caller {
+	return socket.NewCaller(identity.Actor{Name: "someone@h1"}, uid, strconv.FormatUint(uint64(uid), 10))
 }
 
 // granted is how many of n requests a user is admitted with at once.
-func granted(a *Agent, c *caller, n int) (number int) {
+func granted(a *Agent, c *socket.Caller, n int) (number int) {
 	for range n {
-		if ended, err := a.admitted.Begin(c.counted()); err == nil {
+		if ended, err := a.socket.Admitted.Begin(c.Counted()); err == nil {
 			ended()
 			number++
 		}

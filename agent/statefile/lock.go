@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/internal/peercred"
 )
 
 // flock takes the lock in a directory.
@@ -105,9 +107,9 @@ func askForOwner(address *net.UnixAddr) bool {
 		if err != nil {
 			return false
 		}
-		uid, err := userOf(conn)
+		owner, err := peercred.Of(conn)
 		_ = conn.Close() // nothing was sent
-		return err == nil && int64(uid) == int64(os.Geteuid())
+		return err == nil && int64(owner.Uid) == int64(os.Geteuid())
 	}
 	return false
 }
@@ -153,18 +155,4 @@ func nameOf(path string) (string, error) {
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", root.Dev, root.Ino, above.Dev, path))
 	return fmt.Sprintf("@bursar-agent-state-%x", sum[:16]), nil
-}
-
-func userOf(conn *net.UnixConn) (uid uint32, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err //nolint:wrapcheck // nobody reads it
-	}
-	var peer *unix.Ucred
-	var peerErr error
-	err = raw.Control(func(fd uintptr) { peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, peerErr); err != nil {
-		return 0, err
-	}
-	return peer.Uid, nil
 }

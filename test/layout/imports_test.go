@@ -13,7 +13,7 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource", "internal/spelling"},
-		{"label", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/cgroupfs", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
+		{"label", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/cgroupfs", "internal/peercred", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
 		{"providers"},
@@ -25,6 +25,8 @@ func floors() [][]string {
 		{"coordinator/election"},
 		{"coordinator/auth"},
 		{"coordinator"},
+		{"agent/cgroup", "agent/keeper", "agent/launch", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
+		{"agent/socket"},
 		{"agent"},
 		{"cmd"},
 		{"test", "bench", "tools"},

@@ -1,4 +1,4 @@
-package agent
+package socket
 
 import (
 	"io/fs"
@@ -19,7 +19,7 @@ func TestEveryUserGetsToTheSocketWhateverTheUmask(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run", "bursar", "agent.sock")
 	err := underUmask(0o077, func() error {
-		listener, err := listenUnix(t.Context(), path, 0o666, "")
+		listener, err := listenUnix(t.Context(), path, 0o666, "", refuse)
 		if err == nil {
 			t.Cleanup(func() { _ = listener.Close() })
 		}

@@ -1,4 +1,4 @@
-package agent
+package socket
 
 import (
 	"context"
@@ -16,25 +16,33 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// peerProcess is the process at the other end of a connection, which says in whose numbers a caller's pids are: a container that has the
+// Process is the process at the other end of a connection, which says in whose numbers a caller's pids are: a container that has the
 // agent's socket knows its processes by others.
-type peerProcess struct {
+type Process struct {
 	find func(ctx context.Context) (host.View, error)
 
 	mu   sync.Mutex
 	view *host.View // guarded by mu; nil: it has not been found yet
 }
 
-type peerProcessKey struct{}
+// View says how a process sees others. host.ErrNoProcess: nobody has the pid.
+type View func(pid int32) (host.View, error)
 
-// peerProcessOf returns the process at the other end of the connection that a call came over; nil: it came over none.
-func peerProcessOf(ctx context.Context) *peerProcess {
-	p, _ := ctx.Value(peerProcessKey{}).(*peerProcess)
+type processKey struct{}
+
+// WithProcess returns the context of a call that the process makes.
+func WithProcess(ctx context.Context, p *Process) context.Context {
+	return context.WithValue(ctx, processKey{}, p)
+}
+
+// ProcessOf returns the process at the other end of the connection that a call came over; nil: it came over none.
+func ProcessOf(ctx context.Context) *Process {
+	p, _ := ctx.Value(processKey{}).(*Process)
 	return p
 }
 
-// seen returns how the peer sees processes, or a refusal which says that the agent cannot tell and what to do.
-func (p *peerProcess) seen(ctx context.Context) (host.View, error) {
+// Seen returns how the peer sees processes, or a refusal which says that the agent cannot tell and what to do.
+func (p *Process) Seen(ctx context.Context) (host.View, error) {
 	if p == nil {
 		return host.View{}, nil
 	}
@@ -52,7 +60,7 @@ func (p *peerProcess) seen(ctx context.Context) (host.View, error) {
 	return view, nil
 }
 
-func (p *peerProcess) close() {
+func (p *Process) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.view != nil {
@@ -60,12 +68,12 @@ func (p *peerProcess) close() {
 	}
 }
 
-// known is a process that is known already, or of which it is known why it cannot be.
-func knownProcess(view host.View, err error) *peerProcess {
+// knownProcess is a process that is known already, or of which it is known why it cannot be.
+func knownProcess(view host.View, err error) *Process {
 	if err != nil {
-		return &peerProcess{find: func(context.Context) (host.View, error) { return host.View{}, err }}
+		return &Process{find: func(context.Context) (host.View, error) { return host.View{}, err }}
 	}
-	return &peerProcess{view: &view}
+	return &Process{view: &view}
 }
 
 var (
@@ -73,23 +81,26 @@ var (
 	errEndedPeer  = errors.New("the process that connected has ended")
 )
 
+// UnseenProcess is one in a pid namespace that this process does not see.
+func UnseenProcess() *Process { return knownProcess(host.View{}, errUnseenPeer) }
+
 // connectedProcess is who connected to a Unix socket. It is held while it is looked at, so that its pid is not another's by then.
-func connectedProcess(meter Meter, conn *net.UnixConn, pid int32) *peerProcess {
+func connectedProcess(view View, conn *net.UnixConn, pid int32) *Process {
 	if pid == 0 {
-		return knownProcess(host.View{}, errUnseenPeer)
+		return UnseenProcess()
 	}
 	held, err := holdPeer(conn, pid)
 	if err != nil {
 		return knownProcess(host.View{}, err)
 	}
-	view, err := meter.View(pid)
+	seen, err := view(pid)
 	if held != nil {
 		defer held.Close()
 		if unix.PidfdSendSignal(int(held.Fd()), 0, nil, 0) == unix.ESRCH {
-			return knownProcess(host.View{}, errors.Join(errEndedPeer, view.PIDs.Close()))
+			return knownProcess(host.View{}, errors.Join(errEndedPeer, seen.PIDs.Close()))
 		}
 	}
-	return knownProcess(view, err)
+	return knownProcess(seen, err)
 }
 
 // holdPeer returns a pidfd of who connected; nil: this kernel has none.
@@ -117,11 +128,11 @@ func holdPeer(conn *net.UnixConn, pid int32) (*os.File, error) {
 }
 
 // dialedProcess is who connected over TCP, looked up once it matters: whoever has the other end open.
-func (a *Agent) dialedProcess(conn net.Conn) *peerProcess {
-	return &peerProcess{find: func(ctx context.Context) (host.View, error) {
+func (s *Server) dialedProcess(conn net.Conn) *Process {
+	return &Process{find: func(ctx context.Context) (host.View, error) {
 		select {
-		case a.lookups <- struct{}{}: // each reads the table of all open files
-			defer func() { <-a.lookups }()
+		case s.lookups <- struct{}{}: // each reads the table of all open files
+			defer func() { <-s.lookups }()
 		case <-ctx.Done():
 			return host.View{}, ctx.Err() //nolint:wrapcheck // says all
 		}
@@ -134,33 +145,14 @@ func (a *Agent) dialedProcess(conn net.Conn) *peerProcess {
 		if err != nil {
 			return host.View{}, fmt.Errorf("the caller's end of the connection: %w", err)
 		}
-		pid, err := sockdiag.Holder(ctx, a.deps.Proc, socket.Inode)
+		pid, err := sockdiag.Holder(ctx, s.options.Proc, socket.Inode)
 		if err != nil {
 			return host.View{}, fmt.Errorf("no process that this agent sees has the caller's end of the connection (nor was a start_time given that proves it): %w", err)
 		}
-		view, err := a.deps.Meter.View(pid)
+		view, err := s.options.View(pid)
 		if err != nil {
 			return host.View{}, fmt.Errorf("the caller's process: %w", err)
 		}
 		return view, nil
 	}}
-}
-
-// numberOf is the pid, as the agent knows it, of the process that a caller knows by a pid of its own namespace.
-func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int32, error) {
-	found, err := namespace.Find(ctx, pid)
-	switch {
-	case errors.Is(err, host.ErrNoProcess):
-		return 0, gone(pid, "a process that runs in the caller's pid namespace")
-	case err != nil:
-		return 0, connect.NewError(connect.CodeInternal, err)
-	}
-	return found, nil
-}
-
-// seesOtherCgroups reports whether the paths by which a caller knows cgroups are not those of this agent, or may not be. What it says of them
-// tells nothing then, and is left aside.
-func seesOtherCgroups(ctx context.Context) bool {
-	view, err := peerProcessOf(ctx).seen(ctx)
-	return err != nil || view.OtherCgroups
 }

@@ -1,16 +1,13 @@
-package agent
+package socket
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"net"
 	"strconv"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/bursar/bursar/agent/launch"
@@ -19,38 +16,43 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// caller is who is at the other end of a connection.
-type caller struct {
-	actor identity.Actor
-	// header is the actor as it is passed on.
-	header string
-	uid    uint32
-	// trusted callers may act as anyone, and confirm processes of others.
-	trusted bool
-	// tcp: it may be anybody on this machine.
-	tcp bool
+// Caller is who is at the other end of a connection.
+type Caller struct {
+	Actor identity.Actor
+	// Header is the actor as it is passed on.
+	Header string
+	UID    uint32
+	// Trusted callers may act as anyone, and confirm processes of others.
+	Trusted bool
+	// TCP: it may be anybody on this machine.
+	TCP bool
 	// account is on whom what they have here is counted; nobody, where they are trusted.
 	account admission.Caller
 }
 
 type callerKey struct{}
 
-// callerOf returns who made the call that a context belongs to.
-func callerOf(ctx context.Context) *caller {
-	c, _ := ctx.Value(callerKey{}).(*caller)
+// CallerOf returns who made the call that a context belongs to; nil: nobody did, over a connection.
+func CallerOf(ctx context.Context) *Caller {
+	c, _ := ctx.Value(callerKey{}).(*Caller)
 	return c
 }
 
-// counted is on whom something is counted. What came through no connection is this process's own.
-func (c *caller) counted() admission.Caller {
+// WithCaller returns the context of a call that the caller makes.
+func WithCaller(ctx context.Context, c *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// Counted is on whom something is counted. What came through no connection is this process's own.
+func (c *Caller) Counted() admission.Caller {
 	if c == nil {
 		return admission.Caller{}
 	}
 	return c.account
 }
 
-// peers knows the callers by what the kernel says of their connections.
-type peers struct {
+// Peers knows the callers by what the kernel says of their connections.
+type Peers struct {
 	hostID string
 	self   uint32
 	lookup func(ctx context.Context, uid uint32) (string, error)
@@ -66,7 +68,7 @@ type peers struct {
 
 // known is a caller as they were last looked up.
 type known struct {
-	caller *caller
+	caller *Caller
 	read   time.Time
 }
 
@@ -81,49 +83,30 @@ const (
 	lookupBurst = 200
 	// maxUsers is how many users are remembered: one with a range of subordinate uids can be many.
 	maxUsers = 1024
-	// lookupsAtOnce bounds how many programs look users up at a time. Each takes a process and a thread of the agent's TasksMax.
-	lookupsAtOnce = 16
+	// LookupsAtOnce bounds how many programs look users up at a time. Each takes a process and a thread of the agent's TasksMax.
+	LookupsAtOnce = 16
 )
 
-func newPeers(hostID string, self uint32, trusted []string) *peers {
-	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, lookupsAtOnce)}
-	return &peers{
+// newPeers returns the callers of an agent on a host, which runs as the user self. Trusted are names and uids.
+func newPeers(hostID string, self uint32, trusted []string) *Peers {
+	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
+	return &Peers{
 		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: subuid.At(subuid.Path, time.Now).Account,
 		known: make(map[uint32]known), asking: make(map[uint32]chan struct{}),
 	}
 }
 
-// trust replaces the list of those who may act as anyone, for the next request of everybody.
-func (p *peers) trust(users []string) {
+// Trust replaces the list of those who may act as anyone, for the next request of everybody.
+func (p *Peers) Trust(users []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trusted = users
 	clear(p.known)
 }
 
-// credentials asks the kernel who connected to a Unix socket: the process at the time of the connect, as of which the
-// kernel remembers the effective user id. Its pid is 0 where this process does not see its pid namespace.
-func credentials(conn *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("peer credentials: %w", err)
-	}
-	var credentials *unix.Ucred
-	var peerErr error
-	if err := raw.Control(func(fd uintptr) {
-		credentials, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return nil, fmt.Errorf("peer credentials: %w", err)
-	}
-	if peerErr != nil {
-		return nil, fmt.Errorf("peer credentials: %w", peerErr)
-	}
-	return credentials, nil
-}
-
-// caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of
+// Caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of
 // them, root neither, is more than a submitter on this host: that is all that a coordinator believes of an agent's callers.
-func (p *peers) caller(ctx context.Context, uid uint32) *caller {
+func (p *Peers) Caller(ctx context.Context, uid uint32) *Caller {
 	for {
 		p.mu.Lock()
 		before, seen := p.known[uid]
@@ -148,20 +131,20 @@ func (p *peers) caller(ctx context.Context, uid uint32) *caller {
 }
 
 // look asks who a user is, whom it knew as before, and closes done.
-func (p *peers) look(ctx context.Context, uid uint32, before *caller, done chan<- struct{}) *caller {
+func (p *Peers) look(ctx context.Context, uid uint32, before *Caller, done chan<- struct{}) *Caller {
 	userName, sure := p.name(ctx, uid) // without the lock: it may take seconds
 	read := time.Now()
 	if !sure {
 		read = read.Add(unsureFor - knownFor)
 		if before != nil {
-			userName = before.actor.Users[0]
+			userName = before.Actor.Users[0]
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.callerLocked(uid, userName)
 	if len(p.known) >= maxUsers { // those who are trusted are few, and are not to be forgotten because of others
-		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.trusted })
+		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.Trusted })
 	}
 	p.known[uid] = known{caller: c, read: read}
 	delete(p.asking, uid)
@@ -170,7 +153,7 @@ func (p *peers) look(ctx context.Context, uid uint32, before *caller, done chan<
 }
 
 // atOnce is what can be said of a user without asking a directory of users.
-func (p *peers) atOnce(uid uint32) *caller {
+func (p *Peers) atOnce(uid uint32) *Caller {
 	p.mu.Lock()
 	before, seen := p.known[uid]
 	p.mu.Unlock()
@@ -186,33 +169,34 @@ func (p *peers) atOnce(uid uint32) *caller {
 	return p.callerLocked(uid, userName)
 }
 
-func (p *peers) callerLocked(uid uint32, userName string) *caller {
+func (p *Peers) callerLocked(uid uint32, userName string) *Caller {
 	trusted := p.isTrustedLocked(uid, userName)
-	return newCaller(identity.Actor{
+	return NewCaller(identity.Actor{
 		Name: userName + "@" + p.hostID, Users: []string{userName}, Anyone: trusted, Priority: trusted,
 		Role: identity.Submitter, Host: p.hostID,
 	}, uid, p.account(uid, userName))
 }
 
 // loopback is whoever calls over TCP, where that is allowed.
-func (p *peers) loopback() *caller {
-	c := newCaller(identity.Actor{
+func (p *Peers) loopback() *Caller {
+	c := NewCaller(identity.Actor{
 		Name: "local@" + p.hostID, Anyone: true, Priority: true, Role: identity.Submitter, Host: p.hostID,
 	}, p.self, "")
-	c.tcp = true
-	c.account = admission.Caller{ID: "loopback", Name: c.actor.Name}
+	c.TCP = true
+	c.account = admission.Caller{ID: "loopback", Name: c.Actor.Name}
 	return c
 }
 
-func newCaller(actor identity.Actor, uid uint32, account string) *caller {
-	c := &caller{actor: actor, header: actor.Encode(), uid: uid, trusted: actor.Anyone}
-	if !c.trusted {
+// NewCaller returns a caller with the uid, whose use is counted on an account unless they are trusted.
+func NewCaller(actor identity.Actor, uid uint32, account string) *Caller {
+	c := &Caller{Actor: actor, Header: actor.Encode(), UID: uid, Trusted: actor.Anyone}
+	if !c.Trusted {
 		c.account = admission.Caller{ID: "user/" + account, Name: actor.Name}
 	}
 	return c
 }
 
-func (p *peers) isTrustedLocked(uid uint32, userName string) bool {
+func (p *Peers) isTrustedLocked(uid uint32, userName string) bool {
 	if uid == 0 || uid == p.self {
 		return true
 	}
@@ -230,7 +214,7 @@ func (p *peers) isTrustedLocked(uid uint32, userName string) bool {
 }
 
 // name is a user's name, or where the machine knows none its number. It is not sure where the machine could not be asked.
-func (p *peers) name(ctx context.Context, uid uint32) (text string, sure bool) {
+func (p *Peers) name(ctx context.Context, uid uint32) (text string, sure bool) {
 	text, err := p.lookup(context.WithoutCancel(ctx), uid) // for all that want to know, not for one call
 	if err != nil || text == "" {
 		return strconv.FormatUint(uint64(uid), 10), err == nil || errors.Is(err, launch.ErrNoUser)

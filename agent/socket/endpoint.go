@@ -1,4 +1,4 @@
-package agent
+package socket
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// socket is the agent's Unix socket, which is made again where somebody removes it while the agent runs.
-type socket struct {
-	agent *Agent
-	path  string
+// endpoint is the agent's Unix socket, which is made again where somebody removes it while the agent runs.
+type endpoint struct {
+	options Options
+	path    string
 	// given: a service manager has made it, and may have handed it over without its path.
 	given bool
 	// Of the measuring loop alone:
@@ -32,12 +32,13 @@ type socket struct {
 }
 
 // open returns the socket of a service manager, where there is one, as it is, and else one of the agent's own.
-func (s *socket) open(ctx context.Context, a *Agent) (net.Listener, error) {
-	s.agent, s.path = a, a.settings().Socket
-	if s.current = a.deps.Socket; s.current != nil {
+func (s *endpoint) open(ctx context.Context) (net.Listener, error) {
+	configured := s.options.Where().Path
+	s.path = configured
+	if s.current = s.options.Given; s.current != nil {
 		s.given = true
-		if s.path = s.current.Addr().String(); s.path != a.settings().Socket {
-			a.log.Warn("the socket that the service manager has opened is served, not the one that is configured", "socket", s.path, "configured", a.settings().Socket)
+		if s.path = s.current.Addr().String(); s.path != configured {
+			s.options.Log.Warn("the socket that the service manager has opened is served, not the one that is configured", "socket", s.path, "configured", configured)
 		}
 		s.find(ctx)
 		return s.current, nil
@@ -52,7 +53,7 @@ func (s *socket) open(ctx context.Context, a *Agent) (net.Listener, error) {
 
 // find looks at the path of a socket that was given. One on which nobody listens was made by an earlier incarnation, in place of one that
 // somebody had removed: it has the mode of that.
-func (s *socket) find(ctx context.Context) {
+func (s *endpoint) find(ctx context.Context) {
 	info, err := os.Lstat(s.path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
 		return
@@ -69,9 +70,9 @@ func (s *socket) find(ctx context.Context) {
 }
 
 // listen makes the socket.
-func (s *socket) listen(ctx context.Context) (listener *net.UnixListener, err error) {
-	settings := s.agent.settings()
-	mode, group := settings.socketMode, settings.SocketGroup
+func (s *endpoint) listen(ctx context.Context) (listener *net.UnixListener, err error) {
+	where := s.options.Where()
+	mode, group := where.Mode, where.Group
 	owner := os.Geteuid()
 	if s.given {
 		if s.rules == nil {
@@ -80,7 +81,7 @@ func (s *socket) listen(ctx context.Context) (listener *net.UnixListener, err er
 		stat, _ := s.rules.Sys().(*syscall.Stat_t) // on Linux it always is
 		mode, group, owner = s.rules.Mode().Perm(), strconv.FormatUint(uint64(stat.Gid), 10), int(stat.Uid)
 	}
-	if listener, err = listenUnix(ctx, s.path, mode, group); err != nil {
+	if listener, err = listenUnix(ctx, s.path, mode, group, s.options.Refuse); err != nil {
 		return nil, err
 	}
 	if s.there, err = os.Lstat(s.path); err == nil && owner != os.Geteuid() {
@@ -95,14 +96,14 @@ func (s *socket) listen(ctx context.Context) (listener *net.UnixListener, err er
 }
 
 // serveBy says how to serve on another listener.
-func (s *socket) serveBy(serve func(net.Listener)) {
+func (s *endpoint) serveBy(serve func(net.Listener)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serve = serve
 }
 
 // replaced reports whether another listener serves the socket in place of this one.
-func (s *socket) replaced(listener net.Listener) bool {
+func (s *endpoint) replaced(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ofPeers, is := listener.(*peerListener)
@@ -110,7 +111,7 @@ func (s *socket) replaced(listener net.Listener) bool {
 }
 
 // check makes the socket again where it is not there, and says why that fails; empty: it does not.
-func (s *socket) check(ctx context.Context) (problem string) {
+func (s *endpoint) check(ctx context.Context) (problem string) {
 	s.mu.Lock()
 	serving := s.serve != nil
 	s.mu.Unlock()
@@ -128,13 +129,13 @@ func (s *socket) check(ctx context.Context) (problem string) {
 		}
 		return s.say(ctx, problem)
 	}
-	s.agent.log.WarnContext(ctx, "the socket was removed while the agent runs: it was made again", "socket", s.path)
+	s.options.Log.WarnContext(ctx, "the socket was removed while the agent runs: it was made again", "socket", s.path)
 	s.use(listener)
 	return s.say(ctx, "")
 }
 
 // use serves on a listener in place of the last that was made.
-func (s *socket) use(listener *net.UnixListener) {
+func (s *endpoint) use(listener *net.UnixListener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serve == nil { // the agent ends
@@ -144,16 +145,16 @@ func (s *socket) use(listener *net.UnixListener) {
 	before := s.current
 	s.current = listener
 	s.serve(listener)
-	if own, is := before.(*net.UnixListener); is && before != s.agent.deps.Socket {
+	if own, is := before.(*net.UnixListener); is && before != s.options.Given {
 		own.SetUnlinkOnClose(false) // the path is another's now
 		_ = own.Close()             // nobody can reach it any more
 	}
 }
 
 // say logs what is wrong when that is something else than before.
-func (s *socket) say(ctx context.Context, problem string) string {
+func (s *endpoint) say(ctx context.Context, problem string) string {
 	if problem != s.problem && problem != "" {
-		s.agent.log.LogAttrs(ctx, slog.LevelError, "no new engines: callers cannot reach the agent", slog.String("error", problem))
+		s.options.Log.LogAttrs(ctx, slog.LevelError, "no new engines: callers cannot reach the agent", slog.String("error", problem))
 	}
 	s.problem = problem
 	return problem

@@ -1,9 +1,8 @@
-package agent
+package socket
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/launch"
-	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/providers/host"
 )
 
@@ -34,8 +32,8 @@ func TestUsersKeepTheirNamesWhileNobodyCanBeAsked(t *testing.T) {
 		}
 		is := func(uid uint32, name string, trusted bool) {
 			t.Helper()
-			if c := p.caller(t.Context(), uid); c.actor.Users[0] != name || c.trusted != trusted {
-				t.Errorf("uid %d is %+v: want %s", uid, c.actor, name)
+			if c := p.Caller(t.Context(), uid); c.Actor.Users[0] != name || c.Trusted != trusted {
+				t.Errorf("uid %d is %+v: want %s", uid, c.Actor, name)
 			}
 		}
 		is(5, "alice", false)
@@ -66,8 +64,8 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 			var all sync.WaitGroup
 			for range 100 {
 				all.Go(func() {
-					if c := p.caller(t.Context(), 5); c.actor.Users[0] != "alice" {
-						t.Errorf("%+v", c.actor)
+					if c := p.Caller(t.Context(), 5); c.Actor.Users[0] != "alice" {
+						t.Errorf("%+v", c.Actor)
 					}
 				})
 			}
@@ -79,7 +77,7 @@ func TestOneLookAtATimeForAUser(t *testing.T) {
 		}
 		time.Sleep(knownFor)
 		began := time.Now()
-		go p.caller(t.Context(), 5)
+		go p.Caller(t.Context(), 5)
 		synctest.Wait()
 		ask()
 		if asked != 2 || time.Since(began) != 0 {
@@ -97,7 +95,6 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 		t.Error("it was asked")
 		return "", errors.New("away")
 	}
-	connections := admission.NewConnections(connectionLimits(), admission.ConnectionOptions{Refused: func() {}, Log: slog.New(slog.DiscardHandler)})
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +103,9 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &peerListener{Listener: socket, peers: p, meter: meter, connections: connections, log: slog.New(slog.DiscardHandler)}
+	s := newServer(nil)
+	s.Peers, s.options.View = p, meter.View
+	l := s.ofPeers(socket)
 	defer l.Close()
 	client, err := net.Dial("unix", socket.Addr().String())
 	if err != nil {
@@ -127,11 +126,11 @@ func TestConnectionsAreTakenWithoutADirectoryOfUsers(t *testing.T) {
 		}
 		return "", launch.ErrNoUser
 	}
-	if c := p.atOnce(6); !c.trusted {
+	if c := p.atOnce(6); !c.Trusted {
 		t.Error("who is trusted by a name of the file is not known at once")
 	}
-	if c := p.atOnce(7); c.trusted || c.actor.Users[0] != "7" {
-		t.Errorf("%+v", c.actor)
+	if c := p.atOnce(7); c.Trusted || c.Actor.Users[0] != "7" {
+		t.Errorf("%+v", c.Actor)
 	}
 }
 
@@ -144,12 +143,12 @@ func TestStrangersDoNotMakeTrustedUsersForgotten(t *testing.T) {
 		}
 		return strconv.Itoa(int(uid)), errors.New("away")
 	}
-	p.caller(t.Context(), 6)
+	p.Caller(t.Context(), 6)
 	away = true
 	for uid := range uint32(3 * maxUsers) {
-		p.caller(t.Context(), 100_000+uid)
+		p.Caller(t.Context(), 100_000+uid)
 	}
-	if c := p.caller(t.Context(), 6); !c.trusted || len(p.known) > maxUsers+1 {
-		t.Errorf("%+v, with %d known", c.actor, len(p.known))
+	if c := p.Caller(t.Context(), 6); !c.Trusted || len(p.known) > maxUsers+1 {
+		t.Errorf("%+v, with %d known", c.Actor, len(p.known))
 	}
 }

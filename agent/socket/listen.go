@@ -1,11 +1,10 @@
-package agent
+package socket
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"os/user"
@@ -16,25 +15,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// SocketInUseError says that somebody serves on the path of the agent's socket.
-type SocketInUseError struct {
+// Refuse makes the error of a setting that cannot be: its name, its value, and what is wanted.
+type Refuse func(field, value, want string) error
+
+// InUseError says that somebody serves on the path of the agent's socket.
+type InUseError struct {
 	Path string
 }
 
-func (e *SocketInUseError) Error() string {
+func (e *InUseError) Error() string {
 	return fmt.Sprintf("socket %s: another agent serves it: stop that one, or give this one a socket of its own", e.Path)
 }
 
 // listenUnix serves on a path, in place of a socket that an agent left behind when it was killed.
-func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string) (*net.UnixListener, error) {
+func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string, refuse Refuse) (*net.UnixListener, error) {
 	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil { // whoever may call must get there
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
-	if err := checkFolder(path); err != nil {
+	if err := checkFolder(path, refuse); err != nil {
 		return nil, err
 	}
 	if err := removeStale(ctx, path); err != nil {
@@ -42,12 +43,12 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 	}
 	listener, err := listenClosed(ctx, path)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &SocketInUseError{Path: path}
+		return nil, &InUseError{Path: path}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	if err := giveTo(path, mode, group); err != nil {
+	if err := giveTo(path, mode, group, refuse); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
@@ -73,13 +74,13 @@ func listenClosed(ctx context.Context, path string) (*net.UnixListener, error) {
 }
 
 // checkFolder refuses a folder in which everybody could put a socket of their own in place of the agent's, and be shown what callers send.
-func checkFolder(path string) error {
+func checkFolder(path string, refuse Refuse) error {
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("socket directory: %w", err)
 	}
 	if mode := info.Mode(); mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0 {
-		return &ConfigError{"socket", path, fmt.Sprintf("a folder that not everybody can write to (mode %04o): anybody could pose as the agent there", mode.Perm())}
+		return refuse("socket", path, fmt.Sprintf("a folder that not everybody can write to (mode %04o): anybody could pose as the agent there", mode.Perm()))
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func removeStale(ctx context.Context, path string) error {
 	conn, err := dialer.DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
-		return errors.Join(&SocketInUseError{Path: path}, conn.Close())
+		return errors.Join(&InUseError{Path: path}, conn.Close())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a socket that was left behind: %w", err)
@@ -109,14 +110,14 @@ func removeStale(ctx context.Context, path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	default: // it listens, but does not accept
-		return &SocketInUseError{Path: path}
+		return &InUseError{Path: path}
 	}
 }
 
 // giveTo sets who may connect.
-func giveTo(path string, mode fs.FileMode, group string) error {
+func giveTo(path string, mode fs.FileMode, group string, refuse Refuse) error {
 	if group != "" {
-		number, err := groupNumber(group)
+		number, err := GroupNumber(group, refuse)
 		if err != nil {
 			return err
 		}
@@ -148,88 +149,18 @@ func chmodSocket(path string, mode fs.FileMode) error {
 	return os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode) //nolint:wrapcheck // such a descriptor cannot be changed by itself
 }
 
-func groupNumber(group string) (int, error) {
+// GroupNumber is the number of a group of this machine, which may be named by it.
+func GroupNumber(group string, refuse Refuse) (int, error) {
 	if number, err := strconv.Atoi(group); err == nil {
 		return number, nil
 	}
 	found, err := user.LookupGroup(group)
 	if err != nil {
-		return 0, &ConfigError{"socketGroup", group, "a group of this machine"}
+		return 0, refuse("socketGroup", group, "a group of this machine")
 	}
 	number, err := strconv.Atoi(found.Gid)
 	if err != nil {
-		return 0, &ConfigError{"socketGroup", group, "a group with a number"}
+		return 0, refuse("socketGroup", group, "a group with a number")
 	}
 	return number, nil
-}
-
-// peerListener accepts connections of which the kernel says whose they are.
-type peerListener struct {
-	net.Listener
-
-	peers       *peers
-	meter       Meter
-	connections *admission.Connections
-	log         *slog.Logger
-}
-
-// peerConn is a connection of a user; who that is, and what they may, is asked for every request: the connection may outlive it.
-type peerConn struct {
-	*admission.Connection
-
-	uid     *uint32 // nil: it is anybody's, over TCP
-	process *peerProcess
-}
-
-// Close lets go of the peer, too.
-func (c *peerConn) Close() error {
-	c.process.close()
-	return c.Connection.Close() //nolint:wrapcheck // it is the connection's
-}
-
-// Accept returns the next connection. One whose caller cannot be known, or has too many, is closed and passed over.
-func (l *peerListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err //nolint:wrapcheck // the server decides on it
-		}
-		unixConn, isUnix := conn.(*net.UnixConn)
-		if !isUnix {
-			return nil, errors.Join(errors.New("agent: a connection that is not a Unix socket's"), conn.Close())
-		}
-		peer, err := credentials(unixConn)
-		if err != nil {
-			l.log.Warn("a connection was refused", "error", err)
-			_ = conn.Close() // nothing was sent
-			continue
-		}
-		counted := l.connections.Admit(conn, l.peers.atOnce(peer.Uid).counted()) // nobody waits here for a directory of users
-		if counted == nil {
-			_ = conn.Close() // nothing was sent
-			continue
-		}
-		return &peerConn{Connection: counted, uid: &peer.Uid, process: connectedProcess(l.meter, unixConn, peer.Pid)}, nil
-	}
-}
-
-// loopbackListener bounds the connections over TCP.
-type loopbackListener struct {
-	net.Listener
-
-	agent *Agent
-}
-
-// Accept returns the next connection. Where there are too many it is closed and passed over.
-func (l *loopbackListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err //nolint:wrapcheck // the server decides on it
-		}
-		if counted := l.agent.connections.Admit(conn, l.agent.local.counted()); counted != nil {
-			return &peerConn{Connection: counted, process: l.agent.dialedProcess(conn)}, nil
-		}
-		_ = conn.Close() // nothing was sent
-	}
 }

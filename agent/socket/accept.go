@@ -1,0 +1,77 @@
+package socket
+
+import (
+	"errors"
+	"net"
+
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/internal/peercred"
+)
+
+// peerListener accepts connections of which the kernel says whose they are.
+type peerListener struct {
+	net.Listener
+
+	server *Server
+}
+
+// peerConn is a connection of a user; who that is, and what they may, is asked for every request: the connection may outlive it.
+type peerConn struct {
+	*admission.Connection
+
+	uid     *uint32 // nil: it is anybody's, over TCP
+	process *Process
+}
+
+// Close lets go of the peer, too.
+func (c *peerConn) Close() error {
+	c.process.close()
+	return c.Connection.Close() //nolint:wrapcheck // it is the connection's
+}
+
+// Accept returns the next connection. One whose caller cannot be known, or has too many, is closed and passed over.
+func (l *peerListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the server decides on it
+		}
+		unixConn, isUnix := conn.(*net.UnixConn)
+		if !isUnix {
+			return nil, errors.Join(errors.New("agent: a connection that is not a Unix socket's"), conn.Close())
+		}
+		peer, err := peercred.Of(unixConn)
+		if err != nil {
+			l.server.options.Log.Warn("a connection was refused", "error", err)
+			_ = conn.Close() // nothing was sent
+			continue
+		}
+		counted := l.server.connections.Admit(conn, l.server.Peers.atOnce(peer.Uid).Counted()) // nobody waits here for a directory of users
+		if counted == nil {
+			_ = conn.Close() // nothing was sent
+			continue
+		}
+		return &peerConn{Connection: counted, uid: &peer.Uid, process: connectedProcess(l.server.options.View, unixConn, peer.Pid)}, nil
+	}
+}
+
+// loopbackListener bounds the connections over TCP.
+type loopbackListener struct {
+	net.Listener
+
+	server *Server
+}
+
+// Accept returns the next connection. Where there are too many it is closed and passed over.
+func (l *loopbackListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the server decides on it
+		}
+		if counted := l.server.connections.Admit(conn, l.server.local.Counted()); counted != nil {
+			return &peerConn{Connection: counted, process: l.server.dialedProcess(conn)}, nil
+		}
+		_ = conn.Close() // nothing was sent
+	}
+}

@@ -1,0 +1,45 @@
+package socket
+
+import (
+	"github.com/bursar/bursar/internal/admission"
+	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+)
+
+const (
+	// maxConns is how many connections one user may have open. Over HTTP/1.1 each request that waits has one.
+	maxConns = 256
+	// maxAllConns is how many all users together may have: one with a range of subordinate uids can be many users. A connection
+	// takes some 20 KiB. Those of trusted callers are neither counted nor refused.
+	maxAllConns = 4096
+	// maxBodies is how many bytes of requests that are under way are held for one user, maxAllBodies for all: what they become when they are
+	// read takes up to fourteen times as much memory. Requests have some hundred bytes; only a Launch with a large environment has more.
+	maxBodies    = 4 << 20
+	maxAllBodies = 16 << 20
+)
+
+// Limits are those of one user's requests: how many a second in the long run, how many at once, how many that wait.
+func Limits(rate, burst, waiting int) admission.Limits {
+	return admission.Limits{
+		Rate: rate, Burst: burst, Calls: burst + waiting, Waiting: waiting,
+		Bytes: maxBodies, AllBytes: maxAllBodies,
+	}
+}
+
+// settles reports whether a request, by its path, confirms, extends or gives back what was granted, which nobody is to be kept from by
+// having asked for much. Each takes little: what it costs is bounded by a rate of its own.
+func settles(path string) bool {
+	switch path {
+	case bursarv1connect.AllocationServiceConfirmProcedure, bursarv1connect.AllocationServiceRenewProcedure,
+		bursarv1connect.AllocationServiceReleaseProcedure, bursarv1connect.AllocationServiceCancelProcedure,
+		bursarv1connect.AllocationServiceStopProcedure:
+		return true
+	}
+	return false
+}
+
+// connectionLimits are those of the callers' connections. One user can be as many as there are subordinate uids: of whoever has most one
+// makes room where there are too many.
+func connectionLimits() admission.ConnectionLimits {
+	known, of := admission.Descriptors(maxAllConns, 1, 4)
+	return admission.ConnectionLimits{Known: known, KnownOf: of, Caller: maxConns, First: headerTimeout}
+}

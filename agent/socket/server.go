@@ -1,0 +1,252 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/bursar/bursar/internal/admission"
+)
+
+const (
+	// receiveBuffer is how much a connection of HTTP/2 may send that nobody has asked for yet, in bytes.
+	receiveBuffer = 64 << 10
+	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants; idleTimeout how long one may
+	// say nothing between requests.
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// writeTimeout bounds each write: a peer that does not read is let go.
+	writeTimeout = 30 * time.Second
+	// shutdownQuick is how long calls under way have to end when the agent does; shutdownLong how long until they are cut off.
+	shutdownQuick = time.Second
+	shutdownLong  = 5 * time.Second
+)
+
+// Options say where an agent's local API is served, and to whom.
+type Options struct {
+	HostID string
+	// Trusted are the users, by names and uids, who may act as anyone, next to root and this process's own.
+	Trusted []string
+	// Limits bound what one user may ask; Settings are the settings that they come from, by the reason of a refusal; Refused counts
+	// those, by reason.
+	Limits   admission.Limits
+	Settings map[string]string
+	Refused  *prometheus.CounterVec
+	// Where says where to serve, as configured now.
+	Where func() Where
+	// Given is the socket that a service manager has opened; nil: none has.
+	Given net.Listener
+	// Refuse makes the error of a setting that cannot be.
+	Refuse Refuse
+	// View says how a process sees others, by its pid in the process table Proc.
+	View View
+	Proc string
+	// Handler is what is served: on the socket, or over TCP. Calls that wait for resources end with stopping.
+	Handler func(stopping context.Context, socket bool) http.Handler
+	Log     *slog.Logger
+}
+
+// Where is where the API is served.
+type Where struct {
+	// Path is the Unix socket's, Mode and Group say who may connect. Group may be empty: this process's.
+	Path  string
+	Mode  fs.FileMode
+	Group string
+	// Loopback is an address to listen on with TCP; empty: none.
+	Loopback string
+}
+
+// Server is the local API: the Unix socket, and TCP on loopback where that is configured. Make it with New.
+type Server struct {
+	// Peers are the callers, Admitted is what they have asked for.
+	Peers    *Peers
+	Admitted *admission.Controller
+
+	options     Options
+	connections *admission.Connections
+	local       *Caller       // whoever calls over TCP
+	lookups     chan struct{} // one element: a caller over TCP is being looked up
+	endpoint    endpoint
+	listeners   []net.Listener
+	handlers    sync.WaitGroup
+
+	// stopping ends first, and with it the calls that wait for resources; calls ends the others.
+	stopping, calls        context.Context //nolint:containedctx // live as long as the server
+	stopWaiting, stopCalls context.CancelFunc
+}
+
+// New returns a server that serves nothing yet.
+func New(o Options) *Server {
+	s := &Server{
+		Peers:    newPeers(o.HostID, uint32(os.Geteuid()), o.Trusted), //nolint:gosec // a uid
+		Admitted: admission.New(o.Limits, admission.Options{Refused: o.Refused, Settings: o.Settings, Log: o.Log}),
+		options:  o,
+		connections: admission.NewConnections(connectionLimits(), admission.ConnectionOptions{
+			Refused: o.Refused.WithLabelValues("connections").Inc, Log: o.Log,
+		}),
+		lookups: make(chan struct{}, 1), endpoint: endpoint{options: o},
+	}
+	s.local = s.Peers.loopback()
+	s.stopping, s.stopWaiting = context.WithCancel(context.Background())
+	s.calls, s.stopCalls = context.WithCancel(context.Background())
+	return s
+}
+
+// Listen opens the listeners. The errors are *InUseError, those of Options.Refuse, and the system's.
+func (s *Server) Listen(ctx context.Context) error {
+	socket, err := s.endpoint.open(ctx)
+	if err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
+	s.listeners = append(s.listeners, s.ofPeers(socket))
+	if address := s.options.Where().Loopback; address != "" {
+		var config net.ListenConfig
+		loopback, err := config.Listen(ctx, "tcp", address)
+		if err != nil {
+			return errors.Join(fmt.Errorf("agent: %w", err), socket.Close())
+		}
+		s.options.Log.Warn("whoever can connect on loopback may act as anyone", "address", loopback.Addr().String())
+		s.listeners = append(s.listeners, &loopbackListener{Listener: loopback, server: s})
+	}
+	return nil
+}
+
+// Check makes the Unix socket again if it is not there, and says why that fails; empty: it does not.
+func (s *Server) Check(ctx context.Context) (problem string) { return s.endpoint.check(ctx) }
+
+// Serve answers until ctx ends, then lets the calls under way end.
+func (s *Server) Serve(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i, listener := range s.listeners {
+		server := s.HTTP(i == 0)
+		answer := func(listener net.Listener) {
+			group.Go(func() error {
+				if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !s.endpoint.replaced(listener) {
+					return fmt.Errorf("agent: serve %s: %w", listener.Addr(), err)
+				}
+				return nil
+			})
+		}
+		answer(listener)
+		if i == 0 {
+			s.endpoint.serveBy(func(another net.Listener) { answer(s.ofPeers(another)) })
+		}
+		group.Go(func() error {
+			<-ctx.Done()
+			s.endpoint.serveBy(nil)
+			s.stopWaiting()
+			quick := time.AfterFunc(shutdownQuick, s.stopCalls)
+			defer quick.Stop()
+			deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLong)
+			defer cancel()
+			if err := server.Shutdown(deadline); err != nil {
+				s.options.Log.Warn("calls were cut off", "error", err)
+				return server.Close()
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	s.stopWaiting()
+	s.stopCalls()
+	s.handlers.Wait()
+	return err
+}
+
+// ofPeers accepts connections of which the kernel says whose they are.
+func (s *Server) ofPeers(socket net.Listener) net.Listener {
+	return &peerListener{Listener: socket, server: s}
+}
+
+// HTTP returns the server of one listener. What shows the inside of the agent is on the socket only.
+func (s *Server) HTTP(socket bool) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // for gRPC clients
+	handler := s.options.Handler(s.stopping, socket)
+	if !socket {
+		handler = http.NewCrossOriginProtection().Handler(handler) // a browser's pages are not whoever is trusted here
+	}
+	return &http.Server{
+		Handler:           s.guard(handler),
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
+		Protocols: protocols, HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+		},
+		BaseContext: func(net.Listener) context.Context { return s.calls },
+		ConnContext: s.connContext,
+		ErrorLog:    slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
+	}
+}
+
+// uidKey has the user of a connection.
+type uidKey struct{}
+
+// connContext says whose connection it is.
+func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context {
+	if c, ok := conn.(*peerConn); ok {
+		ctx, conn = WithProcess(ctx, c.process), c.Connection
+		if c.uid != nil {
+			ctx = context.WithValue(ctx, uidKey{}, *c.uid)
+		}
+	}
+	return s.connections.Context(ctx, conn)
+}
+
+// identified says who makes a request, and what they may by now.
+func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
+	c := s.local
+	if uid, ok := r.Context().Value(uidKey{}).(uint32); ok {
+		c = s.Peers.Caller(r.Context(), uid)
+	}
+	return r.WithContext(WithCaller(r.Context(), c)), c
+}
+
+// guard bounds how long a request may take to arrive, and each part of an answer to leave; how long an answer takes to be
+// found is not bounded, as it may be that of a request that waits. It bounds how many come of one user, too.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.handlers.Add(1)
+		defer s.handlers.Done()
+		defer s.connections.Begin(r.Context())()
+		answer := admission.NewWriter(w, writeTimeout)
+		body := admission.WithoutTrailers(r)
+		r, c := s.identified(r)
+		taken := s.Admitted.Intake(c.Counted())
+		defer taken.End()
+		if r.Body != nil && r.Body != http.NoBody {
+			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
+			r.Body = &timedBody{ReadCloser: body, control: answer.Control, header: w.Header(), intake: taken}
+		}
+		begin := s.Admitted.Begin
+		if settles(r.URL.Path) {
+			begin = s.Admitted.Settle
+		}
+		ended, err := begin(c.Counted())
+		if err == nil {
+			defer ended()
+			err = taken.Header(r)
+		}
+		if err != nil {
+			s.Admitted.Hold(r.Context(), c.Counted()) //nolint:contextcheck // it is the request's
+			admission.Refuse(answer, r, err)
+			return
+		}
+		if name := compression(r); name != "" && refuseCompressed(answer, r, name) {
+			return
+		}
+		next.ServeHTTP(answer, r)
+		admission.Send(answer, r)
+	})
+}
