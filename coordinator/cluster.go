@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -21,7 +22,7 @@ type clusterService struct {
 	version string
 	started ledger.Instant
 	self    func() string // its own URL
-	peers   *peers
+	peers   *forward.Peers
 	warn    func() []string // what is wrong at the moment
 	// audited is an audit, which all share who ask for one while it is made.
 	audited func() (auditResult, error)
@@ -90,7 +91,7 @@ func fullWarnings(to identity.Actor, full []ledger.LiveFullError) (list []string
 
 // standby is what a coordinator knows that does not lead.
 func (s *clusterService) standby() *bursarv1.StatusResponse {
-	known, _ := s.peers.known()
+	known, _ := s.peers.Leader()
 	res := &bursarv1.StatusResponse{
 		Version: s.version, StoreId: known.StoreID, Epoch: known.Epoch,
 		Leader: addressOf(known.URL), LeaderUrl: known.URL, Url: s.self(),

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/access"
@@ -149,7 +150,7 @@ func classify(err error) (connect.Code, proto.Message) {
 		return connect.CodeResourceExhausted, nil
 	case isFull(err):
 		return connect.CodeResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(fullFor)}
-	case errors.Is(err, ErrNotLeading), errors.Is(err, errLeaderless), errors.Is(err, ErrStopping), errors.Is(err, auth.ErrRightsChanged), errors.Is(err, store.ErrClosed):
+	case errors.Is(err, ErrNotLeading), errors.Is(err, forward.ErrLeaderless), errors.Is(err, ErrStopping), errors.Is(err, auth.ErrRightsChanged), errors.Is(err, store.ErrClosed):
 		return connect.CodeUnavailable, nil
 	case errors.Is(err, errTooOld), errors.Is(err, errFellBehind), errors.Is(err, errAhead):
 		return connect.CodeOutOfRange, nil

@@ -13,36 +13,12 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
-
-func TestEveryProcedureCanBePassedOn(t *testing.T) {
-	unary, streams := unaryProcedures(), streamProcedures()
-	for _, file := range []protoreflect.FileDescriptor{
-		bursarv1.File_bursar_v1_allocation_proto, bursarv1.File_bursar_v1_host_proto, bursarv1.File_bursar_v1_quota_proto,
-		bursarv1.File_bursar_v1_queue_proto, bursarv1.File_bursar_v1_cluster_proto,
-	} {
-		for i := range file.Services().Len() {
-			methods := file.Services().Get(i).Methods()
-			for j := range methods.Len() {
-				method := methods.Get(j)
-				procedure := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
-				if _, ok := unary[procedure]; ok == method.IsStreamingServer() {
-					t.Errorf("%s: among the calls with one answer: %v", procedure, ok)
-				}
-				if _, ok := streams[procedure]; ok != method.IsStreamingServer() {
-					t.Errorf("%s: among the streams: %v", procedure, ok)
-				}
-			}
-		}
-	}
-}
 
 func TestAnyCoordinatorTakesAnyCall(t *testing.T) {
 	m := startTeam(t, 3)
@@ -167,8 +143,7 @@ func TestTwoThatTakeEachOtherForTheLeaderDoNotPlayBall(t *testing.T) {
 	m.takeAway()
 	for i, f := range m.members {
 		other := m.members[1-i].url
-		f.server.peers.join(pinned{other}, f.url)
-		f.server.peers.point(other)
+		m.pin(f, other)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
@@ -178,17 +153,15 @@ func TestTwoThatTakeEachOtherForTheLeaderDoNotPlayBall(t *testing.T) {
 	}
 }
 
-// pinned is an election of which one coordinator believes to know the outcome.
-type pinned struct{ url string }
-
-func (p pinned) Run(context.Context) error { return nil }
-
-func (p pinned) Campaign(ctx context.Context) (election.Term, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
+// pin has a coordinator believe that the one at another URL leads, and waits until it does.
+func (m *team) pin(f *fixture, url string) {
+	m.t.Helper()
+	m.mu.Lock()
+	m.pinned[f.url] = url
+	m.changedLocked()
+	m.mu.Unlock()
+	eventually(m.t, "it takes another for the leader", func() bool { return f.server.peers.Route().URL == url })
 }
-
-func (p pinned) Leader() (election.Leader, <-chan struct{}) { return election.Leader{URL: p.url}, nil }
 
 func TestACallToALeaderThatHangsEndsWhenAnotherIsElected(t *testing.T) {
 	held := make(chan struct{})
@@ -243,8 +216,7 @@ func TestAStandbyThatCannotReachTheLeaderSaysSoInTime(t *testing.T) {
 	_, standbys := m.led()
 	full := fullListener(t)
 	f := standbys[0]
-	f.server.peers.join(pinned{full}, f.url)
-	f.server.peers.point(full)
+	m.pin(f, full)
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	_, err := f.allocations.Allocate(ctx, request("r", 1))
@@ -295,8 +267,7 @@ func TestALeaderThatDoesNotKnowAStandbyIsNotItsCallersFault(t *testing.T) {
 	m := startTeam(t, 2)
 	_, standbys := m.led()
 	f := standbys[0]
-	f.server.peers.join(pinned{server.URL}, f.url)
-	f.server.peers.point(server.URL)
+	m.pin(f, server.URL)
 	if _, err := f.allocations.Allocate(t.Context(), request("r", 1)); connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("got %v, want UNAVAILABLE, so that the caller tries another one", err)
 	}

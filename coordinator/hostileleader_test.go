@@ -50,8 +50,8 @@ func hostileLeader(t *testing.T, b *ballot, f *fixture, serve http.HandlerFunc) 
 	server.Start()
 	b.announce(election.Leader{URL: server.URL})
 	eventually(t, "the standby has greeted it", func() bool {
-		to, _ := f.server.peers.find()
-		return to != nil && to.url == server.URL && to.fault.Load() != nil
+		route := f.server.peers.Route()
+		return route.URL == server.URL && route.Probed
 	})
 	return calls, func() {
 		server.CloseClientConnections()

@@ -249,7 +249,7 @@ func TestAStoreThatWasPutBackDoesNotGiveOutAnEpochTwice(t *testing.T) {
 	before := m.memory.Copy("shared")
 	last := next(next(next(1)))
 	eventually(t, "everybody has heard of the last epoch", func() bool {
-		return slices.Contains(m.members[0].server.peers.epochs(), last) && slices.Contains(m.members[1].server.peers.epochs(), last)
+		return slices.Contains(m.members[0].server.peers.Epochs(), last) && slices.Contains(m.members[1].server.peers.Epochs(), last)
 	})
 	m.memory.Restore(before)
 	if got := next(last); got <= last {
@@ -274,7 +274,7 @@ func TestAnAnnouncedEpochIsBelievedForOneStride(t *testing.T) {
 	}
 	heard := func(epoch uint64) {
 		m.announce(election.Leader{URL: "http://127.0.0.1:1", Epoch: epoch})
-		eventually(t, "it has heard of the epoch", func() bool { return slices.Contains(m.members[0].server.peers.epochs(), epoch) })
+		eventually(t, "it has heard of the epoch", func() bool { return slices.Contains(m.members[0].server.peers.Epochs(), epoch) })
 	}
 	before := epoch()
 	for _, poison := range []uint64{1<<48 - 1, 1 << 48, 1<<63 - 1, 1<<64 - 1} {

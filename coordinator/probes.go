@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
@@ -26,12 +27,12 @@ const (
 // probes answer whether this coordinator works, to whoever asks.
 type probes struct {
 	writer       *writer
-	peers        *peers
+	peers        *forward.Peers
 	mismatch     *mismatch
 	turns, takes *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(w *writer, p *peers, m *mismatch) *probes {
+func newProbes(w *writer, p *forward.Peers, m *mismatch) *probes {
 	return &probes{
 		writer: w, peers: p, mismatch: m,
 		turns: &sharedProbe{ask: w.alive, clock: w.clock}, takes: &sharedProbe{ask: w.probe, clock: w.clock},
@@ -55,8 +56,8 @@ func (p *probes) ready(ctx context.Context) error {
 		err = p.takes.look(ctx)
 	}
 	if errors.Is(err, ErrNotLeading) {
-		if to, _ := p.peers.find(); to != nil {
-			return p.peers.fault()
+		if route := p.peers.Route(); route.URL != "" {
+			return route.Fault
 		}
 	}
 	return err

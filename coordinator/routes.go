@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -26,9 +27,10 @@ const compressFrom = 4 << 10
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
 	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: advised})
+	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.writer.leads.Load, Stopping: s.stopping})
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
-		connect.WithInterceptors(errorMapper{}, auditor, sized(), validate.NewInterceptor(), s.limits, &forwarder{writer: s.writer, peers: s.peers}),
+		connect.WithInterceptors(errorMapper{}, auditor, sized(), validate.NewInterceptor(), s.limits, forwarder),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
 			limit := s.limits.Largest(spec.Procedure)
 			return []connect.HandlerOption{
@@ -74,6 +76,14 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	return auth.NewHandler(auth.HandlerOptions{
 		Next: mux, Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
 	})
+}
+
+// stopping is what calls are answered with once the coordinator shuts down; nil before.
+func (s *Server) stopping() error {
+	if s.writer.isStopping() {
+		return ErrStopping
+	}
+	return nil
 }
 
 // sized refuses requests that would leave too much in rows and events, before the rules of each field are looked at.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
@@ -74,7 +75,7 @@ type Server struct {
 	timeouts auth.Timeouts
 	handler  http.Handler
 	elect    func(Self) (election.Election, error)
-	peers    *peers
+	peers    *forward.Peers
 	trust    *trust
 	mismatch *mismatch
 	tracing  *tracing.Tracing
@@ -142,8 +143,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.pollers = newPollers(s.writer, deps.Kinds, credentials(config.ProviderCredentials), rand.Float64, newClusterMeter(deps.Registry), s.log)
 	s.writer.clusters = s.pollers.changed
 	s.writer.tracer = newTracer(s.tracing)
-	s.peers = newPeers(s.log, s.tracing.Clients()...)
-	trust.introduce(s.peers)
+	s.peers = forward.NewPeers(trust.peersOptions(s.log, s.tracing.Clients()))
 	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
 	return s, nil
@@ -241,8 +241,8 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	campaign := &leadership{election: elected, writer: s.writer, heard: s.peers.epochs, log: s.log}
-	s.peers.join(elected, s.URL())
+	campaign := &leadership{election: elected, writer: s.writer, heard: s.peers.Epochs, log: s.log}
+	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	first := make(chan error, 1)
@@ -255,7 +255,7 @@ func (s *Server) start(ctx context.Context) error {
 			s.fatal <- err
 		}
 	})
-	s.tasks.Go(func() { s.peers.follow(background) })
+	s.tasks.Go(func() { s.peers.Follow(background) })
 	s.tasks.Go(func() { s.pollers.run(background) })
 	if s.elect == nil {
 		if err := <-first; err != nil {
@@ -284,7 +284,7 @@ func (s *Server) warnings() []string {
 	if hidden := s.writer.rulesHidden.Load(); hidden != nil {
 		list = append(list, atMost(*hidden, mostHidden, "bursar quotas")...)
 	}
-	if err := s.peers.fault(); err != nil {
+	if err := s.peers.Route().Fault; err != nil {
 		list = append(list, err.Error())
 	}
 	return list

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -29,8 +30,7 @@ func TestOneCallersRefusalsDoNotEndAStandbysConnection(t *testing.T) {
 	}
 	memory := int64(1 << 40)
 	f.silentHost(memory)
-	transport := peerTransport()
-	transport.DialContext = peerDialer().DialContext
+	transport := forward.Transport()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	defer func() {

@@ -16,14 +16,15 @@ import (
 // ballot is an election among the coordinators of a test: one lock, which the test can take away.
 type ballot struct {
 	mu      sync.Mutex
-	holder  *fakeTerm       // guarded by mu; nil: the lock is free
-	leader  election.Leader // guarded by mu
-	changed chan struct{}   // guarded by mu; closed when any of it changes
-	barred  map[string]bool // guarded by mu: who may not win, by URL
+	holder  *fakeTerm         // guarded by mu; nil: the lock is free
+	leader  election.Leader   // guarded by mu
+	changed chan struct{}     // guarded by mu; closed when any of it changes
+	barred  map[string]bool   // guarded by mu: who may not win, by URL
+	pinned  map[string]string // guarded by mu: whom a coordinator takes for the leader, whoever is, by its URL
 }
 
 func newBallot() *ballot {
-	return &ballot{changed: make(chan struct{}), barred: make(map[string]bool)}
+	return &ballot{changed: make(chan struct{}), barred: make(map[string]bool), pinned: make(map[string]string)}
 }
 
 func (b *ballot) changedLocked() {
@@ -96,6 +97,9 @@ func (c *candidate) Campaign(ctx context.Context) (election.Term, error) {
 func (c *candidate) Leader() (election.Leader, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if url, pinned := c.pinned[c.self.URL]; pinned {
+		return election.Leader{URL: url}, c.changed
+	}
 	return c.leader, c.changed
 }
 
@@ -173,7 +177,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 			return false
 		}
 		for _, f := range standbys {
-			if to, _ := f.server.peers.find(); !f.server.writer.ended() && (to == nil || to.url != leader.url) {
+			if !f.server.writer.ended() && f.server.peers.Route().URL != leader.url {
 				return false
 			}
 		}

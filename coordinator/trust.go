@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
@@ -79,16 +82,13 @@ func ofFile(err error) error {
 	return err
 }
 
-// introduce lets a coordinator show itself to the others. Who leads is said by Consul, where others may write as well: what this coordinator
-// shows goes over TLS to coordinators alone, or to this machine.
-func (t *trust) introduce(p *peers) {
-	t.peer.Require(identity.Coordinator.Organization()).Use(p.transport)
-	if t.shows() {
-		p.transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*peerDialer())) // what is dialed without TLS
-	}
+// peersOptions let a coordinator show itself to the others.
+func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Interceptor) forward.PeersOptions {
+	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.shows(), NotLeading: ErrNotLeading}
 	if t.token != nil {
-		p.token = func() (string, error) { return t.token.Token(), nil }
+		o.Token = func() (string, error) { return t.token.Token(), nil }
 	}
+	return o
 }
 
 // shows reports whether this coordinator has anything to show to the others.

@@ -11,7 +11,7 @@ func (s *Server) Turning(ctx context.Context) error { return s.writer.alive(ctx)
 
 // Status says in one line what matters now; it changes when that does.
 func (s *Server) Status() string {
-	known, _ := s.peers.known()
+	known, _ := s.peers.Leader()
 	status := "stands by: no leader is known, calls wait"
 	switch {
 	case s.writer.leads.Load():

@@ -24,6 +24,7 @@ func floors() [][]string {
 		{"coordinator/store"},
 		{"coordinator/election"},
 		{"coordinator/auth"},
+		{"coordinator/forward"},
 		{"coordinator"},
 		{"agent/cgroup", "agent/keeper", "agent/launch", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
 		{"agent/socket"},

@@ -1,4 +1,4 @@
-package coordinator
+package forward
 
 import (
 	"context"
@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// greetEvery is how often a leader is asked whether it takes calls from this coordinator, and greetAgain how often where it does not.
-	greetEvery = 30 * time.Second
-	greetAgain = 3 * time.Second
-	// greetTime is how long it may take to answer.
-	greetTime = 3 * time.Second
+	// probeEvery is how often a leader is asked whether it takes calls from this coordinator, and probeAgain how often where it does not.
+	probeEvery = 30 * time.Second
+	probeAgain = 3 * time.Second
+	// probeTime is how long it may take to answer.
+	probeTime = 3 * time.Second
 )
 
-// greet asks the leader now and then whether it takes calls from this coordinator, until somebody else leads. One that is not let in, or
+// probe asks the leader now and then whether it takes calls from this coordinator, until somebody else leads. One that is not let in, or
 // does not trust who answers, looks well and is of no use: better it says so before somebody calls.
-func (p *peers) greet(to *leader, log *slog.Logger) {
+func (p *Peers) probe(to *leader, log *slog.Logger) {
 	for {
-		err := p.greetOnce(to)
+		err := p.probeOnce(to)
 		if to.over.Err() != nil {
 			return
 		}
-		before := to.fault.Swap(&greeting{err})
-		wait := greetEvery
+		before := to.fault.Swap(&probed{err})
+		wait := probeEvery
 		if err != nil {
-			wait = greetAgain
+			wait = probeAgain
 		}
 		switch {
 		case err != nil && (before == nil || before.fault == nil):
@@ -46,17 +46,21 @@ func (p *peers) greet(to *leader, log *slog.Logger) {
 		case err == nil && before.fault != nil:
 			log.Info("calls can be passed on again", "leader", to.url)
 		}
-		if !pause(wait, to.over.Done(), nil) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-to.over.Done():
+			timer.Stop()
 			return
 		}
 	}
 }
 
-// greeting is how the last one ended.
-type greeting struct{ fault error }
+// probed is how the last one ended.
+type probed struct{ fault error }
 
-func (p *peers) greetOnce(to *leader) error {
-	ctx, cancel := context.WithTimeout(to.over, greetTime)
+func (p *Peers) probeOnce(to *leader) error {
+	ctx, cancel := context.WithTimeout(to.over, probeTime)
 	defer cancel()
 	_, self := p.find()
 	header, err := p.introduction(self, identity.Actor{Name: "coordinator", Role: identity.Reader})
@@ -81,7 +85,7 @@ func (p *peers) greetOnce(to *leader) error {
 }
 
 // introduction is what goes with a call to another coordinator: who passes it on, and whose it is.
-func (p *peers) introduction(self string, actor identity.Actor) (http.Header, error) {
+func (p *Peers) introduction(self string, actor identity.Actor) (http.Header, error) {
 	header := http.Header{}
 	header.Set(forwardedHeader, self)
 	header.Set(identity.Header, actor.Encode())
@@ -96,14 +100,24 @@ func (p *peers) introduction(self string, actor identity.Actor) (http.Header, er
 	return header, nil
 }
 
-// fault is why calls cannot be passed on to the leader that is known; nil where they can be, or nobody knows yet.
-func (p *peers) fault() error {
+// Route is the way to another coordinator that leads.
+type Route struct {
+	// URL is the leader's. Empty: nobody else is known to lead, or this coordinator is elected itself.
+	URL string
+	// Probed reports whether the leader was asked by now whether it takes calls from this coordinator.
+	Probed bool
+	// Fault is why calls cannot be passed on to it; nil: they can be, or nobody knows yet.
+	Fault error
+}
+
+// Route returns the way that calls go from here.
+func (p *Peers) Route() Route {
 	to, _ := p.find()
 	if to == nil {
-		return nil
+		return Route{}
 	}
 	if last := to.fault.Load(); last != nil {
-		return last.fault
+		return Route{to.url, true, last.fault}
 	}
-	return nil
+	return Route{URL: to.url}
 }

@@ -1,4 +1,4 @@
-package coordinator
+package forward
 
 import (
 	"context"
@@ -17,23 +17,41 @@ import (
 // that take each other for the leader would play ball with it.
 const forwardedHeader = "Bursar-Forwarded"
 
-// forwarder passes calls on to the coordinator that leads, where this one does not. What it passes on has been looked at: its caller
-// may make it, and it is well formed. The leader looks again. Deadlines and the end of a call travel with it, as do the caller's
-// name and rights; the rest of the headers ends here.
-type forwarder struct {
-	writer *writer
-	peers  *peers
+// Options are what an Interceptor needs.
+type Options struct {
+	// Peers know who leads.
+	Peers *Peers
+	// Leading reports whether this coordinator leads.
+	Leading func() bool
+	// Stopping is what calls are answered with once this coordinator shuts down; nil before.
+	Stopping func() error
 }
 
-var _ connect.Interceptor = (*forwarder)(nil)
+// Interceptor passes calls on to the coordinator that leads, if this one does not. What it passes on has been looked at:
+// its caller may make it, and it is well formed. The leader looks again. Deadlines and the end of a call travel with it,
+// as do the caller's name and rights; the rest of the headers ends here.
+//
+// It is the innermost interceptor of handlers. Any goroutine may use it.
+type Interceptor struct {
+	peers    *Peers
+	leading  func() bool
+	stopping func() error
+}
+
+// New makes one.
+func New(o Options) *Interceptor {
+	return &Interceptor{peers: o.Peers, leading: o.Leading, stopping: o.Stopping}
+}
+
+var _ connect.Interceptor = (*Interceptor)(nil)
 
 // WrapUnary passes a call on, unless this coordinator leads, or may answer with what it last saw.
-func (f *forwarder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		if f.writer.leads.Load() || allowsStale(req.Any()) {
+		if f.leading() || allowsStale(req.Any()) {
 			return next(ctx, req)
 		}
-		to, header, err := f.way(ctx, req.Header())
+		to, header, err := f.route(ctx, req.Header())
 		if err != nil {
 			return nil, err
 		}
@@ -45,47 +63,47 @@ func (f *forwarder) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			defer expire()
 		}
 		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
-		return res, passedBack(ctx, to, err)
+		return res, f.passedBack(ctx, to, err)
 	}
 }
 
 // WrapStreamingHandler passes a stream on, unless this coordinator leads.
-func (f *forwarder) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if f.writer.leads.Load() {
+		if f.leading() {
 			return next(ctx, conn)
 		}
-		to, header, err := f.way(ctx, conn.RequestHeader())
+		to, header, err := f.route(ctx, conn.RequestHeader())
 		if err != nil {
 			return err
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
-		return passedBack(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
+		return f.passedBack(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
 	}
 }
 
 // WrapStreamingClient changes nothing: this is a server.
-func (f *forwarder) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (f *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // forwardTime is how long the leader may take for a call whose caller does not say, beyond what it asks to wait for.
 const forwardTime = time.Minute
 
-// way returns where a call goes, and what goes with it.
-func (f *forwarder) way(ctx context.Context, received http.Header) (*leader, http.Header, error) {
-	if f.writer.isStopping() {
-		return nil, nil, ErrStopping
+// route returns where a call goes, and what goes with it.
+func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader, http.Header, error) {
+	if err := f.stopping(); err != nil {
+		return nil, nil, err
 	}
 	to, self := f.peers.find()
 	switch {
 	case received.Get(forwardedHeader) != "":
-		return nil, nil, ErrNotLeading
+		return nil, nil, f.peers.notLeading
 	case to == nil:
-		return nil, nil, errLeaderless
+		return nil, nil, ErrLeaderless
 	}
-	if err := f.peers.fault(); err != nil {
+	if err := f.peers.Route().Fault; err != nil {
 		return nil, nil, connect.NewError(connect.CodeUnavailable, err)
 	}
 	header, err := f.peers.introduction(self, auth.ActorOf(ctx))
@@ -103,12 +121,12 @@ func allowsStale(message any) bool {
 
 // passedBack is the leader's error as the caller gets it: code, words and details, without the headers that it came with. Where the
 // leader did not answer, nothing is known of the call.
-func passedBack(ctx context.Context, to *leader, err error) error {
+func (f *Interceptor) passedBack(ctx context.Context, to *leader, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(context.Cause(ctx), ErrNotLeading) {
-		return fmt.Errorf("%w: the lead has gone from %s to another coordinator", ErrNotLeading, to.url)
+	if errors.Is(context.Cause(ctx), f.peers.notLeading) {
+		return fmt.Errorf("%w: the lead has gone from %s to another coordinator", f.peers.notLeading, to.url)
 	}
 	answer, ok := errors.AsType[*connect.Error](err)
 	if !ok {

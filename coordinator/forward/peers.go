@@ -1,4 +1,4 @@
-package coordinator
+package forward
 
 import (
 	"context"
@@ -14,20 +14,43 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/internal/credential"
+	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/readlimit"
 )
 
-// errLeaderless answers what came while nobody was known to lead.
-var errLeaderless = errors.New("no coordinator is known to lead at the moment: try again")
+// ErrLeaderless answers what came while nobody was known to lead. Nothing was done; asking again is right.
+var ErrLeaderless = errors.New("no coordinator is known to lead at the moment: try again")
 
-// peers keeps the way to the coordinator that leads.
-type peers struct {
+// PeersOptions are what Peers need.
+type PeersOptions struct {
+	// Log takes whether calls can be passed on.
+	Log *slog.Logger
+	// Interceptors see each call that is passed on.
+	Interceptors []connect.Interceptor
+	// Credential is whom this coordinator trusts, and its own certificate.
+	Credential *credential.Client
+	// Shows says that this coordinator shows a certificate or a token to the others: then nothing is sent in clear text but
+	// within this machine.
+	Shows bool
+	// Token is this coordinator's own, to show to the others. Nil: none.
+	Token func() (string, error)
+	// NotLeading ends calls at a leader that leads no more, and answers those that another coordinator has passed on to
+	// one that does not lead.
+	NotLeading error
+}
+
+// Peers keep the way to the coordinator that leads. Any goroutine may use them.
+type Peers struct {
 	client *http.Client
 	// transport makes the client's connections.
 	transport *http.Transport
 	log       *slog.Logger
 	seen      []connect.Interceptor  // these see each call that is passed on
 	token     func() (string, error) // this coordinator's own, to show to the others; nil: none
+	// notLeading is why calls at a leader end once somebody else leads.
+	notLeading error
 
 	mu       sync.Mutex
 	election election.Election // guarded by mu; nil before the start
@@ -35,7 +58,7 @@ type peers struct {
 	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
 	heard    []uint64          // guarded by mu: the epochs that were announced lately, the latest last
 
-	greetings sync.WaitGroup
+	probes sync.WaitGroup
 }
 
 // leader is the coordinator that leads, as another one calls it.
@@ -47,47 +70,56 @@ type leader struct {
 	over context.Context //nolint:containedctx // it is a state
 	end  context.CancelCauseFunc
 	// fault is how the last attempt went to find out whether calls can be passed on; nil before the first.
-	fault atomic.Pointer[greeting]
+	fault atomic.Pointer[probed]
 }
 
-func newPeers(log *slog.Logger, seen ...connect.Interceptor) *peers {
-	transport := peerTransport()
-	transport.DialContext = peerDialer().DialContext
+// NewPeers makes them. They know nobody before Join, and what they know changes while Follow runs.
+//
+// Who leads is said by Consul, where others may write as well: what this coordinator shows goes over TLS to coordinators
+// alone, or to this machine.
+func NewPeers(o PeersOptions) *Peers {
+	transport := Transport()
+	o.Credential.Require(identity.Coordinator.Organization()).Use(transport)
+	if o.Shows {
+		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer())) // what is dialed without TLS
+	}
 	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: stay}
-	return &peers{log: log, client: client, transport: transport, seen: seen}
+	return &Peers{log: o.Log, client: client, transport: transport, seen: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
 }
 
 // stay takes a redirect for the answer: no coordinator redirects, and who does would get what was meant for the leader.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// peerDialer makes the connections. One that does not take them must not keep callers who could go elsewhere.
-func peerDialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
+// dialer makes the connections. One that does not take them must not keep callers who could go elsewhere.
+func dialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
 
-// peerTransport keeps one connection to whoever leads: many calls wait on it for long.
-func peerTransport() *http.Transport {
+// Transport makes the connections from one coordinator to another. It keeps one to whoever leads: many calls wait on it
+// for long.
+func Transport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Transport{
+		DialContext:            dialer().DialContext,
 		MaxResponseHeaderBytes: readlimit.Headers, Protocols: protocols, TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute,
 		// One that does not answer any more is noticed, calls or not.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second, MaxReceiveBufferPerStream: readlimit.Unread},
 	}
 }
 
-// join says where the leader's name comes from, and who asks.
-func (p *peers) join(e election.Election, self string) {
+// Join says where the leader's name comes from, and who asks.
+func (p *Peers) Join(e election.Election, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.election, p.self = e, self
 }
 
-// follow keeps up with who leads until ctx ends.
-func (p *peers) follow(ctx context.Context) {
-	defer p.greetings.Wait()
-	defer p.point("") //nolint:contextcheck // a greeting lasts as long as its leader
+// Follow keeps up with who leads until ctx ends.
+func (p *Peers) Follow(ctx context.Context) {
+	defer p.probes.Wait()
+	defer p.point("") //nolint:contextcheck // a probe lasts as long as its leader
 	for {
-		known, changed := p.known()
+		known, changed := p.Leader()
 		p.point(known.URL) //nolint:contextcheck // as above
 		p.hear(known.Epoch)
 		select {
@@ -98,8 +130,9 @@ func (p *peers) follow(ctx context.Context) {
 	}
 }
 
-// known returns who leads; its URL is empty where nobody is known to.
-func (p *peers) known() (known election.Leader, changed <-chan struct{}) {
+// Leader returns who leads, this coordinator or another, and what is closed when that changes. Its URL is empty if nobody
+// is known to.
+func (p *Peers) Leader() (known election.Leader, changed <-chan struct{}) {
 	p.mu.Lock()
 	e := p.election
 	p.mu.Unlock()
@@ -110,21 +143,21 @@ func (p *peers) known() (known election.Leader, changed <-chan struct{}) {
 }
 
 // point makes url the one that calls go to.
-func (p *peers) point(url string) {
+func (p *Peers) point(url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leader != nil && p.leader.url == url {
 		return
 	}
 	if p.leader != nil {
-		p.leader.end(ErrNotLeading)
+		p.leader.end(p.notLeading)
 		p.leader = nil
 		p.client.CloseIdleConnections()
 	}
 	if url != "" && url != p.self {
 		to := newLeader(url, p.client, connect.WithInterceptors(p.seen...))
 		p.leader = to
-		p.greetings.Go(func() { p.greet(to, p.log) })
+		p.probes.Go(func() { p.probe(to, p.log) })
 	}
 }
 
@@ -132,7 +165,7 @@ func (p *peers) point(url string) {
 const mostHeard = 32
 
 // hear keeps an epoch that was announced. Which of them are to be believed can be told next to the store's own.
-func (p *peers) hear(epoch uint64) {
+func (p *Peers) hear(epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if epoch == 0 || slices.Contains(p.heard, epoch) {
@@ -144,15 +177,15 @@ func (p *peers) hear(epoch uint64) {
 	p.heard = append(p.heard, epoch)
 }
 
-// epochs are those that were announced lately. A store that was put back does not know the last of them.
-func (p *peers) epochs() []uint64 {
+// Epochs are those that were announced lately. A store that was put back does not know the last of them.
+func (p *Peers) Epochs() []uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.heard)
 }
 
 // find returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.
-func (p *peers) find() (to *leader, self string) {
+func (p *Peers) find() (to *leader, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leader, p.self

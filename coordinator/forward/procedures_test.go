@@ -1,0 +1,31 @@
+package forward
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+func TestEveryProcedureCanBePassedOn(t *testing.T) {
+	unary, streams := unaryProcedures(), streamProcedures()
+	for _, file := range []protoreflect.FileDescriptor{
+		bursarv1.File_bursar_v1_allocation_proto, bursarv1.File_bursar_v1_host_proto, bursarv1.File_bursar_v1_quota_proto,
+		bursarv1.File_bursar_v1_queue_proto, bursarv1.File_bursar_v1_cluster_proto,
+	} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				method := methods.Get(j)
+				procedure := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
+				if _, ok := unary[procedure]; ok == method.IsStreamingServer() {
+					t.Errorf("%s: among the calls with one answer: %v", procedure, ok)
+				}
+				if _, ok := streams[procedure]; ok != method.IsStreamingServer() {
+					t.Errorf("%s: among the streams: %v", procedure, ok)
+				}
+			}
+		}
+	}
+}
