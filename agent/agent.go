@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/socket"
@@ -118,7 +119,7 @@ type Agent struct {
 	users    launch.Users
 	trusted  trustedLoop
 	direct   *launch.Direct
-	cgroups  *cgroups
+	cgroups  *contain.Cgroups
 	launches launches
 	// What the machine has beside memory and cpu:
 	workDirs   *workDirs
@@ -218,7 +219,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 	}
 	a.live.Store(&s)
 	a.socket = a.newSocket(refused)
-	if a.cgroups, err = newCgroups(a, deps.Metrics); err != nil {
+	if a.cgroups, err = a.newCgroups(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
@@ -258,7 +259,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.socket.Serve(ctx) })
 	group.Go(func() error { return a.measureLoop(ctx) })
-	group.Go(func() error { return a.cgroups.loop(ctx) })
+	group.Go(func() error { return a.cgroups.Loop(ctx) })
 	group.Go(func() error { return a.syncLoop(ctx) })
 	group.Go(func() error { return a.saveLoop(ctx) })
 	group.Go(func() error { return a.newsLoop(ctx) })
@@ -319,7 +320,7 @@ func (a *Agent) open(ctx context.Context) error {
 // close leaves everything as the next incarnation wants to find it.
 func (a *Agent) close() error {
 	a.letGo()
-	return errors.Join(a.saveLast(), a.dir.Close(), a.cgroups.close())
+	return errors.Join(a.saveLast(), a.dir.Close(), a.cgroups.Close())
 }
 
 // locked gives f the tracker. It must not block.

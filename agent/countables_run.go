@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/internal/spelling"
 	"github.com/bursar/bursar/resource"
 )
 
@@ -200,7 +201,7 @@ func explain(err error, said []byte) error {
 	if last = strings.TrimSpace(last); last == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, cut(last, maxProblem))
+	return fmt.Errorf("%w: %s", err, spelling.Cut(last, maxProblem))
 }
 
 // parseCount reads a number, or counts the lines that are not empty.
@@ -217,7 +218,7 @@ func parseCount(printed []byte, lines bool) (int64, error) {
 	text := string(bytes.TrimSpace(printed))
 	count, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || count < 0 || count > resource.MaxQuantity || text[0] == '+' {
-		return 0, fmt.Errorf("printed %q: want a whole number from 0 to %d", cut(text, 64), int64(resource.MaxQuantity))
+		return 0, fmt.Errorf("printed %q: want a whole number from 0 to %d", spelling.Cut(text, 64), int64(resource.MaxQuantity))
 	}
 	return count, nil
 }

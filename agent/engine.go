@@ -205,7 +205,7 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 // observe takes note of what a call has changed.
 func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
 	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
-	a.cgroups.soonAt(allocation.GetId()) // it may be entitled to something else
+	a.cgroups.SoonAt(allocation.GetId()) // it may be entitled to something else
 }
 
 // Release gives back, and lets go of the engine.
@@ -266,7 +266,7 @@ func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseReques
 	exit := request.GetExitStatus()
 	if exit != nil {
 		var lack string
-		if exit, lack = a.cgroups.lackOfMemory(ctx, engine, exit); reason == "" && (exit.GetOutOfMemory() || lack != "") {
+		if exit, lack = a.cgroups.LackOfMemory(ctx, engine, exit); reason == "" && (exit.GetOutOfMemory() || lack != "") {
 			reason = exitText(exit) + lack
 		}
 	}

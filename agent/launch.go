@@ -146,7 +146,7 @@ func (a *Agent) launch(
 	if request.GetEntitled() != nil {
 		entitled = request.GetEntitled()
 	}
-	spawner, limits := a.containment(ctx, allocation, entitled)
+	spawner, limits := a.cgroups.Spawner(ctx, allocation.GetLabels(), entitled)
 	launcher := launch.Launcher{Spawner: spawner, Keeper: a.settings().Engines.Keeper, Records: a.records(), LogDir: a.settings().Engines.LogDir}
 	starting, err := launcher.Start(ctx, launch.Request{
 		ID: id, User: user, Command: request.GetCommand(), Environment: request.GetEnvironment(), WorkingDirectory: request.GetWorkingDirectory(),

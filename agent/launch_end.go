@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/agent/keeper"
 	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
 )
@@ -77,7 +78,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 		end.exit.OutOfMemory = end.exit.OutOfMemory || record.OutOfMemory && end.reason == ""
 	}
 	var lack string
-	end.exit, lack = a.cgroups.lackOfMemory(ctx, e, end.exit)
+	end.exit, lack = a.cgroups.LackOfMemory(ctx, e, end.exit)
 	if record.DroppedBytes > 0 {
 		a.log.Warn("output of an engine could not be written", "allocation_id", id, "bytes", record.DroppedBytes)
 	}
@@ -85,7 +86,7 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 		return end
 	}
 	if err == nil || end.exit.GetOutOfMemory() || lack != "" {
-		end.reason = cut(exitText(end.exit)+lack, maxReason)
+		end.reason = spelling.Cut(exitText(end.exit)+lack, maxReason)
 	}
 	if err == nil && (end.exit.Code == nil || end.exit.GetCode() != 0) {
 		end.errorOutput = lastLines(record.Stderr)
@@ -105,7 +106,7 @@ func lastLines(lines []string) string {
 		room -= len(lines[from]) + len("\n")
 	}
 	if from == len(lines) && from > 0 { // not even the last line fits: its beginning tells most
-		return cut(lines[from-1], maxErrorOutput)
+		return spelling.Cut(lines[from-1], maxErrorOutput)
 	}
 	return strings.Join(lines[from:], "\n")
 }

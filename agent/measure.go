@@ -94,7 +94,7 @@ func (a *Agent) measure(ctx context.Context) {
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
 	}
-	a.cgroups.soon()
+	a.cgroups.Soon()
 	a.actOnOverUse(ctx)
 	a.cleanRecords(began)
 	a.afterChange(ctx)

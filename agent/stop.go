@@ -7,6 +7,7 @@ import (
 
 	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -52,7 +53,7 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	}
 	a.log.Log(ctx, level, "an engine is stopped", "allocation_id", id, "pid", engine.Root.PID, "grace", grace, "reason", order.GetReason())
 	a.running.Go(func() {
-		engine.Guarded = a.cgroups.guarded(ctx, id, engine.Cgroup)
+		engine.Guarded = a.cgroups.Guarded(ctx, id, engine.Cgroup)
 		err := a.opener.Stop(ctx, engine, grace)
 		text := ""
 		if err != nil {
@@ -93,6 +94,6 @@ func (a *Agent) endReason(id string) string {
 	case s.reason == "":
 		return "stopped"
 	default:
-		return cut("stopped: "+s.reason, maxReason)
+		return spelling.Cut("stopped: "+s.reason, maxReason)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -91,7 +92,7 @@ func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks
 // joined is why a host takes no new engines; empty: it does.
 func joined(reasons ...string) string {
 	reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
-	return cut(strings.Join(reasons, "; "), maxRefusal)
+	return spelling.Cut(strings.Join(reasons, "; "), maxRefusal)
 }
 
 // ask takes the answers that there are, asks whom nobody asks already, and waits for these.
@@ -226,15 +227,6 @@ func times(count, unit uint64) int64 {
 		return math.MaxInt64
 	}
 	return int64(count * unit) //nolint:gosec // checked above
-}
-
-// cut keeps so many bytes of a text that is read by people.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const more = " …"
-	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 // putDisks sends what is known of the work directories, of which there are at most maxWorkDirs.

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/providers/host"
 )
 
 // Engine is what is known of an engine.
@@ -24,12 +26,11 @@ type Engine struct {
 
 // now is the time in clock ticks after boot, in which the kernel tells when processes started.
 func now() uint64 {
-	const ticksPerSecond = 100 // USER_HZ, on every architecture that Go runs on
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
 		return 0
 	}
-	return uint64(t.Nano()) / uint64(time.Second/ticksPerSecond) //nolint:gosec // since boot
+	return uint64(t.Nano()) / uint64(time.Second/host.TicksPerSecond) //nolint:gosec // since boot
 }
 
 // descent tells who descends from the root of an engine. See the package comment.

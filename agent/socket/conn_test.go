@@ -42,7 +42,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"
 // newServer is a server of a handler, without a place to listen.
 func newServer(handler http.Handler) *Server {
 	return New(Options{
-		HostID: "h1", Limits: Limits(50, 200, 64), Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refused_total"}, []string{"reason"}),
+		HostID: "h1", Limits: Limits(50, 200, 64), Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refused_total", Help: "Refused."}, []string{"reason"}),
 		Handler: func(context.Context, bool) http.Handler { return handler }, Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -1,5 +1,7 @@
-// Package spelling compares words, to say what somebody has probably meant. Its functions keep nothing: any goroutine may call them.
+// Package spelling compares words, to say what somebody has probably meant, and cuts texts that are too long. Its functions keep nothing: any goroutine may call them.
 package spelling
+
+import "strings"
 
 // Distance is how many letters must be put in, left out or changed to make one text of the other.
 func Distance(a, b string) int {
@@ -20,4 +22,13 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Cut keeps so many bytes of a text that is read by people.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const more = " …"
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }

@@ -18,3 +18,17 @@ func TestDistanceCountsLetters(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsCutIsAValidTextOfThatLength(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 8, ""}, {"all of it", 9, "all of it"}, {"more than that", 9, "more  …"}, {"ääääää", 9, "ää …"},
+	} {
+		if got := spelling.Cut(c.text, c.most); got != c.want {
+			t.Errorf("%q to %d: %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}

@@ -235,7 +235,7 @@ func (m *Meter) alive(e *engine, passed bool, usage *Usage) bool {
 // measureTree fills in what the cgroup did not tell from the processes that the pass found.
 func (m *Meter) measureTree(e *engine, elapsed time.Duration, usage *Usage) {
 	if !e.cgroup.cpu && e.passes > 1 && elapsed > 0 {
-		seconds := float64(e.ticks) / ticksPerSecond
+		seconds := float64(e.ticks) / TicksPerSecond
 		usage.CPUMillis = int64(seconds / elapsed.Seconds() * 1000)
 	}
 	if e.cgroup.memory && !e.cgroup.moved {

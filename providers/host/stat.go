@@ -27,8 +27,8 @@ type image struct {
 	code, stack uint64
 }
 
-// ticksPerSecond is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every architecture that Go runs on.
-const ticksPerSecond = 100
+// TicksPerSecond is the unit of times in /proc/PID/stat: USER_HZ, which is 100 on every architecture that Go runs on.
+const TicksPerSecond = 100
 
 // ended reports whether the process has ended. The state is that of its first thread: Z (zombie) with other threads still
 // counted is a process whose first thread ended before the others.

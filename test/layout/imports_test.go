@@ -27,7 +27,7 @@ func floors() [][]string {
 		{"coordinator/forward"},
 		{"coordinator"},
 		{"agent/cgroup", "agent/keeper", "agent/launch", "agent/policy", "agent/process", "agent/statefile", "agent/tracker", "agent/unit"},
-		{"agent/socket"},
+		{"agent/socket", "agent/contain"},
 		{"agent"},
 		{"cmd"},
 		{"test", "bench", "tools"},

@@ -1,4 +1,4 @@
-package agent
+package contain
 
 import (
 	"github.com/bursar/bursar/agent/cgroup"
@@ -16,10 +16,10 @@ type wish struct {
 }
 
 // wanted are the engines, all or the named, that were shown to this agent: on a coordinator's word alone no process is moved.
-func (c *cgroups) wanted(all bool, ids map[string]bool) map[string]wish {
+func (c *Cgroups) wanted(all bool, ids map[string]bool) map[string]wish {
 	wanted := make(map[string]wish)
-	policies := c.agent.settings().policies
-	c.agent.locked(func(t *tracker.Tracker) {
+	policies := c.options.Settings().Policies
+	c.options.Locked(func(t *tracker.Tracker) {
 		var engines []tracker.Engine
 		if all {
 			engines = t.Engines()

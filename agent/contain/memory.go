@@ -1,4 +1,4 @@
-package agent
+package contain
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/internal/spelling"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers/host"
 	"github.com/bursar/bursar/resource"
@@ -19,20 +20,20 @@ const (
 	killFresh = time.Minute
 	// shellKilled is the code by which a shell says that what it ran was killed.
 	shellKilled = 128 + int32(syscall.SIGKILL)
-	// clockTick is the unit of start times: the kernel says 100 a second to everybody, on every architecture that Go knows.
-	clockTick = 10 * time.Millisecond
+	// maxName is how much of a cgroup's name is told, in bytes: half of what a reason may have.
+	maxName = 500
 )
 
-// lackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known. The text is to be put
+// LackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known. The text is to be put
 // behind the words that say how it ended: whose memory it was that lacked, or if the engine ended otherwise, how many of its processes were
 // killed before; "" where there is nothing to say.
-func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
+func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
 	c.takeUp(ctx)
 	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
 	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
 	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits, unless that was a stop.
-	stopped := c.agent.endReason(e.ID) != ""
+	stopped := c.options.Stopped(e.ID)
 	fresh := !stopped && contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
 	known := exit.GetOutOfMemory() || (exit == nil || ended) && logged || fresh && ended
 	if !known {
@@ -51,7 +52,7 @@ func (c *cgroups) lackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 
 // killedBefore says how many processes of an engine the kernel has killed for lack of memory that were not why it ended; "" for none, and where
 // that is not known: of an engine without a cgroup of ours the kernel's log tells, if its starter has given it one that is its own.
-func (c *cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Facts) string {
+func (c *Cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Facts) string {
 	kills, whose := engine.kills, whoseMemory(cgroup.Kill{}, false, engine.path, facts)
 	if kills == 0 && e.Cgroup != "" && c.kernelLog != nil {
 		var last cgroup.Kill
@@ -75,7 +76,7 @@ func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts)
 	case own && facts.MemoryMax > 0:
 		return ": its cgroup's limit of " + resource.ApproximateMemory(facts.MemoryMax)
 	case logged && kill.Limit && kill.Cgroup != "":
-		return ": the limit of cgroup " + cut(kill.Cgroup, maxReason/2)
+		return ": the limit of cgroup " + spelling.Cut(kill.Cgroup, maxName)
 	case logged && !kill.Limit:
 		return ": the machine's"
 	default:
@@ -84,7 +85,7 @@ func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts)
 }
 
 // lastFacts is what there is to know of an engine's cgroup when the engine has ended; false where it had none of ours.
-func (c *cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.Facts, bool) {
+func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.Facts, bool) {
 	driver := c.current()
 	c.mu.Lock()
 	e := c.engines[id]
@@ -112,7 +113,7 @@ func (c *cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 }
 
 // kill looks for the engine's process in the kernel's log.
-func (c *cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
+func (c *Cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 	if c.kernelLog == nil {
 		return cgroup.Kill{}, false
 	}
@@ -123,5 +124,5 @@ func (c *cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 }
 
 func startedAfterBoot(e host.Engine) time.Duration {
-	return time.Duration(e.StartTime) * clockTick //nolint:gosec // since boot
+	return time.Duration(e.StartTime) * (time.Second / host.TicksPerSecond) //nolint:gosec // since boot
 }

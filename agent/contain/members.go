@@ -1,4 +1,4 @@
-package agent
+package contain
 
 import (
 	"errors"
@@ -13,16 +13,16 @@ import (
 // from. What another engine is in is that one's. Who is in a third cgroup was put there by somebody, maybe under a limit; only a policy that
 // moves an engine in any case moves these too. Processes of another user are left where they are: what is in the engine's cgroup is
 // stopped with it.
-func (c *cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Member, error) {
+func (c *Cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Member, error) {
 	root := process.Ref{PID: w.process.GetPid(), StartTime: w.process.GetStartTime()}
-	refs, err := process.Descendants(c.agent.deps.Proc, root)
+	refs, err := process.Descendants(c.options.Proc, root)
 	if errors.Is(err, process.ErrEnded) {
 		return nil, errors.Join(cgroup.ErrNone, err)
 	}
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what it is about
 	}
-	user, err := c.agent.deps.Meter.Identify(root.PID)
+	user, err := c.options.Identify(root.PID)
 	if err != nil {
 		return nil, errors.Join(cgroup.ErrNone, err)
 	}
@@ -39,7 +39,7 @@ func (c *cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Mem
 		if err != nil || path != home && (w.own != policy.CgroupAlways || !cgroup.Whole(path) || c.isOfAnother(path, id)) {
 			continue
 		}
-		if found, err := c.agent.deps.Meter.Identify(ref.PID); err == nil && found.StartTime == ref.StartTime && found.UID == user.UID {
+		if found, err := c.options.Identify(ref.PID); err == nil && found.StartTime == ref.StartTime && found.UID == user.UID {
 			members = append(members, cgroup.Member(ref))
 		}
 	}
@@ -47,7 +47,7 @@ func (c *cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Mem
 }
 
 // homeOf is the cgroup that an engine is moved from, as its root was found there first.
-func (c *cgroups) homeOf(driver cgroup.Driver, id string, root int32) (string, error) {
+func (c *Cgroups) homeOf(driver cgroup.Driver, id string, root int32) (string, error) {
 	c.mu.Lock()
 	e := c.engines[id]
 	if e != nil && e.home != "" {
@@ -68,13 +68,13 @@ func (c *cgroups) homeOf(driver cgroup.Driver, id string, root int32) (string, e
 }
 
 // isOtherEngine reports whether a process is the root of an engine. It is asked of descendants of another.
-func (c *cgroups) isOtherEngine(ref process.Ref) (is bool) {
-	c.agent.locked(func(t *tracker.Tracker) { _, is = t.EngineOf(ref.PID, ref.StartTime) })
+func (c *Cgroups) isOtherEngine(ref process.Ref) (is bool) {
+	c.options.Locked(func(t *tracker.Tracker) { _, is = t.EngineOf(ref.PID, ref.StartTime) })
 	return is
 }
 
 // isOfAnother reports whether a cgroup is that of another engine.
-func (c *cgroups) isOfAnother(path, id string) bool {
+func (c *Cgroups) isOfAnother(path, id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for other, e := range c.engines {

@@ -1,4 +1,4 @@
-package agent
+package contain
 
 import (
 	"context"
@@ -14,8 +14,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/launch"
 	"github.com/bursar/bursar/agent/policy"
 	"github.com/bursar/bursar/agent/tracker"
+	"github.com/bursar/bursar/providers/host"
 )
 
 const (
@@ -29,11 +31,53 @@ const (
 	strangerPatience = time.Hour
 )
 
-// cgroups gives engines cgroups of their own and keeps their limits in step with what they are entitled to. Whatever fails is logged and
+// The ways to give engines cgroups.
+const (
+	// Auto is systemd if it is there and this is root, else the kernel's files if they may be written, else none.
+	Auto    = "auto"
+	Systemd = "systemd"
+	Direct  = "direct"
+	None    = "none"
+)
+
+// Settings are those in force.
+type Settings struct {
+	// Way is one of Auto, Systemd, Direct and None. Parent is the cgroup below which those of engines are made with the kernel's files;
+	// empty: that above this process's own.
+	Way, Parent string
+	// Policies say which engines get a cgroup, and which limits.
+	Policies policy.Set
+}
+
+// Options are what is asked of an agent. Each function may be called by several goroutines at a time.
+type Options struct {
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	// Proc is where the process table is.
+	Proc string
+	// Driver makes the cgroups, and is closed with them; nil: one as configured. KernelLog tells of engines that the kernel killed; nil: that
+	// of this machine, where it can be read.
+	Driver    cgroup.Driver
+	KernelLog *cgroup.KernelLog
+	// Direct starts keepers that get no unit of their own.
+	Direct *launch.Direct
+	// Settings are those in force.
+	Settings func() Settings
+	// Locked gives the engines and what they are entitled to. It must not block.
+	Locked func(func(t *tracker.Tracker))
+	// SaveSoon has what was said of an engine written.
+	SaveSoon func()
+	// Launching reports whether the allocation's engine is being launched, Stopped whether the agent has been asked to stop it.
+	Launching, Stopped func(id string) bool
+	// Identify says whose a process is. Any error: it has ended.
+	Identify func(pid int32) (host.Identity, error)
+}
+
+// Cgroups gives engines cgroups of their own and keeps their limits in step with what they are entitled to. Whatever fails is logged and
 // counted, and the engine goes on as it is. Its loop does all that may take long, so that nothing else waits for systemd or a slow
 // kernel; other goroutines launch engines and ask how they ended.
-type cgroups struct {
-	agent    *Agent
+type Cgroups struct {
+	options  Options
 	log      *slog.Logger
 	kills    prometheus.Counter
 	failures prometheus.Counter
@@ -78,9 +122,10 @@ type contained struct {
 	stranger time.Time
 }
 
-func newCgroups(a *Agent, registry *prometheus.Registry) (*cgroups, error) {
-	c := &cgroups{
-		agent: a, log: a.log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
+// New returns what contains engines, and does nothing yet. The error is that of metrics which are there already.
+func New(o Options) (*Cgroups, error) {
+	c := &Cgroups{
+		options: o, log: o.Log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
 		changed: make(map[string]bool),
 		kills: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "bursar", Subsystem: "agent", Name: "out_of_memory_kills_total", Help: "Processes of engines that the kernel killed for lack of memory.",
@@ -90,43 +135,44 @@ func newCgroups(a *Agent, registry *prometheus.Registry) (*cgroups, error) {
 		}),
 	}
 	for _, collector := range []prometheus.Collector{c.kills, c.failures} {
-		if err := registry.Register(collector); err != nil {
+		if err := o.Metrics.Register(collector); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
-	if c.kernelLog = a.deps.KernelLog; c.kernelLog == nil {
+	if c.kernelLog = o.KernelLog; c.kernelLog == nil {
 		var err error
-		if c.kernelLog, c.device, err = cgroup.OpenKernelLog(a.deps.Proc); err != nil {
+		if c.kernelLog, c.device, err = cgroup.OpenKernelLog(o.Proc); err != nil {
 			c.log.Debug("engines without a cgroup of their own that are killed for lack of memory are not recognised", "error", err)
 		}
 	}
 	return c, nil
 }
 
-// soon has the loop look at all engines.
-func (c *cgroups) soon() {
+// Soon has the loop look at all engines.
+func (c *Cgroups) Soon() {
 	c.mu.Lock()
 	c.all = true
 	c.mu.Unlock()
 	c.wake()
 }
 
-// soonAt has the loop look at one engine.
-func (c *cgroups) soonAt(id string) {
+// SoonAt has the loop look at one engine.
+func (c *Cgroups) SoonAt(id string) {
 	c.mu.Lock()
 	c.changed[id] = true
 	c.mu.Unlock()
 	c.wake()
 }
 
-func (c *cgroups) wake() {
+func (c *Cgroups) wake() {
 	select {
 	case c.due <- struct{}{}:
 	default:
 	}
 }
 
-func (c *cgroups) loop(ctx context.Context) error {
+// Loop does what Soon and SoonAt ask for until ctx ends. It returns nil.
+func (c *Cgroups) Loop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -137,8 +183,8 @@ func (c *cgroups) loop(ctx context.Context) error {
 	}
 }
 
-// close is called when the loop has ended. Cgroups stay.
-func (c *cgroups) close() error {
+// Close is called when the loop has ended. Cgroups stay.
+func (c *Cgroups) Close() error {
 	var err error
 	if driver := c.current(); driver != nil {
 		err = driver.Close()
@@ -151,14 +197,14 @@ func (c *cgroups) close() error {
 }
 
 // current is what makes cgroups here, as far as it was opened.
-func (c *cgroups) current() cgroup.Driver {
+func (c *Cgroups) current() cgroup.Driver {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.driver
 }
 
 // pass looks once at the engines that may have changed, or at all.
-func (c *cgroups) pass(ctx context.Context) {
+func (c *Cgroups) pass(ctx context.Context) {
 	c.mu.Lock()
 	all, changed := c.all, c.changed
 	c.all, c.changed = false, make(map[string]bool)
@@ -189,7 +235,7 @@ func (c *cgroups) pass(ctx context.Context) {
 }
 
 // find takes up the cgroups that an earlier incarnation has made.
-func (c *cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
+func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 	if c.found.Load() {
 		return true
 	}
@@ -202,7 +248,7 @@ func (c *cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 		return false
 	}
 	strangers := make(map[string]time.Time)
-	c.agent.locked(func(t *tracker.Tracker) {
+	c.options.Locked(func(t *tracker.Tracker) {
 		for _, f := range list {
 			if !t.Knows(f.ID) {
 				strangers[f.ID] = time.Now()
@@ -221,7 +267,7 @@ func (c *cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 }
 
 // takeUp does so before the loop has: an engine may have ended while no agent was there.
-func (c *cgroups) takeUp(ctx context.Context) {
+func (c *Cgroups) takeUp(ctx context.Context) {
 	if c.found.Load() {
 		return
 	}
@@ -232,7 +278,7 @@ func (c *cgroups) takeUp(ctx context.Context) {
 
 // keep gives one engine its cgroup and its limits, where it has not got them, and asks for its processes that the kernel has killed,
 // if some may have been.
-func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w wish, killed bool) {
+func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w wish, killed bool) {
 	c.mu.Lock()
 	e := c.engines[id]
 	if e == nil && w.own != policy.CgroupNever {
@@ -261,8 +307,8 @@ func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 	if path != "" && path != w.process.GetCgroup() {
 		moved := proto.CloneOf(w.process)
 		moved.Cgroup = path
-		c.agent.locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
-		c.agent.saveSoon()
+		c.options.Locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
+		c.options.SaveSoon()
 	}
 	if !killed && !before.inherited && before.settled {
 		return
@@ -273,7 +319,7 @@ func (c *cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 }
 
 // stays reports whether an engine that nobody has said to move stays where it is, as it would lose something by that.
-func (c *cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) bool {
+func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) bool {
 	if before.wouldLose != "" || before.settled || before.inherited || before.failed != "" {
 		return before.wouldLose != ""
 	}
@@ -298,7 +344,7 @@ func (c *cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, w 
 }
 
 // settle moves an engine to its cgroup, or sets other limits.
-func (c *cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) {
+func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) {
 	path := before.path
 	var err error
 	if before.settled {
@@ -329,7 +375,7 @@ func (c *cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w
 	}
 }
 
-func (c *cgroups) failed(ctx context.Context, id string, err error, again bool) {
+func (c *Cgroups) failed(ctx context.Context, id string, err error, again bool) {
 	c.failures.Inc()
 	level := slog.LevelWarn
 	if again {
@@ -339,9 +385,9 @@ func (c *cgroups) failed(ctx context.Context, id string, err error, again bool) 
 }
 
 // others are the cgroups of allocations that are no engines, any more or yet.
-func (c *cgroups) others(wanted map[string]wish) (ids []string) {
+func (c *Cgroups) others(wanted map[string]wish) (ids []string) {
 	tracked := make(map[string]bool)
-	c.agent.locked(func(t *tracker.Tracker) {
+	c.options.Locked(func(t *tracker.Tracker) {
 		for _, e := range t.Engines() {
 			tracked[e.ID] = true
 		}
@@ -358,8 +404,8 @@ func (c *cgroups) others(wanted map[string]wish) (ids []string) {
 
 // remove removes a cgroup that nobody is in. One that has processes stays, and is looked at again: an engine that is just being launched,
 // or one that was released and runs on.
-func (c *cgroups) remove(ctx context.Context, driver cgroup.Driver, id string) {
-	if c.agent.launches.has(id) {
+func (c *Cgroups) remove(ctx context.Context, driver cgroup.Driver, id string) {
+	if c.options.Launching(id) {
 		return
 	}
 	c.mu.Lock()

@@ -1,4 +1,4 @@
-package agent
+package contain
 
 import (
 	"context"
@@ -14,27 +14,27 @@ import (
 
 // open returns what makes cgroups here, or nil where nothing does. What is there is not asked for again; what could not be opened is, after
 // a while.
-func (c *cgroups) open(ctx context.Context) cgroup.Driver {
+func (c *Cgroups) open(ctx context.Context) cgroup.Driver {
 	c.opening.Lock()
 	defer c.opening.Unlock()
-	config := c.agent.settings().Engines
+	config := c.options.Settings()
 	now := time.Now()
-	if driver := c.current(); driver != nil || config.Cgroups == cgroupsNone || !c.opened.IsZero() && now.Sub(c.opened) < containPatience {
+	if driver := c.current(); driver != nil || config.Way == None || !c.opened.IsZero() && now.Sub(c.opened) < containPatience {
 		return driver
 	}
 	first := c.opened.IsZero()
 	c.opened = now
-	driver := c.agent.deps.Cgroups
+	driver := c.options.Driver
 	if driver == nil {
 		ctx, cancel := context.WithTimeout(ctx, containTimeout)
 		defer cancel()
 		var err error
 		if driver, err = openDriver(ctx, config); err != nil && first {
-			c.log.WarnContext(ctx, "engines get no cgroups of their own", "cgroups", config.Cgroups, "error", err)
+			c.log.WarnContext(ctx, "engines get no cgroups of their own", "cgroups", config.Way, "error", err)
 		}
 	}
 	if driver == nil {
-		if first && config.Cgroups == cgroupsAuto {
+		if first && config.Way == Auto {
 			c.log.InfoContext(ctx, "engines get no cgroups of their own: neither systemd nor a hierarchy of cgroups can be used here")
 		}
 		return nil
@@ -47,16 +47,16 @@ func (c *cgroups) open(ctx context.Context) cgroup.Driver {
 }
 
 // openDriver returns nil where auto finds nothing.
-func openDriver(ctx context.Context, config EnginesConfig) (cgroup.Driver, error) {
-	options := cgroup.DirectOptions{Parent: config.Cgroup}
-	switch config.Cgroups {
-	case cgroupsSystemd:
+func openDriver(ctx context.Context, config Settings) (cgroup.Driver, error) {
+	options := cgroup.DirectOptions{Parent: config.Parent}
+	switch config.Way {
+	case Systemd:
 		units, err := unit.Open(ctx, unit.Options{})
 		if err != nil {
 			return nil, err //nolint:wrapcheck // it says what it is about
 		}
 		return units, nil
-	case cgroupsDirect:
+	case Direct:
 		direct, err := cgroup.OpenDirect(options)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // it says what it is about
@@ -75,19 +75,19 @@ func openDriver(ctx context.Context, config EnginesConfig) (cgroup.Driver, error
 	return nil, nil //nolint:nilnil // nothing is found
 }
 
-// containment says who starts an engine's keeper, and with which limits of a cgroup of its own; nil: it gets none.
-func (a *Agent) containment(ctx context.Context, allocation *bursarv1.Allocation, entitled *bursarv1.Resource) (launch.Spawner, *cgroup.Limits) {
-	driver := a.cgroups.open(ctx)
+// Spawner says who starts the keeper of an engine with these labels, and with which limits of a cgroup of its own; nil: it gets none.
+func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitled *bursarv1.Resource) (launch.Spawner, *cgroup.Limits) {
+	driver := c.open(ctx)
 	if driver == nil {
-		return a.direct, nil
+		return c.options.Direct, nil
 	}
-	limits := limitsOf(a.settings().policies.For(allocation.GetLabels()), entitled)
-	return spawner{cgroups: a.cgroups, driver: driver, direct: a.direct}, &limits
+	limits := limitsOf(c.options.Settings().Policies.For(labels), entitled)
+	return spawner{cgroups: c, driver: driver, direct: c.options.Direct}, &limits
 }
 
 // spawner starts keepers in cgroups of their own; where that does not work, without.
 type spawner struct {
-	cgroups *cgroups
+	cgroups *Cgroups
 	driver  cgroup.Driver
 	direct  *launch.Direct
 }
@@ -102,9 +102,9 @@ type guard interface {
 	Guarded(path string) bool
 }
 
-// guarded reports whether a cgroup is that which the agent has made for an engine, with nobody in it but whom the engine has started or root has
+// Guarded reports whether a cgroup is that which the agent has made for an engine, with nobody in it but whom the engine has started or root has
 // moved there.
-func (c *cgroups) guarded(ctx context.Context, id, path string) bool {
+func (c *Cgroups) Guarded(ctx context.Context, id, path string) bool {
 	if path == "" {
 		return false
 	}
@@ -151,7 +151,7 @@ func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 }
 
 // launched takes note of an engine that is started in a cgroup of its own; err: without the limits, which the loop tries to set again.
-func (c *cgroups) launched(id, path string, limits cgroup.Limits, err error) {
+func (c *Cgroups) launched(id, path string, limits cgroup.Limits, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.engines[id] = &contained{path: path, limits: limits, settled: err == nil}

@@ -5,16 +5,9 @@ import (
 	"path"
 	"strings"
 
+	"github.com/bursar/bursar/agent/contain"
 	"github.com/bursar/bursar/agent/unit"
 	"github.com/bursar/bursar/providers/host"
-)
-
-// The ways to give engines cgroups.
-const (
-	cgroupsAuto    = "auto"
-	cgroupsSystemd = "systemd"
-	cgroupsDirect  = "direct"
-	cgroupsNone    = "none"
 )
 
 // meterOptions are how this machine is measured.
@@ -27,9 +20,9 @@ func (s *settings) settleCgroups() error {
 	if os.Getenv("NOTIFY_SOCKET") != "" { // systemd has started this as a service, in a cgroup with limits for an agent
 		s.Cgroup = orDefault(s.Cgroup, unit.SliceCgroup)
 	}
-	s.Engines.Cgroups = orDefault(s.Engines.Cgroups, cgroupsAuto)
+	s.Engines.Cgroups = orDefault(s.Engines.Cgroups, contain.Auto)
 	switch s.Engines.Cgroups {
-	case cgroupsAuto, cgroupsSystemd, cgroupsDirect, cgroupsNone:
+	case contain.Auto, contain.Systemd, contain.Direct, contain.None:
 	default:
 		return &ConfigError{"engines.cgroups", s.Engines.Cgroups, "auto, systemd, direct or none"}
 	}
@@ -37,4 +30,18 @@ func (s *settings) settleCgroups() error {
 		return &ConfigError{"engines.cgroup", name, "the path of a cgroup in its hierarchy, such as /engines"}
 	}
 	return nil
+}
+
+// newCgroups returns what contains engines.
+func (a *Agent) newCgroups() (*contain.Cgroups, error) {
+	return contain.New(contain.Options{ //nolint:wrapcheck // it says what it is about
+		Log: a.log, Metrics: a.deps.Metrics, Proc: a.deps.Proc, Driver: a.deps.Cgroups, KernelLog: a.deps.KernelLog, Direct: a.direct,
+		Settings: func() contain.Settings {
+			s := a.settings()
+			return contain.Settings{Way: s.Engines.Cgroups, Parent: s.Engines.Cgroup, Policies: s.policies}
+		},
+		Locked: a.locked, SaveSoon: a.saveSoon, Launching: a.launches.has,
+		Stopped:  func(id string) bool { return a.endReason(id) != "" },
+		Identify: a.deps.Meter.Identify,
+	})
 }

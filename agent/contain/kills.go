@@ -1,4 +1,4 @@
-package agent
+package contain
 
 import (
 	"maps"
@@ -10,16 +10,16 @@ import (
 
 // killedSince reports whether the kernel may have ended a process for lack of memory since the last pass over all engines: only then are
 // they asked, each, whether it was one of theirs.
-func (c *cgroups) killedSince() bool {
+func (c *Cgroups) killedSince() bool {
 	var now *int64
-	c.agent.locked(func(t *tracker.Tracker) { now = t.Sample().OutOfMemoryKills })
+	c.options.Locked(func(t *tracker.Tracker) { now = t.Sample().OutOfMemoryKills })
 	before := c.seen
 	c.seen = now
 	return now == nil || before == nil || *now != *before
 }
 
 // count takes note of processes that the kernel has killed. An earlier incarnation has told of those that an engine had survived.
-func (c *cgroups) count(id string, facts cgroup.Facts, ended bool) {
+func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	c.mu.Lock()
 	e := c.engines[id]
 	if e != nil && e.inherited && !ended {
@@ -47,7 +47,7 @@ func (c *cgroups) count(id string, facts cgroup.Facts, ended bool) {
 
 // countOnce counts the kill of an engine that has no cgroup of ours, or none any more, unless it was: its launcher and the agent may see at the
 // same time that it has ended.
-func (c *cgroups) countOnce(id string) {
+func (c *Cgroups) countOnce(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.firstCountLocked(id, time.Now()) {
@@ -56,7 +56,7 @@ func (c *cgroups) countOnce(id string) {
 }
 
 // firstCountLocked takes note that a kill of the engine is counted, and reports whether none was lately.
-func (c *cgroups) firstCountLocked(id string, now time.Time) bool {
+func (c *Cgroups) firstCountLocked(id string, now time.Time) bool {
 	maps.DeleteFunc(c.counted, func(_ string, when time.Time) bool { return now.Sub(when) > killFresh })
 	_, was := c.counted[id]
 	c.counted[id] = now
