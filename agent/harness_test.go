@@ -26,7 +26,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/providers/host"
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // asCaller makes the test binary a caller of an agent, asEngine an engine; see callers_test.go and memory_test.go.
@@ -187,10 +187,7 @@ func (s *subject) start() {
 // startOnLoopback starts an agent that serves on TCP, too: at its LoopbackListen.
 func (s *subject) startOnLoopback() {
 	s.t.Helper()
-	address, err := freeport.Address()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	address := proc.Address(s.t)
 	s.config.LoopbackListen, s.config.LoopbackTrusted = address, true
 	s.start()
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // daemon is a server of the shipped binary.
@@ -118,7 +118,7 @@ func (r *run) startCoordinator(ctx context.Context, dir string, interval time.Du
 
 // startAlone starts a coordinator that is alone.
 func (r *run) startAlone(ctx context.Context, s setup) (*daemon, error) {
-	address, err := freeport.Address()
+	address, err := proc.FreeAddress()
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // neighbour is an agent of another project that looks at the same machine at the same time.
@@ -34,7 +34,7 @@ func (r *run) startNeighbours(ctx context.Context, dir string, tick time.Duratio
 		}
 	}()
 	if r.nodeExporter != "" {
-		address, err := freeport.Address()
+		address, err := proc.FreeAddress()
 		if err != nil {
 			return list, err
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/consul"
-	"github.com/bursar/bursar/test/freeport"
 	"github.com/bursar/bursar/test/postgres"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // team is several coordinators of one cluster, with the Consul and the database that they share.
@@ -54,7 +54,7 @@ func (r *run) startTeam(ctx context.Context, size int, s setup, prepare func(sto
 	var urls []string
 	for range size {
 		m := &member{}
-		if m.address, err = freeport.Address(); err != nil {
+		if m.address, err = proc.FreeAddress(); err != nil {
 			return t, err
 		}
 		m.config = s.configure(m.address)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/test/proc"
 	"github.com/bursar/bursar/test/underrace"
 )
 
@@ -35,7 +36,7 @@ func startCrowded(t *testing.T, descriptors int) *crowded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := proc.Address(t)
 	cmd := exec.Command("/bin/sh", "-c", `ulimit -n "$1" && shift && exec "$@"`, "sh", strconv.Itoa(descriptors),
 		program, "coordinator", "--listen", address, "--data-dir", t.TempDir())
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))

@@ -21,7 +21,7 @@ import (
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/test/certs"
 	consultest "github.com/bursar/bursar/test/consul"
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // With the race detector a program waits for a second before it exits, and scripts run hundreds of them.
@@ -65,7 +65,7 @@ func TestScriptsOfNetworks(t *testing.T) {
 	ca, elsewhere := certs.New(t, "here"), certs.New(t, "elsewhere")
 	runScripts(t, filepath.Join("testdata", "net"), func(env *testscript.Env) {
 		env.Setenv("CONSUL_HTTP_ADDR", catalog.Address)
-		env.Setenv("FREE", freeAddress(t))
+		env.Setenv("FREE", proc.Address(t))
 		env.Setenv("CATALOG", strings.Replace(catalog.Address, "http:", "consul:", 1))
 		dir := filepath.Join(env.WorkDir, "tls")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -86,15 +86,6 @@ func TestScriptsOfNetworks(t *testing.T) {
 			}
 		}
 	})
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
 
 func runScripts(t *testing.T, dir string, setup func(env *testscript.Env)) {

@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/internal/reload"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func TestAgentTellsItsServiceManager(t *testing.T) {
 	dir, sockets := t.TempDir(), folderOfSockets(t)
-	free := freeAddress(t)
+	free := proc.Address(t)
 	file := filepath.Join(dir, "agent.yaml")
 	config := "hostId: vm-one\ntick: 200ms\nsocket: " + sockets + "/agent.sock\nstateDir: " + dir + "/state\ncoordinators: [http://" + free + "]\n"
 	writeConfig(t, file, config)

@@ -3,15 +3,12 @@ package main
 import (
 	"testing"
 
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // TestStopWhileTheDatabaseIsAwayIsLikeAnyOther: after a power cut an operator may stop what still waits for its database.
 func TestStopWhileTheDatabaseIsAwayIsLikeAnyOther(t *testing.T) {
-	nobody, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
+	nobody := proc.Address(t)
 	s := startService(t, []string{
 		"BURSAR_COORDINATOR_STORE=postgres://u@" + nobody + "/d?sslmode=disable", "BURSAR_COORDINATOR_ELECTION=alone",
 	}, nil, "coordinator", "--listen", "127.0.0.1:0", "--log-format", "text")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // upTime is how long a bursar may take to serve: long, for a machine that is busy with other things and a race detector.
@@ -50,7 +51,7 @@ func place(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &cluster{t: t, dir: dir, address: freeAddress(t), socket: filepath.Join(dir, "agent.sock")}
+	c := &cluster{t: t, dir: dir, address: proc.Address(t), socket: filepath.Join(dir, "agent.sock")}
 	c.books, c.local = c.client(c.address), c.client(c.socket)
 	return c
 }

@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/bursar/bursar/test/freeport"
 )
 
 // process is a bursar that serves.
@@ -216,16 +214,6 @@ func (r result) expect(t *testing.T, code int, printed ...string) {
 			t.Errorf("does not print %q\nstdout: %s\nstderr: %s", text, r.stdout, r.stderr)
 		}
 	}
-}
-
-// freeAddress is a loopback address on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
 
 // alive reports whether a pid is that of a process that runs: not a zombie.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func (c *cluster) storeFile() string { return filepath.Join(c.dir, "coordinator", "bursar.db") }
@@ -87,7 +88,7 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 	c.audited()
 
 	t.Run("in use", func(t *testing.T) {
-		command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml"), "--listen", freeAddress(t)).
+		command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml"), "--listen", proc.Address(t)).
 			expect(t, 1, "in use", strconv.Itoa(c.coordinator.pid()), "want ")
 		if err := c.is(a.GetId(), active); err != nil {
 			t.Error(err)

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/test/consul"
-	"github.com/bursar/bursar/test/freeport"
 	"github.com/bursar/bursar/test/postgres"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func main() {
@@ -88,7 +88,7 @@ func run(ctx context.Context, binary string) (err error) {
 func (c *cluster) show(ctx context.Context, discovery, dsn string) error {
 	var urls []string
 	for i := range 3 {
-		address, err := freeport.Address()
+		address, err := proc.FreeAddress()
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // Options say what is started. The zero value is one server on loopback that lets everybody do everything, over HTTP.
@@ -51,7 +51,7 @@ func choosePorts(bind string, https bool) (ports, error) {
 	}
 	for _, port := range wanted {
 		var err error
-		if *port, err = freeport.Choose(bind); err != nil {
+		if *port, err = proc.FreePort(bind); err != nil {
 			return p, err
 		}
 	}

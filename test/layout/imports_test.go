@@ -13,7 +13,7 @@ import (
 func floors() [][]string {
 	return [][]string{
 		{"resource", "internal/spelling"},
-		{"label", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/cgroupfs", "internal/peercred", "test/certs", "test/consul", "test/freeport", "test/hostile", "test/otlp", "test/postgres", "test/underrace"},
+		{"label", "internal/identity", "internal/yamlfile", "internal/reload", "internal/regularfile", "internal/credential", "internal/sockdiag", "internal/subuid", "internal/cgroupfs", "internal/peercred", "test/certs", "test/consul", "test/hostile", "test/otlp", "test/postgres", "test/proc", "test/underrace"},
 		{"proto"},
 		{"internal/quotafile", "internal/access", "internal/tracing", "internal/admission"},
 		{"providers"},

@@ -17,7 +17,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 const (
@@ -63,7 +63,7 @@ func newPlace(t *testing.T, s settings) *place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &place{t: t, dir: dir, address: freeAddress(t), socket: filepath.Join(dir, "agent.sock"), program: filepath.Join(programs, "bursar")}
+	p := &place{t: t, dir: dir, address: proc.Address(t), socket: filepath.Join(dir, "agent.sock"), program: filepath.Join(programs, "bursar")}
 	p.books, p.local = p.client(p.address), p.client(p.socket)
 	p.write("quotas.yaml", "quotas:\n  - selector: {user: \"*\"}\n    limit: {instances: 20, memory: 16GiB, cpu: 64}\n")
 	p.write("coordinator.yaml", fmt.Sprintf("listen: %s\ndataDir: %s\nquotaFiles: [%[3]s/quotas.yaml]\ntimes:\n  interval: %s\n  suspectAfter: 30\n",
@@ -221,16 +221,6 @@ func (p *place) environment() []string {
 func (p *place) bursar(args ...string) result {
 	p.t.Helper()
 	return command(p.t, p.environment(), args...)
-}
-
-// freeAddress is a loopback address on which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
 }
 
 var errNotYet = errors.New("not yet")

@@ -1,18 +1,12 @@
 package postgres
 
-import (
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"syscall"
-)
+import "github.com/bursar/bursar/test/proc"
 
-// guardScript waits until nobody holds the other end of its input, then clears away what is left of a server: all processes that
-// stand in its data, stopped ones too, and its directory. They get five seconds to end in order, because only then does the kernel
+// guardScript clears away what is left of a server: all processes that stand in its data, stopped
+// ones too, and its directory. The kernel would signal the first process of the server alone, and
+// nobody those that are stopped. They get five seconds to end in order, because only then does the kernel
 // get back the memory that they share.
-const guardScript = `cat >/dev/null
-data=$(readlink -f "$1/data")
+const guardScript = `data=$(readlink -f "$1/data")
 signal() {
 	found=1
 	for process in /proc/[0-9]*; do
@@ -27,34 +21,5 @@ if signal QUIT; then
 fi
 rm -rf "$1"`
 
-// guardian clears away after a process that was killed before it could do so itself. The kernel would signal the first process of the
-// server alone, and nobody those that are stopped.
-type guardian struct {
-	process *exec.Cmd
-	hold    io.Closer // as long as this is open in this process, it waits
-}
-
-func guard(dir string) (*guardian, error) {
-	process := exec.Command("sh", "-c", guardScript, "guardian", dir) //nolint:gosec,noctx // it must outlive this process
-	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}         // what ends this process by the keyboard leaves it alone
-	process.Dir = os.TempDir()
-	hold, err := process.StdinPipe()
-	if err == nil {
-		err = process.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("postgres: guardian: %w", err)
-	}
-	return &guardian{process, hold}, nil
-}
-
-// dismiss has it clear away now, and waits for it.
-func (g *guardian) dismiss() error {
-	if err := g.hold.Close(); err != nil {
-		return fmt.Errorf("postgres: guardian: %w", err)
-	}
-	if err := g.process.Wait(); err != nil {
-		return fmt.Errorf("postgres: guardian: %w", err)
-	}
-	return nil
-}
+// guard clears away after this process, even if it was killed.
+func guard(dir string) (*proc.Guardian, error) { return proc.Guard(guardScript, dir) }

@@ -211,7 +211,7 @@ func (s *Server) Close() error {
 	err := s.Continue()
 	err = errors.Join(err, s.Stop(syscall.SIGQUIT))
 	if s.guardian != nil {
-		err = errors.Join(err, s.guardian.dismiss())
+		err = errors.Join(err, s.guardian.Dismiss())
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
 }

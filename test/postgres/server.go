@@ -18,7 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // Options of Launch. The zero value of a field is its default.
@@ -45,7 +45,7 @@ type Server struct {
 
 	process  *exec.Cmd
 	ended    chan struct{} // closed when process has ended
-	guardian *guardian
+	guardian *proc.Guardian
 }
 
 // Start launches a server for the length of a test, and fails the test where that does not work.
@@ -120,7 +120,7 @@ func (s *Server) initialize(ctx context.Context, options Options) error {
 	if output, err := made.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, output)
 	}
-	port, err := freeport.Choose("127.0.0.1")
+	port, err := proc.FreePort("127.0.0.1")
 	if err != nil {
 		return err
 	}

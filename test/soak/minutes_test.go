@@ -19,7 +19,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 )
 
 const (
@@ -101,10 +101,7 @@ func startServers(t *testing.T) *servers {
 	bursar := filepath.Join(dir, "bursar")
 	s := &servers{t: t, dir: dir, carry: carryOf(*minutes)}
 	buildShortLog(t, bursar, s.carry)
-	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := proc.Address(t)
 	s.coordinator = s.start(bursar, "coordinator", fmt.Sprintf("listen: %s\ndataDir: %s/data\ntimes: {interval: 1s, requestRetention: %s}\nhistory: {retention: %[3]s, pruneEvery: 1s}\n",
 		address, dir, *minutes/10)) // so that as much is forgotten as comes in
 	socket := filepath.Join(dir, "agent.sock")

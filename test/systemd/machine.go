@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // Kind is what a machine is made with.
@@ -59,7 +61,7 @@ type Machine struct {
 	process  *exec.Cmd
 	ended    chan struct{} // closed once the process has
 	channel  *channel
-	guardian *guardian
+	guardian *proc.Guardian
 }
 
 // Start boots a machine that ends with the test.
@@ -242,7 +244,7 @@ func (m *Machine) close() error {
 	if m.channel != nil {
 		errs = append(errs, m.channel.close())
 	}
-	errs = append(errs, m.guardian.dismiss())
+	errs = append(errs, m.guardian.Dismiss())
 	if m.process != nil {
 		<-m.ended
 	}

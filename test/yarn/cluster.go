@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // Cluster is a YARN cluster. See the package comment.
@@ -25,7 +27,7 @@ type Cluster struct {
 	dir      string
 	java     string
 	jars     string
-	guardian *guardian
+	guardian *proc.Guardian
 	ports    ports
 	shells   map[string]bool // ids of those that were submitted
 }
@@ -105,7 +107,7 @@ func (c *Cluster) Close() error {
 	for _, s := range c.servers() {
 		s.kill()
 	}
-	return c.guardian.dismiss()
+	return c.guardian.Dismiss()
 }
 
 func (c *Cluster) servers() []*server {

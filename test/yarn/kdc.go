@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // KDC gives out Kerberos tickets: Hadoop's MiniKdc.
@@ -20,7 +22,7 @@ type KDC struct {
 	Keytab string
 
 	*server
-	guardian *guardian
+	guardian *proc.Guardian
 }
 
 // StartKDC starts a KDC for the length of a test. It knows HTTP/localhost and the principals, named without the realm.
@@ -39,7 +41,7 @@ func StartKDC(tb testing.TB, principals ...string) *KDC {
 			tb.Logf("the KDC said at last:\n%s", k.tail())
 		}
 		k.kill()
-		if err := k.guardian.dismiss(); err != nil {
+		if err := k.guardian.Dismiss(); err != nil {
 			tb.Error(err)
 		}
 	})

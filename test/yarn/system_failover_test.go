@@ -11,7 +11,7 @@ import (
 	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/test/freeport"
+	"github.com/bursar/bursar/test/proc"
 	"github.com/bursar/bursar/test/yarn"
 )
 
@@ -83,10 +83,7 @@ func twoManagers(t *testing.T, binary string) {
 func startApart(t *testing.T, binary, providers string) (*system, func() *command) {
 	t.Helper()
 	dir := shortDir(t)
-	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := proc.Address(t)
 	s := &system{binary: binary, agent: filepath.Join(dir, "agent.sock"), address: "http://" + address}
 	configs := map[string]string{
 		"coordinator": fmt.Sprintf("listen: %s\ndataDir: %s/data\nprovidersFile: %s\ntimes: {interval: 1s, suspectAfter: 10}\n", address, dir, providers),

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/test/freeport"
 	"github.com/bursar/bursar/test/postgres"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // secret is the password that no message may show.
@@ -94,12 +94,9 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestServerAway(t *testing.T) {
-	nobody, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
+	nobody := proc.Address(t)
 	for _, dsn := range []string{"postgres://u:s3cr3t@" + nobody + "/d", "postgres://u:s3cr3t@/d?host=" + t.TempDir()} {
-		_, err = Open(t.Context(), Options{DSN: dsn})
+		_, err := Open(t.Context(), Options{DSN: dsn})
 		var refused *store.RefusedError
 		if !errors.Is(err, store.ErrAway) || errors.As(err, &refused) || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("got %v", err)

@@ -1,4 +1,4 @@
-package freeport
+package proc
 
 import (
 	"net"
@@ -20,7 +20,7 @@ func TestAPortIsFreeAndNoneThatTheSystemGivesOut(t *testing.T) {
 	if last := lowest + count - 1; last >= first {
 		t.Errorf("ports up to %d: the system gives out those from %d", last, first)
 	}
-	address, err := Address()
+	address, err := FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

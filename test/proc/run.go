@@ -1,0 +1,71 @@
+package proc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Result is what a command left.
+type Result struct {
+	Code           int // see ExitCode; -1 too if it was not done in time
+	Stdout, Stderr string
+	Took           time.Duration
+}
+
+// Run runs a program to its end. Before, change may set what else it needs, such as its environment;
+// nil changes nothing. If it is not done within the time, it is told to abort, so that a Go program
+// prints where it hangs, the test fails, and goes on. It may be called from any goroutine.
+func Run(tb testing.TB, within time.Duration, change func(*exec.Cmd), program string, args ...string) Result {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), within)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // whatever the test wants
+	if change != nil {
+		change(cmd)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGABRT) }
+	cmd.WaitDelay = 5 * time.Second
+	began := time.Now()
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		tb.Errorf("%s: not done within %s\n%s", strings.Join(cmd.Args, " "), within, stderr.String())
+		return Result{Code: -1}
+	}
+	return Result{Code: ExitCode(tb, err), Stdout: stdout.String(), Stderr: stderr.String(), Took: time.Since(began)}
+}
+
+// Expect ends the test unless the command ended with the code, and fails it for each of these texts
+// that it did not print.
+func (r Result) Expect(tb testing.TB, code int, printed ...string) {
+	tb.Helper()
+	if r.Code != code {
+		tb.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.Code, code, r.Stdout, r.Stderr)
+	}
+	for _, text := range printed {
+		if !strings.Contains(r.Stdout+r.Stderr, text) {
+			tb.Errorf("does not print %q\nstdout: %s\nstderr: %s", text, r.Stdout, r.Stderr)
+		}
+	}
+}
+
+// ExitCode is that of a command that was run, by the error of its wait. If there is none, because the
+// command was not run or was ended by a signal, it is -1; if it was not run, the test fails too.
+func ExitCode(tb testing.TB, err error) int {
+	tb.Helper()
+	if err == nil {
+		return 0
+	}
+	if exit, ended := errors.AsType[*exec.ExitError](err); ended {
+		return exit.ExitCode()
+	}
+	tb.Error(err)
+	return -1
+}

@@ -1,0 +1,56 @@
+package proc
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// fewestLooks is how often Eventually looks at least before it gives up. If it cannot look that often
+// in the time there is, the machine is so busy that what is waited for has not had its time either.
+const fewestLooks = 60
+
+// Eventually looks every so often until check finds nothing wrong, and returns how long that took.
+// After the time is over, and at least 60 looks, the test ends with what was wrong last.
+func Eventually(tb testing.TB, within, every time.Duration, what string, check func() error) time.Duration {
+	tb.Helper()
+	began := time.Now()
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for looks := 1; ; looks++ {
+		err := check()
+		took := time.Since(began)
+		if err == nil {
+			return took
+		}
+		if took > within && looks > fewestLooks {
+			tb.Fatalf("%s: not within %s: %v", what, within, err)
+		}
+		<-again.C
+	}
+}
+
+var errNotYet = errors.New("it is not so yet")
+
+// Until waits as Eventually does, until something holds.
+func Until(tb testing.TB, within, every time.Duration, what string, holds func() bool) {
+	tb.Helper()
+	Eventually(tb, within, every, what, func() error {
+		if holds() {
+			return nil
+		}
+		return errNotYet
+	})
+}
+
+// Always looks every so often for so long, and ends the test at the first thing that is wrong.
+func Always(tb testing.TB, during, every time.Duration, what string, check func() error) {
+	tb.Helper()
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for began := time.Now(); time.Since(began) < during; <-again.C {
+		if err := check(); err != nil {
+			tb.Fatalf("%s: after %s: %v", what, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}
