@@ -9,6 +9,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -17,7 +18,7 @@ import (
 // Two callers ask for the same of one host. It is closed to the first, who has as much there as one
 // caller may. From the second it is kept for somebody who has waited for longer.
 func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	config := ledger.Config{HostLiveBytes: 6 << 10, StarvationAfter: time.Second}
 	r.core = NewCore(config, func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
 	r.lead(0)

@@ -7,18 +7,6 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// assignment is a cluster that is to be read, and under what it was so: in which leadership, and after how many changes of its provider.
-type assignment struct {
-	ledger.ProviderRecord
-
-	epoch, turn uint64
-}
-
-// same reports whether an assignment has not changed.
-func (a *assignment) same(b *assignment) bool {
-	return a.ClusterName == b.ClusterName && a.epoch == b.epoch && a.turn == b.turn
-}
-
 // errSuperseded ends a reading whose leadership is over, or whose provider has changed: it may be of another cluster.
 var errSuperseded = errors.New("the provider has changed, or the leadership")
 
@@ -29,11 +17,7 @@ func (w *writer) changeProvider(ctx context.Context, name ledger.ClusterName, ch
 	done := make(chan error, 1)
 	_, err := w.send(ctx, &Call{
 		From: originOf(ctx),
-		Do: func(c *Core, now ledger.Instant) {
-			if failed = change(c.ledger, now); failed == nil {
-				c.turns[name]++
-			}
-		},
+		Do:   func(c *Core, now ledger.Instant) { failed = c.changeProvider(now, name, change) },
 		Done: func(err error) {
 			done <- err
 			w.reread() // at every answer, so that whoever reads the cluster as it was stops
@@ -70,9 +54,7 @@ func (w *writer) within(ctx context.Context, from *Origin, run func(c *Core, now
 func (w *writer) assignments(ctx context.Context) ([]assignment, error) {
 	var list []assignment
 	err := w.within(ctx, nil, func(c *Core, _ ledger.Instant) error {
-		for _, record := range c.ledger.Providers() {
-			list = append(list, assignment{record, c.meta.Epoch, c.turns[record.ClusterName]})
-		}
+		list = c.assignments()
 		return nil
 	})
 	if err != nil {
@@ -84,9 +66,9 @@ func (w *writer) assignments(ctx context.Context) ([]assignment, error) {
 // assigned runs a command for an assignment, unless that is over.
 func (w *writer) assigned(ctx context.Context, a *assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
 	return w.within(ctx, &Origin{Procedure: "reading of " + a.String()}, func(c *Core, now ledger.Instant) error {
-		if c.meta.Epoch != a.epoch || c.turns[a.ClusterName] != a.turn {
+		if !c.current(a) {
 			return errSuperseded
 		}
-		return run(c.ledger, now)
+		return run(c.Ledger(), now)
 	})
 }

@@ -41,9 +41,6 @@ type Sighting struct {
 	Number uint64
 }
 
-// drawLeadership draws the number of a leadership.
-func drawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }
-
 // heed looks at the leadership that a host has seen, in its report. An epoch above this leadership's ends it: the store was put back to an
 // earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does the same epoch of another
 // leadership: that was given out before the store was put back, and the revisions that the host knows are of a ledger that is gone. Where
@@ -59,7 +56,7 @@ func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting Sigh
 	}
 	refuse := func(err error) error { return &ClaimError{HostID: host, Epoch: seen, Err: err} }
 	if !discovery.Believable(seen, c.meta.Epoch) {
-		return refuse(fieldError("epoch", fmt.Sprint(seen), fmt.Sprintf("one that a coordinator of this store gave out, which is at %d: if most agents have "+
+		return refuse(epochError(seen, fmt.Sprintf("one that a coordinator of this store gave out, which is at %d: if most agents have "+
 			"seen such epochs, raise the store's with bursar store epoch --at-least %d; if few, start those once with --forget-epoch", c.meta.Epoch, seen+1)))
 	}
 	if seen > c.outdone || c.outdone == 0 {
@@ -68,13 +65,17 @@ func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting Sigh
 			claimant = anyHost
 		}
 		if wait := c.claims.take(claimant, now); wait > 0 {
-			return refuse(fieldError("epoch", fmt.Sprint(seen), fmt.Sprintf(
+			return refuse(epochError(seen, fmt.Sprintf(
 				"one that this coordinator gave out, which is at %d: the word of this host has ended enough leaderships, and counts again in %s",
 				c.meta.Epoch, wait.Round(time.Second))))
 		}
 		c.outdone = seen
 	}
 	return refuse(fmt.Errorf("%w (epoch %d was seen, this one is %d)", ErrNotLeading, seen, c.meta.Epoch))
+}
+
+func epochError(seen uint64, want string) error {
+	return &ledger.FieldError{Field: "epoch", Value: fmt.Sprint(seen), Want: want}
 }
 
 // isOurs reports whether what a host says of this epoch's number is about this leadership.
@@ -112,3 +113,6 @@ func (c claims) take(claimant string, now ledger.Instant) (wait time.Duration) {
 	c[claimant] = free.Add(claimEvery)
 	return 0
 }
+
+// drawLeadership draws the number of a leadership.
+func drawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }

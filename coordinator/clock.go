@@ -15,16 +15,6 @@ type Clock interface {
 	Elapsed() time.Duration
 }
 
-// systemClock is this machine's.
-type systemClock struct{ start time.Time }
-
-// SystemClock returns the clock of this machine.
-func SystemClock() Clock { return systemClock{start: time.Now()} }
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (c systemClock) Elapsed() time.Duration { return time.Since(c.start) } // by its monotonic reading
-
 // steady is a coordinator's clock: the time of day at the start, and from then on as much as has elapsed. A jump of the time of day
 // while the coordinator runs changes nothing. See skew for how the ledger's time follows from it.
 type steady struct {
@@ -83,15 +73,4 @@ func (s skew) warning(clock ledger.Instant) (list []string) {
 			"it runs a tenth slower than time until both agree", left.Round(time.Second)))
 	}
 	return list
-}
-
-// now is the ledger's time while this coordinator leads, else its clock's.
-func (w *writer) now() ledger.Instant { return w.clock.now().Add(w.behind()) }
-
-// behind is how far this coordinator's clock is behind the ledger's time; zero while it does not lead.
-func (w *writer) behind() time.Duration {
-	if s := w.skew.Load(); s != nil {
-		return s.left(w.clock.now())
-	}
-	return 0
 }

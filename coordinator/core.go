@@ -171,7 +171,7 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
 	c.now = max(now, latest(&snapshot))
 	c.skew, c.kept = skew{since: now, ahead: c.now.Sub(now)}, c.now
-	books := ledger.New(c.config, c.newPlacer())
+	books := c.emptyLedger()
 	snapshot.SetAside = c.aside
 	var err error
 	if fault := c.enter(books, nil, func() { err = books.Restore(c.now, snapshot) }); fault != nil {
@@ -221,6 +221,12 @@ func latest(s *ledger.Snapshot) (last ledger.Instant) {
 	}
 	return last
 }
+
+// emptyLedger makes a ledger, with a placer of its own. Any goroutine may call it.
+func (c *Core) emptyLedger() *ledger.Ledger { return ledger.New(c.config, c.newPlacer()) }
+
+// clockSkew is how the ledger's time follows from the clock in the latest leadership.
+func (c *Core) clockSkew() skew { return c.skew }
 
 // Leading reports whether commands can be applied.
 func (c *Core) Leading() bool { return c.ledger != nil }
@@ -397,11 +403,11 @@ func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) err
 	if c.ledger != nil {
 		now = c.tell(now)
 	}
-	return c.setFiles(now, files)
+	return c.ReplaceFiles(now, files)
 }
 
-// setFiles does that at a moment of the ledger's time, which a command is told.
-func (c *Core) setFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
+// ReplaceFiles does that at a moment of the ledger's time, which a command is told.
+func (c *Core) ReplaceFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
 		if err := c.ledger.SetSources(now, files); err != nil {
 			return err

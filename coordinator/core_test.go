@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -138,7 +139,7 @@ func (r *rig) heartbeat(l *ledger.Ledger, now ledger.Instant, memory int64, sequ
 }
 
 func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.ask("a", 60, 0)
 	r.ask("b", 60, 0) // a refusal has seen a's grant: it must not be told before that is durable either
@@ -156,7 +157,7 @@ func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
 }
 
 func TestABatchThatChangesNothingStillAsksTheStore(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.ask("a", 60, 0) // refused: there is no host
 	batch := r.core.Take()
 	if batch == nil || !batch.Empty() || batch.Epoch != r.core.Meta().Epoch {
@@ -172,7 +173,7 @@ func TestABatchThatChangesNothingStillAsksTheStore(t *testing.T) {
 }
 
 func TestAWaitIsAnsweredWithTheBatchThatEndsIt(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	holder := r.ask("a", 100, 0)
 	r.commit()
@@ -199,7 +200,7 @@ func TestAWaitIsAnsweredWithTheBatchThatEndsIt(t *testing.T) {
 }
 
 func TestTheEndOfAWaitSaysWhatIsShort(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.ask("a", 70, 0)
 	b := r.ask("b", 50, time.Second)
@@ -218,7 +219,7 @@ func TestTheEndOfAWaitSaysWhatIsShort(t *testing.T) {
 }
 
 func TestTheEndOfManyWaitsSaysToEachWhatIsShort(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.ask("a", 70, 0)
 	var asks []*Ask
@@ -239,7 +240,7 @@ func TestTheEndOfManyWaitsSaysToEachWhatIsShort(t *testing.T) {
 }
 
 func TestACallerWhoLeavesKeepsItsPlaceAndGetsNothing(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	holder := r.ask("a", 100, 0)
 	b := r.ask("b", 100, time.Minute)
@@ -259,7 +260,7 @@ func TestACallerWhoLeavesKeepsItsPlaceAndGetsNothing(t *testing.T) {
 }
 
 func TestTwoCallersOfOneRequestAreBothAnswered(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	holder := r.ask("a", 100, 0)
 	first := r.ask("b", 100, time.Minute)
@@ -281,7 +282,7 @@ func TestTwoCallersOfOneRequestAreBothAnswered(t *testing.T) {
 func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 	for _, granted := range []bool{true, false} {
 		t.Run(fmt.Sprint("granted=", granted), func(t *testing.T) {
-			r := newRig(t, newMemoryStore())
+			r := newRig(t, storetest.NewMemory("test").Open())
 			r.host()
 			command := ledger.AllocateCommand{
 				Actor: identity.Local(), Labels: label.Of("user", "alice"), Wait: time.Minute,
@@ -302,7 +303,7 @@ func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 }
 
 func TestALeaveThatOvertakesItsAskUndoesIt(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	ask := &Ask{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "a", Resource: resource.NewResource(resource.Vector{}.WithMemory(1)),
@@ -318,7 +319,7 @@ func TestALeaveThatOvertakesItsAskUndoesIt(t *testing.T) {
 }
 
 func TestDropAnswersEverybodyAndTheStoreDecidesWhatHolds(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.ask("durable", 10, 0)
 	r.commit()
@@ -328,7 +329,7 @@ func TestDropAnswersEverybodyAndTheStoreDecidesWhatHolds(t *testing.T) {
 	r.ask("flying", 10, 0)
 	flying := r.core.Take()
 	r.ask("open", 10, 0)
-	failure := &CommitError{Err: store.ErrUnknownOutcome}
+	failure := fmt.Errorf("could not be made durable (%w)", store.ErrUnknownOutcome)
 	r.core.Drop(failure)
 	r.answered("open could not be made durable (outcome unknown", "waiting could not be made durable (outcome unknown")
 	flying.Answer(failure)
@@ -349,7 +350,7 @@ func TestDropAnswersEverybodyAndTheStoreDecidesWhatHolds(t *testing.T) {
 }
 
 func TestAPanicOfTheLedgerIsTheCommandsAnswer(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	var answer error
 	err := r.core.Do(r.now, &Call{Do: func(*Core, ledger.Instant) { panic("lost count") }, Done: func(err error) { answer = err }})
 	fault, ok := errors.AsType[*PanicError](err)
@@ -359,7 +360,7 @@ func TestAPanicOfTheLedgerIsTheCommandsAnswer(t *testing.T) {
 }
 
 func TestTimeNeverGoesBack(t *testing.T) {
-	s := newMemoryStore()
+	s := storetest.NewMemory("test").Open()
 	r := newRig(t, s)
 	r.host()
 	r.now = r.now.Add(time.Hour)
@@ -385,7 +386,7 @@ func TestTimeNeverGoesBack(t *testing.T) {
 }
 
 func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	epoch := r.core.Meta().Epoch
 	report := func(seen uint64) *Report {
 		report := &Report{Seen: Sighting{Epoch: seen}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99}, Done: func(error) {}}
@@ -413,7 +414,7 @@ func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
 }
 
 func TestRulesOfFilesOutliveALeadership(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	selector, err := label.ParseSelector("user=alice")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -14,7 +15,7 @@ import (
 // A store may be slow, and a time to live short.
 func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 	const ttl, slow = 4 * time.Second, 6 * time.Second
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	ask := r.askAs("a", ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "a", Labels: label.Of("user", "alice"), ReservationTTL: ttl,
@@ -75,7 +76,7 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
 	ask := &Ask{Done: func(error) {}}
 	batch := &Batch{commands: []Command{ask}, grace: time.Hour}
-	batch.Answer(&CommitError{Err: store.ErrUnknownOutcome})
+	batch.Answer(store.ErrUnknownOutcome)
 	ask.Result.Allocation = ledger.Allocation{State: ledger.Reserved, GrantRevision: 1, ReservationTTL: time.Minute}
 	batch.Stored(ledger.Instant(time.Hour))
 	batch.Answer(nil)

@@ -81,7 +81,7 @@ func (c *storer) lead() {
 
 // do gives a command, and keeps what it has changed.
 func (c *storer) do(f func(l *ledger.Ledger) error) {
-	if err := c.core.Do(c.now, &Call{Do: func(c *Core, _ ledger.Instant) { _ = f(c.ledger) }, Done: func(error) {}}); err != nil {
+	if err := c.core.Do(c.now, &Call{Do: func(c *Core, _ ledger.Instant) { _ = f(c.Ledger()) }, Done: func(error) {}}); err != nil {
 		c.Fatal(err)
 	}
 	batch := c.core.Take()

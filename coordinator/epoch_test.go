@@ -151,7 +151,7 @@ func (r *rig) claimUntilRefused(host string, ofAgent bool) (ended int) {
 
 // An agent that was broken into must not keep the others from being served.
 func TestOneHostEndsFewLeaderships(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	if ended := r.claimUntilRefused("h", true); ended != claimBurst {
 		t.Errorf("%d leaderships ended by one host at once, want %d", ended, claimBurst)
@@ -180,7 +180,7 @@ func TestOneHostEndsFewLeaderships(t *testing.T) {
 
 // Whoever is let in without being known as an agent can make up hosts.
 func TestHostsThatNobodyVouchesForCountAsOne(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	ended := 0
 	for i := range 100 {
@@ -201,7 +201,7 @@ func TestHostsThatNobodyVouchesForCountAsOne(t *testing.T) {
 
 // A fleet that comes to a store which was put back.
 func TestOneStepIsEnoughForAllHosts(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	latest := r.core.Meta().Epoch + 4000
 	for i := range 100 {
@@ -228,7 +228,7 @@ func TestOneStepIsEnoughForAllHosts(t *testing.T) {
 
 // What a host that the ledger does not have says changes nothing, and must not take memory either.
 func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	for i := range 100 {
 		report := r.reports(fmt.Sprint("made-up-", i), 0, false)
@@ -247,7 +247,7 @@ func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 // Of a host that the ledger does not have there is nothing that could be wrong, whatever it has seen: it is told to register, and whoever
 // makes one up with this epoch's number, which is no secret, ends nothing.
 func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	report := r.reports("made-up", r.core.Meta().Epoch, false)
 	if _, unknown := errors.AsType[*ledger.NotFoundError](report.Err); !unknown {

@@ -22,15 +22,6 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What callers see as UNAVAILABLE: nothing is known of what they asked for, and asking again with the same request id is
-// right.
-var (
-	// ErrNotLeading answers what came while the coordinator was between two leaderships.
-	ErrNotLeading = errors.New("not leading at the moment: try again")
-	// ErrStopping answers what came while the coordinator was shutting down.
-	ErrStopping = errors.New("shutting down: try again")
-)
-
 // ErrBusy refuses a command because the queue is full. Nothing was done; asking again is right.
 var ErrBusy = errors.New("too many commands are waiting: try again")
 
@@ -51,16 +42,6 @@ var errRefusedRow = errors.New("the store refused a row of the batch")
 
 // Unwrap returns the store's error.
 func (e *CommitError) Unwrap() error { return e.Err }
-
-// PanicError is a fault of the ledger. The leadership in which it happened is over.
-type PanicError struct {
-	Cause any
-	Stack []byte
-	// Refused is what is refused, or canceled, from now on, because it is to blame. Empty: nothing is known to be.
-	Refused string
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("a fault of the coordinator: %v", e.Cause) }
 
 // PatienceError ends a call whose own deadline comes before the end of the wait that it asked for.
 type PatienceError struct {

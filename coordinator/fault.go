@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -89,44 +88,6 @@ func (c *Core) Refusals() []string {
 		}
 		list = append(list, fmt.Sprintf("%s of %q is refused since %s (refusal %s): it made the ledger panic: %s",
 			r.Procedure, r.Caller, r.At.Time().UTC().Format(time.RFC3339), r.ID(), r.Cause))
-	}
-	return list
-}
-
-// panicked ends a leadership in which the ledger panicked. Nobody hears of it but whoever is to blame: all others try again.
-func (w *writer) panicked(err error) {
-	if fault, ok := errors.AsType[*PanicError](err); ok {
-		w.tellFault(fault)
-	}
-	w.drop(ErrNotLeading)
-	w.giveUp(err)
-}
-
-// tellFault writes down that the ledger panicked, and what is refused for it.
-func (w *writer) tellFault(fault *PanicError) {
-	w.log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
-	w.meter.faults.Inc()
-	if fault.Refused == "" {
-		w.unblamed.Store(&unblamed{w.clock.now(), fmt.Sprint(fault.Cause)})
-	}
-	list := w.core.Refusals()
-	w.refusals.Store(&list)
-}
-
-// unblamed is a panic of the ledger of which it is not known who is to blame: it may come again.
-type unblamed struct {
-	at    ledger.Instant
-	cause string
-}
-
-// faultWarnings says what is refused because it made the ledger panic, and for a day that nothing is, though the ledger panicked.
-func (w *writer) faultWarnings() (list []string) {
-	if refused := w.refusals.Load(); refused != nil {
-		list = atMost(*refused, mostHidden, "the log")
-	}
-	if last := w.unblamed.Load(); last != nil && w.clock.now().Sub(last.at) < refusedFor {
-		list = append(list, fmt.Sprintf("the ledger panicked at %s, and it is not known over what: %s: the log has the stack; "+
-			"while it comes again, attempts to lead are up to 5 s apart", last.at.Time().UTC().Format(time.RFC3339), last.cause))
 	}
 	return list
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -30,7 +31,7 @@ func (p *overloaded) Put(slot ledger.Slot, view ledger.HostView) {
 // long as the host's heartbeats are refused it is taken for alive.
 func TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost(t *testing.T) {
 	sprung := new(atomic.Int64)
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.Drop(ErrNotLeading)
 	r.core.newPlacer = func() ledger.Placer { return &overloaded{placement.New(placement.Spread), sprung} }
 	r.lead(0)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
@@ -33,7 +34,7 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	r.answers = nil
 	r.core.Drop(ErrNotLeading)
 
-	r.core.newPlacer = trapped("Choose", trapMemory, sprung)
+	r.core.newPlacer = placementtest.Trap("Choose", trapMemory, sprung)
 	meta, err := r.store.Lead(context.Background(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 
 // TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: whatever its host says of it then, it does not end another leadership.
 func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	poisoned, err := r.asks("poisoned", trapMemory, time.Hour, true)
 	if err != nil {
@@ -104,7 +105,7 @@ func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	r.commit()
 	r.answers = nil
 	sprung := new(atomic.Int64)
-	r.core.newPlacer = trapped("Choose", trapMemory, sprung)
+	r.core.newPlacer = placementtest.Trap("Choose", trapMemory, sprung)
 	id := poisoned.Result.Allocation.ID
 	veto := func(sequence uint64) error {
 		r.core.Drop(ErrNotLeading)

@@ -1,19 +1,16 @@
 package coordinator
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
@@ -21,53 +18,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// panicky is a placer that panics over requests for so much memory, in one of its methods.
-type panicky struct {
-	ledger.Placer
-
-	method string
-	memory int64
-	sprung *atomic.Int64 // how often it did
-}
-
-func (p *panicky) look(method string, q ledger.Query) {
-	if memory, _ := q.Request.Get(resource.Memory); method == p.method && memory == p.memory {
-		p.sprung.Add(1)
-		panic("a trap in " + method)
-	}
-}
-
-func (p *panicky) Choose(q ledger.Query) ledger.Slot {
-	p.look("Choose", q)
-	return p.Placer.Choose(q)
-}
-
-func (p *panicky) Closest(q ledger.Query) ledger.Slot {
-	p.look("Closest", q)
-	return p.Placer.Closest(q)
-}
-
-func (p *panicky) Survey(q ledger.Query) ledger.HostFilters {
-	p.look("Survey", q)
-	return p.Placer.Survey(q)
-}
-
-func (p *panicky) Book(slot ledger.Slot, available, booked resource.Vector) {
-	p.look("Book", ledger.Query{Request: booked})
-	p.Placer.Book(slot, available, booked)
-}
-
-func trapped(method string, memory int64, sprung *atomic.Int64) func() ledger.Placer {
-	return func() ledger.Placer { return &panicky{placement.New(placement.Spread), method, memory, sprung} }
-}
-
 // trapRig is a rig whose placer panics over requests for 77 bytes.
 func trapRig(t *testing.T, method string) (*rig, *atomic.Int64) {
 	t.Helper()
 	sprung := new(atomic.Int64)
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.Drop(ErrNotLeading)
-	r.core.newPlacer = trapped(method, trapMemory, sprung)
+	r.core.newPlacer = placementtest.Trap(method, trapMemory, sprung)
 	r.lead(0)
 	r.answers = nil
 	return r, sprung
@@ -195,108 +152,12 @@ func TestAPanicWhileAWaitEndsCostsOneLeadership(t *testing.T) {
 	}
 }
 
-// TestAPoisonedRowDoesNotKeepACoordinatorFromStarting: nor does it end the process that starts with it.
-func TestAPoisonedRowDoesNotKeepACoordinatorFromStarting(t *testing.T) {
-	disk := storetest.NewMemory("test")
-	r := newRig(t, disk.Open())
-	r.host()
-	if _, err := r.asks("full", 90, 0, false); err != nil {
-		t.Fatal(err)
-	}
-	ask, err := r.asks("poisoned", trapMemory, time.Hour, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.commit()
-	sprung := new(atomic.Int64)
-	f := start(t, Config{}, disk.Open(), func(s *Server) { s.core.newPlacer = trapped("Choose", trapMemory, sprung) })
-	eventually(t, "the poisoned request is canceled", func() bool {
-		return f.get(ask.Result.Allocation.ID.String()).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_CANCELED
-	})
-	if n := sprung.Load(); n != 1 {
-		t.Errorf("the ledger panicked %d times; want once", n)
-	}
-}
-
-// TestTheProcessOutlivesItsPlacer: through the wire, other users are served, one leadership is lost, and status says over what.
-func TestTheProcessOutlivesItsPlacer(t *testing.T) {
-	for _, method := range []string{"Choose", "Closest", "Survey"} {
-		t.Run(method, func(t *testing.T) {
-			sprung := new(atomic.Int64)
-			f := start(t, Config{}, nil, func(s *Server) {
-				s.core.newPlacer = trapped(method, 6<<30, sprung)
-			})
-			f.host("h1", 8<<30)
-			f.allocate(request("full", 4<<30))
-			before := f.status().GetEpoch()
-			bad := func(id string) error {
-				req := request(id, 6<<30)
-				req.Wait = seconds(1)
-				_, err := f.allocations.Allocate(t.Context(), req)
-				return err
-			}
-			if err := bad("bad"); connect.CodeOf(err) != connect.CodeInternal {
-				t.Fatalf("%v; want INTERNAL", err)
-			}
-			eventually(t, "it leads again", func() bool {
-				_, err := f.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
-				return err == nil
-			})
-			for _, id := range []string{"bad", "worse", "worst"} {
-				if err := bad(id); connect.CodeOf(err) != connect.CodeFailedPrecondition {
-					t.Errorf("%s: %v; want FAILED_PRECONDITION", id, err)
-				}
-			}
-			f.host("h2", 8<<30)
-			f.allocate(request("another's", 1<<30))
-			status := f.status()
-			if status.GetEpoch() != before+1 || sprung.Load() != 1 {
-				t.Errorf("epoch %d after %d, %d panics; want one leadership lost by one panic", status.GetEpoch(), before, sprung.Load())
-			}
-			if !strings.Contains(strings.Join(status.GetWarnings(), "\n"), "AllocationService/Allocate of ") {
-				t.Errorf("status does not say what is refused: %q", status.GetWarnings())
-			}
-			f.audited()
-		})
-	}
-}
-
-// TestAReplicaThatPanicsIsDropped: a read on a standby ends no process, and the same read costs no second replica.
-func TestAReplicaThatPanicsIsDropped(t *testing.T) {
-	d := newDesk(t, newMemoryStore(), nil)
-	loads, load := 0, d.replica.load
-	d.replica.load = func(ctx context.Context) (*ledger.Ledger, skew, error) {
-		loads++
-		return load(ctx)
-	}
-	by := func(name string) context.Context {
-		return auth.WithCaller(t.Context(), &auth.Caller{Procedure: "/List", Actor: identity.Actor{Name: name}})
-	}
-	lost := func(*ledger.Ledger, ledger.Instant) { panic("lost count") }
-	err := d.replica.do(by("alice"), lost)
-	if _, ok := errors.AsType[*PanicError](err); !ok {
-		t.Fatalf("%v; want a *PanicError", err)
-	}
-	for range 3 {
-		err := d.replica.do(by("alice"), lost)
-		if _, ok := errors.AsType[*RefusedError](err); !ok {
-			t.Fatalf("%v; want it refused", err)
-		}
-	}
-	if err := d.replica.do(by("bob"), func(l *ledger.Ledger, _ ledger.Instant) { l.Counts() }); err != nil {
-		t.Errorf("another's read: %v", err)
-	}
-	if loads != 2 {
-		t.Errorf("the store was read %d times; want once before the panic and once after it", loads)
-	}
-}
-
 // TestAHangUpThatPanicsAnswersEverybody: what is due by then happens first, and may panic.
 func TestAHangUpThatPanicsAnswersEverybody(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	over := new(atomic.Bool)
 	r.core.Drop(ErrNotLeading)
-	r.core.newPlacer = func() ledger.Placer { return &touchy{placement.New(placement.Spread), over} }
+	r.core.newPlacer = placementtest.HostTrap(over)
 	r.lead(0)
 	r.host()
 	r.ask("full", 90, 0)
@@ -320,48 +181,5 @@ func TestAHangUpThatPanicsAnswersEverybody(t *testing.T) {
 	}
 	if len(r.answers) != 2 {
 		t.Errorf("answers: %q; want one for each", r.answers)
-	}
-}
-
-// touchy is a placer that panics over any host while it is told to.
-type touchy struct {
-	ledger.Placer
-
-	over *atomic.Bool
-}
-
-func (p *touchy) Put(slot ledger.Slot, view ledger.HostView) {
-	if p.over.Load() {
-		panic("a host too many")
-	}
-	p.Placer.Put(slot, view)
-}
-
-// TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain: nobody is to blame for a host that falls silent.
-func TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain(t *testing.T) {
-	over := new(atomic.Bool)
-	config := Config{}
-	config.Times.Interval = 100 * time.Millisecond
-	f := start(t, config, nil, func(s *Server) {
-		s.core.newPlacer = func() ledger.Placer { return &touchy{placement.New(placement.Spread), over} }
-	})
-	f.host("h1", 8<<30)
-	before := f.status().GetEpoch()
-	over.Store(true)
-	status := func() *bursarv1.StatusResponse {
-		res, err := f.cluster.Status(t.Context(), &bursarv1.StatusRequest{AllowStale: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
-	}
-	eventually(t, "it is shown", func() bool {
-		res := status()
-		return !res.GetIsLeader() && strings.Contains(strings.Join(res.GetWarnings(), "\n"), "not known over what: a host too many")
-	})
-	over.Store(false)
-	eventually(t, "it leads again", func() bool { return status().GetIsLeader() })
-	if epoch := status().GetEpoch(); epoch <= before || epoch > before+20 {
-		t.Errorf("epoch %d after %d; want a few attempts, further and further apart", epoch, before)
 	}
 }

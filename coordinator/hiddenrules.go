@@ -3,8 +3,6 @@ package coordinator
 import (
 	"fmt"
 	"slices"
-
-	"github.com/bursar/bursar/coordinator/ledger"
 )
 
 // mostHidden bounds how many of the rules that are not in force stand among the warnings.
@@ -39,13 +37,4 @@ func atMost(list []string, most int, where string) []string {
 		return list
 	}
 	return append(slices.Clip(list[:most]), fmt.Sprintf("and %d more: %s", len(list)-most, where))
-}
-
-// hiddenRules are the rules that are not in force, and how often the rules were replaced.
-func (c *Core) hiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
-	if c.ledger == nil || c.fault != nil {
-		return 0, nil
-	}
-	_ = c.enter(c.ledger, nil, func() { turn, hidden = c.ledger.RulesTurn(), c.ledger.HiddenQuotas() }) // Fault tells
-	return turn, hidden
 }

@@ -25,6 +25,7 @@ type kept struct {
 	last  ledger.ID
 	// adopted: what is made has come from an agent's report.
 	adopted bool
+	clock   *wallClock
 	*history
 }
 
@@ -36,11 +37,12 @@ func keep(t *testing.T, bounds History) *kept {
 		t.Fatal(err)
 	}
 	config := Config{History: bounds}.WithDefaults()
-	w := newWriter(NewCore(ledger.Config{}, nil, drawLeadership), s, newSteady(&wallClock{start: time.Now()}), &config, newFeed(1, 1<<20),
+	clock := &wallClock{start: time.Now()}
+	w := newWriter(NewCore(ledger.Config{}, nil, drawLeadership), s, newSteady(clock), &config, newFeed(1, 1<<20),
 		newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	w.led.Store(meta.Epoch)
 	w.leads.Store(true)
-	return &kept{t: t, store: s, epoch: meta.Epoch, history: w.history}
+	return &kept{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
 }
 
 // ended commits allocations of a caller that ended so long ago.
@@ -150,7 +152,9 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	for name, set := range map[string]func(k *kept, clock *wallClock){
 		"an earlier leader's": func(k *kept, _ *wallClock) { k.writer.skew.Store(&skew{since: k.writer.clock.now(), ahead: ahead}) },
 		"this one's at the start": func(k *kept, clock *wallClock) {
-			k.writer.clock.base = k.writer.clock.base.Add(ahead)
+			clock.shift = ahead
+			k.writer.clock = newSteady(clock)
+			clock.shift = 0
 		},
 		"this one's, set since": func(_ *kept, clock *wallClock) { clock.shift = ahead },
 	} {
@@ -159,8 +163,7 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 				k := keep(t, History{})
 				k.ended("alice@h1", 3, 31*day)
 				k.ended("alice@h1", 4, 20*day)
-				clock, _ := k.writer.clock.clock.(*wallClock)
-				set(k, clock)
+				set(k, k.clock)
 				if err := k.turn(t.Context()); err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/resource"
@@ -31,7 +32,7 @@ func (r *rig) advance(d time.Duration) {
 // full is a rig whose one host has been given away for longer than any test lasts.
 func full(t *testing.T) *rig {
 	t.Helper()
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.askAs("holder", ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "holder", Labels: label.Of("user", "alice"), ReservationTTL: 24 * time.Hour,
@@ -96,7 +97,7 @@ func TestAfterARepeatOfAnAbandonedRequestNobodyWaits(t *testing.T) {
 
 // What is granted in the same moment is the answer.
 func TestARepeatIsGrantedAtItsLastMoment(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.askAs("holder", ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "holder", Labels: label.Of("user", "alice"), ReservationTTL: 2 * time.Second,
@@ -141,7 +142,7 @@ func TestNoCallThatHasLeftIsKept(t *testing.T) {
 
 // A caller who has as much as it may have is told why a repeat of its has waited in vain.
 func TestARepeatOfACallerWhoHasAllThatItMayIsToldWhatWasShort(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.Drop(ErrNotLeading)
 	r.core.config.CallerLiveBytes = 64 << 10
 	r.lead(0)

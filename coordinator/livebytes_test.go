@@ -135,8 +135,8 @@ func TestLiveBytesBoundWhatAnAgentIsSent(t *testing.T) {
 		for range random.IntN(65) {
 			a.ApplicationIDs = append(a.ApplicationIDs, text(128))
 		}
-		r := Report{Result: ledger.SyncResult{Grants: []ledger.Allocation{a}, Stops: []ledger.StopOrder{{ID: a.ID, Grace: a.StopGrace, Reason: a.StopReason}}}}
-		if size := int64(proto.Size(r.Message())) - int64(proto.Size((&Report{}).Message())); size > a.LiveBytes() {
+		r := &Report{Result: ledger.SyncResult{Grants: []ledger.Allocation{a}, Stops: []ledger.StopOrder{{ID: a.ID, Grace: a.StopGrace, Reason: a.StopReason}}}}
+		if size := int64(proto.Size(SyncResponse(r))) - int64(proto.Size(SyncResponse(&Report{}))); size > a.LiveBytes() {
 			t.Fatalf("counts as %d and takes %d: %+v", a.LiveBytes(), size, a)
 		}
 	}

@@ -298,8 +298,7 @@ func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
 		err := w.within(t.Context(), nil, func(c *Core, now ledger.Instant) error {
-			c.now = now.Add(time.Hour)
-			return nil
+			return c.Advance(now.Add(time.Hour))
 		})
 		if err != nil {
 			t.Fatal(err)

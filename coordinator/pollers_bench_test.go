@@ -52,7 +52,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 		b.Fatal(err)
 	}
 	tell := func(run func(l *ledger.Ledger, now ledger.Instant) error) {
-		if err := d.within(b.Context(), nil, func(c *Core, now ledger.Instant) error { return run(c.ledger, now) }); err != nil {
+		if err := d.within(b.Context(), nil, func(c *Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -286,7 +286,7 @@ func (w *writer) setFiles(ctx context.Context, sets map[string][]ledger.Quota) e
 	done := make(chan error, 1)
 	_, err := w.send(ctx, &Call{
 		From: originOfFiles(sets),
-		Do:   func(c *Core, now ledger.Instant) { refused = c.setFiles(now, sets) },
+		Do:   func(c *Core, now ledger.Instant) { refused = c.ReplaceFiles(now, sets) },
 		Done: func(err error) { done <- err },
 	}, done)
 	if err != nil {

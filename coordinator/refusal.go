@@ -2,15 +2,14 @@ package coordinator
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -26,14 +25,6 @@ type Origin struct {
 	Message proto.Message
 	// Detail tells apart what has no message.
 	Detail string
-}
-
-func originOf(ctx context.Context) *Origin {
-	c, ok := auth.FromContext(ctx)
-	if !ok || c.Procedure == "" {
-		return nil
-	}
-	return &Origin{Procedure: c.Procedure, Caller: c.Actor.Name, Message: c.Message}
 }
 
 // RefusedError answers a command that made the ledger panic before.
@@ -97,7 +88,7 @@ func (r *refusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
 // add refuses a command from now on.
 func (r *refusedSet) add(o *Origin, now ledger.Instant, cause string) {
 	if len(cause) > mostCause {
-		cause = cut(cause, mostCause) + "…"
+		cause = strings.ToValidUTF8(cause[:mostCause], "") + "…"
 	}
 	r.put(refusal{Refusal: ledger.Refusal{
 		Procedure: o.Procedure, Caller: o.Caller, Hash: o.hash(), At: now, Cause: cause, Version: r.version,

@@ -9,12 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
-
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
-	"github.com/bursar/bursar/resource"
 )
 
 // TestWhatIsRefusedIsRefusedByWhoeverLeadsNext: invariant 10 holds over all coordinators of a store, and through restarts.
@@ -24,7 +22,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 	over := func(version string) *rig {
 		r := newRig(t, disk.Open())
 		r.core.Drop(ErrNotLeading)
-		r.core.newPlacer = trapped("Choose", trapMemory, sprung)
+		r.core.newPlacer = placementtest.Trap("Choose", trapMemory, sprung)
 		r.core.SetVersion(version)
 		r.lead(0)
 		return r
@@ -95,7 +93,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 
 // TestWhatIsRefusedIsBounded: the oldest is let through again, and its row goes.
 func TestWhatIsRefusedIsBounded(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	for i := range mostRefused + 3 {
 		r.core.refused.add(&Origin{Procedure: "/Allocate", Caller: strconv.Itoa(i)}, r.now.Add(time.Duration(i)), strings.Repeat("é", 1000))
 		if i == mostRefused-1 {
@@ -117,7 +115,7 @@ func TestWhatIsRefusedIsBounded(t *testing.T) {
 // TestEachVersionHasABoundOfItsOwn: one that panics over many commands does not have another one forget its own,
 // and all of them are bounded as well.
 func TestEachVersionHasABoundOfItsOwn(t *testing.T) {
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	at := r.now
 	panicking := func(version string, commands int) {
 		r.core.Drop(ErrNotLeading)
@@ -156,7 +154,7 @@ func TestEachVersionHasABoundOfItsOwn(t *testing.T) {
 // TestARefusalOfAnEarlierBursarHolds: the key of its row was the command alone.
 func TestARefusalOfAnEarlierBursarHolds(t *testing.T) {
 	command := &Origin{Procedure: "/Allocate", Caller: "alice"}
-	r := newRig(t, newMemoryStore())
+	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.SetVersion("1")
 	row := ledger.Refusal{Hash: command.hash(), Version: "1", Procedure: "/Allocate", Caller: "alice", At: r.now, Unversioned: true}
 	meta, err := r.store.Lead(t.Context(), 0)
@@ -213,52 +211,5 @@ func TestARefusalLastsADayWhateverTimeItsRowHas(t *testing.T) {
 	r.add(&Origin{Procedure: "p"}, now, "boom")
 	if r.expire(now.Add(refusedFor)); len(r.list) != 0 {
 		t.Errorf("after a day %+v", r.list)
-	}
-}
-
-// TestARestartDoesNotLetThroughWhatIsRefused: through the wire.
-func TestARestartDoesNotLetThroughWhatIsRefused(t *testing.T) {
-	disk := storetest.NewMemory("test")
-	sprung := new(atomic.Int64)
-	bad := func(f *fixture, id string) error {
-		req := request(id, 6<<30)
-		_, err := f.allocations.Allocate(t.Context(), req)
-		return err
-	}
-	run := func(s *Server) { s.core.newPlacer = trapped("Choose", 6<<30, sprung) }
-	f := start(t, Config{}, disk.Open(), run)
-	f.host("h1", 8<<30)
-	if err := bad(f, "bad"); connect.CodeOf(err) != connect.CodeInternal {
-		t.Fatalf("%v; want INTERNAL", err)
-	}
-	eventually(t, "it leads again", func() bool { return connect.CodeOf(bad(f, "again")) == connect.CodeFailedPrecondition })
-	f.stop()
-
-	f = start(t, Config{}, disk.Open(), run)
-	before := f.status()
-	if !strings.Contains(strings.Join(before.GetWarnings(), "\n"), "AllocationService/Allocate of ") {
-		t.Errorf("status does not say what is refused: %q", before.GetWarnings())
-	}
-	if err := bad(f, "bad"); connect.CodeOf(err) != connect.CodeFailedPrecondition {
-		t.Errorf("%v; want FAILED_PRECONDITION", err)
-	}
-	if n := sprung.Load(); n != 1 || f.status().GetEpoch() != before.GetEpoch() {
-		t.Errorf("%d panics, epoch %d after %d; want no leadership lost", n, f.status().GetEpoch(), before.GetEpoch())
-	}
-}
-
-// Rules that are read from a file again are other values in memory, and the same rules.
-func TestRulesOfFilesReadAgainAreTheSame(t *testing.T) {
-	read := func(minimum int64) map[string][]ledger.Quota {
-		return map[string][]ledger.Quota{"file:q": {{
-			Limit:         resource.Vector{}.WithMemory(8),
-			Normalization: &resource.Normalization{Minimum: resource.Vector{}.WithMemory(minimum)},
-		}}}
-	}
-	if first, again := originOfFiles(read(1)), originOfFiles(read(1)); first.hash() != again.hash() {
-		t.Error("rules that made the ledger panic would not be known again")
-	}
-	if originOfFiles(read(1)).hash() == originOfFiles(read(2)).hash() {
-		t.Error("other rules would be refused with them")
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -161,7 +159,7 @@ func (w *writer) setProviders(ctx context.Context, list []ledger.ProviderRecord)
 		From: &Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)},
 		Do: func(c *Core, now ledger.Instant) {
 			if refused = c.replaceProviders(now, list); refused == nil {
-				hidden := c.hidden
+				hidden := c.hiddenProviders()
 				w.hidden.Store(&hidden)
 			}
 		},
@@ -176,53 +174,4 @@ func (w *writer) setProviders(ctx context.Context, list []ledger.ProviderRecord)
 		w.reread()
 	}
 	return refused
-}
-
-// replaceProviders does for a leadership that goes on what Lead does for one that begins.
-func (c *Core) replaceProviders(now ledger.Instant, file []ledger.ProviderRecord) error {
-	before := make(map[ledger.ClusterName]ledger.ProviderRecord)
-	var stored []ledger.ProviderRecord
-	for _, record := range c.ledger.Providers() {
-		before[record.ClusterName] = record
-		if record.Source == ledger.SourceAPI {
-			stored = append(stored, record)
-		}
-	}
-	for _, shadowed := range c.shadowed {
-		i := slices.IndexFunc(stored, func(r ledger.ProviderRecord) bool { return r.ClusterName == shadowed.ClusterName })
-		switch {
-		case i < 0 && before[shadowed.ClusterName].Source != "":
-			stored = append(stored, shadowed)
-		case i >= 0 && maps.Equal(stored[i].Settings, shadowed.Settings): // of which the file has only hidden that it is the default
-			stored[i] = shadowed
-		}
-	}
-	all, hidden := withFile(stored, file)
-	if err := c.ledger.ReplaceProviders(now, all); err != nil {
-		return err
-	}
-	c.providers, c.hidden, c.shadowed = file, hidden, hiddenOf(stored, all)
-	for _, record := range c.ledger.Providers() {
-		if was, known := before[record.ClusterName]; !known || !maps.Equal(was.Settings, record.Settings) {
-			c.turns[record.ClusterName]++
-		}
-		delete(before, record.ClusterName)
-	}
-	for name := range before {
-		c.turns[name]++
-	}
-	return nil
-}
-
-// hiddenOf are the stored providers that are not in force as they are.
-func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord) {
-	for _, record := range stored {
-		inForce := func(r ledger.ProviderRecord) bool {
-			return r.ClusterName == record.ClusterName && r.Source == record.Source && r.Default == record.Default
-		}
-		if !slices.ContainsFunc(all, inForce) {
-			list = append(list, record)
-		}
-	}
-	return list
 }

@@ -59,7 +59,7 @@ const (
 	refreshTime = 10 * time.Second
 )
 
-func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer) *replica {
+func newReplica(w *writer, empty func() *ledger.Ledger) *replica {
 	return &replica{clock: w.clock, log: w.log, load: func(ctx context.Context) (*ledger.Ledger, skew, error) {
 		snapshot, err := currentSnapshot(ctx, w.store)
 		if err != nil {
@@ -71,7 +71,7 @@ func newReplica(w *writer, config ledger.Config, newPlacer func() ledger.Placer)
 		if configured := w.configured.Load(); configured != nil {
 			snapshot.Providers, _ = withFile(snapshot.Providers, *configured)
 		}
-		l := ledger.New(config, newPlacer())
+		l := empty()
 		now := w.clock.now()
 		s := skew{since: now, ahead: max(0, latest(&snapshot).Sub(now))}
 		return l, s, restored(func() error { return l.Restore(s.ledger(now), snapshot) })

@@ -26,7 +26,7 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 	if err := s.writer.enrol(ctx, e); err != nil {
 		return nil, err
 	}
-	return e.Message(), nil
+	return RegisterResponse(e), nil
 }
 
 // isAgentOf reports whether a call comes from the agent of a host.
@@ -55,8 +55,8 @@ func NewEnrolment(req *bursarv1.RegisterRequest) (*Enrolment, error) {
 	return e, nil
 }
 
-// Message is the answer.
-func (e *Enrolment) Message() *bursarv1.RegisterResponse {
+// RegisterResponse is the answer to an announcement.
+func RegisterResponse(e *Enrolment) *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
 		Epoch: e.Answer.Led.Epoch, Leadership: e.Answer.Led.Number, StoreId: e.Answer.StoreID, Interval: durationMessage(e.Answer.Interval),
 	}
@@ -81,7 +81,7 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 		s.writer.meter.notTaken.Add(float64(n.Count))
 		s.writer.elsewhere.tell(s.writer.log, req.GetHostId(), n)
 	}
-	return r.Message(), nil
+	return SyncResponse(r), nil
 }
 
 // NewReport reads a heartbeat. Done is the caller's to set.
@@ -93,8 +93,8 @@ func NewReport(req *bursarv1.SyncRequest) (*Report, error) {
 	return &Report{Seen: Sighting{req.GetEpoch(), req.GetLeadership()}, Command: command}, nil
 }
 
-// Message is the answer.
-func (r *Report) Message() *bursarv1.SyncResponse {
+// SyncResponse is the answer to a heartbeat.
+func SyncResponse(r *Report) *bursarv1.SyncResponse {
 	m := &bursarv1.SyncResponse{
 		Epoch: r.Led.Epoch, Leadership: r.Led.Number, LedgerSequence: r.Result.Revision, Interval: durationMessage(r.Result.Interval),
 		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,

@@ -60,27 +60,28 @@ type Self struct {
 
 // Server is a coordinator. Make it with New, then call Run, or Serve with a listener of your own, once.
 type Server struct {
-	config   Config
-	running  Config // with what was reloaded; of Reload alone
-	log      *slog.Logger
-	store    store.Store
-	registry *prometheus.Registry
-	meter    *meter
-	feed     *feed
-	core     *Core
-	writer   *writer
-	files    *quotaFiles
-	pollers  *pollers
-	clock    steady
-	timeouts auth.Timeouts
-	handler  http.Handler
-	elect    func(Self) (election.Election, error)
-	peers    *forward.Peers
-	trust    *trust
-	mismatch *mismatch
-	tracing  *tracing.Tracing
-	audit    *auth.AuditLog
-	limits   *auth.Limits
+	config    Config
+	running   Config // with what was reloaded; of Reload alone
+	log       *slog.Logger
+	store     store.Store
+	registry  *prometheus.Registry
+	meter     *meter
+	feed      *feed
+	core      *Core
+	newPlacer func() ledger.Placer
+	writer    *writer
+	files     *quotaFiles
+	pollers   *pollers
+	clock     steady
+	timeouts  auth.Timeouts
+	handler   http.Handler
+	elect     func(Self) (election.Election, error)
+	peers     *forward.Peers
+	trust     *trust
+	mismatch  *mismatch
+	tracing   *tracing.Tracing
+	audit     *auth.AuditLog
+	limits    *auth.Limits
 
 	fatal  chan error     // holds one: why it cannot go on
 	ready  chan struct{}  // closed when calls are taken
@@ -135,7 +136,8 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		timeouts: defaultTimeouts(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
 	s.mismatch = newMismatch(deps.Registry)
-	s.core = NewCore(config.ledger(), func() ledger.Placer { return placement.New(policy) }, drawLeadership)
+	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
+	s.core = NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, drawLeadership)
 	s.core.SetVersion(deps.Version)
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)

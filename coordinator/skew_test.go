@@ -112,7 +112,7 @@ func futures() map[string]func(t *testing.T, place *storetest.Memory) {
 const interval = 5 * time.Second
 
 // slewed is how long d may last while a skew is worked off.
-func slewed(d time.Duration) time.Duration { return d*skewPace/(skewPace-1) + 200*time.Millisecond }
+func slewed(d time.Duration) time.Duration { return d*10/9 + 200*time.Millisecond }
 
 func TestTimeGoesOnUnderAClockThatIsBehindTheStore(t *testing.T) {
 	for name, future := range futures() {
@@ -236,7 +236,7 @@ func TestTimeIsKeptWhileNothingChanges(t *testing.T) {
 		fast.close()
 		d := runShifted(t, place, 0)
 		defer d.close()
-		if took := d.until(time.Hour, func(c ledger.Counts) bool { return c.Waiting == 0 }); took < slewed(time.Minute)-time.Second || took > slewed(time.Minute+keepTime) {
+		if took := d.until(time.Hour, func(c ledger.Counts) bool { return c.Waiting == 0 }); took < slewed(time.Minute)-time.Second || took > slewed(time.Minute+5*time.Second) {
 			t.Errorf("the last minute of an hour took %s", took)
 		}
 	})
@@ -259,23 +259,4 @@ func TestTurnsOfClocksThatDifferDoNotAddUp(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestASkewsClockIsItsLedgersInverse(t *testing.T) {
-	for _, ahead := range []time.Duration{0, 1, 9, time.Second, time.Hour, 100 * 365 * 24 * time.Hour} {
-		s := skew{since: 1_800_000_000_000_000_000, ahead: ahead}
-		last := ledger.Instant(0)
-		for _, passed := range []time.Duration{0, 1, 8, 9, 10, 11, 89, 90, 91, time.Second, time.Hour, 9*time.Hour + 7, 10 * time.Hour, 11 * time.Hour, 1000 * time.Hour} {
-			clock := s.since.Add(passed)
-			at := s.ledger(clock)
-			if at < last {
-				t.Errorf("ahead %s, after %s: %d after %d", ahead, passed, at, last)
-			}
-			last = at
-			first := s.clock(at)
-			if s.ledger(first) < at || first > clock+skewPace {
-				t.Errorf("ahead %s, after %s: the ledger's %d is first told at %d, %d then; want %d", ahead, passed, at, first, s.ledger(first), clock)
-			}
-		}
-	}
 }

@@ -83,7 +83,7 @@ func (w *writer) commit(ctx context.Context, b *Batch) error {
 	start := w.clock.now()
 	ctx, span := w.tracer.begin(ctx, b)
 	err := w.store.Commit(ctx, b.Batch)
-	span.end(err)
+	w.tracer.end(span, err)
 	if err != nil {
 		b.Answer(&CommitError{Err: err})
 		return err

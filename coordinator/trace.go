@@ -43,11 +43,11 @@ func (t *tracer) enter(ctx context.Context) *Span {
 	return &Span{Call: ctx, Queued: time.Now()}
 }
 
-// below is the span of the call, that what happens to it is below of.
-func (p *Span) below() trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
+// below is the span of the call: what happens to the call is below it.
+func below(p *Span) trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
 
-// pass says that the loop has come to the call.
-func (p *Span) pass() {
+// applied says that the loop has come to the call.
+func applied(p *Span) {
 	if p != nil {
 		p.Applied = time.Now()
 	}
@@ -68,14 +68,14 @@ func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *CommitS
 		case c == nil:
 			c = &CommitSpan{Owner: p, Began: time.Now()}
 		default:
-			others = append(others, trace.Link{SpanContext: p.below()})
+			others = append(others, trace.Link{SpanContext: below(p)})
 		}
 		p.Commit = c
 	}
 	if c == nil {
 		return ctx, nil
 	}
-	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, c.Owner.below()), "commit", //nolint:spancheck // ended by end
+	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, below(c.Owner)), "commit", //nolint:spancheck // ended by end
 		trace.WithTimestamp(c.Began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
@@ -85,7 +85,7 @@ func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *CommitS
 }
 
 // end ends it. Where it failed, the calls of the batch are not told of it: their errors are.
-func (c *CommitSpan) end(err error) {
+func (t *tracer) end(c *CommitSpan, err error) {
 	if c == nil {
 		return
 	}

@@ -100,7 +100,7 @@ func newWriter(core *Core, s store.Store, clock steady, c *Config, f *feed, m *m
 		done:     make(chan struct{}),
 	}
 	w.history = newHistory(w, c)
-	w.replica = newReplica(w, core.config, core.newPlacer)
+	w.replica = newReplica(w, core.emptyLedger)
 	return w
 }
 
@@ -143,17 +143,17 @@ func (w *writer) take(o outcome) error {
 		}
 		return err
 	}
-	led := w.core.skew
+	led := w.core.clockSkew()
 	w.skew.Store(&led)
 	w.feed.reset(o.snapshot.Revision)
 	w.meter.leads(o.meta.Epoch)
 	w.led.Store(o.meta.Epoch)
 	w.leads.Store(true)
 	w.replica.forget()
-	for _, what := range w.core.hidden {
+	for _, what := range w.core.hiddenProviders() {
 		w.log.Warn(what)
 	}
-	hidden, refused := w.core.hidden, w.core.Refusals()
+	hidden, refused := w.core.hiddenProviders(), w.core.Refusals()
 	w.hidden.Store(&hidden)
 	w.refusals.Store(&refused)
 	w.reread()
@@ -277,7 +277,7 @@ func (w *writer) gather() {
 }
 
 func (w *writer) apply(command Command) {
-	command.Trace().pass()
+	applied(command.Trace())
 	if err := w.core.Do(w.clock.now(), command); err != nil {
 		w.panicked(err)
 	}
@@ -431,4 +431,15 @@ func (w *writer) finish() {
 			return
 		}
 	}
+}
+
+// now is the ledger's time while this coordinator leads, else its clock's.
+func (w *writer) now() ledger.Instant { return w.clock.now().Add(w.behind()) }
+
+// behind is how far this coordinator's clock is behind the ledger's time; zero while it does not lead.
+func (w *writer) behind() time.Duration {
+	if s := w.skew.Load(); s != nil {
+		return s.left(w.clock.now())
+	}
+	return 0
 }

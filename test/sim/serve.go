@@ -164,7 +164,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 			c.answer(reply, enrolment.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Answer.Led.Epoch)
-			c.answer(reply, heard{enrolment.Message(), c.covering.leadership}, nil)
+			c.answer(reply, heard{coordinator.RegisterResponse(enrolment), c.covering.leadership}, nil)
 		}
 	}
 	c.do(enrolment)
@@ -186,7 +186,7 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 			c.answer(reply, report.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.Led.Epoch)
-			c.answer(reply, heard{report.Message(), c.covering.leadership}, nil)
+			c.answer(reply, heard{coordinator.SyncResponse(report), c.covering.leadership}, nil)
 		}
 	}
 	c.do(report)

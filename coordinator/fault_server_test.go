@@ -1,0 +1,143 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement/placementtest"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/internal/identity"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// TestAPoisonedRowDoesNotKeepACoordinatorFromStarting: nor does it end the process that starts with it.
+func TestAPoisonedRowDoesNotKeepACoordinatorFromStarting(t *testing.T) {
+	disk := storetest.NewMemory("test")
+	const poisoned = 6 << 30
+	f := start(t, Config{}, disk.Open())
+	f.host("h1", 8<<30)
+	f.allocate(request("full", 4<<30))
+	waiting := request("poisoned", poisoned)
+	waiting.Wait, waiting.Async = seconds(3600), true
+	id := f.allocate(waiting).GetId()
+	f.stop()
+	sprung := new(atomic.Int64)
+	f = start(t, Config{}, disk.Open(), func(s *Server) { s.newPlacer = placementtest.Trap("Choose", poisoned, sprung) })
+	f.host("h1", 8<<30)
+	eventually(t, "the poisoned request is canceled", func() bool {
+		return f.get(id).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_CANCELED
+	})
+	if n := sprung.Load(); n != 1 {
+		t.Errorf("the ledger panicked %d times; want once", n)
+	}
+}
+
+// TestTheProcessOutlivesItsPlacer: through the wire, other users are served, one leadership is lost, and status says over what.
+func TestTheProcessOutlivesItsPlacer(t *testing.T) {
+	for _, method := range []string{"Choose", "Closest", "Survey"} {
+		t.Run(method, func(t *testing.T) {
+			sprung := new(atomic.Int64)
+			f := start(t, Config{}, nil, func(s *Server) {
+				s.newPlacer = placementtest.Trap(method, 6<<30, sprung)
+			})
+			f.host("h1", 8<<30)
+			f.allocate(request("full", 4<<30))
+			before := f.status().GetEpoch()
+			bad := func(id string) error {
+				req := request(id, 6<<30)
+				req.Wait = seconds(1)
+				_, err := f.allocations.Allocate(t.Context(), req)
+				return err
+			}
+			if err := bad("bad"); connect.CodeOf(err) != connect.CodeInternal {
+				t.Fatalf("%v; want INTERNAL", err)
+			}
+			eventually(t, "it leads again", func() bool {
+				_, err := f.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
+				return err == nil
+			})
+			for _, id := range []string{"bad", "worse", "worst"} {
+				if err := bad(id); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+					t.Errorf("%s: %v; want FAILED_PRECONDITION", id, err)
+				}
+			}
+			f.host("h2", 8<<30)
+			f.allocate(request("another's", 1<<30))
+			status := f.status()
+			if status.GetEpoch() != before+1 || sprung.Load() != 1 {
+				t.Errorf("epoch %d after %d, %d panics; want one leadership lost by one panic", status.GetEpoch(), before, sprung.Load())
+			}
+			if !strings.Contains(strings.Join(status.GetWarnings(), "\n"), "AllocationService/Allocate of ") {
+				t.Errorf("status does not say what is refused: %q", status.GetWarnings())
+			}
+			f.audited()
+		})
+	}
+}
+
+// TestAReplicaThatPanicsIsDropped: a read on a standby ends no process, and the same read costs no second replica.
+func TestAReplicaThatPanicsIsDropped(t *testing.T) {
+	d := newDesk(t, newMemoryStore(), nil)
+	loads, load := 0, d.replica.load
+	d.replica.load = func(ctx context.Context) (*ledger.Ledger, skew, error) {
+		loads++
+		return load(ctx)
+	}
+	by := func(name string) context.Context {
+		return auth.WithCaller(t.Context(), &auth.Caller{Procedure: "/List", Actor: identity.Actor{Name: name}})
+	}
+	lost := func(*ledger.Ledger, ledger.Instant) { panic("lost count") }
+	err := d.replica.do(by("alice"), lost)
+	if _, ok := errors.AsType[*PanicError](err); !ok {
+		t.Fatalf("%v; want a *PanicError", err)
+	}
+	for range 3 {
+		err := d.replica.do(by("alice"), lost)
+		if _, ok := errors.AsType[*RefusedError](err); !ok {
+			t.Fatalf("%v; want it refused", err)
+		}
+	}
+	if err := d.replica.do(by("bob"), func(l *ledger.Ledger, _ ledger.Instant) { l.Counts() }); err != nil {
+		t.Errorf("another's read: %v", err)
+	}
+	if loads != 2 {
+		t.Errorf("the store was read %d times; want once before the panic and once after it", loads)
+	}
+}
+
+// TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain: nobody is to blame for a host that falls silent.
+func TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain(t *testing.T) {
+	over := new(atomic.Bool)
+	config := Config{}
+	config.Times.Interval = 100 * time.Millisecond
+	f := start(t, config, nil, func(s *Server) {
+		s.newPlacer = placementtest.HostTrap(over)
+	})
+	f.host("h1", 8<<30)
+	before := f.status().GetEpoch()
+	over.Store(true)
+	status := func() *bursarv1.StatusResponse {
+		res, err := f.cluster.Status(t.Context(), &bursarv1.StatusRequest{AllowStale: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	eventually(t, "it is shown", func() bool {
+		res := status()
+		return !res.GetIsLeader() && strings.Contains(strings.Join(res.GetWarnings(), "\n"), "not known over what: a host too many")
+	})
+	over.Store(false)
+	eventually(t, "it leads again", func() bool { return status().GetIsLeader() })
+	if epoch := status().GetEpoch(); epoch <= before || epoch > before+20 {
+		t.Errorf("epoch %d after %d; want a few attempts, further and further apart", epoch, before)
+	}
+}

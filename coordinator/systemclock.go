@@ -1,0 +1,15 @@
+package coordinator
+
+import (
+	"time"
+)
+
+// systemClock is this machine's.
+type systemClock struct{ start time.Time }
+
+// SystemClock returns the clock of this machine.
+func SystemClock() Clock { return systemClock{start: time.Now()} }
+
+func (systemClock) Now() time.Time { return time.Now() }
+
+func (c systemClock) Elapsed() time.Duration { return time.Since(c.start) } // by its monotonic reading
