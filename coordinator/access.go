@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -46,7 +47,7 @@ func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer) 
 
 // isClaim reports whether an error may end the leadership: who said so is written down.
 func isClaim(err error) bool {
-	_, claim := errors.AsType[*ClaimError](err)
+	_, claim := errors.AsType[*core.ClaimError](err)
 	return claim
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
@@ -15,9 +16,9 @@ var errSuperseded = errors.New("the provider has changed, or the leadership")
 func (w *writer) changeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	var failed error
 	done := make(chan error, 1)
-	_, err := w.send(ctx, &Call{
+	_, err := w.send(ctx, &core.Call{
 		From: originOf(ctx),
-		Do:   func(c *Core, now ledger.Instant) { failed = c.changeProvider(now, name, change) },
+		Do:   func(c *core.Core, now ledger.Instant) { failed = c.ChangeProvider(now, name, change) },
 		Done: func(err error) {
 			done <- err
 			w.reread() // at every answer, so that whoever reads the cluster as it was stops
@@ -31,12 +32,12 @@ func (w *writer) changeProvider(ctx context.Context, name ledger.ClusterName, ch
 
 // within runs a command of the coordinator's own, in its turn. It is never refused for want of room, and answered at once. The error is
 // run's, or says that this coordinator does not lead. After an error run's results must not be read.
-func (w *writer) within(ctx context.Context, from *Origin, run func(c *Core, now ledger.Instant) error) error {
+func (w *writer) within(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
 	var failed error
 	done := make(chan error, 1)
-	w.side.put(&Call{
+	w.side.put(&core.Call{
 		From: from, AtOnce: true,
-		Do: func(c *Core, now ledger.Instant) { failed = run(c, now) },
+		Do: func(c *core.Core, now ledger.Instant) { failed = run(c, now) },
 		Done: func(err error) {
 			select {
 			case done <- err:
@@ -51,10 +52,10 @@ func (w *writer) within(ctx context.Context, from *Origin, run func(c *Core, now
 }
 
 // assignments are the clusters that are to be read now.
-func (w *writer) assignments(ctx context.Context) ([]assignment, error) {
-	var list []assignment
-	err := w.within(ctx, nil, func(c *Core, _ ledger.Instant) error {
-		list = c.assignments()
+func (w *writer) assignments(ctx context.Context) ([]core.Assignment, error) {
+	var list []core.Assignment
+	err := w.within(ctx, nil, func(c *core.Core, _ ledger.Instant) error {
+		list = c.Assignments()
 		return nil
 	})
 	if err != nil {
@@ -64,9 +65,9 @@ func (w *writer) assignments(ctx context.Context) ([]assignment, error) {
 }
 
 // assigned runs a command for an assignment, unless that is over.
-func (w *writer) assigned(ctx context.Context, a *assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
-	return w.within(ctx, &Origin{Procedure: "reading of " + a.String()}, func(c *Core, now ledger.Instant) error {
-		if !c.current(a) {
+func (w *writer) assigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
+	return w.within(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
+		if !c.IsCurrent(a) {
 			return errSuperseded
 		}
 		return run(c.Ledger(), now)

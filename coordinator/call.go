@@ -5,12 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
 // pending is a caller's side of a command: where its goroutine waits.
 type pending struct {
-	Call
+	core.Call
 	done chan error // holds one, so that answering never blocks
 }
 
@@ -22,7 +23,7 @@ func newPending() any {
 
 // pendingAsk is the same for an Ask.
 type pendingAsk struct {
-	Ask
+	core.Ask
 	done chan error // holds one, so that answering never blocks
 }
 
@@ -35,11 +36,11 @@ func newPendingAsk() any {
 // do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. Where it returns an
 // error, f may have been run, or be run yet: its results must not be read.
 func (w *writer) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
-	return w.call(ctx, OnLedger(f))
+	return w.call(ctx, core.OnLedger(f))
 }
 
 // call is do for a command that needs the core.
-func (w *writer) call(ctx context.Context, f func(c *Core, now ledger.Instant)) error {
+func (w *writer) call(ctx context.Context, f func(c *core.Core, now ledger.Instant)) error {
 	p, _ := w.calls.Get().(*pending)
 	p.Do, p.From, p.Span = f, originOf(ctx), w.tracer.enter(ctx)
 	answered, err := w.send(ctx, &p.Call, p.done)
@@ -54,7 +55,7 @@ func (w *writer) call(ctx context.Context, f func(c *Core, now ledger.Instant)) 
 }
 
 // send queues a command and waits for its answer, which Done gives to done. answered says that nobody refers to the command any more.
-func (w *writer) send(ctx context.Context, command Command, done <-chan error) (answered bool, err error) {
+func (w *writer) send(ctx context.Context, command core.Command, done <-chan error) (answered bool, err error) {
 	if err := w.submit(command); err != nil {
 		return true, err
 	}
@@ -74,7 +75,7 @@ func (w *writer) await(ctx context.Context, done <-chan error) (answered bool, e
 	case err := <-done:
 		return true, err
 	default:
-		return false, ErrStopping
+		return false, core.ErrStopping
 	}
 }
 
@@ -92,7 +93,7 @@ func decide[R any](ctx context.Context, b books, f func(l *ledger.Ledger, now le
 }
 
 // report sends a heartbeat through the loop.
-func (w *writer) report(ctx context.Context, r *Report) error {
+func (w *writer) report(ctx context.Context, r *core.Report) error {
 	done := make(chan error, 1)
 	r.Done, r.From, r.Span = func(err error) { done <- err }, originOf(ctx), w.tracer.enter(ctx)
 	if _, err := w.send(ctx, r, done); err != nil {
@@ -103,7 +104,7 @@ func (w *writer) report(ctx context.Context, r *Report) error {
 }
 
 // enrol sends an announcement of a host through the loop.
-func (w *writer) enrol(ctx context.Context, e *Enrolment) error {
+func (w *writer) enrol(ctx context.Context, e *core.Enrolment) error {
 	done := make(chan error, 1)
 	e.Done, e.From, e.Span = func(err error) { done <- err }, originOf(ctx), w.tracer.enter(ctx)
 	if _, err := w.send(ctx, e, done); err != nil {
@@ -115,7 +116,7 @@ func (w *writer) enrol(ctx context.Context, e *Enrolment) error {
 
 // ask sends a request through the loop and stays on the line until it is decided, or its caller is about to lose patience.
 func (w *writer) ask(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
-	start := w.clock.now()
+	start := w.clock.Now()
 	patience, stop := w.patience(ctx, command)
 	defer stop()
 	p, _ := w.asks.Get().(*pendingAsk)
@@ -140,7 +141,7 @@ func (w *writer) ask(ctx context.Context, command *ledger.AllocateCommand) (ledg
 	case err := <-p.done:
 		return w.answered(p, start, err)
 	default:
-		return ledger.AllocateResult{}, ErrStopping
+		return ledger.AllocateResult{}, core.ErrStopping
 	}
 }
 
@@ -150,11 +151,11 @@ func (w *writer) answered(p *pendingAsk, start ledger.Instant, err error) (ledge
 	if err == nil {
 		err = p.Err
 		w.observe(&p.Ask, start)
-		w.tracer.tell(p.Span, p.waited)
+		w.tracer.tell(p.Span, p.Waited)
 	} else {
 		result = ledger.AllocateResult{}
 	}
-	p.Ask = Ask{Done: p.Done}
+	p.Ask = core.Ask{Done: p.Done}
 	w.asks.Put(p)
 	return result, err
 }
@@ -180,11 +181,11 @@ func (w *writer) patience(ctx context.Context, command *ledger.AllocateCommand) 
 	return timer.C, func() { timer.Stop() }
 }
 
-func (w *writer) observe(ask *Ask, start ledger.Instant) {
-	took := w.clock.now().Sub(start).Seconds()
+func (w *writer) observe(ask *core.Ask, start ledger.Instant) {
+	took := w.clock.Now().Sub(start).Seconds()
 	_, short := errors.AsType[*ledger.InsufficientError](ask.Err)
 	switch {
-	case ask.waited:
+	case ask.Waited:
 		w.meter.waited.Observe(took)
 	case ask.Err == nil && ask.Result.Allocation.State == ledger.Reserved:
 		w.meter.granted.Observe(took)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
@@ -53,9 +54,9 @@ func newDesk(tb testing.TB, s store.Store, change func(*Config)) *desk {
 		change(&config)
 	}
 	config = config.WithDefaults()
-	core := NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
-	clock := newSteady(&wallClock{start: time.Now()})
-	w := newWriter(core, s, clock, &config, newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	books := core.NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
+	clock := core.NewSteady(&wallClock{start: time.Now()})
+	w := newWriter(books, s, clock, &config, newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	return &desk{writer: w, t: tb}
 }
 
@@ -116,11 +117,11 @@ func (d *desk) counts() ledger.Counts {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return v.counts
+	return v.Counts
 }
 
 // lost are what a caller may hear whose command was in a batch that is not known to be durable, or came just after.
 func lost(err error) bool {
 	_, commit := errors.AsType[*CommitError](err)
-	return commit || errors.Is(err, ErrNotLeading)
+	return commit || errors.Is(err, core.ErrNotLeading)
 }

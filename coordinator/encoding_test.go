@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
@@ -27,7 +28,7 @@ func FuzzEveryRowCanBeStored(f *testing.F) { f.Fuzz(rapid.MakeFuzz(storing)) }
 
 func storing(t *rapid.T) {
 	c := &storer{T: t, disk: storetest.NewMemory("memory").Open(), now: ledger.At(time.Unix(1_700_000_000, 0))}
-	c.core = NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
+	c.core = core.NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
 	c.lead()
 	for range 2 {
 		c.register()
@@ -41,18 +42,18 @@ func storing(t *rapid.T) {
 		"host": c.with((*storer).operate), "quota": c.with((*storer).quota), "provider": c.with((*storer).provider),
 		"cluster": c.with((*storer).cluster), "pass": c.with((*storer).pass),
 		"lead anew": c.with(func(c *storer) {
-			c.core.Drop(ErrNotLeading)
+			c.core.Drop(core.ErrNotLeading)
 			c.lead()
 		}),
 	})
-	c.core.Drop(ErrNotLeading)
+	c.core.Drop(core.ErrNotLeading)
 	c.lead()
 }
 
 // storer gives a core commands and keeps what these change.
 type storer struct {
 	*rapid.T
-	core     *Core
+	core     *core.Core
 	disk     store.Store
 	now      ledger.Instant
 	sequence uint64
@@ -81,7 +82,7 @@ func (c *storer) lead() {
 
 // do gives a command, and keeps what it has changed.
 func (c *storer) do(f func(l *ledger.Ledger) error) {
-	if err := c.core.Do(c.now, &Call{Do: func(c *Core, _ ledger.Instant) { _ = f(c.Ledger()) }, Done: func(error) {}}); err != nil {
+	if err := c.core.Do(c.now, &core.Call{Do: func(c *core.Core, _ ledger.Instant) { _ = f(c.Ledger()) }, Done: func(error) {}}); err != nil {
 		c.Fatal(err)
 	}
 	batch := c.core.Take()

@@ -24,8 +24,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/test/underrace"
-
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -35,6 +33,7 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/test/underrace"
 )
 
 func gzipped(tb testing.TB, text []byte) []byte {

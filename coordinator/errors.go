@@ -13,6 +13,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/forward"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/access"
@@ -62,7 +63,7 @@ type EndedError struct {
 }
 
 func (e *EndedError) Error() string {
-	return fmt.Sprintf("allocation %s is %s: want %s", e.Allocation.ID, describeEnd(&e.Allocation), e.Want)
+	return fmt.Sprintf("allocation %s is %s: want %s", e.Allocation.ID, core.DescribeEnd(&e.Allocation), e.Want)
 }
 
 // within puts the path of where it stands before the field that a resource's or a label's error names.
@@ -131,7 +132,7 @@ func classify(err error) (connect.Code, proto.Message) {
 		return connect.CodeResourceExhausted, nil
 	case isFull(err):
 		return connect.CodeResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(fullFor)}
-	case errors.Is(err, ErrNotLeading), errors.Is(err, forward.ErrLeaderless), errors.Is(err, ErrStopping), errors.Is(err, auth.ErrRightsChanged), errors.Is(err, store.ErrClosed):
+	case errors.Is(err, core.ErrNotLeading), errors.Is(err, forward.ErrLeaderless), errors.Is(err, core.ErrStopping), errors.Is(err, auth.ErrRightsChanged), errors.Is(err, store.ErrClosed):
 		return connect.CodeUnavailable, nil
 	case errors.Is(err, errTooOld), errors.Is(err, errFellBehind), errors.Is(err, errAhead):
 		return connect.CodeOutOfRange, nil
@@ -177,7 +178,7 @@ func ledgerCode(err error) connect.Code {
 	if _, ok := errors.AsType[*ledger.StaleError](err); ok {
 		return connect.CodeAborted
 	}
-	if _, ok := errors.AsType[*RefusedError](err); ok {
+	if _, ok := errors.AsType[*core.RefusedError](err); ok {
 		return connect.CodeFailedPrecondition
 	}
 	if _, ok := errors.AsType[*PatienceError](err); ok {

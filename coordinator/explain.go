@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
@@ -78,7 +79,7 @@ func summary(x *ledger.Explanation) string {
 	case ledger.Never:
 		return "it can never fit: " + why(x)
 	case ledger.Decided:
-		text := "it is " + describeEnd(x.Allocation)
+		text := "it is " + core.DescribeEnd(x.Allocation)
 		if x.HostID != "" {
 			text += ", on host " + x.HostID
 		}

@@ -11,11 +11,12 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/trapplacer"
 )
 
 // TestAPoisonedRowDoesNotKeepACoordinatorFromStarting: nor does it end the process that starts with it.
@@ -30,7 +31,7 @@ func TestAPoisonedRowDoesNotKeepACoordinatorFromStarting(t *testing.T) {
 	id := f.allocate(waiting).GetId()
 	f.stop()
 	sprung := new(atomic.Int64)
-	f = start(t, Config{}, disk.Open(), func(s *Server) { s.newPlacer = placementtest.Trap("Choose", poisoned, sprung) })
+	f = start(t, Config{}, disk.Open(), func(s *Server) { s.newPlacer = trapplacer.Trap("Choose", poisoned, sprung) })
 	f.host("h1", 8<<30)
 	eventually(t, "the poisoned request is canceled", func() bool {
 		return f.get(id).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_CANCELED
@@ -46,7 +47,7 @@ func TestTheProcessOutlivesItsPlacer(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			sprung := new(atomic.Int64)
 			f := start(t, Config{}, nil, func(s *Server) {
-				s.newPlacer = placementtest.Trap(method, 6<<30, sprung)
+				s.newPlacer = trapplacer.Trap(method, 6<<30, sprung)
 			})
 			f.host("h1", 8<<30)
 			f.allocate(request("full", 4<<30))
@@ -87,7 +88,7 @@ func TestTheProcessOutlivesItsPlacer(t *testing.T) {
 func TestAReplicaThatPanicsIsDropped(t *testing.T) {
 	d := newDesk(t, newMemoryStore(), nil)
 	loads, load := 0, d.replica.load
-	d.replica.load = func(ctx context.Context) (*ledger.Ledger, skew, error) {
+	d.replica.load = func(ctx context.Context) (*ledger.Ledger, core.Skew, error) {
 		loads++
 		return load(ctx)
 	}
@@ -96,12 +97,12 @@ func TestAReplicaThatPanicsIsDropped(t *testing.T) {
 	}
 	lost := func(*ledger.Ledger, ledger.Instant) { panic("lost count") }
 	err := d.replica.do(by("alice"), lost)
-	if _, ok := errors.AsType[*PanicError](err); !ok {
+	if _, ok := errors.AsType[*core.PanicError](err); !ok {
 		t.Fatalf("%v; want a *PanicError", err)
 	}
 	for range 3 {
 		err := d.replica.do(by("alice"), lost)
-		if _, ok := errors.AsType[*RefusedError](err); !ok {
+		if _, ok := errors.AsType[*core.RefusedError](err); !ok {
 			t.Fatalf("%v; want it refused", err)
 		}
 	}
@@ -119,7 +120,7 @@ func TestAPanicOverWhatIsDueByItselfIsShownAndTriedAgain(t *testing.T) {
 	config := Config{}
 	config.Times.Interval = 100 * time.Millisecond
 	f := start(t, config, nil, func(s *Server) {
-		s.newPlacer = placementtest.HostTrap(over)
+		s.newPlacer = trapplacer.HostTrap(over)
 	})
 	f.host("h1", 8<<30)
 	before := f.status().GetEpoch()

@@ -10,7 +10,7 @@ const mostHidden = 20
 
 // showHidden tells which rules are not in force, where that may have changed.
 func (w *writer) showHidden() {
-	turn, hidden := w.core.hiddenRules()
+	turn, hidden := w.core.HiddenRules()
 	if turn == w.rulesSeen {
 		return
 	}

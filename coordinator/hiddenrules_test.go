@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/label"
@@ -81,7 +82,7 @@ func TestFilesThatTieAreRefusedWhereNobodyLeads(t *testing.T) {
 		return ledger.Quota{Selector: selector}
 	}
 	one := map[string][]ledger.Quota{"file:1": {rule("user=a,creator=*")}}
-	if err := q.put(t.Context(), d.writer, one); !errors.Is(err, ErrNotLeading) {
+	if err := q.put(t.Context(), d.writer, one); !errors.Is(err, core.ErrNotLeading) {
 		t.Fatalf("%v; want no complaint but that it does not lead", err)
 	}
 	q.keep(one)

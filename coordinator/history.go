@@ -109,7 +109,7 @@ func (h *history) turn(ctx context.Context) error {
 	if h.began == 0 || now.Sub(h.began) >= recountAfter {
 		h.began, h.counted, h.total, h.callers = now, store.Position{}, historySize{}, callerSizes{}
 	}
-	if err := h.age(ctx, h.writer.clock.earliest().Add(-h.config.Retention)); err != nil {
+	if err := h.age(ctx, h.writer.clock.Earliest().Add(-h.config.Retention)); err != nil {
 		return err
 	}
 	if done, err := h.count(ctx, now.Add(-h.settled)); err != nil || !done {

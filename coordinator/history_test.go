@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -38,7 +39,7 @@ func keep(t *testing.T, bounds History) *kept {
 	}
 	config := Config{History: bounds}.WithDefaults()
 	clock := &wallClock{start: time.Now()}
-	w := newWriter(NewCore(ledger.Config{}, nil, drawLeadership), s, newSteady(clock), &config, newFeed(1, 1<<20),
+	w := newWriter(core.NewCore(ledger.Config{}, nil, core.DrawLeadership), s, core.NewSteady(clock), &config, newFeed(1, 1<<20),
 		newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	w.led.Store(meta.Epoch)
 	w.leads.Store(true)
@@ -52,7 +53,7 @@ func (k *kept) ended(caller string, n int, ago time.Duration) {
 	for range n {
 		k.last++
 		a := storetest.Typical(k.last, ledger.Released, uint64(k.last))
-		a.Caller, a.HostID, a.Ended = caller, "h1", k.writer.clock.now().Add(-ago)
+		a.Caller, a.HostID, a.Ended = caller, "h1", k.writer.clock.Now().Add(-ago)
 		if k.adopted {
 			a.ReservationTTL = 0
 		}
@@ -80,7 +81,7 @@ func (k *kept) left() map[string]string {
 	}
 	text := make(map[string]string)
 	for name, n := range rows {
-		text[name] = fmt.Sprintf("%d from %s", n, k.writer.clock.now().Sub(oldest[name]).Round(time.Minute))
+		text[name] = fmt.Sprintf("%d from %s", n, k.writer.clock.Now().Sub(oldest[name]).Round(time.Minute))
 	}
 	return text
 }
@@ -150,10 +151,12 @@ func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
 func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	ahead := 40 * day
 	for name, set := range map[string]func(k *kept, clock *wallClock){
-		"an earlier leader's": func(k *kept, _ *wallClock) { k.writer.skew.Store(&skew{since: k.writer.clock.now(), ahead: ahead}) },
+		"an earlier leader's": func(k *kept, _ *wallClock) {
+			k.writer.skew.Store(&core.Skew{Since: k.writer.clock.Now(), Ahead: ahead})
+		},
 		"this one's at the start": func(k *kept, clock *wallClock) {
 			clock.shift = ahead
-			k.writer.clock = newSteady(clock)
+			k.writer.clock = core.NewSteady(clock)
 			clock.shift = 0
 		},
 		"this one's, set since": func(_ *kept, clock *wallClock) { clock.shift = ahead },

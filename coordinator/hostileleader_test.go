@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bursar/bursar/test/underrace"
-
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
@@ -23,6 +21,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/test/hostile"
+	"github.com/bursar/bursar/test/underrace"
 )
 
 // standbyOf starts a coordinator that never leads, and takes for the leader whom the ballot announces.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -115,7 +116,7 @@ func (l *leadership) serve(ctx context.Context, term election.Term, first chan<-
 			l.writer.stepDown()
 			return errLockLost
 		case <-l.writer.done:
-			return ErrStopping
+			return core.ErrStopping
 		}
 	}
 }
@@ -139,13 +140,13 @@ func (l *leadership) keep(term election.Term, tenure *tenure) error {
 		l.writer.stepDown()
 		return errLockLost
 	case <-l.writer.done:
-		return ErrStopping
+		return core.ErrStopping
 	}
 }
 
 // isFault reports whether the ledger panicked, and it is known over what.
 func isFault(err error) bool {
-	fault, ok := errors.AsType[*PanicError](err)
+	fault, ok := errors.AsType[*core.PanicError](err)
 	return ok && fault.Refused != ""
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
@@ -135,8 +136,8 @@ func TestLiveBytesBoundWhatAnAgentIsSent(t *testing.T) {
 		for range random.IntN(65) {
 			a.ApplicationIDs = append(a.ApplicationIDs, text(128))
 		}
-		r := &Report{Result: ledger.SyncResult{Grants: []ledger.Allocation{a}, Stops: []ledger.StopOrder{{ID: a.ID, Grace: a.StopGrace, Reason: a.StopReason}}}}
-		if size := int64(proto.Size(SyncResponse(r))) - int64(proto.Size(SyncResponse(&Report{}))); size > a.LiveBytes() {
+		r := &core.Report{Result: ledger.SyncResult{Grants: []ledger.Allocation{a}, Stops: []ledger.StopOrder{{ID: a.ID, Grace: a.StopGrace, Reason: a.StopReason}}}}
+		if size := int64(proto.Size(SyncResponse(r))) - int64(proto.Size(SyncResponse(&core.Report{}))); size > a.LiveBytes() {
 			t.Fatalf("counts as %d and takes %d: %+v", a.LiveBytes(), size, a)
 		}
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
 // look takes a view.
-func (w *writer) look(ctx context.Context) (view, error) {
-	var v view
-	if err := w.call(ctx, func(c *Core, _ ledger.Instant) { v = c.view() }); err != nil {
-		return view{}, err
+func (w *writer) look(ctx context.Context) (core.View, error) {
+	var v core.View
+	if err := w.call(ctx, func(c *core.Core, _ ledger.Instant) { v = c.View() }); err != nil {
+		return core.View{}, err
 	}
 	return v, nil
 }
@@ -27,9 +28,9 @@ type auditResult struct {
 // audit recomputes the books in the loop, which does nothing else meanwhile.
 func (w *writer) audit(ctx context.Context) (auditResult, error) {
 	result, err := decide(ctx, w, func(l *ledger.Ledger, _ ledger.Instant) (auditResult, error) {
-		start := w.clock.now()
+		start := w.clock.Now()
 		violations := l.Audit()
-		return auditResult{violations, l.Revision(), l.Counts(), w.clock.now().Sub(start)}, nil
+		return auditResult{violations, l.Revision(), l.Counts(), w.clock.Now().Sub(start)}, nil
 	})
 	if err != nil {
 		return result, err

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/coordinator/core"
 )
 
 // meter counts what happens on the write path. What the books say at a moment is read when it is asked for, see
@@ -110,7 +112,7 @@ func (m *meter) leads(epoch uint64) {
 	m.leading.Set(1)
 }
 
-func (m *meter) committed(b *Batch, took time.Duration) {
+func (m *meter) committed(b *core.Batch, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.batchCalls.Observe(float64(b.Size()))
 	if !b.Empty() {

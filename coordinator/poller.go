@@ -10,13 +10,14 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
 )
 
 // poller reads one cluster, again and again, and tells the ledger. It belongs to one goroutine.
 type poller struct {
-	assignment
+	core.Assignment
 
 	pollers *pollers
 	log     *slog.Logger
@@ -49,7 +50,7 @@ func (r *poller) run(ctx context.Context) {
 	r.interval = r.pace.Interval
 	retry := backoff.NewExponentialBackOff(backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0), backoff.WithInitialInterval(firstRetry))
 	for ctx.Err() == nil {
-		start := r.pollers.writer.clock.now()
+		start := r.pollers.writer.clock.Now()
 		failure, err := r.round(ctx)
 		if err != nil {
 			return // over
@@ -58,7 +59,7 @@ func (r *poller) run(ctx context.Context) {
 		switch {
 		case failure == nil:
 			retry.Reset()
-		case tooSlow(r.interval, r.pollers.writer.clock.now().Sub(start)): // it has enough to do without us
+		case tooSlow(r.interval, r.pollers.writer.clock.Now().Sub(start)): // it has enough to do without us
 		default:
 			retry.MaxInterval = r.interval
 			wait = min(r.interval, retry.NextBackOff())
@@ -101,7 +102,7 @@ func (r *poller) round(ctx context.Context) (failure, err error) {
 
 // tell runs a command for the assignment.
 func (r *poller) tell(ctx context.Context, run func(*ledger.Ledger, ledger.Instant) error) error {
-	return r.pollers.writer.assigned(ctx, &r.assignment, run)
+	return r.pollers.writer.assigned(ctx, &r.Assignment, run)
 }
 
 // reading is what was read in a round.
@@ -121,7 +122,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.pace.Timeout, fmt.Errorf("no answer within %s", r.pace.Timeout))
 	defer cancel()
 	clock := r.pollers.writer.clock
-	start := clock.now()
+	start := clock.Now()
 	var snapshot providers.Snapshot
 	var answers []providers.Application
 	got := &reading{asked: len(ids)}
@@ -136,7 +137,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 		return nil, timedOut(ctx, err)
 	}
 	got.partly = timedOut(ctx, got.partly)
-	got.took, got.server = clock.now().Sub(start), snapshot.Server
+	got.took, got.server = clock.Now().Sub(start), snapshot.Server
 	queues, err := queueReports(snapshot.Queues)
 	if err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func timedOut(ctx context.Context, err error) error {
 func guarded(run func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+			err = &core.PanicError{Cause: cause, Stack: debug.Stack()}
 		}
 	}()
 	return run()
@@ -238,7 +239,7 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 
 // say logs what is wrong, once, and that it is over.
 func (r *poller) say(message string, failure error) {
-	fault, _ := errors.AsType[*PanicError](failure)
+	fault, _ := errors.AsType[*core.PanicError](failure)
 	switch {
 	case message == r.health.message:
 	case message == "":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
@@ -81,7 +82,7 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 			pass(time.Second)
 		}
 		read = w.cluster().Asked
-		pass(read.Add(119 * time.Second).Time().Sub(w.clock.now().Time()))
+		pass(read.Add(119 * time.Second).Time().Sub(w.clock.Now().Time()))
 		if !w.cluster().Known {
 			t.Error("not known after 119 s")
 		}
@@ -297,7 +298,7 @@ func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		err := w.within(t.Context(), nil, func(c *Core, now ledger.Instant) error {
+		err := w.within(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
 			return c.Advance(now.Add(time.Hour))
 		})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
 )
@@ -77,12 +78,12 @@ func (p *pollers) run(ctx context.Context) {
 }
 
 // follow ends the pollers that are not wanted any more, and begins those that are.
-func (p *pollers) follow(ctx context.Context, wanted []assignment, all *sync.WaitGroup) {
+func (p *pollers) follow(ctx context.Context, wanted []core.Assignment, all *sync.WaitGroup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ended := make(map[ledger.ClusterName]<-chan struct{})
 	for name, r := range p.running {
-		if slices.ContainsFunc(wanted, func(a assignment) bool { return a.same(&r.assignment) }) {
+		if slices.ContainsFunc(wanted, func(a core.Assignment) bool { return a.Same(&r.Assignment) }) {
 			continue
 		}
 		r.end()
@@ -100,7 +101,7 @@ func (p *pollers) follow(ctx context.Context, wanted []assignment, all *sync.Wai
 		}
 		own, end := context.WithCancel(ctx)
 		r := &poller{
-			assignment: a, pollers: p, log: p.log.With("cluster", a.String()), after: after, end: end, ended: make(chan struct{}),
+			Assignment: a, pollers: p, log: p.log.With("cluster", a.String()), after: after, end: end, ended: make(chan struct{}),
 		}
 		p.running[a.ClusterName] = r
 		all.Go(func() { r.run(own) })

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
@@ -52,7 +53,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 		b.Fatal(err)
 	}
 	tell := func(run func(l *ledger.Ledger, now ledger.Instant) error) {
-		if err := d.within(b.Context(), nil, func(c *Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
+		if err := d.within(b.Context(), nil, func(c *core.Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/bursar/bursar/coordinator/forward"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
@@ -46,16 +47,16 @@ func (p *probes) alive(ctx context.Context) error { return p.turns.look(ctx) }
 // them on to, or because it has another store than the cluster, and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
 	if p.writer.isStopping() {
-		return ErrStopping
+		return core.ErrStopping
 	}
 	if err := p.mismatch.get(); err != nil {
 		return err
 	}
-	err := ErrNotLeading
+	err := core.ErrNotLeading
 	if p.writer.leads.Load() {
 		err = p.takes.look(ctx)
 	}
-	if errors.Is(err, ErrNotLeading) {
+	if errors.Is(err, core.ErrNotLeading) {
 		if route := p.peers.Route(); route.URL != "" {
 			return route.Fault
 		}
@@ -66,7 +67,7 @@ func (p *probes) ready(ctx context.Context) error {
 // sharedProbe is a probe of which one runs at a time, for all who ask.
 type sharedProbe struct {
 	ask     func(context.Context) error
-	clock   steady
+	clock   core.Steady
 	running singleflight.Group
 
 	mu    sync.Mutex
@@ -76,7 +77,7 @@ type sharedProbe struct {
 
 func (p *sharedProbe) look(ctx context.Context) error {
 	p.mu.Lock()
-	found, fresh := p.found, p.clock.now() < p.until
+	found, fresh := p.found, p.clock.Now() < p.until
 	p.mu.Unlock()
 	if fresh {
 		return found
@@ -87,7 +88,7 @@ func (p *sharedProbe) look(ctx context.Context) error {
 		err := p.ask(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.found, p.until = err, p.clock.now().Add(probeAge)
+		p.found, p.until = err, p.clock.Now().Add(probeAge)
 		return nil, err
 	})
 	select {
@@ -109,12 +110,12 @@ func (w *writer) alive(ctx context.Context) error {
 	defer cancel()
 	felt := make(chan struct{})
 	// It joins no batch: a commit would be made for it.
-	w.side.put(&Call{AtOnce: true, Do: func(*Core, ledger.Instant) {}, Done: func(error) { close(felt) }})
+	w.side.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(felt) }})
 	select {
 	case <-felt:
 		return nil
 	case <-w.done:
-		return ErrStopping
+		return core.ErrStopping
 	case <-ctx.Done():
 		return ctx.Err()
 	}

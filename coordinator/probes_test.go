@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -58,7 +59,7 @@ func TestWhatAProbeFindsIsToldForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, sick := 0, errors.New("sick")
 		answers := []error{nil, sick, nil}
-		p := &sharedProbe{clock: newSteady(SystemClock()), ask: func(ctx context.Context) error {
+		p := &sharedProbe{clock: core.NewSteady(SystemClock()), ask: func(ctx context.Context) error {
 			time.Sleep(time.Second)
 			asked++
 			return errors.Join(answers[asked-1], ctx.Err())

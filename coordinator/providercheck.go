@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
@@ -60,7 +61,7 @@ func (s *queueService) checked(ctx context.Context, m *bursarv1.Provider) (recor
 type providerCheck struct {
 	provider providers.Provider
 	pace     providers.Pace
-	clock    steady
+	clock    core.Steady
 	res      *bursarv1.CheckProviderResponse
 }
 
@@ -68,7 +69,7 @@ type providerCheck struct {
 func (c *providerCheck) snapshot(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.pace.Timeout, fmt.Errorf("no answer within %s", c.pace.Timeout))
 	defer cancel()
-	asked := c.clock.now()
+	asked := c.clock.Now()
 	var found providers.Snapshot
 	err := guarded(func() (err error) {
 		found, err = c.provider.Snapshot(ctx)
@@ -79,7 +80,7 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 		queues, err = queueReports(found.Queues)
 	}
 	h := c.res.GetProvider().GetHealth()
-	h.Took = durationMessage(c.clock.now().Sub(asked))
+	h.Took = durationMessage(c.clock.Now().Sub(asked))
 	if err != nil {
 		h.Message, h.Failures, h.FailureTime = timedOut(ctx, err).Error(), 1, timeMessage(asked)
 		return

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/internal/regularfile"
@@ -128,7 +129,7 @@ func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 		f.pending = false
 		sets[f.source()] = f.quotas
 	}
-	if err := ledger.CheckQuotas(fromFiles(sets)); err != nil {
+	if err := ledger.CheckQuotas(core.FromFiles(sets)); err != nil {
 		return nil, q.blame(err)
 	}
 	q.keep(sets)
@@ -205,7 +206,7 @@ func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile
 	err := q.put(ctx, w, sets)
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
-	case errors.Is(err, ErrNotLeading): // who leads has files of its own; these are for when it is our turn
+	case errors.Is(err, core.ErrNotLeading): // who leads has files of its own; these are for when it is our turn
 		q.keep(sets)
 	case err == nil:
 		q.keep(sets)
@@ -224,12 +225,12 @@ func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile
 // right by themselves, to begin a leadership with.
 func (q *quotaFiles) put(ctx context.Context, w *writer, sets map[string][]ledger.Quota) error {
 	err := w.setFiles(ctx, sets)
-	if !errors.Is(err, ErrNotLeading) {
+	if !errors.Is(err, core.ErrNotLeading) {
 		return err
 	}
 	all := q.latest()
 	maps.Copy(all, sets)
-	if wrong := ledger.CheckQuotas(fromFiles(all)); wrong != nil {
+	if wrong := ledger.CheckQuotas(core.FromFiles(all)); wrong != nil {
 		return wrong //nolint:wrapcheck // as the ledger would say it
 	}
 	return err
@@ -269,7 +270,7 @@ func (q *quotaFiles) warnings() []string {
 }
 
 // originOfFiles is the same for the same rules, read again.
-func originOfFiles(sets map[string][]ledger.Quota) *Origin {
+func originOfFiles(sets map[string][]ledger.Quota) *core.Origin {
 	rules := &bursarv1.ApplyRequest{}
 	for _, source := range slices.Sorted(maps.Keys(sets)) {
 		for _, quota := range sets[source] {
@@ -277,16 +278,16 @@ func originOfFiles(sets map[string][]ledger.Quota) *Origin {
 			rules.Quotas = append(rules.Quotas, quotaMessage(&quota))
 		}
 	}
-	return &Origin{Procedure: "rules of files", Detail: fmt.Sprint(slices.Sorted(maps.Keys(sets))), Message: rules}
+	return &core.Origin{Procedure: "rules of files", Detail: fmt.Sprint(slices.Sorted(maps.Keys(sets))), Message: rules}
 }
 
 // setFiles replaces the rules of files, by source.
 func (w *writer) setFiles(ctx context.Context, sets map[string][]ledger.Quota) error {
 	var refused error
 	done := make(chan error, 1)
-	_, err := w.send(ctx, &Call{
+	_, err := w.send(ctx, &core.Call{
 		From: originOfFiles(sets),
-		Do:   func(c *Core, now ledger.Instant) { refused = c.ReplaceFiles(now, sets) },
+		Do:   func(c *core.Core, now ledger.Instant) { refused = c.ReplaceFiles(now, sets) },
 		Done: func(err error) { done <- err },
 	}, done)
 	if err != nil {

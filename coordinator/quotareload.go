@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
@@ -56,7 +57,7 @@ func (q *quotaFiles) replace(ctx context.Context, w *writer, paths []string) err
 	if refused, _ := errors.AsType[*ledger.FieldError](err); refused != nil {
 		return (&quotaFiles{files: next}).blame(err)
 	}
-	if err != nil && !errors.Is(err, ErrNotLeading) {
+	if err != nil && !errors.Is(err, core.ErrNotLeading) {
 		return err
 	}
 	gone := q.files

@@ -8,9 +8,9 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/resource"
+	"github.com/bursar/bursar/test/trapplacer"
 )
 
 // TestARestartDoesNotLetThroughWhatIsRefused: through the wire.
@@ -22,7 +22,7 @@ func TestARestartDoesNotLetThroughWhatIsRefused(t *testing.T) {
 		_, err := f.allocations.Allocate(t.Context(), req)
 		return err
 	}
-	run := func(s *Server) { s.newPlacer = placementtest.Trap("Choose", 6<<30, sprung) }
+	run := func(s *Server) { s.newPlacer = trapplacer.Trap("Choose", 6<<30, sprung) }
 	f := start(t, Config{}, disk.Open(), run)
 	f.host("h1", 8<<30)
 	if err := bad(f, "bad"); connect.CodeOf(err) != connect.CodeInternal {
@@ -52,10 +52,10 @@ func TestRulesOfFilesReadAgainAreTheSame(t *testing.T) {
 			Normalization: &resource.Normalization{Minimum: resource.Vector{}.WithMemory(minimum)},
 		}}}
 	}
-	if first, again := originOfFiles(read(1)), originOfFiles(read(1)); first.hash() != again.hash() {
+	if first, again := originOfFiles(read(1)), originOfFiles(read(1)); first.Hash() != again.Hash() {
 		t.Error("rules that made the ledger panic would not be known again")
 	}
-	if originOfFiles(read(1)).hash() == originOfFiles(read(2)).hash() {
+	if originOfFiles(read(1)).Hash() == originOfFiles(read(2)).Hash() {
 		t.Error("other rules would be refused with them")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/reload"
 	"github.com/bursar/bursar/internal/yamlfile"
@@ -155,18 +156,18 @@ func (w *writer) setProviders(ctx context.Context, list []ledger.ProviderRecord)
 	w.configured.Store(&list)
 	var refused error
 	done := make(chan error, 1)
-	_, err := w.send(ctx, &Call{
-		From: &Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)},
-		Do: func(c *Core, now ledger.Instant) {
-			if refused = c.replaceProviders(now, list); refused == nil {
-				hidden := c.hiddenProviders()
+	_, err := w.send(ctx, &core.Call{
+		From: &core.Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)},
+		Do: func(c *core.Core, now ledger.Instant) {
+			if refused = c.ReplaceProviders(now, list); refused == nil {
+				hidden := c.HiddenProviders()
 				w.hidden.Store(&hidden)
 			}
 		},
 		Done: func(err error) { done <- err },
 	}, done)
 	switch {
-	case errors.Is(err, ErrNotLeading): // who leads has a file of its own
+	case errors.Is(err, core.ErrNotLeading): // who leads has a file of its own
 		return nil
 	case err != nil:
 		return err

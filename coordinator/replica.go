@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -34,18 +35,18 @@ func (w *writer) reads(allowStale bool) books {
 // not more often than every few seconds. What hosts measure is not in the store, neither is what clusters say,
 // and neither are the rules from other coordinators' files.
 type replica struct {
-	load  func(ctx context.Context) (*ledger.Ledger, skew, error)
-	clock steady
+	load  func(ctx context.Context) (*ledger.Ledger, core.Skew, error)
+	clock core.Steady
 	log   *slog.Logger
 	fresh singleflight.Group
 
 	mu     sync.Mutex
 	books  *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
 	readAt ledger.Instant // guarded by mu
-	skew   skew           // guarded by mu; of the books' time to the clock
+	skew   core.Skew      // guarded by mu; of the books' time to the clock
 	turn   uint64         // guarded by mu; counts the times that it was forgotten
 	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's alone.
-	refused refusedSet
+	refused core.RefusedSet
 }
 
 const (
@@ -60,21 +61,21 @@ const (
 )
 
 func newReplica(w *writer, empty func() *ledger.Ledger) *replica {
-	return &replica{clock: w.clock, log: w.log, load: func(ctx context.Context) (*ledger.Ledger, skew, error) {
+	return &replica{clock: w.clock, log: w.log, load: func(ctx context.Context) (*ledger.Ledger, core.Skew, error) {
 		snapshot, err := currentSnapshot(ctx, w.store)
 		if err != nil {
-			return nil, skew{}, err
+			return nil, core.Skew{}, err
 		}
 		if w.rules != nil {
-			snapshot.Quotas = append(snapshot.Quotas, fromFiles(w.rules())...)
+			snapshot.Quotas = append(snapshot.Quotas, core.FromFiles(w.rules())...)
 		}
 		if configured := w.configured.Load(); configured != nil {
-			snapshot.Providers, _ = withFile(snapshot.Providers, *configured)
+			snapshot.Providers, _ = core.WithFile(snapshot.Providers, *configured)
 		}
 		l := empty()
-		now := w.clock.now()
-		s := skew{since: now, ahead: max(0, latest(&snapshot).Sub(now))}
-		return l, s, restored(func() error { return l.Restore(s.ledger(now), snapshot) })
+		now := w.clock.Now()
+		s := core.Skew{Since: now, Ahead: max(0, core.Latest(&snapshot).Sub(now))}
+		return l, s, restored(func() error { return l.Restore(s.Ledger(now), snapshot) })
 	}}
 }
 
@@ -82,7 +83,7 @@ func newReplica(w *writer, empty func() *ledger.Ledger) *replica {
 func restored(restore func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+			err = &core.PanicError{Cause: cause, Stack: debug.Stack()}
 		}
 	}()
 	return restore()
@@ -115,30 +116,30 @@ func (r *replica) do(ctx context.Context, f func(l *ledger.Ledger, now ledger.In
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.books == nil {
-		return ErrNotLeading
+		return core.ErrNotLeading
 	}
-	return r.enter(origin, func() { f(r.books, r.skew.ledger(r.clock.now())) })
+	return r.enter(origin, func() { f(r.books, r.skew.Ledger(r.clock.Now())) })
 }
 
 // refusal is of a read that made a replica panic: each one costs reading the whole store again.
-func (r *replica) refusal(origin *Origin) error {
+func (r *replica) refusal(origin *core.Origin) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if refused := r.refused.of(origin, r.clock.now()); refused != nil {
-		return &RefusedError{*refused}
+	if refused := r.refused.Of(origin, r.clock.Now()); refused != nil {
+		return &core.RefusedError{Refusal: *refused}
 	}
 	return nil
 }
 
 // enter is the one way into a replica. One that panics is dropped, and the read refused from then on.
-func (r *replica) enter(origin *Origin, f func()) (err error) {
+func (r *replica) enter(origin *core.Origin, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			r.books = nil
 			if origin != nil {
-				r.refused.add(origin, r.clock.now(), fmt.Sprint(cause))
+				r.refused.Add(origin, r.clock.Now(), fmt.Sprint(cause))
 			}
-			err = &PanicError{Cause: cause, Stack: debug.Stack()}
+			err = &core.PanicError{Cause: cause, Stack: debug.Stack()}
 			r.log.Error("a replica panicked: it is dropped", "cause", cause, "stack", string(debug.Stack()))
 		}
 	}()
@@ -149,7 +150,7 @@ func (r *replica) enter(origin *Origin, f func()) (err error) {
 // renew reads the store where what was read last is too old. Where the store does not answer that stays good for a while.
 func (r *replica) renew(ctx context.Context) error {
 	r.mu.Lock()
-	has, age := r.books != nil, r.clock.now().Sub(r.readAt)
+	has, age := r.books != nil, r.clock.Now().Sub(r.readAt)
 	r.mu.Unlock()
 	if has && age <= replicaAge {
 		return nil
@@ -177,7 +178,7 @@ func (r *replica) renew(ctx context.Context) error {
 func (r *replica) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
-	asOf := r.clock.now()
+	asOf := r.clock.Now()
 	r.mu.Lock()
 	turn := r.turn
 	r.mu.Unlock()

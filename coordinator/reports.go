@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -36,8 +37,8 @@ func isAgentOf(ctx context.Context, host string) bool {
 }
 
 // NewEnrolment reads an announcement. Done is the caller's to set.
-func NewEnrolment(req *bursarv1.RegisterRequest) (*Enrolment, error) {
-	e := &Enrolment{Seen: Sighting{req.GetEpoch(), req.GetLeadership()}, Command: ledger.RegisterCommand{
+func NewEnrolment(req *bursarv1.RegisterRequest) (*core.Enrolment, error) {
+	e := &core.Enrolment{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
 		MachineID: req.GetMachineId(), PIDNamespace: req.GetPidNamespace(), Uptime: duration(req.GetUptime()),
@@ -56,9 +57,9 @@ func NewEnrolment(req *bursarv1.RegisterRequest) (*Enrolment, error) {
 }
 
 // RegisterResponse is the answer to an announcement.
-func RegisterResponse(e *Enrolment) *bursarv1.RegisterResponse {
+func RegisterResponse(e *core.Enrolment) *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
-		Epoch: e.Answer.Led.Epoch, Leadership: e.Answer.Led.Number, StoreId: e.Answer.StoreID, Interval: durationMessage(e.Answer.Interval),
+		Epoch: e.Result.Led.Epoch, Leadership: e.Result.Led.Number, StoreId: e.Result.StoreID, Interval: durationMessage(e.Result.Interval),
 	}
 }
 
@@ -85,16 +86,16 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 }
 
 // NewReport reads a heartbeat. Done is the caller's to set.
-func NewReport(req *bursarv1.SyncRequest) (*Report, error) {
+func NewReport(req *bursarv1.SyncRequest) (*core.Report, error) {
 	command, err := syncFrom(req)
 	if err != nil {
 		return nil, err
 	}
-	return &Report{Seen: Sighting{req.GetEpoch(), req.GetLeadership()}, Command: command}, nil
+	return &core.Report{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: command}, nil
 }
 
 // SyncResponse is the answer to a heartbeat.
-func SyncResponse(r *Report) *bursarv1.SyncResponse {
+func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
 	m := &bursarv1.SyncResponse{
 		Epoch: r.Led.Epoch, Leadership: r.Led.Number, LedgerSequence: r.Result.Revision, Interval: durationMessage(r.Result.Interval),
 		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,

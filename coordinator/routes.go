@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/label"
@@ -55,7 +56,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount(queuePath, queues)
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
 		audited: admission.Share(s.writer.auditForAll),
-		writer:  s.writer, watch: watch, version: version, started: s.clock.now(), self: s.URL, peers: s.peers, warn: s.warnings,
+		writer:  s.writer, watch: watch, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
 	names := []string{
@@ -81,7 +82,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 // stopping is what calls are answered with once the coordinator shuts down; nil before.
 func (s *Server) stopping() error {
 	if s.writer.isStopping() {
-		return ErrStopping
+		return core.ErrStopping
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -41,7 +42,7 @@ type Dependencies struct {
 	// Registry takes the metrics, which /metrics then serves. Nil: one of its own, with those of the process and the runtime.
 	Registry *prometheus.Registry
 	// Clock tells the time. Nil: SystemClock.
-	Clock Clock
+	Clock core.Clock
 	// Version is what Status tells.
 	Version string
 	// Tracing is where traces of calls go. Whoever made it closes it. Nil: there are none.
@@ -67,12 +68,12 @@ type Server struct {
 	registry  *prometheus.Registry
 	meter     *meter
 	feed      *feed
-	core      *Core
+	core      *core.Core
 	newPlacer func() ledger.Placer
 	writer    *writer
 	files     *quotaFiles
 	pollers   *pollers
-	clock     steady
+	clock     core.Steady
 	timeouts  auth.Timeouts
 	handler   http.Handler
 	elect     func(Self) (election.Election, error)
@@ -130,14 +131,14 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	s := &Server{
 		config: config, running: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
-		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: newSteady(deps.Clock),
+		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: core.NewSteady(deps.Clock),
 		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry),
 		limits:   newLimits(&config.Limits, deps.Registry, deps.Logger),
 		timeouts: defaultTimeouts(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
 	}
 	s.mismatch = newMismatch(deps.Registry)
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
-	s.core = NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, drawLeadership)
+	s.core = core.NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
 	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
@@ -353,7 +354,7 @@ func (s *Server) shutDown(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Shutdown)
 	defer cancel()
 	s.writer.stop()
-	s.feed.close(ErrStopping)
+	s.feed.close(core.ErrStopping)
 	s.cancel()
 	var errs []error
 	if err := s.endCalls(ctx, server); err != nil {

@@ -1,15 +1,19 @@
 package coordinator
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/bursar/bursar/coordinator/core"
+)
 
 // sideQueue takes commands that must not be refused: those of callers who leave, and of the server itself.
 type sideQueue struct {
 	mu     sync.Mutex
-	list   []Command // guarded by mu
+	list   []core.Command // guarded by mu
 	signal chan struct{}
 }
 
-func (q *sideQueue) put(command Command) {
+func (q *sideQueue) put(command core.Command) {
 	q.mu.Lock()
 	q.list = append(q.list, command)
 	q.mu.Unlock()
@@ -19,7 +23,7 @@ func (q *sideQueue) put(command Command) {
 	}
 }
 
-func (q *sideQueue) take() []Command {
+func (q *sideQueue) take() []core.Command {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.list

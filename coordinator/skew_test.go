@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -19,7 +20,7 @@ import (
 func runShifted(t *testing.T, place *storetest.Memory, shift time.Duration) *desk {
 	t.Helper()
 	d := newDesk(t, place.Open(), nil)
-	d.clock = newSteady(&wallClock{start: time.Now(), shift: shift})
+	d.clock = core.NewSteady(&wallClock{start: time.Now(), shift: shift})
 	lead(t, d.writer)
 	return d
 }
@@ -170,30 +171,30 @@ func TestASkewIsToldAndWorkedOff(t *testing.T) {
 		began := time.Now()
 		d := runShifted(t, place, 0)
 		defer d.close()
-		look := func() (view, ledger.Instant) {
+		look := func() (core.View, ledger.Instant) {
 			t.Helper()
 			v, err := d.look(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			return v, d.clock.now()
+			return v, d.clock.Now()
 		}
 		v, now := look()
-		if left := v.skew.left(now); left < 59*time.Minute || left > time.Hour || left != d.behind() {
+		if left := v.Skew.Left(now); left < 59*time.Minute || left > time.Hour || left != d.behind() {
 			t.Errorf("the skew is %s, %s by the metric", left, d.behind())
 		}
-		if told := v.skew.warning(now); len(told) != 1 || !strings.Contains(told[0], "1h0m0s ahead") {
+		if told := v.Skew.Warning(now); len(told) != 1 || !strings.Contains(told[0], "1h0m0s ahead") {
 			t.Errorf("told %q", told)
 		}
 		time.Sleep(5 * time.Hour)
 		v, now = look()
-		if left := v.skew.left(now); left < 29*time.Minute || left > 30*time.Minute {
+		if left := v.Skew.Left(now); left < 29*time.Minute || left > 30*time.Minute {
 			t.Errorf("after 5 hours the skew is %s", left)
 		}
 		time.Sleep(5 * time.Hour)
 		v, now = look()
-		if left := v.skew.left(now); left != 0 || v.skew.warning(now) != nil {
-			t.Errorf("after 10 hours the skew is %s, told %q", left, v.skew.warning(now))
+		if left := v.Skew.Left(now); left != 0 || v.Skew.Warning(now) != nil {
+			t.Errorf("after 10 hours the skew is %s, told %q", left, v.Skew.Warning(now))
 		}
 		d.host(100)
 		if a := d.async("a", 1, 0, 0); a.Created.Time().Sub(began) != time.Since(began) {

@@ -2,13 +2,15 @@ package coordinator
 
 import (
 	"time"
+
+	"github.com/bursar/bursar/coordinator/core"
 )
 
 // systemClock is this machine's.
 type systemClock struct{ start time.Time }
 
 // SystemClock returns the clock of this machine.
-func SystemClock() Clock { return systemClock{start: time.Now()} }
+func SystemClock() core.Clock { return systemClock{start: time.Now()} }
 
 func (systemClock) Now() time.Time { return time.Now() }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/internal/discovery"
 )
@@ -39,7 +40,7 @@ func (w *writer) load(ctx context.Context, j job) outcome {
 	}
 	ctx, cancel = context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	since := max(w.clock.now(), o.meta.Time).Add(-w.remember).Time()
+	since := max(w.clock.Now(), o.meta.Time).Add(-w.remember).Time()
 	o.snapshot, o.err = w.store.Load(ctx, o.meta.Epoch, since)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
 		o.err = keptBy(o.err, row.Table, row.Key)
@@ -77,10 +78,10 @@ func (w *writer) above(ctx context.Context, j job) (uint64, error) {
 }
 
 // commit makes a batch durable, then shows it to the watchers and answers its callers.
-func (w *writer) commit(ctx context.Context, b *Batch) error {
+func (w *writer) commit(ctx context.Context, b *core.Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, w.limits.CommitTimeout)
 	defer cancel()
-	start := w.clock.now()
+	start := w.clock.Now()
 	ctx, span := w.tracer.begin(ctx, b)
 	err := w.store.Commit(ctx, b.Batch)
 	w.tracer.end(span, err)
@@ -88,7 +89,7 @@ func (w *writer) commit(ctx context.Context, b *Batch) error {
 		b.Answer(&CommitError{Err: err})
 		return err
 	}
-	w.meter.committed(b, w.clock.now().Sub(start))
+	w.meter.committed(b, w.clock.Now().Sub(start))
 	if !b.Empty() {
 		w.feed.publish(&b.Changes)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 )
@@ -88,8 +89,8 @@ func TestAClockThatIsSetChangesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				wall := &wallClock{start: time.Now()}
 				config := Config{Times: Times{Interval: time.Hour}}.WithDefaults()
-				core := NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
-				w := newWriter(core, newMemoryStore(), newSteady(wall), &config, newFeed(16, 1<<20), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+				books := core.NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
+				w := newWriter(books, newMemoryStore(), core.NewSteady(wall), &config, newFeed(16, 1<<20), newMeter(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 				lead(t, w)
 				d := &desk{writer: w, t: t}
 				defer d.close()

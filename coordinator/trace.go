@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/tracing"
 )
@@ -33,40 +34,40 @@ func newTracer(t *tracing.Tracing) *tracer {
 }
 
 // enter begins the way of a call; nil where the call is not recorded.
-func (t *tracer) enter(ctx context.Context) *Span {
+func (t *tracer) enter(ctx context.Context) *core.Span {
 	if t == nil {
 		return nil
 	}
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return nil
 	}
-	return &Span{Call: ctx, Queued: time.Now()}
+	return &core.Span{Call: ctx, Queued: time.Now()}
 }
 
 // below is the span of the call: what happens to the call is below it.
-func below(p *Span) trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
+func below(p *core.Span) trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
 
 // applied says that the loop has come to the call.
-func applied(p *Span) {
+func applied(p *core.Span) {
 	if p != nil {
 		p.Applied = time.Now()
 	}
 }
 
 // begin begins the span of a commit; nil where the batch answers nobody who is traced.
-func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *CommitSpan) {
+func (t *tracer) begin(ctx context.Context, b *core.Batch) (context.Context, *core.CommitSpan) {
 	if t == nil {
 		return ctx, nil
 	}
-	var c *CommitSpan
+	var c *core.CommitSpan
 	var others []trace.Link
-	for _, command := range b.commands {
+	for _, command := range b.Commands {
 		p := command.Trace()
 		switch {
 		case p == nil:
 			continue
 		case c == nil:
-			c = &CommitSpan{Owner: p, Began: time.Now()}
+			c = &core.CommitSpan{Owner: p, Began: time.Now()}
 		default:
 			others = append(others, trace.Link{SpanContext: below(p)})
 		}
@@ -79,13 +80,13 @@ func (t *tracer) begin(ctx context.Context, b *Batch) (context.Context, *CommitS
 		trace.WithTimestamp(c.Began), trace.WithLinks(others...),
 		trace.WithAttributes(
 			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
-			attribute.Int("bursar.commit.calls", len(b.commands)), attribute.Int("bursar.commit.transitions", len(b.Transitions)),
+			attribute.Int("bursar.commit.calls", len(b.Commands)), attribute.Int("bursar.commit.transitions", len(b.Transitions)),
 		))
 	return ctx, c
 }
 
 // end ends it. Where it failed, the calls of the batch are not told of it: their errors are.
-func (t *tracer) end(c *CommitSpan, err error) {
+func (t *tracer) end(c *core.CommitSpan, err error) {
 	if c == nil {
 		return
 	}
@@ -97,7 +98,7 @@ func (t *tracer) end(c *CommitSpan, err error) {
 }
 
 // tell tells the way of a call whose answer is durable. waited: it was on the line for resources.
-func (t *tracer) tell(p *Span, waited bool) {
+func (t *tracer) tell(p *core.Span, waited bool) {
 	if p == nil || p.Commit == nil {
 		return
 	}

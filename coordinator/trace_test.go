@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -165,8 +166,8 @@ func TestACommitThatFailsIsToldWithoutWords(t *testing.T) {
 // not recorded.
 func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 	unrecorded := trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
-	command := &Call{}
-	batch := &Batch{commands: []Command{command, &Ask{}}}
+	command := &core.Call{}
+	batch := &core.Batch{Commands: []core.Command{command, &core.Ask{}}}
 	for name, tr := range map[string]*tracer{"off": nil, "not recorded": {sdk.NewTracerProvider().Tracer("test")}} {
 		allocations := testing.AllocsPerRun(100, func() {
 			way := tr.enter(unrecorded)

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/credential"
@@ -84,7 +85,7 @@ func ofFile(err error) error {
 
 // peersOptions let a coordinator show itself to the others.
 func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Interceptor) forward.PeersOptions {
-	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.shows(), NotLeading: ErrNotLeading}
+	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.shows(), NotLeading: core.ErrNotLeading}
 	if t.token != nil {
 		o.Token = func() (string, error) { return t.token.Token(), nil }
 	}

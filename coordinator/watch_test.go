@@ -389,7 +389,7 @@ func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("it ended with %v", err)
 		}
-		if diff := cmp.Diff([]uint64{0, v.revision, v.revision}, beats); diff != "" {
+		if diff := cmp.Diff([]uint64{0, v.Revision, v.Revision}, beats); diff != "" {
 			t.Errorf("revisions of the keep-alives: %s", diff)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -15,9 +16,9 @@ import (
 // writer runs a Core: one goroutine owns it and applies what comes through a bounded queue, another one talks to the
 // store. The first never waits for the second, so that it can answer whatever the store does.
 type writer struct {
-	core   *Core
+	core   *core.Core
 	store  store.Store
-	clock  steady
+	clock  core.Steady
 	limits Limits
 	// remember is how long request ids are kept after the end.
 	remember time.Duration
@@ -31,31 +32,31 @@ type writer struct {
 	tracer   *tracer // nil: nothing is traced
 	log      *slog.Logger
 
-	calls    sync.Pool    // of *pending, for reuse
-	asks     sync.Pool    // of *pendingAsk, for reuse
-	queue    chan Command // bounded: what callers ask for
-	side     sideQueue    // unbounded, but each entry ends one that was bounded
-	jobs     chan job     // for the goroutine that talks to the store; at most one under way
+	calls    sync.Pool         // of *pending, for reuse
+	asks     sync.Pool         // of *pendingAsk, for reuse
+	queue    chan core.Command // bounded: what callers ask for
+	side     sideQueue         // unbounded, but each entry ends one that was bounded
+	jobs     chan job          // for the goroutine that talks to the store; at most one under way
 	outcomes chan outcome
 
 	orders chan *tenure // to lead, or with nil not to
 
-	leads       atomic.Bool              // the core does
-	skew        atomic.Pointer[skew]     // of the ledger's time to the clock; nil while it does not lead
-	led         atomic.Uint64            // the epoch of the latest leadership
-	history     *history                 // what has ended
-	hidden      atomic.Pointer[[]string] // what the file of providers hides of the stored ones
-	refusals    atomic.Pointer[[]string] // which commands are refused, and why
-	elsewhere   elsewhere                // what hosts report that others have
-	unblamed    atomic.Pointer[unblamed] // the last panic of which that is not known; nil: there was none
-	rulesHidden atomic.Pointer[[]string] // which rules are not in force, and why
+	leads       atomic.Bool               // the core does
+	skew        atomic.Pointer[core.Skew] // of the ledger's time to the clock; nil while it does not lead
+	led         atomic.Uint64             // the epoch of the latest leadership
+	history     *history                  // what has ended
+	hidden      atomic.Pointer[[]string]  // what the file of providers hides of the stored ones
+	refusals    atomic.Pointer[[]string]  // which commands are refused, and why
+	elsewhere   elsewhere                 // what hosts report that others have
+	unblamed    atomic.Pointer[unblamed]  // the last panic of which that is not known; nil: there was none
+	rulesHidden atomic.Pointer[[]string]  // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop
 	done       chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
-	busy      *Batch         // being committed
+	busy      *core.Batch    // being committed
 	deadline  ledger.Instant // of that commit
 	tenure    *tenure        // nil: may not lead
 	loading   bool           // the store is asked for a lead
@@ -73,7 +74,7 @@ type tenure struct {
 
 // job is something to do with the store: commit a batch, or take the lead where there is none.
 type job struct {
-	batch   *Batch
+	batch   *core.Batch
 	tenure  *tenure
 	atLeast uint64
 }
@@ -86,12 +87,12 @@ type outcome struct {
 	err      error
 }
 
-func newWriter(core *Core, s store.Store, clock steady, c *Config, f *feed, m *meter, log *slog.Logger) *writer {
+func newWriter(books *core.Core, s store.Store, clock core.Steady, c *Config, f *feed, m *meter, log *slog.Logger) *writer {
 	w := &writer{
-		core: core, store: s, clock: clock, limits: c.Limits, remember: c.Times.RequestRetention, feed: f, meter: m, log: log,
+		core: books, store: s, clock: clock, limits: c.Limits, remember: c.Times.RequestRetention, feed: f, meter: m, log: log,
 		calls:    sync.Pool{New: newPending},
 		asks:     sync.Pool{New: newPendingAsk},
-		queue:    make(chan Command, c.Limits.Queue),
+		queue:    make(chan core.Command, c.Limits.Queue),
 		side:     sideQueue{signal: make(chan struct{}, 1)},
 		jobs:     make(chan job, 1),
 		outcomes: make(chan outcome, 1),
@@ -100,7 +101,7 @@ func newWriter(core *Core, s store.Store, clock steady, c *Config, f *feed, m *m
 		done:     make(chan struct{}),
 	}
 	w.history = newHistory(w, c)
-	w.replica = newReplica(w, core.emptyLedger)
+	w.replica = newReplica(w, books.EmptyLedger)
 	return w
 }
 
@@ -133,9 +134,9 @@ func (w *writer) take(o outcome) error {
 	if configured := w.configured.Load(); configured != nil {
 		w.core.SetProviders(*configured)
 	}
-	now := w.clock.now()
+	now := w.clock.Now()
 	if err := w.core.Lead(now, o.meta, o.snapshot); err != nil {
-		if fault, ok := errors.AsType[*PanicError](err); ok {
+		if fault, ok := errors.AsType[*core.PanicError](err); ok {
 			w.tellFault(fault)
 		}
 		if row, refused := errors.AsType[*ledger.RestoreError](err); refused {
@@ -143,22 +144,22 @@ func (w *writer) take(o outcome) error {
 		}
 		return err
 	}
-	led := w.core.clockSkew()
+	led := w.core.ClockSkew()
 	w.skew.Store(&led)
 	w.feed.reset(o.snapshot.Revision)
 	w.meter.leads(o.meta.Epoch)
 	w.led.Store(o.meta.Epoch)
 	w.leads.Store(true)
 	w.replica.forget()
-	for _, what := range w.core.hiddenProviders() {
+	for _, what := range w.core.HiddenProviders() {
 		w.log.Warn(what)
 	}
-	hidden, refused := w.core.hiddenProviders(), w.core.Refusals()
+	hidden, refused := w.core.HiddenProviders(), w.core.Refusals()
 	w.hidden.Store(&hidden)
 	w.refusals.Store(&refused)
 	w.reread()
-	for _, warning := range led.warning(now) {
-		w.log.Warn(warning, "skew", led.ahead)
+	for _, warning := range led.Warning(now) {
+		w.log.Warn(warning, "skew", led.Ahead)
 	}
 	w.log.Info("leading", "epoch", o.meta.Epoch, "store", o.meta.StoreID, "revision", o.snapshot.Revision,
 		"allocations", len(o.snapshot.Allocations), "hosts", len(o.snapshot.Hosts))
@@ -166,12 +167,12 @@ func (w *writer) take(o outcome) error {
 }
 
 // submit queues a command, without waiting.
-func (w *writer) submit(command Command) error {
+func (w *writer) submit(command core.Command) error {
 	switch {
 	case w.isStopping():
-		return ErrStopping
+		return core.ErrStopping
 	case !w.leads.Load():
-		return ErrNotLeading
+		return core.ErrNotLeading
 	}
 	select {
 	case w.queue <- command:
@@ -235,7 +236,7 @@ func (w *writer) run() {
 			w.tick()
 		case <-stopping:
 			stopping = nil
-			w.core.HangUp(w.clock.now(), ErrStopping)
+			w.core.HangUp(w.clock.Now(), core.ErrStopping)
 		}
 		w.gather()
 		w.hand()
@@ -261,7 +262,7 @@ func (w *writer) wait() time.Duration {
 	if !set {
 		return time.Hour
 	}
-	return max(0, due.Sub(w.clock.now()))
+	return max(0, due.Sub(w.clock.Now()))
 }
 
 // gather applies what else has arrived, so that one commit covers it.
@@ -276,16 +277,16 @@ func (w *writer) gather() {
 	}
 }
 
-func (w *writer) apply(command Command) {
+func (w *writer) apply(command core.Command) {
 	applied(command.Trace())
-	if err := w.core.Do(w.clock.now(), command); err != nil {
+	if err := w.core.Do(w.clock.Now(), command); err != nil {
 		w.panicked(err)
 	}
 }
 
 // tick does what has come due.
 func (w *writer) tick() {
-	now := w.clock.now()
+	now := w.clock.Now()
 	if w.busy != nil && w.deadline != 0 && now >= w.deadline {
 		w.deadline = 0 // the goroutine that commits is still at it; a new Lead waits for it
 		err := &CommitError{Err: store.ErrUnknownOutcome}
@@ -305,7 +306,7 @@ func (w *writer) hand() {
 	if epoch, outdone := w.core.Outdone(); outdone && w.core.Leading() {
 		w.log.Warn("an agent has seen a later epoch than this one's", "epoch", w.core.Meta().Epoch, "seen", epoch)
 		w.atLeast = max(w.atLeast, epoch+1)
-		w.abandon(ErrNotLeading)
+		w.abandon(core.ErrNotLeading)
 	}
 	if w.busy != nil {
 		if fault := w.core.Fault(); fault != nil {
@@ -317,7 +318,7 @@ func (w *writer) hand() {
 		w.panicked(w.core.Fault())
 	} else if w.busy != nil {
 		// The store is told to give up at the timeout. One that does not is given up on a little later.
-		w.deadline = w.clock.now().Add(w.limits.CommitTimeout + w.limits.CommitTimeout/10)
+		w.deadline = w.clock.Now().Add(w.limits.CommitTimeout + w.limits.CommitTimeout/10)
 		w.jobs <- job{batch: w.busy}
 	}
 }
@@ -331,7 +332,7 @@ func (w *writer) settle(o outcome) {
 		w.busy = nil
 		switch {
 		case o.err == nil && w.core.InFlight():
-			w.core.Done(w.clock.now())
+			w.core.Done(w.clock.Now())
 		case o.err != nil && w.core.Leading():
 			w.log.Error("a commit failed: this leadership is over", "epoch", o.job.batch.Epoch, "error", o.err)
 			w.abandon(&CommitError{Err: o.err})
@@ -363,7 +364,7 @@ func (w *writer) loaded(o outcome) {
 func (w *writer) obey(t *tenure) {
 	if w.core.Leading() {
 		w.log.Info("not leading any more", "epoch", w.core.Meta().Epoch)
-		w.drop(ErrNotLeading)
+		w.drop(core.ErrNotLeading)
 		if w.busy != nil { // whoever leads now tells what became of it
 			w.busy.Answer(&CommitError{Err: store.ErrUnknownOutcome})
 		}
@@ -422,11 +423,11 @@ func (w *writer) stop() { close(w.stopping) }
 
 // finish answers what came too late.
 func (w *writer) finish() {
-	w.drop(ErrStopping)
+	w.drop(core.ErrStopping)
 	for {
 		select {
 		case command := <-w.queue:
-			command.answer(ErrStopping)
+			command.Answer(core.ErrStopping)
 		default:
 			return
 		}
@@ -434,12 +435,12 @@ func (w *writer) finish() {
 }
 
 // now is the ledger's time while this coordinator leads, else its clock's.
-func (w *writer) now() ledger.Instant { return w.clock.now().Add(w.behind()) }
+func (w *writer) now() ledger.Instant { return w.clock.Now().Add(w.behind()) }
 
 // behind is how far this coordinator's clock is behind the ledger's time; zero while it does not lead.
 func (w *writer) behind() time.Duration {
 	if s := w.skew.Load(); s != nil {
-		return s.left(w.clock.now())
+		return s.Left(w.clock.Now())
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
@@ -46,15 +47,15 @@ func TestAfterAFailedCommitTheStoreDecides(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if after.meta.Epoch <= before.meta.Epoch {
-					t.Errorf("epoch %d after %d: want a new one", after.meta.Epoch, before.meta.Epoch)
+				if after.Meta.Epoch <= before.Meta.Epoch {
+					t.Errorf("epoch %d after %d: want a new one", after.Meta.Epoch, before.Meta.Epoch)
 				}
 				want := 1
 				if c.happened {
 					want = 2
 				}
-				if after.counts.Reserved != want {
-					t.Errorf("%d reserved: want %d", after.counts.Reserved, want)
+				if after.Counts.Reserved != want {
+					t.Errorf("%d reserved: want %d", after.Counts.Reserved, want)
 				}
 				d.report(100, 2)
 				a, err := d.allocate(t.Context(), "lost", 40, 0)
@@ -86,7 +87,7 @@ func TestACommitThatHangsIsGivenUp(t *testing.T) {
 					t.Errorf("answered after %s", took)
 				}
 				time.Sleep(time.Minute)
-				if v, err := d.look(t.Context()); err != nil || v.meta.Epoch < 2 {
+				if v, err := d.look(t.Context()); err != nil || v.Meta.Epoch < 2 {
 					t.Errorf("does not lead again: %+v, %v", v, err)
 				}
 			})
@@ -122,7 +123,7 @@ func TestAStoreThatIgnoresItsTimeoutHoldsUpNobody(t *testing.T) {
 		if took := time.Since(start); took > 15*time.Second {
 			t.Errorf("answered after %s", took)
 		}
-		if _, err := d.allocate(t.Context(), "b", 40, 0); !errors.Is(err, ErrNotLeading) {
+		if _, err := d.allocate(t.Context(), "b", 40, 0); !errors.Is(err, core.ErrNotLeading) {
 			t.Errorf("while it hangs: got %v", err)
 		}
 		if err := d.alive(t.Context()); err != nil {
@@ -179,7 +180,7 @@ func TestACutOffStoreIsTriedUntilItIsBack(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		time.Sleep(time.Hour)
-		if _, err := d.allocate(t.Context(), "b", 40, 0); !errors.Is(err, ErrNotLeading) {
+		if _, err := d.allocate(t.Context(), "b", 40, 0); !errors.Is(err, core.ErrNotLeading) {
 			t.Errorf("while the store is away: got %v", err)
 		}
 		faulty.Mend()
@@ -199,11 +200,11 @@ func TestAPanicOfTheLedgerCostsOneLeadership(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := d.do(t.Context(), func(*ledger.Ledger, ledger.Instant) { panic("lost count") })
-		if _, ok := errors.AsType[*PanicError](err); !ok {
+		if _, ok := errors.AsType[*core.PanicError](err); !ok {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Second)
-		if v, err := d.look(t.Context()); err != nil || v.meta.Epoch != 2 || v.counts.Reserved != 1 {
+		if v, err := d.look(t.Context()); err != nil || v.Meta.Epoch != 2 || v.Counts.Reserved != 1 {
 			t.Errorf("got %+v, %v", v, err)
 		}
 	})
@@ -213,12 +214,12 @@ func TestAnAgentsLaterEpochIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := runWriter(t, newMemoryStore(), nil)
 		defer d.close()
-		r := &Report{Seen: Sighting{Epoch: 41}, Command: ledger.SyncCommand{HostID: "h"}}
-		if err := d.writer.report(t.Context(), r); !errors.Is(err, ErrNotLeading) {
+		r := &core.Report{Seen: core.SeenEpoch{Epoch: 41}, Command: ledger.SyncCommand{HostID: "h"}}
+		if err := d.writer.report(t.Context(), r); !errors.Is(err, core.ErrNotLeading) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Second)
-		if v, err := d.look(t.Context()); err != nil || v.meta.Epoch <= 41 {
+		if v, err := d.look(t.Context()); err != nil || v.Meta.Epoch <= 41 {
 			t.Errorf("got %+v, %v", v, err)
 		}
 	})
@@ -285,10 +286,10 @@ func TestStopAnswersEverybodyAndLosesNothing(t *testing.T) {
 		synctest.Wait()
 		d.stop()
 		synctest.Wait()
-		if err := <-answers; !errors.Is(err, ErrStopping) {
+		if err := <-answers; !errors.Is(err, core.ErrStopping) {
 			t.Errorf("who waits: got %v", err)
 		}
-		if _, err := d.allocate(t.Context(), "late", 5, 0); !errors.Is(err, ErrNotLeading) && !errors.Is(err, ErrStopping) {
+		if _, err := d.allocate(t.Context(), "late", 5, 0); !errors.Is(err, core.ErrNotLeading) && !errors.Is(err, core.ErrStopping) {
 			t.Errorf("who comes late: got %v", err)
 		}
 		faulty.Release()

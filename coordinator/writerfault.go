@@ -5,24 +5,25 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
 // panicked ends a leadership in which the ledger panicked. Nobody hears of it but whoever is to blame: all others try again.
 func (w *writer) panicked(err error) {
-	if fault, ok := errors.AsType[*PanicError](err); ok {
+	if fault, ok := errors.AsType[*core.PanicError](err); ok {
 		w.tellFault(fault)
 	}
-	w.drop(ErrNotLeading)
+	w.drop(core.ErrNotLeading)
 	w.giveUp(err)
 }
 
 // tellFault writes down that the ledger panicked, and what is refused for it.
-func (w *writer) tellFault(fault *PanicError) {
+func (w *writer) tellFault(fault *core.PanicError) {
 	w.log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
 	w.meter.faults.Inc()
 	if fault.Refused == "" {
-		w.unblamed.Store(&unblamed{w.clock.now(), fmt.Sprint(fault.Cause)})
+		w.unblamed.Store(&unblamed{w.clock.Now(), fmt.Sprint(fault.Cause)})
 	}
 	list := w.core.Refusals()
 	w.refusals.Store(&list)
@@ -39,7 +40,7 @@ func (w *writer) faultWarnings() (list []string) {
 	if refused := w.refusals.Load(); refused != nil {
 		list = atMost(*refused, mostHidden, "the log")
 	}
-	if last := w.unblamed.Load(); last != nil && w.clock.now().Sub(last.at) < refusedFor {
+	if last := w.unblamed.Load(); last != nil && w.clock.Now().Sub(last.at) < core.RefusedFor {
 		list = append(list, fmt.Sprintf("the ledger panicked at %s, and it is not known over what: %s: the log has the stack; "+
 			"while it comes again, attempts to lead are up to 5 s apart", last.at.Time().UTC().Format(time.RFC3339), last.cause))
 	}

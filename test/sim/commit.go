@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
@@ -13,7 +13,7 @@ const commitTimeout = 4 * time.Second
 
 // flight is a batch on its way to the store.
 type flight struct {
-	batch      *coordinator.Batch
+	batch      *core.Batch
 	leadership uint64            // that it was made in
 	sum        uint64            // over the ledger behind it
 	rules      map[string]string // that are stored, by the ledger behind it

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
@@ -49,8 +49,8 @@ type coord struct {
 	cutPeers            []bool // by number; both ways
 
 	// Of the process:
-	core        *coordinator.Core // nil while it is down
-	disk        store.Store       // as this process has opened it
+	core        *core.Core  // nil while it is down
+	disk        store.Store // as this process has opened it
 	incarnation int
 	paused      bool
 	backlog     []func() // what happens when it goes on
@@ -79,8 +79,8 @@ type coord struct {
 	rounds   []*round                              // that have read the queues, and are not over
 	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
 	standing map[ledger.ClusterName]*standing
-	parts    map[ledger.ID][]amount        // of live allocations, at the last look
-	line     map[string][]*coordinator.Ask // calls that wait, by caller and request id
+	parts    map[ledger.ID][]amount // of live allocations, at the last look
+	line     map[string][]*core.Ask // calls that wait, by caller and request id
 	ledAt    ledger.Instant
 	ends     durations
 	heard    map[ledger.ClusterName]bool // of which there was a report
@@ -132,12 +132,12 @@ func (c *coord) boot() {
 	c.tellf("starts")
 	c.setClock()
 	c.disk = c.w.store.place.Open()
-	c.core = coordinator.NewCore(c.w.times(), func() ledger.Placer { return placement.New(placement.Spread) }, c.w.drawLeadership)
+	c.core = core.NewCore(c.w.times(), func() ledger.Placer { return placement.New(placement.Spread) }, c.w.drawLeadership)
 	c.paused, c.backlog, c.stopping, c.pumping = false, nil, false, false
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
-	c.covering = &flight{batch: &coordinator.Batch{}}
+	c.covering = &flight{batch: &core.Batch{}}
 	c.core.SetProviders(c.w.fixed())
-	c.line = make(map[string][]*coordinator.Ask)
+	c.line = make(map[string][]*core.Ask)
 	c.forgetClusters()
 	c.readRules()
 	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}
@@ -248,7 +248,7 @@ func (c *coord) advance() {
 }
 
 // do applies a command and lets the batch go.
-func (c *coord) do(command coordinator.Command) {
+func (c *coord) do(command core.Command) {
 	c.advance() // so that what is checked below is the command's doing
 	if err := c.core.Do(c.instant(), command); err != nil {
 		c.w.failf(2, "%v", err)
@@ -259,7 +259,7 @@ func (c *coord) do(command coordinator.Command) {
 	if epoch, outdone := c.core.Outdone(); outdone {
 		c.atLeast = max(c.atLeast, epoch+1)
 		c.tellf("an agent has seen epoch %d", epoch)
-		c.abandon(coordinator.ErrNotLeading)
+		c.abandon(core.ErrNotLeading)
 	}
 	c.pumpSoon()
 }

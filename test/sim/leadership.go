@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
@@ -116,7 +116,7 @@ func (c *coord) abandon(err error) {
 
 // stepDown ends the term, and stands for another one.
 func (c *coord) stepDown(why string) {
-	c.drop(coordinator.ErrNotLeading)
+	c.drop(core.ErrNotLeading)
 	t := c.term
 	if t == nil {
 		return

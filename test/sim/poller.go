@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
 )
@@ -94,7 +94,7 @@ func (p *poller) tell(do func(l *ledger.Ledger, now ledger.Instant)) bool {
 		c.w.tally.Superseded++
 		return false
 	}
-	c.do(&coordinator.Call{Do: coordinator.OnLedger(do), Done: func(error) {}})
+	c.do(&core.Call{Do: core.OnLedger(do), Done: func(error) {}})
 	c.audited = 0
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bursar/bursar/coordinator"
+	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -22,11 +23,11 @@ func (c *coord) receive(q *request, reply func(answer)) {
 			c.w.after(q.patience+rpcTimeout+c.w.latency(), "", func() { c.wake(incarnation, hangUp) })
 		}
 	case q.forwarded:
-		reply(answer{broken: coordinator.ErrNotLeading})
+		reply(answer{broken: core.ErrNotLeading})
 	default:
 		leader := c.election.leader()
 		if leader == nil || leader == c {
-			reply(answer{broken: coordinator.ErrNotLeading})
+			reply(answer{broken: core.ErrNotLeading})
 			return
 		}
 		c.forward(leader, q, reply)
@@ -73,11 +74,11 @@ type answerTo struct {
 
 // allocate serves a request.
 func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (hangUp func()) {
-	ask := &coordinator.Ask{Command: command}
+	ask := &core.Ask{Command: command}
 	line, key, waits := c.line, command.Actor.Name+"/"+command.RequestID, false
 	leave := func() {
 		waits = false
-		line[key] = slices.DeleteFunc(line[key], func(other *coordinator.Ask) bool { return other == ask })
+		line[key] = slices.DeleteFunc(line[key], func(other *core.Ask) bool { return other == ask })
 	}
 	ask.Done = func(err error) {
 		leave()
@@ -122,8 +123,8 @@ func (c *coord) look(id ledger.ID) (*bursarv1.Allocation, error) {
 func (c *coord) on(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error)) {
 	var a ledger.Allocation
 	var failed error
-	c.do(&coordinator.Call{
-		Do: coordinator.OnLedger(func(l *ledger.Ledger, now ledger.Instant) { a, failed = f(l, now) }),
+	c.do(&core.Call{
+		Do: core.OnLedger(func(l *ledger.Ledger, now ledger.Instant) { a, failed = f(l, now) }),
 		Done: func(err error) {
 			switch {
 			case err != nil:
@@ -139,7 +140,7 @@ func (c *coord) on(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (l
 
 // operate serves a command without a result.
 func (c *coord) operate(reply func(answer), f func(*ledger.Ledger, ledger.Instant)) {
-	c.do(&coordinator.Call{Do: coordinator.OnLedger(f), Done: func(err error) { c.answer(reply, struct{}{}, err) }})
+	c.do(&core.Call{Do: core.OnLedger(f), Done: func(err error) { c.answer(reply, struct{}{}, err) }})
 }
 
 // heard is the answer to a register or sync: the message, and the leadership that it is of, which is not sent.
@@ -163,7 +164,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 		case enrolment.Err != nil:
 			c.answer(reply, enrolment.Err, nil)
 		default:
-			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Answer.Led.Epoch)
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Result.Led.Epoch)
 			c.answer(reply, heard{coordinator.RegisterResponse(enrolment), c.covering.leadership}, nil)
 		}
 	}

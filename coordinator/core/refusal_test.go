@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/test/trapplacer"
 )
 
 // TestWhatIsRefusedIsRefusedByWhoeverLeadsNext: invariant 10 holds over all coordinators of a store, and through restarts.
@@ -22,7 +22,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 	over := func(version string) *rig {
 		r := newRig(t, disk.Open())
 		r.core.Drop(ErrNotLeading)
-		r.core.newPlacer = placementtest.Trap("Choose", trapMemory, sprung)
+		r.core.newPlacer = trapplacer.Trap("Choose", trapMemory, sprung)
 		r.core.SetVersion(version)
 		r.lead(0)
 		return r
@@ -81,7 +81,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 
 	// After a day it is let through, and the row goes.
 	late := over("2")
-	late.now = late.now.Add(refusedFor)
+	late.now = late.now.Add(RefusedFor)
 	late.core.Drop(ErrNotLeading)
 	late.lead(0)
 	late.ask("another", 10, 0)
@@ -95,7 +95,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 func TestWhatIsRefusedIsBounded(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	for i := range mostRefused + 3 {
-		r.core.refused.add(&Origin{Procedure: "/Allocate", Caller: strconv.Itoa(i)}, r.now.Add(time.Duration(i)), strings.Repeat("é", 1000))
+		r.core.refused.Add(&Origin{Procedure: "/Allocate", Caller: strconv.Itoa(i)}, r.now.Add(time.Duration(i)), strings.Repeat("é", 1000))
 		if i == mostRefused-1 {
 			r.commit()
 		}
@@ -123,7 +123,7 @@ func TestEachVersionHasABoundOfItsOwn(t *testing.T) {
 		r.lead(0)
 		for i := range commands {
 			at++
-			r.core.refused.add(&Origin{Procedure: "/Allocate", Caller: strconv.Itoa(i)}, at, "boom")
+			r.core.refused.Add(&Origin{Procedure: "/Allocate", Caller: strconv.Itoa(i)}, at, "boom")
 		}
 		r.now = max(r.now, at)
 		r.commit()
@@ -156,7 +156,7 @@ func TestARefusalOfAnEarlierBursarHolds(t *testing.T) {
 	command := &Origin{Procedure: "/Allocate", Caller: "alice"}
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.SetVersion("1")
-	row := ledger.Refusal{Hash: command.hash(), Version: "1", Procedure: "/Allocate", Caller: "alice", At: r.now, Unversioned: true}
+	row := ledger.Refusal{Hash: command.Hash(), Version: "1", Procedure: "/Allocate", Caller: "alice", At: r.now, Unversioned: true}
 	meta, err := r.store.Lead(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -166,19 +166,19 @@ func TestARefusalOfAnEarlierBursarHolds(t *testing.T) {
 	}
 	r.core.Drop(ErrNotLeading)
 	r.lead(0)
-	found := r.core.refused.of(command, r.now)
+	found := r.core.refused.Of(command, r.now)
 	if found == nil || *found != row || strings.Contains(found.ID(), "-") {
 		t.Fatalf("%+v; want %+v, under its row's key", found, row)
 	}
 	r.core.SetVersion("2")
 	r.core.Drop(ErrNotLeading)
 	r.lead(0)
-	r.core.refused.add(command, r.now, "boom")
+	r.core.refused.Add(command, r.now, "boom")
 	r.commit()
 	if stored := r.stored().Refusals; len(stored) != 2 {
 		t.Errorf("%+v; want the row of version 1 as well", stored)
 	}
-	r.now = r.now.Add(refusedFor)
+	r.now = r.now.Add(RefusedFor)
 	r.core.Drop(ErrNotLeading)
 	r.lead(0)
 	r.ask("another", 10, 0)
@@ -204,12 +204,12 @@ func (r *rig) stored() ledger.Snapshot {
 
 // A time that the store makes up does not have a refusal last, nor those after it.
 func TestARefusalLastsADayWhateverTimeItsRowHas(t *testing.T) {
-	var r refusedSet
+	var r RefusedSet
 	now := ledger.Instant(1e18)
 	far := ledger.Refusal{Hash: [32]byte{1}, At: now.Add(1e6 * time.Hour)}
 	r.restore([]ledger.Refusal{far, {Hash: [32]byte{2}, At: now - 1}}, now)
-	r.add(&Origin{Procedure: "p"}, now, "boom")
-	if r.expire(now.Add(refusedFor)); len(r.list) != 0 {
+	r.Add(&Origin{Procedure: "p"}, now, "boom")
+	if r.expire(now.Add(RefusedFor)); len(r.list) != 0 {
 		t.Errorf("after a day %+v", r.list)
 	}
 }

@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
+	"github.com/bursar/bursar/test/trapplacer"
 )
 
 // TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: whoever frees what it waits for is not to blame, and it does not keep anybody from
@@ -34,7 +34,7 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	r.answers = nil
 	r.core.Drop(ErrNotLeading)
 
-	r.core.newPlacer = placementtest.Trap("Choose", trapMemory, sprung)
+	r.core.newPlacer = trapplacer.Trap("Choose", trapMemory, sprung)
 	meta, err := r.store.Lead(context.Background(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	r.commit()
 	r.answers = nil
 	sprung := new(atomic.Int64)
-	r.core.newPlacer = placementtest.Trap("Choose", trapMemory, sprung)
+	r.core.newPlacer = trapplacer.Trap("Choose", trapMemory, sprung)
 	id := poisoned.Result.Allocation.ID
 	veto := func(sequence uint64) error {
 		r.core.Drop(ErrNotLeading)

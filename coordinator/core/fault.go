@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"fmt"
@@ -40,7 +40,7 @@ func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error 
 		c.mute = true
 		blamed = c.explaining
 		c.explaining = nil
-		defer blamed.answer(fault)
+		defer blamed.Answer(fault)
 	case id != 0:
 		c.aside[id] = fmt.Sprintf("it made the coordinator fail: %v", cause)
 		fault.Refused = "allocation " + id.String()
@@ -50,7 +50,7 @@ func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error 
 		for ask := c.line[id]; ask != nil; ask = c.line[id] {
 			c.hangUp(id, ask)
 			c.refuse(ask, fault)
-			ask.answer(fault)
+			ask.Answer(fault)
 		}
 	case culprit.Early:
 		blamed = nil
@@ -59,9 +59,9 @@ func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error 
 		c.refuse(blamed, fault)
 	}
 	if command != nil && blamed == command {
-		command.answer(fault)
+		command.Answer(fault)
 	} else if command != nil {
-		command.answer(ErrNotLeading)
+		command.Answer(ErrNotLeading)
 	}
 	return fault
 }
@@ -72,10 +72,10 @@ func (c *Core) refuse(command Command, fault *PanicError) {
 	if o == nil {
 		return
 	}
-	if c.refused.of(o, c.now) == nil {
-		c.refused.add(o, c.now, fmt.Sprint(fault.Cause))
+	if c.refused.Of(o, c.now) == nil {
+		c.refused.Add(o, c.now, fmt.Sprint(fault.Cause))
 	}
-	fault.Refused = fmt.Sprintf("%s of %s (%s)", o.Procedure, o.Caller, c.refused.of(o, c.now).ID())
+	fault.Refused = fmt.Sprintf("%s of %s (%s)", o.Procedure, o.Caller, c.refused.Of(o, c.now).ID())
 }
 
 // Refusals are the commands that are refused because they made the ledger panic, in words.

@@ -1,6 +1,6 @@
-// Package placementtest has placers that panic, for tests of what a panic of the ledger costs. A placer belongs to one goroutine, its
+// Package trapplacer has placers that panic, for tests of what a panic of the ledger costs. A placer belongs to one goroutine, its
 // trap to any.
-package placementtest
+package trapplacer
 
 import (
 	"sync/atomic"

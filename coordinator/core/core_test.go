@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type rig struct {
 func newRig(t *testing.T, s store.Store) *rig {
 	t.Helper()
 	r := &rig{t: t, store: s, now: ledger.At(time.Unix(1_700_000_000, 0))}
-	r.core = NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
+	r.core = NewCore(ledger.Config{}, func() ledger.Placer { return placement.New(placement.Spread) }, DrawLeadership)
 	r.lead(0)
 	return r
 }
@@ -389,7 +389,7 @@ func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	epoch := r.core.Meta().Epoch
 	report := func(seen uint64) *Report {
-		report := &Report{Seen: Sighting{Epoch: seen}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99}, Done: func(error) {}}
+		report := &Report{Seen: SeenEpoch{Epoch: seen}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99}, Done: func(error) {}}
 		if err := r.core.Do(r.now, report); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"errors"
@@ -20,9 +20,9 @@ type Command interface {
 	// apply does it. It reports whether the caller is to be answered with this batch; if not, the command has put itself
 	// among those that wait, or has answered where there was nothing to do or to see.
 	apply(c *Core, now ledger.Instant) (answer bool)
-	// answer tells the caller, once, from any goroutine, without blocking: nil once everything that the command changed or
+	// Answer tells the caller, once, from any goroutine, without blocking: nil once everything that the command changed or
 	// could have seen is durable, else why nothing is known of it.
-	answer(err error)
+	Answer(err error)
 	// origin is where it comes from; nil: from nowhere that would send it again.
 	origin() *Origin
 }
@@ -57,7 +57,8 @@ func (c *Call) apply(core *Core, now ledger.Instant) bool {
 	return !c.AtOnce
 }
 
-func (c *Call) answer(err error) { c.Done(err) }
+// Answer implements Command.
+func (c *Call) Answer(err error) { c.Done(err) }
 
 func (c *Call) origin() *Origin { return c.From }
 
@@ -81,7 +82,7 @@ type Core struct {
 
 	ledger  *ledger.Ledger // nil while not leading
 	meta    store.Meta
-	skew    skew           // of the ledger's time to the clock that callers tell the time by
+	skew    Skew           // of the ledger's time to the clock that callers tell the time by
 	now     ledger.Instant // the ledger's, of the latest command; it never goes back in a leadership
 	kept    ledger.Instant // the ledger's time that was last given to the store
 	taken   uint64         // the revision that the last batch reached
@@ -100,7 +101,7 @@ type Core struct {
 	mute       bool
 	// refused are commands, and aside stored requests that wait, which made the ledger panic. The store has the first of an earlier leadership,
 	// or gets them with the first batch of the next; the others are canceled there.
-	refused refusedSet
+	refused RefusedSet
 	aside   map[ledger.ID]string
 
 	told    map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
@@ -121,7 +122,7 @@ type Core struct {
 // Batch is what one commit covers: the changed rows, and the callers that are answered when they are durable.
 type Batch struct {
 	store.Batch
-	commands []Command
+	Commands []Command
 	answered atomic.Bool
 	after    uint64         // the revision of the batch before
 	grace    time.Duration  // that a time to live has at least after a load
@@ -137,16 +138,16 @@ func (b *Batch) Answer(err error) {
 	if !b.answered.CompareAndSwap(false, true) {
 		return
 	}
-	for _, command := range b.commands {
+	for _, command := range b.Commands {
 		if ask, ok := command.(*Ask); ok && err == nil {
 			ask.stored(b)
 		}
-		command.answer(err)
+		command.Answer(err)
 	}
 }
 
 // Size is the number of callers that wait for the batch.
-func (b *Batch) Size() int { return len(b.commands) }
+func (b *Batch) Size() int { return len(b.Commands) }
 
 // NewCore returns a core that does not lead yet. Every Lead takes a fresh placer, and draws a number for the leadership, which is never 0 and
 // never comes twice.
@@ -165,13 +166,13 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	if c.ledger != nil {
 		return errors.New("coordinator: lead: leads already")
 	}
-	snapshot.Quotas = append(snapshot.Quotas, fromFiles(c.files)...)
+	snapshot.Quotas = append(snapshot.Quotas, FromFiles(c.files)...)
 	stored := snapshot.Providers
-	snapshot.Providers, c.hidden = withFile(stored, c.providers)
+	snapshot.Providers, c.hidden = WithFile(stored, c.providers)
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
-	c.now = max(now, latest(&snapshot))
-	c.skew, c.kept = skew{since: now, ahead: c.now.Sub(now)}, c.now
-	books := c.emptyLedger()
+	c.now = max(now, Latest(&snapshot))
+	c.skew, c.kept = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
+	books := c.EmptyLedger()
 	snapshot.SetAside = c.aside
 	var err error
 	if fault := c.enter(books, nil, func() { err = books.Restore(c.now, snapshot) }); fault != nil {
@@ -187,8 +188,8 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	return nil
 }
 
-// fromFiles are the rules of files, as a snapshot has them.
-func fromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
+// FromFiles are the rules of files, as a snapshot has them.
+func FromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 	for source, quotas := range files {
 		for _, q := range quotas {
 			q.Source = source
@@ -198,9 +199,9 @@ func fromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 	return rules
 }
 
-// latest is the latest time that the store tells of. What no ledger's time can have been is no time. The last id tells none: ids rise from
+// Latest is the latest time that the store tells of. What no ledger's time can have been is no time. The last id tells none: ids rise from
 // wherever they are.
-func latest(s *ledger.Snapshot) (last ledger.Instant) {
+func Latest(s *ledger.Snapshot) (last ledger.Instant) {
 	tells := func(times ...ledger.Instant) {
 		for _, at := range times {
 			if at <= ledger.MaxInstant {
@@ -222,11 +223,11 @@ func latest(s *ledger.Snapshot) (last ledger.Instant) {
 	return last
 }
 
-// emptyLedger makes a ledger, with a placer of its own. Any goroutine may call it.
-func (c *Core) emptyLedger() *ledger.Ledger { return ledger.New(c.config, c.newPlacer()) }
+// EmptyLedger makes a ledger, with a placer of its own. Any goroutine may call it.
+func (c *Core) EmptyLedger() *ledger.Ledger { return ledger.New(c.config, c.newPlacer()) }
 
-// clockSkew is how the ledger's time follows from the clock in the latest leadership.
-func (c *Core) clockSkew() skew { return c.skew }
+// ClockSkew is how the ledger's time follows from the clock in the latest leadership.
+func (c *Core) ClockSkew() Skew { return c.skew }
 
 // Leading reports whether commands can be applied.
 func (c *Core) Leading() bool { return c.ledger != nil }
@@ -235,33 +236,33 @@ func (c *Core) Leading() bool { return c.ledger != nil }
 func (c *Core) Meta() store.Meta { return c.meta }
 
 // sighting is what a host that hears of this leadership has seen.
-func (c *Core) sighting() Sighting { return Sighting{c.meta.Epoch, c.leadership} }
+func (c *Core) sighting() SeenEpoch { return SeenEpoch{c.meta.Epoch, c.leadership} }
 
 // Ledger is the ledger as it is now, including what is not durable yet; nil while not leading.
 func (c *Core) Ledger() *ledger.Ledger { return c.ledger }
 
 // tell moves the ledger's time on. It never goes back: an earlier now counts as the latest one.
 func (c *Core) tell(now ledger.Instant) ledger.Instant {
-	c.now = max(c.now, c.skew.ledger(now))
+	c.now = max(c.now, c.skew.Ledger(now))
 	return c.now
 }
 
 // Time is the ledger's time at a moment of the coordinator's clock, in the latest leadership.
-func (c *Core) Time(now ledger.Instant) ledger.Instant { return c.skew.ledger(now) }
+func (c *Core) Time(now ledger.Instant) ledger.Instant { return c.skew.Ledger(now) }
 
 // Do applies a command, or answers it at once where the core does not lead. An error is a panic of the ledger: the core must be dropped.
 func (c *Core) Do(now ledger.Instant, command Command) error {
 	if c.ledger == nil || c.fault != nil {
-		command.answer(ErrNotLeading)
+		command.Answer(ErrNotLeading)
 		return c.Fault()
 	}
 	c.tell(now)
 	if len(c.refused.list) > 0 {
-		if refusal := c.refused.of(command.origin(), c.now); refusal != nil {
+		if refusal := c.refused.Of(command.origin(), c.now); refusal != nil {
 			refused := &RefusedError{*refusal}
 			report, lives := command.(*Report)
 			if !lives {
-				command.answer(refused)
+				command.Answer(refused)
 				return nil
 			}
 			report.refused = refused
@@ -331,7 +332,7 @@ func (c *Core) Take() *Batch {
 	after := c.taken
 	changes.Time = c.now // which commands that only look have moved on as well
 	c.taken = changes.Revision
-	c.flight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, commands: c.open, after: after, grace: c.ledger.Interval()}
+	c.flight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, Commands: c.open, after: after, grace: c.ledger.Interval()}
 	if !c.flight.Empty() {
 		c.kept = c.now
 	}
@@ -352,7 +353,7 @@ func (c *Core) Done(now ledger.Instant) {
 	c.flight = nil
 	c.refused.keep(done.Refusals)
 	_ = c.enter(c.ledger, nil, func() { // what panics there is in Fault
-		c.ledger.Durable(max(c.now, c.skew.ledger(now)), done.Revision)
+		c.ledger.Durable(max(c.now, c.skew.Ledger(now)), done.Revision)
 	})
 }
 
@@ -363,9 +364,9 @@ func (c *Core) Drop(err error) {
 	c.ledger, c.open, c.flight, c.fault = nil, nil, nil, nil
 	c.line, c.leaving = make(map[ledger.ID]*Ask), nil
 	for _, command := range open {
-		command.answer(err)
+		command.Answer(err)
 	}
-	clearLine(line, func(_ ledger.ID, ask *Ask) { ask.answer(err) })
+	clearLine(line, func(_ ledger.ID, ask *Ask) { ask.Answer(err) })
 }
 
 // HangUp answers everybody who waits on the line with err. What they wait for keeps its place for as long as that of a
@@ -377,7 +378,7 @@ func (c *Core) HangUp(now ledger.Instant, err error) {
 		if c.fault == nil {
 			_ = c.enter(c.ledger, nil, func() { c.ledger.Detach(c.tell(now), id) }) // Fault tells
 		}
-		ask.answer(err)
+		ask.Answer(err)
 	})
 }
 

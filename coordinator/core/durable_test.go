@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"testing"
@@ -75,7 +75,7 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 // A commit is given up on, its callers are told so, and the ask is used for another request: then it turns out to be durable after all.
 func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
 	ask := &Ask{Done: func(error) {}}
-	batch := &Batch{commands: []Command{ask}, grace: time.Hour}
+	batch := &Batch{Commands: []Command{ask}, grace: time.Hour}
 	batch.Answer(store.ErrUnknownOutcome)
 	ask.Result.Allocation = ledger.Allocation{State: ledger.Reserved, GrantRevision: 1, ReservationTTL: time.Minute}
 	batch.Stored(ledger.Instant(time.Hour))

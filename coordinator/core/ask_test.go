@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ import (
 func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	config := ledger.Config{HostLiveBytes: 6 << 10, StarvationAfter: time.Second}
-	r.core = NewCore(config, func() ledger.Placer { return placement.New(placement.Spread) }, drawLeadership)
+	r.core = NewCore(config, func() ledger.Placer { return placement.New(placement.Spread) }, DrawLeadership)
 	r.lead(0)
 	r.host()
 	as := func(caller, id string, memory int64, wait time.Duration) *Ask {

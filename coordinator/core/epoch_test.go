@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 		}
 	}
 	enrol := func(host string, seen uint64) error {
-		e := &Enrolment{Seen: Sighting{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
+		e := &Enrolment{Seen: SeenEpoch{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
 		say(e)
 		return e.Err
 	}
@@ -51,7 +51,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	if _, outdone := r.core.Outdone(); outdone {
 		t.Fatal("outdone by a host that has seen nothing")
 	}
-	report := &Report{Seen: Sighting{Epoch: first}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
+	report := &Report{Seen: SeenEpoch{Epoch: first}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
 	say(report)
 	if !errors.Is(report.Err, ErrNotLeading) {
 		t.Errorf("a host of the first epoch was heard in the second: %+v, %v", report.Result, report.Err)
@@ -80,7 +80,7 @@ func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	if second.Epoch != first.Epoch || second.Number == first.Number {
 		t.Fatalf("want two leaderships of one epoch: %+v, %+v", first, second)
 	}
-	say := func(seen Sighting) *Report {
+	say := func(seen SeenEpoch) *Report {
 		t.Helper()
 		report := &Report{Seen: seen, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 99, Full: true}, Done: func(error) {}}
 		if err := r.core.Do(r.now, report); err != nil {
@@ -91,7 +91,7 @@ func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	if late := say(older); late.Err != nil || late.Led != second {
 		t.Fatalf("a host of an older epoch is told of this leadership: %+v, %v", late.Led, late.Err)
 	}
-	for name, seen := range map[string]Sighting{"this leadership": second, "not known which, but told": {Epoch: second.Epoch}} {
+	for name, seen := range map[string]SeenEpoch{"this leadership": second, "not known which, but told": {Epoch: second.Epoch}} {
 		if err := say(seen).Err; errors.Is(err, ErrNotLeading) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -107,7 +107,7 @@ func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 // reports lets a host report that has seen an epoch.
 func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
 	r.t.Helper()
-	report := &Report{Seen: Sighting{Epoch: seen}, OfAgent: ofAgent, Command: ledger.SyncCommand{HostID: host, Incarnation: 1, Sequence: 99, Full: true}, Done: func(error) {}}
+	report := &Report{Seen: SeenEpoch{Epoch: seen}, OfAgent: ofAgent, Command: ledger.SyncCommand{HostID: host, Incarnation: 1, Sequence: 99, Full: true}, Done: func(error) {}}
 	if err := r.core.Do(r.now, report); err != nil {
 		r.t.Fatal(err)
 	}
@@ -254,14 +254,14 @@ func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 		t.Errorf("got %+v, %v: want it to be told that it is unknown", report.Result, report.Err)
 	}
 	enrolment := &Enrolment{
-		Seen: Sighting{Epoch: r.core.Meta().Epoch}, Done: func(error) {},
+		Seen: SeenEpoch{Epoch: r.core.Meta().Epoch}, Done: func(error) {},
 		Command: ledger.RegisterCommand{HostID: "made-up", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1).WithCPU(1)},
 	}
 	if err := r.core.Do(r.now, enrolment); err != nil {
 		t.Fatal(err)
 	}
-	if enrolment.Err != nil || enrolment.Answer.Led != r.core.sighting() {
-		t.Errorf("it cannot register: %+v, %v", enrolment.Answer, enrolment.Err)
+	if enrolment.Err != nil || enrolment.Result.Led != r.core.sighting() {
+		t.Errorf("it cannot register: %+v, %v", enrolment.Result, enrolment.Err)
 	}
 	if report := r.reports("made-up", r.core.Meta().Epoch, false); report.Err != nil {
 		t.Errorf("it is registered and not heard: %v", report.Err)

@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"fmt"
@@ -35,8 +35,8 @@ func (e *ClaimError) Error() string { return fmt.Sprintf("host %s: %v", e.HostID
 // Unwrap returns what it means for the caller.
 func (e *ClaimError) Unwrap() error { return e.Err }
 
-// Sighting is the leadership of which a host has heard last. Number is 0 where its agent does not know it: one of the version before.
-type Sighting struct {
+// SeenEpoch is the leadership of which a host has heard last. Number is 0 where its agent does not know it: one of the version before.
+type SeenEpoch struct {
 	Epoch  uint64
 	Number uint64
 }
@@ -49,7 +49,7 @@ type Sighting struct {
 //
 // ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
 // same.
-func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting Sighting) error {
+func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting SeenEpoch) error {
 	seen := sighting.Epoch
 	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, sighting.Number) || sighting.Number == 0 && !c.has(host)) {
 		return nil
@@ -114,5 +114,5 @@ func (c claims) take(claimant string, now ledger.Instant) (wait time.Duration) {
 	return 0
 }
 
-// drawLeadership draws the number of a leadership.
-func drawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }
+// DrawLeadership draws the number of a leadership.
+func DrawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }

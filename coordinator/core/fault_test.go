@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bursar/bursar/coordinator/ledger"
-	"github.com/bursar/bursar/coordinator/placement/placementtest"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
+	"github.com/bursar/bursar/test/trapplacer"
 )
 
 // trapRig is a rig whose placer panics over requests for 77 bytes.
@@ -24,7 +24,7 @@ func trapRig(t *testing.T, method string) (*rig, *atomic.Int64) {
 	sprung := new(atomic.Int64)
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.Drop(ErrNotLeading)
-	r.core.newPlacer = placementtest.Trap(method, trapMemory, sprung)
+	r.core.newPlacer = trapplacer.Trap(method, trapMemory, sprung)
 	r.lead(0)
 	r.answers = nil
 	return r, sprung
@@ -96,7 +96,7 @@ func TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn(t *testing.T) {
 	if n := sprung.Load(); n != 1 {
 		t.Errorf("the ledger panicked %d times; want once", n)
 	}
-	r.now = r.now.Add(refusedFor)
+	r.now = r.now.Add(RefusedFor)
 	_, err = r.asks("tomorrow", trapMemory, 0, false)
 	r.faulted(err)
 	r.answered("tomorrow: fault")
@@ -157,7 +157,7 @@ func TestAHangUpThatPanicsAnswersEverybody(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	over := new(atomic.Bool)
 	r.core.Drop(ErrNotLeading)
-	r.core.newPlacer = placementtest.HostTrap(over)
+	r.core.newPlacer = trapplacer.HostTrap(over)
 	r.lead(0)
 	r.host()
 	r.ask("full", 90, 0)

@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// replaceProviders does for a leadership that goes on what Lead does for one that begins.
-func (c *Core) replaceProviders(now ledger.Instant, file []ledger.ProviderRecord) error {
+// ReplaceProviders does for a leadership that goes on what Lead does for one that begins.
+func (c *Core) ReplaceProviders(now ledger.Instant, file []ledger.ProviderRecord) error {
 	before := make(map[ledger.ClusterName]ledger.ProviderRecord)
 	var stored []ledger.ProviderRecord
 	for _, record := range c.ledger.Providers() {
@@ -27,7 +27,7 @@ func (c *Core) replaceProviders(now ledger.Instant, file []ledger.ProviderRecord
 			stored[i] = shadowed
 		}
 	}
-	all, hidden := withFile(stored, file)
+	all, hidden := WithFile(stored, file)
 	if err := c.ledger.ReplaceProviders(now, all); err != nil {
 		return err
 	}
@@ -57,10 +57,10 @@ func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord
 	return list
 }
 
-// withFile puts the providers of the file next to those that are stored, and says what it hides of these: a cluster that the file has is the
+// WithFile puts the providers of the file next to those that are stored, and says what it hides of these: a cluster that the file has is the
 // file's, and so is the default of a kind where the file has one. What is hidden stays stored, and is there again once the file does not
 // have it: another coordinator, whose file does not, may have taken it in. To refuse to lead for it would leave everybody without a leader.
-func withFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {
+func WithFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {
 	all = slices.Clone(file)
 	for _, record := range stored {
 		of := func(match func(ledger.ProviderRecord) bool) int { return slices.IndexFunc(file, match) }
@@ -77,8 +77,8 @@ func withFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord
 	return all, hidden
 }
 
-// hiddenRules are the rules that are not in force, and how often the rules were replaced.
-func (c *Core) hiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
+// HiddenRules are the rules that are not in force, and how often the rules were replaced.
+func (c *Core) HiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
 	if c.ledger == nil || c.fault != nil {
 		return 0, nil
 	}
@@ -86,33 +86,33 @@ func (c *Core) hiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
 	return turn, hidden
 }
 
-// assignment is a cluster that is to be read, and under what it was so: in which leadership, and after how many changes of its provider.
-type assignment struct {
+// Assignment is a cluster that is to be read, and under what it was so: in which leadership, and after how many changes of its provider.
+type Assignment struct {
 	ledger.ProviderRecord
 
 	epoch, turn uint64
 }
 
-// same reports whether an assignment has not changed.
-func (a *assignment) same(b *assignment) bool {
+// Same reports whether an assignment has not changed.
+func (a *Assignment) Same(b *Assignment) bool {
 	return a.ClusterName == b.ClusterName && a.epoch == b.epoch && a.turn == b.turn
 }
 
-// assignments are the clusters that are to be read now.
-func (c *Core) assignments() (list []assignment) {
+// Assignments are the clusters that are to be read now.
+func (c *Core) Assignments() (list []Assignment) {
 	for _, record := range c.ledger.Providers() {
-		list = append(list, assignment{record, c.meta.Epoch, c.turns[record.ClusterName]})
+		list = append(list, Assignment{record, c.meta.Epoch, c.turns[record.ClusterName]})
 	}
 	return list
 }
 
-// current reports whether what is read for an assignment still counts.
-func (c *Core) current(a *assignment) bool {
+// IsCurrent reports whether what is read for an assignment still counts.
+func (c *Core) IsCurrent(a *Assignment) bool {
 	return c.meta.Epoch == a.epoch && c.turns[a.ClusterName] == a.turn
 }
 
-// changeProvider puts or deletes a provider: what was read for it before counts no more.
-func (c *Core) changeProvider(now ledger.Instant, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
+// ChangeProvider puts or deletes a provider: what was read for it before counts no more.
+func (c *Core) ChangeProvider(now ledger.Instant, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	err := change(c.ledger, now)
 	if err == nil {
 		c.turns[name]++
@@ -120,5 +120,5 @@ func (c *Core) changeProvider(now ledger.Instant, name ledger.ClusterName, chang
 	return err
 }
 
-// hiddenProviders says what the file of providers hides of the stored ones, in words.
-func (c *Core) hiddenProviders() []string { return c.hidden }
+// HiddenProviders says what the file of providers hides of the stored ones, in words.
+func (c *Core) HiddenProviders() []string { return c.hidden }

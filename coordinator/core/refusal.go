@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"cmp"
@@ -42,15 +42,15 @@ const (
 	mostRefused = 256
 	// mostVersions bounds all that is kept, to so many versions' worth. A cluster has two, during an upgrade.
 	mostVersions = 4
-	// refusedFor bounds for how long.
-	refusedFor = 24 * time.Hour
+	// RefusedFor bounds for how long.
+	RefusedFor = 24 * time.Hour
 )
 
 // mostCause bounds what is kept of a panic's text, in bytes: the log has all of it.
 const mostCause = 200
 
-// refusedSet are the commands that are refused, as the store has them and will have them, the oldest first.
-type refusedSet struct {
+// RefusedSet are the commands that are refused, as the store has them and will have them, the oldest first.
+type RefusedSet struct {
 	list []refusal
 	// version is this coordinator's: what another one's ledger has panicked over this one's may not.
 	version string
@@ -71,13 +71,13 @@ type originKey struct{ procedure, caller string }
 
 // restore takes over what the store has, but for what is too old, and adds what it did not get in an earlier leadership.
 // Times that are later than now are taken for now.
-func (r *refusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
+func (r *RefusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
 	all := slices.DeleteFunc(r.list, func(known refusal) bool { return known.kept })
 	for i := range stored {
 		all = append(all, refusal{stored[i], true})
 	}
 	slices.SortStableFunc(all, func(a, b refusal) int { return cmp.Compare(a.At, b.At) })
-	*r = refusedSet{version: r.version}
+	*r = RefusedSet{version: r.version}
 	for i := range all {
 		all[i].At = min(all[i].At, now)
 		r.put(all[i])
@@ -85,17 +85,17 @@ func (r *refusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
 	r.expire(now)
 }
 
-// add refuses a command from now on.
-func (r *refusedSet) add(o *Origin, now ledger.Instant, cause string) {
+// Add refuses a command from now on.
+func (r *RefusedSet) Add(o *Origin, now ledger.Instant, cause string) {
 	if len(cause) > mostCause {
 		cause = strings.ToValidUTF8(cause[:mostCause], "") + "…"
 	}
 	r.put(refusal{Refusal: ledger.Refusal{
-		Procedure: o.Procedure, Caller: o.Caller, Hash: o.hash(), At: now, Cause: cause, Version: r.version,
+		Procedure: o.Procedure, Caller: o.Caller, Hash: o.Hash(), At: now, Cause: cause, Version: r.version,
 	}})
 }
 
-func (r *refusedSet) put(added refusal) {
+func (r *RefusedSet) put(added refusal) {
 	if i := slices.IndexFunc(r.list, func(other refusal) bool { return other.Same(&added.Refusal) }); i >= 0 {
 		r.drop(i)
 	}
@@ -125,7 +125,7 @@ func (r *refusedSet) put(added refusal) {
 	}
 }
 
-func (r *refusedSet) drop(i int) {
+func (r *RefusedSet) drop(i int) {
 	dropped := &r.list[i]
 	if dropped.kept {
 		r.gone = append(r.gone, dropped.ID())
@@ -141,19 +141,19 @@ func (r *refusedSet) drop(i int) {
 	r.list = slices.Delete(r.list, i, i+1)
 }
 
-func (r *refusedSet) expire(now ledger.Instant) {
-	for len(r.list) > 0 && r.list[0].At.Add(refusedFor) <= now {
+func (r *RefusedSet) expire(now ledger.Instant) {
+	for len(r.list) > 0 && r.list[0].At.Add(RefusedFor) <= now {
 		r.drop(0)
 	}
 }
 
-// of returns the refusal of a command; nil where it is not refused.
-func (r *refusedSet) of(o *Origin, now ledger.Instant) *ledger.Refusal {
+// Of returns the refusal of a command; nil where it is not refused.
+func (r *RefusedSet) Of(o *Origin, now ledger.Instant) *ledger.Refusal {
 	r.expire(now)
 	if o == nil || r.origins[originKey{o.Procedure, o.Caller}] == 0 {
 		return nil
 	}
-	hash := o.hash()
+	hash := o.Hash()
 	for i := range r.list {
 		if r.list[i].Hash == hash && r.list[i].Version == r.version {
 			return &r.list[i].Refusal
@@ -163,7 +163,7 @@ func (r *refusedSet) of(o *Origin, now ledger.Instant) *ledger.Refusal {
 }
 
 // changes adds to a batch what the store does not have yet, and takes from it what is over.
-func (r *refusedSet) changes(batch *ledger.Changes) {
+func (r *RefusedSet) changes(batch *ledger.Changes) {
 	for i := range r.list {
 		if !r.list[i].kept {
 			batch.Refusals = append(batch.Refusals, r.list[i].Refusal)
@@ -173,7 +173,7 @@ func (r *refusedSet) changes(batch *ledger.Changes) {
 }
 
 // keep says that a batch with these is durable.
-func (r *refusedSet) keep(durable []ledger.Refusal) {
+func (r *RefusedSet) keep(durable []ledger.Refusal) {
 	for i := range durable {
 		for k := range r.list {
 			if known := &r.list[k]; !known.kept && known.Same(&durable[i]) {
@@ -184,8 +184,8 @@ func (r *refusedSet) keep(durable []ledger.Refusal) {
 	}
 }
 
-// hash is the same for the same command, sent again.
-func (o *Origin) hash() [sha256.Size]byte {
+// Hash is the same for the same command, sent again.
+func (o *Origin) Hash() [sha256.Size]byte {
 	text := []byte(o.Procedure + "\x00" + o.Caller + "\x00" + o.Detail + "\x00")
 	if o.Message != nil {
 		text, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(text, lasting(o.Message)) // what was read can be written

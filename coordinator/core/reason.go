@@ -1,12 +1,12 @@
-package coordinator
+package core
 
 import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// reasonOf is why an allocation is in its state, without an engine's words.
-func reasonOf(a *ledger.Allocation) string {
+// ShownReason is why an allocation is in its state, without an engine's words.
+func ShownReason(a *ledger.Allocation) string {
 	if a.Exit == nil {
 		return a.Reason
 	}

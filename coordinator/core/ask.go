@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"fmt"
@@ -29,14 +29,15 @@ type Ask struct {
 	place int            // among those who leave before what they wait for is over
 
 	applied bool
-	waited  bool        // it was on the line
+	Waited  bool        // it was on the line
 	gone    atomic.Bool // its caller has left; set by the caller's goroutine
 }
 
 // Trace implements Command.
 func (a *Ask) Trace() *Span { return a.Span }
 
-func (a *Ask) answer(err error) { a.Done(err) }
+// Answer implements Command.
+func (a *Ask) Answer(err error) { a.Done(err) }
 
 func (a *Ask) origin() *Origin { return a.From }
 
@@ -55,7 +56,7 @@ func (a *Ask) apply(c *Core, now ledger.Instant) bool {
 		return true
 	}
 	id := a.Result.Allocation.ID
-	a.next, a.since, a.on, a.waited = c.line[id], c.ledger.Revision(), true, true
+	a.next, a.since, a.on, a.Waited = c.line[id], c.ledger.Revision(), true, true
 	c.line[id] = a
 	c.leaving.add(a, now)
 	return false
@@ -174,7 +175,7 @@ func (c *Core) verdict(ask *Ask, t *ledger.Allocation, spent *explaining) error 
 	case t.State == ledger.Expired:
 		return c.waited(ask, spent)
 	default:
-		return &ledger.StateError{What: "allocation", ID: t.ID.String(), State: describeEnd(t), Want: "a new request"}
+		return &ledger.StateError{What: "allocation", ID: t.ID.String(), State: DescribeEnd(t), Want: "a new request"}
 	}
 }
 
@@ -216,8 +217,9 @@ func (c *Core) explain(ask *Ask) (ledger.Explanation, error) {
 	return c.ledger.Explain(c.now, ask.Command) //nolint:wrapcheck // likewise
 }
 
-func describeEnd(t *ledger.Allocation) string {
-	reason := reasonOf(t)
+// DescribeEnd names the state of an allocation, and why it is in it.
+func DescribeEnd(t *ledger.Allocation) string {
+	reason := ShownReason(t)
 	if reason == "" {
 		return t.State.String()
 	}

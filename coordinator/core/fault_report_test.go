@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"errors"
@@ -70,7 +70,7 @@ func TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost(t *testing.T) {
 	if n := sprung.Load(); n != 1 {
 		t.Errorf("the ledger panicked %d times; want once", n)
 	}
-	r.now = r.now.Add(refusedFor)
+	r.now = r.now.Add(RefusedFor)
 	if told, fault := beat(1); told != nil || fault != nil {
 		t.Errorf("a day later: %v, %v", told, fault)
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"time"
@@ -8,13 +8,13 @@ import (
 
 // Report is one heartbeat of a host, with the leadership that its agent has seen.
 type Report struct {
-	Seen Sighting
+	Seen SeenEpoch
 	// OfAgent says that it comes from the host's own agent, as far as identities tell; else it may be anybody's.
 	OfAgent bool
 	Command ledger.SyncCommand
 	// Result and Err may be read after Done was called with nil. The answer carries Led.
 	Result ledger.SyncResult
-	Led    Sighting
+	Led    SeenEpoch
 	Err    error
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
@@ -30,7 +30,8 @@ type Report struct {
 // Trace implements Command.
 func (r *Report) Trace() *Span { return r.Span }
 
-func (r *Report) answer(err error) { r.Done(err) }
+// Answer implements Command.
+func (r *Report) Answer(err error) { r.Done(err) }
 
 func (r *Report) origin() *Origin { return r.From }
 
@@ -61,12 +62,12 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 
 // Enrolment is an agent's announcement of its host.
 type Enrolment struct {
-	Seen Sighting
+	Seen SeenEpoch
 	// OfAgent says that it comes from the host's own agent, as far as identities tell; else it may be anybody's.
 	OfAgent bool
 	Command ledger.RegisterCommand
-	// Answer and Err may be read after Done was called with nil.
-	Answer Enrolled
+	// Result and Err may be read after Done was called with nil.
+	Result Enrolled
 	Err    error
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
@@ -78,7 +79,7 @@ type Enrolment struct {
 
 // Enrolled answers an Enrolment.
 type Enrolled struct {
-	Led      Sighting
+	Led      SeenEpoch
 	StoreID  string
 	Interval time.Duration // until the first Sync, and between two
 }
@@ -86,17 +87,18 @@ type Enrolled struct {
 // Trace implements Command.
 func (e *Enrolment) Trace() *Span { return e.Span }
 
-func (e *Enrolment) answer(err error) { e.Done(err) }
+// Answer implements Command.
+func (e *Enrolment) Answer(err error) { e.Done(err) }
 
 func (e *Enrolment) origin() *Origin { return e.From }
 
 func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
-	e.Answer.Led, e.Answer.StoreID = c.sighting(), c.meta.StoreID
+	e.Result.Led, e.Result.StoreID = c.sighting(), c.meta.StoreID
 	if e.Err = c.heed(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
 		e.Done(e.Err) // it has seen nothing that could fail to become durable
 		return false
 	}
-	if e.Answer.Interval, e.Err = c.ledger.Register(now, e.Command); e.Err == nil {
+	if e.Result.Interval, e.Err = c.ledger.Register(now, e.Command); e.Err == nil {
 		c.greet(e.Command.HostID)
 	}
 	return true

@@ -1,0 +1,78 @@
+package core
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// Clock tells the time in two ways.
+type Clock interface {
+	// Now is the time of day. People and time servers set it, both ways.
+	Now() time.Time
+	// Elapsed is how long the clock has run since some fixed moment. Nobody sets it.
+	Elapsed() time.Duration
+}
+
+// Steady is a coordinator's clock: the time of day at the start, and from then on as much as has elapsed. A jump of the time of day
+// while the coordinator runs changes nothing. See skew for how the ledger's time follows from it.
+type Steady struct {
+	clock Clock
+	base  ledger.Instant
+	start time.Duration
+}
+
+// NewSteady returns one that starts at the clock's time of day.
+func NewSteady(clock Clock) Steady {
+	return Steady{clock: clock, base: ledger.At(clock.Now()), start: clock.Elapsed()}
+}
+
+// Earliest is the time by the clock that is behind: the time of day as it is set now, or as it went on
+// from the start. The ledger's time is never behind the second. What cannot be taken back goes by it:
+// a clock that is ahead, here or at an earlier leader, must not make anything old.
+func (s Steady) Earliest() ledger.Instant { return min(s.Now(), ledger.At(s.clock.Now())) }
+
+// Now is the time.
+func (s Steady) Now() ledger.Instant { return s.base.Add(s.clock.Elapsed() - s.start) }
+
+// Skew is how the ledger's time follows from a coordinator's clock in one leadership. Where the store holds later times than the clock
+// tells, the ledger's time runs on from there, ahead of the clock. That is worked off: until both agree it runs slower than the
+// clock by one part in skewPace, so that what takes t by the ledger takes at most t·skewPace/(skewPace−1). The zero skew is none.
+type Skew struct {
+	Since ledger.Instant // when the leadership began, by the clock
+	Ahead time.Duration  // then; not below zero
+}
+
+const (
+	// skewPace makes an hour's skew disappear in ten hours, and no timer later than by a ninth of its length.
+	skewPace = 10
+	// skewTold is what is worth a warning. Clocks that a time server keeps are far closer.
+	skewTold = 5 * time.Second
+)
+
+// Left is how far the ledger's time is ahead at a moment of the clock.
+func (s Skew) Left(clock ledger.Instant) time.Duration {
+	return min(s.Ahead, max(0, s.Ahead-clock.Sub(s.Since)/skewPace))
+}
+
+// Ledger is the ledger's time at a moment of the clock. It rises with it.
+func (s Skew) Ledger(clock ledger.Instant) ledger.Instant { return clock.Add(s.Left(clock)) }
+
+// clock is the first moment of the clock at which the ledger's time is at least that.
+func (s Skew) clock(at ledger.Instant) ledger.Instant {
+	passes := at.Sub(s.Since.Add(s.Ahead)) // by the ledger, since the leadership began
+	if passes/(skewPace-1) >= s.Ahead {
+		return at
+	}
+	return s.Since.Add(passes + max(0, passes)/(skewPace-1) + 1)
+}
+
+// Warning says in words that a clock is behind the ledger's time; nothing where that is too little to matter.
+func (s Skew) Warning(clock ledger.Instant) (list []string) {
+	if left := s.Left(clock); left >= skewTold {
+		list = append(list, fmt.Sprintf("the ledger's time is %s ahead of this coordinator's clock: an earlier leader's clock was ahead, or this one is behind; "+
+			"it runs a tenth slower than time until both agree", left.Round(time.Second)))
+	}
+	return list
+}
