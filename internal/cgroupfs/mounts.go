@@ -117,12 +117,21 @@ func (h Hierarchies) Find(controller, name string) (Place, error) {
 func (h Hierarchies) Widest(controller string) (Place, bool) {
 	best, found := Place{}, false
 	for _, mount := range h.Mounts {
-		if !mount.Carries(controller) || found && len(mount.Root) > len(best.Root) || Absent(h.stat(h.at(mount).Directory())) {
+		if !mount.Carries(controller) || found && lessWide(mount.Root, best.Root) || Absent(h.stat(h.at(mount).Directory())) {
 			continue
 		}
 		best, found = h.at(mount), true
 	}
 	return best, found
+}
+
+// lessWide reports whether a mount with this root shows less than one with another: what begins outside of this process's cgroup
+// namespace has no cgroups that can be named.
+func lessWide(root, other string) bool {
+	if outside := strings.HasPrefix(root, "/.."); outside != strings.HasPrefix(other, "/..") {
+		return outside
+	}
+	return len(root) > len(other)
 }
 
 // Own is Find for the cgroup of this process, which exists. In a container without a cgroup namespace its name is the

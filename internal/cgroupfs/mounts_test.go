@@ -28,6 +28,7 @@ func TestTheMountThatShowsMostIsRead(t *testing.T) {
 		"hidden by a mount over it":       {mounts: wide + narrow + over, widest: "/run/part", found: "/run/part"},
 		"hidden by one further up":        {mounts: wide + narrow, gone: "/sys/fs/cgroup", widest: "/run/part", found: "/run/part"},
 		"begins outside of the namespace": {mounts: nowhere, widest: "/host/cgroup"},
+		"a part, and one from outside":    {mounts: narrow + nowhere, widest: "/run/part", found: "/run/part"},
 		"another version's":               {mounts: memoryV1},
 		"none":                            {},
 	} {
