@@ -9,15 +9,17 @@
 package contract
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -37,26 +39,14 @@ func run(m *testing.M) int {
 	if err == nil {
 		defer os.RemoveAll(dir)
 		program = filepath.Join(dir, "bursar")
-		err = build(program)
+		programs := []string{"./cmd/bursar", "./cmd/bursar-keeper"}
+		err = proc.Build{Into: dir + "/", Packages: programs}.Run(context.Background())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-// build builds bursar, and its keeper next to it.
-func build(into string, flags ...string) error {
-	for name, output := range map[string]string{"bursar": into, "bursar-keeper": into + "-keeper"} {
-		arguments := append([]string{"build", "-buildvcs=false", "-o", output}, flags...)
-		cmd := exec.Command("go", append(arguments, "./cmd/"+name)...)
-		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", cmd, err, said)
-		}
-	}
-	return nil
 }
 
 // golden compares a text with testdata/name, or rewrites that file.

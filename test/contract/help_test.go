@@ -11,18 +11,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // helpOf runs `bursar COMMAND --help` as somebody whose home is nowhere.
 func helpOf(t *testing.T, command string) string {
 	t.Helper()
-	cmd := exec.Command(program, append(strings.Fields(command), "--help")...)
-	cmd.Env = []string{"HOME=/nowhere", "PATH=/nowhere"}
-	text, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("bursar %s --help: %v: %s", command, err, text)
-	}
-	return string(text)
+	environment := func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=/nowhere", "PATH=/nowhere"} }
+	result := proc.Run(t, patience, environment, program, append(strings.Fields(command), "--help")...)
+	result.Expect(t, 0)
+	return result.Stdout
 }
 
 // placed are the defaults that depend on who asks: root's and a user's differ.
@@ -77,16 +76,11 @@ func children(help string) (names []string) {
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
 	writer := filepath.Join(dir, "writer")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", "man", "-o", writer, "./cmd/bursar")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", cmd, err, said)
+	if err := (proc.Build{Into: writer, Flags: []string{"-tags", "man"}}).Run(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	cmd = exec.Command(writer, filepath.Join(dir, "out"))
-	cmd.Env = []string{"HOME=/nowhere", "SOURCE_DATE_EPOCH=1893456000"}
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
+	environment := func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=/nowhere", "SOURCE_DATE_EPOCH=1893456000"} }
+	proc.Run(t, patience, environment, writer, filepath.Join(dir, "out")).Expect(t, 0)
 	var text strings.Builder
 	tree := os.DirFS(filepath.Join(dir, "out"))
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {

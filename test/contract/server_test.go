@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,17 +16,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/bursar/bursar/test/otlp"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // server is a `bursar dev`, and what was asked of it.
 type server struct {
 	t       *testing.T
 	dir     string
-	cmd     *exec.Cmd
+	process *proc.Process
 	log     bytes.Buffer // read it after end
 	address string
 	host    string            // the name of its host
@@ -42,30 +42,23 @@ func start(t *testing.T, collector string) *server {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &server{t: t, dir: dir, names: make(map[string]string)}
-	s.cmd = exec.Command(program, "dev", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--agent-socket", s.socket(),
+	cmd := exec.Command(program, "dev", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--agent-socket", s.socket(),
 		"--log-level", "info", "--log-format", "json")
-	s.cmd.Env = append(s.environment(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector, "OTEL_BSP_SCHEDULE_DELAY=100")
-	s.cmd.Stderr = &s.log
-	output, err := s.cmd.StdoutPipe()
-	if err == nil {
-		err = s.cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
-	lines := bufio.NewScanner(output)
-	for lines.Scan() && !strings.Contains(lines.Text(), "in another terminal") {
-		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == "coordinator" {
+	cmd.Env = append(s.environment(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector, "OTEL_BSP_SCHEDULE_DELAY=100")
+	cmd.Stderr = &s.log
+	s.process = proc.Start(t, cmd)
+	proc.Until(t, patience, 10*time.Millisecond, "bursar dev is up", func() bool {
+		return strings.Contains(s.process.Output.String(), "in another terminal")
+	})
+	for line := range strings.Lines(s.process.Output.String()) {
+		switch fields := strings.Fields(line); {
+		case len(fields) < 2:
+		case fields[0] == "coordinator":
 			s.address = fields[1]
-		} else if len(fields) > 1 && fields[0] == "host" {
+		case fields[0] == "host":
 			s.host = fields[1]
 		}
 	}
-	if s.address == "" || s.host == "" {
-		t.Fatalf("bursar dev is not up: %v", lines.Err())
-	}
-	go func() { _, _ = io.Copy(io.Discard, output) }()
 	s.names["HOST"] = s.host
 	// An engine that ends once it is known to run.
 	s.names["ENGINE"] = `until "` + program + `" allocations "$BURSAR_ALLOCATION_ID" -o json | grep -q '"process"'; do sleep 0.1; done; exit 3`
@@ -78,30 +71,13 @@ func (s *server) environment() []string {
 	return []string{"HOME=" + s.dir, "PATH=" + os.Getenv("PATH"), "USER=alice", "BURSAR_ADDR=" + s.address, "BURSAR_AGENT=" + s.socket()}
 }
 
-// end lets the server end in order.
-func (s *server) end() {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("bursar dev: %v: %s", err, s.log.String())
-	}
-}
+// patience is how long a command or a start may take.
+const patience = time.Minute
 
-// bursar runs a command and returns its code and what it prints.
-func (s *server) bursar(arguments ...string) (code int, stdout, stderr string) {
+// bursar runs a command.
+func (s *server) bursar(arguments ...string) proc.Result {
 	s.t.Helper()
-	var out, complaint bytes.Buffer
-	cmd := exec.Command(program, s.named(arguments)...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.environment(), s.dir, &out, &complaint
-	if err := cmd.Run(); err != nil {
-		if exit, ended := errors.AsType[*exec.ExitError](err); ended {
-			return exit.ExitCode(), out.String(), complaint.String()
-		}
-		s.t.Fatal(err)
-	}
-	return 0, out.String(), complaint.String()
+	return proc.Run(s.t, patience, func(cmd *exec.Cmd) { cmd.Env, cmd.Dir = s.environment(), s.dir }, program, s.named(arguments)...)
 }
 
 func (s *server) named(texts []string) (list []string) {
@@ -235,7 +211,7 @@ func TestServer(t *testing.T) {
 	golden(t, "commands.txt", s.commands())
 	golden(t, "json.txt", s.shapes())
 	golden(t, "metrics.txt", s.metrics())
-	s.end()
+	s.process.Stop(patience)
 	golden(t, "spans.txt", spans(receiver.Spans()))
 	golden(t, "audit.txt", s.audit())
 }
@@ -286,8 +262,8 @@ func (s *server) commands() string {
 		"status -o yaml", "status --addr :::", "status --addr 127.0.0.1:1", "status --token-file nothing", "agent --check --config nothing.yaml",
 		"coordinator --check --config nothing.yaml", "store info --data-dir nothing", "watch --after 999999999",
 	} {
-		code, _, stderr := s.bursar(strings.Fields(line)...)
-		fmt.Fprintf(&text, "%s\n  %d %s\n", line, code, strings.ReplaceAll(strings.TrimSpace(s.masked(stderr)), "\n", "\n     "))
+		result := s.bursar(strings.Fields(line)...)
+		fmt.Fprintf(&text, "%s\n  %d %s\n", line, result.Code, strings.ReplaceAll(strings.TrimSpace(s.masked(result.Stderr)), "\n", "\n     "))
 	}
 	return text.String()
 }
@@ -300,21 +276,21 @@ func (s *server) shapes() string {
 		"explain -m 8000TiB -l user=alice", "quota set user=carol --memory 1GiB", "quota delete user=carol", "allocate -m 1MiB -l user=alice --request-id r9",
 		"cancel r9", "release $B", "host cordon $HOST", "host uncordon $HOST",
 	} {
-		code, stdout, stderr := s.bursar(append(strings.Fields(line), "-o", "json")...)
+		result := s.bursar(append(strings.Fields(line), "-o", "json")...)
 		fields := make(map[string]bool)
-		for documents := json.NewDecoder(strings.NewReader(stdout)); ; {
+		for documents := json.NewDecoder(strings.NewReader(result.Stdout)); ; {
 			var document any
 			err := documents.Decode(&document)
 			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
-				s.t.Errorf("%s: %v: %s%s", line, err, stdout, stderr)
+				s.t.Errorf("%s: %v: %s%s", line, err, result.Stdout, result.Stderr)
 				break
 			}
 			shape("", document, fields)
 		}
-		fmt.Fprintf(&text, "%s\n  exit %d\n", line, code)
+		fmt.Fprintf(&text, "%s\n  exit %d\n", line, result.Code)
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			fmt.Fprintf(&text, "  %s\n", s.masked(field))
 		}
