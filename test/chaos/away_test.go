@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // TestWithoutACoordinatorEnginesGoOn stops the coordinator by SIGKILL, and by SIGSTOP, which leaves its connections open. Engines
@@ -24,13 +25,13 @@ func TestWithoutACoordinatorEnginesGoOn(t *testing.T) {
 	}{
 		{
 			"killed",
-			func(c *cluster) { c.coordinator.kill() },
+			func(c *cluster) { c.coordinator.Kill() },
 			func(c *cluster) { c.startCoordinator() },
 		},
 		{
 			"stopped",
-			func(c *cluster) { c.coordinator.freeze() },
-			func(c *cluster) { c.coordinator.signal(syscall.SIGCONT) },
+			func(c *cluster) { freeze(c.t, c.coordinator) },
+			func(c *cluster) { c.coordinator.Signal(syscall.SIGCONT) },
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -46,7 +47,7 @@ func TestWithoutACoordinatorEnginesGoOn(t *testing.T) {
 			late := c.askLate()
 			ends.kill()
 			c.expectLocalAnswers(first)
-			if !alive(stays.pid()) {
+			if !proc.Alive(stays.pid()) {
 				t.Fatal("an engine was killed because the coordinator is away")
 			}
 			test.back(c)
@@ -61,7 +62,7 @@ func TestWithoutACoordinatorEnginesGoOn(t *testing.T) {
 			c.release(granted)
 			before.used = before.used.minus(amountsOf(second.GetEntitled()))
 			eventually(t, upTime, "the account holds what it held", func() error { return before.differs(c) })
-			if !alive(stays.pid()) {
+			if !proc.Alive(stays.pid()) {
 				t.Error("an engine was killed when the coordinator was back")
 			}
 			// A reservation from before still becomes an engine.
@@ -104,8 +105,8 @@ func (c *cluster) expectNobodyAnswers(t *testing.T) {
 	} {
 		commands.Go(func() {
 			r := c.bursar(args...)
-			if r.code != 69 || r.took > 20*time.Second {
-				t.Errorf("bursar %s: exit code %d after %s, want 69 within 20s\n%s", strings.Join(args, " "), r.code, r.took, r.stderr)
+			if r.Code != 69 || r.Took > 20*time.Second {
+				t.Errorf("bursar %s: exit code %d after %s, want 69 within 20s\n%s", strings.Join(args, " "), r.Code, r.Took, r.Stderr)
 			}
 		})
 	}
@@ -163,7 +164,7 @@ func TestAWaitOutlastsItsCoordinator(t *testing.T) {
 			order = append(order, a.GetId())
 		}
 	}
-	c.coordinator.kill()
+	c.coordinator.Kill()
 	c.startCoordinator()
 	e.kill()
 	eventually(t, upTime, "the first is granted", func() error { return c.is(order[0], reserved) })
@@ -188,10 +189,10 @@ func TestASecondAgentDoesNotStart(t *testing.T) {
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
 	config := filepath.Join(c.dir, "agent.yaml")
-	c.bursar("agent", "--config", config).expect(t, 1, filepath.Join(c.dir, "agent"))
-	c.bursar("agent", "--config", config, "--state-dir", filepath.Join(c.dir, "other")).expect(t, 1, c.socket)
-	if err := c.is(a.GetId(), active); err != nil || !c.agent.running() || !alive(e.pid()) {
-		t.Errorf("the first agent runs: %v, its engine runs: %v, %v", c.agent.running(), alive(e.pid()), err)
+	c.bursar("agent", "--config", config).Expect(t, 1, filepath.Join(c.dir, "agent"))
+	c.bursar("agent", "--config", config, "--state-dir", filepath.Join(c.dir, "other")).Expect(t, 1, c.socket)
+	if err := c.is(a.GetId(), active); err != nil || !c.agent.Running() || !proc.Alive(e.pid()) {
+		t.Errorf("the first agent runs: %v, its engine runs: %v, %v", c.agent.Running(), proc.Alive(e.pid()), err)
 	}
 	c.release(c.allocate(engineRequest()).GetId())
 	e.kill()

@@ -13,15 +13,15 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 var (
@@ -55,14 +55,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	executable = filepath.Join(dir, "bursar")
-	args := []string{"build", "-o", executable}
-	if raceEnabled {
-		args = append(args, "-race", "-gcflags=modernc.org/...=-race=false") // as the Makefile does
-	}
-	build := exec.Command("go", append(args, "github.com/bursar/bursar/cmd/bursar")...)
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build bursar:", err)
+	if err := (proc.Build{Into: executable, Race: raceEnabled}).Run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
@@ -82,40 +76,16 @@ func randomness(t *testing.T) (seed uint64, random *rand.Rand) {
 // pollEvery is how often a test looks for what it waits for.
 const pollEvery = 5 * time.Millisecond
 
-// fewestLooks is how often a test looks at least before it gives up. Where it cannot look that often in the time there is, the
-// machine is so busy that what it waits for has not had its time either.
-const fewestLooks = 60
-
-// eventually looks until check finds nothing wrong, and returns how long that took. After the time is over the test fails with
-// what was wrong last.
+// eventually looks until check finds nothing wrong, and returns how long that took.
 func eventually(t *testing.T, within time.Duration, what string, check func() error) time.Duration {
 	t.Helper()
-	began := time.Now()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for looks := 1; ; looks++ {
-		err := check()
-		took := time.Since(began)
-		if err == nil {
-			return took
-		}
-		if took > within && looks > fewestLooks {
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		}
-		<-ticker.C
-	}
+	return proc.Eventually(t, within, pollEvery, what, check)
 }
 
 // always looks again and again for so long, and fails at the first thing that is wrong.
 func always(t *testing.T, during time.Duration, what string, check func() error) {
 	t.Helper()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for began := time.Now(); time.Since(began) < during; <-ticker.C {
-		if err := check(); err != nil {
-			t.Fatalf("%s: after %s: %v", what, time.Since(began).Round(time.Millisecond), err)
-		}
-	}
+	proc.Always(t, during, pollEvery, what, check)
 }
 
 // pause lets a client think, or chance choose a moment. Nothing is waited for by it.
@@ -143,18 +113,4 @@ func must[T any](t *testing.T) func(value T, err error) T {
 		}
 		return value
 	}
-}
-
-// exitCode is that of a command that was run; -1 where there was none.
-func exitCode(t *testing.T, err error) int {
-	t.Helper()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return exit.ExitCode()
-	}
-	t.Error(err)
-	return -1
 }

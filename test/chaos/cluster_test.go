@@ -33,7 +33,7 @@ type cluster struct {
 	// books and local are clients of the coordinator and of the agent's socket.
 	books, local *client.Client
 
-	coordinator, agent *process
+	coordinator, agent *proc.Process
 }
 
 // settings are lines of YAML, to be added to the configuration of each.
@@ -114,7 +114,7 @@ func (c *cluster) startAgent() {
 }
 
 // awaitReady waits until a process serves and says so.
-func (c *cluster) awaitReady(p *process, network, address string) {
+func (c *cluster) awaitReady(p *proc.Process, network, address string) {
 	c.t.Helper()
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -123,9 +123,9 @@ func (c *cluster) awaitReady(p *process, network, address string) {
 	}
 	defer transport.CloseIdleConnections()
 	probe := &http.Client{Transport: transport, Timeout: 5 * time.Second}
-	eventually(c.t, upTime, "bursar "+p.name+" is ready", func() error {
-		if !p.running() {
-			c.t.Fatalf("bursar %s has ended: %v", p.name, p.err)
+	eventually(c.t, upTime, p.Name+" is ready", func() error {
+		if !p.Running() {
+			c.t.Fatalf("%s has ended: %v", p.Name, p.Err())
 		}
 		response, err := probe.Get("http://bursar/readyz")
 		if err != nil {
@@ -145,7 +145,7 @@ func (c *cluster) environment() []string {
 }
 
 // bursar runs a command against the cluster.
-func (c *cluster) bursar(args ...string) result {
+func (c *cluster) bursar(args ...string) proc.Result {
 	c.t.Helper()
 	return command(c.t, c.environment(), args...)
 }
@@ -153,7 +153,7 @@ func (c *cluster) bursar(args ...string) result {
 // audited fails the test unless the books are right.
 func (c *cluster) audited() {
 	c.t.Helper()
-	c.bursar("audit").expect(c.t, 0, " 0 violations")
+	c.bursar("audit").Expect(c.t, 0, " 0 violations")
 }
 
 // host reads the host, with its account.

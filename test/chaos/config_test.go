@@ -28,12 +28,12 @@ func TestWrongConfigurationIsRefusedAtItsPlace(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s", test.server, test.says), func(t *testing.T) {
 			file := c.write(fmt.Sprintf("wrong-%d.yaml", n), test.content)
-			command(t, nil, test.server, "--config", file).expect(t, 78, file+":"+test.place, test.says)
+			command(t, nil, test.server, "--config", file).Expect(t, 78, file+":"+test.place, test.says)
 		})
 	}
 	t.Run("environment", func(t *testing.T) {
 		command(t, []string{"BURSAR_AGENT_TICK=soon"}, "agent", "--config", c.write("fine.yaml", "hostId: a\n")).
-			expect(t, 78, "BURSAR_AGENT_TICK", "want a duration")
+			Expect(t, 78, "BURSAR_AGENT_TICK", "want a duration")
 	})
 }
 
@@ -45,7 +45,7 @@ func TestAWrongQuotaFileChangesNothing(t *testing.T) {
 	const wrong = "quotas:\n  - selector: {user: alice}\n    limit: {instances: 1}\n  - selector: {user: bob}\n    limit: {memory: lots}\n"
 	c := newCluster(t, settings{quotas: wrong, coordinator: ""})
 	file := filepath.Join(c.dir, "quotas.yaml")
-	command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml")).expect(t, 78, file+":5:", "lots")
+	command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml")).Expect(t, 78, file+":5:", "lots")
 
 	c.write("quotas.yaml", goodQuotas)
 	c.startCoordinator()
@@ -61,13 +61,13 @@ func TestAWrongQuotaFileChangesNothing(t *testing.T) {
 	a, b := c.allocate(request("alice", 1<<20, 0)), c.allocate(request("alice", 1<<20, 0))
 	c.write("quotas.yaml", wrong)
 	eventually(t, upTime, "the wrong file is noticed", func() error {
-		if r := c.bursar("status", "-o", "json"); r.code != 0 || !strings.Contains(r.stdout, file+":5:") {
-			return fmt.Errorf("status: %s", r.stdout)
+		if r := c.bursar("status", "-o", "json"); r.Code != 0 || !strings.Contains(r.Stdout, file+":5:") {
+			return fmt.Errorf("status: %s", r.Stdout)
 		}
 		return nil
 	})
 	always(t, tick, "with a wrong file", limit)
-	c.bursar("quota", "apply", "-f", c.write("apply.yaml", wrong)).expect(t, 65, "apply.yaml:5:", "lots")
+	c.bursar("quota", "apply", "-f", c.write("apply.yaml", wrong)).Expect(t, 65, "apply.yaml:5:", "lots")
 	if err := limit(); err != nil {
 		t.Error(err)
 	}

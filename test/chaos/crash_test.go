@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/postgres"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // What works on servers that are killed again and again.
@@ -34,8 +35,8 @@ const siegeQuotas = "quotas:\n  - selector: {user: \"*\"}\n    limit: {memory: 1
 func TestKillingDevLosesNothingThatWasAcknowledged(t *testing.T) {
 	s := newSiege(t, place(t))
 	quotas := s.write("quotas.yaml", siegeQuotas)
-	s.begin = func() []*process {
-		return []*process{start(t, "dev", "--listen", s.address, "--data-dir", filepath.Join(s.dir, "dev"), "--agent-socket", s.socket,
+	s.begin = func() []*proc.Process {
+		return []*proc.Process{start(t, "dev", "--listen", s.address, "--data-dir", filepath.Join(s.dir, "dev"), "--agent-socket", s.socket,
 			"--quotas", quotas, "--log-level", "info", "--log-format", "text")}
 	}
 	s.run(*killsFlag)
@@ -49,9 +50,9 @@ func TestKillingACoordinatorOnPostgreSQLLosesNothingThatWasAcknowledged(t *testi
 	c.write("coordinator.yaml", fmt.Sprintf("listen: %s\nadvertise: http://%[1]s\nelection: alone\nstore: %s\nquotaFiles: [%s]\ntimes:\n  interval: 1s\n  suspectAfter: 10\n",
 		c.address, dsn, filepath.Join(c.dir, "quotas.yaml")))
 	s := newSiege(t, c)
-	s.begin = func() []*process {
-		begun := []*process{start(t, "coordinator", "--config", filepath.Join(s.dir, "coordinator.yaml"), "--log-format", "text")}
-		if s.agent == nil || !s.agent.running() {
+	s.begin = func() []*proc.Process {
+		begun := []*proc.Process{start(t, "coordinator", "--config", filepath.Join(s.dir, "coordinator.yaml"), "--log-format", "text")}
+		if s.agent == nil || !s.agent.Running() {
 			s.agent = start(t, "agent", "--config", filepath.Join(s.dir, "agent.yaml"), "--log-format", "text")
 		}
 		if s.random.IntN(2) == 0 {
@@ -117,9 +118,9 @@ type siege struct {
 	seed   uint64
 	random *rand.Rand
 	// begin starts the servers that do not run, and returns which of them are to be killed next.
-	begin func() []*process
+	begin func() []*proc.Process
 	// doomed are those, and before what was killed the time before, whose output is kept for a test that fails.
-	doomed, before []*process
+	doomed, before []*proc.Process
 
 	first, waits string // ids of what has all of a quota, and of what waits for it through all kills
 	keepers      []*keeper
@@ -161,8 +162,8 @@ func (s *siege) startServers() time.Duration {
 	r := request("probe", 0, 0)
 	eventually(s.t, upTime, "a request is granted", func() error {
 		for _, p := range s.doomed {
-			if !p.running() {
-				s.t.Fatalf("bursar %s has ended: %v", p.name, p.err)
+			if !p.Running() {
+				s.t.Fatalf("%s has ended: %v", p.Name, p.Err())
 			}
 		}
 		_, err := probe.Allocations().Allocate(s.t.Context(), r)
@@ -184,14 +185,14 @@ func (s *siege) launch() {
 func (s *siege) killServers() {
 	s.t.Helper()
 	for _, p := range s.doomed {
-		_ = p.cmd.Process.Kill() // a moment before each is waited for
+		p.Doom() // a moment before each is waited for
 	}
 	for _, p := range s.doomed {
-		p.kill()
-		p.checkFaults()
+		p.Kill()
+		p.CheckFaults()
 	}
 	for _, p := range s.before {
-		p.output.forget()
+		p.Output.Forget()
 	}
 	s.before = s.doomed
 }
@@ -364,7 +365,7 @@ func (s *siege) compareEngines(byID map[string]*bursarv1.Allocation) {
 		if a.GetState() != active || int(a.GetProcess().GetPid()) != k.engine.pid() || a.GetOverLimit() || !atAgent[k.id] {
 			s.t.Errorf("the engine %d, which runs, is %v; known to the agent: %v", k.engine.pid(), a, atAgent[k.id])
 		}
-		if !alive(k.engine.pid()) {
+		if !proc.Alive(k.engine.pid()) {
 			s.t.Errorf("the engine %d was killed", k.engine.pid())
 		}
 		if k.kills++; k.kills == 1 {

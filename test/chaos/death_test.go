@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // soon is within which every death must be in the books: two ticks.
@@ -39,18 +40,18 @@ func TestKillingTheAgentLeavesEnginesAndBooksAlone(t *testing.T) {
 	confirmed := must[*bursarv1.ConfirmResponse](t)(c.local.Allocations().Confirm(t.Context(), &bursarv1.ConfirmRequest{Id: lease.GetId(), Lease: seconds(3600)}))
 	reservation := c.allocate(engineRequest())
 	before := accountOf(c)
-	c.agent.kill()
+	c.agent.Kill()
 
 	always(t, tick, "while the agent is away", func() error {
-		if !alive(one.pid()) || !alive(two.pid()) {
-			return fmt.Errorf("engine %d alive: %v, engine %d alive: %v", one.pid(), alive(one.pid()), two.pid(), alive(two.pid()))
+		if !proc.Alive(one.pid()) || !proc.Alive(two.pid()) {
+			return fmt.Errorf("engine %d alive: %v, engine %d alive: %v", one.pid(), proc.Alive(one.pid()), two.pid(), proc.Alive(two.pid()))
 		}
 		return before.differs(c)
 	})
 	c.startAgent()
 	always(t, soon, "with the next agent", func() error {
-		if !alive(one.pid()) || !alive(two.pid()) {
-			return fmt.Errorf("engine %d alive: %v, engine %d alive: %v", one.pid(), alive(one.pid()), two.pid(), alive(two.pid()))
+		if !proc.Alive(one.pid()) || !proc.Alive(two.pid()) {
+			return fmt.Errorf("engine %d alive: %v, engine %d alive: %v", one.pid(), proc.Alive(one.pid()), two.pid(), proc.Alive(two.pid()))
 		}
 		if n := len(live(t, c.books)); n != 4 {
 			return fmt.Errorf("%d allocations, want 4", n)
@@ -68,7 +69,7 @@ func TestKillingTheAgentLeavesEnginesAndBooksAlone(t *testing.T) {
 		t.Errorf("the agent knows %d allocations, want 4", len(list))
 	}
 
-	c.agent.kill()
+	c.agent.Kill()
 	two.kill()
 	c.startAgent()
 	eventually(t, soon, "the engine that ended while no agent was there is released", func() error { return c.is(second.GetId(), released) })
@@ -115,8 +116,8 @@ func TestKillingAnEngineGivesBackWhatItHeld(t *testing.T) {
 	if exit := ended.GetExitStatus(); exit != nil && exit.GetSignal() != int32(syscall.SIGKILL) {
 		t.Errorf("ended by %v, want signal %d", exit, syscall.SIGKILL)
 	}
-	if err := c.is(kept.GetId(), active); err != nil || !alive(other.pid()) {
-		t.Errorf("the other engine: alive %v, %v", alive(other.pid()), err)
+	if err := c.is(kept.GetId(), active); err != nil || !proc.Alive(other.pid()) {
+		t.Errorf("the other engine: alive %v, %v", proc.Alive(other.pid()), err)
 	}
 	if used := amountsOf(c.host().GetAccount().GetUsed()); !used.equal(amountsOf(kept.GetEntitled())) {
 		t.Errorf("used %v, want that of the engine that runs, %v", used, amountsOf(kept.GetEntitled()))
@@ -150,7 +151,7 @@ func TestKillingAnEnginesChildLeavesTheEngine(t *testing.T) {
 		return nil
 	})
 	always(t, soon, "after the child was killed", func() error { return c.is(a.GetId(), active) })
-	if !alive(e.pid()) {
+	if !proc.Alive(e.pid()) {
 		t.Error("the engine has ended")
 	}
 	e.kill()
@@ -166,11 +167,11 @@ func TestAnOrphanKeepsTheAllocationOfItsEngine(t *testing.T) {
 	eventually(t, shown, "the engine was measured", func() error { return measuredAtAll(c, a.GetId()) })
 	e.kill()
 	always(t, soon, "while the orphan lives", func() error { return c.is(a.GetId(), active) })
-	if !alive(orphan) {
+	if !proc.Alive(orphan) {
 		t.Fatal("the orphan has ended")
 	}
 	// The next agent knows the orphan too: by the session it shares with the engine that was.
-	c.agent.kill()
+	c.agent.Kill()
 	c.startAgent()
 	always(t, soon, "while the orphan lives, with the next agent", func() error { return c.is(a.GetId(), active) })
 	if err := syscall.Kill(orphan, syscall.SIGKILL); err != nil {
@@ -191,7 +192,7 @@ func measuredAtAll(c *cluster, id string) error {
 func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	c := startCluster(t, settings{})
 	run := exec.Command(executable, "run", "--memory", "64MiB", "--cpu", "100m", "--label", "user=alice", "--", "sh", "-c", "echo $$; exec sleep 60")
-	run.Env = environment(c.environment()...)
+	run.Env = proc.Environment(c.environment()...)
 	run.Stderr = os.Stderr // the command has it too: a pipe would have Wait wait for that
 	out := must[interface{ Read([]byte) (int, error) }](t)(run.StdoutPipe())
 	if err := run.Start(); err != nil {
@@ -218,7 +219,7 @@ func TestKillingBursarRunLeavesItsCommand(t *testing.T) {
 	}
 	_ = run.Wait() // it was killed
 	always(t, soon, "after bursar run was killed", func() error { return c.is(a.GetId(), active) })
-	if !alive(pid) {
+	if !proc.Alive(pid) {
 		t.Error("the command was killed with bursar run")
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // An engine here is this test binary, started again. It does what the lines on its standard input say, one after the other, and
@@ -143,7 +145,7 @@ type engine struct {
 func startEngine(t *testing.T) *engine {
 	t.Helper()
 	e := &engine{t: t, cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
-	e.cmd.Env = append(environment(), engineVariable+"=root")
+	e.cmd.Env = append(proc.Environment(), engineVariable+"=root")
 	e.cmd.Stderr = os.Stderr
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	life, hold, err := os.Pipe()

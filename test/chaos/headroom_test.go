@@ -141,10 +141,10 @@ func (h *measured) checkSample(when string, host *bursarv1.Host, a *bursarv1.All
 func (h *measured) expectRefusalBeyondHeadroom() {
 	h.t.Helper()
 	r := h.bursar("hosts", "-o", "json")
-	r.expect(h.t, 0)
+	r.Expect(h.t, 0)
 	list := &bursarv1.HostServiceListResponse{}
-	if err := protojson.Unmarshal([]byte(r.stdout), list); err != nil || len(list.GetHosts()) != 1 {
-		h.t.Fatalf("hosts -o json: %v\n%s", err, r.stdout)
+	if err := protojson.Unmarshal([]byte(r.Stdout), list); err != nil || len(list.GetHosts()) != 1 {
+		h.t.Fatalf("hosts -o json: %v\n%s", err, r.Stdout)
 	}
 	host := list.GetHosts()[0]
 	account := host.GetAccount()

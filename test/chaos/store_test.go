@@ -22,8 +22,8 @@ func (c *cluster) storeFile() string { return filepath.Join(c.dir, "coordinator"
 // stopCoordinator ends it as an operator does.
 func (c *cluster) stopCoordinator() {
 	c.t.Helper()
-	c.coordinator.signal(syscall.SIGTERM)
-	if code := c.coordinator.wait(upTime); code != 0 {
+	c.coordinator.Signal(syscall.SIGTERM)
+	if code := c.coordinator.Wait(upTime); code != 0 {
 		c.t.Fatalf("the coordinator ends with %d on SIGTERM", code)
 	}
 }
@@ -58,7 +58,7 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml")).
-				expect(t, 78, c.storeFile(), test.says, "want ")
+				Expect(t, 78, c.storeFile(), test.says, "want ")
 			if after := must[[]byte](t)(os.ReadFile(c.storeFile())); !bytes.Equal(after, test.content) {
 				t.Error("the file was changed")
 			}
@@ -71,7 +71,7 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 		if err := os.Mkdir(c.storeFile(), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml")).expect(t, 78, "it is a directory", "want ")
+		command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml")).Expect(t, 78, "it is a directory", "want ")
 		if err := os.Remove(c.storeFile()); err != nil {
 			t.Fatal(err)
 		}
@@ -82,14 +82,14 @@ func TestAStoreThatCannotBeUsedIsRefusedAndLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.startCoordinator()
-	if err := c.is(a.GetId(), active); err != nil || !alive(e.pid()) {
-		t.Errorf("the engine runs: %v, %v", alive(e.pid()), err)
+	if err := c.is(a.GetId(), active); err != nil || !proc.Alive(e.pid()) {
+		t.Errorf("the engine runs: %v, %v", proc.Alive(e.pid()), err)
 	}
 	c.audited()
 
 	t.Run("in use", func(t *testing.T) {
 		command(t, nil, "coordinator", "--config", filepath.Join(c.dir, "coordinator.yaml"), "--listen", proc.Address(t)).
-			expect(t, 1, "in use", strconv.Itoa(c.coordinator.pid()), "want ")
+			Expect(t, 1, "in use", strconv.Itoa(c.coordinator.PID()), "want ")
 		if err := c.is(a.GetId(), active); err != nil {
 			t.Error(err)
 		}
@@ -103,7 +103,7 @@ func TestWithoutAStoreAgentsBringTheBooksBack(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, settings{})
 	e, a := c.startConfirmed(engineRequest())
-	c.coordinator.kill()
+	c.coordinator.Kill()
 	if err := os.RemoveAll(filepath.Dir(c.storeFile())); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestWithoutAStoreAgentsBringTheBooksBack(t *testing.T) {
 	if used := amountsOf(c.host().GetAccount().GetUsed()); !used.equal(amountsOf(a.GetEntitled())) {
 		t.Errorf("used %v, want %v", used, amountsOf(a.GetEntitled()))
 	}
-	if !alive(e.pid()) {
+	if !proc.Alive(e.pid()) {
 		t.Error("the engine was killed")
 	}
 	e.kill()
@@ -136,10 +136,10 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 		limit := func(bytes uint64) {
 			t.Helper()
 			var before unix.Rlimit
-			if err := unix.Prlimit(c.coordinator.pid(), unix.RLIMIT_FSIZE, nil, &before); err != nil {
+			if err := unix.Prlimit(c.coordinator.PID(), unix.RLIMIT_FSIZE, nil, &before); err != nil {
 				t.Fatal(err)
 			}
-			if err := unix.Prlimit(c.coordinator.pid(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: before.Max}, nil); err != nil {
+			if err := unix.Prlimit(c.coordinator.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: before.Max}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,8 +195,8 @@ func (c *cluster) throughFullDisk(t *testing.T, fill, free func()) {
 		}
 	}
 	always(t, tick, "while the disk is full", func() error {
-		if !c.coordinator.running() || !alive(e.pid()) {
-			return fmt.Errorf("the coordinator runs: %v, the engine runs: %v", c.coordinator.running(), alive(e.pid()))
+		if !c.coordinator.Running() || !proc.Alive(e.pid()) {
+			return fmt.Errorf("the coordinator runs: %v, the engine runs: %v", c.coordinator.Running(), proc.Alive(e.pid()))
 		}
 		if res, err := impatient.Allocate(t.Context(), request("bob", 1<<20, 0)); err == nil {
 			return fmt.Errorf("granted: %v", res.GetAllocation())
@@ -219,7 +219,7 @@ func (c *cluster) throughFullDisk(t *testing.T, fill, free func()) {
 	eventually(t, upTime, "the account holds what was acknowledged", func() error { return before.differs(c) })
 
 	// The same after a crash: it was not only in memory.
-	c.coordinator.kill()
+	c.coordinator.Kill()
 	c.startCoordinator()
 	eventually(t, upTime, "the account holds what was acknowledged, after a crash", func() error { return before.differs(c) })
 	for _, each := range append(acknowledged, kept) {

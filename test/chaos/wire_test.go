@@ -183,7 +183,7 @@ func TestHalfOpenConnectionsDoNotStopTheService(t *testing.T) {
 		}
 		c.release(res.GetAllocation().GetId())
 	}
-	c.bursar("run", "--memory", "1MiB", "--label", "user=alice", "--", "true").expect(t, 0)
+	c.bursar("run", "--memory", "1MiB", "--label", "user=alice", "--", "true").Expect(t, 0)
 	t.Logf("served beside %d half-open connections to each, in %s", connections, time.Since(began).Round(time.Millisecond))
 
 	for _, conn := range headless {
@@ -192,7 +192,7 @@ func TestHalfOpenConnectionsDoNotStopTheService(t *testing.T) {
 			t.Fatalf("a connection without a request is still open after %s", headerPatience)
 		}
 	}
-	if !c.coordinator.running() || !c.agent.running() {
+	if !c.coordinator.Running() || !c.agent.Running() {
 		t.Error("a server has ended")
 	}
 	c.expectEmpty(soon)
@@ -225,8 +225,8 @@ func TestOtherUsersCannotTouchAnAllocation(t *testing.T) {
 		{"run", "--memory", "1MiB", "--label", "user=nobody", "--priority", "5", "--", "true"},
 	} {
 		r := commandAs(t, &syscall.Credential{Uid: nobody, Gid: nobody}, c.environment(), args...)
-		if r.code != 77 {
-			t.Errorf("bursar %s as nobody: exit code %d, want 77\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+		if r.Code != 77 {
+			t.Errorf("bursar %s as nobody: exit code %d, want 77\n%s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
 		}
 	}
 	for id, want := range map[string]bursarv1.AllocationState{a.GetId(): active, reservation.GetId(): reserved} {
@@ -235,7 +235,7 @@ func TestOtherUsersCannotTouchAnAllocation(t *testing.T) {
 		}
 	}
 	commandAs(t, &syscall.Credential{Uid: nobody, Gid: nobody}, c.environment(), "run", "--memory", "1MiB", "--label", "user=nobody", "--", "true").
-		expect(t, 0)
+		Expect(t, 0)
 	c.release(reservation.GetId())
 	e.kill()
 	c.expectEmpty(soon)
