@@ -30,7 +30,7 @@ func TestCoordinatorIsAway(t *testing.T) {
 	never := p.prepare("never")
 	never.id = p.allocate(never.labels()).GetId()
 
-	p.coordinator.kill()
+	p.coordinator.Kill()
 	ending.end(3, "nobody listens")
 	greedy.tell(fmt.Sprint("hold ", 2*engineMemory))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -79,7 +79,7 @@ func (p *place) killedForOverUse(e *engine) {
 	if n := e.times("SIGTERM"); n == 0 {
 		p.t.Errorf("engine %s was not asked to end: it says %q", e.name, e.said())
 	}
-	p.bursar("allocations", e.id).expect(p.t, "uses ", "is entitled to 64MiB")
+	p.bursar("allocations", e.id).Expect(p.t, 0, "uses ", "is entitled to 64MiB")
 }
 
 // A coordinator that is put back to before engines were confirmed takes them up as their agent describes them: each once, beyond a limit if

@@ -120,7 +120,7 @@ func (p *place) right(engines []*engine) {
 		}
 		return p.has(engines)
 	})
-	p.bursar("audit").expect(p.t, " 0 violations")
+	p.bursar("audit").Expect(p.t, 0, " 0 violations")
 }
 
 // ended waits until an engine is released, and returns how.

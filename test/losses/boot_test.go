@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // After a boot nothing of what ran does: a process that has an engine's pid, and was started at the same time after the boot, is somebody
@@ -24,7 +25,7 @@ func TestHostBoots(t *testing.T) {
 	engines := p.three("")
 	ending := p.launched("ending")
 	p.right(append(engines, ending))
-	p.agent.kill()
+	p.agent.Kill()
 	ending.end(3, "the power fails")
 	// What is to be stopped before the boot is not what runs after it.
 	for _, e := range engines {
@@ -68,7 +69,7 @@ func TestPidsAreGivenOutAgain(t *testing.T) {
 			e := begin(fmt.Sprint(name, "-", away))
 			p.right([]*engine{stays, e})
 			if away {
-				p.agent.kill()
+				p.agent.Kill()
 				if _, err := p.books.Allocations().Stop(t.Context(), &bursarv1.StopRequest{Id: e.id, Reason: "out of the way"}); err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +89,7 @@ func TestPidsAreGivenOutAgain(t *testing.T) {
 	}
 	always(t, 2*tick, "with their pids", func() error {
 		for _, s := range strangers {
-			if !alive(s.Process.Pid) {
+			if !proc.Alive(s.Process.Pid) {
 				return fmt.Errorf("process %d was ended", s.Process.Pid)
 			}
 		}
@@ -123,7 +124,7 @@ func occupy(t *testing.T, pid int) *exec.Cmd {
 			t.Fatal(err)
 		}
 		cmd = exec.Command(os.Args[0])
-		cmd.Env = environment(engineVariable + "=" + orders)
+		cmd.Env = proc.Environment(engineVariable + "=" + orders)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

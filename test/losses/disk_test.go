@@ -59,7 +59,7 @@ func TestDiskOfTheStateIsFull(t *testing.T) {
 		p.endedWith(ending, 3, "about to end\nwith a disk that "+fault.name)
 		p.right(without(all, ending))
 
-		p.agent.kill()
+		p.agent.Kill()
 		p.startAgent()
 		p.right(without(all, ending))
 		later.end(4, "with a disk that "+fault.name)
@@ -69,7 +69,7 @@ func TestDiskOfTheStateIsFull(t *testing.T) {
 		if err := fault.mend(); err != nil {
 			t.Fatal(err)
 		}
-		p.agent.kill()
+		p.agent.Kill()
 		p.startAgent()
 		p.right(engines)
 		for _, e := range engines {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // engineMemory is what an engine is entitled to, in MiB.
@@ -27,7 +28,7 @@ type engine struct {
 	id     string
 	pid    int
 	orders *os.File
-	run    *process      // of one that `bursar run` has started
+	run    *proc.Process // of one that `bursar run` has started
 	cmd    *exec.Cmd     // of one that the test has started
 	reaped chan struct{} // closed when cmd was waited for
 }
@@ -73,9 +74,9 @@ func (p *place) launched(name string) *engine {
 	p.t.Helper()
 	e := p.prepare(name)
 	r := p.bursar(e.flags("--detach", "--env", e.variable(), "-o", "json", "--", os.Args[0])...)
-	r.expect(p.t)
+	r.Expect(p.t, 0)
 	response := &bursarv1.LaunchResponse{}
-	if err := protojson.Unmarshal([]byte(r.stdout), response); err != nil {
+	if err := protojson.Unmarshal([]byte(r.Stdout), response); err != nil {
 		p.t.Fatal(err)
 	}
 	e.id = response.GetAllocation().GetId()
@@ -120,7 +121,7 @@ func (p *place) confirmed(name string) *engine {
 func (e *engine) startProcess() {
 	e.p.t.Helper()
 	e.cmd, e.reaped = exec.Command(os.Args[0]), make(chan struct{})
-	e.cmd.Env = environment(e.variable())
+	e.cmd.Env = proc.Environment(e.variable())
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := e.cmd.Start(); err != nil {
 		e.p.t.Fatal(err)
@@ -152,8 +153,8 @@ func (e *engine) saidPid() (pid int) {
 func (e *engine) awaitStart() {
 	e.p.t.Helper()
 	eventually(e.p.t, "engine "+e.name+" has started", func() error {
-		if e.run != nil && !e.run.running() {
-			e.p.t.Fatalf("bursar run has ended: %v\n%s", e.run.err, e.run.output)
+		if e.run != nil && !e.run.Running() {
+			e.p.t.Fatalf("bursar run has ended: %v\n%s", e.run.Err(), e.run.Output)
 		}
 		if e.pid = e.saidPid(); e.pid == 0 {
 			return errors.New("it says nothing")
@@ -203,7 +204,7 @@ func (e *engine) mine(pid int) bool {
 func (e *engine) processes() (pids []int) {
 	entries, _ := os.ReadDir("/proc") // it is there
 	for _, entry := range entries {
-		if pid, err := strconv.Atoi(entry.Name()); err == nil && alive(pid) && e.mine(pid) {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && proc.Alive(pid) && e.mine(pid) {
 			pids = append(pids, pid)
 		}
 	}
@@ -213,7 +214,7 @@ func (e *engine) processes() (pids []int) {
 // runs reports whether it goes on, undisturbed.
 func (e *engine) runs() error {
 	switch {
-	case !alive(e.pid):
+	case !proc.Alive(e.pid):
 		return fmt.Errorf("engine %s (%d) has ended", e.name, e.pid)
 	case e.times("SIGTERM") > 0:
 		return fmt.Errorf("engine %s (%d) was asked to end", e.name, e.pid)
@@ -231,7 +232,7 @@ func (e *engine) end(code int, words string) {
 func (e *engine) awaitEnd() {
 	e.p.t.Helper()
 	eventually(e.p.t, "engine "+e.name+" ends", func() error {
-		if alive(e.pid) && e.mine(e.pid) {
+		if proc.Alive(e.pid) && e.mine(e.pid) {
 			return errors.New("it runs")
 		}
 		return nil

@@ -14,7 +14,7 @@
 package losses
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 const (
@@ -73,12 +75,12 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	programs = dir
 	for _, build := range []struct{ into, version string }{{dir, version}, {filepath.Join(dir, "next"), next}} {
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+build.version, "-o", build.into+"/",
-			"github.com/bursar/bursar/cmd/bursar", "github.com/bursar/bursar/cmd/bursar-keeper")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		if err := cmd.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "losses: build:", err)
+		err := proc.Build{
+			Into: build.into + "/", Packages: []string{"./cmd/bursar", "./cmd/bursar-keeper"},
+			Flags: []string{"-ldflags", "-s -w -X main.version=" + build.version},
+		}.Run(context.Background())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "losses:", err)
 			return 1
 		}
 	}
@@ -127,43 +129,11 @@ const (
 // eventually looks until check finds nothing wrong.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	began := time.Now()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Since(began) > patience {
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
-		<-ticker.C
-	}
+	proc.Eventually(t, patience, pollEvery, what, check)
 }
 
 // always looks again and again for so long, and fails at the first thing that is wrong.
 func always(t *testing.T, during time.Duration, what string, check func() error) {
 	t.Helper()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for began := time.Now(); time.Since(began) < during; <-ticker.C {
-		if err := check(); err != nil {
-			t.Fatalf("%s: after %s: %v", what, time.Since(began).Round(time.Millisecond), err)
-		}
-	}
-}
-
-// exitCode is that of a command that was run; -1 where there was none.
-func exitCode(t *testing.T, err error) int {
-	t.Helper()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return exit.ExitCode()
-	}
-	t.Error(err)
-	return -1
+	proc.Always(t, during, pollEvery, what, check)
 }

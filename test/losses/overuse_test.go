@@ -10,6 +10,7 @@ import (
 	"time"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // Under the policy kill an engine that goes on using too much memory is stopped through Stop: by SIGTERM first, by SIGKILL where that is
@@ -39,7 +40,7 @@ func TestGreedyEnginesAreStopped(t *testing.T) {
 		p.killedForOverUse(e)
 	}
 	eventually(t, "the stubborn one is stopped", func() error {
-		if alive(stubborn.pid) {
+		if proc.Alive(stubborn.pid) {
 			return errNotYet
 		}
 		return nil
@@ -87,10 +88,10 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 		}
 		return nil
 	})
-	p.bursar("allocations").expect(t, "of 64MiB (warn)")
-	p.bursar("allocations", e.id).expect(t, "was entitled to 64MiB", "policy warn")
-	p.bursar("hosts", hostID).expect(t, e.id+": memory ", "of 64MiB (warn)")
-	if !strings.Contains(p.agent.output.String(), "an engine uses more than it is entitled to") {
+	p.bursar("allocations").Expect(t, 0, "of 64MiB (warn)")
+	p.bursar("allocations", e.id).Expect(t, 0, "was entitled to 64MiB", "policy warn")
+	p.bursar("hosts", hostID).Expect(t, 0, e.id+": memory ", "of 64MiB (warn)")
+	if !strings.Contains(p.agent.Output.String(), "an engine uses more than it is entitled to") {
 		t.Error("the agent's log does not say so")
 	}
 	p.right([]*engine{e}) // the entitlement in every account
@@ -119,8 +120,8 @@ func TestOverUseIsWarnedOf(t *testing.T) {
 		}
 		return nil
 	})
-	if r := p.bursar("allocations"); strings.Contains(r.stdout, "(warn)") {
-		t.Errorf("it is still shown: %s", r.stdout)
+	if r := p.bursar("allocations"); strings.Contains(r.Stdout, "(warn)") {
+		t.Errorf("it is still shown: %s", r.Stdout)
 	}
 	p.right([]*engine{e})
 }
@@ -159,7 +160,7 @@ func TestLimitedEnginesAreEndedByTheKernel(t *testing.T) {
 		}
 		p.right(append(greedy, fair))
 		if away {
-			p.agent.kill()
+			p.agent.Kill()
 		}
 		for _, e := range greedy {
 			e.send(fmt.Sprint("hold ", 2*engineMemory))

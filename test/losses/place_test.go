@@ -42,7 +42,7 @@ type place struct {
 	// books and local are clients of the coordinator and of the agent's socket.
 	books, local *client.Client
 
-	coordinator, agent *process
+	coordinator, agent *proc.Process
 	// program is the agent's.
 	program string
 }
@@ -129,17 +129,17 @@ func (p *place) startAgent() {
 }
 
 // newAgent does not wait.
-func (p *place) newAgent() *process {
+func (p *place) newAgent() *proc.Process {
 	p.t.Helper()
 	return start(p.t, nil, p.program, "agent", "--config", filepath.Join(p.dir, "agent.yaml"), "--log-format", "text")
 }
 
 // shut ends a server as a service manager does, and wants that it ends well.
-func (p *place) shut(server *process) {
+func (p *place) shut(server *proc.Process) {
 	p.t.Helper()
-	server.signal(syscall.SIGTERM)
-	if code := server.wait(); code != 0 {
-		p.t.Errorf("%s ended with %d", server.name, code)
+	server.Signal(syscall.SIGTERM)
+	if code := server.Wait(patience); code != 0 {
+		p.t.Errorf("%s ended with %d", server.Name, code)
 	}
 }
 
@@ -164,11 +164,11 @@ func get(ctx context.Context, network, address, path string) (status int, body s
 }
 
 // awaitReady waits until a process serves and says so.
-func (p *place) awaitReady(server *process, network, address string) {
+func (p *place) awaitReady(server *proc.Process, network, address string) {
 	p.t.Helper()
-	eventually(p.t, server.name+" is ready", func() error {
-		if !server.running() {
-			p.t.Fatalf("%s has ended: %v", server.name, server.err)
+	eventually(p.t, server.Name+" is ready", func() error {
+		if !server.Running() {
+			p.t.Fatalf("%s has ended: %v", server.Name, server.Err())
 		}
 		status, _, err := get(p.t.Context(), network, address, "/readyz")
 		if err == nil && status != http.StatusOK {
@@ -218,7 +218,7 @@ func (p *place) environment() []string {
 }
 
 // bursar runs a command against it.
-func (p *place) bursar(args ...string) result {
+func (p *place) bursar(args ...string) proc.Result {
 	p.t.Helper()
 	return command(p.t, p.environment(), args...)
 }

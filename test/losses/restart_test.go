@@ -13,7 +13,7 @@ func TestAgentIsKilled(t *testing.T) {
 	going := p.launched("ending")
 	p.right(append(engines, going))
 
-	p.agent.kill()
+	p.agent.Kill()
 	going.end(7, "the disk is on fire")
 	always(t, 2*tick, "while no agent is there", func() error { return undisturbed(engines) })
 	p.startAgent()
@@ -21,15 +21,15 @@ func TestAgentIsKilled(t *testing.T) {
 	p.right(engines)
 
 	// Twice in a row, without a heartbeat in between.
-	p.agent.kill()
-	p.newAgent().kill()
+	p.agent.Kill()
+	p.newAgent().Kill()
 	p.startAgent()
 	p.right(engines)
 	launched, ran, confirmed := engines[0], engines[1], engines[2]
 	launched.end(3, "the second time")
 	p.endedWith(launched, 3, "the second time")
 	ran.end(4, "")
-	if code := ran.run.wait(); code != 4 {
+	if code := ran.run.Wait(patience); code != 4 {
 		t.Errorf("bursar run ended with %d", code)
 	}
 	p.endedWith(ran, 4)

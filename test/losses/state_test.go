@@ -30,7 +30,7 @@ func TestStateFileIsDamaged(t *testing.T) {
 		p.right(engines)
 		ending := p.launched("ending " + test.name)
 		p.right(append(engines, ending))
-		p.agent.kill()
+		p.agent.Kill()
 		ending.end(9, "with the state")
 		content, err := os.ReadFile(p.stateFile())
 		if err != nil {
@@ -49,7 +49,7 @@ func TestStateFileIsDamaged(t *testing.T) {
 		p.endedWith(ending, 9, "with the state")
 		p.right(engines)
 		if got := p.setAside() > asideBefore; got != test.aside {
-			t.Errorf("a state file that %s: set aside %v, want %v\n%s", test.name, got, test.aside, p.agent.output)
+			t.Errorf("a state file that %s: set aside %v, want %v\n%s", test.name, got, test.aside, p.agent.Output)
 		}
 		always(t, tick, "with a state file that "+test.name, func() error { return undisturbed(engines) })
 	}
@@ -81,10 +81,10 @@ func TestStateFileIsOfANewerVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	older := p.newAgent()
-	if code := older.wait(); code == 0 {
+	if code := older.Wait(patience); code == 0 {
 		t.Error("it ended with 0")
 	}
-	if text := older.output.String(); !strings.Contains(text, p.stateFile()) || !strings.Contains(text, "99") {
+	if text := older.Output.String(); !strings.Contains(text, p.stateFile()) || !strings.Contains(text, "99") {
 		t.Errorf("it says %s", text)
 	}
 	if left, err := os.ReadFile(p.stateFile()); err != nil || !bytes.Equal(left, newer) {

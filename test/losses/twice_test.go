@@ -17,10 +17,10 @@ func TestTwoAgentsAreOneHost(t *testing.T) {
 	p.local = p.client(p.socket)
 	p.write("agent.yaml", p.agentConfig(p.socket, filepath.Join(p.dir, "second"), "  cgroups: none\n  logDir: "+filepath.Join(p.dir, "logs")+"\n"))
 	p.startAgent()
-	if code := older.wait(); code == 0 {
+	if code := older.Wait(patience); code == 0 {
 		t.Error("the older one ended with 0")
 	}
-	if text := older.output.String(); !strings.Contains(text, "another agent has taken over this host") {
+	if text := older.Output.String(); !strings.Contains(text, "another agent has taken over this host") {
 		t.Errorf("it says %s", text)
 	}
 	p.right(engines)
@@ -33,13 +33,13 @@ func TestTwoAgentsAreOneHost(t *testing.T) {
 	// The same agent twice is told so at once, and the first goes on.
 	p.write("agent.yaml", p.agentConfig(filepath.Join(p.dir, "third.sock"), filepath.Join(p.dir, "second"), "  cgroups: none\n"))
 	third := p.newAgent()
-	if code := third.wait(); code == 0 {
+	if code := third.Wait(patience); code == 0 {
 		t.Error("a second agent on one state directory ended with 0")
 	}
-	if text := third.output.String(); !strings.Contains(text, "another agent uses it") {
+	if text := third.Output.String(); !strings.Contains(text, "another agent uses it") {
 		t.Errorf("it says %s", text)
 	}
-	if !p.agent.running() {
+	if !p.agent.Running() {
 		t.Error("the first has ended")
 	}
 	p.right(nil)

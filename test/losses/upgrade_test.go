@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // upgrade has the other program stand in for the agent from now on.
@@ -114,14 +115,14 @@ func TestLaunchIsUnderWayWhenTheAgentEnds(t *testing.T) {
 				go func() { answered <- p.launch(ctx, e) }()
 				p.awaitFile("arrived")
 				if point == "before it is confirmed" {
-					p.coordinator.signal(syscall.SIGSTOP)
+					p.coordinator.Signal(syscall.SIGSTOP)
 					p.openGate()
 					e.awaitStart()
 				}
-				p.agent.signal(end.signal)
-				<-p.agent.ended
+				p.agent.Signal(end.signal)
+				<-p.agent.Ended()
 				cancel() // its caller would go on asking
-				p.coordinator.signal(syscall.SIGCONT)
+				p.coordinator.Signal(syscall.SIGCONT)
 				if err := <-answered; err == nil {
 					t.Error("it was answered that the engine runs")
 				}
@@ -140,7 +141,7 @@ func (p *place) nothingFlies(e *engine) {
 	var runs bool
 	var a *bursarv1.Allocation
 	eventually(p.t, "the launch is done or not", func() error {
-		a, runs = p.read(e.id), e.saidPid() != 0 && alive(e.saidPid())
+		a, runs = p.read(e.id), e.saidPid() != 0 && proc.Alive(e.saidPid())
 		if runs && e.times("SIGTERM") > 0 { // its keeper is about to end it
 			return errNotYet
 		}
