@@ -11,6 +11,7 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -34,9 +35,9 @@ func pageBound(request any) int {
 	if !paged {
 		return 0
 	}
-	most := pageMost
+	most := wire.PageMost
 	if _, quotas := request.(*bursarv1.QuotaServiceListRequest); !quotas {
-		most = min(most, pageSize(asked.GetPageSize())*convert.MaxAllocationSize)
+		most = min(most, wire.PageSize(asked.GetPageSize())*convert.MaxAllocationSize)
 	}
 	return most
 }

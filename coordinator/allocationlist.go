@@ -9,6 +9,7 @@ import (
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -17,7 +18,7 @@ import (
 // Get reads one allocation, live or ended.
 func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
 	actor := auth.ActorOf(ctx)
-	id, err := eitherID(req.GetId(), req.GetRequestId())
+	id, err := wire.EitherID(req.GetId(), req.GetRequestId())
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 	if err := ofOwnHost(actor, &a); err != nil {
 		return nil, err
 	}
-	return &bursarv1.AllocationServiceGetResponse{Allocation: AllocationMessage(&a)}, nil
+	return &bursarv1.AllocationServiceGetResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
 // find reads an ended allocation by its id, or where the ledger does not remember that, by its request id.
@@ -76,7 +77,7 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 	}
 	for _, m := range req.GetStates() {
 		if m == bursarv1.AllocationState_ALLOCATION_STATE_UNSPECIFIED {
-			return nil, fieldError("states", m.String(), "states that an allocation can be in")
+			return nil, wire.FieldError("states", m.String(), "states that an allocation can be in")
 		}
 		state := ledger.State(m) //nolint:gosec // the contract allows defined states only
 		q.states = append(q.states, state)
@@ -87,15 +88,15 @@ func newAllocationQuery(req *bursarv1.AllocationServiceListRequest) (*allocation
 }
 
 func (q *allocationQuery) fingerprint() uint64 {
-	f := newFingerprint()
-	f.labels(q.labels)
+	f := wire.NewFingerprint()
+	f.Labels(q.labels)
 	for _, state := range q.states {
-		f.number(int64(state))
+		f.Number(int64(state))
 	}
-	f.text(q.hostID)
-	f.text(q.idPrefix)
+	f.Text(q.hostID)
+	f.Text(q.idPrefix)
 	if q.ended {
-		f.number(1)
+		f.Number(1)
 	}
 	return uint64(f)
 }
@@ -139,11 +140,11 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 		return nil, err
 	}
 	query := q.fingerprint()
-	place, err := pagePlace(query, req.GetPageToken())
+	place, err := wire.PagePlace(query, req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	page, from := &allocationPage{query: q, want: pageSize(req.GetPageSize())}, s.writer.reads(req.GetAllowStale())
+	page, from := &allocationPage{query: q, want: wire.PageSize(req.GetPageSize())}, s.writer.reads(req.GetAllowStale())
 	if place == "" || place[0] == placeLive {
 		err = page.readLive(ctx, from, place)
 	} else {
@@ -158,7 +159,7 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 	}
 	res := &bursarv1.AllocationServiceListResponse{Revision: page.revision, Allocations: page.found}
 	if page.next != "" {
-		res.NextPageToken = pageToken(query, page.next)
+		res.NextPageToken = wire.PageToken(query, page.next)
 	}
 	return res, nil
 }
@@ -174,11 +175,11 @@ type allocationPage struct {
 	revision uint64
 }
 
-func (p *allocationPage) full() bool { return len(p.found) >= p.want || p.bytes >= pageBytes }
+func (p *allocationPage) full() bool { return len(p.found) >= p.want || p.bytes >= wire.PageBytes }
 
 // take adds rows, as far as the page goes, and reports how many.
 func (p *allocationPage) take(rows []ledger.Allocation) int {
-	list, bytes := fill(rows, pageBytes-p.bytes, AllocationMessage)
+	list, bytes := wire.FillPage(rows, wire.PageBytes-p.bytes, wire.AllocationMessage)
 	p.found, p.bytes = append(p.found, list...), p.bytes+bytes
 	return len(list)
 }
@@ -189,8 +190,8 @@ func (p *allocationPage) readLive(ctx context.Context, from books, place string)
 	var after ledger.ID
 	if place != "" {
 		var err error
-		if after, err = parseID("page_token", place[1:]); err != nil {
-			return errPageToken
+		if after, err = wire.ParseID("page_token", place[1:]); err != nil {
+			return wire.ErrPageToken
 		}
 	}
 	if !p.query.live {

@@ -3,13 +3,11 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -40,7 +38,7 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 	if result.Ended {
 		return s.repeated(ctx, result.Allocation.ID)
 	}
-	return &bursarv1.AllocateResponse{Allocation: AllocationMessage(&result.Allocation)}, nil
+	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil
 }
 
 // admit refuses a request of a caller whose history is full, but for a repeat.
@@ -72,7 +70,7 @@ func (s *allocationService) repeated(ctx context.Context, id ledger.ID) (*bursar
 		}
 		return nil, &EndedError{Allocation: a, Want: "a new request_id"}
 	}
-	return &bursarv1.AllocateResponse{Allocation: AllocationMessage(&a)}, nil
+	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
 // command is the ledger's form of a request.
@@ -88,69 +86,18 @@ func (s *allocationService) command(ctx context.Context, req *bursarv1.AllocateR
 		return c, err
 	}
 	if c.Resource, err = convert.ResourceFromProto(req.GetResource()); err != nil {
-		return c, within("resource.", err)
+		return c, wire.InField("resource.", err)
 	}
-	if c.Wishes, err = wishes(req.GetHost()); err != nil {
+	if c.Wishes, err = wire.WishesFrom(req.GetHost()); err != nil {
 		return c, err
 	}
 	c.RequestID = req.GetRequestId()
-	c.Wait, c.Async = duration(req.GetWait()), req.GetAsync()
-	c.ReservationTTL, c.Priority = duration(req.GetReservationTtl()), req.GetPriority()
+	c.Wait, c.Async = wire.DurationFrom(req.GetWait()), req.GetAsync()
+	c.ReservationTTL, c.Priority = wire.DurationFrom(req.GetReservationTtl()), req.GetPriority()
 	if c.RequestID != "" {
-		c.RequestHash = requestHash(given, &c)
+		c.RequestHash = wire.RequestHash(given, &c)
 	}
 	return c, nil
-}
-
-// duration is a message's; an unset one is zero.
-func duration(m *durationpb.Duration) time.Duration {
-	if m == nil {
-		return 0
-	}
-	return m.AsDuration()
-}
-
-func wishes(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
-	if m == nil || (m.GetId() == "" && len(m.GetRequiredLabels())+len(m.GetPreferredLabels())+len(m.GetAvoid()) == 0) {
-		return nil, nil //nolint:nilnil // no wishes are nil
-	}
-	w := &ledger.Wishes{Host: m.GetId(), Avoid: m.GetAvoid()}
-	var err error
-	if w.Required, err = convert.LabelsFromProto(m.GetRequiredLabels()); err != nil {
-		return nil, within("host.required_", err)
-	}
-	if w.Preferred, err = convert.LabelsFromProto(m.GetPreferredLabels()); err != nil {
-		return nil, within("host.preferred_", err)
-	}
-	return w, nil
-}
-
-// requestHash tells a repeat from another request under the same id: by the labels as they were sent, so that a change of
-// the label rules makes no difference, the resource, the priority and the wishes. A repeat may wait for less time.
-func requestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
-	f := newFingerprint()
-	f.labels(given)
-	for dimension, quantity := range c.Resource.All() {
-		f.text(dimension)
-		f.number(quantity)
-	}
-	for _, x := range c.Resource.External {
-		f.text(x.Address.String())
-		for dimension, quantity := range x.All() {
-			f.text(dimension)
-			f.number(quantity)
-		}
-	}
-	f.number(int64(c.Priority))
-	if w := c.Wishes; w != nil {
-		f.text(w.Host)
-		f.labels(w.Required)
-		f.labels(w.Preferred)
-		for _, id := range w.Avoid {
-			f.text(id)
-		}
-	}
-	return uint64(f)
 }
 
 // Confirm says that the engine runs.
@@ -160,15 +107,15 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 		return nil, err
 	}
 	c := ledger.ConfirmCommand{
-		Actor: actor, ID: id, HostID: actor.Host, Address: req.GetAddress(), ApplicationIDs: req.GetApplicationIds(), Lease: duration(req.GetLease()),
+		Actor: actor, ID: id, HostID: actor.Host, Address: req.GetAddress(), ApplicationIDs: req.GetApplicationIds(), Lease: wire.DurationFrom(req.GetLease()),
 	}
 	if p := req.GetProcess(); p != nil {
-		c.Process = processFrom(p)
+		c.Process = wire.ProcessFrom(p)
 	}
 	if req.GetEntitled() != nil {
 		entitled, err := convert.ResourceFromProto(req.GetEntitled())
 		if err != nil {
-			return nil, within("entitled.", err)
+			return nil, wire.InField("entitled.", err)
 		}
 		c.Entitled = &entitled
 	}
@@ -176,18 +123,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved one; stop the engine")
 	}
-	return &bursarv1.ConfirmResponse{Allocation: AllocationMessage(&a)}, nil
-}
-
-func processFrom(p *bursarv1.Process) ledger.Process {
-	return ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
-}
-
-func exitFrom(e *bursarv1.ExitStatus) *ledger.ExitStatus {
-	if e == nil {
-		return nil
-	}
-	return &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}
+	return &bursarv1.ConfirmResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
 // Release gives everything back.
@@ -197,7 +133,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 		return nil, err
 	}
 	c := ledger.ReleaseCommand{
-		Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: exitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
+		Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
 	}
 	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	m, err := s.orEnded(ctx, id, a, err)
@@ -207,7 +143,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 // Cancel ends a request that waits, or a reservation.
 func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequest) (*bursarv1.CancelResponse, error) {
 	actor := auth.ActorOf(ctx)
-	id, err := eitherID(req.GetId(), req.GetRequestId())
+	id, err := wire.EitherID(req.GetId(), req.GetRequestId())
 	if err != nil {
 		return nil, err
 	}
@@ -238,12 +174,12 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 	if err != nil {
 		return nil, err
 	}
-	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: duration(req.GetTtl())}
+	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: wire.DurationFrom(req.GetTtl())}
 	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
-	return &bursarv1.RenewResponse{Allocation: AllocationMessage(&a)}, nil
+	return &bursarv1.RenewResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
 // Resize changes an entitlement.
@@ -254,14 +190,14 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 	}
 	entitled, err := convert.ResourceFromProto(req.GetEntitled())
 	if err != nil {
-		return nil, within("entitled.", err)
+		return nil, wire.InField("entitled.", err)
 	}
 	c := ledger.ResizeCommand{Actor: actor, ID: id, Entitled: entitled}
 	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved or active one")
 	}
-	return &bursarv1.ResizeResponse{Allocation: AllocationMessage(&a)}, nil
+	return &bursarv1.ResizeResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
 // Stop asks the host's agent to end the engine.
@@ -272,42 +208,20 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 	}
 	c := ledger.StopCommand{Actor: actor, ID: id, Reason: req.GetReason()}
 	if req.GetGrace() != nil {
-		grace := duration(req.GetGrace())
+		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace
 	}
 	a, err := decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "an active one")
 	}
-	return &bursarv1.StopResponse{Allocation: AllocationMessage(&a)}, nil
+	return &bursarv1.StopResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
 
 // target is who asks, and for which allocation.
 func (s *allocationService) target(ctx context.Context, text string) (actor identity.Actor, id ledger.ID, err error) {
-	id, err = parseID("id", text)
+	id, err = wire.ParseID("id", text)
 	return auth.ActorOf(ctx), id, err
-}
-
-func parseID(field, text string) (ledger.ID, error) {
-	id, err := ledger.ParseID(text)
-	if err != nil {
-		return 0, fieldError(field, text, "an allocation's id: 13 characters of 0-9 and a-z without i, l, o, u")
-	}
-	return id, nil
-}
-
-// eitherID is the id of a request that names an allocation in one of two ways; zero where it is by request id.
-func eitherID(id, requestID string) (ledger.ID, error) {
-	switch {
-	case id != "" && requestID != "":
-		return 0, fieldError("request_id", requestID, "either id or request_id, not both")
-	case id == "" && requestID == "":
-		return 0, fieldError("id", "", "an id or a request_id")
-	case id == "":
-		return 0, nil
-	default:
-		return parseID("id", id)
-	}
 }
 
 // ended reads an allocation that is not live any more; *ledger.NotFoundError where there is none.
@@ -337,7 +251,7 @@ func touching(
 // orEnded answers commands that are fine with an allocation which has ended, or is unknown.
 func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
 	if err == nil {
-		return AllocationMessage(&a), nil
+		return wire.AllocationMessage(&a), nil
 	}
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
 		return nil, err
@@ -352,7 +266,7 @@ func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.
 	if err != nil {
 		return nil, err
 	}
-	return AllocationMessage(&a), nil
+	return wire.AllocationMessage(&a), nil
 }
 
 // whatEnded makes of "not live" what is known: that the allocation has ended, and how, or that there never was one.

@@ -8,9 +8,10 @@ import (
 	"slices"
 
 	"github.com/bursar/bursar/coordinator/auth"
-	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -42,13 +43,13 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 	return &bursarv1.StatusResponse{
 		Version: s.version, StoreId: v.Meta.StoreID, Epoch: v.Meta.Epoch, Revision: v.Revision,
 		Leader: addressOf(s.self()), LeaderUrl: s.self(), Url: s.self(), IsLeader: true,
-		StartTime: timeMessage(s.started), Uptime: durationMessage(now.Sub(s.started)),
+		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(now.Sub(s.started)),
 		Waiting: int64(c.Waiting), Reserved: int64(c.Reserved), Active: int64(c.Active),
 		HostsHealthy: int64(c.HostsHealthy), HostsSuspect: int64(c.HostsSuspect),
 		HostsLost: int64(c.HostsLost), HostsReturning: int64(c.HostsReturning),
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
 		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), v.Skew.Warning(now)),
-		ClockSkew: durationMessage(v.Skew.Left(now)),
+		ClockSkew: wire.DurationMessage(v.Skew.Left(now)),
 		History:   historyMessage(s.writer.history.size.Load()),
 	}, nil
 }
@@ -96,7 +97,7 @@ func (s *clusterService) standby() *bursarv1.StatusResponse {
 	res := &bursarv1.StatusResponse{
 		Version: s.version, StoreId: known.StoreID, Epoch: known.Epoch,
 		Leader: addressOf(known.URL), LeaderUrl: known.URL, Url: s.self(),
-		StartTime: timeMessage(s.started), Uptime: durationMessage(s.writer.clock.Now().Sub(s.started)), Warnings: s.warn(),
+		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.writer.clock.Now().Sub(s.started)), Warnings: s.warn(),
 	}
 	if known.URL == "" || known.URL == s.self() {
 		res.Leader, res.LeaderUrl = "", ""

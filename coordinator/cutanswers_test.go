@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/readlimit"
 	"github.com/bursar/bursar/label"
@@ -62,7 +63,7 @@ func TestTheAnswerToRulesThatAreAppliedIsCutWhereItIsLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if listed, more := len(res.GetDeleted()), int(res.GetMoreDeleted()); listed == 0 || more == 0 || listed+more != n || proto.Size(res) > pageMost {
+		if listed, more := len(res.GetDeleted()), int(res.GetMoreDeleted()); listed == 0 || more == 0 || listed+more != n || proto.Size(res) > wire.PageMost {
 			t.Errorf("%d of the deleted are listed and %d are more, in %d bytes; want %d in all", listed, more, proto.Size(res), n)
 		}
 		if len(res.GetAdded()) != 1 || res.GetMoreAdded() != 0 || res.GetMoreChanged() != 0 {

@@ -12,15 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/coordinator/auth"
-	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/resource"
 )
 
 // ErrBusy refuses a command because the queue is full. Nothing was done; asking again is right.
@@ -66,22 +66,6 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("allocation %s is %s: want %s", e.Allocation.ID, core.DescribeEnd(&e.Allocation), e.Want)
 }
 
-// within puts the path of where it stands before the field that a resource's or a label's error names.
-func within(path string, err error) error {
-	if e, ok := errors.AsType[*resource.FieldError](err); ok {
-		return fieldError(path+e.Field, e.Value, e.Want)
-	}
-	if e, ok := errors.AsType[*label.FieldError](err); ok {
-		return fieldError(path+e.Field, e.Value, e.Want)
-	}
-	return err
-}
-
-// fieldError refuses a request for one field that the contract's own rules do not cover.
-func fieldError(field, value, want string) error {
-	return &ledger.FieldError{Field: field, Value: value, Want: want}
-}
-
 // rpcError is the one place where errors become what callers see: a canonical code, the error's words, and where a caller
 // may want to decide on it, a typed detail.
 func rpcError(err error) error {
@@ -109,12 +93,12 @@ func classify(err error) (connect.Code, proto.Message) {
 	}
 	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
 		if insufficient.Returning {
-			return connect.CodeUnavailable, insufficientMessage(insufficient) // by which the host's agent knows that it is to report
+			return connect.CodeUnavailable, wire.InsufficientMessage(insufficient) // by which the host's agent knows that it is to report
 		}
-		return connect.CodeResourceExhausted, insufficientMessage(insufficient)
+		return connect.CodeResourceExhausted, wire.InsufficientMessage(insufficient)
 	}
 	if ended, ok := errors.AsType[*EndedError](err); ok {
-		return connect.CodeFailedPrecondition, AllocationMessage(&ended.Allocation)
+		return connect.CodeFailedPrecondition, wire.AllocationMessage(&ended.Allocation)
 	}
 	if stranger, ok := errors.AsType[*ledger.StrangerError](err); ok {
 		return connect.CodeAlreadyExists, &bursarv1.InvalidField{Field: "host_id", Value: stranger.Host, Want: "an id of its own for an agent " + stranger.What}
@@ -199,17 +183,11 @@ func invalidField(err error) proto.Message {
 		}
 		return &bursarv1.InvalidField{Field: "labels[" + e.Key + "]", Value: e.Claimed, Want: want}
 	}
-	if errors.Is(err, store.ErrBadToken) || errors.Is(err, errPageToken) {
+	if errors.Is(err, store.ErrBadToken) || errors.Is(err, wire.ErrPageToken) {
 		return &bursarv1.InvalidField{Field: "page_token", Want: "the next_page_token of an earlier answer, with the same filters"}
 	}
 	if detail, ok := convert.InvalidField(err); ok {
 		return detail
 	}
 	return nil
-}
-
-func insufficientMessage(e *ledger.InsufficientError) *bursarv1.InsufficientResources {
-	return &bursarv1.InsufficientResources{
-		Shortfalls: shortfallMessages(e.Shortfalls), Filters: filtersMessage(e.Filters), Reason: e.Reason,
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -43,7 +44,7 @@ func TestACommitThatFailsNamesNobodysField(t *testing.T) {
 		wide = wide.With(fmt.Sprintf("c%d", i), 0)
 	}
 	_, refused := store.AppendAllocation(nil, &ledger.Allocation{ID: 1, State: ledger.Active, Entitled: resource.NewResource(wide)})
-	for _, cause := range []error{refused, fieldError("wait", "-1s", "0 or more"), &ledger.NotFoundError{What: "host", ID: "h9"}, store.ErrNotFound} {
+	for _, cause := range []error{refused, wire.FieldError("wait", "-1s", "0 or more"), &ledger.NotFoundError{What: "host", ID: "h9"}, store.ErrNotFound} {
 		err, ok := errors.AsType[*connect.Error](rpcError(&CommitError{Err: cause}))
 		if !ok || err.Code() != connect.CodeUnavailable || len(err.Details()) != 0 {
 			t.Errorf("%v: got %v with %d details, want %v with none", cause, err.Code(), len(err.Details()), connect.CodeUnavailable)

@@ -3,12 +3,10 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/bursar/bursar/coordinator/auth"
-	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -16,11 +14,11 @@ import (
 func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRequest) (*bursarv1.ExplainResponse, error) {
 	switch {
 	case req.GetId() != "" && req.GetRequest() != nil:
-		return nil, fieldError("request", "", "either id or request, not both")
+		return nil, wire.FieldError("request", "", "either id or request, not both")
 	case req.GetId() != "":
 		return s.explainID(ctx, req.GetId())
 	case req.GetRequest() == nil:
-		return nil, fieldError("id", "", "an id or a request")
+		return nil, wire.FieldError("id", "", "an id or a request")
 	}
 	command, err := s.command(ctx, req.GetRequest())
 	if err != nil {
@@ -30,11 +28,11 @@ func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRe
 	if err != nil {
 		return nil, err
 	}
-	return explanationMessage(&x), nil
+	return wire.ExplanationMessage(&x), nil
 }
 
 func (s *allocationService) explainID(ctx context.Context, text string) (*bursarv1.ExplainResponse, error) {
-	id, err := parseID("id", text)
+	id, err := wire.ParseID("id", text)
 	if err != nil {
 		return nil, err
 	}
@@ -53,62 +51,5 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 	if err != nil {
 		return nil, err
 	}
-	return explanationMessage(&x), nil
-}
-
-func explanationMessage(x *ledger.Explanation) *bursarv1.ExplainResponse {
-	m := &bursarv1.ExplainResponse{
-		Verdict: bursarv1.ExplainResponse_Verdict(x.Verdict), Summary: summary(x),
-		Shortfalls: shortfallMessages(x.Shortfalls), Accounts: accountMessages(x.Accounts), Filters: filtersMessage(x.Filters),
-		HostId: x.HostID, Place: int64(max(0, x.Place)),
-	}
-	if x.BlockedBy != nil {
-		m.BlockedBy = accountNameMessage(*x.BlockedBy)
-	}
-	if x.Allocation != nil {
-		m.Allocation = AllocationMessage(x.Allocation)
-	}
-	return m
-}
-
-// summary is the explanation in one line.
-func summary(x *ledger.Explanation) string {
-	switch x.Verdict {
-	case ledger.Fits:
-		return "it fits, on host " + x.HostID
-	case ledger.Never:
-		return "it can never fit: " + why(x)
-	case ledger.Decided:
-		text := "it is " + core.DescribeEnd(x.Allocation)
-		if x.HostID != "" {
-			text += ", on host " + x.HostID
-		}
-		return text
-	case ledger.Waits:
-	}
-	if x.Allocation == nil {
-		return "it does not fit now: " + why(x)
-	}
-	text := "it waits"
-	if x.BlockedBy != nil {
-		text += " behind " + x.BlockedBy.String()
-	}
-	if x.Place >= 0 {
-		text += fmt.Sprintf(", %d before it", x.Place)
-	}
-	return text + ": " + why(x)
-}
-
-func why(x *ledger.Explanation) string {
-	parts := make([]string, 0, len(x.Shortfalls)+1)
-	for _, s := range x.Shortfalls {
-		parts = append(parts, s.String())
-	}
-	if len(parts) == 0 && x.Filters != nil {
-		parts = append(parts, x.Filters.String())
-	}
-	if len(parts) == 0 {
-		return "nothing is short; it will be looked at again"
-	}
-	return strings.Join(parts, "; ")
+	return wire.ExplanationMessage(&x), nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -45,7 +46,7 @@ func (s *hostService) Uncordon(ctx context.Context, req *bursarv1.UncordonReques
 func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*bursarv1.DrainResponse, error) {
 	var deadline *time.Duration
 	if req.GetDeadline() != nil {
-		deadline = new(duration(req.GetDeadline()))
+		deadline = new(wire.DurationFrom(req.GetDeadline()))
 	}
 	m, err := s.change(ctx, func(l *ledger.Ledger, now ledger.Instant) (ledger.HostInfo, error) {
 		return l.Drain(now, req.GetHostId(), req.GetReason(), deadline)
@@ -58,7 +59,7 @@ func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.
 	if err != nil {
 		return nil, err
 	}
-	return hostMessage(&h), nil
+	return wire.HostMessage(&h), nil
 }
 
 // Get reads one host.
@@ -72,7 +73,7 @@ func (s *hostService) Get(ctx context.Context, req *bursarv1.HostServiceGetReque
 	if err != nil {
 		return nil, err
 	}
-	return &bursarv1.HostServiceGetResponse{Host: hostMessage(&h)}, nil
+	return &bursarv1.HostServiceGetResponse{Host: wire.HostMessage(&h)}, nil
 }
 
 // hostQuery is a List request, ready to be compared with.
@@ -90,7 +91,7 @@ func newHostQuery(req *bursarv1.HostServiceListRequest) (*hostQuery, error) {
 	q := &hostQuery{labels: filter, idPrefix: req.GetIdPrefix()}
 	for _, m := range req.GetStates() {
 		if m == bursarv1.HostState_HOST_STATE_UNSPECIFIED {
-			return nil, fieldError("states", m.String(), "states that a host can be in")
+			return nil, wire.FieldError("states", m.String(), "states that a host can be in")
 		}
 		q.states = append(q.states, ledger.HostState(m)) //nolint:gosec // the contract allows defined states only
 	}
@@ -98,12 +99,12 @@ func newHostQuery(req *bursarv1.HostServiceListRequest) (*hostQuery, error) {
 }
 
 func (q *hostQuery) fingerprint() uint64 {
-	f := newFingerprint()
-	f.labels(q.labels)
+	f := wire.NewFingerprint()
+	f.Labels(q.labels)
 	for _, state := range q.states {
-		f.number(int64(state))
+		f.Number(int64(state))
 	}
-	f.text(q.idPrefix)
+	f.Text(q.idPrefix)
 	return uint64(f)
 }
 
@@ -119,21 +120,21 @@ func (s *hostService) List(ctx context.Context, req *bursarv1.HostServiceListReq
 		return nil, err
 	}
 	query := q.fingerprint()
-	after, err := pagePlace(query, req.GetPageToken())
+	after, err := wire.PagePlace(query, req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	page, err := scan(ctx, s.writer.reads(req.GetAllowStale()), after, pageSize(req.GetPageSize()), hostsWhere(q.matches))
+	page, err := scan(ctx, s.writer.reads(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), hostsWhere(q.matches))
 	if err != nil {
 		return nil, err
 	}
 	res := &bursarv1.HostServiceListResponse{Revision: page.revision}
-	res.Hosts, _ = fill(page.found, pageBytes, hostMessage)
+	res.Hosts, _ = wire.FillPage(page.found, wire.PageBytes, wire.HostMessage)
 	if n := len(res.Hosts); n < len(page.found) {
 		page.place, page.more = page.found[n-1].ID, true
 	}
 	if page.more {
-		res.NextPageToken = pageToken(query, page.place)
+		res.NextPageToken = wire.PageToken(query, page.place)
 	}
 	return res, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/internal/readlimit"
@@ -137,7 +138,7 @@ func TestLiveBytesBoundWhatAnAgentIsSent(t *testing.T) {
 			a.ApplicationIDs = append(a.ApplicationIDs, text(128))
 		}
 		r := &core.Report{Result: ledger.SyncResult{Grants: []ledger.Allocation{a}, Stops: []ledger.StopOrder{{ID: a.ID, Grace: a.StopGrace, Reason: a.StopReason}}}}
-		if size := int64(proto.Size(SyncResponse(r))) - int64(proto.Size(SyncResponse(&core.Report{}))); size > a.LiveBytes() {
+		if size := int64(proto.Size(wire.SyncResponse(r))) - int64(proto.Size(wire.SyncResponse(&core.Report{}))); size > a.LiveBytes() {
 			t.Fatalf("counts as %d and takes %d: %+v", a.LiveBytes(), size, a)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"connectrpc.com/grpchealth"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
@@ -80,12 +81,12 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 		queues, err = queueReports(found.Queues)
 	}
 	h := c.res.GetProvider().GetHealth()
-	h.Took = durationMessage(c.clock.Now().Sub(asked))
+	h.Took = wire.DurationMessage(c.clock.Now().Sub(asked))
 	if err != nil {
-		h.Message, h.Failures, h.FailureTime = timedOut(ctx, err).Error(), 1, timeMessage(asked)
+		h.Message, h.Failures, h.FailureTime = timedOut(ctx, err).Error(), 1, wire.TimeMessage(asked)
 		return
 	}
-	h.Server, h.SnapshotTime, h.Message = found.Server, timeMessage(asked), found.Untrusted
+	h.Server, h.SnapshotTime, h.Message = found.Server, wire.TimeMessage(asked), found.Untrusted
 	h.Queues = int32(len(queues)) //nolint:gosec // far from 2^31
 	if found.Untrusted == "" {
 		h.State = bursarv1.ProviderHealth_STATE_KNOWN
@@ -98,13 +99,13 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 
 // reportedQueue is a queue as its cluster shows it, without our books.
 func reportedQueue(p *bursarv1.Provider, r *ledger.QueueReport, asked ledger.Instant) *bursarv1.Queue {
-	m := reportMessage(r)
-	m.Kind, m.Cluster, m.SnapshotTime = p.GetKind(), p.GetCluster(), timeMessage(asked)
+	m := wire.ReportMessage(r)
+	m.Kind, m.Cluster, m.SnapshotTime = p.GetKind(), p.GetCluster(), wire.TimeMessage(asked)
 	m.Account = &bursarv1.Account{
 		Name: &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_QUEUE, Labels: addressLabels(resource.Address{
 			Kind: p.GetKind(), Cluster: p.GetCluster(), Path: r.Path, Partition: r.Partition,
 		})},
-		Limit: vectorMessage(r.Limit),
+		Limit: wire.VectorMessage(r.Limit),
 	}
 	return m
 }
@@ -128,7 +129,7 @@ func (c *providerCheck) servers(ctx context.Context) {
 	}
 	for i := range list {
 		server := &list[i]
-		m := &bursarv1.ServerCheck{Address: server.Address, Role: server.Role, Version: server.Version, Took: durationMessage(server.Took)}
+		m := &bursarv1.ServerCheck{Address: server.Address, Role: server.Role, Version: server.Version, Took: wire.DurationMessage(server.Took)}
 		if server.Err != nil {
 			m.Error = server.Err.Error()
 		}

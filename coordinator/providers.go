@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
 )
@@ -32,7 +33,7 @@ func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
 		return unknownKind(err)
 	}
 	if !providers.ValidCluster(record.Cluster) {
-		return fieldError("provider.cluster", record.Cluster, providers.WantCluster)
+		return wire.FieldError("provider.cluster", record.Cluster, providers.WantCluster)
 	}
 	if err := kind.Check(record.Settings); err != nil {
 		return wrongSetting(err)
@@ -46,7 +47,7 @@ func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
 // unknownKind refuses what this program has no provider for.
 func unknownKind(err error) error {
 	if wrong, ok := errors.AsType[*providers.KindError](err); ok {
-		return fieldError("provider.kind", wrong.Kind, wrong.Want())
+		return wire.FieldError("provider.kind", wrong.Kind, wrong.Want())
 	}
 	return err
 }
@@ -54,7 +55,7 @@ func unknownKind(err error) error {
 // wrongSetting says which field a setting stands in.
 func wrongSetting(err error) error {
 	if wrong, ok := errors.AsType[*providers.SettingError](err); ok {
-		return fieldError("provider.settings["+wrong.Setting+"]", wrong.Value, wrong.Want)
+		return wire.FieldError("provider.settings["+wrong.Setting+"]", wrong.Value, wrong.Want)
 	}
 	return err
 }
@@ -105,8 +106,8 @@ func (s *queueService) providerMessage(record *ledger.ProviderRecord, info *ledg
 func healthMessage(h health, info *ledger.ClusterInfo) *bursarv1.ProviderHealth {
 	m := &bursarv1.ProviderHealth{
 		State: bursarv1.ProviderHealth_STATE_UNKNOWN, Message: info.Unavailable, Server: h.server,
-		SnapshotTime: timeMessage(info.Asked), FailureTime: timeMessage(h.failedAt), Failures: h.failures,
-		Took: durationMessage(h.took), Interval: durationMessage(h.interval),
+		SnapshotTime: wire.TimeMessage(info.Asked), FailureTime: wire.TimeMessage(h.failedAt), Failures: h.failures,
+		Took: wire.DurationMessage(h.took), Interval: wire.DurationMessage(h.interval),
 		Queues: int32(info.Queues), Applications: int32(h.applications), //nolint:gosec // far from 2^31
 	}
 	if info.Known {

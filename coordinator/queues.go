@@ -2,9 +2,9 @@ package coordinator
 
 import (
 	"context"
-	"strings"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
 )
@@ -18,51 +18,34 @@ type queueService struct {
 // List reads queues page by page, by address. A coordinator that does not lead, and may answer, knows what we were granted in queues, and
 // nothing of what their clusters say.
 func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListRequest) (*bursarv1.QueueServiceListResponse, error) {
-	f := newFingerprint()
-	f.text(req.GetKind())
-	f.text(req.GetCluster())
+	f := wire.NewFingerprint()
+	f.Text(req.GetKind())
+	f.Text(req.GetCluster())
 	query := uint64(f)
-	place, err := pagePlace(query, req.GetPageToken())
+	place, err := wire.PagePlace(query, req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	after, ok := addressFrom(place)
+	after, ok := wire.AddressFrom(place)
 	if !ok {
-		return nil, errPageToken
+		return nil, wire.ErrPageToken
 	}
 	keep := func(q *ledger.QueueInfo) bool {
 		return (req.GetKind() == "" || q.Address.Kind == req.GetKind()) && (req.GetCluster() == "" || q.Address.Cluster == req.GetCluster())
 	}
-	page, err := scan(ctx, s.writer.reads(req.GetAllowStale()), after, pageSize(req.GetPageSize()), queuesWhere(keep))
+	page, err := scan(ctx, s.writer.reads(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), queuesWhere(keep))
 	if err != nil {
 		return nil, err
 	}
 	res := &bursarv1.QueueServiceListResponse{}
-	res.Queues, _ = fill(page.found, pageBytes, queueMessage)
+	res.Queues, _ = wire.FillPage(page.found, wire.PageBytes, wire.QueueMessage)
 	if n := len(res.Queues); n < len(page.found) {
 		page.place, page.more = page.found[n-1].Address, true
 	}
 	if page.more {
-		res.NextPageToken = pageToken(query, addressText(page.place))
+		res.NextPageToken = wire.PageToken(query, wire.AddressText(page.place))
 	}
 	return res, nil
-}
-
-// addressText is an address as a page token has it.
-func addressText(a resource.Address) string {
-	return strings.Join([]string{a.Kind, a.Cluster, a.Path, a.Partition}, "\x00")
-}
-
-// addressFrom is the way back; the empty text is the place before the first.
-func addressFrom(text string) (resource.Address, bool) {
-	if text == "" {
-		return resource.Address{}, true
-	}
-	parts := strings.Split(text, "\x00")
-	if len(parts) != 4 {
-		return resource.Address{}, false
-	}
-	return resource.Address{Kind: parts[0], Cluster: parts[1], Path: parts[2], Partition: parts[3]}, true
 }
 
 // Get reads one queue. It is found as a request for it would find it: without a cluster in the default one, by its full path or its last
@@ -75,27 +58,5 @@ func (s *queueService) Get(ctx context.Context, req *bursarv1.QueueServiceGetReq
 	if err != nil {
 		return nil, err
 	}
-	return &bursarv1.QueueServiceGetResponse{Queue: queueMessage(&q)}, nil
-}
-
-// queueMessage is a queue as the API shows it.
-func queueMessage(q *ledger.QueueInfo) *bursarv1.Queue {
-	m := reportMessage(&q.Report)
-	m.Kind, m.Cluster, m.Path, m.Partition = q.Address.Kind, q.Address.Cluster, q.Address.Path, q.Address.Partition
-	m.Parent, m.Account = q.Parent, accountMessage(&q.Account)
-	m.SnapshotTime, m.Unavailable = timeMessage(q.Asked), q.Unavailable
-	if q.Unavailable == "" {
-		m.Available = vectorMessage(q.Available)
-	}
-	return m
-}
-
-// reportMessage is what a cluster says of a queue.
-func reportMessage(r *ledger.QueueReport) *bursarv1.Queue {
-	return &bursarv1.Queue{
-		Path: r.Path, Partition: r.Partition, Parent: r.Parent, State: r.State, CreatesChildren: r.CreatesChildren,
-		Used: vectorMessage(r.Used), Guaranteed: vectorMessage(r.Guaranteed),
-		AbsoluteCapacity: r.AbsoluteCapacity, AbsoluteMaxCapacity: r.AbsoluteMaxCapacity,
-		Applications: r.Applications, Pending: r.Pending, Active: r.Active, MaxApplications: r.MaxApplications,
-	}
+	return &bursarv1.QueueServiceGetResponse{Queue: wire.QueueMessage(&q)}, nil
 }

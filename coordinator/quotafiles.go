@@ -14,6 +14,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/quotafile"
 	"github.com/bursar/bursar/internal/regularfile"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -103,7 +104,7 @@ func (f *quotaFile) parse() error {
 	if err != nil {
 		return err
 	}
-	quotas, err := quotasFrom(messages)
+	quotas, err := wire.QuotasFrom(messages)
 	if err != nil {
 		return f.locate(err)
 	}
@@ -275,7 +276,7 @@ func originOfFiles(sets map[string][]ledger.Quota) *core.Origin {
 	for _, source := range slices.Sorted(maps.Keys(sets)) {
 		for _, quota := range sets[source] {
 			quota.Source = source
-			rules.Quotas = append(rules.Quotas, quotaMessage(&quota))
+			rules.Quotas = append(rules.Quotas, wire.QuotaMessage(&quota))
 		}
 	}
 	return &core.Origin{Procedure: "rules of files", Detail: fmt.Sprint(slices.Sorted(maps.Keys(sets))), Message: rules}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -22,7 +23,7 @@ type quotaService struct {
 
 // Put adds a rule, or replaces the one with its selector.
 func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*bursarv1.PutResponse, error) {
-	q, err := quotaFrom("quota.", req.GetQuota())
+	q, err := wire.QuotaFrom("quota.", req.GetQuota())
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +34,12 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 	if err != nil {
 		return nil, inQuota(err, "quota.", q)
 	}
-	return &bursarv1.PutResponse{Quota: quotaMessage(&q)}, nil
+	return &bursarv1.PutResponse{Quota: wire.QuotaMessage(&q)}, nil
 }
 
 // Apply puts a set of rules, all or none.
 func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*bursarv1.ApplyResponse, error) {
-	quotas, err := quotasFrom(req.GetQuotas())
+	quotas, err := wire.QuotasFrom(req.GetQuotas())
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 		return nil, inQuotas(err, quotas)
 	}
 	res := &bursarv1.ApplyResponse{Unchanged: int32(changes.Unchanged)} //nolint:gosec // the contract bounds the set
-	left := pageBytes
+	left := wire.PageBytes
 	res.Added, res.MoreAdded, left = someQuotas(changes.Added, left)
 	res.Changed, res.MoreChanged, left = someQuotas(changes.Changed, left)
 	res.Deleted, res.MoreDeleted, _ = someQuotas(changes.Deleted, left)
@@ -60,56 +61,13 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 // someQuotas makes messages of rules as far as there is room for them in an answer, in bytes, and says how many more there are and what room is left.
 func someQuotas(list []ledger.Quota, room int) (messages []*bursarv1.Quota, more int32, left int) {
 	for i := range list {
-		m := quotaMessage(&list[i])
+		m := wire.QuotaMessage(&list[i])
 		if room -= proto.Size(m) + 5; room < 0 { // with its tag and its length
 			return messages, int32(len(list) - i), 0 //nolint:gosec // there are not that many rules
 		}
 		messages = append(messages, m)
 	}
 	return messages, 0, room
-}
-
-func quotasFrom(messages []*bursarv1.Quota) ([]ledger.Quota, error) {
-	quotas := make([]ledger.Quota, len(messages))
-	for i, m := range messages {
-		var err error
-		if quotas[i], err = quotaFrom(fmt.Sprintf("quotas[%d].", i), m); err != nil {
-			return nil, err
-		}
-	}
-	return quotas, nil
-}
-
-// quotaFrom reads a rule. path is where it stands, for errors.
-func quotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
-	q := ledger.Quota{Weight: m.GetWeight()}
-	var err error
-	if q.Selector, err = selectorFrom(path+"selector", m.GetSelector()); err != nil {
-		return q, err
-	}
-	if q.Limit, err = vectorFrom(path+"limit", m.GetLimit()); err != nil {
-		return q, err
-	}
-	if q.Guaranteed, err = vectorFrom(path+"guaranteed", m.GetGuaranteed()); err != nil {
-		return q, err
-	}
-	if m.GetNormalization() != nil {
-		n, err := convert.NormalizationFromProto(m.GetNormalization())
-		if err != nil {
-			return q, within(path, err)
-		}
-		q.Normalization = &n
-	}
-	return q, nil
-}
-
-// selectorFrom reads a selector. Its labels' errors are about "labels[KEY]"; here they are about "selector[KEY]".
-func selectorFrom(field string, labels map[string]string) (label.Selector, error) {
-	selector, err := label.NewSelector(labels)
-	if e, ok := errors.AsType[*label.FieldError](err); ok {
-		return selector, fieldError(field+strings.TrimPrefix(e.Field, "labels"), e.Value, e.Want)
-	}
-	return selector, err
 }
 
 // inQuotas finds out which rule of a set an error of the ledger is about, and says so by its place.
@@ -130,17 +88,17 @@ func inQuota(err error, path string, q ledger.Quota) error {
 	}
 	text := q.Selector.String()
 	if e.Field == "selector" && e.Value == text {
-		return fieldError(path+"selector", text, e.Want)
+		return wire.FieldError(path+"selector", text, e.Want)
 	}
 	if field, found := strings.CutPrefix(e.Field, text+": "); found {
-		return fieldError(path+field, e.Value, e.Want)
+		return wire.FieldError(path+field, e.Value, e.Want)
 	}
 	return err
 }
 
 // Delete removes a rule.
 func (s *quotaService) Delete(ctx context.Context, req *bursarv1.DeleteRequest) (*bursarv1.DeleteResponse, error) {
-	selector, err := selectorFrom("selector", req.GetSelector())
+	selector, err := wire.SelectorFrom("selector", req.GetSelector())
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +113,7 @@ const ruleAccounts = 1000
 
 // Get reads one rule with its accounts.
 func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetRequest) (*bursarv1.QuotaServiceGetResponse, error) {
-	selector, err := selectorFrom("selector", req.GetSelector())
+	selector, err := wire.SelectorFrom("selector", req.GetSelector())
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +128,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 			}
 			return struct{}{}, nil
 		}
-		quota = quotaMessage(&rules[i])
+		quota = wire.QuotaMessage(&rules[i])
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {
 			if rulesOver(rules, a.Name.Labels, selector) {
 				accounts = append(accounts, a)
@@ -182,7 +140,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	if err != nil {
 		return nil, err
 	}
-	return &bursarv1.QuotaServiceGetResponse{Quota: quota, Accounts: accountMessages(accounts)}, nil
+	return &bursarv1.QuotaServiceGetResponse{Quota: quota, Accounts: wire.AccountMessages(accounts)}, nil
 }
 
 // hiddenQuota finds a rule among those that are not in force; nil where there is none.
@@ -203,7 +161,7 @@ type listedQuota struct {
 }
 
 func (q *listedQuota) message() *bursarv1.Quota {
-	m := quotaMessage(&q.Quota)
+	m := wire.QuotaMessage(&q.Quota)
 	m.Hidden = q.hidden
 	return m
 }
@@ -232,7 +190,7 @@ func rulePage(all []listedQuota, after string) (list []*bursarv1.Quota, size int
 	for len(all) > 0 && all[0].Selector.String() <= after {
 		all = all[1:]
 	}
-	list, size = fill(all, pageBytes, (*listedQuota).message)
+	list, size = wire.FillPage(all, wire.PageBytes, (*listedQuota).message)
 	n := len(list)
 	for n > 1 && n < len(all) && all[n-1].Selector.Equal(all[n].Selector) {
 		n--
@@ -265,16 +223,16 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 	if err != nil {
 		return nil, err
 	}
-	f := newFingerprint()
-	f.labels(filter)
+	f := wire.NewFingerprint()
+	f.Labels(filter)
 	query := uint64(f)
-	f.text("rules")
+	f.Text("rules")
 	rules := uint64(f)
 
 	res := &bursarv1.QuotaServiceListResponse{}
 	from, size := s.writer.reads(req.GetAllowStale()), 0
 	var after string
-	if selector, err := pagePlace(rules, req.GetPageToken()); err == nil {
+	if selector, err := wire.PagePlace(rules, req.GetPageToken()); err == nil {
 		all, err := decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]listedQuota, error) {
 			res.Revision = l.Revision()
 			return allQuotas(l), nil
@@ -284,24 +242,24 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 		}
 		res.Quotas, size, selector = rulePage(all, selector)
 		if selector != "" {
-			res.NextPageToken = pageToken(rules, selector)
+			res.NextPageToken = wire.PageToken(rules, selector)
 			return res, nil
 		}
-	} else if after, err = pagePlace(query, req.GetPageToken()); err != nil {
+	} else if after, err = wire.PagePlace(query, req.GetPageToken()); err != nil {
 		return nil, err
 	}
 	keep := func(a *quotaAccount) bool { return a.Name.Labels.MatchesFilter(filter) }
-	page, err := scan(ctx, from, after, pageSize(req.GetPageSize()), quotaAccountsWhere(keep))
+	page, err := scan(ctx, from, after, wire.PageSize(req.GetPageSize()), quotaAccountsWhere(keep))
 	if err != nil {
 		return nil, err
 	}
 	res.Revision = page.revision
-	res.Accounts, _ = fill(page.found, pageBytes-size, func(a *quotaAccount) *bursarv1.Account { return accountMessage(&a.AccountInfo) })
+	res.Accounts, _ = wire.FillPage(page.found, wire.PageBytes-size, func(a *quotaAccount) *bursarv1.Account { return wire.AccountMessage(&a.AccountInfo) })
 	if n := len(res.Accounts); n < len(page.found) {
 		page.place, page.more = page.found[n-1].key, true
 	}
 	if page.more {
-		res.NextPageToken = pageToken(query, page.place)
+		res.NextPageToken = wire.PageToken(query, page.place)
 	}
 	return res, nil
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/resource"
@@ -191,7 +192,7 @@ func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.PageToken = page.GetNextPageToken()
-		if size := proto.Size(page); size > pageMost {
+		if size := proto.Size(page); size > wire.PageMost {
 			t.Fatalf("page %d has %d bytes", pages, size)
 		}
 		pages++
@@ -219,7 +220,7 @@ func TestAPageOfRulesHasAllThatHaveOneSelector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, listedQuota{ledger.Quota{Selector: selector, Source: strings.Repeat("s", pageBytes/10)}, "hidden"})
+		all = append(all, listedQuota{ledger.Quota{Selector: selector, Source: strings.Repeat("s", wire.PageBytes/10)}, "hidden"})
 	}
 	seen, place := 0, ""
 	for seen < len(all) {

@@ -2,24 +2,16 @@ package coordinator
 
 import (
 	"context"
-	"strings"
-	"time"
-	"unicode"
-
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bursar/bursar/coordinator/auth"
-	"github.com/bursar/bursar/coordinator/core"
-	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/proto/convert"
-	"github.com/bursar/bursar/resource"
 )
 
 // Register announces an agent's host.
 func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
-	e, err := NewEnrolment(req)
+	e, err := wire.NewEnrolment(req)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +19,7 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 	if err := s.writer.enrol(ctx, e); err != nil {
 		return nil, err
 	}
-	return RegisterResponse(e), nil
+	return wire.RegisterResponse(e), nil
 }
 
 // isAgentOf reports whether a call comes from the agent of a host.
@@ -36,41 +28,9 @@ func isAgentOf(ctx context.Context, host string) bool {
 	return actor.Effective() == identity.Agent && actor.Host == host
 }
 
-// NewEnrolment reads an announcement. Done is the caller's to set.
-func NewEnrolment(req *bursarv1.RegisterRequest) (*core.Enrolment, error) {
-	e := &core.Enrolment{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
-		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
-		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
-		MachineID: req.GetMachineId(), PIDNamespace: req.GetPidNamespace(), Uptime: duration(req.GetUptime()),
-	}}
-	var err error
-	if e.Command.Labels, err = convert.LabelsFromProto(req.GetLabels()); err != nil {
-		return nil, err
-	}
-	if e.Command.Capacity, err = vectorFrom("capacity", req.GetCapacity()); err != nil {
-		return nil, err
-	}
-	if e.Command.Protected, err = vectorFrom("protected", req.GetProtected()); err != nil {
-		return nil, err
-	}
-	return e, nil
-}
-
-// RegisterResponse is the answer to an announcement.
-func RegisterResponse(e *core.Enrolment) *bursarv1.RegisterResponse {
-	return &bursarv1.RegisterResponse{
-		Epoch: e.Result.Led.Epoch, Leadership: e.Result.Led.Number, StoreId: e.Result.StoreID, Interval: durationMessage(e.Result.Interval),
-	}
-}
-
-func vectorFrom(field string, m *bursarv1.Resource) (resource.Vector, error) {
-	v, err := convert.VectorFromProto(m)
-	return v, within(field+".", err)
-}
-
 // Sync is the heartbeat.
 func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bursarv1.SyncResponse, error) {
-	r, err := NewReport(req)
+	r, err := wire.NewReport(req)
 	if err != nil {
 		return nil, err
 	}
@@ -82,178 +42,5 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 		s.writer.meter.notTaken.Add(float64(n.Count))
 		s.writer.elsewhere.tell(s.writer.log, req.GetHostId(), n)
 	}
-	return SyncResponse(r), nil
-}
-
-// NewReport reads a heartbeat. Done is the caller's to set.
-func NewReport(req *bursarv1.SyncRequest) (*core.Report, error) {
-	command, err := syncFrom(req)
-	if err != nil {
-		return nil, err
-	}
-	return &core.Report{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: command}, nil
-}
-
-// SyncResponse is the answer to a heartbeat.
-func SyncResponse(r *core.Report) *bursarv1.SyncResponse {
-	m := &bursarv1.SyncResponse{
-		Epoch: r.Led.Epoch, Leadership: r.Led.Number, LedgerSequence: r.Result.Revision, Interval: durationMessage(r.Result.Interval),
-		Action: bursarv1.SyncAction(r.Result.Action), Complete: r.Result.Complete,
-		Acknowledged: idTexts(r.Result.Acknowledged), Gone: idTexts(r.Result.Gone),
-	}
-	for i := range r.Result.Grants {
-		grant := AllocationMessage(&r.Result.Grants[i])
-		grant.Measured, grant.UnreclaimableBytes, grant.OverUse = nil, 0, nil // an agent's own word
-		m.Grants = append(m.Grants, grant)
-	}
-	for _, stop := range r.Result.Stops {
-		m.Stops = append(m.Stops, &bursarv1.StopOrder{
-			AllocationId: stop.ID.String(), Grace: durationMessage(stop.Grace), Reason: stop.Reason,
-		})
-	}
-	return m
-}
-
-func idTexts(ids []ledger.ID) []string {
-	if len(ids) == 0 {
-		return nil
-	}
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = id.String()
-	}
-	return texts
-}
-
-func syncFrom(req *bursarv1.SyncRequest) (ledger.SyncCommand, error) {
-	c := ledger.SyncCommand{
-		HostID: req.GetHostId(), Incarnation: req.GetIncarnation(), Sequence: req.GetSequence(), BootID: req.GetBootId(),
-		Seen: req.GetLedgerSequence(), Sample: sampleFrom(req.GetSample()), Full: req.GetFull(), Digest: req.GetDigest(),
-	}
-	if req.GetCapacity() != nil {
-		v, err := vectorFrom("capacity", req.GetCapacity())
-		if err != nil {
-			return c, err
-		}
-		c.Capacity = &v
-	}
-	c.Engines = make([]ledger.EngineReport, 0, len(req.GetEngines()))
-	for _, m := range req.GetEngines() {
-		engine, err := engineFrom(m)
-		if err != nil {
-			return c, err
-		}
-		c.Engines = append(c.Engines, engine)
-	}
-	for _, m := range req.GetEnded() {
-		id, err := parseID("ended.allocation_id", m.GetAllocationId())
-		if err != nil {
-			return c, err
-		}
-		c.Ended = append(c.Ended, ledger.EngineEnd{
-			ID: id, Time: instantFrom(m.GetEndTime()), Reason: m.GetReason(), Exit: exitFrom(m.GetExitStatus()), ErrorOutput: m.GetErrorOutput(),
-		})
-	}
-	for _, m := range req.GetVetoes() {
-		id, err := parseID("vetoes.allocation_id", m.GetAllocationId())
-		if err != nil {
-			return c, err
-		}
-		c.Vetoes = append(c.Vetoes, ledger.Veto{ID: id, Headroom: m.GetHeadroomBytes(), Revision: m.GetRevision()})
-	}
-	return c, nil
-}
-
-func engineFrom(m *bursarv1.EngineReport) (ledger.EngineReport, error) {
-	id, err := parseID("engines.allocation_id", m.GetAllocationId())
-	if err != nil {
-		return ledger.EngineReport{}, err
-	}
-	measured, err := vectorFrom("engines.measured", m.GetMeasured())
-	if err != nil {
-		return ledger.EngineReport{}, err
-	}
-	engine := ledger.EngineReport{ID: id, Measured: measured, Unreclaimable: m.GetUnreclaimableBytes(), OverUse: overUseFrom(m.GetOverUse())}
-	if m.GetGrant() != nil {
-		engine.Grant, engine.Without = grantFrom(id, m.GetGrant())
-	}
-	return engine, nil
-}
-
-// overUseFrom reads what an agent says of an engine. What this version cannot show is left out, such as a dimension or a policy of a later one:
-// the rest of the heartbeat counts for more.
-func overUseFrom(messages []*bursarv1.OverUse) (list []ledger.OverUse) {
-	for _, m := range messages {
-		policy := m.GetPolicy()
-		if m.GetDimension() != resource.Memory && m.GetDimension() != resource.CPU ||
-			policy < bursarv1.OverUsePolicy_OVER_USE_POLICY_OBSERVE || policy > bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL {
-			continue
-		}
-		u := ledger.OverUse{
-			Dimension: m.GetDimension(), Used: m.GetUsed(), Entitled: m.GetEntitled(), Since: instantFrom(m.GetSince()),
-			Policy: ledger.OverUsePolicy(policy),
-		}
-		if policy == bursarv1.OverUsePolicy_OVER_USE_POLICY_KILL {
-			u.StopTime = instantFrom(m.GetStopTime())
-		}
-		list = append(list, u)
-	}
-	return list
-}
-
-// instantFrom reads a time of the wire. What is none, or lies outside the years that the ledger's time can have, is as good as unset.
-func instantFrom(t *timestamppb.Timestamp) ledger.Instant {
-	if !t.IsValid() || t.GetSeconds() < 0 || t.GetSeconds() > int64(ledger.MaxInstant)/int64(time.Second) {
-		return 0
-	}
-	return ledger.Instant(t.GetSeconds()*int64(time.Second) + int64(t.GetNanos()))
-}
-
-func sampleFrom(m *bursarv1.HostSample) *ledger.Sample {
-	if m == nil {
-		return nil
-	}
-	return &ledger.Sample{
-		Time: instantFrom(m.GetSampleTime()), MemoryTotal: m.MemoryTotalBytes, MemoryAvailable: m.MemoryAvailableBytes,
-		MemorySafety: m.GetMemorySafetyBytes(), CPUTotalMillis: m.CpuTotalMillis, CPUUsedMillis: m.CpuUsedMillis,
-		Load1Millis: m.Load1Millis, MemorySome10: m.MemorySomeAvg10, MemoryFull10: m.MemoryFullAvg10, CPUSome10: m.CpuSomeAvg10,
-		Pressure: m.GetPressure(), SwapUsed: m.SwapUsedBytes, Processes: m.GetProcesses(), Degraded: degradedFrom(m.GetDegraded()),
-		SwapTotal: m.SwapTotalBytes, HugePagesTotal: m.HugePagesTotalBytes, HugePagesFree: m.HugePagesFreeBytes,
-		OutOfMemoryKills: m.OutOfMemoryKills, Refusal: shown(m.GetRefusal()), Disks: disksFrom(m.GetDisks()),
-	}
-}
-
-func degradedFrom(sources map[string]string) map[string]string {
-	if len(sources) == 0 {
-		return nil
-	}
-	list := make(map[string]string, len(sources))
-	for source, why := range sources {
-		list[cut(source, longestDegraded)] = cut(why, longestDegraded)
-	}
-	return list
-}
-
-func disksFrom(messages []*bursarv1.DiskSample) (list []ledger.Disk) {
-	for _, m := range messages {
-		list = append(list, ledger.Disk{
-			Path: shown(m.GetPath()), Total: m.GetTotalBytes(), Free: m.GetFreeBytes(),
-			TotalInodes: m.GetTotalInodes(), FreeInodes: m.GetFreeInodes(), Short: m.GetShort(),
-		})
-	}
-	return list
-}
-
-// shown is a text of an agent's as others may be shown it: in one line, without control characters. One that said something still does.
-func shown(text string) string {
-	clean := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	if clean = strings.TrimSpace(clean); clean == "" && text != "" {
-		return "(no words)"
-	}
-	return clean
+	return wire.SyncResponse(r), nil
 }

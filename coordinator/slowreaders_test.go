@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
@@ -63,7 +64,7 @@ func TestAPageEndsWhereItIsLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size := proto.Size(page); size > pageMost || len(page.GetAllocations()) == 0 {
+		if size := proto.Size(page); size > wire.PageMost || len(page.GetAllocations()) == 0 {
 			t.Fatalf("a page of %d bytes with %d rows", size, len(page.GetAllocations()))
 		}
 		for _, a := range page.GetAllocations() {
@@ -92,7 +93,7 @@ func TestAPageEndsWhereItIsLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size := proto.Size(page); size > pageMost {
+		if size := proto.Size(page); size > wire.PageMost {
 			t.Fatalf("a page of %d bytes with %d rows", size, len(page.GetAllocations()))
 		}
 		for _, a := range page.GetAllocations() {
@@ -183,9 +184,9 @@ func TestAPageCountsWithWhatItMayTake(t *testing.T) {
 		want    int
 	}{
 		"a small page":  {&bursarv1.AllocationServiceListRequest{PageSize: 10}, 10 * convert.MaxAllocationSize},
-		"the usual one": {&bursarv1.AllocationServiceListRequest{}, min(pageMost, defaultPage*convert.MaxAllocationSize)},
-		"a large one":   {&bursarv1.AllocationServiceListRequest{PageSize: 1000}, pageMost},
-		"rules":         {&bursarv1.QuotaServiceListRequest{PageSize: 1}, pageMost},
+		"the usual one": {&bursarv1.AllocationServiceListRequest{}, min(wire.PageMost, 100*convert.MaxAllocationSize)},
+		"a large one":   {&bursarv1.AllocationServiceListRequest{PageSize: 1000}, wire.PageMost},
+		"rules":         {&bursarv1.QuotaServiceListRequest{PageSize: 1}, wire.PageMost},
 		"no page":       {&bursarv1.AllocationServiceGetRequest{}, 0},
 	} {
 		if got := pageBound(c.request); got != c.want {

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
@@ -93,7 +94,7 @@ func (s *allocationService) Watch(ctx context.Context, req *bursarv1.AllocationS
 		if e.allocation == nil || !keep(e.allocation) {
 			return nil
 		}
-		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: AllocationMessage(e.allocation), Revision: e.resume})
+		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: wire.AllocationMessage(e.allocation), Revision: e.resume})
 	})
 }
 
@@ -104,7 +105,7 @@ func allocationFilter(req *bursarv1.AllocationServiceWatchRequest) (func(*ledger
 	}
 	var id ledger.ID
 	if req.GetId() != "" {
-		if id, err = parseID("id", req.GetId()); err != nil {
+		if id, err = wire.ParseID("id", req.GetId()); err != nil {
 			return nil, err
 		}
 	}
@@ -133,11 +134,11 @@ func changeMessage(e event) *bursarv1.ClusterServiceWatchResponse {
 	m := &bursarv1.ClusterServiceWatchResponse{Revision: e.resume}
 	switch {
 	case e.allocation != nil:
-		m.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: AllocationMessage(e.allocation)}
+		m.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: wire.AllocationMessage(e.allocation)}
 	case e.host != nil:
-		m.Change = &bursarv1.ClusterServiceWatchResponse_Host{Host: hostRecordMessage(e.host)}
+		m.Change = &bursarv1.ClusterServiceWatchResponse_Host{Host: wire.HostRecordMessage(e.host)}
 	case e.quota != nil:
-		m.Change = &bursarv1.ClusterServiceWatchResponse_Quota{Quota: quotaMessage(e.quota)}
+		m.Change = &bursarv1.ClusterServiceWatchResponse_Quota{Quota: wire.QuotaMessage(e.quota)}
 	case e.quotaGone != "":
 		m.Change = &bursarv1.ClusterServiceWatchResponse_QuotaDeleted{QuotaDeleted: e.quotaGone}
 	case e.hostRemoved != "":

@@ -24,6 +24,7 @@ func floors() [][]string {
 		{"coordinator/store"},
 		{"coordinator/election"},
 		{"coordinator/core"},
+		{"coordinator/wire"},
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},

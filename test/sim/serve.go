@@ -5,10 +5,10 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/bursar/bursar/coordinator"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -91,7 +91,7 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 			a, err := c.look(ask.Result.Allocation.ID)
 			c.answer(reply, answerTo{allocation: a}, err)
 		default:
-			c.answer(reply, answerTo{allocation: coordinator.AllocationMessage(&ask.Result.Allocation)}, nil)
+			c.answer(reply, answerTo{allocation: wire.AllocationMessage(&ask.Result.Allocation)}, nil)
 		}
 	}
 	c.do(ask)
@@ -116,7 +116,7 @@ func (c *coord) look(id ledger.ID) (*bursarv1.Allocation, error) {
 	if errors.Is(err, store.ErrNotFound) && c.w.store.known.leadership == c.leadership && !c.w.book.undone[id.String()] {
 		c.w.failf(5, "%s is remembered and not stored", id)
 	}
-	return coordinator.AllocationMessage(&a), err
+	return wire.AllocationMessage(&a), err
 }
 
 // on serves a command on one allocation.
@@ -132,7 +132,7 @@ func (c *coord) on(reply func(answer), f func(*ledger.Ledger, ledger.Instant) (l
 			case failed != nil:
 				c.answer(reply, answerTo{err: failed}, nil)
 			default:
-				c.answer(reply, answerTo{allocation: coordinator.AllocationMessage(&a)}, nil)
+				c.answer(reply, answerTo{allocation: wire.AllocationMessage(&a)}, nil)
 			}
 		},
 	})
@@ -152,7 +152,7 @@ type heard struct {
 // register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is heard, or an error.
 func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(answer)) {
 	c.w.said.message(q)
-	enrolment, err := coordinator.NewEnrolment(q)
+	enrolment, err := wire.NewEnrolment(q)
 	if err != nil {
 		c.w.failf(8, "register: %v", err)
 		return
@@ -165,7 +165,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 			c.answer(reply, enrolment.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Result.Led.Epoch)
-			c.answer(reply, heard{coordinator.RegisterResponse(enrolment), c.covering.leadership}, nil)
+			c.answer(reply, heard{wire.RegisterResponse(enrolment), c.covering.leadership}, nil)
 		}
 	}
 	c.do(enrolment)
@@ -174,7 +174,7 @@ func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(
 // sync serves a heartbeat in the same way.
 func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer)) {
 	c.w.said.message(q)
-	report, err := coordinator.NewReport(q)
+	report, err := wire.NewReport(q)
 	if err != nil {
 		c.w.failf(8, "sync: %v", err)
 		return
@@ -187,7 +187,7 @@ func (c *coord) sync(q *bursarv1.SyncRequest, seenIn uint64, reply func(answer))
 			c.answer(reply, report.Err, nil)
 		default:
 			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, report.Led.Epoch)
-			c.answer(reply, heard{coordinator.SyncResponse(report), c.covering.leadership}, nil)
+			c.answer(reply, heard{wire.SyncResponse(report), c.covering.leadership}, nil)
 		}
 	}
 	c.do(report)

@@ -1,4 +1,4 @@
-package coordinator
+package wire
 
 import (
 	"time"
@@ -85,8 +85,8 @@ func overUseMessages(list []ledger.OverUse) (messages []*bursarv1.OverUse) {
 	for i := range list {
 		u := &list[i]
 		messages = append(messages, &bursarv1.OverUse{
-			Dimension: u.Dimension, Used: u.Used, Entitled: u.Entitled, Since: timeMessage(u.Since),
-			Policy: bursarv1.OverUsePolicy(u.Policy), StopTime: timeMessage(u.StopTime),
+			Dimension: u.Dimension, Used: u.Used, Entitled: u.Entitled, Since: TimeMessage(u.Since),
+			Policy: bursarv1.OverUsePolicy(u.Policy), StopTime: TimeMessage(u.StopTime),
 		})
 	}
 	return messages
@@ -102,13 +102,16 @@ func putTime(t *timestamppb.Timestamp, i ledger.Instant) *timestamppb.Timestamp 
 	return t
 }
 
-func timeMessage(i ledger.Instant) *timestamppb.Timestamp {
+// TimeMessage is a time, nil for the zero Instant.
+func TimeMessage(i ledger.Instant) *timestamppb.Timestamp {
 	return putTime(&timestamppb.Timestamp{}, i)
 }
 
-func durationMessage(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
+// DurationMessage is a duration.
+func DurationMessage(d time.Duration) *durationpb.Duration { return durationpb.New(d) }
 
-func vectorMessage(v resource.Vector) *bursarv1.Resource {
+// VectorMessage is a vector, nil if it is not set.
+func VectorMessage(v resource.Vector) *bursarv1.Resource {
 	if v.IsUnset() {
 		return nil
 	}
@@ -119,12 +122,13 @@ func accountNameMessage(n ledger.AccountName) *bursarv1.AccountName {
 	return &bursarv1.AccountName{Kind: bursarv1.AccountKind(n.Kind), Labels: convert.LabelsToProto(n.Labels)}
 }
 
-func accountMessage(a *ledger.AccountInfo) *bursarv1.Account {
+// AccountMessage is an account with its books.
+func AccountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 	m := &bursarv1.Account{
 		Name:  accountNameMessage(a.Name),
-		Limit: vectorMessage(a.Limit), Protected: vectorMessage(a.Protected),
-		Used: vectorMessage(a.Used), Reserved: vectorMessage(a.Reserved),
-		UsedByOthers: vectorMessage(a.Others), Available: vectorMessage(a.Available),
+		Limit: VectorMessage(a.Limit), Protected: VectorMessage(a.Protected),
+		Used: VectorMessage(a.Used), Reserved: VectorMessage(a.Reserved),
+		UsedByOthers: VectorMessage(a.Others), Available: VectorMessage(a.Available),
 		Allocations: int64(a.Allocations), Waiting: int64(a.Waiting), OverLimit: a.OverLimit,
 	}
 	if a.HeldFor != 0 {
@@ -133,10 +137,11 @@ func accountMessage(a *ledger.AccountInfo) *bursarv1.Account {
 	return m
 }
 
-func accountMessages(list []ledger.AccountInfo) []*bursarv1.Account {
+// AccountMessages are accounts, in their order.
+func AccountMessages(list []ledger.AccountInfo) []*bursarv1.Account {
 	messages := make([]*bursarv1.Account, 0, len(list))
 	for i := range list {
-		messages = append(messages, accountMessage(&list[i]))
+		messages = append(messages, AccountMessage(&list[i]))
 	}
 	return messages
 }
@@ -163,28 +168,29 @@ func filtersMessage(f *ledger.HostFilters) *bursarv1.HostFilters {
 	}
 }
 
-func hostMessage(h *ledger.HostInfo) *bursarv1.Host {
+// HostMessage is a host with its books and its latest sample.
+func HostMessage(h *ledger.HostInfo) *bursarv1.Host {
 	return &bursarv1.Host{
 		Id: h.ID, Address: h.Address, Labels: convert.LabelsToProto(h.Labels),
 		State: bursarv1.HostState(h.State), Cordoned: h.Cordoned, Draining: h.Draining,
-		Account: accountMessage(&h.Account), Sample: sampleMessage(h.Sample), HeadroomBytes: h.Headroom,
-		RegisterTime: timeMessage(h.Registered), LastSyncTime: timeMessage(h.LastSync),
+		Account: AccountMessage(&h.Account), Sample: sampleMessage(h.Sample), HeadroomBytes: h.Headroom,
+		RegisterTime: TimeMessage(h.Registered), LastSyncTime: TimeMessage(h.LastSync),
 		Version: h.Version, Revision: h.Revision, UnavailableReason: h.Unavailable,
-		EnginesMeasured: vectorMessage(h.Engines), Stranger: h.Stranger,
+		EnginesMeasured: VectorMessage(h.Engines), Stranger: h.Stranger,
 	}
 }
 
-// hostRecordMessage is a host as watchers see it: what is stored of it, without books and measurements, which change
+// HostRecordMessage is a host as watchers see it: what is stored of it, without books and measurements, which change
 // without a transition.
-func hostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
+func HostRecordMessage(r *ledger.HostRecord) *bursarv1.Host {
 	m := &bursarv1.Host{
 		Id: r.ID, Address: r.Address, Labels: convert.LabelsToProto(r.Labels),
 		Cordoned: r.Cordoned, Draining: r.Draining,
 		Account: &bursarv1.Account{
 			Name:  &bursarv1.AccountName{Kind: bursarv1.AccountKind_ACCOUNT_KIND_HOST, Labels: map[string]string{"host": r.ID}},
-			Limit: vectorMessage(r.Capacity), Protected: vectorMessage(r.Protected),
+			Limit: VectorMessage(r.Capacity), Protected: VectorMessage(r.Protected),
 		},
-		RegisterTime: timeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.MutedReason(),
+		RegisterTime: TimeMessage(r.Registered), Version: r.Version, Revision: r.Revision, UnavailableReason: r.MutedReason(),
 	}
 	if r.Lost {
 		m.State = bursarv1.HostState_HOST_STATE_LOST
@@ -198,7 +204,7 @@ func sampleMessage(s *ledger.Sample) *bursarv1.HostSample {
 	}
 	safety := s.MemorySafety
 	return &bursarv1.HostSample{
-		SampleTime:       timeMessage(s.Time),
+		SampleTime:       TimeMessage(s.Time),
 		MemoryTotalBytes: s.MemoryTotal, MemoryAvailableBytes: s.MemoryAvailable, MemorySafetyBytes: &safety,
 		CpuTotalMillis: s.CPUTotalMillis, CpuUsedMillis: s.CPUUsedMillis, Load1Millis: s.Load1Millis,
 		MemorySomeAvg10: s.MemorySome10, MemoryFullAvg10: s.MemoryFull10, CpuSomeAvg10: s.CPUSome10,
@@ -218,10 +224,11 @@ func diskMessages(list []ledger.Disk) (messages []*bursarv1.DiskSample) {
 	return messages
 }
 
-func quotaMessage(q *ledger.Quota) *bursarv1.Quota {
+// QuotaMessage is a rule.
+func QuotaMessage(q *ledger.Quota) *bursarv1.Quota {
 	m := &bursarv1.Quota{
 		Selector: convert.LabelsToProto(q.Selector.Labels()),
-		Limit:    vectorMessage(q.Limit), Guaranteed: vectorMessage(q.Guaranteed), Weight: q.Weight, Source: q.Source,
+		Limit:    VectorMessage(q.Limit), Guaranteed: VectorMessage(q.Guaranteed), Weight: q.Weight, Source: q.Source,
 	}
 	if q.Normalization != nil {
 		m.Normalization = convert.NormalizationToProto(*q.Normalization)

@@ -1,4 +1,4 @@
-package coordinator
+package wire
 
 import (
 	"cmp"
@@ -54,7 +54,7 @@ func grantFrom(id ledger.ID, m *bursarv1.Allocation) (a *ledger.Allocation, with
 		}
 	}
 	if p := m.GetProcess(); p != nil {
-		a.Process = processFrom(p)
+		a.Process = ProcessFrom(p)
 	}
 	var left []string
 	a.Entitled, left = entitledFrom(m.GetEntitled())

@@ -1,0 +1,164 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/proto/convert"
+	"github.com/bursar/bursar/resource"
+)
+
+// DurationFrom is a message's; an unset one is zero.
+func DurationFrom(m *durationpb.Duration) time.Duration {
+	if m == nil {
+		return 0
+	}
+	return m.AsDuration()
+}
+
+// WishesFrom reads which hosts a request wants. The error is a *ledger.FieldError.
+func WishesFrom(m *bursarv1.HostWishes) (*ledger.Wishes, error) {
+	if m == nil || (m.GetId() == "" && len(m.GetRequiredLabels())+len(m.GetPreferredLabels())+len(m.GetAvoid()) == 0) {
+		return nil, nil //nolint:nilnil // no wishes are nil
+	}
+	w := &ledger.Wishes{Host: m.GetId(), Avoid: m.GetAvoid()}
+	var err error
+	if w.Required, err = convert.LabelsFromProto(m.GetRequiredLabels()); err != nil {
+		return nil, InField("host.required_", err)
+	}
+	if w.Preferred, err = convert.LabelsFromProto(m.GetPreferredLabels()); err != nil {
+		return nil, InField("host.preferred_", err)
+	}
+	return w, nil
+}
+
+// RequestHash tells a repeat from another request under the same id: by the labels as they were sent, so that a change of
+// the label rules makes no difference, the resource, the priority and the wishes. A repeat may wait for less time.
+func RequestHash(given label.Set, c *ledger.AllocateCommand) uint64 {
+	f := NewFingerprint()
+	f.Labels(given)
+	for dimension, quantity := range c.Resource.All() {
+		f.Text(dimension)
+		f.Number(quantity)
+	}
+	for _, x := range c.Resource.External {
+		f.Text(x.Address.String())
+		for dimension, quantity := range x.All() {
+			f.Text(dimension)
+			f.Number(quantity)
+		}
+	}
+	f.Number(int64(c.Priority))
+	if w := c.Wishes; w != nil {
+		f.Text(w.Host)
+		f.Labels(w.Required)
+		f.Labels(w.Preferred)
+		for _, id := range w.Avoid {
+			f.Text(id)
+		}
+	}
+	return uint64(f)
+}
+
+// ProcessFrom reads what is known of an engine's process.
+func ProcessFrom(p *bursarv1.Process) ledger.Process {
+	return ledger.Process{PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup(), BootID: p.GetBootId()}
+}
+
+// ExitFrom reads how a process ended; nil: nobody knows.
+func ExitFrom(e *bursarv1.ExitStatus) *ledger.ExitStatus {
+	if e == nil {
+		return nil
+	}
+	return &ledger.ExitStatus{Code: e.Code, Signal: e.GetSignal(), OutOfMemory: e.GetOutOfMemory()}
+}
+
+// ParseID reads an allocation's id. The error is a *ledger.FieldError of that field.
+func ParseID(field, text string) (ledger.ID, error) {
+	id, err := ledger.ParseID(text)
+	if err != nil {
+		return 0, FieldError(field, text, "an allocation's id: 13 characters of 0-9 and a-z without i, l, o, u")
+	}
+	return id, nil
+}
+
+// EitherID is the id of a request that names an allocation in one of two ways; zero where it is by request id.
+func EitherID(id, requestID string) (ledger.ID, error) {
+	switch {
+	case id != "" && requestID != "":
+		return 0, FieldError("request_id", requestID, "either id or request_id, not both")
+	case id == "" && requestID == "":
+		return 0, FieldError("id", "", "an id or a request_id")
+	case id == "":
+		return 0, nil
+	default:
+		return ParseID("id", id)
+	}
+}
+
+// QuotasFrom reads rules. The error names the rule and its field.
+func QuotasFrom(messages []*bursarv1.Quota) ([]ledger.Quota, error) {
+	quotas := make([]ledger.Quota, len(messages))
+	for i, m := range messages {
+		var err error
+		if quotas[i], err = QuotaFrom(fmt.Sprintf("quotas[%d].", i), m); err != nil {
+			return nil, err
+		}
+	}
+	return quotas, nil
+}
+
+// QuotaFrom reads a rule. path is where it stands, for errors.
+func QuotaFrom(path string, m *bursarv1.Quota) (ledger.Quota, error) {
+	q := ledger.Quota{Weight: m.GetWeight()}
+	var err error
+	if q.Selector, err = SelectorFrom(path+"selector", m.GetSelector()); err != nil {
+		return q, err
+	}
+	if q.Limit, err = vectorFrom(path+"limit", m.GetLimit()); err != nil {
+		return q, err
+	}
+	if q.Guaranteed, err = vectorFrom(path+"guaranteed", m.GetGuaranteed()); err != nil {
+		return q, err
+	}
+	if m.GetNormalization() != nil {
+		n, err := convert.NormalizationFromProto(m.GetNormalization())
+		if err != nil {
+			return q, InField(path, err)
+		}
+		q.Normalization = &n
+	}
+	return q, nil
+}
+
+// SelectorFrom reads a selector. Its labels' errors are about "labels[KEY]"; here they are about "selector[KEY]".
+func SelectorFrom(field string, labels map[string]string) (label.Selector, error) {
+	selector, err := label.NewSelector(labels)
+	if e, ok := errors.AsType[*label.FieldError](err); ok {
+		return selector, FieldError(field+strings.TrimPrefix(e.Field, "labels"), e.Value, e.Want)
+	}
+	return selector, err
+}
+
+// InField puts the path of where it stands before the field that a resource's or a label's error names.
+func InField(path string, err error) error {
+	if e, ok := errors.AsType[*resource.FieldError](err); ok {
+		return FieldError(path+e.Field, e.Value, e.Want)
+	}
+	if e, ok := errors.AsType[*label.FieldError](err); ok {
+		return FieldError(path+e.Field, e.Value, e.Want)
+	}
+	return err
+}
+
+// FieldError refuses a request for one field that the contract's own rules do not cover.
+func FieldError(field, value, want string) error {
+	return &ledger.FieldError{Field: field, Value: value, Want: want}
+}

@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/resource"
+)
+
+// AddressText is an address as a page token has it.
+func AddressText(a resource.Address) string {
+	return strings.Join([]string{a.Kind, a.Cluster, a.Path, a.Partition}, "\x00")
+}
+
+// AddressFrom is the way back; the empty text is the place before the first.
+func AddressFrom(text string) (resource.Address, bool) {
+	if text == "" {
+		return resource.Address{}, true
+	}
+	parts := strings.Split(text, "\x00")
+	if len(parts) != 4 {
+		return resource.Address{}, false
+	}
+	return resource.Address{Kind: parts[0], Cluster: parts[1], Path: parts[2], Partition: parts[3]}, true
+}
+
+// QueueMessage is a queue as the API shows it.
+func QueueMessage(q *ledger.QueueInfo) *bursarv1.Queue {
+	m := ReportMessage(&q.Report)
+	m.Kind, m.Cluster, m.Path, m.Partition = q.Address.Kind, q.Address.Cluster, q.Address.Path, q.Address.Partition
+	m.Parent, m.Account = q.Parent, AccountMessage(&q.Account)
+	m.SnapshotTime, m.Unavailable = TimeMessage(q.Asked), q.Unavailable
+	if q.Unavailable == "" {
+		m.Available = VectorMessage(q.Available)
+	}
+	return m
+}
+
+// ReportMessage is what a cluster says of a queue.
+func ReportMessage(r *ledger.QueueReport) *bursarv1.Queue {
+	return &bursarv1.Queue{
+		Path: r.Path, Partition: r.Partition, Parent: r.Parent, State: r.State, CreatesChildren: r.CreatesChildren,
+		Used: VectorMessage(r.Used), Guaranteed: VectorMessage(r.Guaranteed),
+		AbsoluteCapacity: r.AbsoluteCapacity, AbsoluteMaxCapacity: r.AbsoluteMaxCapacity,
+		Applications: r.Applications, Pending: r.Pending, Active: r.Active, MaxApplications: r.MaxApplications,
+	}
+}
