@@ -192,7 +192,7 @@ func (l *Ledger) enter(e *entry) {
 		e.ID = l.nextID()
 	}
 	l.entries.Set(e.ID, e)
-	l.states[e.State]++
+	l.countState(e, 1)
 	l.countOverUse(e, 1)
 	l.enterTallies(e)
 	if e.RequestID != "" {
@@ -255,9 +255,7 @@ func (a *account) heldFrom(e *entry, v resource.Vector) bool {
 
 // grant reserves what the request asks for on the host and in every account.
 func (l *Ledger) grant(e *entry, h *host) {
-	l.states[e.State]--
-	e.State, e.Reason = Reserved, ""
-	l.states[Reserved]++
+	l.setState(e, Reserved, "")
 	e.HostID, e.HostAddress = h.ID, h.Address
 	e.Reserved = l.now
 	l.lastFor(e, e.ReservationTTL)

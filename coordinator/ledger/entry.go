@@ -53,12 +53,25 @@ func (e *entry) touches() []touch {
 // the last sample nothing was measured: it counts in full.
 func (e *entry) untouched() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
 
+// setState gives an entry that is in the tables another state, and counts it there instead.
+func (l *Ledger) setState(e *entry, s State, reason string) {
+	l.countState(e, -1)
+	e.State, e.Reason = s, reason
+	l.countState(e, 1)
+}
+
+// countState counts, or with -1 discounts, an entry in its state. What has ended is not counted.
+func (l *Ledger) countState(e *entry, by int) {
+	if e.State.Live() {
+		l.states[e.State] += by
+	}
+}
+
 // hold counts the entry, which is reserved or active, in its accounts and on its host.
 func (l *Ledger) hold(e *entry, h *host) {
 	e.host, e.hostIndex = h, len(h.entries)
 	h.entries = append(h.entries, e)
-	e.promise = e.untouched()
-	h.promised += e.promise
+	h.promise(e)
 	l.load(e, h, e.weight())
 	l.count(&h.account, e)
 	for _, quota := range e.accounts {
@@ -74,9 +87,24 @@ func (l *Ledger) hold(e *entry, h *host) {
 	l.book(h)
 }
 
+// count counts the entry in one of its accounts.
 func (l *Ledger) count(a *account, e *entry) {
 	a.add(e.State, e.request())
 	a.held++
+}
+
+// uncount gives back what count counted. What comes free may let others in.
+func (l *Ledger) uncount(a *account, e *entry) {
+	a.take(e.State, e.request())
+	a.held--
+	l.freed(a)
+}
+
+// promise counts on the host what the entry may still touch by now, instead of what it was counted with there; 0 if it was not.
+func (h *host) promise(e *entry) {
+	h.promised -= e.promise
+	e.promise = e.untouched()
+	h.promised += e.promise
 }
 
 // unhold gives back what hold counted. State is still the one it was counted in.
@@ -86,15 +114,11 @@ func (l *Ledger) unhold(e *entry) {
 	h.entries[e.hostIndex], last.hostIndex = last, e.hostIndex
 	h.entries[len(h.entries)-1] = nil
 	h.entries = h.entries[:len(h.entries)-1]
-	h.promised -= e.promise
+	h.promised, e.promise = h.promised-e.promise, 0
 	l.load(e, h, -e.weight())
-	h.account.take(e.State, e.request())
-	h.account.held--
-	l.freed(&h.account)
+	l.uncount(&h.account, e)
 	for _, quota := range e.accounts {
-		quota.take(e.State, e.request())
-		quota.held--
-		l.freed(quota)
+		l.uncount(quota, e)
 	}
 	if e.external != nil {
 		l.unholdExternal(e)
@@ -126,9 +150,7 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	h := e.host
 	before, after := e.request(), r.Vector
 	e.Entitled = r
-	h.promised -= e.promise
-	e.promise = e.untouched()
-	h.promised += e.promise
+	h.promise(e)
 	for _, a := range append([]*account{&h.account}, e.accounts...) {
 		a.change(e.State, e.State, before, after)
 		l.freed(a)
@@ -150,8 +172,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	e.Ended, e.Expires = l.now, 0
 	e.Wishes = nil // of no use any more, and it may be the largest part of what is kept for 30 days
 	e.Forget = e.Forget || e.Adopted()
-	l.states[e.State]--
-	e.State, e.Reason = s, reason
+	l.setState(e, s, reason)
 	l.touch(e)
 	l.countOverUse(e, -1)
 	l.leaveTallies(e)

@@ -98,9 +98,7 @@ func (l *Ledger) name(e *entry, ids []string) error {
 func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) {
 	l.entitle(e, entitled)
 	l.activate(e)
-	l.states[e.State]--
-	e.State, e.Reason = Active, ""
-	l.states[Active]++
+	l.setState(e, Active, "")
 	e.Confirmed = l.now
 	e.confirm(entitled, c)
 	l.lastFor(e, e.ttl())

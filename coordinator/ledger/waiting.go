@@ -14,9 +14,7 @@ type skip struct {
 
 // wait lets an entry, which is in the tables, wait behind what blocks it.
 func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
-	l.states[e.State]--
-	e.State, e.Reason = Waiting, reason
-	l.states[Waiting]++
+	l.setState(e, Waiting, reason)
 	l.lastFor(e, 0)
 	if e.present() {
 		l.join(e, blocked)
