@@ -5,7 +5,7 @@
 // negative; arithmetic that would leave their range returns an error and never wraps.
 //
 // A dimension that is unset is not zero: a limit lists the dimensions it limits, a host lists what it has. In sums and
-// comparisons an unset dimension counts as zero; FitsWithin takes a Missing that says what it means in a limit.
+// comparisons an unset dimension counts as zero. What it means in a limit is for the owner of the limit to say.
 //
 // # Order
 //
@@ -19,7 +19,8 @@
 //	v.LessThan(w)      NotMoreThan, and smaller in at least one dimension
 //
 // NotLessThan is therefore not the negation of LessThan. MoreThan does not ask for more in every dimension: a resource with
-// memory and no cores is more than nothing. To ask whether something fits, use FitsWithin, not the order.
+// memory and no cores is more than nothing. The order does not say whether a request fits: only the dimensions that it asks
+// for count there, and what is available may be less than zero.
 //
 // # Concurrency
 //

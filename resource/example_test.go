@@ -6,7 +6,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// An account's balance is a Sum; what a request asks for decides whether it fits.
+// An account's balance is a Sum, which never has less than nothing of a dimension.
 func Example() {
 	var free resource.Sum
 	host, _ := resource.ParseVector(map[string]string{"memory": "8GiB", "cpu": "4", "gpu": "1"})
@@ -14,8 +14,7 @@ func Example() {
 
 	_ = free.Add(host)
 	for range 2 {
-		if request.FitsWithin(free.Vector(), resource.Absent) {
-			_ = free.Minus(request)
+		if free.Minus(request) == nil {
 			fmt.Println("granted; left:", free.Vector())
 		} else {
 			fmt.Println("does not fit:", request)
@@ -24,14 +23,6 @@ func Example() {
 	// Output:
 	// granted; left: memory=2GiB,cpu=3500m,gpu=1
 	// does not fit: memory=6GiB,cpu=500m,gpu=0
-}
-
-// A dimension that is not listed is not there on a host, and not limited by a quota.
-func ExampleVector_FitsWithin() {
-	request := resource.Vector{}.WithMemory(1<<30).With("gpu", 1)
-	listed := resource.Vector{}.WithMemory(4 << 30)
-	fmt.Println(request.FitsWithin(listed, resource.Absent), request.FitsWithin(listed, resource.Unlimited))
-	// Output: false true
 }
 
 // Two vectors may be in no order at all.

@@ -31,48 +31,6 @@ func (v Vector) compare(w Vector) (less, more bool) {
 	return less, more
 }
 
-// Missing says what a dimension means that an available resource does not list.
-type Missing uint8
-
-const (
-	// Absent is there none of: a host that does not list "gpu" has none.
-	Absent Missing = iota
-	// Unlimited does not limit: a quota that does not list "gpu" does not limit it.
-	Unlimited
-)
-
-// FitsWithin reports whether everything that v asks for, that is every quantity that is not zero, is available. A zero never
-// blocks anything, whatever is available.
-func (v Vector) FitsWithin(available Vector, missing Missing) bool {
-	listed := available.set
-	if missing == Absent {
-		listed = setMemory | setCPU | setInstances
-	}
-	if v.memory > 0 && v.memory > available.memory && listed&setMemory != 0 ||
-		v.cpu > 0 && v.cpu > available.cpu && listed&setCPU != 0 ||
-		v.instances > 0 && v.instances > available.instances && listed&setInstances != 0 {
-		return false
-	}
-	if v.custom == nil {
-		return true
-	}
-	list, i := available.Custom(), 0
-	for _, q := range v.custom {
-		if q.Value == 0 {
-			continue
-		}
-		i = seek(list, i, q.Name)
-		if i < len(list) && list[i].Name == q.Name {
-			if q.Value > list[i].Value {
-				return false
-			}
-		} else if missing == Absent {
-			return false
-		}
-	}
-	return true
-}
-
 // pair is one custom name with its quantities on both sides, 0 where a side does not have it.
 type pair struct {
 	name     string

@@ -7,7 +7,7 @@ import (
 
 // Resource is what an allocation, a host or a limit consists of: a vector here, and parts elsewhere.
 //
-// The methods of Vector that it does not define itself (Get, With and their kin, FitsWithin) concern the vector here alone.
+// The methods of Vector that it does not define itself (Get, With and their kin) concern the vector here alone.
 type Resource struct {
 	Vector
 	// External is sorted by address, no address twice, and must not be modified. NewResource and WithPart keep it so.
@@ -106,21 +106,6 @@ func (r Resource) compare(s Resource) (less, more bool) {
 		less, more = less || l, more || m
 	}
 	return less, more
-}
-
-// Fits reports whether everything r asks for is available. What missing says of a dimension that available does not list holds
-// for its external parts too.
-func (r Resource) Fits(available Resource, missing Missing) bool {
-	if !r.FitsWithin(available.Vector, missing) {
-		return false
-	}
-	for _, e := range r.External {
-		there, _ := available.Part(e.Address)
-		if !e.FitsWithin(there, missing) {
-			return false
-		}
-	}
-	return true
 }
 
 // place is one address with the vectors of both sides, unset where a side does not have it.

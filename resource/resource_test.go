@@ -96,27 +96,6 @@ func TestEqualLooksAtAllParts(t *testing.T) {
 	}
 }
 
-func TestFitsHoldsForEveryPart(t *testing.T) {
-	request := Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(2000))
-	for _, test := range []struct {
-		available         Resource
-		absent, unlimited bool
-	}{
-		{Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(2000)), true, true},
-		{Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.a"), Vector{}.WithCPU(1999)), false, false},
-		{Resource{Vector: Vector{}.WithMemory(0)}.WithPart(queue("root.a"), Vector{}.WithCPU(2000)), false, false},
-		{Resource{Vector: Vector{}.WithMemory(1)}.WithPart(queue("root.b"), Vector{}.WithCPU(2000)), false, true},
-		{Resource{}, false, true},
-	} {
-		if got := request.Fits(test.available, Absent); got != test.absent {
-			t.Errorf("within %v on a host: %t", test.available, got)
-		}
-		if got := request.Fits(test.available, Unlimited); got != test.unlimited {
-			t.Errorf("within %v in a quota: %t", test.available, got)
-		}
-	}
-}
-
 func TestResourceAlgebraIsThatOfItsParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, s := resources().Draw(t, "r"), resources().Draw(t, "s")
@@ -127,7 +106,7 @@ func TestResourceAlgebraIsThatOfItsParts(t *testing.T) {
 		if back := must(t, sum.Minus, s); !back.EqualTo(r) {
 			t.Fatalf("%v + %v - %v = %v", r, s, s, back)
 		}
-		if !r.Fits(sum, Absent) || !sum.NotLessThan(r) || !r.NotMoreThan(sum) {
+		if !sum.NotLessThan(r) || !r.NotMoreThan(sum) {
 			t.Fatalf("%v is not within %v", r, sum)
 		}
 		if sum.MoreThan(r) != !s.IsZero() || r.LessThan(sum) != !s.IsZero() {
@@ -135,9 +114,6 @@ func TestResourceAlgebraIsThatOfItsParts(t *testing.T) {
 		}
 		if r.EqualTo(sum) != s.IsZero() || r.EqualTo(s) != (r.NotLessThan(s) && r.NotMoreThan(s)) {
 			t.Fatalf("%v equal to %v: %t, to %v: %t", r, sum, r.EqualTo(sum), s, r.EqualTo(s))
-		}
-		if got, want := r.Fits(s, Absent), r.NotMoreThan(s); got != want {
-			t.Fatalf("%v within %v: %t", r, s, got)
 		}
 		if twice := must(t, r.Multiply, 2); !twice.EqualTo(must(t, r.Add, r)) || !must(t, twice.Divide, 2).Equal(r) {
 			t.Fatalf("%v * 2 = %v", r, twice)

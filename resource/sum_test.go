@@ -136,15 +136,10 @@ func TestHotOperationsDoNotAllocate(t *testing.T) {
 		available := Vector{}.WithMemory(1<<40).WithCPU(64000).WithInstances(100).With("fpga", 9).With("gpu", 8).With("licence", 7)
 		var used Sum
 		succeed(t, used.Add(available))
-		external := Resource{Vector: request}.WithPart(Address{Kind: "yarn", Path: "root.a"}, request)
-		limit := Resource{Vector: available}.WithPart(Address{Kind: "yarn", Path: "root.a"}, available)
 		ok := true
 		for operation, run := range map[string]func(){
 			"Sum": func() {
 				ok = ok && used.Add(request) == nil && used.Minus(request) == nil && used.Get("licence") >= 0
-			},
-			"FitsWithin": func() {
-				ok = ok && request.FitsWithin(available, Absent) && request.FitsWithin(available, Unlimited)
 			},
 			"Get": func() { quantity, set := available.Get("licence"); ok = ok && set && quantity == 7 },
 			"All": func() {
@@ -156,7 +151,6 @@ func TestHotOperationsDoNotAllocate(t *testing.T) {
 				ok = ok && available.MoreThan(request) && request.NotMoreThan(available) && !request.EqualTo(available)
 			},
 			"With of a fixed dimension": func() { ok = ok && !request.WithMemory(1).IsZero() },
-			"Resource.Fits":             func() { ok = ok && external.Fits(limit, Absent) },
 		} {
 			if allocations := testing.AllocsPerRun(100, run); allocations != 0 {
 				t.Errorf("%s, %s: %v allocations", name, operation, allocations)

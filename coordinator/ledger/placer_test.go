@@ -33,7 +33,7 @@ func (p *plainPlacer) Remove(slot ledger.Slot) { delete(p.hosts, slot) }
 
 func (p *plainPlacer) Choose(q ledger.Query) ledger.Slot {
 	return p.best(q, func(slot ledger.Slot, v ledger.HostView) bool {
-		return v.Health && v.Measured && (!q.NoHeld || !v.Held) && q.Request.FitsWithin(v.Available, resource.Absent) &&
+		return v.Health && v.Measured && (!q.NoHeld || !v.Held) && has(v.Available, q.Request) &&
 			(q.Rejected == nil || !q.Rejected(slot))
 	})
 }
@@ -44,7 +44,7 @@ func (p *plainPlacer) Closest(q ledger.Query) ledger.Slot {
 
 func (p *plainPlacer) Possible(q ledger.Query) bool {
 	for _, v := range p.hosts {
-		if wished(q.Wishes, v) && q.Request.FitsWithin(v.Limit, resource.Absent) {
+		if wished(q.Wishes, v) && has(v.Limit, q.Request) {
 			return true
 		}
 	}
@@ -61,9 +61,9 @@ func (p *plainPlacer) Survey(q ledger.Query) ledger.HostFilters {
 			f.Health++
 		case !v.Measured || q.Rejected != nil && q.Rejected(slot):
 			f.Measurement++
-		case !q.Request.FitsWithin(left(v), resource.Absent):
+		case !has(left(v), q.Request):
 			f.Books++
-		case !q.Request.FitsWithin(v.Available, resource.Absent):
+		case !has(v.Available, q.Request):
 			f.Headroom++
 		case q.NoHeld && v.Held:
 			f.Held++
@@ -118,4 +118,14 @@ func left(v ledger.HostView) resource.Vector {
 		free = free.With(dimension, max(0, most-booked))
 	}
 	return free
+}
+
+// has reports whether there is as much of each dimension as the request asks for. What is not listed is not there.
+func has(available, request resource.Vector) bool {
+	for dimension, asked := range request.All() {
+		if there, _ := available.Get(dimension); asked > 0 && asked > there {
+			return false
+		}
+	}
+	return true
 }

@@ -46,7 +46,7 @@ func hasAll(labels, required label.Set) bool {
 func (m *model) fits(slot ledger.Slot, q ledger.Query) bool {
 	v := m.hosts[slot]
 	return wanted(v, q) && v.Health && v.Measured && (!v.Held || !q.NoHeld) && (q.Rejected == nil || !q.Rejected(slot)) &&
-		q.Request.FitsWithin(v.Available, resource.Absent)
+		has(v.Available, q.Request)
 }
 
 // score is what makes a host better than another, most important first; larger is better.
@@ -99,7 +99,7 @@ func (m *model) best(q ledger.Query) (best score, found bool) {
 
 func (m *model) possible(q ledger.Query) bool {
 	for _, v := range m.hosts {
-		if wanted(v, q) && q.Request.FitsWithin(v.Limit, resource.Absent) {
+		if wanted(v, q) && has(v.Limit, q.Request) {
 			return true
 		}
 	}
@@ -112,13 +112,13 @@ func (m *model) nearness(slot ledger.Slot, q ledger.Query) (level int, share flo
 	counts := q.Request.Without(resource.Memory).Without(resource.CPU)
 	open := v.Health && v.Measured && (!v.Held || !q.NoHeld)
 	switch {
-	case !counts.FitsWithin(v.Limit, resource.Absent) && !open:
+	case !has(v.Limit, counts) && !open:
 		level = 4
-	case !counts.FitsWithin(v.Limit, resource.Absent):
+	case !has(v.Limit, counts):
 		level = 3
 	case !open:
 		level = 2
-	case !counts.FitsWithin(v.Available, resource.Absent):
+	case !has(v.Available, counts):
 		level = 1
 	}
 	share = 1
@@ -153,9 +153,9 @@ func (m *model) survey(q ledger.Query) (f ledger.HostFilters) {
 			f.Health++
 		case !v.Measured || q.Rejected != nil && q.Rejected(slot):
 			f.Measurement++
-		case !q.Request.FitsWithin(byTheBooks(v), resource.Absent):
+		case !has(byTheBooks(v), q.Request):
 			f.Books++
-		case !q.Request.FitsWithin(v.Available, resource.Absent):
+		case !has(v.Available, q.Request):
 			f.Headroom++
 		case q.NoHeld && v.Held:
 			f.Held++
@@ -174,4 +174,14 @@ func byTheBooks(v ledger.HostView) resource.Vector {
 		left = left.With(dimension, max(0, limit-booked))
 	}
 	return left
+}
+
+// has reports whether there is as much of each dimension as the request asks for. What is not listed is not there.
+func has(available, request resource.Vector) bool {
+	for dimension, asked := range request.All() {
+		if there, _ := available.Get(dimension); asked > 0 && asked > there {
+			return false
+		}
+	}
+	return true
 }
