@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	_ "modernc.org/sqlite" //nolint:depguard // see above
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // TestACoordinatorLeadsAfterARowWasSetAside: a row that nobody can read keeps every coordinator from leading. The log says how it is taken
@@ -39,7 +41,7 @@ func TestACoordinatorLeadsAfterARowWasSetAside(t *testing.T) {
 			m.run("coordinator", store.config, store.kept, "no coordinator leads while this row is there", `bursar store set-aside host`, "vm-17")
 			into := filepath.Join(m.dir, store.name+".json")
 			cmd := exec.CommandContext(t.Context(), executable, "store", "set-aside", "host", "vm-17", "--store", store.place, "--into", into, "--force")
-			cmd.Env = environment()
+			cmd.Env = proc.Environment()
 			if output, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, output)
 			}

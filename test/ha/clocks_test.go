@@ -20,6 +20,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // TestCoordinatorsWhoseClocksDiffer: one whose clock is an hour ahead leads for a moment, then one of the
@@ -31,9 +32,9 @@ func TestCoordinatorsWhoseClocksDiffer(t *testing.T) {
 	c := &clocks{cluster: newCluster(t, size{coordinators: 3, agents: 3, program: before.program, suspectAfter: silentAfter}, nil)}
 	ahead, right, old := c.inOrder()
 	for m, program := range map[*member]string{ahead: buildAhead(t), right: ""} {
-		m.stop()
+		m.Stop(patience)
 		m.program = program
-		m.start()
+		m.Start()
 	}
 	c.awaitMembers()
 
@@ -47,7 +48,7 @@ func TestCoordinatorsWhoseClocksDiffer(t *testing.T) {
 
 	c.leads(old)
 	c.holdAndWait(longer) // by whose time these last is not this version's concern
-	c.hosts[0].kill()
+	c.hosts[0].Kill()
 
 	c.leads(right)
 	began = time.Now()
@@ -57,16 +58,16 @@ func TestCoordinatorsWhoseClocksDiffer(t *testing.T) {
 	})
 
 	for _, m := range c.members {
-		m.kill()
+		m.Kill()
 		m.program = ""
 	}
 	years := 10 * 365 * 24 * time.Hour / time.Millisecond
 	if err := c.database.Execute(t.Context(), "bursar", fmt.Sprintf("UPDATE meta SET last_id = last_id + (%d::bigint << 22)", years)); err != nil {
 		t.Fatal(err)
 	}
-	c.hosts[0].start()
+	c.hosts[0].Start()
 	for _, m := range c.members {
-		m.start()
+		m.Start()
 	}
 	c.awaitMembers()
 	c.awaitHosts()
@@ -213,7 +214,7 @@ func (c *clocks) tellsTheSkew(leader *member, about time.Duration) time.Duration
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	cmd := c.lab.Node("hosts-1").Command(ctx, executable, "status")
-	cmd.Env = environment("BURSAR_ADDR=" + leader.url)
+	cmd.Env = proc.Environment("BURSAR_ADDR=" + leader.url)
 	printed, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(printed, []byte("clock skew")) || !bytes.Contains(printed, []byte("the ledger's time is ahead of the leader's clock")) {
 		c.t.Errorf("bursar status: %v\n%s", err, printed)
@@ -242,6 +243,6 @@ func (c *cluster) metric(m *member, name string) float64 {
 			return value
 		}
 	}
-	c.t.Fatalf("%s has no %s", m.name, name)
+	c.t.Fatalf("%s has no %s", m.Name, name)
 	return 0
 }

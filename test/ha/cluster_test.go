@@ -199,7 +199,7 @@ func (c *cluster) startCoordinators(want size) {
 		m.process = newProcess(c.t, name, node, "coordinator", "--config", file, "--log-format", "text")
 		m.program = want.program
 		m.direct = c.client(m.url, client.WithoutRetries())
-		m.start()
+		m.Start()
 		c.members = append(c.members, m)
 		urls = append(urls, m.url)
 	}
@@ -250,9 +250,9 @@ func (c *cluster) newClient(target string, options ...client.Option) *client.Cli
 func (c *cluster) awaitMembers() {
 	c.t.Helper()
 	for _, m := range c.members {
-		eventually(c.t, m.name+" answers", func() error {
-			if !m.running() {
-				c.t.Fatalf("%s has ended:\n%s", m.name, m.output.tail())
+		eventually(c.t, m.Name+" answers", func() error {
+			if !m.Running() {
+				c.t.Fatalf("%s has ended:\n%s", m.Name, m.Output.Tail())
 			}
 			_, err := c.status(m)
 			return err
@@ -284,7 +284,7 @@ func (c *cluster) leaderBut(not *member) (leader *member) {
 			}
 			status, err := c.status(m)
 			if err != nil {
-				last = errors.Join(last, fmt.Errorf("%s: %w", m.name, err))
+				last = errors.Join(last, fmt.Errorf("%s: %w", m.Name, err))
 				continue
 			}
 			for _, leads := range c.members {
@@ -293,7 +293,7 @@ func (c *cluster) leaderBut(not *member) (leader *member) {
 					return nil
 				}
 			}
-			last = errors.Join(last, fmt.Errorf("%s says that %q leads", m.name, status.GetLeaderUrl()))
+			last = errors.Join(last, fmt.Errorf("%s says that %q leads", m.Name, status.GetLeaderUrl()))
 		}
 		return last
 	})
@@ -320,7 +320,7 @@ func (c *cluster) startAgents(number int) {
 			h.id, h.socket, filepath.Join(c.dir, h.id), tick, found, hostMemory, hostCPU, c.trust.agent(c, h.id)))
 		h.process = newProcess(c.t, h.id, node, "agent", "--config", file, "--log-format", "text", "--log-level", "warn")
 		h.local = c.client(h.socket, patiently()...)
-		h.start()
+		h.Start()
 		c.hosts = append(c.hosts, h)
 	}
 	c.awaitHosts()
@@ -331,8 +331,8 @@ func (c *cluster) awaitHosts() {
 	c.t.Helper()
 	eventually(c.t, "every host is healthy", func() error {
 		for _, h := range c.hosts {
-			if !h.running() {
-				c.t.Fatalf("%s has ended:\n%s", h.name, h.output.tail())
+			if !h.Running() {
+				c.t.Fatalf("%s has ended:\n%s", h.Name, h.Output.Tail())
 			}
 		}
 		status, err := c.books.Cluster().Status(c.t.Context(), &bursarv1.StatusRequest{})

@@ -113,10 +113,10 @@ func (l *load) recovered() {
 
 func (l *load) leaderKilled() {
 	leader := l.leader()
-	leader.kill()
+	leader.Kill()
 	l.leaderBut(leader)
 	l.probe()
-	leader.start()
+	leader.Start()
 }
 
 // leaderStopped: what the old leader is asked while it stands still it must not answer from the past, and not grant either.
@@ -130,7 +130,7 @@ func (l *load) leaderStopped() {
 		l.t.Fatal(err)
 	}
 	id := res.GetAllocation().GetId()
-	leader.signal(syscall.SIGSTOP)
+	leader.Signal(syscall.SIGSTOP)
 	l.leaderBut(leader)
 	if _, err := l.books.Allocations().Release(l.t.Context(), &bursarv1.ReleaseRequest{Id: id}); err != nil {
 		l.t.Fatal(err)
@@ -157,7 +157,7 @@ func (l *load) leaderStopped() {
 		}
 		return nil
 	})
-	leader.signal(syscall.SIGCONT)
+	leader.Signal(syscall.SIGCONT)
 	for range cap(states) {
 		if state := <-states; state != 0 && state != released {
 			l.t.Errorf("a leader that stood still says of a released allocation that it is %s", state)
@@ -219,7 +219,7 @@ func (l *load) consulRestarts() {
 			status, err := m.direct.Cluster().Status(ctx, &bursarv1.StatusRequest{AllowStale: true})
 			cancel()
 			if err != nil || status.GetIsLeader() {
-				return errors.Join(fmt.Errorf("%s: %v", m.name, status), err)
+				return errors.Join(fmt.Errorf("%s: %v", m.Name, status), err)
 			}
 		}
 		return nil
@@ -276,9 +276,9 @@ func (l *load) storeStops() {
 // coordinatorsRestart: each hands over what it has.
 func (l *load) coordinatorsRestart() {
 	for _, m := range l.members {
-		m.stop()
+		m.Stop(patience)
 		l.probe()
-		m.start()
+		m.Start()
 		l.awaitMembers()
 	}
 }
@@ -287,10 +287,10 @@ func (l *load) coordinatorsRestart() {
 func (l *load) agentsRestart() {
 	for some := range slices.Chunk(l.hosts, 10) {
 		for _, h := range some {
-			h.stop()
+			h.Stop(patience)
 		}
 		for _, h := range some {
-			h.start()
+			h.Start()
 		}
 		l.awaitHosts()
 	}

@@ -6,18 +6,15 @@
 package ha
 
 import (
-	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/bursar/bursar/test/netlab"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // executable is the bursar under test, and binaries the directory that it is in. TestMain sets them.
@@ -44,13 +41,9 @@ func TestMain(m *testing.M) {
 
 // build builds the bursar of a tree. It has to do without a network, as the module's dependencies are here since this test was built.
 func build(tree, into string, flags ...string) error {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-o", into}, flags, []string{"./cmd/bursar"})...)
-	cmd.Dir = tree
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build bursar: %w\n%s", err, bytes.TrimSpace(output))
-	}
-	return nil
+	return proc.Build{
+		Into: into, Tree: tree, Flags: flags, Environment: []string{"GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off"},
+	}.Run(context.Background())
 }
 
 // patience is how long a machine that is busy with other things may take for what takes a second or two.
@@ -62,32 +55,5 @@ const pollEvery = 50 * time.Millisecond
 // eventually waits until the condition holds, that is gives no error.
 func eventually(t *testing.T, what string, condition func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	again := time.NewTicker(pollEvery)
-	defer again.Stop()
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s: %v", patience, what, err)
-		}
-		select {
-		case <-again.C:
-		case <-t.Context().Done():
-			t.Fatalf("%s: %v", what, errors.Join(err, t.Context().Err()))
-		}
-	}
-}
-
-// environment is this one's without what would lead bursar elsewhere.
-func environment(more ...string) []string {
-	var kept []string
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "BURSAR_") && !strings.HasPrefix(variable, "CONSUL_") && !strings.HasPrefix(variable, "PG") {
-			kept = append(kept, variable)
-		}
-	}
-	return append(kept, more...)
+	proc.Eventually(t, patience, pollEvery, what, condition)
 }

@@ -31,11 +31,11 @@ func TestAgentsOneVersionBehind(t *testing.T) {
 	c := newCluster(t, size{coordinators: 3, agents: 4}, nil)
 	before := versionBefore(t)
 	for _, m := range c.members {
-		c.startAgent("before-"+m.name, before.program, m.url)
+		c.startAgent("before-"+m.Name, before.program, m.url)
 	}
 	stripped := new(atomic.Int64)
 	for _, m := range c.members {
-		c.startAgent("baseline-"+m.name, "", c.speakBaseline(m.url, stripped))
+		c.startAgent("baseline-"+m.Name, "", c.speakBaseline(m.url, stripped))
 	}
 	c.awaitHosts()
 	l := c.startLoad(uint64(time.Now().UnixNano()))
@@ -44,9 +44,9 @@ func TestAgentsOneVersionBehind(t *testing.T) {
 	for _, f := range []fault{
 		{"the leader is killed", func(l *load) {
 			leader := l.leader()
-			leader.kill()
+			leader.Kill()
 			l.leaderBut(leader)
-			leader.start()
+			leader.Start()
 		}},
 		{"the leader stands still and goes on", (*load).leaderStopped},
 		{"PostgreSQL restarts without warning", (*load).storeRestarts},
@@ -69,7 +69,7 @@ func (c *cluster) startAgent(id, program, coordinator string) {
 	h.process = newProcess(c.t, id, c.lab.Node("hosts-1"), "agent", "--config", file, "--log-format", "text", "--log-level", "warn")
 	h.program = program
 	h.local = c.client(h.socket, patiently()...)
-	h.start()
+	h.Start()
 	c.hosts = append(c.hosts, h)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/bursar/bursar/test/certs"
 	"github.com/bursar/bursar/test/consul"
 	"github.com/bursar/bursar/test/postgres"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // misfit is a configuration that must not work, beside servers that do.
@@ -67,13 +68,13 @@ func (m *misfit) run(part, config string, code int, says ...string) {
 	}
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
-	said := &output{}
+	said := &proc.Output{}
 	program := executable
 	if m.program != "" {
 		program = m.program
 	}
 	cmd := exec.CommandContext(ctx, program, part, "--config", file, "--log-format", "text")
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), said, said
+	cmd.Env, cmd.Stdout, cmd.Stderr = proc.Environment(), said, said
 	if err := cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}

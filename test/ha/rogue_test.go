@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/bursar/bursar/test/certs"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // TestSomebodyElseWritesIntoConsul: whoever may write there names other servers as the leader and as coordinators, and writes nonsense. The
@@ -79,7 +80,7 @@ func (c *cluster) startAgentInConsul(number int) {
 		h.id, h.socket, filepath.Join(c.dir, h.id), tick, c.trust.consulSection(c, c.consuls[0], h.id), hostMemory, hostCPU, c.trust.agent(c, h.id)))
 	h.process = newProcess(c.t, h.id, c.lab.Node("hosts-2"), "agent", "--config", file, "--log-format", "text", "--log-level", "warn")
 	h.local = c.client(h.socket, patiently()...)
-	h.start()
+	h.Start()
 	c.hosts = append(c.hosts, h)
 	c.awaitHosts()
 }
@@ -114,7 +115,7 @@ func newRogue(l *load) *rogue {
 		secure: listen(l.t, node.Address.String(), &tls.Config{
 			Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
 		}),
-		environment: environment("BURSAR_ADDR=consul", "BURSAR_TLS_CA="+l.trust.ca, "BURSAR_TOKEN_FILE="+l.trust.tokens["ops"],
+		environment: proc.Environment("BURSAR_ADDR=consul", "BURSAR_TLS_CA="+l.trust.ca, "BURSAR_TOKEN_FILE="+l.trust.tokens["ops"],
 			"CONSUL_HTTP_ADDR="+l.consuls[1].Address, "CONSUL_HTTP_TOKEN="+l.trust.consul, "CONSUL_CACERT="+l.trust.ca,
 			"CONSUL_CLIENT_CERT="+cert, "CONSUL_CLIENT_KEY="+key),
 	}
@@ -160,7 +161,7 @@ func (r *rogue) isNoticed() {
 	r.t.Helper()
 	leader := r.leader()
 	noticed := func() int {
-		return strings.Count(leader.output.String(), "somebody else has written into Consul's key of the leader")
+		return strings.Count(leader.Output.String(), "somebody else has written into Consul's key of the leader")
 	}
 	before := noticed()
 	r.callsGoThrough()

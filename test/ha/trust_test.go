@@ -151,12 +151,12 @@ func (c *cluster) strangersAreRefused() {
 	for _, m := range c.members {
 		stranger := c.newClient(m.url, client.WithoutRetries(), client.WithCredentials(own))
 		if _, err := stranger.Cluster().Status(ctx, &bursarv1.StatusRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
-			c.t.Errorf("%s answers a stranger: %v", m.name, err)
+			c.t.Errorf("%s answers a stranger: %v", m.Name, err)
 		}
 		another := c.newClient(m.url, append(c.trust.client(c, hostName(0)), client.WithoutRetries())...)
 		_, err := another.Hosts().Sync(ctx, &bursarv1.SyncRequest{HostId: hostName(1), Incarnation: 1 << 62, Sequence: 1})
 		if connect.CodeOf(err) != connect.CodePermissionDenied {
-			c.t.Errorf("%s takes a report of another host: %v", m.name, err)
+			c.t.Errorf("%s takes a report of another host: %v", m.Name, err)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // TestRollingUpgrade brings three coordinators with one PostgreSQL up to date, one after the other and the leader last, while agents,
@@ -21,8 +23,8 @@ func TestRollingUpgrade(t *testing.T) {
 	before := versionBefore(t)
 	c := newCluster(t, size{coordinators: 3, agents: 3, program: before.program}, nil)
 	for _, m := range c.members {
-		c.startAgent("before-"+m.name, before.program, m.url)
-		c.startAgent("after-"+m.name, "", m.url)
+		c.startAgent("before-"+m.Name, before.program, m.url)
+		c.startAgent("after-"+m.Name, "", m.url)
 	}
 	c.awaitHosts()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -41,7 +43,7 @@ func TestRollingUpgrade(t *testing.T) {
 			old := l.leader()
 			l.upgrade(second, last, first)
 			if now := l.leader(); now != old {
-				t.Errorf("%s led, and after the upgrade of a standby %s leads", old.name, now.name)
+				t.Errorf("%s led, and after the upgrade of a standby %s leads", old.Name, now.Name)
 			}
 		}},
 		{"and the leader", func(l *load) { l.upgrade(last, second) }},
@@ -54,7 +56,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	for _, m := range c.members {
 		if m.program != "" {
-			t.Errorf("%s is of the version before", m.name)
+			t.Errorf("%s is of the version before", m.Name)
 		}
 	}
 	c.commands(before.program)
@@ -83,9 +85,9 @@ func (l *load) upgrade(candidates ...*member) {
 		next = slices.IndexFunc(candidates, func(m *member) bool { return m.program != "" })
 	}
 	m := candidates[next]
-	m.stop()
+	m.Stop(patience)
 	m.program = ""
-	m.start()
+	m.Start()
 	l.awaitMembers()
 }
 
@@ -95,7 +97,7 @@ func (c *cluster) leads(wanted ...*member) {
 	var still []*member
 	for _, m := range c.members {
 		if !slices.Contains(wanted, m) {
-			m.signal(syscall.SIGSTOP)
+			m.Signal(syscall.SIGSTOP)
 			still = append(still, m)
 		}
 	}
@@ -108,7 +110,7 @@ func (c *cluster) leads(wanted ...*member) {
 		return fmt.Errorf("none of %d", len(wanted))
 	})
 	for _, m := range still {
-		m.signal(syscall.SIGCONT)
+		m.Signal(syscall.SIGCONT)
 	}
 }
 
@@ -122,9 +124,9 @@ func (c *cluster) commands(program string) {
 			defer cancel()
 			cmd := c.lab.Node("hosts-1").Command(ctx, append([]string{program}, arguments...)...)
 			var stdout, stderr bytes.Buffer
-			cmd.Env, cmd.Stdout, cmd.Stderr = environment("BURSAR_ADDR="+m.url), &stdout, &stderr
+			cmd.Env, cmd.Stdout, cmd.Stderr = proc.Environment("BURSAR_ADDR="+m.url), &stdout, &stderr
 			if err := cmd.Run(); err != nil {
-				c.t.Errorf("bursar %s to %s: %v\n%s", strings.Join(arguments, " "), m.name, err, &stderr)
+				c.t.Errorf("bursar %s to %s: %v\n%s", strings.Join(arguments, " "), m.Name, err, &stderr)
 			}
 			return stdout.Bytes()
 		}

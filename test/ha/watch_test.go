@@ -105,7 +105,7 @@ func (o *observer) epoch(ctx context.Context, m *member, last uint64) uint64 {
 		return last
 	}
 	if status.GetEpoch() < last {
-		o.faultf("%s answers for epoch %d after %d", m.name, status.GetEpoch(), last)
+		o.faultf("%s answers for epoch %d after %d", m.Name, status.GetEpoch(), last)
 	}
 	if status.GetEpoch() > last {
 		o.mu.Lock()
