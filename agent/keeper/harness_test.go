@@ -2,6 +2,7 @@ package keeper_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/agent/keeper"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // nobody is a user that owns nothing here.
@@ -35,10 +37,9 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "bursar-keeper")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "github.com/bursar/bursar/cmd/bursar-keeper")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the keeper: %v\n%s", err, out)
+	build := proc.Build{Into: program, Packages: []string{"./cmd/bursar-keeper"}, Flags: []string{"-ldflags", "-s -w"}}
+	if err := build.Run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {

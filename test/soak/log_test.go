@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // The log beside the embedded store's file is carried over into it every 4,096 pages (16 MiB), and begins
@@ -59,8 +60,7 @@ func buildShortLog(t *testing.T, into string, carry int64) {
 			t.Fatal(err)
 		}
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-overlay", overlay, "-o", into, "github.com/bursar/bursar/cmd/bursar")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := (proc.Build{Into: into, Flags: []string{"-overlay", overlay}}).Run(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

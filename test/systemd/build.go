@@ -9,29 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-)
 
-// root is the folder of the module.
-func root() (string, error) {
-	folder, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			return folder, nil
-		}
-		parent := filepath.Dir(folder)
-		if parent == folder {
-			return "", errors.New("not within the module")
-		}
-		folder = parent
-	}
-}
+	"github.com/bursar/bursar/test/proc"
+)
 
 // installed is where the Debian is that the machines start from: as tools/systemd/provide.sh, as it is now, makes it.
 func installed() (string, error) {
-	module, err := root()
+	module, err := proc.Root()
 	if err != nil {
 		return "", err
 	}
@@ -46,26 +30,17 @@ func installed() (string, error) {
 	return place, nil
 }
 
-// Build builds a program of this module, static, for a machine to run.
-func Build(ctx context.Context, to, pkg string) error {
-	return goTool(ctx, "build", "-trimpath", "-buildvcs=false", "-o", to, pkg)
-}
-
 // BuildTest builds a package's tests, static, for a machine to run: `/opt/test/NAME -test.v`.
 func BuildTest(ctx context.Context, to, pkg string) error {
-	return goTool(ctx, "test", "-c", "-trimpath", "-o", to, pkg)
-}
-
-func goTool(ctx context.Context, arguments ...string) error {
-	module, err := root()
+	module, err := proc.Root()
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "go", arguments...) //nolint:gosec // that is what it is for
+	command := exec.CommandContext(ctx, "go", "test", "-c", "-trimpath", "-o", to, pkg) //nolint:gosec // that is what it is for
 	command.Dir = module
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", arguments[0], err, said)
+		return fmt.Errorf("go test: %w\n%s", err, said)
 	}
 	return nil
 }

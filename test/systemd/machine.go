@@ -154,7 +154,7 @@ func (m *Machine) share(ctx context.Context) error {
 		return err
 	}
 	inside := m.path("share/inside")
-	if err := Build(ctx, inside, "./test/systemd/inside"); err != nil {
+	if err := (proc.Build{Into: inside, Packages: []string{"./test/systemd/inside"}}).Run(ctx); err != nil {
 		return err
 	}
 	for name, from := range m.options.Files {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/bursar/bursar/test/proc"
 )
 
 // packages are the ones under test, for this machine's architecture.
@@ -45,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func build(ctx context.Context, folder string) (packages, error) {
-	module, err := root()
+	module, err := proc.Root()
 	if err != nil {
 		return packages{}, err
 	}

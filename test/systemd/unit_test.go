@@ -13,6 +13,7 @@ import (
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/unit"
+	"github.com/bursar/bursar/test/proc"
 )
 
 const engineSlice = "/bursar.slice/bursar-engines.slice/"
@@ -21,7 +22,7 @@ const engineSlice = "/bursar.slice/bursar-engines.slice/"
 func buildTool(t *testing.T, pkg string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	if err := Build(t.Context(), to, pkg); err != nil {
+	if err := (proc.Build{Into: to, Packages: []string{pkg}}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return to

@@ -1,7 +1,6 @@
 package yarn_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/bursar/bursar/client"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 	"github.com/bursar/bursar/test/yarn"
 )
 
@@ -30,10 +29,8 @@ type system struct {
 func buildBursar(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "bursar")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "github.com/bursar/bursar/cmd/bursar")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build bursar: %v\n%s", err, said)
+	if err := (proc.Build{Into: binary}).Run(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
@@ -92,26 +89,8 @@ type command struct {
 	t           *testing.T
 	dir         string
 	process     *exec.Cmd
-	out, errors text
+	out, errors proc.Output
 	ended       chan struct{} // closed when it has ended
-}
-
-// text gathers what a process prints.
-type text struct {
-	mu      sync.Mutex
-	printed bytes.Buffer // guarded by mu
-}
-
-func (b *text) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.printed.Write(p)
-}
-
-func (b *text) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.printed.String()
 }
 
 // command starts a command in a folder, with the binary in its path.
@@ -196,10 +175,8 @@ func (s *system) serve(t *testing.T, dir string, arguments ...string) *command {
 	t.Cleanup(func() {
 		server.stop(syscall.SIGTERM)
 		printed := server.out.String() + server.errors.String()
-		for _, fault := range []string{"DATA RACE", "panic: ", "fatal error: ", "the books are wrong"} {
-			if strings.Contains(printed, fault) {
-				t.Errorf("bursar %s: %s", arguments[0], fault)
-			}
+		for _, fault := range append(server.out.Faults(), server.errors.Faults()...) {
+			t.Errorf("bursar %s: %s", arguments[0], fault)
 		}
 		if t.Failed() {
 			t.Logf("bursar %s said:\n%s", arguments[0], printed[max(0, len(printed)-6000):])
