@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -219,26 +217,17 @@ func socketClient(path string) *http.Client {
 
 // testLog writes the agent's log to the test's, and keeps it.
 type testLog struct {
-	t *testing.T
+	proc.Output
 
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
+	t *testing.T
 }
 
 func (l *testLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Write(p)
+	_, _ = l.Output.Write(p)
 	if l.t.Context().Err() == nil { // else it is over
 		l.t.Log(string(p))
 	}
 	return len(p), nil
-}
-
-func (l *testLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // process is a child of the test that an engine is made of. It is killed, with its session, at the end.

@@ -17,6 +17,7 @@ import (
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // launcher is an agent that launches engines: its keeper is this binary, where every user gets at it.
@@ -74,16 +75,7 @@ func (s *subject) mustLaunch(script string, changes ...func(*bursarv1.LaunchRequ
 // until looks at something that nobody tells of until it holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	deadline := time.After(20 * time.Second)
-	for !holds() {
-		select {
-		case <-look.C:
-		case <-deadline:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	proc.Until(t, 20*time.Second, 5*time.Millisecond, what, holds)
 }
 
 func asNobody(q *bursarv1.LaunchRequest) {

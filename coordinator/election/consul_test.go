@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/bursar/bursar/internal/discovery/consul"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func TestOneOfThreeLeadsAndAllKnow(t *testing.T) {
@@ -93,16 +94,7 @@ func TestLeaderIsMarkedInTheCatalogAndInDNS(t *testing.T) {
 // until waits for what has no channel to wait on.
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	late := time.After(patience)
-	for !condition() {
-		select {
-		case <-look.C:
-		case <-late:
-			t.Fatalf("not within %v", patience)
-		}
-	}
+	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
 func TestLeaderThatStopsRenewingIsFollowed(t *testing.T) {

@@ -1,7 +1,6 @@
 package election
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/bursar/bursar/internal/discovery/consul"
 	consulserver "github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // shared is the server of the tests that do nothing to it.
@@ -63,28 +63,10 @@ const (
 	storeTwo = "gggghhhhiiiijjjjkkkkllll33"
 )
 
-// buffer keeps what was logged.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // candidate is one coordinator of a test.
 type coordinator struct {
 	*ConsulElection
-	log  *buffer
+	log  *proc.Output
 	dead atomic.Bool // it does not renew any more
 	end  func()      // ends Run, and waits for that
 }
@@ -92,7 +74,7 @@ type coordinator struct {
 // stand starts a coordinator of the test's own cluster.
 func stand(t *testing.T, address, id string, change ...func(*consul.Config, *Options)) *coordinator {
 	t.Helper()
-	c := &coordinator{log: new(buffer)}
+	c := &coordinator{log: new(proc.Output)}
 	log := slog.New(slog.NewTextHandler(c.log, nil))
 	config := consul.Config{Address: address, Service: strings.ReplaceAll(t.Name(), "_", "-")[:min(60, len(t.Name()))], Timeout: time.Second}
 	config.Service = strings.Map(func(r rune) rune {

@@ -1,7 +1,6 @@
 package credential_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/test/certs"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // clock is a time that a test sets. Files that a test writes are always older than it thinks.
@@ -42,21 +42,10 @@ func (c *clock) advance(d time.Duration) {
 }
 
 // logs is a buffer that many may write to.
-type logs struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type logs struct{ proc.Output }
 
 func (l *logs) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), words)
+	return strings.Count(l.String(), words)
 }
 
 // site is a server with an authority.

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/bursar/bursar/internal/discovery"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func TestFinderFollowsTheCatalog(t *testing.T) {
@@ -47,7 +48,7 @@ func TestFinderFollowsTheCatalog(t *testing.T) {
 
 func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
-	var log buffer
+	var log proc.Output
 	finder := NewFinder(client, FinderOptions{RequireTLS: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	run(t, finder.Run)
 	liar, _ := register(t, client, RegistrationOptions{ID: "liar", URL: "http://10.6.6.6:7070"})
@@ -66,7 +67,7 @@ func TestOnlyCoordinatorsWithTLSAreFoundWhereThatIsRequired(t *testing.T) {
 // Whoever may register services can give them any number of long names, and the log has no use for them.
 func TestRegistrationsThatCannotBeCalledDoNotFillTheLog(t *testing.T) {
 	client := open(t, Config{Address: shared.Address})
-	var log buffer
+	var log proc.Output
 	finder := NewFinder(client, FinderOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	run(t, finder.Run)
 	for i := range 8 {

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/bursar/bursar/internal/discovery"
 	consulserver "github.com/bursar/bursar/test/consul"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // shared is the server of the tests that do nothing to it.
@@ -97,24 +97,6 @@ func register(t *testing.T, client *Client, options RegistrationOptions) (r *Reg
 	return r, end
 }
 
-// buffer keeps what was logged.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 func find(t *testing.T, client *Client) *Finder {
 	t.Helper()
 	f := NewFinder(client, FinderOptions{Log: slog.New(slog.DiscardHandler)})
@@ -142,16 +124,7 @@ func finds(t *testing.T, f discovery.Finder, right func([]discovery.Coordinator)
 // until waits for what has no channel to wait on.
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	late := time.After(patience)
-	for !condition() {
-		select {
-		case <-look.C:
-		case <-late:
-			t.Fatalf("not within %v", patience)
-		}
-	}
+	proc.Until(t, patience, 10*time.Millisecond, "what has no channel to wait on", condition)
 }
 
 // say answers with this.
