@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -192,22 +191,4 @@ func expect(t *testing.T, what string, err error, code connect.Code, words strin
 	if err == nil || connect.CodeOf(err) != code || !strings.Contains(err.Error(), words) {
 		t.Errorf("%s: %v; want %s and %q", what, err, code, words)
 	}
-}
-
-// lines is a log that many may write to.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

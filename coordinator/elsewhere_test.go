@@ -14,12 +14,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // A host whose agent is not to be trusted names what others wait for, hold and run: nothing of it ends or changes, and
 // operators hear of it once a minute.
 func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
-	log := &lines{}
+	log := &proc.Output{}
 	f := start(t, Config{}, nil, func(s *Server) { s.writer.log = slog.New(slog.NewTextHandler(log, nil)) })
 	h1, h2 := f.agent("h1"), f.agent("h2")
 	running := h1.engine()
@@ -86,7 +87,7 @@ func TestWhatHasEndedIsNotBroughtBackAsAnothersRequest(t *testing.T) {
 func TestTheLogTellsOfAHostOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e elsewhere
-		log := &lines{}
+		log := &proc.Output{}
 		n := &ledger.NotTaken{Count: 1}
 		for minute := range 3 {
 			for range 12 {

@@ -15,6 +15,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/sqlite"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
+	"github.com/bursar/bursar/test/proc"
 )
 
 const (
@@ -208,15 +209,7 @@ func (f *fixture) audited() {
 // eventually waits until a condition holds that another goroutine brings about.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		if time.Now().After(deadline) {
-			tb.Fatalf("not within 20 s: %s", what)
-		}
-		<-tick.C
-	}
+	proc.Until(tb, 20*time.Second, 2*time.Millisecond, what, holds)
 }
 
 // detail returns the first detail of a type that an error carries.

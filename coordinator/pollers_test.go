@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/test/proc"
 )
 
 // watcher is a desk whose clusters are read, in a synctest bubble.
@@ -20,7 +21,7 @@ type watcher struct {
 
 	pollers *pollers
 	kind    *fakeKind
-	log     *lines
+	log     *proc.Output
 	end     context.CancelFunc
 	ended   chan struct{}
 }
@@ -31,7 +32,7 @@ var prod = ledger.ClusterName{Kind: "fake", Cluster: "prod"}
 // watching runs a writer and its pollers, and leads.
 func watching(t *testing.T, random func() float64) *watcher {
 	t.Helper()
-	w := &watcher{desk: newDesk(t, newMemoryStore(), nil), kind: newFakeKind(), log: &lines{}, ended: make(chan struct{})}
+	w := &watcher{desk: newDesk(t, newMemoryStore(), nil), kind: newFakeKind(), log: &proc.Output{}, ended: make(chan struct{})}
 	w.pollers = newPollers(w.writer, providers.Kinds{w.kind}, credentials(t.TempDir()), random,
 		newClusterMeter(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
 	w.clusters = w.pollers.changed

@@ -19,6 +19,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 	"github.com/bursar/bursar/test/certs"
+	"github.com/bursar/bursar/test/proc"
 )
 
 func TestChangedFilesAreInForceWithoutARestart(t *testing.T) {
@@ -153,7 +154,7 @@ func TestWithoutIdentitiesLoopbackIsBelieved(t *testing.T) {
 }
 
 func TestInsecureOnANetworkIsLoud(t *testing.T) {
-	var log lines
+	var log proc.Output
 	server, err := New(Config{Listen: "0.0.0.0:0", Insecure: true}, Dependencies{Store: openSQLite(t, filepath.Join(t.TempDir(), "x.db")), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
