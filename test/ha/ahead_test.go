@@ -20,7 +20,7 @@ const aheadBy = "time.Hour"
 func buildAhead(t *testing.T) (program string) {
 	t.Helper()
 	const reads = "func (systemClock) Now() time.Time { return time.Now() }"
-	file, err := filepath.Abs("../../coordinator/clock.go")
+	file, err := filepath.Abs("../../coordinator/systemclock.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func buildAhead(t *testing.T) (program string) {
 		t.Fatalf("%s has no %q to replace", file, reads)
 	}
 	dir := t.TempDir()
-	changed, overlay := filepath.Join(dir, "clock.go"), filepath.Join(dir, "overlay.json")
+	changed, overlay := filepath.Join(dir, "systemclock.go"), filepath.Join(dir, "overlay.json")
 	text := strings.Replace(string(source), reads, fmt.Sprintf("func (systemClock) Now() time.Time { return time.Now().Add(%s) }", aheadBy), 1)
 	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
