@@ -3,13 +3,15 @@ package auth
 import (
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
 	// refusalRate and refusalBurst bound how many refused calls from one address are written down: some mistakes in full, and of a
 	// flood 150 bytes × 2 a second.
-	refusalRate  = 2.0
-	refusalBurst = 50.0
+	refusalRate  = 2
+	refusalBurst = 50
 	// maxSources bounds how many addresses are told apart; the rest share one account.
 	maxSources  = 4096
 	otherSource = "others"
@@ -22,8 +24,7 @@ type refusalQuota struct {
 }
 
 type refusals struct {
-	tokens  float64
-	at      time.Time // when tokens was right
+	bucket  *rate.Limiter
 	leftOut int64
 }
 
@@ -39,24 +40,15 @@ func (q *refusalQuota) take(source string, now time.Time) bool {
 			source = otherSource
 		}
 		if r = q.sources[source]; r == nil {
-			r = &refusals{tokens: refusalBurst, at: now}
+			r = &refusals{bucket: rate.NewLimiter(refusalRate, refusalBurst)}
 			q.sources[source] = r
 		}
 	}
-	r.fill(now)
-	if r.tokens < 1 {
+	if !r.bucket.AllowN(now, 1) {
 		r.leftOut++
 		return false
 	}
-	r.tokens--
 	return true
-}
-
-func (r *refusals) fill(now time.Time) {
-	if passed := now.Sub(r.at); passed > 0 {
-		r.tokens = min(refusalBurst, r.tokens+passed.Seconds()*refusalRate)
-	}
-	r.at = now
 }
 
 // leftOut returns, once, how many calls of each address were not written down, and forgets those addresses that have been quiet.
@@ -65,9 +57,9 @@ func (q *refusalQuota) leftOut(now time.Time) map[string]int64 {
 	defer q.mu.Unlock()
 	found := make(map[string]int64)
 	for source, r := range q.sources {
-		if r.fill(now); r.leftOut > 0 {
+		if r.leftOut > 0 {
 			found[source], r.leftOut = r.leftOut, 0
-		} else if r.tokens >= refusalBurst {
+		} else if r.bucket.TokensAt(now) >= refusalBurst {
 			delete(q.sources, source)
 		}
 	}
