@@ -22,7 +22,7 @@ SEEDS     ?= 20000
 BENCH     ?= .
 FUZZTIME  ?= 10s
 # Packages, or files of one, whose every survivor was looked at: docs/adr/0030-mutants.md.
-MUTANTS   ?= ./resource ./label ./agent/tracker ./coordinator/placement ./coordinator/ledger
+MUTANTS   ?= ./resource ./resource/linkis ./label ./agent/tracker ./coordinator/placement ./coordinator/ledger
 KILLS     ?= 100
 SOAKTIME  ?= 10m
 ARCHES    ?=

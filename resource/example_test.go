@@ -49,11 +49,3 @@ func ExampleNormalization() {
 	// memory=1.5GiB <nil>
 	// none memory: "9GiB": want at most 8GiB
 }
-
-// The resource types of Linkis are views of one vector, with JSON forms of their own.
-func ExampleMarshalLinkis() {
-	driver := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}
-	text, _ := resource.MarshalLinkis(driver, resource.View(driver))
-	fmt.Println(resource.View(driver), string(text))
-	// Output: LoadInstance {"memory":4294967296,"cores":2,"instances":1,"instance":1}
-}

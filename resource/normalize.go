@@ -24,7 +24,7 @@ func (n Normalization) Apply(request Vector) (Vector, error) {
 	out := request
 	for dimension, asked := range request.All() {
 		if most, limited := n.Maximum.Get(dimension); limited && asked > most {
-			return Vector{}, &FieldError{dimension, formatQuantity(dimension, asked), "at most " + formatQuantity(dimension, most)}
+			return Vector{}, &FieldError{dimension, FormatQuantity(dimension, asked), "at most " + FormatQuantity(dimension, most)}
 		}
 		out = out.With(dimension, n.round(dimension, asked))
 	}
@@ -68,14 +68,15 @@ func (n Normalization) Validate() error {
 	}
 	for dimension, least := range n.Minimum.All() {
 		if most, limited := n.Maximum.Get(dimension); limited && least > most {
-			return &FieldError{"minimum." + dimension, formatQuantity(dimension, least), "at most the maximum, " + formatQuantity(dimension, most)}
+			return &FieldError{"minimum." + dimension, FormatQuantity(dimension, least), "at most the maximum, " + FormatQuantity(dimension, most)}
 		}
 	}
 	return nil
 }
 
-// formatQuantity writes a quantity in its dimension's usual form.
-func formatQuantity(dimension string, quantity int64) string {
+// FormatQuantity writes a quantity in its dimension's usual form, which ParseQuantity reads: memory as FormatMemory does,
+// cpu as FormatCPU does, and everything else as a plain number.
+func FormatQuantity(dimension string, quantity int64) string {
 	switch dimension {
 	case Memory:
 		return FormatMemory(quantity)

@@ -49,7 +49,7 @@ func TestResourcesThatDifferBothWaysAreInNoRelation(t *testing.T) {
 	here, there := Vector{}.WithMemory(2), Vector{}.WithMemory(1)
 	for name, pair := range map[string][2]Resource{
 		"two dimensions":   {{Vector: Vector{}.WithMemory(2).WithCPU(1)}, {Vector: Vector{}.WithMemory(1).WithCPU(2)}},
-		"here and a queue": {with(yarnPart(there), here), with(yarnPart(here), there)},
+		"here and a queue": {Resource{Vector: here}.WithPart(queue("root.a"), there), Resource{Vector: there}.WithPart(queue("root.a"), here)},
 		"two queues":       {Resource{}.WithPart(queue("root.a"), here), Resource{}.WithPart(queue("root.b"), here)},
 	} {
 		r, s := pair[0], pair[1]

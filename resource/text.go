@@ -206,7 +206,7 @@ func ParseVector(quantities map[string]string) (Vector, error) {
 func (v Vector) Text() map[string]string {
 	text := make(map[string]string)
 	for dimension, quantity := range v.All() {
-		text[dimension] = formatQuantity(dimension, quantity)
+		text[dimension] = FormatQuantity(dimension, quantity)
 	}
 	return text
 }
@@ -221,7 +221,7 @@ func (v Vector) String() string {
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(dimension + "=" + formatQuantity(dimension, quantity))
+		b.WriteString(dimension + "=" + FormatQuantity(dimension, quantity))
 	}
 	return b.String()
 }
