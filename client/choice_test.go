@@ -21,12 +21,12 @@ func (f *finder) knows(leader string, urls ...string) {
 	}
 	slices.SortStableFunc(f.list, func(a, b discovery.Coordinator) int {
 		switch {
+		case a.Leads == b.Leads:
+			return 0
 		case a.Leads:
 			return -1
-		case b.Leads:
-			return 1
 		}
-		return 0
+		return 1
 	})
 }
 

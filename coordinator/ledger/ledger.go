@@ -233,8 +233,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	l.now, l.revision, l.lastID = now, s.Revision, lastID(&s)
 	l.rules = newRuleset(bySource(s.Quotas))
 	l.rulesTurn++
-	l.providers = slices.Clone(s.Providers)
-	slices.SortFunc(l.providers, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
+	l.providers = slices.SortedFunc(slices.Values(s.Providers), func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
 	if wrong, err := checkProviders(l.providers); err != nil {
 		return fmt.Errorf("ledger: restore: %w", &RestoreError{"provider", wrong.String(), err})
 	}
@@ -250,9 +249,9 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	if len(s.Hosts) > 0 {
 		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	}
-	slices.SortFunc(s.Allocations, func(a, b Allocation) int { return cmp.Compare(a.ID, b.ID) })
-	for i := range s.Allocations {
-		if err := l.restoreEntry(&s.Allocations[i], s.SetAside); err != nil {
+	allocations := sorted(s.Allocations, func(a, b Allocation) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range allocations {
+		if err := l.restoreEntry(&allocations[i], s.SetAside); err != nil {
 			return fmt.Errorf("ledger: restore: %w", err)
 		}
 	}
@@ -273,11 +272,18 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 			quota.exceeded = quota.overLimit()
 		}
 	}
-	slices.SortFunc(s.Remembered, func(a, b Remembered) int { return cmp.Compare(a.Ended, b.Ended) })
-	for _, r := range s.Remembered {
+	for _, r := range sorted(s.Remembered, func(a, b Remembered) int { return cmp.Compare(a.Ended, b.Ended) }) {
 		l.requests.remember(keyOf(r.Caller, r.RequestID), r.RequestHash, r.ID, min(r.Ended, now).Add(l.cfg.RequestRetention))
 	}
 	return nil
+}
+
+// sorted returns the list in order, which stores have it in already: only another list is copied.
+func sorted[T any](list []T, compare func(a, b T) int) []T {
+	if slices.IsSortedFunc(list, compare) {
+		return list
+	}
+	return slices.SortedFunc(slices.Values(list), compare)
 }
 
 func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {

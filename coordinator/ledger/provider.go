@@ -80,7 +80,7 @@ func (l *Ledger) SetProviders(now Instant, source string, list []ProviderRecord)
 // came over the API and are not in the list, or not in the same way, are hidden by others. Errors: as of SetProviders.
 func (l *Ledger) ReplaceProviders(now Instant, list []ProviderRecord) error {
 	l.begin(now)
-	return l.useProviders(slices.Clone(list), func(ProviderRecord, bool) {})
+	return l.useProviders(list, func(ProviderRecord, bool) {})
 }
 
 // Providers returns all providers, by kind and cluster.
@@ -146,17 +146,17 @@ func checkProviders(list []ProviderRecord) (wrong ClusterName, err error) {
 	return ClusterName{}, nil
 }
 
-// setProviders puts other providers in force. The list becomes the ledger's.
+// setProviders puts other providers in force.
 func (l *Ledger) setProviders(list []ProviderRecord) error {
 	return l.useProviders(list, l.recordProvider)
 }
 
 func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecord, put bool)) error {
-	slices.SortStableFunc(list, func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b ProviderRecord) int { return a.Compare(b.ClusterName) })
 	if _, err := checkProviders(list); err != nil {
 		return err
 	}
-	for i := range list { // nobody else's
+	for i := range list { // nobody else's, as the list is
 		list[i].Settings = maps.Clone(list[i].Settings)
 	}
 	before := l.providers

@@ -22,6 +22,38 @@ func restored(t *testing.T, s ledger.Snapshot) *ledger.Ledger {
 	return l
 }
 
+// The lists of a snapshot and of providers may be in any order, and stay in it: they are the caller's.
+func TestTheCallersListsStayInTheirOrder(t *testing.T) {
+	named := func(cluster string) ledger.ProviderRecord {
+		return ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: cluster}, Source: "file"}
+	}
+	rows := ledger.Snapshot{
+		LastID:      9,
+		Allocations: []ledger.Allocation{{ID: 7, State: ledger.Active, HostID: "h1"}, {ID: 3, State: ledger.Active, HostID: "h1"}},
+		Remembered:  []ledger.Remembered{{ID: 2, RequestID: "b", Ended: start}, {ID: 1, RequestID: "a", Ended: start - 1}},
+		Providers:   []ledger.ProviderRecord{named("red"), named("blue")},
+	}
+	l := restored(t, rows)
+	if got := l.Counts(); got.Active != 2 || got.Remembered != 2 || len(l.Providers()) != 2 {
+		t.Errorf("restored %+v; want all rows", got)
+	}
+	list := []ledger.ProviderRecord{named("yellow"), named("green")}
+	must(t, l.ReplaceProviders(start, list))
+	if got := l.Providers(); len(got) != 2 || got[0].Cluster != "green" {
+		t.Errorf("the providers are %v; want green before yellow", got)
+	}
+	for what, ordered := range map[string]bool{
+		"allocations":            rows.Allocations[0].ID == 7,
+		"remembered request ids": rows.Remembered[0].ID == 2,
+		"providers":              rows.Providers[0].Cluster == "red",
+		"replacing providers":    list[0].Cluster == "yellow",
+	} {
+		if !ordered {
+			t.Errorf("the list of %s was sorted in place", what)
+		}
+	}
+}
+
 // A clock that was ahead has written the rows: what they say is past is not after now, and what is left of a deadline is no longer than
 // it was when it was set.
 func TestTimesOfRowsAreNotAfterNow(t *testing.T) {

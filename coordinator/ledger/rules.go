@@ -119,7 +119,7 @@ func (rs *ruleset) admit() map[string][]*rule {
 // fill files the rules of a scope, the most specific first, and of those that are equally specific those of files first. The first of them
 // is never hidden.
 func (rs *ruleset) fill(s *scope, rules []*rule) {
-	slices.SortFunc(rules, func(a, b *rule) int {
+	ordered := slices.SortedFunc(slices.Values(rules), func(a, b *rule) int {
 		return cmp.Or(
 			-cmp.Compare(a.Selector.Exact(), b.Selector.Exact()),
 			filesFirst(a.Source, b.Source),
@@ -127,7 +127,7 @@ func (rs *ruleset) fill(s *scope, rules []*rule) {
 			cmp.Compare(a.Selector.String(), b.Selector.String()),
 		)
 	})
-	for _, r := range rules {
+	for _, r := range ordered {
 		if holder := s.tie(r); holder != nil {
 			rs.hide(r.Quota, holder, tied(r.Selector, holder.Selector))
 			continue

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -130,7 +131,7 @@ func (g *scriptAgent) report(s *script, full bool) (ledger.SyncResult, error) {
 				ID: id, Measured: grant.Measured, Unreclaimable: grant.Unreclaimable, Grant: &grant,
 			})
 		}
-		slices.SortFunc(c.Engines, func(a, b ledger.EngineReport) int { return int(a.ID) - int(b.ID) })
+		slices.SortFunc(c.Engines, func(a, b ledger.EngineReport) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	result, err := s.ledger.Sync(s.now, c)
 	if err == nil {

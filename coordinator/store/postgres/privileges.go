@@ -114,10 +114,10 @@ func (s *server) checkRows(ctx context.Context, conn *pgx.Conn) error {
 func describe(lacking map[string][]string) string {
 	together := make(map[string][]string) // tables by privileges
 	for table, privileges := range lacking {
-		slices.SortFunc(privileges, func(a, b string) int {
+		ordered := slices.SortedFunc(slices.Values(privileges), func(a, b string) int {
 			return slices.Index(rowPrivileges, a) - slices.Index(rowPrivileges, b)
 		})
-		key := strings.Join(privileges, ", ")
+		key := strings.Join(ordered, ", ")
 		together[key] = append(together[key], table)
 	}
 	parts := make([]string, 0, len(together))

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -126,14 +127,17 @@ func (f *Finder) sort(entries []*api.ServiceEntry) ([]discovery.Coordinator, err
 	}
 	slices.SortFunc(list, func(a, b discovery.Coordinator) int {
 		switch {
+		case a.URL == b.URL:
+			return 0
 		case a.URL == leader:
 			return -1
 		case b.URL == leader:
 			return 1
-		case maphash.String(f.seed, a.URL) < maphash.String(f.seed, b.URL):
-			return -1
 		}
-		return 1
+		return cmp.Or(
+			cmp.Compare(maphash.String(f.seed, a.URL), maphash.String(f.seed, b.URL)),
+			cmp.Compare(a.URL, b.URL),
+		)
 	})
 	if len(list) > 0 && list[0].URL == leader {
 		list[0].Leads = true
