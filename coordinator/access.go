@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
@@ -18,7 +19,7 @@ import (
 )
 
 func defaultTimeouts() auth.Timeouts {
-	return auth.Timeouts{Header: 10 * time.Second, Body: 30 * time.Second, Write: 30 * time.Second, Idle: 2 * time.Minute, Recheck: keepAlive}
+	return auth.Timeouts{Header: 10 * time.Second, Body: 30 * time.Second, Write: 30 * time.Second, Idle: 2 * time.Minute, Recheck: commit.KeepAlive}
 }
 
 func newLimits(l *Limits, registry prometheus.Registerer, log *slog.Logger) *auth.Limits {

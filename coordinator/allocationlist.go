@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
@@ -24,7 +25,7 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 	}
 	var a ledger.Allocation
 	var live bool
-	err = s.writer.reads(req.GetAllowStale()).do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+	err = s.writer.Reader(req.GetAllowStale()).Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 		if id == 0 {
 			id, _, _ = l.ByRequest(actor.Name, req.GetRequestId())
 		}
@@ -144,12 +145,12 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 	if err != nil {
 		return nil, err
 	}
-	page, from := &allocationPage{query: q, want: wire.PageSize(req.GetPageSize())}, s.writer.reads(req.GetAllowStale())
+	page, from := &allocationPage{query: q, want: wire.PageSize(req.GetPageSize())}, s.writer.Reader(req.GetAllowStale())
 	if place == "" || place[0] == placeLive {
 		err = page.readLive(ctx, from, place)
 	} else {
 		page.next = place
-		err = from.do(ctx, page.notice)
+		err = from.Do(ctx, page.notice)
 	}
 	for err == nil && len(page.next) > 0 && page.next[0] == placeHistory && !page.full() && !page.rare {
 		err = page.readHistory(ctx, s.store)
@@ -186,7 +187,7 @@ func (p *allocationPage) take(rows []ledger.Allocation) int {
 
 func (p *allocationPage) notice(l *ledger.Ledger, _ ledger.Instant) { p.revision = l.Revision() }
 
-func (p *allocationPage) readLive(ctx context.Context, from books, place string) error {
+func (p *allocationPage) readLive(ctx context.Context, from commit.Reader, place string) error {
 	var after ledger.ID
 	if place != "" {
 		var err error
@@ -196,19 +197,19 @@ func (p *allocationPage) readLive(ctx context.Context, from books, place string)
 	}
 	if !p.query.live {
 		p.next = string(placeHistory)
-		return from.do(ctx, p.notice)
+		return from.Do(ctx, p.notice)
 	}
-	s, err := scan(ctx, from, after, p.want, allocationsWhere(p.query.matches))
+	s, err := commit.Scan(ctx, from, after, p.want, commit.AllocationsWhere(p.query.matches))
 	if err != nil {
 		return err
 	}
-	p.revision = s.revision
-	if n := p.take(s.found); n < len(s.found) {
-		s.place, s.more = s.found[n-1].ID, true
+	p.revision = s.Revision
+	if n := p.take(s.Found); n < len(s.Found) {
+		s.Place, s.More = s.Found[n-1].ID, true
 	}
 	switch {
-	case s.more:
-		p.next = string(placeLive) + s.place.String()
+	case s.More:
+		p.next = string(placeLive) + s.Place.String()
 	case p.query.endsWanted():
 		p.next = string(placeHistory)
 	}

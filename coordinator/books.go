@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/resource"
 )
@@ -14,7 +15,7 @@ import (
 // bookCollector reads the metrics of what the books say, when somebody scrapes them. Accounts and hosts beyond a number
 // are left out, so that neither the scrape nor its reader is drowned by a wildcard rule: Get and List have them all.
 type bookCollector struct {
-	writer *writer
+	writer *commit.Loop
 	most   int
 
 	allocations, hosts, revision, queued, remembered *prometheus.Desc
@@ -28,7 +29,7 @@ type bookCollector struct {
 	hostRefuses, callersFull                         *prometheus.Desc
 }
 
-func newBookCollector(w *writer, most int) *bookCollector {
+func newBookCollector(w *commit.Loop, most int) *bookCollector {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("bursar_"+name, help, labels, nil)
 	}
@@ -82,15 +83,15 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(c.queued, float64(len(c.writer.queue)))
-	events, bytes := c.writer.feed.held()
+	gauge(c.queued, float64(c.writer.Waiting()))
+	events, bytes := c.writer.Feed.Held()
 	gauge(c.watchEvents, float64(events))
-	if size := c.writer.history.size.Load(); size != nil {
-		gauge(c.historyRows, float64(size.rows))
-		gauge(c.historyBytes, float64(size.bytes))
+	if size := c.writer.HistorySize(); size != nil {
+		gauge(c.historyRows, float64(size.Rows))
+		gauge(c.historyBytes, float64(size.Bytes))
 	}
 	gauge(c.watchBytes, float64(bytes))
-	gauge(c.skew, c.writer.behind().Seconds())
+	gauge(c.skew, c.writer.Behind().Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	var counts ledger.Counts
@@ -100,7 +101,7 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	var queues []ledger.QueueInfo
 	var clusters []ledger.ClusterInfo
 	var now ledger.Instant
-	if err := c.writer.do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
+	if err := c.writer.Do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
 		now = at
 		counts, revision = l.Counts(), l.Revision()
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {

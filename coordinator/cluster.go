@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -19,27 +20,26 @@ import (
 
 // clusterService serves bursar.v1.ClusterService. Watch stands in watch.go.
 type clusterService struct {
-	writer  *writer
-	watch   *watchers
+	writer  *commit.Loop
 	version string
 	started ledger.Instant
 	self    func() string // its own URL
 	peers   *forward.Peers
 	warn    func() []string // what is wrong at the moment
 	// audited is an audit, which all share who ask for one while it is made.
-	audited func() (auditResult, error)
+	audited func() (commit.AuditResult, error)
 }
 
 // Status tells how the whole is doing.
 func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
-	v, err := s.writer.look(ctx)
+	v, err := s.writer.View(ctx)
 	if errors.Is(err, core.ErrNotLeading) && req.GetAllowStale() {
 		return s.standby(), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	c, now := v.Counts, s.writer.clock.Now()
+	c, now := v.Counts, s.writer.Clock.Now()
 	return &bursarv1.StatusResponse{
 		Version: s.version, StoreId: v.Meta.StoreID, Epoch: v.Meta.Epoch, Revision: v.Revision,
 		Leader: addressOf(s.self()), LeaderUrl: s.self(), Url: s.self(), IsLeader: true,
@@ -50,15 +50,15 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
 		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), v.Skew.Warning(now)),
 		ClockSkew: wire.DurationMessage(v.Skew.Left(now)),
-		History:   historyMessage(s.writer.history.size.Load()),
+		History:   historyMessage(s.writer.HistorySize()),
 	}, nil
 }
 
-func historyMessage(size *historySize) *bursarv1.HistorySize {
+func historyMessage(size *commit.HistorySize) *bursarv1.HistorySize {
 	if size == nil {
 		return nil
 	}
-	return &bursarv1.HistorySize{Allocations: size.rows, Bytes: size.bytes}
+	return &bursarv1.HistorySize{Allocations: size.Rows, Bytes: size.Bytes}
 }
 
 // enginesWarnings says that engines use more than they are entitled to, and that hosts want no more of them.
@@ -88,7 +88,7 @@ func fullWarnings(to identity.Actor, full []ledger.LiveFullError) (list []string
 		list = append(list, fmt.Sprintf("%s: its live allocations take %s of at most %s (limits.callerLiveBytes): beyond, new requests are refused",
 			f.Caller, resource.ApproximateMemory(f.Bytes), resource.ApproximateMemory(f.Most)))
 	}
-	return atMost(list, mostFull, "bursar_callers_full counts them")
+	return commit.AtMost(list, mostFull, "bursar_callers_full counts them")
 }
 
 // standby is what a coordinator knows that does not lead.
@@ -97,7 +97,7 @@ func (s *clusterService) standby() *bursarv1.StatusResponse {
 	res := &bursarv1.StatusResponse{
 		Version: s.version, StoreId: known.StoreID, Epoch: known.Epoch,
 		Leader: addressOf(known.URL), LeaderUrl: known.URL, Url: s.self(),
-		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.writer.clock.Now().Sub(s.started)), Warnings: s.warn(),
+		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.writer.Clock.Now().Sub(s.started)), Warnings: s.warn(),
 	}
 	if known.URL == "" || known.URL == s.self() {
 		res.Leader, res.LeaderUrl = "", ""
@@ -120,13 +120,13 @@ func (s *clusterService) Audit(_ context.Context, _ *bursarv1.AuditRequest) (*bu
 	if err != nil {
 		return nil, err
 	}
-	c := result.counts
+	c := result.Counts
 	res := &bursarv1.AuditResponse{
 		Allocations: int64(c.Waiting + c.Reserved + c.Active),
 		Accounts:    int64(c.QuotaAccounts + c.Queues + c.HostsHealthy + c.HostsSuspect + c.HostsLost + c.HostsReturning),
-		Revision:    result.revision,
+		Revision:    result.Revision,
 	}
-	for _, v := range result.violations {
+	for _, v := range result.Violations {
 		res.Violations = append(res.Violations, &bursarv1.Violation{Invariant: int32(v.Invariant), Message: v.Message}) //nolint:gosec // 1 to 9
 	}
 	return res, nil

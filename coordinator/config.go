@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
@@ -169,6 +170,10 @@ type History struct {
 	PruneEvery time.Duration `yaml:"pruneEvery"`
 	// PruneStep is the size of a step, in allocations; steps follow each other while there is more. Default 500.
 	PruneStep int `yaml:"pruneStep"`
+}
+
+func (h History) bounds() commit.HistoryBounds {
+	return commit.HistoryBounds{Retention: h.Retention, CallerBytes: int64(h.CallerBytes), PruneEvery: h.PruneEvery, PruneStep: h.PruneStep}
 }
 
 // The ways to agree on who leads.

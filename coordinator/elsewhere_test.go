@@ -1,16 +1,13 @@
 package coordinator
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -21,7 +18,7 @@ import (
 // operators hear of it once a minute.
 func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
 	log := &proc.Output{}
-	f := start(t, Config{}, nil, func(s *Server) { s.writer.log = slog.New(slog.NewTextHandler(log, nil)) })
+	f := start(t, Config{}, nil, func(s *Server) { s.writer.Log = slog.New(slog.NewTextHandler(log, nil)) })
 	h1, h2 := f.agent("h1"), f.agent("h2")
 	running := h1.engine()
 	held := request("r2", 7*gib)
@@ -82,28 +79,4 @@ func TestWhatHasEndedIsNotBroughtBackAsAnothersRequest(t *testing.T) {
 		f.stop()
 		f = start(t, Config{}, disk.Open())
 	}
-}
-
-func TestTheLogTellsOfAHostOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var e elsewhere
-		log := &proc.Output{}
-		n := &ledger.NotTaken{Count: 1}
-		for minute := range 3 {
-			for range 12 {
-				for host := range 5 {
-					e.tell(slog.New(slog.NewTextHandler(log, nil)), fmt.Sprint("h", host), n)
-				}
-				time.Sleep(5 * time.Second)
-			}
-			if got := strings.Count(log.String(), "host=h3"); got != minute+1 {
-				t.Fatalf("%d lines after %d minutes", got, minute+1)
-			}
-		}
-		time.Sleep(time.Minute)
-		e.tell(slog.New(slog.DiscardHandler), "h9", n)
-		if len(e.told) != 1 {
-			t.Errorf("%d hosts are remembered: want the one of the last minute", len(e.told))
-		}
-	})
 }

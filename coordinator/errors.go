@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -22,39 +23,6 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
-
-// ErrBusy refuses a command because the queue is full. Nothing was done; asking again is right.
-var ErrBusy = errors.New("too many commands are waiting: try again")
-
-// CommitError answers the callers of a batch that is not known to be durable.
-type CommitError struct {
-	Err error // the store's
-}
-
-func (e *CommitError) Error() string {
-	why := e.Err
-	if _, ok := errors.AsType[*store.RowError](why); ok { // it may be another caller's row; the log has it in full
-		why = errRefusedRow
-	}
-	return fmt.Sprintf("could not be made durable (%v): try again with the same request_id", why)
-}
-
-var errRefusedRow = errors.New("the store refused a row of the batch")
-
-// Unwrap returns the store's error.
-func (e *CommitError) Unwrap() error { return e.Err }
-
-// PatienceError ends a call whose own deadline comes before the end of the wait that it asked for.
-type PatienceError struct {
-	RequestID string
-}
-
-func (e *PatienceError) Error() string {
-	if e.RequestID == "" {
-		return "still waiting when the call's deadline came: want a deadline beyond the wait, or a request_id to ask again with"
-	}
-	return fmt.Sprintf("request_id: %q: still waiting when the call's deadline came: ask again soon with the same one to keep the place", e.RequestID)
-}
 
 // EndedError refuses a command for an allocation that is over.
 type EndedError struct {
@@ -88,7 +56,7 @@ func rpcError(err error) error {
 
 func classify(err error) (connect.Code, proto.Message) {
 	// First, because of what it wraps: why the store did not take a batch may name a field of another caller's command.
-	if _, ok := errors.AsType[*CommitError](err); ok {
+	if _, ok := errors.AsType[*commit.Error](err); ok {
 		return connect.CodeUnavailable, nil
 	}
 	if insufficient, ok := errors.AsType[*ledger.InsufficientError](err); ok {
@@ -112,13 +80,13 @@ func classify(err error) (connect.Code, proto.Message) {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return connect.CodeNotFound, nil
-	case errors.Is(err, ErrBusy):
+	case errors.Is(err, commit.ErrBusy):
 		return connect.CodeResourceExhausted, nil
 	case isFull(err):
 		return connect.CodeResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(fullFor)}
 	case errors.Is(err, core.ErrNotLeading), errors.Is(err, forward.ErrLeaderless), errors.Is(err, core.ErrStopping), errors.Is(err, auth.ErrRightsChanged), errors.Is(err, store.ErrClosed):
 		return connect.CodeUnavailable, nil
-	case errors.Is(err, errTooOld), errors.Is(err, errFellBehind), errors.Is(err, errAhead):
+	case errors.Is(err, commit.ErrTooOld), errors.Is(err, commit.ErrFellBehind), errors.Is(err, commit.ErrAhead):
 		return connect.CodeOutOfRange, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return connect.CodeDeadlineExceeded, nil
@@ -134,7 +102,7 @@ const fullFor = 30 * time.Second
 
 // isFull reports whether a caller is refused for what it has in the ledger or in the history.
 func isFull(err error) bool {
-	_, history := errors.AsType[*HistoryFullError](err)
+	_, history := errors.AsType[*commit.HistoryFullError](err)
 	_, live := errors.AsType[*ledger.LiveFullError](err)
 	return history || live
 }
@@ -165,7 +133,7 @@ func ledgerCode(err error) connect.Code {
 	if _, ok := errors.AsType[*core.RefusedError](err); ok {
 		return connect.CodeFailedPrecondition
 	}
-	if _, ok := errors.AsType[*PatienceError](err); ok {
+	if _, ok := errors.AsType[*commit.PatienceError](err); ok {
 		return connect.CodeDeadlineExceeded
 	}
 	return 0

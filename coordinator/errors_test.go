@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 	"github.com/bursar/bursar/coordinator/wire"
@@ -45,12 +46,12 @@ func TestACommitThatFailsNamesNobodysField(t *testing.T) {
 	}
 	_, refused := store.AppendAllocation(nil, &ledger.Allocation{ID: 1, State: ledger.Active, Entitled: resource.NewResource(wide)})
 	for _, cause := range []error{refused, wire.FieldError("wait", "-1s", "0 or more"), &ledger.NotFoundError{What: "host", ID: "h9"}, store.ErrNotFound} {
-		err, ok := errors.AsType[*connect.Error](rpcError(&CommitError{Err: cause}))
+		err, ok := errors.AsType[*connect.Error](rpcError(&commit.Error{Err: cause}))
 		if !ok || err.Code() != connect.CodeUnavailable || len(err.Details()) != 0 {
 			t.Errorf("%v: got %v with %d details, want %v with none", cause, err.Code(), len(err.Details()), connect.CodeUnavailable)
 		}
 	}
-	if text := (&CommitError{Err: refused}).Error(); strings.Contains(text, "custom") || strings.Contains(text, ledger.ID(1).String()) {
+	if text := (&commit.Error{Err: refused}).Error(); strings.Contains(text, "custom") || strings.Contains(text, ledger.ID(1).String()) {
 		t.Errorf("%q tells of another caller's row", text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
 )
@@ -155,7 +156,7 @@ func (p *fakeProvider) Snapshot(ctx context.Context) (s providers.Snapshot, err 
 		<-ctx.Done()
 		return s, &providers.UnavailableError{Err: ctx.Err()}
 	}
-	if takes > 0 && !pause(takes, ctx.Done(), nil) {
+	if takes > 0 && !commit.Pause(takes, ctx.Done(), nil) {
 		return s, &providers.UnavailableError{Err: ctx.Err()}
 	}
 	p.cluster.with(func(c *fakeCluster) {

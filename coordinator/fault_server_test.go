@@ -1,8 +1,6 @@
 package coordinator
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,11 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/bursar/bursar/coordinator/auth"
-	"github.com/bursar/bursar/coordinator/core"
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
-	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/test/trapplacer"
 )
@@ -81,36 +75,6 @@ func TestTheProcessOutlivesItsPlacer(t *testing.T) {
 			}
 			f.audited()
 		})
-	}
-}
-
-// TestAReplicaThatPanicsIsDropped: a read on a standby ends no process, and the same read costs no second replica.
-func TestAReplicaThatPanicsIsDropped(t *testing.T) {
-	d := newDesk(t, newMemoryStore(), nil)
-	loads, load := 0, d.replica.load
-	d.replica.load = func(ctx context.Context) (*ledger.Ledger, core.Skew, error) {
-		loads++
-		return load(ctx)
-	}
-	by := func(name string) context.Context {
-		return auth.WithCaller(t.Context(), &auth.Caller{Procedure: "/List", Actor: identity.Actor{Name: name}})
-	}
-	lost := func(*ledger.Ledger, ledger.Instant) { panic("lost count") }
-	err := d.replica.do(by("alice"), lost)
-	if _, ok := errors.AsType[*core.PanicError](err); !ok {
-		t.Fatalf("%v; want a *PanicError", err)
-	}
-	for range 3 {
-		err := d.replica.do(by("alice"), lost)
-		if _, ok := errors.AsType[*core.RefusedError](err); !ok {
-			t.Fatalf("%v; want it refused", err)
-		}
-	}
-	if err := d.replica.do(by("bob"), func(l *ledger.Ledger, _ ledger.Instant) { l.Counts() }); err != nil {
-		t.Errorf("another's read: %v", err)
-	}
-	if loads != 2 {
-		t.Errorf("the store was read %d times; want once before the panic and once after it", loads)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
@@ -15,12 +16,12 @@ import (
 
 // hostService serves bursar.v1.HostService. Register and Sync stand in reports.go.
 type hostService struct {
-	writer *writer
+	writer *commit.Loop
 }
 
 // Deregister removes a host.
 func (s *hostService) Deregister(ctx context.Context, req *bursarv1.DeregisterRequest) (*bursarv1.DeregisterResponse, error) {
-	_, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.Deregister(now, req.GetHostId(), req.GetForce())
 	})
 	return &bursarv1.DeregisterResponse{}, err
@@ -55,7 +56,7 @@ func (s *hostService) Drain(ctx context.Context, req *bursarv1.DrainRequest) (*b
 }
 
 func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.Instant) (ledger.HostInfo, error)) (*bursarv1.Host, error) {
-	h, err := decide(ctx, s.writer, f)
+	h, err := commit.Decide(ctx, s.writer, f)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func (s *hostService) change(ctx context.Context, f func(*ledger.Ledger, ledger.
 
 // Get reads one host.
 func (s *hostService) Get(ctx context.Context, req *bursarv1.HostServiceGetRequest) (*bursarv1.HostServiceGetResponse, error) {
-	h, err := decide(ctx, s.writer.reads(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
+	h, err := commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.HostInfo, error) {
 		if h, found := l.Host(req.GetId()); found {
 			return h, nil
 		}
@@ -124,17 +125,17 @@ func (s *hostService) List(ctx context.Context, req *bursarv1.HostServiceListReq
 	if err != nil {
 		return nil, err
 	}
-	page, err := scan(ctx, s.writer.reads(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), hostsWhere(q.matches))
+	page, err := commit.Scan(ctx, s.writer.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.HostsWhere(q.matches))
 	if err != nil {
 		return nil, err
 	}
-	res := &bursarv1.HostServiceListResponse{Revision: page.revision}
-	res.Hosts, _ = wire.FillPage(page.found, wire.PageBytes, wire.HostMessage)
-	if n := len(res.Hosts); n < len(page.found) {
-		page.place, page.more = page.found[n-1].ID, true
+	res := &bursarv1.HostServiceListResponse{Revision: page.Revision}
+	res.Hosts, _ = wire.FillPage(page.Found, wire.PageBytes, wire.HostMessage)
+	if n := len(res.Hosts); n < len(page.Found) {
+		page.Place, page.More = page.Found[n-1].ID, true
 	}
-	if page.more {
-		res.NextPageToken = wire.PageToken(query, page.place)
+	if page.More {
+		res.NextPageToken = wire.PageToken(query, page.Place)
 	}
 	return res, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/identity"
@@ -82,7 +83,7 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 			pass(time.Second)
 		}
 		read = w.cluster().Asked
-		pass(read.Add(119 * time.Second).Time().Sub(w.clock.Now().Time()))
+		pass(read.Add(119 * time.Second).Time().Sub(w.Clock.Now().Time()))
 		if !w.cluster().Known {
 			t.Error("not known after 119 s")
 		}
@@ -125,7 +126,7 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 			t.Errorf("%+v", h)
 		}
 		if n := strings.Count(w.log.String(), "no server answers: refused"); n != 1 {
-			t.Errorf("told %d times:\n%s", n, w.log)
+			t.Errorf("told %d times:\n%s", n, w.Log)
 		}
 		warning := fmt.Sprintf("cluster fake:prod cannot be read since %s: no server answers: refused", first.UTC().Format(time.RFC3339))
 		if diff := cmp.Diff([]string{warning}, w.pollers.warnings()); diff != "" {
@@ -138,7 +139,7 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 		here.with(func(c *fakeCluster) { c.err = nil })
 		pass(6 * time.Second)
 		if c := w.cluster(); !c.Known || len(w.pollers.warnings()) != 0 || !strings.Contains(w.log.String(), "read again") {
-			t.Errorf("%+v, %v\n%s", c, w.pollers.warnings(), w.log)
+			t.Errorf("%+v, %v\n%s", c, w.pollers.warnings(), w.Log)
 		}
 	})
 }
@@ -240,11 +241,11 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 func (w *watcher) engine(queue string, memory int64, applications ...string) {
 	w.t.Helper()
 	r := resource.NewResource(resource.Vector{}.WithMemory(mib)).WithPart(resource.Address{Kind: "fake", Path: queue}, resource.Vector{}.WithMemory(memory))
-	result, err := w.ask(w.t.Context(), &ledger.AllocateCommand{Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: r})
+	result, err := w.Allocate(w.t.Context(), &ledger.AllocateCommand{Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: r})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_, err = decide(w.t.Context(), w.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+	_, err = commit.Decide(w.t.Context(), w.Loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
 		return l.Confirm(now, ledger.ConfirmCommand{Actor: identity.Local(), ID: result.Allocation.ID, HostID: "h", ApplicationIDs: applications})
 	})
 	if err != nil {
@@ -298,7 +299,7 @@ func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		err := w.within(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
+		err := w.Within(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
 			return c.Advance(now.Add(time.Hour))
 		})
 		if err != nil {

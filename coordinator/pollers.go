@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
@@ -18,7 +19,7 @@ import (
 // the leadership that it has them in. What they read goes through the writer like any command, and is nothing any more once
 // the leadership is over or the provider has changed.
 type pollers struct {
-	writer      *writer
+	writer      *commit.Loop
 	kinds       providers.Kinds
 	credentials credentials
 	random      func() float64 // from 0 to 1; by any goroutine
@@ -43,7 +44,7 @@ type health struct {
 	failedAt     ledger.Instant
 }
 
-func newPollers(w *writer, kinds providers.Kinds, dir credentials, random func() float64, m *clusterMeter, log *slog.Logger) *pollers {
+func newPollers(w *commit.Loop, kinds providers.Kinds, dir credentials, random func() float64, m *clusterMeter, log *slog.Logger) *pollers {
 	return &pollers{
 		writer: w, kinds: kinds, credentials: dir, random: random, meter: m, log: log,
 		wake: make(chan struct{}, 1), running: make(map[ledger.ClusterName]*poller),
@@ -69,7 +70,7 @@ func (p *pollers) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wanted, err := p.writer.assignments(ctx)
+		wanted, err := p.writer.Assignments(ctx)
 		if err != nil {
 			wanted = nil // it does not lead; who leads next says so
 		}

@@ -44,7 +44,7 @@ func BenchmarkClusterReport(b *testing.B) {
 
 func benchmarkReport(b *testing.B, queues []providers.Queue) {
 	b.Helper()
-	d := runWriter(b, newMemoryStore(), nil)
+	d := runLoop(b, newMemoryStore(), nil)
 	defer d.close()
 	d.host(1 << 40)
 	report := ledger.ClusterReport{ClusterName: prod, GoodFor: time.Hour}
@@ -53,7 +53,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 		b.Fatal(err)
 	}
 	tell := func(run func(l *ledger.Ledger, now ledger.Instant) error) {
-		if err := d.within(b.Context(), nil, func(c *core.Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
+		if err := d.Within(b.Context(), nil, func(c *core.Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/test/proc"
@@ -17,7 +18,7 @@ import (
 
 // watcher is a desk whose clusters are read, in a synctest bubble.
 type watcher struct {
-	*desk
+	*loopRig
 
 	pollers *pollers
 	kind    *fakeKind
@@ -32,11 +33,11 @@ var prod = ledger.ClusterName{Kind: "fake", Cluster: "prod"}
 // watching runs a writer and its pollers, and leads.
 func watching(t *testing.T, random func() float64) *watcher {
 	t.Helper()
-	w := &watcher{desk: newDesk(t, newMemoryStore(), nil), kind: newFakeKind(), log: &proc.Output{}, ended: make(chan struct{})}
-	w.pollers = newPollers(w.writer, providers.Kinds{w.kind}, credentials(t.TempDir()), random,
+	w := &watcher{loopRig: newLoopRig(t, newMemoryStore(), nil), kind: newFakeKind(), log: &proc.Output{}, ended: make(chan struct{})}
+	w.pollers = newPollers(w.Loop, providers.Kinds{w.kind}, credentials(t.TempDir()), random,
 		newClusterMeter(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
-	w.clusters = w.pollers.changed
-	lead(t, w.writer)
+	w.ClustersChanged = w.pollers.changed
+	lead(t, w.Loop)
 	var ctx context.Context
 	ctx, w.end = context.WithCancel(context.Background())
 	go func() {
@@ -49,7 +50,7 @@ func watching(t *testing.T, random func() float64) *watcher {
 func (w *watcher) close() {
 	w.end()
 	<-w.ended
-	w.desk.close()
+	w.loopRig.close()
 	if n := w.kind.providersOpen(); n != 0 {
 		w.t.Errorf("%d providers are still open", n)
 	}
@@ -62,7 +63,7 @@ func (w *watcher) put(name ledger.ClusterName, settings ...string) {
 	for i := 0; i < len(settings); i += 2 {
 		record.Settings[settings[i]] = settings[i+1]
 	}
-	if err := w.changeProvider(w.t.Context(), name, func(l *ledger.Ledger, now ledger.Instant) error { return l.PutProvider(now, record) }); err != nil {
+	if err := w.ChangeProvider(w.t.Context(), name, func(l *ledger.Ledger, now ledger.Instant) error { return l.PutProvider(now, record) }); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -70,7 +71,7 @@ func (w *watcher) put(name ledger.ClusterName, settings ...string) {
 // cluster is what the ledger knows.
 func (w *watcher) cluster() ledger.ClusterInfo {
 	w.t.Helper()
-	info, err := decide(w.t.Context(), w.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ClusterInfo, error) {
+	info, err := commit.Decide(w.t.Context(), w.Loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ClusterInfo, error) {
 		for _, c := range l.Clusters() {
 			if c.ClusterName == prod {
 				return c, nil
@@ -119,7 +120,7 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 		if !w.cluster().Known || w.kind.providersOpen() != 1 {
 			t.Errorf("%+v, %d open", w.cluster(), w.kind.providersOpen())
 		}
-		if err := w.changeProvider(t.Context(), prod, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, prod) }); err != nil {
+		if err := w.ChangeProvider(t.Context(), prod, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, prod) }); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
@@ -137,16 +138,16 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 		here := w.kind.cluster("here")
 		w.put(prod)
 		pass(time.Millisecond)
-		list, err := w.assignments(t.Context())
+		list, err := w.Assignments(t.Context())
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
 		}
 		w.put(prod, "settle", "3s")
-		err = w.assigned(t.Context(), &list[0], func(*ledger.Ledger, ledger.Instant) error {
+		err = w.WhileAssigned(t.Context(), &list[0], func(*ledger.Ledger, ledger.Instant) error {
 			t.Error("it is heard")
 			return nil
 		})
-		if !errors.Is(err, errSuperseded) {
+		if !errors.Is(err, commit.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
 		here.with(func(c *fakeCluster) { c.takes = 3 * time.Second })
@@ -174,7 +175,7 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 		here.with(func(c *fakeCluster) { c.takes = 3 * time.Second })
 		pass(5 * time.Second) // at the next reading
 		before := w.kind.providersOpen()
-		w.stepDown()
+		w.StepDown()
 		synctest.Wait()
 		if after := w.kind.providersOpen(); before != 1 || after != 0 {
 			t.Errorf("%d providers are open before, %d after", before, after)
@@ -184,8 +185,8 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 		if n := len(here.times()); n != 0 || len(w.pollers.warnings()) != 0 {
 			t.Errorf("read %d times by who does not lead; %v", n, w.pollers.warnings())
 		}
-		tenure := w.lead(0)
-		<-tenure.began
+		tenure := w.Lead(0)
+		<-tenure.Began
 		pass(time.Second)
 		if n := len(here.times()); n != 1 {
 			t.Errorf("read %d times by the next leadership", n)

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -27,16 +28,16 @@ const (
 
 // probes answer whether this coordinator works, to whoever asks.
 type probes struct {
-	writer       *writer
+	writer       *commit.Loop
 	peers        *forward.Peers
 	mismatch     *mismatch
 	turns, takes *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(w *writer, p *forward.Peers, m *mismatch) *probes {
+func newProbes(w *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 	return &probes{
 		writer: w, peers: p, mismatch: m,
-		turns: &sharedProbe{ask: w.alive, clock: w.clock}, takes: &sharedProbe{ask: w.probe, clock: w.clock},
+		turns: &sharedProbe{ask: w.Alive, clock: w.Clock}, takes: &sharedProbe{ask: w.Probe, clock: w.Clock},
 	}
 }
 
@@ -46,14 +47,14 @@ func (p *probes) alive(ctx context.Context) error { return p.turns.look(ctx) }
 // ready reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
 // them on to, or because it has another store than the cluster, and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
-	if p.writer.isStopping() {
+	if p.writer.IsStopping() {
 		return core.ErrStopping
 	}
 	if err := p.mismatch.get(); err != nil {
 		return err
 	}
 	err := core.ErrNotLeading
-	if p.writer.leads.Load() {
+	if p.writer.Leading() {
 		err = p.takes.look(ctx)
 	}
 	if errors.Is(err, core.ErrNotLeading) {
@@ -94,28 +95,6 @@ func (p *sharedProbe) look(ctx context.Context) error {
 	select {
 	case result := <-answer:
 		return result.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// probe sends an empty command all the way.
-func (w *writer) probe(ctx context.Context) error {
-	return w.do(ctx, func(*ledger.Ledger, ledger.Instant) {})
-}
-
-// alive reports whether the loop still turns, whatever it is that the store does.
-func (w *writer) alive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	felt := make(chan struct{})
-	// It joins no batch: a commit would be made for it.
-	w.side.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(felt) }})
-	select {
-	case <-felt:
-		return nil
-	case <-w.done:
-		return core.ErrStopping
 	case <-ctx.Done():
 		return ctx.Err()
 	}

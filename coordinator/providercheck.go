@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
@@ -33,7 +34,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 		return nil, wrongSetting(err)
 	}
 	defer func() { _ = guarded(opened.Close) }() // it was looked at, and is of no use any more
-	c := &providerCheck{provider: opened, pace: pace, clock: s.writer.clock, res: res}
+	c := &providerCheck{provider: opened, pace: pace, clock: s.writer.Clock, res: res}
 	c.snapshot(ctx)
 	c.servers(ctx)
 	return res, nil
@@ -47,7 +48,7 @@ func (s *queueService) checked(ctx context.Context, m *bursarv1.Provider) (recor
 	if len(record.Settings) > 0 {
 		return record, false, s.checkSettings(&record)
 	}
-	record, err = decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ProviderRecord, error) {
+	record, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ProviderRecord, error) {
 		for _, p := range l.Providers() {
 			if p.ClusterName == record.ClusterName {
 				return p, nil

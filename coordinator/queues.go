@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -11,7 +12,7 @@ import (
 
 // queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and providercheck.go.
 type queueService struct {
-	writer  *writer
+	writer  *commit.Loop
 	pollers *pollers
 }
 
@@ -33,17 +34,17 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	keep := func(q *ledger.QueueInfo) bool {
 		return (req.GetKind() == "" || q.Address.Kind == req.GetKind()) && (req.GetCluster() == "" || q.Address.Cluster == req.GetCluster())
 	}
-	page, err := scan(ctx, s.writer.reads(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), queuesWhere(keep))
+	page, err := commit.Scan(ctx, s.writer.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.QueuesWhere(keep))
 	if err != nil {
 		return nil, err
 	}
 	res := &bursarv1.QueueServiceListResponse{}
-	res.Queues, _ = wire.FillPage(page.found, wire.PageBytes, wire.QueueMessage)
-	if n := len(res.Queues); n < len(page.found) {
-		page.place, page.more = page.found[n-1].Address, true
+	res.Queues, _ = wire.FillPage(page.Found, wire.PageBytes, wire.QueueMessage)
+	if n := len(res.Queues); n < len(page.Found) {
+		page.Place, page.More = page.Found[n-1].Address, true
 	}
-	if page.more {
-		res.NextPageToken = wire.PageToken(query, wire.AddressText(page.place))
+	if page.More {
+		res.NextPageToken = wire.PageToken(query, wire.AddressText(page.Place))
 	}
 	return res, nil
 }
@@ -52,7 +53,7 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 // element.
 func (s *queueService) Get(ctx context.Context, req *bursarv1.QueueServiceGetRequest) (*bursarv1.QueueServiceGetResponse, error) {
 	at := resource.Address{Kind: req.GetKind(), Cluster: req.GetCluster(), Path: req.GetPath(), Partition: req.GetPartition()}
-	q, err := decide(ctx, s.writer.reads(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {
+	q, err := commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {
 		return l.Queue(at)
 	})
 	if err != nil {

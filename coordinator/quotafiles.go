@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
@@ -24,7 +25,7 @@ import (
 type quotaFiles struct {
 	files []*quotaFile
 	asks  chan quotaReload
-	meter *meter
+	meter *commit.Meter
 	log   *slog.Logger
 
 	mu    sync.Mutex
@@ -51,11 +52,11 @@ type fileStamp struct {
 	size     int64
 }
 
-func newQuotaFiles(paths []string, m *meter, log *slog.Logger) *quotaFiles {
+func newQuotaFiles(paths []string, m *commit.Meter, log *slog.Logger) *quotaFiles {
 	q := &quotaFiles{asks: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
-		m.wrongFiles.WithLabelValues(path).Set(0)
+		m.WrongFiles.WithLabelValues(path).Set(0)
 	}
 	return q
 }
@@ -161,7 +162,7 @@ func (q *quotaFiles) blame(err error) error {
 }
 
 // watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as they are.
-func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *writer) {
+func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *commit.Loop) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -178,7 +179,7 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *writer) 
 
 // poll looks at every file once. Those that changed are put in force together, so that a rule can move from one to another;
 // where that is refused, one by one, so that a wrong one does not hold up the others.
-func (q *quotaFiles) poll(ctx context.Context, w *writer) {
+func (q *quotaFiles) poll(ctx context.Context, w *commit.Loop) {
 	var fresh []*quotaFile
 	for _, f := range q.files {
 		switch err := f.read(); {
@@ -199,7 +200,7 @@ func (q *quotaFiles) poll(ctx context.Context, w *writer) {
 }
 
 // enforce puts the rules of some files in force in one step.
-func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile) error {
+func (q *quotaFiles) enforce(ctx context.Context, w *commit.Loop, files ...*quotaFile) error {
 	sets := make(map[string][]ledger.Quota, len(files))
 	for _, f := range files {
 		sets[f.source()] = f.quotas
@@ -224,8 +225,8 @@ func (q *quotaFiles) enforce(ctx context.Context, w *writer, files ...*quotaFile
 
 // put puts sets of rules in force. Where this coordinator does not lead nobody looks at them next to those that are stored: they must be
 // right by themselves, to begin a leadership with.
-func (q *quotaFiles) put(ctx context.Context, w *writer, sets map[string][]ledger.Quota) error {
-	err := w.setFiles(ctx, sets)
+func (q *quotaFiles) put(ctx context.Context, w *commit.Loop, sets map[string][]ledger.Quota) error {
+	err := w.SetFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
 		return err
 	}
@@ -245,7 +246,7 @@ func (q *quotaFiles) fault(f *quotaFile, err error) {
 	q.wrong[f.path] = err.Error()
 	q.mu.Unlock()
 	if before != err.Error() {
-		q.meter.wrongFiles.WithLabelValues(f.path).Set(1)
+		q.meter.WrongFiles.WithLabelValues(f.path).Set(1)
 		q.log.Error("a quota file is wrong: the rules it had stay in force", "file", f.path, "error", err)
 	}
 }
@@ -255,7 +256,7 @@ func (q *quotaFiles) clear(f *quotaFile) {
 	q.mu.Lock()
 	delete(q.wrong, f.path)
 	q.mu.Unlock()
-	q.meter.wrongFiles.WithLabelValues(f.path).Set(0)
+	q.meter.WrongFiles.WithLabelValues(f.path).Set(0)
 }
 
 // warnings says what is wrong with the files now.
@@ -280,19 +281,4 @@ func originOfFiles(sets map[string][]ledger.Quota) *core.Origin {
 		}
 	}
 	return &core.Origin{Procedure: "rules of files", Detail: fmt.Sprint(slices.Sorted(maps.Keys(sets))), Message: rules}
-}
-
-// setFiles replaces the rules of files, by source.
-func (w *writer) setFiles(ctx context.Context, sets map[string][]ledger.Quota) error {
-	var refused error
-	done := make(chan error, 1)
-	_, err := w.send(ctx, &core.Call{
-		From: originOfFiles(sets),
-		Do:   func(c *core.Core, now ledger.Instant) { refused = c.ReplaceFiles(now, sets) },
-		Done: func(err error) { done <- err },
-	}, done)
-	if err != nil {
-		return err
-	}
-	return refused
 }

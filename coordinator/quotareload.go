@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 )
@@ -35,7 +36,7 @@ func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	}
 }
 
-func (q *quotaFiles) replace(ctx context.Context, w *writer, paths []string) error {
+func (q *quotaFiles) replace(ctx context.Context, w *commit.Loop, paths []string) error {
 	sets := make(map[string][]ledger.Quota)
 	for _, f := range q.files {
 		sets[f.source()] = nil
@@ -75,10 +76,10 @@ func (q *quotaFiles) replace(ctx context.Context, w *writer, paths []string) err
 	maps.Copy(q.sets, sets)
 	q.mu.Unlock()
 	for _, f := range gone {
-		q.meter.wrongFiles.DeleteLabelValues(f.path)
+		q.meter.WrongFiles.DeleteLabelValues(f.path)
 	}
 	for _, f := range next {
-		q.meter.wrongFiles.WithLabelValues(f.path).Set(0)
+		q.meter.WrongFiles.WithLabelValues(f.path).Set(0)
 	}
 	return nil
 }

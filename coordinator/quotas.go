@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
@@ -18,7 +19,7 @@ import (
 
 // quotaService serves bursar.v1.QuotaService.
 type quotaService struct {
-	writer *writer
+	writer *commit.Loop
 }
 
 // Put adds a rule, or replaces the one with its selector.
@@ -28,7 +29,7 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 		return nil, err
 	}
 	q.Source = ledger.SourceAPI
-	_, err = decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.PutQuota(now, q)
 	})
 	if err != nil {
@@ -44,7 +45,7 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 		return nil, err
 	}
 	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun()}
-	changes, err := decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+	changes, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, set)
 	})
 	if err != nil {
@@ -102,7 +103,7 @@ func (s *quotaService) Delete(ctx context.Context, req *bursarv1.DeleteRequest) 
 	if err != nil {
 		return nil, err
 	}
-	_, err = decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.DeleteQuota(now, selector)
 	})
 	return &bursarv1.DeleteResponse{}, err
@@ -119,7 +120,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	}
 	var quota *bursarv1.Quota
 	var accounts []ledger.AccountInfo
-	_, err = decide(ctx, s.writer.reads(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		rules := l.Quotas()
 		i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) })
 		if i < 0 {
@@ -230,10 +231,10 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 	rules := uint64(f)
 
 	res := &bursarv1.QuotaServiceListResponse{}
-	from, size := s.writer.reads(req.GetAllowStale()), 0
+	from, size := s.writer.Reader(req.GetAllowStale()), 0
 	var after string
 	if selector, err := wire.PagePlace(rules, req.GetPageToken()); err == nil {
-		all, err := decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]listedQuota, error) {
+		all, err := commit.Decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]listedQuota, error) {
 			res.Revision = l.Revision()
 			return allQuotas(l), nil
 		})
@@ -248,18 +249,18 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 	} else if after, err = wire.PagePlace(query, req.GetPageToken()); err != nil {
 		return nil, err
 	}
-	keep := func(a *quotaAccount) bool { return a.Name.Labels.MatchesFilter(filter) }
-	page, err := scan(ctx, from, after, wire.PageSize(req.GetPageSize()), quotaAccountsWhere(keep))
+	keep := func(a *commit.QuotaAccount) bool { return a.Name.Labels.MatchesFilter(filter) }
+	page, err := commit.Scan(ctx, from, after, wire.PageSize(req.GetPageSize()), commit.QuotaAccountsWhere(keep))
 	if err != nil {
 		return nil, err
 	}
-	res.Revision = page.revision
-	res.Accounts, _ = wire.FillPage(page.found, wire.PageBytes-size, func(a *quotaAccount) *bursarv1.Account { return wire.AccountMessage(&a.AccountInfo) })
-	if n := len(res.Accounts); n < len(page.found) {
-		page.place, page.more = page.found[n-1].key, true
+	res.Revision = page.Revision
+	res.Accounts, _ = wire.FillPage(page.Found, wire.PageBytes-size, func(a *commit.QuotaAccount) *bursarv1.Account { return wire.AccountMessage(&a.AccountInfo) })
+	if n := len(res.Accounts); n < len(page.Found) {
+		page.Place, page.More = page.Found[n-1].Key, true
 	}
-	if page.more {
-		res.NextPageToken = wire.PageToken(query, page.place)
+	if page.More {
+		res.NextPageToken = wire.PageToken(query, page.Place)
 	}
 	return res, nil
 }

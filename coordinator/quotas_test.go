@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
@@ -175,7 +176,7 @@ func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
 		}
 		quotas = append(quotas, ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(gib)})
 	}
-	_, err := decide(t.Context(), f.server.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+	_, err := commit.Decide(t.Context(), f.server.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, ledger.QuotaSet{Source: "test", Quotas: quotas})
 	})
 	if err != nil {

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bursar/bursar/coordinator/election"
-	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/credential"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -127,34 +125,5 @@ func TestAWatchThroughAStandbyEndsWithTheCredentialsOfItsCaller(t *testing.T) {
 	// What is wrong with the standby's own credentials is the leader's to find.
 	if err := stays(); err == nil || !strings.Contains(err.Error(), "the token is not known: never made, or revoked") {
 		t.Errorf("the standby's token is revoked: %v", err)
-	}
-}
-
-// Where one change follows the other a watch never comes to rest.
-func TestABusyWatchEndsAsWell(t *testing.T) {
-	f := newFeed(4, 1<<20)
-	revision := uint64(0)
-	publish := func() {
-		revision++
-		f.publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{{Revision: revision}}})
-	}
-	publish()
-	d := runWriter(t, newMemoryStore(), nil)
-	defer d.close()
-	w := &watchers{writer: d.writer, feed: f, meter: newMeter(prometheus.NewRegistry())}
-	ctx, cancel := context.WithCancel(t.Context())
-	sent := 0
-	err := w.follow(ctx, 0, func(uint64) error { publish(); return nil }, func(event) error {
-		publish()
-		if sent++; sent == 3 {
-			cancel()
-		}
-		if sent > 10 {
-			return errors.New("it goes on")
-		}
-		return nil
-	})
-	if !errors.Is(err, context.Canceled) || sent > 4 {
-		t.Errorf("%v after %d changes", err, sent)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/internal/reload"
 	"github.com/bursar/bursar/internal/yamlfile"
@@ -46,7 +45,7 @@ func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, err
 		return reload.Changes{}, err
 	}
 	s.running = next
-	if err := s.writer.setProviders(ctx, configured); err != nil {
+	if err := s.writer.SetProviders(ctx, configured); err != nil {
 		return changes, fmt.Errorf("providers: %w", err)
 	}
 	if s.trust.identities != nil {
@@ -149,30 +148,4 @@ func (c Config) checkLogLevel() error {
 		return &ConfigError{"logLevel", c.LogLevel, "debug, info, warn or error"}
 	}
 	return nil
-}
-
-// setProviders puts the providers of a file in force: now, where this coordinator leads, and whenever it does from now on.
-func (w *writer) setProviders(ctx context.Context, list []ledger.ProviderRecord) error {
-	w.configured.Store(&list)
-	var refused error
-	done := make(chan error, 1)
-	_, err := w.send(ctx, &core.Call{
-		From: &core.Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)},
-		Do: func(c *core.Core, now ledger.Instant) {
-			if refused = c.ReplaceProviders(now, list); refused == nil {
-				hidden := c.HiddenProviders()
-				w.hidden.Store(&hidden)
-			}
-		},
-		Done: func(err error) { done <- err },
-	}, done)
-	switch {
-	case errors.Is(err, core.ErrNotLeading): // who leads has a file of its own
-		return nil
-	case err != nil:
-		return err
-	case refused == nil:
-		w.reread()
-	}
-	return refused
 }

@@ -16,7 +16,7 @@ func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterReques
 		return nil, err
 	}
 	e.OfAgent = isAgentOf(ctx, req.GetHostId())
-	if err := s.writer.enrol(ctx, e); err != nil {
+	if err := s.writer.Register(ctx, e); err != nil {
 		return nil, err
 	}
 	return wire.RegisterResponse(e), nil
@@ -35,12 +35,8 @@ func (s *hostService) Sync(ctx context.Context, req *bursarv1.SyncRequest) (*bur
 		return nil, err
 	}
 	r.OfAgent = isAgentOf(ctx, req.GetHostId())
-	if err := s.writer.report(ctx, r); err != nil {
+	if err := s.writer.Sync(ctx, r); err != nil {
 		return nil, err
-	}
-	if n := &r.Result.NotTaken; n.Count > 0 {
-		s.writer.meter.notTaken.Add(float64(n.Count))
-		s.writer.elsewhere.tell(s.writer.log, req.GetHostId(), n)
 	}
 	return wire.SyncResponse(r), nil
 }

@@ -26,9 +26,8 @@ const compressFrom = 4 << 10
 
 // routes puts all services behind one handler.
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
-	watch := &watchers{writer: s.writer, feed: s.feed, meter: s.meter}
 	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: advised})
-	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.writer.leads.Load, Stopping: s.stopping})
+	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.writer.Leading, Stopping: s.stopping})
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
 		connect.WithInterceptors(errorMapper{}, auditor, sized(), validate.NewInterceptor(), s.limits, forwarder),
@@ -46,7 +45,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(
-		&allocationService{writer: s.writer, store: s.store, labels: labels, watch: watch}, options...)
+		&allocationService{writer: s.writer, store: s.store, labels: labels}, options...)
 	mount(path, allocations)
 	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{writer: s.writer}, options...)
 	mount(hostPath, hosts)
@@ -55,8 +54,8 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{writer: s.writer, pollers: s.pollers}, options...)
 	mount(queuePath, queues)
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
-		audited: admission.Share(s.writer.auditForAll),
-		writer:  s.writer, watch: watch, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
+		audited: admission.Share(s.writer.Audit),
+		writer:  s.writer, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
 	names := []string{
@@ -81,7 +80,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 
 // stopping is what calls are answered with once the coordinator shuts down; nil before.
 func (s *Server) stopping() error {
-	if s.writer.isStopping() {
+	if s.writer.IsStopping() {
 		return core.ErrStopping
 	}
 	return nil

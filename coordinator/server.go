@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/forward"
@@ -66,11 +67,11 @@ type Server struct {
 	log       *slog.Logger
 	store     store.Store
 	registry  *prometheus.Registry
-	meter     *meter
-	feed      *feed
+	meter     *commit.Meter
+	feed      *commit.ChangeFeed
 	core      *core.Core
 	newPlacer func() ledger.Placer
-	writer    *writer
+	writer    *commit.Loop
 	files     *quotaFiles
 	pollers   *pollers
 	clock     core.Steady
@@ -131,7 +132,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	}
 	s := &Server{
 		config: config, running: config, log: deps.Logger, store: deps.Store, registry: deps.Registry,
-		meter: newMeter(deps.Registry), feed: newFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: core.NewSteady(deps.Clock),
+		meter: commit.NewMeter(deps.Registry), feed: commit.NewChangeFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)), clock: core.NewSteady(deps.Clock),
 		trust: trust, tracing: deps.Tracing, audit: newAuditLog(config.AuditLog, deps.Logger, deps.Registry),
 		limits:   newLimits(&config.Limits, deps.Registry, deps.Logger),
 		timeouts: defaultTimeouts(), elect: deps.Elect, fatal: make(chan error, 1), ready: make(chan struct{}),
@@ -140,12 +141,14 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.newPlacer = func() ledger.Placer { return placement.New(policy) }
 	s.core = core.NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
-	s.writer = newWriter(s.core, s.store, s.clock, &config, s.feed, s.meter, s.log)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
-	s.writer.rules = s.files.latest
+	s.writer = commit.New(s.core, commit.Options{
+		Store: s.store, Clock: s.clock, Feed: s.feed, Meter: s.meter, Spans: commit.NewTracer(s.tracing), Log: s.log,
+		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
+		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf,
+		Rules: s.files.latest, ClustersChanged: func() { s.pollers.changed() },
+	})
 	s.pollers = newPollers(s.writer, deps.Kinds, credentials(config.ProviderCredentials), rand.Float64, newClusterMeter(deps.Registry), s.log)
-	s.writer.clusters = s.pollers.changed
-	s.writer.tracer = newTracer(s.tracing)
 	s.peers = forward.NewPeers(trust.peersOptions(s.log, s.tracing.Clients()))
 	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
@@ -235,26 +238,26 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.writer.configured.Store(&configured)
+	s.writer.Configure(configured)
 	elect := s.elect
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
 	}
-	elected, err := elect(Self{URL: s.URL(), Alive: s.writer.alive, Mismatch: s.mismatch.set})
+	elected, err := elect(Self{URL: s.URL(), Alive: s.writer.Alive, Mismatch: s.mismatch.set})
 	if err != nil {
 		return err
 	}
-	campaign := &leadership{election: elected, writer: s.writer, heard: s.peers.Epochs, log: s.log}
+	campaign := &commit.Campaign{Election: elected, Loop: s.writer, Heard: s.peers.Epochs, Log: s.log}
 	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	first := make(chan error, 1)
-	s.tasks.Go(s.writer.run)
+	s.tasks.Go(s.writer.Run)
 	electing, ballotsOver := context.WithCancel(context.WithoutCancel(ctx))
 	s.tasks.Go(func() { _ = elected.Run(electing) }) // it ends with its context
 	s.tasks.Go(func() {
 		defer ballotsOver() // once the lead was handed over
-		if err := campaign.run(background, first); err != nil {
+		if err := campaign.Run(background, first); err != nil {
 			s.fatal <- err
 		}
 	})
@@ -262,14 +265,14 @@ func (s *Server) start(ctx context.Context) error {
 	s.tasks.Go(func() { s.pollers.run(background) })
 	if s.elect == nil {
 		if err := <-first; err != nil {
-			s.writer.stop()
+			s.writer.Stop()
 			cancel()
 			s.tasks.Wait()
 			return err
 		}
 	}
-	s.tasks.Go(func() { s.writer.history.run(background) })
-	s.tasks.Go(func() { auditing(background, s.writer) })
+	s.tasks.Go(func() { s.writer.KeepHistory(background) })
+	s.tasks.Go(func() { commit.AuditRegularly(background, s.writer) })
 	if s.trust.identities != nil {
 		s.tasks.Go(func() { s.trust.identities.Watch(background, identitiesPoll) })
 	}
@@ -279,14 +282,10 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.writer.history.warnings(), s.files.warnings(), s.pollers.warnings())
-	if hidden := s.writer.hidden.Load(); hidden != nil {
-		list = append(list, *hidden...)
-	}
-	list = append(list, s.writer.faultWarnings()...)
-	if hidden := s.writer.rulesHidden.Load(); hidden != nil {
-		list = append(list, atMost(*hidden, mostHidden, "bursar quotas")...)
-	}
+	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.writer.HistoryWarnings(), s.files.warnings(), s.pollers.warnings())
+	list = append(list, s.writer.HiddenProviders()...)
+	list = append(list, s.writer.FaultWarnings()...)
+	list = append(list, s.writer.HiddenRules()...)
 	if err := s.peers.Route().Fault; err != nil {
 		list = append(list, err.Error())
 	}
@@ -353,8 +352,8 @@ func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
 func (s *Server) shutDown(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Shutdown)
 	defer cancel()
-	s.writer.stop()
-	s.feed.close(core.ErrStopping)
+	s.writer.Stop()
+	s.feed.Close(core.ErrStopping)
 	s.cancel()
 	var errs []error
 	if err := s.endCalls(ctx, server); err != nil {

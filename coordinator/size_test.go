@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -63,11 +62,6 @@ func TestAnEndedAllocationKeepsNoWishes(t *testing.T) {
 	if err != nil || row.Wishes != nil || row.State != ledger.Released {
 		t.Errorf("the row of an ended one: %s, wishes %+v, %v", row.State, row.Wishes, err)
 	}
-	for i := range f.server.feed.ring {
-		if e := &f.server.feed.ring[i]; e.allocation != nil && e.allocation.Wishes != nil {
-			t.Errorf("an event keeps wishes: %+v", e.allocation)
-		}
-	}
 	if again := f.allocate(proto.CloneOf(req)); again.GetId() != a.GetId() {
 		t.Errorf("a repeat got %s, not %s", again.GetId(), a.GetId())
 	}
@@ -75,57 +69,5 @@ func TestAnEndedAllocationKeepsNoWishes(t *testing.T) {
 	other.Host.Avoid = other.GetHost().GetAvoid()[1:]
 	if _, err := f.allocations.Allocate(t.Context(), other); connect.CodeOf(err) != connect.CodeAlreadyExists {
 		t.Errorf("other wishes under the same request_id: %v", err)
-	}
-}
-
-// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that are too slow are cut off.
-func TestAFeedIsBoundedInBytes(t *testing.T) {
-	const events, bytes = 1000, 64 << 10
-	f := newFeed(events, bytes)
-	f.reset(1)
-	publish := func(revision uint64, size int) {
-		f.publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{
-			{Revision: revision, Reason: strings.Repeat("r", size)},
-		}})
-	}
-	slow, _, err := f.read(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slow.leave()
-	revision := uint64(1)
-	for range 100 {
-		revision++
-		publish(revision, 4<<10)
-		if _, held := f.held(); held > bytes {
-			t.Fatalf("%d bytes are held, of at most %d", held, bytes)
-		}
-	}
-	n, held := f.held()
-	if n < bytes/(6<<10) || n > bytes/(4<<10) || held < bytes/2 {
-		t.Errorf("%d events of 4 KiB in %d bytes are held", n, held)
-	}
-	if _, _, _, err := slow.poll(make([]event, 0, 1)); !errors.Is(err, errFellBehind) {
-		t.Errorf("a reader of what was given up: %v", err)
-	}
-	if _, _, err := f.read(revision - uint64(n) - 1); !errors.Is(err, errTooOld) {
-		t.Errorf("got %v", err)
-	}
-	if r, _, err := f.read(revision - uint64(n)); err != nil {
-		t.Errorf("what is held cannot be read: %v", err)
-	} else {
-		r.leave()
-	}
-	publish(revision+1, 2*bytes) // larger than all: it alone is held
-	if n, _ := f.held(); n != 1 {
-		t.Errorf("%d events are held", n)
-	}
-	publish(revision+2, 100)
-	if n, held := f.held(); n != 1 || held > 2<<10 {
-		t.Errorf("%d events in %d bytes are held", n, held)
-	}
-	f.reset(revision + 10)
-	if n, held := f.held(); n != 0 || held != 0 {
-		t.Errorf("%d events in %d bytes are held after a gap", n, held)
 	}
 }

@@ -167,7 +167,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 			return false
 		}
 		for _, f := range m.members {
-			if f.url == announced.URL && f.server.writer.leads.Load() {
+			if f.url == announced.URL && f.server.writer.Leading() {
 				leader = f
 			} else {
 				standbys = append(standbys, f)
@@ -177,7 +177,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 			return false
 		}
 		for _, f := range standbys {
-			if !f.server.writer.ended() && f.server.peers.Route().URL != leader.url {
+			if !over(f.server.writer.Ended()) && f.server.peers.Route().URL != leader.url {
 				return false
 			}
 		}
@@ -195,3 +195,13 @@ func (f *fixture) probed() int {
 
 // soon is a deadline that no test's call comes near.
 const soon = 20 * time.Second
+
+// over reports whether a channel is closed.
+func over(ended <-chan struct{}) bool {
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/forward"
 	"github.com/bursar/bursar/internal/access"
@@ -208,5 +210,19 @@ func (c Config) checkTrust() error {
 		return &ConfigError{"listen", c.Listen, missing[0] + " for what others than this machine can reach" + otherwise}
 	default:
 		return &ConfigError{"listen", c.Listen, missing[0] + ", and " + missing[1] + ", for what others than this machine can reach" + otherwise}
+	}
+}
+
+// traces reports whether a call becomes a part of its caller's trace: one from an agent or another coordinator, from somebody
+// who may do everything, or where nobody is known.
+func (t *trust) traces(ctx context.Context) bool {
+	if !t.who.Set() {
+		return true
+	}
+	switch auth.CallerOf(ctx).Maker.Effective() {
+	case identity.Agent, identity.Coordinator, identity.Admin:
+		return true
+	default:
+		return false
 	}
 }

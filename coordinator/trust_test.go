@@ -12,8 +12,10 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/coordinator/auth"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/internal/access"
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/identity"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -218,6 +220,21 @@ func TestNetworksAreServedOnlyWithTrust(t *testing.T) {
 		_, err := New(config, Dependencies{})
 		if wrong, ok := errors.AsType[*ConfigError](err); !ok || wrong.Field != field || !strings.Contains(err.Error(), "want ") {
 			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestWhoDecidesWhetherACallIsRecorded: where callers are known, those who run the cluster; anybody's call could fill it with traces.
+func TestWhoDecidesWhetherACallIsRecorded(t *testing.T) {
+	nobodyKnown, known := &trust{}, &trust{who: access.Authenticator{Identities: func() *access.Identities { return nil }}}
+	want := map[identity.Role]bool{identity.Agent: true, identity.Coordinator: true, identity.Admin: true}
+	for _, role := range append(identity.Roles(), identity.Agent, identity.Coordinator) {
+		ctx := auth.WithCaller(t.Context(), &auth.Caller{Maker: identity.Actor{Name: "x", Role: role}})
+		if got := known.traces(ctx); got != want[role] {
+			t.Errorf("%s: trusted %t, want %t", role, got, want[role])
+		}
+		if !nobodyKnown.traces(ctx) {
+			t.Errorf("%s: not trusted where nobody is known", role)
 		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 
 // Turning reports whether the loop through which every call goes turns, whatever it is that the store does: one that is away is waited for,
 // and the lead is given up where that takes long. It waits a few seconds for an answer at most.
-func (s *Server) Turning(ctx context.Context) error { return s.writer.alive(ctx) }
+func (s *Server) Turning(ctx context.Context) error { return s.writer.Alive(ctx) }
 
 // Status says in one line what matters now; it changes when that does.
 func (s *Server) Status() string {
 	known, _ := s.peers.Leader()
 	status := "stands by: no leader is known, calls wait"
 	switch {
-	case s.writer.leads.Load():
+	case s.writer.Leading():
 		status = "leads"
 	case known.URL != "":
 		status = "stands by: " + known.URL + " leads"

@@ -2,84 +2,16 @@ package coordinator
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"connectrpc.com/connect"
 
+	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
-
-const (
-	// keepAlive is how often a watch on which nothing happens says that it is still there, and how far it has seen.
-	keepAlive = 15 * time.Second
-	// watchBatch is how many changes are taken from the feed at a time.
-	watchBatch = 64
-)
-
-// watchers are what the streams of both services share.
-type watchers struct {
-	writer *writer
-	feed   *feed
-	meter  *meter
-}
-
-// follow sends what changes after a revision until the caller goes away or falls too far behind. It begins with beat, which
-// sends a revision alone, and repeats it where nothing else was sent for a while. send may skip a change.
-func (w *watchers) follow(ctx context.Context, after uint64, beat func(revision uint64) error, send func(event) error) error {
-	// A look through the loop: a coordinator that does not lead must not say what the latest revision is.
-	if err := w.writer.do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
-		return err
-	}
-	place, revision, err := w.feed.read(after)
-	if err != nil {
-		return err
-	}
-	defer place.leave()
-	w.meter.watchers.Inc()
-	defer w.meter.watchers.Dec()
-	if err := beat(revision); err != nil {
-		return err
-	}
-	tick := time.NewTicker(keepAlive)
-	defer tick.Stop()
-	events := make([]event, 0, watchBatch)
-	for {
-		batch, wait, caughtUp, err := place.poll(events)
-		if err != nil {
-			if errors.Is(err, errFellBehind) {
-				w.meter.cutOff.Inc()
-			}
-			return err
-		}
-		if ctx.Err() != nil { // where changes follow each other closely nothing else looks
-			return ctx.Err()
-		}
-		for _, e := range batch {
-			if err := send(e); err != nil {
-				return err
-			}
-		}
-		if len(batch) > 0 {
-			clear(batch)
-			continue
-		}
-		revision = max(revision, caughtUp)
-		select {
-		case <-wait:
-		case <-tick.C:
-			if err := beat(revision); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
 
 // Watch streams transitions of allocations.
 func (s *allocationService) Watch(ctx context.Context, req *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse]) error {
@@ -90,11 +22,11 @@ func (s *allocationService) Watch(ctx context.Context, req *bursarv1.AllocationS
 	beat := func(revision uint64) error {
 		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Revision: revision})
 	}
-	return s.watch.follow(ctx, req.GetAfterRevision(), beat, func(e event) error {
-		if e.allocation == nil || !keep(e.allocation) {
+	return s.writer.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error {
+		if e.Allocation == nil || !keep(e.Allocation) {
 			return nil
 		}
-		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: wire.AllocationMessage(e.allocation), Revision: e.resume})
+		return stream.Send(&bursarv1.AllocationServiceWatchResponse{Allocation: wire.AllocationMessage(e.Allocation), Revision: e.Resume})
 	})
 }
 
@@ -127,22 +59,22 @@ func (s *clusterService) Watch(ctx context.Context, req *bursarv1.ClusterService
 	beat := func(revision uint64) error {
 		return stream.Send(&bursarv1.ClusterServiceWatchResponse{Revision: revision})
 	}
-	return s.watch.follow(ctx, req.GetAfterRevision(), beat, func(e event) error { return stream.Send(changeMessage(e)) })
+	return s.writer.Follow(ctx, req.GetAfterRevision(), beat, func(e commit.Event) error { return stream.Send(changeMessage(e)) })
 }
 
-func changeMessage(e event) *bursarv1.ClusterServiceWatchResponse {
-	m := &bursarv1.ClusterServiceWatchResponse{Revision: e.resume}
+func changeMessage(e commit.Event) *bursarv1.ClusterServiceWatchResponse {
+	m := &bursarv1.ClusterServiceWatchResponse{Revision: e.Resume}
 	switch {
-	case e.allocation != nil:
-		m.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: wire.AllocationMessage(e.allocation)}
-	case e.host != nil:
-		m.Change = &bursarv1.ClusterServiceWatchResponse_Host{Host: wire.HostRecordMessage(e.host)}
-	case e.quota != nil:
-		m.Change = &bursarv1.ClusterServiceWatchResponse_Quota{Quota: wire.QuotaMessage(e.quota)}
-	case e.quotaGone != "":
-		m.Change = &bursarv1.ClusterServiceWatchResponse_QuotaDeleted{QuotaDeleted: e.quotaGone}
-	case e.hostRemoved != "":
-		m.Change = &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: e.hostRemoved}
+	case e.Allocation != nil:
+		m.Change = &bursarv1.ClusterServiceWatchResponse_Allocation{Allocation: wire.AllocationMessage(e.Allocation)}
+	case e.Host != nil:
+		m.Change = &bursarv1.ClusterServiceWatchResponse_Host{Host: wire.HostRecordMessage(e.Host)}
+	case e.Quota != nil:
+		m.Change = &bursarv1.ClusterServiceWatchResponse_Quota{Quota: wire.QuotaMessage(e.Quota)}
+	case e.QuotaGone != "":
+		m.Change = &bursarv1.ClusterServiceWatchResponse_QuotaDeleted{QuotaDeleted: e.QuotaGone}
+	case e.HostRemoved != "":
+		m.Change = &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: e.HostRemoved}
 	}
 	return m
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,12 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -146,158 +143,6 @@ func TestAClusterWatchTellsEverything(t *testing.T) {
 	}
 }
 
-// TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all changes after where it began
-// and misses none, or is told that it cannot.
-func TestAFeedIsWhatWasPublished(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(1, 8).Draw(t, "size")
-		f := newFeed(size, 1<<20)
-		base := rapid.Uint64Range(0, 3).Draw(t, "base")
-		f.reset(base)
-		type change struct {
-			revision uint64
-			name     string
-		}
-		var all []change
-		revision := base
-		for range rapid.IntRange(0, 6).Draw(t, "batches") {
-			var c ledger.Changes
-			for range rapid.IntRange(0, 4).Draw(t, "rows") {
-				revision++
-				if rapid.Bool().Draw(t, "host") {
-					c.Hosts = append(c.Hosts, ledger.HostRecord{Revision: revision})
-				} else {
-					c.Transitions = append(c.Transitions, ledger.Allocation{Revision: revision})
-				}
-				all = append(all, change{revision, "row"})
-			}
-			if rapid.Bool().Draw(t, "rules") {
-				revision += 2 // the ledger counts every rule, the feed shows them all with the last
-				c.QuotasRemoved = []string{"a", "b"}
-				all = append(all, change{revision, "a"}, change{revision, "b"})
-			}
-			c.Revision = revision
-			if c.Revision > f.revision {
-				f.publish(&c)
-			}
-		}
-		after := rapid.Uint64Range(0, revision+2).Draw(t, "after")
-		r, begins, err := f.read(after)
-		if after == 0 {
-			after = revision
-		}
-		var want []change
-		for _, c := range all {
-			if c.revision > after {
-				want = append(want, c)
-			}
-		}
-		switch {
-		case after > revision:
-			if !errors.Is(err, errAhead) {
-				t.Fatalf("after %d of %d: %v", after, revision, err)
-			}
-			return
-		case len(want) > size || after < base:
-			if !errors.Is(err, errTooOld) {
-				t.Fatalf("%d changes after %d, in a ring of %d: %v", len(want), after, size, err)
-			}
-			return
-		case errors.Is(err, errTooOld):
-			// Of changes that share a revision the ring may hold a part: none of them is enough.
-			if len(want) <= size-2 {
-				t.Fatalf("%d changes after %d, in a ring of %d: %v", len(want), after, size, err)
-			}
-			return
-		case err != nil || begins != after:
-			t.Fatalf("begins at %d, not %d: %v", begins, after, err)
-		}
-		defer r.leave()
-		var got []change
-		var resume uint64
-		for {
-			batch, _, caughtUp, err := r.poll(make([]event, 0, 2))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range batch {
-				name := "row"
-				if e.quotaGone != "" {
-					name = e.quotaGone
-				}
-				got = append(got, change{e.revision, name})
-				resume = e.resume
-			}
-			if len(batch) == 0 {
-				if caughtUp != revision {
-					t.Fatalf("caught up with %d of %d", caughtUp, revision)
-				}
-				break
-			}
-		}
-		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
-			t.Fatal(diff)
-		}
-		if len(got) > 0 && resume != got[len(got)-1].revision {
-			t.Fatalf("resumes after %d, has seen %d", resume, got[len(got)-1].revision)
-		}
-	})
-}
-
-func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
-	f := newFeed(4, 1<<20)
-	publish := func(revision uint64) {
-		f.publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{{Revision: revision}}})
-	}
-	publish(1)
-	r, _, err := f.read(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.leave()
-	for revision := range uint64(4) {
-		publish(2 + revision)
-	}
-	if _, _, _, err := r.poll(make([]event, 0, 1)); err != nil {
-		t.Fatalf("four behind in a ring of four: %v", err)
-	}
-	publish(10)
-	if _, _, _, err := r.poll(make([]event, 0, 1)); err != nil {
-		t.Fatalf("still in the ring: %v", err)
-	}
-	publish(20)
-	publish(21)
-	if _, _, _, err := r.poll(make([]event, 0, 1)); !errors.Is(err, errFellBehind) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
-	f := newFeed(4, 1<<20)
-	f.reset(5)
-	r, _, err := f.read(5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.leave()
-	f.reset(5)
-	if _, _, _, err := r.poll(nil); err != nil {
-		t.Errorf("nothing was missed, and yet: %v", err)
-	}
-	f.reset(6) // a batch had become durable without having been published
-	if _, _, _, err := r.poll(nil); !errors.Is(err, errFellBehind) {
-		t.Errorf("something was missed: %v", err)
-	}
-	if _, _, err := f.read(5); !errors.Is(err, errTooOld) {
-		t.Errorf("got %v", err)
-	}
-	if again, _, err := f.read(6); err != nil {
-		t.Error(err)
-	} else {
-		again.leave()
-	}
-}
-
 func TestAWatchOutlastsEveryPatienceWithTheRequest(t *testing.T) {
 	f := start(t, Config{}, nil, func(s *Server) { s.timeouts.Body, s.timeouts.Write = 100*time.Millisecond, 100*time.Millisecond })
 	f.host("h1", gib)
@@ -358,39 +203,7 @@ func TestAReaderWhoTakesNothingIsCutOff(t *testing.T) {
 	for range 64 {
 		revision++
 		large.Revision = revision
-		f.server.feed.publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{large}})
+		f.server.feed.Publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{large}})
 	}
 	eventually(t, "it is cut off", func() bool { return strings.Contains(f.metrics(), "bursar_watches 0") })
-}
-
-// TestAQuietWatchSaysThatItIsThere is about the time that passes, so without sockets.
-func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := runWriter(t, newMemoryStore(), func(c *Config) { c.Times.Interval = time.Hour })
-		defer d.close()
-		w := &watchers{writer: d.writer, feed: d.feed, meter: d.meter}
-		ctx, cancel := context.WithCancel(t.Context())
-		var beats []uint64
-		ended := make(chan error)
-		go func() {
-			ended <- w.follow(ctx, 0, func(revision uint64) error {
-				beats = append(beats, revision)
-				return nil
-			}, func(event) error { return nil })
-		}()
-		synctest.Wait()
-		d.host(100) // nothing that this watch is about
-		v, err := d.look(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(31 * time.Second)
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("it ended with %v", err)
-		}
-		if diff := cmp.Diff([]uint64{0, v.Revision, v.Revision}, beats); diff != "" {
-			t.Errorf("revisions of the keep-alives: %s", diff)
-		}
-	})
 }

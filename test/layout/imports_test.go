@@ -25,6 +25,7 @@ func floors() [][]string {
 		{"coordinator/election"},
 		{"coordinator/core"},
 		{"coordinator/wire"},
+		{"coordinator/commit"},
 		{"coordinator/auth"},
 		{"coordinator/forward"},
 		{"coordinator"},

@@ -1,0 +1,201 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// pending is a caller's side of a command: where its goroutine waits.
+type pending struct {
+	core.Call
+	done chan error // holds one, so that answering never blocks
+}
+
+func newPending() any {
+	p := &pending{done: make(chan error, 1)}
+	p.Done = func(err error) { p.done <- err }
+	return p
+}
+
+// pendingAsk is the same for an Ask.
+type pendingAsk struct {
+	core.Ask
+	done chan error // holds one, so that answering never blocks
+}
+
+func newPendingAsk() any {
+	p := &pendingAsk{done: make(chan error, 1)}
+	p.Done = func(err error) { p.done <- err }
+	return p
+}
+
+// Do runs f on the ledger, in its turn, and returns once everything that f changed or saw is durable. Where it returns an
+// error, f may have been run, or be run yet: its results must not be read.
+func (w *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error {
+	return w.call(ctx, core.OnLedger(f))
+}
+
+// call is do for a command that needs the core.
+func (w *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Instant)) error {
+	p, _ := w.calls.Get().(*pending)
+	p.Do, p.From, p.Span = f, w.origin(ctx), w.Spans.enter(ctx)
+	answered, err := w.send(ctx, &p.Call, p.done)
+	if err == nil {
+		w.Spans.tell(p.Span, false)
+	}
+	if answered { // else the loop still has it
+		p.Do, p.From, p.Span = nil, nil, nil
+		w.calls.Put(p)
+	}
+	return err
+}
+
+// send queues a command and waits for its answer, which Done gives to done. answered says that nobody refers to the command any more.
+func (w *Loop) send(ctx context.Context, command core.Command, done <-chan error) (answered bool, err error) {
+	if err := w.submit(command); err != nil {
+		return true, err
+	}
+	return w.await(ctx, done)
+}
+
+// await waits for an answer. answered is false where it did not come: the caller went away, or the loop has ended.
+func (w *Loop) await(ctx context.Context, done <-chan error) (answered bool, err error) {
+	select {
+	case err := <-done:
+		return true, err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-w.done:
+	}
+	select { // the last answers come before the loop ends
+	case err := <-done:
+		return true, err
+	default:
+		return false, core.ErrStopping
+	}
+}
+
+// Decide runs a command of the ledger that has a result.
+func Decide[R any](ctx context.Context, b Reader, f func(l *ledger.Ledger, now ledger.Instant) (R, error)) (R, error) {
+	var result struct {
+		value R
+		err   error
+	}
+	if err := b.Do(ctx, func(l *ledger.Ledger, now ledger.Instant) { result.value, result.err = f(l, now) }); err != nil {
+		var none R
+		return none, err
+	}
+	return result.value, result.err
+}
+
+// Sync sends a heartbeat through the loop.
+func (w *Loop) Sync(ctx context.Context, r *core.Report) error {
+	done := make(chan error, 1)
+	r.Done, r.From, r.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.enter(ctx)
+	if _, err := w.send(ctx, r, done); err != nil {
+		return err
+	}
+	w.Spans.tell(r.Span, false)
+	if n := &r.Result.NotTaken; r.Err == nil && n.Count > 0 {
+		w.Meter.notTaken.Add(float64(n.Count))
+		w.elsewhere.tell(w.Log, r.Command.HostID, n)
+	}
+	return r.Err
+}
+
+// Register sends an announcement of a host through the loop.
+func (w *Loop) Register(ctx context.Context, e *core.Enrolment) error {
+	done := make(chan error, 1)
+	e.Done, e.From, e.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.enter(ctx)
+	if _, err := w.send(ctx, e, done); err != nil {
+		return err
+	}
+	w.Spans.tell(e.Span, false)
+	return e.Err
+}
+
+// Allocate sends a request through the loop and stays on the line until it is decided, or its caller is about to lose patience.
+func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
+	start := w.Clock.Now()
+	patience, stop := w.patience(ctx, command)
+	defer stop()
+	p, _ := w.asks.Get().(*pendingAsk)
+	p.Command, p.From, p.Span = *command, w.origin(ctx), w.Spans.enter(ctx)
+	if err := w.submit(&p.Ask); err != nil {
+		p.Span, p.From = nil, nil
+		w.asks.Put(p)
+		return ledger.AllocateResult{}, err
+	}
+	select {
+	case err := <-p.done:
+		return w.answered(p, start, err)
+	case <-patience:
+		w.priority.put(p.Leave())
+		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}
+	case <-ctx.Done():
+		w.priority.put(p.Leave())
+		return ledger.AllocateResult{}, ctx.Err()
+	case <-w.done:
+	}
+	select { // the last answers come before the loop ends
+	case err := <-p.done:
+		return w.answered(p, start, err)
+	default:
+		return ledger.AllocateResult{}, core.ErrStopping
+	}
+}
+
+// answered takes the answer out of an ask, to which nobody else refers any more.
+func (w *Loop) answered(p *pendingAsk, start ledger.Instant, err error) (ledger.AllocateResult, error) {
+	result := p.Result
+	if err == nil {
+		err = p.Err
+		w.observe(&p.Ask, start)
+		w.Spans.tell(p.Span, p.Waited)
+	} else {
+		result = ledger.AllocateResult{}
+	}
+	p.Ask = core.Ask{Done: p.Done}
+	w.asks.Put(p)
+	return result, err
+}
+
+// patience is what fires shortly before the caller's deadline, where that comes before the end of the wait: the answer
+// must still get there, and nothing may be granted to a caller who is about to hang up. A wait that ends about when the
+// deadline does is shortened, so that its end is the answer.
+func (w *Loop) patience(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded || command.Wait <= 0 || command.Async {
+		return nil, func() {}
+	}
+	left := time.Until(deadline)
+	ample := left - min(left/10, 250*time.Millisecond)
+	switch {
+	case command.Wait <= ample:
+		return nil, func() {}
+	case command.Wait <= left+time.Second:
+		command.Wait = max(0, ample)
+		return nil, func() {}
+	}
+	timer := time.NewTimer(ample)
+	return timer.C, func() { timer.Stop() }
+}
+
+func (w *Loop) observe(ask *core.Ask, start ledger.Instant) {
+	took := w.Clock.Now().Sub(start).Seconds()
+	_, short := errors.AsType[*ledger.InsufficientError](ask.Err)
+	switch {
+	case ask.Waited:
+		w.Meter.waited.Observe(took)
+	case ask.Err == nil && ask.Result.Allocation.State == ledger.Reserved:
+		w.Meter.granted.Observe(took)
+	case short:
+		w.Meter.short.Observe(took)
+	default:
+		w.Meter.other.Observe(took)
+	}
+}

@@ -1,0 +1,185 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Campaign takes part in the election, and leads when it is this coordinator's turn. The store has the last word on who
+// leads: a term is no more than the permission to ask it.
+type Campaign struct {
+	Election election.Election
+	Loop     *Loop
+	Heard    func() []uint64 // the epochs that were announced
+	Log      *slog.Logger
+}
+
+const (
+	// resignTime bounds what handing over may take: after it the others find out by themselves.
+	resignTime = 2 * time.Second
+	// steadyAfter is how long a leadership must last for its end not to count as another failure to lead. A ledger that cannot go on, or
+	// somebody else who leads on the same store, would otherwise keep this coordinator loading for ever.
+	steadyAfter = 10 * time.Second
+)
+
+// Run campaigns until the writer's loop has ended, or something is wrong that no waiting mends, which it returns. What became of the first
+// attempt to lead is told to first, which holds one.
+func (l *Campaign) Run(ctx context.Context, first chan<- error) error {
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	for {
+		term, err := l.Election.Campaign(ctx)
+		if err == nil {
+			began := time.Now()
+			err = l.serve(ctx, term, first)
+			l.resign(ctx, term)
+			if time.Since(began) > steadyAfter {
+				retry.Reset()
+			}
+		}
+		if ctx.Err() != nil || l.Loop.hasEnded() {
+			return nil //nolint:nilerr // that is what it was to last until
+		}
+		if election.Permanent(err) {
+			return err
+		}
+		wait := retry.NextBackOff()
+		l.Log.Warn("does not lead", "reason", err, "campaigns_in", wait)
+		if !Pause(wait, l.Loop.done, ctx.Done()) {
+			return nil
+		}
+	}
+}
+
+// Pause waits for so long, and is false where one of the channels is closed before; nil ones never are.
+func Pause(d time.Duration, end, orEnd <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-end:
+	case <-orEnd:
+	}
+	return false
+}
+
+// errLockLost ends a leadership whose term is over.
+var errLockLost = errors.New("the lock on the lead was lost")
+
+// serve leads for as long as the term lasts and the store lets it, and returns why that is over. A leadership that ends by a fault of this
+// coordinator's own is followed by another one. One that ends because the store does not answer, or because somebody else has
+// begun another, is not: who has a better way to the store shall lead.
+func (l *Campaign) serve(ctx context.Context, term election.Term, first chan<- error) error {
+	faults := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	for {
+		began := time.Now()
+		lead := l.Loop.Lead(l.Heard()...)
+		select {
+		case meta := <-lead.Began:
+			tell(first, nil)
+			announcing, stop := context.WithCancel(ctx)
+			announced := make(chan struct{})
+			go func() {
+				defer close(announced)
+				l.announce(announcing, term, meta)
+			}()
+			err := l.keep(term, lead)
+			stop()
+			<-announced // or it would be said after the term
+			if err != nil {
+				return err
+			}
+			if time.Since(began) > steadyAfter {
+				faults.Reset()
+			} else if !Pause(faults.NextBackOff(), term.Over(), l.Loop.done) {
+				continue // which finds out what it was
+			}
+		case err := <-lead.over:
+			if isFault(err) { // over a stored request: the next attempt sets it aside
+				Pause(faults.NextBackOff(), term.Over(), l.Loop.done)
+				continue
+			}
+			tell(first, err)
+			return err
+		case <-term.Over():
+			l.Loop.StepDown()
+			return errLockLost
+		case <-l.Loop.done:
+			return core.ErrStopping
+		}
+	}
+}
+
+// keep waits for the end of a leadership. The error is nil where another one may follow in the same term.
+func (l *Campaign) keep(term election.Term, lead *Term) error {
+	began := time.Now()
+	select {
+	case err := <-lead.over:
+		switch {
+		case errors.Is(err, store.ErrDeposed):
+			return fmt.Errorf("another coordinator has begun to lead on this store (if that repeats, two clusters share it, or two coordinators are alone on it): %w", err)
+		case isFault(err): // what was to blame is refused: nobody else needs to find that out
+			return nil
+		case errors.Is(err, store.ErrUnknownOutcome), errors.Is(err, store.ErrAway), errors.Is(err, context.DeadlineExceeded),
+			time.Since(began) < steadyAfter:
+			return err
+		}
+		return nil
+	case <-term.Over():
+		l.Loop.StepDown()
+		return errLockLost
+	case <-l.Loop.done:
+		return core.ErrStopping
+	}
+}
+
+// isFault reports whether the ledger panicked, and it is known over what.
+func isFault(err error) bool {
+	fault, ok := errors.AsType[*core.PanicError](err)
+	return ok && fault.Refused != ""
+}
+
+// announce tells everybody who leads, again until it works: until then every caller takes a way around.
+func (l *Campaign) announce(ctx context.Context, term election.Term, meta store.Meta) {
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
+	for said := false; ; said = true {
+		err := term.Announce(ctx, meta.Epoch, meta.StoreID)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if !said {
+			l.Log.Warn("the others were not told who leads: trying again", "epoch", meta.Epoch, "error", err)
+		}
+		if !Pause(retry.NextBackOff(), term.Over(), ctx.Done()) {
+			return
+		}
+	}
+}
+
+func tell(first chan<- error, err error) {
+	select {
+	case first <- err:
+	default: // it has been told
+	}
+}
+
+// resign lets somebody else lead at once.
+func (l *Campaign) resign(ctx context.Context, term election.Term) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTime)
+	defer cancel()
+	if err := term.Resign(ctx); err != nil {
+		l.Log.Warn("the lead was not handed over: the others wait until the lock runs out", "error", err)
+	}
+}

@@ -1,0 +1,64 @@
+package commit
+
+import (
+	"unsafe"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/label"
+	"github.com/bursar/bursar/resource"
+)
+
+// size is about what an event keeps in memory, in bytes: the event, the row that it points to, and the texts and lists of that row.
+// Texts that rows share are counted for each.
+func (e *Event) size() int {
+	n := int(unsafe.Sizeof(*e)) + len(e.QuotaGone) + len(e.HostRemoved)
+	switch {
+	case e.Allocation != nil:
+		n += allocationSize(e.Allocation)
+	case e.Host != nil:
+		h := e.Host
+		n += int(unsafe.Sizeof(*h)) + len(h.ID) + len(h.Address) + len(h.Reason) + len(h.BootID) + len(h.Version) +
+			labelsSize(h.Labels) + vectorSize(&h.Capacity) + vectorSize(&h.Protected)
+	case e.Quota != nil:
+		q := e.Quota
+		n += int(unsafe.Sizeof(*q)) + len(q.Source) + labelsSize(q.Selector.Labels()) + vectorSize(&q.Limit) + vectorSize(&q.Guaranteed)
+		if r := q.Normalization; r != nil {
+			n += int(unsafe.Sizeof(*r)) + vectorSize(&r.Minimum) + vectorSize(&r.Increment) + vectorSize(&r.Maximum)
+		}
+	}
+	return n
+}
+
+func allocationSize(a *ledger.Allocation) int {
+	n := int(unsafe.Sizeof(*a)) + len(a.RequestID) + len(a.Caller) + len(a.HostID) + len(a.HostAddress) + len(a.Reason) + len(a.StopReason) + len(a.ErrorOutput) +
+		len(a.Process.Cgroup) + len(a.Process.BootID) + len(a.Address) + labelsSize(a.Labels) + resourceSize(&a.Requested) + resourceSize(&a.Entitled)
+	for _, id := range a.ApplicationIDs {
+		n += int(unsafe.Sizeof(id)) + len(id)
+	}
+	n += len(a.OverUse) * int(unsafe.Sizeof(ledger.OverUse{}))
+	return n
+}
+
+func labelsSize(set label.Set) (n int) {
+	for i := range set {
+		n += int(unsafe.Sizeof(set[i])) + len(set[i].Key) + len(set[i].Value)
+	}
+	return n
+}
+
+func resourceSize(r *resource.Resource) int {
+	n := vectorSize(&r.Vector)
+	for i := range r.External {
+		x := &r.External[i]
+		n += int(unsafe.Sizeof(*x)) + len(x.Kind) + len(x.Cluster) + len(x.Path) + len(x.Partition) + vectorSize(&x.Vector)
+	}
+	return n
+}
+
+// vectorSize is what the custom part takes; the rest is in whatever holds the vector.
+func vectorSize(v *resource.Vector) (n int) {
+	for _, q := range v.Custom() {
+		n += int(unsafe.Sizeof(q)) + len(q.Name)
+	}
+	return n
+}

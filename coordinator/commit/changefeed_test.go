@@ -1,0 +1,314 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/identity"
+)
+
+// TestAFeedIsWhatWasPublished compares resumed reading with a plain list: every reader sees all changes after where it began
+// and misses none, or is told that it cannot.
+func TestAFeedIsWhatWasPublished(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "size")
+		f := NewChangeFeed(size, 1<<20)
+		base := rapid.Uint64Range(0, 3).Draw(t, "base")
+		f.reset(base)
+		type change struct {
+			revision uint64
+			name     string
+		}
+		var all []change
+		revision := base
+		for range rapid.IntRange(0, 6).Draw(t, "batches") {
+			var c ledger.Changes
+			for range rapid.IntRange(0, 4).Draw(t, "rows") {
+				revision++
+				if rapid.Bool().Draw(t, "host") {
+					c.Hosts = append(c.Hosts, ledger.HostRecord{Revision: revision})
+				} else {
+					c.Transitions = append(c.Transitions, ledger.Allocation{Revision: revision})
+				}
+				all = append(all, change{revision, "row"})
+			}
+			if rapid.Bool().Draw(t, "rules") {
+				revision += 2 // the ledger counts every rule, the feed shows them all with the last
+				c.QuotasRemoved = []string{"a", "b"}
+				all = append(all, change{revision, "a"}, change{revision, "b"})
+			}
+			c.Revision = revision
+			if c.Revision > f.revision {
+				f.Publish(&c)
+			}
+		}
+		after := rapid.Uint64Range(0, revision+2).Draw(t, "after")
+		r, begins, err := f.read(after)
+		if after == 0 {
+			after = revision
+		}
+		var want []change
+		for _, c := range all {
+			if c.revision > after {
+				want = append(want, c)
+			}
+		}
+		switch {
+		case after > revision:
+			if !errors.Is(err, ErrAhead) {
+				t.Fatalf("after %d of %d: %v", after, revision, err)
+			}
+			return
+		case len(want) > size || after < base:
+			if !errors.Is(err, ErrTooOld) {
+				t.Fatalf("%d changes after %d, in a ring of %d: %v", len(want), after, size, err)
+			}
+			return
+		case errors.Is(err, ErrTooOld):
+			// Of changes that share a revision the ring may hold a part: none of them is enough.
+			if len(want) <= size-2 {
+				t.Fatalf("%d changes after %d, in a ring of %d: %v", len(want), after, size, err)
+			}
+			return
+		case err != nil || begins != after:
+			t.Fatalf("begins at %d, not %d: %v", begins, after, err)
+		}
+		defer r.leave()
+		var got []change
+		var resume uint64
+		for {
+			batch, _, caughtUp, err := r.poll(make([]Event, 0, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range batch {
+				name := "row"
+				if e.QuotaGone != "" {
+					name = e.QuotaGone
+				}
+				got = append(got, change{e.revision, name})
+				resume = e.Resume
+			}
+			if len(batch) == 0 {
+				if caughtUp != revision {
+					t.Fatalf("caught up with %d of %d", caughtUp, revision)
+				}
+				break
+			}
+		}
+		if diff := cmp.Diff(fmt.Sprint(want), fmt.Sprint(got)); diff != "" {
+			t.Fatal(diff)
+		}
+		if len(got) > 0 && resume != got[len(got)-1].revision {
+			t.Fatalf("resumes after %d, has seen %d", resume, got[len(got)-1].revision)
+		}
+	})
+}
+
+func TestAReaderThatFallsBehindIsCutOff(t *testing.T) {
+	f := NewChangeFeed(4, 1<<20)
+	publish := func(revision uint64) {
+		f.Publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{{Revision: revision}}})
+	}
+	publish(1)
+	r, _, err := f.read(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.leave()
+	for revision := range uint64(4) {
+		publish(2 + revision)
+	}
+	if _, _, _, err := r.poll(make([]Event, 0, 1)); err != nil {
+		t.Fatalf("four behind in a ring of four: %v", err)
+	}
+	publish(10)
+	if _, _, _, err := r.poll(make([]Event, 0, 1)); err != nil {
+		t.Fatalf("still in the ring: %v", err)
+	}
+	publish(20)
+	publish(21)
+	if _, _, _, err := r.poll(make([]Event, 0, 1)); !errors.Is(err, ErrFellBehind) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAReaderGoesOnOverALeadershipThatMissedNothing(t *testing.T) {
+	f := NewChangeFeed(4, 1<<20)
+	f.reset(5)
+	r, _, err := f.read(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.leave()
+	f.reset(5)
+	if _, _, _, err := r.poll(nil); err != nil {
+		t.Errorf("nothing was missed, and yet: %v", err)
+	}
+	f.reset(6) // a batch had become durable without having been published
+	if _, _, _, err := r.poll(nil); !errors.Is(err, ErrFellBehind) {
+		t.Errorf("something was missed: %v", err)
+	}
+	if _, _, err := f.read(5); !errors.Is(err, ErrTooOld) {
+		t.Errorf("got %v", err)
+	}
+	if again, _, err := f.read(6); err != nil {
+		t.Error(err)
+	} else {
+		again.leave()
+	}
+}
+
+// TestAQuietWatchSaysThatItIsThere is about the time that passes, so without sockets.
+func TestAQuietWatchSaysThatItIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := runLoop(t, NewMemoryStore(), func(c *setup) { c.Ledger.Interval = time.Hour })
+		defer d.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		var beats []uint64
+		ended := make(chan error)
+		go func() {
+			ended <- d.Follow(ctx, 0, func(revision uint64) error {
+				beats = append(beats, revision)
+				return nil
+			}, func(Event) error { return nil })
+		}()
+		synctest.Wait()
+		d.Host(100) // nothing that this watch is about
+		v, err := d.View(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(31 * time.Second)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		if diff := cmp.Diff([]uint64{0, v.Revision, v.Revision}, beats); diff != "" {
+			t.Errorf("revisions of the keep-alives: %s", diff)
+		}
+	})
+}
+
+// A feed of large changes holds fewer of them: what it holds is bounded in bytes, and readers that are too slow are cut off.
+func TestAFeedIsBoundedInBytes(t *testing.T) {
+	const events, bytes = 1000, 64 << 10
+	f := NewChangeFeed(events, bytes)
+	f.reset(1)
+	publish := func(revision uint64, size int) {
+		f.Publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{
+			{Revision: revision, Reason: strings.Repeat("r", size)},
+		}})
+	}
+	slow, _, err := f.read(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.leave()
+	revision := uint64(1)
+	for range 100 {
+		revision++
+		publish(revision, 4<<10)
+		if _, held := f.Held(); held > bytes {
+			t.Fatalf("%d bytes are held, of at most %d", held, bytes)
+		}
+	}
+	n, held := f.Held()
+	if n < bytes/(6<<10) || n > bytes/(4<<10) || held < bytes/2 {
+		t.Errorf("%d events of 4 KiB in %d bytes are held", n, held)
+	}
+	if _, _, _, err := slow.poll(make([]Event, 0, 1)); !errors.Is(err, ErrFellBehind) {
+		t.Errorf("a reader of what was given up: %v", err)
+	}
+	if _, _, err := f.read(revision - uint64(n) - 1); !errors.Is(err, ErrTooOld) {
+		t.Errorf("got %v", err)
+	}
+	if r, _, err := f.read(revision - uint64(n)); err != nil {
+		t.Errorf("what is held cannot be read: %v", err)
+	} else {
+		r.leave()
+	}
+	publish(revision+1, 2*bytes) // larger than all: it alone is held
+	if n, _ := f.Held(); n != 1 {
+		t.Errorf("%d events are held", n)
+	}
+	publish(revision+2, 100)
+	if n, held := f.Held(); n != 1 || held > 2<<10 {
+		t.Errorf("%d events in %d bytes are held", n, held)
+	}
+	f.reset(revision + 10)
+	if n, held := f.Held(); n != 0 || held != 0 {
+		t.Errorf("%d events in %d bytes are held after a gap", n, held)
+	}
+}
+
+// Where one change follows the other a watch never comes to rest.
+func TestABusyWatchEndsAsWell(t *testing.T) {
+	f := NewChangeFeed(4, 1<<20)
+	revision := uint64(0)
+	publish := func() {
+		revision++
+		f.Publish(&ledger.Changes{Revision: revision, Transitions: []ledger.Allocation{{Revision: revision}}})
+	}
+	publish()
+	w := newLoopRig(t, NewMemoryStore(), nil)
+	w.Feed = f
+	Lead(t, w.Loop)
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := 0
+	err := w.Follow(ctx, 0, func(uint64) error { publish(); return nil }, func(Event) error {
+		publish()
+		if sent++; sent == 3 {
+			cancel()
+		}
+		if sent > 10 {
+			return errors.New("it goes on")
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || sent > 4 {
+		t.Errorf("%v after %d changes", err, sent)
+	}
+}
+
+// What a watcher sees of an allocation has no wishes: they are its host's and may be large.
+func TestAnEventKeepsNoWishes(t *testing.T) {
+	f := NewChangeFeed(4, 1<<20)
+	f.Publish(&ledger.Changes{Revision: 1, Transitions: []ledger.Allocation{{Revision: 1, Wishes: &ledger.Wishes{}}}})
+	for i := range f.ring {
+		if a := f.ring[i].Allocation; a != nil && a.Wishes != nil {
+			t.Errorf("it keeps %+v", a.Wishes)
+		}
+	}
+}
+
+func TestASnapshotForAReplicaLeavesOutWhatHasEnded(t *testing.T) {
+	s := NewMemoryStore()
+	d := runLoop(t, s, nil)
+	defer d.Close()
+	d.Host(100)
+	for _, id := range []string{"live", "ended"} {
+		if _, err := d.allocate(t.Context(), id, 1, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Decide(t.Context(), d.Loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
+		return l.Cancel(now, ledger.CancelCommand{Actor: identity.Local(), RequestID: "ended"})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := currentSnapshot(t.Context(), s)
+	if err != nil || len(snapshot.Remembered) != 0 || len(snapshot.Allocations) != 1 {
+		t.Errorf("%d live, %d remembered, %v: want 1 and none", len(snapshot.Allocations), len(snapshot.Remembered), err)
+	}
+}

@@ -1,0 +1,41 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// ErrBusy refuses a command because the queue is full. Nothing was done; asking again is right.
+var ErrBusy = errors.New("too many commands are waiting: try again")
+
+// Error answers the callers of a batch that is not known to be durable.
+type Error struct {
+	Err error // the store's
+}
+
+func (e *Error) Error() string {
+	why := e.Err
+	if _, ok := errors.AsType[*store.RowError](why); ok { // it may be another caller's row; the log has it in full
+		why = errRefusedRow
+	}
+	return fmt.Sprintf("could not be made durable (%v): try again with the same request_id", why)
+}
+
+var errRefusedRow = errors.New("the store refused a row of the batch")
+
+// Unwrap returns the store's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// PatienceError ends a call whose own deadline comes before the end of the wait that it asked for.
+type PatienceError struct {
+	RequestID string
+}
+
+func (e *PatienceError) Error() string {
+	if e.RequestID == "" {
+		return "still waiting when the call's deadline came: want a deadline beyond the wait, or a request_id to ask again with"
+	}
+	return fmt.Sprintf("request_id: %q: still waiting when the call's deadline came: ask again soon with the same one to keep the place", e.RequestID)
+}

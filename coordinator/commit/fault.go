@@ -1,0 +1,48 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// panicked ends a leadership in which the ledger panicked. Nobody hears of it but whoever is to blame: all others try again.
+func (w *Loop) panicked(err error) {
+	if fault, ok := errors.AsType[*core.PanicError](err); ok {
+		w.tellFault(fault)
+	}
+	w.drop(core.ErrNotLeading)
+	w.giveUp(err)
+}
+
+// tellFault writes down that the ledger panicked, and what is refused for it.
+func (w *Loop) tellFault(fault *core.PanicError) {
+	w.Log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
+	w.Meter.faults.Inc()
+	if fault.Refused == "" {
+		w.unblamed.Store(&unblamed{w.Clock.Now(), fmt.Sprint(fault.Cause)})
+	}
+	list := w.core.Refusals()
+	w.refusals.Store(&list)
+}
+
+// unblamed is a panic of the ledger of which it is not known who is to blame: it may come again.
+type unblamed struct {
+	at    ledger.Instant
+	cause string
+}
+
+// FaultWarnings says what is refused because it made the ledger panic, and for a day that nothing is, though the ledger panicked.
+func (w *Loop) FaultWarnings() (list []string) {
+	if refused := w.refusals.Load(); refused != nil {
+		list = AtMost(*refused, mostHidden, "the log")
+	}
+	if last := w.unblamed.Load(); last != nil && w.Clock.Now().Sub(last.at) < core.RefusedFor {
+		list = append(list, fmt.Sprintf("the ledger panicked at %s, and it is not known over what: %s: the log has the stack; "+
+			"while it comes again, attempts to lead are up to 5 s apart", last.at.Time().UTC().Format(time.RFC3339), last.cause))
+	}
+	return list
+}

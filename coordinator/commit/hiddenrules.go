@@ -1,0 +1,40 @@
+package commit
+
+import (
+	"fmt"
+	"slices"
+)
+
+// mostHidden bounds how many of the rules that are not in force stand among the warnings.
+const mostHidden = 20
+
+// showHidden tells which rules are not in force, where that may have changed.
+func (w *Loop) showHidden() {
+	turn, hidden := w.core.HiddenRules()
+	if turn == w.rulesSeen {
+		return
+	}
+	w.rulesSeen = turn
+	var before, list []string
+	if known := w.rulesHidden.Load(); known != nil {
+		before = *known
+	}
+	for _, h := range hidden {
+		text := h.String()
+		list = append(list, text)
+		if _, told := slices.BinarySearch(before, text); !told {
+			w.Log.Warn(text)
+		}
+	}
+	slices.Sort(list)
+	w.rulesHidden.Store(&list)
+	w.Meter.hiddenRules.Set(float64(len(list)))
+}
+
+// AtMost shortens a list of warnings, and says where the rest is.
+func AtMost(list []string, most int, where string) []string {
+	if len(list) <= most {
+		return list
+	}
+	return append(slices.Clip(list[:most]), fmt.Sprintf("and %d more: %s", len(list)-most, where))
+}

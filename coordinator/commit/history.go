@@ -1,0 +1,178 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// recountAfter is how long a count is gone on with. What it does not see, such as a lost allocation that is adopted again, adds up until then.
+const recountAfter = 24 * time.Hour
+
+// HistoryBounds says how long what has ended can be looked up, and how much of it a caller may have.
+type HistoryBounds struct {
+	Retention   time.Duration
+	CallerBytes int64
+	// PruneEvery is how often what is beyond the bounds is looked for, PruneStep how many allocations are deleted in one step.
+	PruneEvery time.Duration
+	PruneStep  int
+}
+
+// history keeps ended allocations within two bounds: all by age, and those of each caller by size. Only the leader does. It counts the
+// history once, from the oldest row on, then what ends and what it deletes.
+type history struct {
+	writer   *Loop
+	config   HistoryBounds
+	remember time.Duration // for which rows are kept whatever their size, because a repeated request is answered by them
+	settled  time.Duration // for which rows are not counted yet: until then one may become durable behind another of a later end
+
+	// Owned by run:
+	epoch   uint64         // of the leadership that all below was counted in; 0: none
+	began   ledger.Instant // when the count did; 0: count anew
+	counted store.Position // rows up to here are counted
+	callers callerSizes
+	total   HistorySize
+
+	size atomic.Pointer[HistorySize]      // nil: not counted yet
+	full atomic.Pointer[map[string]int64] // callers that are refused, with the bytes that they have
+}
+
+// HistorySize is how much has ended and is still known.
+type HistorySize struct{ Rows, Bytes int64 }
+
+func (s *HistorySize) add(rows, bytes int64) { s.Rows, s.Bytes = s.Rows+rows, s.Bytes+bytes }
+
+// HistoryFullError refuses a request of a caller whose allocations that ended of late take as much as it may have.
+type HistoryFullError struct {
+	Caller      string
+	Bytes, Most int64
+	Remember    time.Duration
+}
+
+func (e *HistoryFullError) Error() string {
+	return fmt.Sprintf("caller %q: its allocations that ended within %s take %d bytes of the history: want at most %d (history.callerBytes): try again later, and less often",
+		e.Caller, e.Remember, e.Bytes, e.Most)
+}
+
+func newHistory(w *Loop) *history {
+	// The commit of a row may wait for the one before it, and each has its time.
+	return &history{writer: w, config: w.History, remember: w.Remember, settled: 2 * w.CommitTimeout}
+}
+
+// admit refuses a new request of a caller whose history is full.
+func (h *history) admit(caller string) error {
+	full := h.full.Load()
+	if full == nil {
+		return nil
+	}
+	if bytes, found := (*full)[caller]; found {
+		return &HistoryFullError{Caller: caller, Bytes: bytes, Most: h.config.CallerBytes, Remember: h.remember}
+	}
+	return nil
+}
+
+// warnings says whose history is full.
+func (h *history) warnings() []string {
+	if full := h.full.Load(); full != nil && len(*full) > 0 {
+		return []string{fmt.Sprintf("callers that are refused because their history is full (history.callerBytes): %d", len(*full))}
+	}
+	return nil
+}
+
+// run works until ctx ends.
+func (h *history) run(ctx context.Context) {
+	tick := time.NewTicker(h.config.PruneEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := h.turn(ctx); err != nil && ctx.Err() == nil {
+			h.writer.Meter.pruneFailed.Inc()
+			h.writer.Log.Warn("cannot keep the history within its bounds", "error", err)
+			h.began = 0 // what was deleted is not known
+		}
+	}
+}
+
+// turn does what has come due since the last one.
+func (h *history) turn(ctx context.Context) error {
+	epoch := h.writer.led.Load()
+	if !h.writer.leads.Load() {
+		epoch = 0
+	}
+	if epoch != h.epoch {
+		h.epoch, h.began = epoch, 0
+		h.size.Store(nil)
+		h.full.Store(nil)
+	}
+	if epoch == 0 {
+		return nil
+	}
+	now := h.writer.Now()
+	if h.began == 0 || now.Sub(h.began) >= recountAfter {
+		h.began, h.counted, h.total, h.callers = now, store.Position{}, HistorySize{}, callerSizes{}
+	}
+	if err := h.age(ctx, h.writer.Clock.Earliest().Add(-h.config.Retention)); err != nil {
+		return err
+	}
+	if done, err := h.count(ctx, now.Add(-h.settled)); err != nil || !done {
+		return err
+	}
+	err := h.bound(ctx, now.Add(-h.remember))
+	size := h.total
+	h.size.Store(&size)
+	return err
+}
+
+// leading reports whether it is still this leadership's turn.
+func (h *history) leading(ctx context.Context) bool {
+	return ctx.Err() == nil && h.writer.leads.Load() && h.writer.led.Load() == h.epoch
+}
+
+// age deletes what ended before a time, the oldest first, in steps.
+func (h *history) age(ctx context.Context, before ledger.Instant) error {
+	for h.leading(ctx) {
+		ends, err := h.writer.Store.Ends(ctx, store.Position{}, h.config.PruneStep)
+		if err != nil {
+			return err //nolint:wrapcheck // says it
+		}
+		due := len(ends)
+		for due > 0 && ends[due-1].Ended >= before {
+			due--
+		}
+		if err := h.remove(ctx, ends[:due]); err != nil || due < h.config.PruneStep {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes rows, and takes those off that were counted.
+func (h *history) remove(ctx context.Context, ends []store.End) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	places := make([]store.Position, len(ends))
+	for i := range ends {
+		places[i] = ends[i].Position
+	}
+	n, err := h.writer.Store.Delete(ctx, places)
+	h.writer.Meter.pruned.Add(float64(n))
+	if err != nil {
+		return err //nolint:wrapcheck // says it
+	}
+	for i := range ends {
+		if e := &ends[i]; e.Compare(h.counted) <= 0 {
+			h.callers.take(e.Caller, e.Bytes)
+			h.total.add(-1, -e.Bytes)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,331 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+)
+
+// kept is a history over a store in memory, whose rows the test makes as it likes.
+type kept struct {
+	t     *testing.T
+	store store.Store
+	epoch uint64
+	last  ledger.ID
+	// adopted: what is made has come from an agent's report.
+	adopted bool
+	clock   *wallClock
+	*history
+}
+
+func keep(t *testing.T, bounds HistoryBounds) *kept {
+	t.Helper()
+	s := storetest.NewMemory("m").Open()
+	meta, err := s.Lead(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := &wallClock{start: time.Now()}
+	made := defaults(s, clock)
+	made.Origin = nil
+	if bounds.CallerBytes > 0 {
+		made.History.CallerBytes = bounds.CallerBytes
+	}
+	if bounds.PruneStep > 0 {
+		made.History.PruneStep = bounds.PruneStep
+	}
+	w := made.loop()
+	w.led.Store(meta.Epoch)
+	w.leads.Store(true)
+	return &kept{t: t, store: s, epoch: meta.Epoch, clock: clock, history: w.history}
+}
+
+// ended commits allocations of a caller that ended so long ago.
+func (k *kept) ended(caller string, n int, ago time.Duration) {
+	k.t.Helper()
+	var c ledger.Changes
+	for range n {
+		k.last++
+		a := storetest.Typical(k.last, ledger.Released, uint64(k.last))
+		a.Caller, a.HostID, a.Ended = caller, "h1", k.writer.Clock.Now().Add(-ago)
+		if k.adopted {
+			a.ReservationTTL = 0
+		}
+		c.Transitions = append(c.Transitions, a)
+	}
+	c.Revision, c.LastID = uint64(k.last), k.last
+	if err := k.store.Commit(k.t.Context(), store.Batch{Epoch: k.epoch, Changes: c}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// left is how many rows each caller has, and the age of its oldest.
+func (k *kept) left() map[string]string {
+	k.t.Helper()
+	ends, err := k.store.Ends(k.t.Context(), store.Position{}, 1<<20)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	rows, oldest := make(map[string]int), make(map[string]ledger.Instant)
+	for i := range ends {
+		name := ends[i].Caller
+		if rows[name]++; rows[name] == 1 {
+			oldest[name] = ends[i].Ended
+		}
+	}
+	text := make(map[string]string)
+	for name, n := range rows {
+		text[name] = fmt.Sprintf("%d from %s", n, k.writer.Clock.Now().Sub(oldest[name]).Round(time.Minute))
+	}
+	return text
+}
+
+func (k *kept) want(when string, want map[string]string) {
+	k.t.Helper()
+	if err := k.turn(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+	got := k.left()
+	for name := range got {
+		if want[name] == "" {
+			k.t.Errorf("%s: %s has %s", when, name, got[name])
+		}
+	}
+	for name, text := range want {
+		if got[name] != text {
+			k.t.Errorf("%s: %s has %s: want %s", when, name, got[name], text)
+		}
+	}
+	rows, bytes := int64(0), int64(0)
+	ends, _ := k.store.Ends(k.t.Context(), store.Position{}, 1<<20)
+	for i := range ends {
+		rows, bytes = rows+1, bytes+ends[i].Bytes
+	}
+	if size := k.size.Load(); size == nil || k.total != (HistorySize{rows, bytes}) {
+		k.t.Errorf("%s: counted %+v: want %d rows of %d bytes", when, k.total, rows, bytes)
+	}
+}
+
+const day = 24 * time.Hour
+
+// oneRow is what a row of ended takes.
+func oneRow(t *testing.T) int64 {
+	t.Helper()
+	k := keep(t, HistoryBounds{})
+	k.ended("mallory@h1", 1, day)
+	ends, err := k.store.Ends(t.Context(), store.Position{}, 1)
+	if err != nil || len(ends) != 1 {
+		t.Fatal(ends, err)
+	}
+	return ends[0].Bytes
+}
+
+// Who floods the history pushes out its own past and nobody else's, the oldest first.
+func TestOneCallersFloodPushesOutItsOwnHistoryAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, HistoryBounds{PruneStep: 7, CallerBytes: 20*oneRow(t) + 100})
+		k.ended("alice@h1", 15, 20*day)
+		k.ended("mallory@h1", 10, 10*day)
+		k.ended("bob@h1", 15, 9*day)
+		k.ended("mallory@h1", 10, 5*day)
+		k.want("within the bounds", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 240h0m0s"})
+		k.ended("mallory@h1", 12, 3*day)
+		k.began = 0 // as a new leadership counts: what this test makes has ended in no order
+		k.want("a flood", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 120h0m0s"})
+		k.ended("mallory@h1", 9, 2*day)
+		k.want("more", map[string]string{"alice@h1": "15 from 480h0m0s", "bob@h1": "15 from 216h0m0s", "mallory@h1": "20 from 72h0m0s"})
+		if err := k.admit("mallory@h1"); err != nil {
+			t.Errorf("refused within the bound: %v", err)
+		}
+	})
+}
+
+// An earlier leader's clock, or this one's when it began, may have been ahead by more than the history
+// is kept for. Nothing that is younger by either clock is deleted.
+func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
+	ahead := 40 * day
+	for name, set := range map[string]func(k *kept, clock *wallClock){
+		"an earlier leader's": func(k *kept, _ *wallClock) {
+			k.writer.skew.Store(&core.Skew{Since: k.writer.Clock.Now(), Ahead: ahead})
+		},
+		"this one's at the start": func(k *kept, clock *wallClock) {
+			clock.shift = ahead
+			k.writer.Clock = core.NewSteady(clock)
+			clock.shift = 0
+		},
+		"this one's, set since": func(_ *kept, clock *wallClock) { clock.shift = ahead },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := keep(t, HistoryBounds{})
+				k.ended("alice@h1", 3, 31*day)
+				k.ended("alice@h1", 4, 20*day)
+				set(k, k.clock)
+				if err := k.turn(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if ends, err := k.store.Ends(t.Context(), store.Position{}, 10); err != nil || len(ends) != 4 {
+					t.Errorf("%d rows are left of 7, %v; want the 4 that ended 20 days ago", len(ends), err)
+				}
+			})
+		})
+	}
+}
+
+// What answers a repeated request is kept whatever its size; who has too much of it is refused until that has aged.
+func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
+		k.ended("mallory@h1", 5, 2*day)
+		k.ended("mallory@h1", 30, time.Hour)
+		k.ended("alice@h1", 10, time.Hour)
+		k.want("a flood of today", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 1h0m0s"})
+		err := k.admit("mallory@h1")
+		if full, ok := errors.AsType[*HistoryFullError](err); !ok || full.Caller != "mallory@h1" || full.Bytes <= full.Most {
+			t.Errorf("got %v", err)
+		}
+		if err := k.admit("alice@h1"); err != nil {
+			t.Errorf("another caller: %v", err)
+		}
+		if len(k.warnings()) != 1 {
+			t.Errorf("warnings %q", k.warnings())
+		}
+		time.Sleep(day)
+		k.want("a day later", map[string]string{"mallory@h1": "20 from 25h0m0s", "alice@h1": "10 from 25h0m0s"})
+		if err := k.admit("mallory@h1"); err != nil || len(k.warnings()) != 0 {
+			t.Errorf("still refused: %v, %q", err, k.warnings())
+		}
+		k.ended("mallory@h1", 30, time.Hour)
+		k.want("and again", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 25h0m0s"})
+		k.writer.leads.Store(false)
+		if err := k.turn(t.Context()); err != nil || k.admit("mallory@h1") != nil || k.size.Load() != nil {
+			t.Errorf("who does not lead refuses, or says a size: %v", err)
+		}
+	})
+}
+
+// What hosts have brought, which the ledger has never known of, is charged to them and nobody else. It answers no repeated request, so
+// even the last day's goes, and the disk is bounded.
+func TestWhatAnAgentMakesUpFillsNobodysHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, HistoryBounds{CallerBytes: 20*oneRow(t) + 100})
+		k.adopted = true
+		k.ended("alice@h1", 200, time.Hour)
+		k.ended("gateway", 200, time.Minute)
+		k.adopted = false
+		k.ended("alice@h1", 15, time.Hour)
+		k.began = 0
+		k.want("a flood of today", map[string]string{"@h1": "21 from 1m0s", "alice@h1": "15 from 1h0m0s"})
+		for _, caller := range []string{"alice@h1", "gateway"} {
+			if err := k.admit(caller); err != nil {
+				t.Errorf("%s is refused for what an agent has made up: %v", caller, err)
+			}
+			request := storetest.Typical(1, ledger.Released, 1).RequestID
+			if _, err := k.store.GetByRequest(t.Context(), caller, request); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("the request of %s is answered: %v", caller, err)
+			}
+		}
+		if w := k.warnings(); len(w) > 0 {
+			t.Errorf("warnings %q", w)
+		}
+	})
+}
+
+// What happens to rows that the count does not see is right again after a day.
+func TestTheHistoryIsCountedAgainEveryDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, HistoryBounds{})
+		k.ended("alice@h1", 10, time.Hour)
+		k.want("ten", map[string]string{"alice@h1": "10 from 1h0m0s"})
+		ends, err := k.store.Ends(t.Context(), store.Position{}, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range ends { // as when they are adopted again
+			if n, err := k.store.Delete(t.Context(), []store.Position{ends[i].Position}); err != nil || n != 1 {
+				t.Fatal(n, err)
+			}
+		}
+		time.Sleep(day)
+		k.want("a day later", map[string]string{"alice@h1": "6 from 25h0m0s"})
+	})
+}
+
+// A history with more callers than can be counted is bounded all the same: those that have much are found, and nobody is charged with too much.
+func TestCallersWithoutNumberAreCountedInBoundedMemory(t *testing.T) {
+	var s callerSizes
+	total, at := int64(0), store.Position{}
+	put := func(caller string, bytes int64) {
+		at.Ended++
+		s.put(caller, bytes, at)
+		total += bytes
+		if len(s.sizes) > mostCallerSizes {
+			t.Fatalf("%d callers are counted: want at most %d", len(s.sizes), mostCallerSizes)
+		}
+	}
+	put("late", 1)
+	for i := range 10 * mostCallerSizes {
+		put(fmt.Sprint("name-", i), 600)
+		if i%3 == 0 {
+			put("mallory", 600)
+		}
+		if i%50 == 0 {
+			put("alice", 600)
+		}
+	}
+	off := 2 * total / mostCallerSizes
+	for caller, want := range map[string]int64{"mallory": (10*mostCallerSizes + 2) / 3 * 600, "alice": (10*mostCallerSizes + 49) / 50 * 600} {
+		c := s.sizes[caller]
+		if c == nil || c.bytes > want || c.bytes < want-off {
+			t.Errorf("%s: %+v: want %d, or less by at most %d", caller, c, want, off)
+		}
+	}
+	for name, c := range s.sizes {
+		if name != "mallory" && name != "alice" && c.bytes > 600 {
+			t.Fatalf("%s has %d bytes: want at most 600", name, c.bytes)
+		}
+	}
+	put("late", 1) // its first row is not counted any more, and may be the oldest that is deleted
+	if c := s.sizes["late"]; c == nil || c.oldest != (store.Position{}) {
+		t.Errorf("late: %+v", c)
+	}
+}
+
+func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, HistoryBounds{PruneStep: 10, PruneEvery: time.Minute})
+		k.ended("alice@h1", 23, 31*day)
+		k.ended("alice@h1", 4, 29*day)
+		k.writer.leads.Store(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			k.run(ctx)
+		}()
+		time.Sleep(2*time.Minute + time.Second)
+		synctest.Wait()
+		if got := k.left()["alice@h1"]; got != "27 from 744h2m0s" {
+			t.Errorf("a coordinator that does not lead has pruned: %s", got)
+		}
+		k.writer.leads.Store(true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := k.left()["alice@h1"]; got != "4 from 696h3m0s" {
+			t.Errorf("left: %s", got)
+		}
+		cancel()
+		<-ended
+		if n := counterValue(t, k.writer.Meter.pruned); n != 23 {
+			t.Errorf("%v were deleted: want 23", n)
+		}
+	})
+}

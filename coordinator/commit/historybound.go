@@ -1,0 +1,141 @@
+package commit
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+const (
+	// countStep is how many rows are counted at a time.
+	countStep = 5000
+	// leastRest is the least pause after reading a step, and restShare how many times longer than the step a pause is: reading a history of
+	// any length takes at most a fifth of a core and of a disk.
+	leastRest = 20 * time.Millisecond
+	restShare = 4
+)
+
+// rest pauses after a step that began at a time. It reports false where ctx has ended.
+func rest(ctx context.Context, began time.Time) bool {
+	return Pause(max(leastRest, restShare*time.Since(began)), ctx.Done(), nil)
+}
+
+// count goes on to count, up to a time, and reports whether it came there.
+func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, err error) {
+	for h.leading(ctx) {
+		began := time.Now()
+		ends, err := h.writer.Store.Ends(ctx, h.counted, countStep)
+		if err != nil {
+			return false, err //nolint:wrapcheck // says it
+		}
+		for i := range ends {
+			e := &ends[i]
+			if e.Ended >= until {
+				return true, nil
+			}
+			h.callers.put(e.Caller, e.Bytes, h.counted)
+			h.total.add(1, e.Bytes)
+			h.counted = e.Position
+		}
+		if len(ends) < countStep {
+			return true, nil
+		}
+		if !rest(ctx, began) {
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// bound deletes the oldest rows of callers that have too much, but none that ended at or after a time: those answer repeated requests.
+// Callers that have too much of these are refused. What hosts have is there on the word of their agents alone: it answers nobody, or who
+// asked for what such an agent brought back.
+func (h *history) bound(ctx context.Context, remembered ledger.Instant) error {
+	callers, hosts := make(map[string]*callerSize), make(map[string]*callerSize)
+	for name, c := range h.callers.sizes {
+		switch {
+		case c.bytes <= h.config.CallerBytes:
+		case strings.HasPrefix(name, store.OfHost):
+			hosts[name] = c
+		default:
+			callers[name] = c
+		}
+	}
+	if done, err := h.trimAll(ctx, hosts, ledger.MaxInstant); err != nil || !done {
+		return err
+	}
+	if done, err := h.trimAll(ctx, callers, remembered); err != nil || !done {
+		return err
+	}
+	full := make(map[string]int64, len(callers))
+	for name, c := range callers {
+		full[name] = c.bytes
+	}
+	h.full.Store(&full)
+	return nil
+}
+
+// trimAll deletes the oldest rows, up to a time, of those that have too much, and takes those out that have no longer. It reports whether
+// it came to the end.
+func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, remembered ledger.Instant) (done bool, err error) {
+	at := h.counted
+	for _, c := range over {
+		if c.oldest.Compare(at) < 0 {
+			at = c.oldest
+		}
+	}
+	for more := true; more && len(over) > 0; {
+		if !h.leading(ctx) {
+			return false, nil
+		}
+		began := time.Now()
+		if at, more, err = h.trim(ctx, over, at, remembered); err != nil {
+			return false, err
+		}
+		if more && !rest(ctx, began) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// trim looks at the next rows and deletes those of callers that have too much, of which it takes those out that have no longer. It returns how
+// far it came, and whether there may be more.
+func (h *history) trim(ctx context.Context, over map[string]*callerSize, at store.Position, remembered ledger.Instant) (store.Position, bool, error) {
+	ends, err := h.writer.Store.Ends(ctx, at, countStep)
+	if err != nil {
+		return at, false, err //nolint:wrapcheck // says it
+	}
+	more := len(ends) == countStep
+	var surplus []store.End
+	taken := make(map[string]int64)
+	for i := range ends {
+		e := &ends[i]
+		if e.Ended >= remembered || e.Compare(h.counted) > 0 {
+			more = false
+			break
+		}
+		at = e.Position
+		if c := over[e.Caller]; c != nil && c.bytes-taken[e.Caller] > h.config.CallerBytes {
+			taken[e.Caller] += e.Bytes
+			surplus = append(surplus, *e)
+		}
+	}
+	for step := range slices.Chunk(surplus, h.config.PruneStep) {
+		if err := h.remove(ctx, step); err != nil {
+			return at, false, err
+		}
+	}
+	for name, c := range over {
+		if c.bytes <= h.config.CallerBytes {
+			delete(over, name)
+		} else if c.oldest.Compare(at) < 0 {
+			c.oldest = at
+		}
+	}
+	return at, more, nil
+}

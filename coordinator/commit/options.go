@@ -1,0 +1,62 @@
+package commit
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store"
+)
+
+// Options are what a loop works with. All but the functions are required.
+type Options struct {
+	Store store.Store
+	Clock core.Steady
+	Feed  *ChangeFeed
+	Meter *Meter
+	Spans *Tracer // nil: nothing is traced
+	Log   *slog.Logger
+	// Queue is how many commands may wait, Batch how many one commit may cover, CommitTimeout how long one may take.
+	Queue, Batch  int
+	CommitTimeout time.Duration
+	// Remember is how long request ids are kept after the end.
+	Remember time.Duration
+	// History bounds what has ended.
+	History HistoryBounds
+	// Origin is where a call comes from; nil: from nowhere.
+	Origin func(ctx context.Context) *core.Origin
+	// Rules are those of the files at the moment, by source. Nil: they are the core's already.
+	Rules func() map[string][]ledger.Quota
+	// ClustersChanged is told when other external clusters may have to be read than before. It must not block. Nil: nobody reads them.
+	ClustersChanged func()
+}
+
+// New returns a loop that does not run yet, for a core that nobody else uses.
+func New(books *core.Core, o Options) *Loop {
+	w := &Loop{
+		Options: o, core: books,
+		calls:    sync.Pool{New: newPending},
+		asks:     sync.Pool{New: newPendingAsk},
+		queue:    make(chan core.Command, o.Queue),
+		priority: priorityQueue{signal: make(chan struct{}, 1)},
+		jobs:     make(chan job, 1),
+		outcomes: make(chan outcome, 1),
+		orders:   make(chan *Term),
+		stopping: make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	w.history = newHistory(w)
+	w.replica = newReplica(w, books.EmptyLedger)
+	return w
+}
+
+// origin is where a call comes from; nil: from nowhere that would send it again.
+func (w *Loop) origin(ctx context.Context) *core.Origin {
+	if w.Origin == nil {
+		return nil
+	}
+	return w.Origin(ctx)
+}

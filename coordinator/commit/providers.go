@@ -1,0 +1,117 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/ledger"
+)
+
+// ErrSuperseded ends a reading whose leadership is over, or whose provider has changed: it may be of another cluster.
+var ErrSuperseded = errors.New("the provider has changed, or the leadership")
+
+// ChangeProvider puts or deletes a provider. When it returns that is durable, and what is read for the provider as it was before changes
+// nothing any more.
+func (w *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
+	var failed error
+	done := make(chan error, 1)
+	_, err := w.send(ctx, &core.Call{
+		From: w.origin(ctx),
+		Do:   func(c *core.Core, now ledger.Instant) { failed = c.ChangeProvider(now, name, change) },
+		Done: func(err error) {
+			done <- err
+			w.reread() // at every answer, so that whoever reads the cluster as it was stops
+		},
+	}, done)
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// Within runs a command of the coordinator's own, in its turn. It is never refused for want of room, and answered at once. The error is
+// run's, or says that this coordinator does not lead. After an error run's results must not be read.
+func (w *Loop) Within(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
+	var failed error
+	done := make(chan error, 1)
+	w.priority.put(&core.Call{
+		From: from, AtOnce: true,
+		Do: func(c *core.Core, now ledger.Instant) { failed = run(c, now) },
+		Done: func(err error) {
+			select {
+			case done <- err:
+			default: // a ledger that panics is answered for by whoever sees that, too
+			}
+		},
+	})
+	if _, err := w.await(ctx, done); err != nil {
+		return err
+	}
+	return failed
+}
+
+// Assignments are the clusters that are to be read now.
+func (w *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
+	var list []core.Assignment
+	err := w.Within(ctx, nil, func(c *core.Core, _ ledger.Instant) error {
+		list = c.Assignments()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// WhileAssigned runs a command for an assignment, unless that is over.
+func (w *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
+	return w.Within(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
+		if !c.IsCurrent(a) {
+			return ErrSuperseded
+		}
+		return run(c.Ledger(), now)
+	})
+}
+
+// SetFiles replaces the rules of files, by source.
+func (w *Loop) SetFiles(ctx context.Context, from *core.Origin, sets map[string][]ledger.Quota) error {
+	var refused error
+	done := make(chan error, 1)
+	_, err := w.send(ctx, &core.Call{
+		From: from,
+		Do:   func(c *core.Core, now ledger.Instant) { refused = c.ReplaceFiles(now, sets) },
+		Done: func(err error) { done <- err },
+	}, done)
+	if err != nil {
+		return err
+	}
+	return refused
+}
+
+// SetProviders puts the providers of a file in force: now, where this coordinator leads, and whenever it does from now on.
+func (w *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) error {
+	w.configured.Store(&list)
+	var refused error
+	done := make(chan error, 1)
+	_, err := w.send(ctx, &core.Call{
+		From: &core.Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)},
+		Do: func(c *core.Core, now ledger.Instant) {
+			if refused = c.ReplaceProviders(now, list); refused == nil {
+				hidden := c.HiddenProviders()
+				w.hidden.Store(&hidden)
+			}
+		},
+		Done: func(err error) { done <- err },
+	}, done)
+	switch {
+	case errors.Is(err, core.ErrNotLeading): // who leads has a file of its own
+		return nil
+	case err != nil:
+		return err
+	case refused == nil:
+		w.reread()
+	}
+	return refused
+}

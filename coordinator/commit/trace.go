@@ -1,0 +1,116 @@
+package commit
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/internal/tracing"
+)
+
+// The spans of a call that goes through the loop, below that of the call itself:
+//
+//	queue   until the loop has applied it
+//	wait    until it was granted or given up, where it waited for resources
+//	commit  while the batch that answers it was made durable
+//
+// A commit that answers several traced calls is one span, below the first of them, with links to the others; each of these has one of
+// its own at the same time, with a link to that one.
+
+// Tracer makes these spans. A nil one is that of a coordinator that is not traced; all methods work on it.
+type Tracer struct{ spans trace.Tracer }
+
+// NewTracer returns what makes the spans of calls; nil if nothing is traced.
+func NewTracer(t *tracing.Tracing) *Tracer {
+	if spans := t.Tracer(); spans != nil {
+		return &Tracer{spans}
+	}
+	return nil
+}
+
+// enter begins the way of a call; nil where the call is not recorded.
+func (t *Tracer) enter(ctx context.Context) *core.Span {
+	if t == nil {
+		return nil
+	}
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return nil
+	}
+	return &core.Span{Call: ctx, Queued: time.Now()}
+}
+
+// below is the span of the call: what happens to the call is below it.
+func below(p *core.Span) trace.SpanContext { return trace.SpanContextFromContext(p.Call) }
+
+// applied says that the loop has come to the call.
+func applied(p *core.Span) {
+	if p != nil {
+		p.Applied = time.Now()
+	}
+}
+
+// begin begins the span of a commit; nil where the batch answers nobody who is traced.
+func (t *Tracer) begin(ctx context.Context, b *core.Batch) (context.Context, *core.CommitSpan) {
+	if t == nil {
+		return ctx, nil
+	}
+	var c *core.CommitSpan
+	var others []trace.Link
+	for _, command := range b.Commands {
+		p := command.Trace()
+		switch {
+		case p == nil:
+			continue
+		case c == nil:
+			c = &core.CommitSpan{Owner: p, Began: time.Now()}
+		default:
+			others = append(others, trace.Link{SpanContext: below(p)})
+		}
+		p.Commit = c
+	}
+	if c == nil {
+		return ctx, nil
+	}
+	ctx, c.Span = t.spans.Start(trace.ContextWithSpanContext(ctx, below(c.Owner)), "commit", //nolint:spancheck // ended by end
+		trace.WithTimestamp(c.Began), trace.WithLinks(others...),
+		trace.WithAttributes(
+			tracing.KeyEpoch.Int64(int64(b.Epoch)), //nolint:gosec // not that many
+			attribute.Int("bursar.commit.calls", len(b.Commands)), attribute.Int("bursar.commit.transitions", len(b.Transitions)),
+		))
+	return ctx, c
+}
+
+// end ends it. Where it failed, the calls of the batch are not told of it: their errors are.
+func (t *Tracer) end(c *core.CommitSpan, err error) {
+	if c == nil {
+		return
+	}
+	c.Ended = time.Now()
+	if err != nil {
+		c.Span.SetStatus(codes.Error, "")
+	}
+	c.Span.End(trace.WithTimestamp(c.Ended))
+}
+
+// tell tells the way of a call whose answer is durable. waited: it was on the line for resources.
+func (t *Tracer) tell(p *core.Span, waited bool) {
+	if p == nil || p.Commit == nil {
+		return
+	}
+	t.stretch(p.Call, "queue", p.Queued, p.Applied)
+	if waited {
+		t.stretch(p.Call, "wait", p.Applied, p.Commit.Began)
+	}
+	if p.Commit.Owner != p {
+		t.stretch(p.Call, "commit", p.Commit.Began, p.Commit.Ended, trace.Link{SpanContext: p.Commit.Span.SpanContext()})
+	}
+}
+
+func (t *Tracer) stretch(ctx context.Context, name string, from, to time.Time, links ...trace.Link) {
+	_, span := t.spans.Start(ctx, name, trace.WithTimestamp(from), trace.WithLinks(links...))
+	span.End(trace.WithTimestamp(to))
+}

@@ -1,0 +1,87 @@
+package coordinator
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bursar/bursar/coordinator/commit"
+	"github.com/bursar/bursar/coordinator/core"
+	"github.com/bursar/bursar/coordinator/election"
+	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/placement"
+	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
+	"github.com/bursar/bursar/resource"
+)
+
+func newMemoryStore() store.Store { return storetest.NewMemory("test").Open() }
+
+// loopRig is a loop without a server around it.
+type loopRig struct {
+	*commit.Loop
+	t testing.TB
+}
+
+// newLoopRig is one that does not run yet.
+func newLoopRig(tb testing.TB, s store.Store, change func(*commit.Options)) *loopRig {
+	tb.Helper()
+	config := Config{}.WithDefaults()
+	options := commit.Options{
+		Store: s, Clock: core.NewSteady(SystemClock()), Feed: commit.NewChangeFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)),
+		Meter: commit.NewMeter(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
+		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
+		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf,
+	}
+	if change != nil {
+		change(&options)
+	}
+	books := core.NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
+	return &loopRig{Loop: commit.New(books, options), t: tb}
+}
+
+// runLoop starts one, which close ends.
+func runLoop(tb testing.TB, s store.Store, change func(*commit.Options)) *loopRig {
+	tb.Helper()
+	d := newLoopRig(tb, s, change)
+	lead(tb, d.Loop)
+	return d
+}
+
+// lead runs a loop that nobody competes with. It leads when lead returns.
+func lead(tb testing.TB, loop *commit.Loop) {
+	tb.Helper()
+	first := make(chan error, 1)
+	campaign := &commit.Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Heard: func() []uint64 { return nil }, Log: loop.Log}
+	go loop.Run()
+	go func() { _ = campaign.Run(context.Background(), first) }()
+	if err := <-first; err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (d *loopRig) close() {
+	d.Stop()
+	<-d.Ended()
+}
+
+// host adds a host with so much memory, which never fails to report.
+func (d *loopRig) host(memory int64) {
+	d.t.Helper()
+	err := d.Do(d.t.Context(), func(l *ledger.Ledger, now ledger.Instant) {
+		capacity := resource.Vector{}.WithMemory(memory).WithCPU(1 << 30).WithInstances(1 << 30)
+		if _, err := l.Register(now, ledger.RegisterCommand{HostID: "h", Capacity: capacity, Incarnation: 1}); err != nil {
+			d.t.Error(err)
+		}
+		if _, err := l.Sync(now, ledger.SyncCommand{
+			HostID: "h", Incarnation: 1, Sequence: 1, Full: true, Seen: l.Revision(), Sample: &ledger.Sample{MemoryAvailable: &memory},
+		}); err != nil {
+			d.t.Error(err)
+		}
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
