@@ -1,13 +1,18 @@
-// Package coordinator is the server that keeps the books: it takes the calls of agents, gateways and operators, lets the
-// ledger decide them one after the other, makes what was decided durable, and only then answers.
+// Package coordinator is the server that keeps the books. It takes the calls of agents, gateways
+// and operators, has the ledger decide them one after the other, makes what was decided durable,
+// and only then answers.
 //
-// Core is the write path without goroutines, so that a simulator can drive it step by step. The writer around it adds the
-// loop, the bounded queue and the goroutine that waits for the store. The services translate between the wire and the
-// ledger's words, in the goroutine of each call. Server puts them behind one port, with health, metrics and shutdown.
+// The work is done below: package ledger decides, core turns commands into batches, commit runs
+// the loop, talks to the store and campaigns for the lead, clusters reads external clusters, auth
+// says who calls and what they may have, forward passes calls on to the coordinator that leads,
+// wire translates messages. This package puts them together. It has the services, one procedure
+// after the other, in the goroutine of each call; the mapping of errors to codes, once; the routes
+// with health and metrics; the configuration and its reload; and the files of quotas, providers
+// and identities. Server puts all of that behind one port.
 //
-// The package decides nothing about resources (that is the ledger's), knows no SQL (the store's) and authenticates nobody
-// beyond telling a loopback connection from others.
+// The package decides nothing about resources, knows no SQL, and keeps no table of permissions
+// (that is internal/access's).
 //
-// All exported methods of Server may be called from several goroutines. A Core belongs to one goroutine; a Batch that it
-// handed out belongs to whoever commits it.
+// All exported methods of Server may be called from several goroutines, but for Run, Serve and
+// Reload, which say so.
 package coordinator
