@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/bursar/bursar/coordinator/clusters"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
@@ -22,8 +23,8 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	res := &bursarv1.CheckProviderResponse{Provider: s.providerMessage(&record, nil)}
 	var opened providers.Provider
 	var pace providers.Pace
-	err = guarded(func() (err error) {
-		opened, pace, err = s.pollers.open(&record)
+	err = clusters.Guard(func() (err error) {
+		opened, pace, err = s.pollers.Open(&record)
 		return err
 	})
 	switch {
@@ -33,7 +34,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	case err != nil:
 		return nil, wrongSetting(err)
 	}
-	defer func() { _ = guarded(opened.Close) }() // it was looked at, and is of no use any more
+	defer func() { _ = clusters.Guard(opened.Close) }() // it was looked at, and is of no use any more
 	c := &providerCheck{provider: opened, pace: pace, clock: s.writer.Clock, res: res}
 	c.snapshot(ctx)
 	c.servers(ctx)
@@ -73,18 +74,18 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	defer cancel()
 	asked := c.clock.Now()
 	var found providers.Snapshot
-	err := guarded(func() (err error) {
+	err := clusters.Guard(func() (err error) {
 		found, err = c.provider.Snapshot(ctx)
 		return err
 	})
 	var queues []ledger.QueueReport
 	if err == nil {
-		queues, err = queueReports(found.Queues)
+		queues, err = clusters.QueueReports(found.Queues)
 	}
 	h := c.res.GetProvider().GetHealth()
 	h.Took = wire.DurationMessage(c.clock.Now().Sub(asked))
 	if err != nil {
-		h.Message, h.Failures, h.FailureTime = timedOut(ctx, err).Error(), 1, wire.TimeMessage(asked)
+		h.Message, h.Failures, h.FailureTime = clusters.DescribeTimeout(ctx, err).Error(), 1, wire.TimeMessage(asked)
 		return
 	}
 	h.Server, h.SnapshotTime, h.Message = found.Server, wire.TimeMessage(asked), found.Untrusted
@@ -121,7 +122,7 @@ func (c *providerCheck) servers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.pace.Timeout)
 	defer cancel()
 	var list []providers.Server
-	if err := guarded(func() error {
+	if err := clusters.Guard(func() error {
 		list = c.provider.Servers(ctx)
 		return nil
 	}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 
+	"github.com/bursar/bursar/coordinator/clusters"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -28,7 +29,7 @@ func (s *queueService) PutProvider(ctx context.Context, req *bursarv1.PutProvide
 
 // checkSettings looks at a provider that came over the API, without asking anybody.
 func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
-	kind, err := s.pollers.kinds.Find(record.Kind)
+	kind, err := s.pollers.Kinds.Find(record.Kind)
 	if err != nil {
 		return unknownKind(err)
 	}
@@ -41,7 +42,7 @@ func (s *queueService) checkSettings(record *ledger.ProviderRecord) error {
 	if _, err := providers.PaceFrom(record.Settings); err != nil {
 		return wrongSetting(err)
 	}
-	return wrongSetting(s.pollers.credentials.check(kind, record.Settings))
+	return wrongSetting(s.pollers.Credentials.Check(kind, record.Settings))
 }
 
 // unknownKind refuses what this program has no provider for.
@@ -97,24 +98,24 @@ func (s *queueService) providerMessage(record *ledger.ProviderRecord, info *ledg
 		Health: &bursarv1.ProviderHealth{State: bursarv1.ProviderHealth_STATE_UNKNOWN, Message: "not read yet"},
 	}
 	if info != nil {
-		m.Health = healthMessage(s.pollers.healthOf(record.ClusterName), info)
+		m.Health = healthMessage(s.pollers.HealthOf(record.ClusterName), info)
 	}
 	return m
 }
 
 // healthMessage puts together what the poller knows and what the ledger makes of it.
-func healthMessage(h health, info *ledger.ClusterInfo) *bursarv1.ProviderHealth {
+func healthMessage(h clusters.Health, info *ledger.ClusterInfo) *bursarv1.ProviderHealth {
 	m := &bursarv1.ProviderHealth{
-		State: bursarv1.ProviderHealth_STATE_UNKNOWN, Message: info.Unavailable, Server: h.server,
-		SnapshotTime: wire.TimeMessage(info.Asked), FailureTime: wire.TimeMessage(h.failedAt), Failures: h.failures,
-		Took: wire.DurationMessage(h.took), Interval: wire.DurationMessage(h.interval),
-		Queues: int32(info.Queues), Applications: int32(h.applications), //nolint:gosec // far from 2^31
+		State: bursarv1.ProviderHealth_STATE_UNKNOWN, Message: info.Unavailable, Server: h.Server,
+		SnapshotTime: wire.TimeMessage(info.Asked), FailureTime: wire.TimeMessage(h.FailedAt), Failures: h.Failures,
+		Took: wire.DurationMessage(h.Took), Interval: wire.DurationMessage(h.Interval),
+		Queues: int32(info.Queues), Applications: int32(h.Applications), //nolint:gosec // far from 2^31
 	}
 	if info.Known {
 		m.State = bursarv1.ProviderHealth_STATE_KNOWN
 	}
 	if m.Message == "" {
-		m.Message = h.message
+		m.Message = h.Message
 	}
 	return m
 }

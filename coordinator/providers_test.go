@@ -17,6 +17,7 @@ import (
 
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/test/fakecluster"
 )
 
 func TestProvidersComeAndGoAtRunTime(t *testing.T) {
@@ -37,7 +38,7 @@ func TestProvidersComeAndGoAtRunTime(t *testing.T) {
 	if err != nil || put.GetProvider().GetSource() != "api" || !put.GetProvider().GetDefault() {
 		t.Errorf("%v, %v", put, err)
 	}
-	eventually(t, "it is read elsewhere", func() bool { return len(here.kind.cluster("elsewhere").times()) > 0 })
+	eventually(t, "it is read elsewhere", func() bool { return len(here.Kind.Cluster("elsewhere").Times()) > 0 })
 	change = &bursarv1.Provider{Kind: "fake", Cluster: "prod", Settings: map[string]string{"address": "here"}, Default: true}
 	if _, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{Provider: change}); fieldOf(err) != "provider.default" {
 		t.Errorf("a second default: %v", err)
@@ -48,7 +49,7 @@ func TestProvidersComeAndGoAtRunTime(t *testing.T) {
 	if list := f.providers(); len(list) != 1 || list["test"] == nil {
 		t.Errorf("%v", list)
 	}
-	eventually(t, "nobody reads prod", func() bool { return here.kind.providersOpen() == 1 })
+	eventually(t, "nobody reads prod", func() bool { return here.Kind.ProvidersOpen() == 1 })
 	if got := f.get(kept.GetId()); got.GetState() != bursarv1.AllocationState_ALLOCATION_STATE_RESERVED {
 		t.Errorf("what was granted there is %s", got.GetState())
 	}
@@ -70,7 +71,7 @@ func TestProvidersOverTheAPIOutliveARestart(t *testing.T) {
 	f.allocate(external("", "root.a", 3*gib))
 	before := f.providers()["prod"]
 	f.stop()
-	f = start(t, Config{}, openSQLite(t, path), knows(here.kind))
+	f = start(t, Config{}, openSQLite(t, path), knows(here.Kind))
 	f.read("prod")
 	after := f.providers()["prod"]
 	if diff := cmp.Diff(before.GetSettings(), after.GetSettings()); diff != "" || after.GetSource() != "api" || after.GetDefault() {
@@ -88,7 +89,7 @@ func TestProvidersOfAFileAreTheFilesToChange(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "providers.yaml")
 	writeFile(t, file, providersYAML)
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	f := start(t, Config{ProvidersFile: file}, openSQLite(t, path), knows(newFakeKind()))
+	f := start(t, Config{ProvidersFile: file}, openSQLite(t, path), knows(fakecluster.New()))
 	f.read("prod")
 	if p := f.providers()["prod"]; p.GetSource() != "file:"+file || !p.GetDefault() || p.GetHealth().GetServer() != "rm1" || p.GetHealth().GetQueues() != 3 {
 		t.Errorf("%v", p)
@@ -103,7 +104,7 @@ func TestProvidersOfAFileAreTheFilesToChange(t *testing.T) {
 		t.Errorf("delete it: %v", err)
 	}
 	f.stop()
-	f = start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	f = start(t, Config{}, openSQLite(t, path), knows(fakecluster.New()))
 	if list := f.providers(); len(list) != 0 {
 		t.Errorf("without the file there are %v", list)
 	}
@@ -113,7 +114,7 @@ func TestProvidersOfAFileAreTheFilesToChange(t *testing.T) {
 func TestAFileHidesWhatTheAPIHasSet(t *testing.T) {
 	dir := t.TempDir()
 	file, path := filepath.Join(dir, "providers.yaml"), filepath.Join(dir, "ledger.db")
-	f := start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	f := start(t, Config{}, openSQLite(t, path), knows(fakecluster.New()))
 	f.putProvider("stored", "here")
 	f.putProvider("prod", "there")
 	if _, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{
@@ -125,7 +126,7 @@ func TestAFileHidesWhatTheAPIHasSet(t *testing.T) {
 	f.stop()
 
 	writeFile(t, file, providersYAML) // fake:prod, the default
-	f = start(t, Config{ProvidersFile: file}, openSQLite(t, path), knows(newFakeKind()))
+	f = start(t, Config{ProvidersFile: file}, openSQLite(t, path), knows(fakecluster.New()))
 	list := f.providers()
 	if p := list["prod"]; p.GetSource() != "file:"+file || !p.GetDefault() || list["zeta"].GetDefault() || list["stored"] == nil {
 		t.Errorf("%v", list)
@@ -138,7 +139,7 @@ func TestAFileHidesWhatTheAPIHasSet(t *testing.T) {
 	}
 	f.stop()
 
-	f = start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	f = start(t, Config{}, openSQLite(t, path), knows(fakecluster.New()))
 	for name, p := range f.providers() {
 		if was := before[name]; p.GetSource() != was.GetSource() || p.GetDefault() != was.GetDefault() || !maps.Equal(p.GetSettings(), was.GetSettings()) {
 			t.Errorf("without the file %s is %v, was %v", name, p, was)
@@ -160,7 +161,7 @@ func TestAWrongProvidersFileRefusesTheStart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := New(Config{Listen: "127.0.0.1:0", ProvidersFile: file}, Dependencies{Store: newMemoryStore(), Kinds: providers.Kinds{newFakeKind()}})
+		s, err := New(Config{Listen: "127.0.0.1:0", ProvidersFile: file}, Dependencies{Store: newMemoryStore(), Kinds: providers.Kinds{fakecluster.New()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +179,7 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 	if err := os.Mkdir(secrets, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	kind := newFakeKind()
+	kind := fakecluster.New()
 	f := start(t, Config{ProviderCredentials: secrets}, nil, knows(kind))
 	put := func(kind, cluster string, settings ...string) error {
 		p := &bursarv1.Provider{Kind: kind, Cluster: cluster, Settings: map[string]string{}}
@@ -224,7 +225,7 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 	eventually(t, "the link is refused", func() bool {
 		return strings.Contains(f.providers()["prod"].GetHealth().GetMessage(), "no link out of it")
 	})
-	if n := len(kind.cluster("here").times()); n != 0 {
+	if n := len(kind.Cluster("here").Times()); n != 0 {
 		t.Errorf("it was read %d times", n)
 	}
 	writeFile(t, filepath.Join(secrets, "password"), "secret")
@@ -232,9 +233,7 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.read("prod")
-	kind.mu.Lock()
-	defer kind.mu.Unlock()
-	if got := kind.settings["secretFile"]; got != filepath.Join(secrets, "password") {
+	if got := kind.OpenedWith()["secretFile"]; got != filepath.Join(secrets, "password") {
 		t.Errorf("opened with %s", got)
 	}
 }
@@ -263,14 +262,14 @@ func TestACheckChangesNothing(t *testing.T) {
 			t.Errorf("%v", s)
 		}
 	}
-	here.with(func(c *fakeCluster) {
-		c.err = &providers.UnavailableError{NoneActive: true, Err: errors.New("standby")}
+	here.With(func(c *fakecluster.Cluster) {
+		c.Err = &providers.UnavailableError{NoneActive: true, Err: errors.New("standby")}
 	})
 	res, err := check(&bursarv1.Provider{Kind: "fake", Cluster: "new", Settings: map[string]string{"address": "here"}})
 	if err != nil || res.GetProvider().GetHealth().GetMessage() != "no active server: standby" || res.GetProvider().GetHealth().GetState() != bursarv1.ProviderHealth_STATE_UNKNOWN {
 		t.Errorf("%v, %v", res, err)
 	}
-	here.with(func(c *fakeCluster) { c.panics = "ouch" })
+	here.With(func(c *fakecluster.Cluster) { c.Panics = "ouch" })
 	if res, err = check(&bursarv1.Provider{Kind: "fake", Cluster: "prod"}); err != nil || !strings.Contains(res.GetProvider().GetHealth().GetMessage(), "ouch") {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -283,7 +282,7 @@ func TestACheckChangesNothing(t *testing.T) {
 	if list := f.providers(); len(list) != 1 {
 		t.Errorf("there are %v", list)
 	}
-	eventually(t, "one provider is open", func() bool { return here.kind.providersOpen() == 1 })
+	eventually(t, "one provider is open", func() bool { return here.Kind.ProvidersOpen() == 1 })
 }
 
 // A check calls an address that the caller names, with credentials of ours. A page of another site may have a browser send a GET, and no more.
@@ -291,14 +290,14 @@ func TestAPageOfAnotherSiteHasNoClusterChecked(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	message := url.QueryEscape(`{"provider":{"kind":"fake","cluster":"new","settings":{"address":"there"}}}`)
 	code, text := f.fetch(http.MethodGet, "/bursar.v1.QueueService/CheckProvider?connect=v1&encoding=json&message="+message, "", "Origin", "http://elsewhere.example")
-	if code == http.StatusOK || len(here.kind.cluster("there").times()) != 0 {
+	if code == http.StatusOK || len(here.Kind.Cluster("there").Times()) != 0 {
 		t.Errorf("%d %s", code, text)
 	}
 }
 
 func TestProvidersAreAdministered(t *testing.T) {
 	c := newCastle(t, func(config *Config) { config.ProviderCredentials = "/no/such/directory" })
-	c.server.pollers.kinds = providers.Kinds{newFakeKind()}
+	c.server.pollers.Kinds = providers.Kinds{fakecluster.New()}
 	root, ctx := c.visit(t, "root"), t.Context()
 	p := &bursarv1.Provider{Kind: "fake", Cluster: "prod", Default: true, Settings: map[string]string{"address": "here", "secretFile": "password"}}
 	for _, err := range []error{

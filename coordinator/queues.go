@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 
+	"github.com/bursar/bursar/coordinator/clusters"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/wire"
@@ -13,7 +14,7 @@ import (
 // queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and providercheck.go.
 type queueService struct {
 	writer  *commit.Loop
-	pollers *pollers
+	pollers *clusters.Pollers
 }
 
 // List reads queues page by page, by address. A coordinator that does not lead, and may answer, knows what we were granted in queues, and

@@ -18,11 +18,12 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
+	"github.com/bursar/bursar/test/fakecluster"
 )
 
 // knows lets a coordinator read clusters of a kind.
-func knows(kind *fakeKind) func(*Server) {
-	return func(s *Server) { s.pollers.kinds = providers.Kinds{kind} }
+func knows(kind *fakecluster.Kind) func(*Server) {
+	return func(s *Server) { s.pollers.Kinds = providers.Kinds{kind} }
 }
 
 // putProvider puts a provider of a cluster at an address. Where it is there already it is read again at once.
@@ -77,14 +78,14 @@ func external(id, path string, bytes int64) *bursarv1.AllocateRequest {
 }
 
 // queueOf starts a coordinator with a host and a cluster that it knows.
-func queueOf(t *testing.T, config Config, s store.Store) (*fixture, *fakeCluster) {
+func queueOf(t *testing.T, config Config, s store.Store) (*fixture, *fakecluster.Cluster) {
 	t.Helper()
-	kind := newFakeKind()
+	kind := fakecluster.New()
 	f := start(t, config, s, knows(kind))
 	f.host("h1", gib)
 	f.putProvider("prod", "here")
 	f.read("prod")
-	return f, kind.cluster("here")
+	return f, kind.Cluster("here")
 }
 
 // shortfall is the first that a refusal names.
@@ -117,7 +118,7 @@ func (f *fixture) queue(path string) *bursarv1.Queue {
 
 func TestAQueueAndThoseAboveItGrantAndRefuse(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
-	here.with(func(c *fakeCluster) { c.queues[0] = fakeQueue("root", 6*gib) })
+	here.With(func(c *fakecluster.Cluster) { c.Queues[0] = fakecluster.NewQueue("root", 6*gib) })
 	f.reread()
 	a := f.allocate(external("a", "a", 3*gib))
 	part := a.GetEntitled().GetExternal()[0]
@@ -169,7 +170,7 @@ func TestTheSameRequestIdWithAnotherPartIsAnother(t *testing.T) {
 
 func TestASnapshotWakesWhoWaits(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
-	here.uses(4 * gib)
+	here.Uses(4 * gib)
 	f.reread()
 	req := external("waits", "root.a", 2*gib)
 	req.Wait = seconds(60)
@@ -179,7 +180,7 @@ func TestASnapshotWakesWhoWaits(t *testing.T) {
 		granted <- err
 	}()
 	eventually(t, "it waits behind the queue", func() bool { return f.queue("root.a").GetAccount().GetWaiting() == 1 })
-	here.uses(gib)
+	here.Uses(gib)
 	f.reread()
 	if err := <-granted; err != nil {
 		t.Error(err)
@@ -188,11 +189,11 @@ func TestASnapshotWakesWhoWaits(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsNeitherFullNorFree(t *testing.T) {
-	kind := newFakeKind()
+	kind := fakecluster.New()
 	f := start(t, Config{}, nil, knows(kind))
 	f.host("h1", gib)
-	here := kind.cluster("here")
-	here.with(func(c *fakeCluster) { c.err = &providers.UnavailableError{Err: errors.New("refused")} })
+	here := kind.Cluster("here")
+	here.With(func(c *fakecluster.Cluster) { c.Err = &providers.UnavailableError{Err: errors.New("refused")} })
 	f.putProvider("prod", "here")
 
 	// Before it was ever read it is too early to say no.
@@ -200,13 +201,13 @@ func TestWhatIsNotKnownIsNeitherFullNorFree(t *testing.T) {
 	if s.GetNote() != "unknown" || !strings.HasPrefix(s.GetDetail(), "not read yet") {
 		t.Errorf("%v", s)
 	}
-	here.with(func(c *fakeCluster) { c.err = nil })
+	here.With(func(c *fakecluster.Cluster) { c.Err = nil })
 	f.read("prod")
 	f.allocate(external("", "root.a", gib))
 
 	// After a failover it is not known any more.
-	here.with(func(c *fakeCluster) {
-		c.err = &providers.UnavailableError{NoneActive: true, Err: errors.New("rm1 standby")}
+	here.With(func(c *fakecluster.Cluster) {
+		c.Err = &providers.UnavailableError{NoneActive: true, Err: errors.New("rm1 standby")}
 	})
 	eventually(t, "it is not known", func() bool {
 		return f.providers()["prod"].GetHealth().GetState() == bursarv1.ProviderHealth_STATE_UNKNOWN
@@ -226,7 +227,7 @@ func TestWhatIsNotKnownIsNeitherFullNorFree(t *testing.T) {
 	}
 	// Who needs no queue never notices.
 	f.allocate(request("", mib))
-	here.with(func(c *fakeCluster) { c.err, c.incarnation = nil, "two" })
+	here.With(func(c *fakecluster.Cluster) { c.Err, c.Incarnation = nil, "two" })
 	f.read("prod")
 	f.allocate(external("", "root.a", gib))
 }
@@ -235,9 +236,9 @@ func TestQueuesArePagedAndFiltered(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
 	f.putProvider("test", "there")
 	f.read("test")
-	here.with(func(c *fakeCluster) {
+	here.With(func(c *fakecluster.Cluster) {
 		for i := range 20 {
-			c.queues = append(c.queues, fakeQueue(fmt.Sprintf("root.a.q%02d", i), gib))
+			c.Queues = append(c.Queues, fakecluster.NewQueue(fmt.Sprintf("root.a.q%02d", i), gib))
 		}
 	})
 	f.reread()
@@ -291,8 +292,8 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 	f, here := queueOf(t, Config{Limits: Limits{MetricAccounts: 4}}, nil)
 	f.putProvider("test", "there")
 	f.read("test")
-	here.with(func(c *fakeCluster) { c.queues[1].Active = new(int32(7)) })
-	here.uses(gib)
+	here.With(func(c *fakecluster.Cluster) { c.Queues[1].Active = new(int32(7)) })
+	here.Uses(gib)
 	f.reread()
 	f.allocate(func() *bursarv1.AllocateRequest {
 		req := external("", "root.a", 2*gib)
@@ -329,7 +330,7 @@ func TestMetricsOfQueuesAreBounded(t *testing.T) {
 
 func TestQueueThatGrantsNothingHasNothingAvailable(t *testing.T) {
 	f, here := queueOf(t, Config{}, nil)
-	here.with(func(c *fakeCluster) { c.queues[1].State, c.queues[1].Closed = "STOPPED", true })
+	here.With(func(c *fakecluster.Cluster) { c.Queues[1].State, c.Queues[1].Closed = "STOPPED", true })
 	f.reread()
 	for path, open := range map[string]bool{"root": true, "root.a": false} {
 		res, err := f.queues.Get(t.Context(), &bursarv1.QueueServiceGetRequest{Kind: "fake", Path: path})
@@ -347,7 +348,7 @@ func TestQueueThatGrantsNothingHasNothingAvailable(t *testing.T) {
 }
 
 func TestOnlyTheLeaderReadsClusters(t *testing.T) {
-	kind := newFakeKind()
+	kind := fakecluster.New()
 	file := filepath.Join(t.TempDir(), "providers.yaml")
 	writeFile(t, file, providersYAML)
 	m := &team{ballot: newBallot(), t: t, memory: storetest.NewMemory("shared")}
@@ -362,7 +363,7 @@ func TestOnlyTheLeaderReadsClusters(t *testing.T) {
 	standby.putProvider("test", "there")
 	standby.read("prod")
 	standby.read("test")
-	if n := kind.providersOpen(); n != 2 {
+	if n := kind.ProvidersOpen(); n != 2 {
 		t.Errorf("%d providers are open for two clusters", n)
 	}
 	standby.allocate(external("", "root.a", gib))
@@ -384,7 +385,7 @@ func TestOnlyTheLeaderReadsClusters(t *testing.T) {
 	}
 	next.read("prod")
 	next.read("test")
-	eventually(t, "who led has stopped", func() bool { return kind.providersOpen() == 2 })
+	eventually(t, "who led has stopped", func() bool { return kind.ProvidersOpen() == 2 })
 	if q := next.queue("root.a"); q.GetAccount().GetReserved().GetMemoryBytes() != gib || q.GetAccount().GetLimit().GetMemoryBytes() != 4*gib {
 		t.Errorf("%v", q)
 	}
@@ -401,12 +402,12 @@ func TestAnEngineEndsWithItsApplication(t *testing.T) {
 	if err != nil || res.GetAllocation().GetEntitled().GetExternal()[0].GetMemoryBytes() != 3*gib {
 		t.Fatalf("%v, %v", res, err)
 	}
-	here.with(func(c *fakeCluster) {
-		c.applications["application_1"] = providers.Application{
+	here.With(func(c *fakecluster.Cluster) {
+		c.Applications["application_1"] = providers.Application{
 			Known: true, Queue: "root.a", Allocated: map[string]resource.Vector{providers.AnyPartition: resource.Vector{}.WithMemory(3 * gib)},
 		}
 	})
-	here.uses(3 * gib)
+	here.Uses(3 * gib)
 	f.reread()
 	f.reread() // what it holds is known once two answers say so
 	if q := f.queue("root.a"); q.GetAccount().GetUsed().GetMemoryBytes() != 3*gib || q.GetAccount().GetUsedByOthers().GetMemoryBytes() != 0 || q.GetAvailable().GetMemoryBytes() != gib {
@@ -425,10 +426,10 @@ func TestAnEngineEndsWithItsApplication(t *testing.T) {
 	if err != nil || resized.GetAllocation().GetEntitled().GetExternal()[0].GetMemoryBytes() != 2*gib {
 		t.Errorf("%v, %v", resized, err)
 	}
-	here.with(func(c *fakeCluster) {
-		c.applications["application_1"] = providers.Application{Known: true, Ended: true, Queue: "root.a"}
+	here.With(func(c *fakecluster.Cluster) {
+		c.Applications["application_1"] = providers.Application{Known: true, Ended: true, Queue: "root.a"}
 	})
-	here.uses(0)
+	here.Uses(0)
 	f.reread()
 	eventually(t, "it has ended", func() bool { return f.get(a.GetId()).GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RELEASED })
 	if got := f.get(a.GetId()); got.GetReason() != "its application ended" {

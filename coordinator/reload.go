@@ -32,10 +32,10 @@ func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, err
 		return reload.Changes{}, err
 	}
 	next, changes := reload.Take(s.running, config)
-	if err := Check(next, s.pollers.kinds, s.elect != nil); err != nil {
+	if err := Check(next, s.pollers.Kinds, s.elect != nil); err != nil {
 		return reload.Changes{}, err
 	}
-	configured, err := readProviders(next.ProvidersFile, s.pollers.kinds)
+	configured, err := readProviders(next.ProvidersFile, s.pollers.Kinds)
 	if err != nil {
 		return reload.Changes{}, err
 	}

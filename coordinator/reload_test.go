@@ -12,6 +12,7 @@ import (
 
 	"github.com/bursar/bursar/internal/reload"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/test/fakecluster"
 )
 
 func TestEveryFieldSaysWhetherAReloadChangesIt(t *testing.T) {
@@ -113,7 +114,7 @@ func TestReloadTakesQuotaFilesOver(t *testing.T) {
 func TestReloadTakesProvidersOver(t *testing.T) {
 	dir := t.TempDir()
 	file, path := filepath.Join(dir, "providers.yaml"), filepath.Join(dir, "ledger.db")
-	f := start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	f := start(t, Config{}, openSQLite(t, path), knows(fakecluster.New()))
 	base := f.server.config
 	f.putProvider("prod", "there")
 	if _, err := f.queues.PutProvider(t.Context(), &bursarv1.PutProviderRequest{
@@ -171,7 +172,7 @@ func TestReloadTakesProvidersOver(t *testing.T) {
 	writeFile(t, file, providersYAML)
 	f.reload(named)
 	f.stop()
-	f = start(t, Config{}, openSQLite(t, path), knows(newFakeKind()))
+	f = start(t, Config{}, openSQLite(t, path), knows(fakecluster.New()))
 	same()
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/bursar/bursar/coordinator/auth"
+	"github.com/bursar/bursar/coordinator/clusters"
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/election"
@@ -73,7 +74,7 @@ type Server struct {
 	newPlacer func() ledger.Placer
 	writer    *commit.Loop
 	files     *quotaFiles
-	pollers   *pollers
+	pollers   *clusters.Pollers
 	clock     core.Steady
 	timeouts  auth.Timeouts
 	handler   http.Handler
@@ -146,9 +147,9 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		Store: s.store, Clock: s.clock, Feed: s.feed, Meter: s.meter, Spans: commit.NewTracer(s.tracing), Log: s.log,
 		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
 		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf,
-		Rules: s.files.latest, ClustersChanged: func() { s.pollers.changed() },
+		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
-	s.pollers = newPollers(s.writer, deps.Kinds, credentials(config.ProviderCredentials), rand.Float64, newClusterMeter(deps.Registry), s.log)
+	s.pollers = clusters.New(s.writer, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
 	s.peers = forward.NewPeers(trust.peersOptions(s.log, s.tracing.Clients()))
 	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
@@ -234,7 +235,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.core.SetFiles(0, sets); err != nil {
 		return err
 	}
-	configured, err := readProviders(s.config.ProvidersFile, s.pollers.kinds)
+	configured, err := readProviders(s.config.ProvidersFile, s.pollers.Kinds)
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	})
 	s.tasks.Go(func() { s.peers.Follow(background) })
-	s.tasks.Go(func() { s.pollers.run(background) })
+	s.tasks.Go(func() { s.pollers.Run(background) })
 	if s.elect == nil {
 		if err := <-first; err != nil {
 			s.writer.Stop()
@@ -282,7 +283,7 @@ func (s *Server) start(ctx context.Context) error {
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.writer.HistoryWarnings(), s.files.warnings(), s.pollers.warnings())
+	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.writer.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
 	list = append(list, s.writer.HiddenProviders()...)
 	list = append(list, s.writer.FaultWarnings()...)
 	list = append(list, s.writer.HiddenRules()...)

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
@@ -282,3 +283,5 @@ func TestShutdownTellsEverybody(t *testing.T) {
 		}
 	}
 }
+
+func newMemoryStore() store.Store { return storetest.NewMemory("test").Open() }

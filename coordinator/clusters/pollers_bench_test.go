@@ -1,4 +1,4 @@
-package coordinator
+package clusters
 
 import (
 	"fmt"
@@ -7,21 +7,23 @@ import (
 
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/internal/identity"
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
+	"github.com/bursar/bursar/test/fakecluster"
 )
 
 // manyQueues are a root, ten queues below it and the rest below these.
 func manyQueues(n int) []providers.Queue {
-	list := []providers.Queue{fakeQueue("root", 1<<50)}
+	list := []providers.Queue{fakecluster.NewQueue("root", 1<<50)}
 	for i := 1; i < n; i++ {
 		path := fmt.Sprintf("root.q%d", i)
 		if i > 10 {
 			path = fmt.Sprintf("root.q%d.q%d", i%10+1, i)
 		}
-		list = append(list, fakeQueue(path, 1<<40))
+		list = append(list, fakecluster.NewQueue(path, 1<<40))
 	}
 	return list
 }
@@ -33,7 +35,7 @@ func BenchmarkClusterReport(b *testing.B) {
 		queues := manyQueues(n)
 		b.Run(fmt.Sprintf("outside/queues=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := queueReports(queues); err != nil {
+				if _, err := QueueReports(queues); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -44,12 +46,12 @@ func BenchmarkClusterReport(b *testing.B) {
 
 func benchmarkReport(b *testing.B, queues []providers.Queue) {
 	b.Helper()
-	d := runLoop(b, newMemoryStore(), nil)
+	d := runLoop(b, storetest.NewMemory("test").Open(), nil)
 	defer d.close()
 	d.host(1 << 40)
 	report := ledger.ClusterReport{ClusterName: prod, GoodFor: time.Hour}
 	var err error
-	if report.Queues, err = queueReports(queues); err != nil {
+	if report.Queues, err = QueueReports(queues); err != nil {
 		b.Fatal(err)
 	}
 	tell := func(run func(l *ledger.Ledger, now ledger.Instant) error) {
@@ -70,7 +72,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 		tell(func(l *ledger.Ledger, now ledger.Instant) error {
 			res, err := l.Allocate(now, ledger.AllocateCommand{
 				Actor: identity.Local(), Labels: label.Of("user", "alice"),
-				Resource: resource.NewResource(resource.Vector{}.WithMemory(1)).WithPart(at, resource.Vector{}.WithMemory(gib)),
+				Resource: resource.NewResource(resource.Vector{}.WithMemory(1)).WithPart(at, resource.Vector{}.WithMemory(1<<30)),
 			})
 			if err == nil {
 				_, err = l.Confirm(now, ledger.ConfirmCommand{Actor: identity.Local(), ID: res.Allocation.ID, HostID: "h", ApplicationIDs: []string{id}})
@@ -78,7 +80,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 			return err
 		})
 		report.Applications = append(report.Applications, ledger.ApplicationReport{
-			ID: id, Known: true, Queue: at.Path, Allocated: map[string]resource.Vector{"": resource.Vector{}.WithMemory(gib / 2)},
+			ID: id, Known: true, Queue: at.Path, Allocated: map[string]resource.Vector{"": resource.Vector{}.WithMemory((1 << 30) / 2)},
 		})
 	}
 	b.ReportAllocs()
@@ -86,7 +88,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 	for i := 0; b.Loop(); i++ {
 		// Every queue has another use than before.
 		for j := range report.Queues {
-			report.Queues[j].Used = resource.Vector{}.WithMemory(int64(i%2) * gib)
+			report.Queues[j].Used = resource.Vector{}.WithMemory(int64(i%2) * (1 << 30))
 		}
 		tell(func(l *ledger.Ledger, now ledger.Instant) error {
 			report.Asked = now

@@ -1,4 +1,4 @@
-package coordinator
+package clusters
 
 import (
 	"fmt"
@@ -10,15 +10,15 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// credentials is the directory of the files that providers may name which came over the API: else an admin could have any file that
+// Credentials is the directory of the files that providers may name which came over the API: else an admin could have any file that
 // the coordinator can read sent to an address of their choice.
-type credentials string
+type Credentials string
 
-func (c credentials) want() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
+func (c Credentials) want() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
 
 // place is where a file lies that a setting names; not ok where that is, going by its name, elsewhere. A name without a directory is one
 // in this one.
-func (c credentials) place(value string) (path string, ok bool) {
+func (c Credentials) place(value string) (path string, ok bool) {
 	for element := range strings.SplitSeq(filepath.ToSlash(value), "/") {
 		if element == ".." {
 			return "", false
@@ -35,8 +35,8 @@ func inside(dir, path string) bool {
 	return strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// check looks at the names of the files that settings name. The error is a *providers.SettingError.
-func (c credentials) check(kind providers.Kind, settings map[string]string) error {
+// Check looks at the names of the files that settings name. The error is a *providers.SettingError.
+func (c Credentials) Check(kind providers.Kind, settings map[string]string) error {
 	for _, name := range kind.Files() {
 		value, given := settings[name]
 		if !given {
@@ -51,7 +51,7 @@ func (c credentials) check(kind providers.Kind, settings map[string]string) erro
 
 // settings are those that a provider is opened with: what came over the API with whole paths, once no link leads out of the directory. Those
 // of a file may name any file, as that one is the operator's. The error is a *providers.SettingError.
-func (c credentials) settings(kind providers.Kind, record *ledger.ProviderRecord) (map[string]string, error) {
+func (c Credentials) settings(kind providers.Kind, record *ledger.ProviderRecord) (map[string]string, error) {
 	if strings.HasPrefix(record.Source, ledger.SourceFilePrefix) {
 		return record.Settings, nil
 	}

@@ -1,8 +1,9 @@
-package coordinator
+package clusters
 
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"github.com/bursar/bursar/label"
 	"github.com/bursar/bursar/providers"
 	"github.com/bursar/bursar/resource"
+	"github.com/bursar/bursar/test/fakecluster"
 )
 
 func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
@@ -24,11 +26,11 @@ func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := watching(t, always(random))
 			defer w.close()
-			here := w.kind.cluster("here")
+			here := w.kind.Cluster("here")
 			put := time.Now()
 			w.put(prod)
 			pass(3 * want)
-			reads := here.times()
+			reads := here.Times()
 			if len(reads) != 4 || !reads[0].Equal(put) {
 				t.Fatalf("read at %v, put at %v", reads, put)
 			}
@@ -64,12 +66,12 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		here := w.kind.cluster("here")
-		here.with(func(c *fakeCluster) { c.takes = 6 * time.Second })
+		here := w.kind.Cluster("here")
+		here.With(func(c *fakecluster.Cluster) { c.Takes = 6 * time.Second })
 		w.put(prod)
 		pass(10 * time.Minute)
 		var took, want []time.Duration
-		for _, gap := range gaps(here.times())[:4] {
+		for _, gap := range gaps(here.Times())[:4] {
 			took = append(took, gap-6*time.Second)
 		}
 		want = []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 40 * time.Second}
@@ -77,9 +79,9 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 			t.Error(diff)
 		}
 		// What was read is good for three of these.
-		here.with(func(c *fakeCluster) { c.takes, c.err = 0, errors.New("nonsense") })
+		here.With(func(c *fakecluster.Cluster) { c.Takes, c.Err = 0, errors.New("nonsense") })
 		read := w.cluster().Asked
-		for w.cluster().Asked == read && w.pollers.healthOf(prod).failures == 0 {
+		for w.cluster().Asked == read && w.pollers.HealthOf(prod).Failures == 0 {
 			pass(time.Second)
 		}
 		read = w.cluster().Asked
@@ -91,9 +93,9 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "nonsense") {
 			t.Errorf("after 121 s: %+v", c)
 		}
-		here.with(func(c *fakeCluster) { c.err = nil })
+		here.With(func(c *fakecluster.Cluster) { c.Err = nil })
 		pass(10 * time.Minute)
-		if h := w.pollers.healthOf(prod); h.interval != 5*time.Second || h.failures != 0 {
+		if h := w.pollers.HealthOf(prod); h.Interval != 5*time.Second || h.Failures != 0 {
 			t.Errorf("when it is quick again: %+v", h)
 		}
 	})
@@ -103,13 +105,13 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		here := w.kind.cluster("here")
+		here := w.kind.Cluster("here")
 		w.put(prod)
 		pass(time.Second)
-		here.with(func(c *fakeCluster) { c.err = &providers.UnavailableError{Err: errors.New("refused")} })
-		here.times()
+		here.With(func(c *fakecluster.Cluster) { c.Err = &providers.UnavailableError{Err: errors.New("refused")} })
+		here.Times()
 		pass(25 * time.Second)
-		reads := here.times()
+		reads := here.Times()
 		first := reads[0]
 		want := []time.Duration{500 * time.Millisecond, 750 * time.Millisecond, 1125 * time.Millisecond, 1687500 * time.Microsecond, 2531250 * time.Microsecond}
 		if diff := cmp.Diff(want, gaps(reads)[:len(want)]); diff != "" {
@@ -121,25 +123,25 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 		if c := w.cluster(); !c.Known {
 			t.Errorf("what was read is not good any more: %+v", c)
 		}
-		h := w.pollers.healthOf(prod)
-		if h.failures != int32(len(reads)) || h.message != "no server answers: refused" || !h.failingSince.Time().Equal(first) {
+		h := w.pollers.HealthOf(prod)
+		if h.Failures != int32(len(reads)) || h.Message != "no server answers: refused" || !h.failingSince.Time().Equal(first) {
 			t.Errorf("%+v", h)
 		}
 		if n := strings.Count(w.log.String(), "no server answers: refused"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, w.Log)
 		}
 		warning := fmt.Sprintf("cluster fake:prod cannot be read since %s: no server answers: refused", first.UTC().Format(time.RFC3339))
-		if diff := cmp.Diff([]string{warning}, w.pollers.warnings()); diff != "" {
+		if diff := cmp.Diff([]string{warning}, w.pollers.Warnings()); diff != "" {
 			t.Error(diff)
 		}
 		pass(10 * time.Second)
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "refused") {
 			t.Errorf("after 36 s: %+v", c)
 		}
-		here.with(func(c *fakeCluster) { c.err = nil })
+		here.With(func(c *fakecluster.Cluster) { c.Err = nil })
 		pass(6 * time.Second)
-		if c := w.cluster(); !c.Known || len(w.pollers.warnings()) != 0 || !strings.Contains(w.log.String(), "read again") {
-			t.Errorf("%+v, %v\n%s", c, w.pollers.warnings(), w.Log)
+		if c := w.cluster(); !c.Known || len(w.pollers.Warnings()) != 0 || !strings.Contains(w.log.String(), "read again") {
+			t.Errorf("%+v, %v\n%s", c, w.pollers.Warnings(), w.Log)
 		}
 	})
 }
@@ -148,11 +150,11 @@ func TestAFailureThatTookLongIsNotRetriedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		here := w.kind.cluster("here")
-		here.with(func(c *fakeCluster) { c.takes = time.Hour })
+		here := w.kind.Cluster("here")
+		here.With(func(c *fakecluster.Cluster) { c.Takes = time.Hour })
 		w.put(prod, "timeout", "3s")
 		pass(time.Minute)
-		asked := gaps(here.times())
+		asked := gaps(here.Times())
 		if len(asked) != 7 {
 			t.Errorf("asked again %d times in a minute", len(asked))
 		}
@@ -168,25 +170,27 @@ func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		here := w.kind.cluster("here")
+		here := w.kind.Cluster("here")
 		w.put(prod)
 		pass(time.Second)
-		here.with(func(c *fakeCluster) {
-			c.err = &providers.UnavailableError{NoneActive: true, Err: errors.New("rm1 standby")}
+		here.With(func(c *fakecluster.Cluster) {
+			c.Err = &providers.UnavailableError{NoneActive: true, Err: errors.New("rm1 standby")}
 		})
 		pass(5 * time.Second)
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "no active server") {
 			t.Errorf("%+v", c)
 		}
-		here.with(func(c *fakeCluster) { c.err, c.incarnation, c.untrusted = nil, "two", "no machine has reported yet" })
+		here.With(func(c *fakecluster.Cluster) {
+			c.Err, c.Incarnation, c.Untrusted = nil, "two", "no machine has reported yet"
+		})
 		pass(5 * time.Second)
 		if c := w.cluster(); c.Known || !strings.Contains(c.Unavailable, "no machine has reported yet") {
 			t.Errorf("%+v", c)
 		}
-		if diff := cmp.Diff([]string{"cluster fake:prod: no machine has reported yet"}, w.pollers.warnings()); diff != "" {
+		if diff := cmp.Diff([]string{"cluster fake:prod: no machine has reported yet"}, w.pollers.Warnings()); diff != "" {
 			t.Error(diff)
 		}
-		here.with(func(c *fakeCluster) { c.untrusted = "" })
+		here.With(func(c *fakecluster.Cluster) { c.Untrusted = "" })
 		pass(6 * time.Second)
 		if c := w.cluster(); !c.Known {
 			t.Errorf("%+v", c)
@@ -196,37 +200,37 @@ func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 
 func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*fakeCluster)
+		change func(*fakecluster.Cluster)
 		within time.Duration
 		want   string
 	}{
-		"a panic":                {func(c *fakeCluster) { c.panics = "ouch" }, time.Second, "ouch"},
-		"no answer":              {func(c *fakeCluster) { c.hangs = true }, 11 * time.Second, "no answer within 10s"},
-		"a queue twice":          {func(c *fakeCluster) { c.queues = append(c.queues, c.queues[1]) }, time.Second, `queue "root.a"`},
-		"a queue without a path": {func(c *fakeCluster) { c.queues = append(c.queues, providers.Queue{}) }, time.Second, `queue ""`},
-		"a negative limit": {func(c *fakeCluster) {
-			c.queues[1].Limit = resource.Vector{}.WithMemory(-1)
+		"a panic":                {func(c *fakecluster.Cluster) { c.Panics = "ouch" }, time.Second, "ouch"},
+		"no answer":              {func(c *fakecluster.Cluster) { c.Hangs = true }, 11 * time.Second, "no answer within 10s"},
+		"a queue twice":          {func(c *fakecluster.Cluster) { c.Queues = append(c.Queues, c.Queues[1]) }, time.Second, `queue "root.a"`},
+		"a queue without a path": {func(c *fakecluster.Cluster) { c.Queues = append(c.Queues, providers.Queue{}) }, time.Second, `queue ""`},
+		"a negative limit": {func(c *fakecluster.Cluster) {
+			c.Queues[1].Limit = resource.Vector{}.WithMemory(-1)
 		}, time.Second, `queue "root.a"`},
-		"a name that is no text": {func(c *fakeCluster) { c.queues[1].Path = "root.\xff" }, time.Second, "UTF-8"},
+		"a name that is no text": {func(c *fakecluster.Cluster) { c.Queues[1].Path = "root.\xff" }, time.Second, "UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := watching(t, always(0.5))
 				defer w.close()
-				here := w.kind.cluster("here")
+				here := w.kind.Cluster("here")
 				other := ledger.ClusterName{Kind: "fake", Cluster: "other"}
-				here.with(c.change)
+				here.With(c.change)
 				w.put(prod)
 				w.put(other, "address", "there")
 				pass(c.within)
-				if h := w.pollers.healthOf(prod); !strings.Contains(h.message, c.want) || h.failures == 0 {
+				if h := w.pollers.HealthOf(prod); !strings.Contains(h.Message, c.want) || h.Failures == 0 {
 					t.Errorf("%+v", h)
 				}
-				if h := w.pollers.healthOf(other); h.failures != 0 || h.server != "rm1" {
+				if h := w.pollers.HealthOf(other); h.Failures != 0 || h.Server != "rm1" {
 					t.Errorf("the other one: %+v", h)
 				}
-				here.with(func(c *fakeCluster) {
-					c.panics, c.hangs, c.queues = "", false, []providers.Queue{fakeQueue("root", gib)}
+				here.With(func(c *fakecluster.Cluster) {
+					c.Panics, c.Hangs, c.Queues = "", false, []providers.Queue{fakecluster.NewQueue("root", 1<<30)}
 				})
 				pass(12 * time.Second)
 				if c := w.cluster(); !c.Known {
@@ -240,7 +244,7 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 // engine puts an active allocation onto the host with a part in a queue.
 func (w *watcher) engine(queue string, memory int64, applications ...string) {
 	w.t.Helper()
-	r := resource.NewResource(resource.Vector{}.WithMemory(mib)).WithPart(resource.Address{Kind: "fake", Path: queue}, resource.Vector{}.WithMemory(memory))
+	r := resource.NewResource(resource.Vector{}.WithMemory(1<<20)).WithPart(resource.Address{Kind: "fake", Path: queue}, resource.Vector{}.WithMemory(memory))
 	result, err := w.Allocate(w.t.Context(), &ledger.AllocateCommand{Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: r})
 	if err != nil {
 		w.t.Fatal(err)
@@ -257,38 +261,38 @@ func TestOurApplicationsAreAskedForAfterTheQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		w.host(gib)
-		here := w.kind.cluster("here")
+		w.host(1 << 30)
+		here := w.kind.Cluster("here")
 		w.put(prod)
 		pass(time.Second)
-		w.engine("root.a", gib, "application_2", "application_1")
-		w.engine("b", gib, "application_3")
-		here.with(func(c *fakeCluster) {
+		w.engine("root.a", 1<<30, "application_2", "application_1")
+		w.engine("b", 1<<30, "application_3")
+		here.With(func(c *fakecluster.Cluster) {
 			for _, id := range []string{"application_1", "application_2", "application_3"} {
-				c.applications[id] = providers.Application{Known: true, Queue: "root.a"}
+				c.Applications[id] = providers.Application{Known: true, Queue: "root.a"}
 			}
 		})
 		pass(5 * time.Second)
-		here.with(func(c *fakeCluster) {
-			if diff := cmp.Diff([][]string{{"application_1", "application_2", "application_3"}}, c.asked); diff != "" || c.wrong {
-				t.Error(diff, c.wrong)
+		here.With(func(c *fakecluster.Cluster) {
+			if diff := cmp.Diff([][]string{{"application_1", "application_2", "application_3"}}, c.Asked); diff != "" || c.Wrong {
+				t.Error(diff, c.Wrong)
 			}
-			c.partly = errors.New("reset by peer")
+			c.Partly = errors.New("reset by peer")
 		})
 		pass(5 * time.Second)
-		h := w.pollers.healthOf(prod)
-		if c := w.cluster(); !c.Known || h.applications != 3 || h.message != "2 of 3 applications were not answered: reset by peer" || h.failures != 0 {
+		h := w.pollers.HealthOf(prod)
+		if c := w.cluster(); !c.Known || h.Applications != 3 || h.Message != "2 of 3 applications were not answered: reset by peer" || h.Failures != 0 {
 			t.Errorf("%+v, %+v", c, h)
 		}
-		if diff := cmp.Diff([]string{"cluster fake:prod: 2 of 3 applications were not answered: reset by peer"}, w.pollers.warnings()); diff != "" {
+		if diff := cmp.Diff([]string{"cluster fake:prod: 2 of 3 applications were not answered: reset by peer"}, w.pollers.Warnings()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
 func TestAQueueThatNobodyCanAskForIsLeftOut(t *testing.T) {
-	list := []providers.Queue{fakeQueue("root", gib), fakeQueue("root."+strings.Repeat("ä", 507), gib), fakeQueue("root."+strings.Repeat("ä", 508), gib), fakeQueue("root"+strings.Repeat(".a", 32), gib)}
-	if reports, err := queueReports(list); err != nil || len(reports) != 2 {
+	list := []providers.Queue{fakecluster.NewQueue("root", 1<<30), fakecluster.NewQueue("root."+strings.Repeat("ä", 507), 1<<30), fakecluster.NewQueue("root."+strings.Repeat("ä", 508), 1<<30), fakecluster.NewQueue("root"+strings.Repeat(".a", 32), 1<<30)}
+	if reports, err := QueueReports(list); err != nil || len(reports) != 2 {
 		t.Errorf("%d queues, %v", len(reports), err)
 	}
 }
@@ -321,15 +325,17 @@ func TestAProviderThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 		w.put(prod, "secretFile", "password")
 		pass(time.Second)
 		want := []string{`a file that is there`, `kind: "other": want fake`}
-		for i, warning := range w.pollers.warnings() {
+		for i, warning := range w.pollers.Warnings() {
 			if !strings.Contains(warning, want[i]) {
 				t.Errorf("got %s, want %s", warning, want[i])
 			}
 		}
-		writeFile(t, string(w.pollers.credentials)+"/password", "secret")
+		if err := os.WriteFile(string(w.pollers.Credentials)+"/password", []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		pass(5 * time.Second)
-		if !w.cluster().Known || len(w.pollers.warnings()) != 1 {
-			t.Errorf("%+v, %v", w.cluster(), w.pollers.warnings())
+		if !w.cluster().Known || len(w.pollers.Warnings()) != 1 {
+			t.Errorf("%+v, %v", w.cluster(), w.pollers.Warnings())
 		}
 	})
 }

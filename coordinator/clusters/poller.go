@@ -1,4 +1,4 @@
-package coordinator
+package clusters
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 type poller struct {
 	core.Assignment
 
-	pollers *pollers
+	pollers *Pollers
 	log     *slog.Logger
 	after   <-chan struct{} // closed when the one before it, of the same cluster, has ended
 	end     context.CancelFunc
@@ -29,8 +29,8 @@ type poller struct {
 	pace     providers.Pace
 	provider providers.Provider // nil: not open
 	interval time.Duration      // the current one
-	health   health
-	shown    health // what is told of it; guarded by pollers.mu
+	health   Health
+	shown    Health // what is told of it; guarded by pollers.mu
 }
 
 const (
@@ -117,7 +117,7 @@ type reading struct {
 
 // read asks the cluster, for no longer than the provider's timeout.
 func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
-	if err := guarded(r.open); err != nil {
+	if err := Guard(r.open); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.pace.Timeout, fmt.Errorf("no answer within %s", r.pace.Timeout))
@@ -127,7 +127,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	var snapshot providers.Snapshot
 	var answers []providers.Application
 	got := &reading{asked: len(ids)}
-	err := guarded(func() (err error) {
+	err := Guard(func() (err error) {
 		snapshot, err = r.provider.Snapshot(ctx)
 		if err == nil && len(ids) > 0 {
 			answers, got.partly = r.provider.Applications(ctx, ids)
@@ -135,11 +135,11 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 		return err
 	})
 	if err != nil {
-		return nil, timedOut(ctx, err)
+		return nil, DescribeTimeout(ctx, err)
 	}
-	got.partly = timedOut(ctx, got.partly)
+	got.partly = DescribeTimeout(ctx, got.partly)
 	got.took, got.server = clock.Now().Sub(start), snapshot.Server
-	queues, err := queueReports(snapshot.Queues)
+	queues, err := QueueReports(snapshot.Queues)
 	if err != nil {
 		return nil, err
 	}
@@ -150,16 +150,16 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	return got, nil
 }
 
-// timedOut says why ctx has ended, where that is what went wrong.
-func timedOut(ctx context.Context, err error) error {
+// DescribeTimeout says why ctx has ended, where that is what went wrong.
+func DescribeTimeout(ctx context.Context, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, context.Cause(ctx)) {
 		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	}
 	return err
 }
 
-// guarded runs something of a provider's, which must not take the coordinator down with it.
-func guarded(run func() error) (err error) {
+// Guard runs something of a provider's, which must not take the coordinator down with it.
+func Guard(run func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &core.PanicError{Cause: cause, Stack: debug.Stack()}
@@ -173,7 +173,7 @@ func (r *poller) open() error {
 	if r.provider != nil {
 		return nil
 	}
-	opened, pace, err := r.pollers.open(&r.ProviderRecord)
+	opened, pace, err := r.pollers.Open(&r.ProviderRecord)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (r *poller) shut() {
 	if r.provider == nil {
 		return
 	}
-	if err := guarded(r.provider.Close); err != nil {
+	if err := Guard(r.provider.Close); err != nil {
 		r.log.Warn("a provider was not closed as it should be", "error", err)
 	}
 }
@@ -212,9 +212,9 @@ func (r *poller) succeeded(got *reading) {
 		message = fmt.Sprintf("%d of %d applications were not answered: %v", got.asked-len(got.report.Applications), got.asked, got.partly)
 	}
 	r.say(message, got.partly)
-	r.health.failures, r.health.failingSince = 0, 0
-	r.health.server, r.health.took = got.server, got.took
-	r.health.applications, r.health.message = got.asked, message
+	r.health.Failures, r.health.failingSince = 0, 0
+	r.health.Server, r.health.Took = got.server, got.took
+	r.health.Applications, r.health.Message = got.asked, message
 	r.pollers.show(r, func() { r.pollers.meter.took(r.ClusterName, got.took) })
 }
 
@@ -231,10 +231,10 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	r.pollers.show(r, func() { r.pollers.meter.failed(r.ClusterName) })
 	r.say(text, failure)
 	now := r.pollers.writer.Now()
-	if r.health.failures++; r.health.failures == 1 {
+	if r.health.Failures++; r.health.Failures == 1 {
 		r.health.failingSince = now
 	}
-	r.health.failedAt, r.health.message = now, text
+	r.health.FailedAt, r.health.Message = now, text
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 func (r *poller) say(message string, failure error) {
 	fault, _ := errors.AsType[*core.PanicError](failure)
 	switch {
-	case message == r.health.message:
+	case message == r.health.Message:
 	case message == "":
 		r.log.Info("the cluster is read again")
 	case fault != nil:
@@ -254,7 +254,7 @@ func (r *poller) say(message string, failure error) {
 
 // publish shows how it goes.
 func (r *poller) publish(wait time.Duration) {
-	r.health.interval = wait
+	r.health.Interval = wait
 	r.pollers.show(r, func() {
 		r.shown = r.health
 		r.pollers.meter.waits(r.ClusterName, r.interval)

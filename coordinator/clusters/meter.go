@@ -1,4 +1,4 @@
-package coordinator
+package clusters
 
 import (
 	"time"
@@ -8,15 +8,16 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// clusterMeter measures the reading of external clusters. There are as many of its series as clusters that are read by this coordinator.
-type clusterMeter struct {
+// Meter measures the reading of external clusters. There are as many of its series as clusters that are read by this coordinator.
+type Meter struct {
 	seconds  *prometheus.HistogramVec
 	failures *prometheus.CounterVec
 	interval *prometheus.GaugeVec
 }
 
-func newClusterMeter(r prometheus.Registerer) *clusterMeter {
-	m := &clusterMeter{
+// NewMeter returns one whose metrics are in a registry.
+func NewMeter(r prometheus.Registerer) *Meter {
+	m := &Meter{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "bursar_cluster_read_seconds", Buckets: prometheus.ExponentialBucketsRange(1e-3, 60, 12), Help: "Time that reading an external cluster took, its queues and our applications.",
 		}, []string{"cluster"}),
@@ -31,21 +32,21 @@ func newClusterMeter(r prometheus.Registerer) *clusterMeter {
 	return m
 }
 
-func (m *clusterMeter) took(name ledger.ClusterName, d time.Duration) {
+func (m *Meter) took(name ledger.ClusterName, d time.Duration) {
 	m.seconds.WithLabelValues(name.String()).Observe(d.Seconds())
 }
 
-func (m *clusterMeter) failed(name ledger.ClusterName) {
+func (m *Meter) failed(name ledger.ClusterName) {
 	m.failures.WithLabelValues(name.String()).Inc()
 }
 
-func (m *clusterMeter) waits(name ledger.ClusterName, interval time.Duration) {
+func (m *Meter) waits(name ledger.ClusterName, interval time.Duration) {
 	m.failures.WithLabelValues(name.String()) // 0 is worth showing
 	m.interval.WithLabelValues(name.String()).Set(interval.Seconds())
 }
 
 // forget drops what is known of a cluster that is not read any more.
-func (m *clusterMeter) forget(name ledger.ClusterName) {
+func (m *Meter) forget(name ledger.ClusterName) {
 	m.seconds.DeleteLabelValues(name.String())
 	m.failures.DeleteLabelValues(name.String())
 	m.interval.DeleteLabelValues(name.String())

@@ -1,4 +1,4 @@
-package coordinator
+package clusters
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 	"github.com/bursar/bursar/providers"
 )
 
-// pollers read external clusters while this coordinator leads, each in a goroutine of its own: those that the ledger has providers for, in
+// Pollers read external clusters while this coordinator leads, each in a goroutine of its own: those that the ledger has providers for, in
 // the leadership that it has them in. What they read goes through the writer like any command, and is nothing any more once
 // the leadership is over or the provider has changed.
-type pollers struct {
+type Pollers struct {
 	writer      *commit.Loop
-	kinds       providers.Kinds
-	credentials credentials
+	Kinds       providers.Kinds
+	Credentials Credentials
 	random      func() float64 // from 0 to 1; by any goroutine
-	meter       *clusterMeter
+	meter       *Meter
 	log         *slog.Logger
 
 	wake chan struct{} // holds one
@@ -32,35 +32,36 @@ type pollers struct {
 	running map[ledger.ClusterName]*poller // guarded by mu
 }
 
-// health is how the reading of a cluster goes.
-type health struct {
-	server       string // that answered last
-	took         time.Duration
-	interval     time.Duration // until the next
-	applications int
-	message      string // what was wrong last; empty: nothing
-	failures     int32  // since it was last read
+// Health is how the reading of a cluster goes.
+type Health struct {
+	Server       string // that answered last
+	Took         time.Duration
+	Interval     time.Duration // until the next
+	Applications int
+	Message      string // what was wrong last; empty: nothing
+	Failures     int32  // since it was last read
 	failingSince ledger.Instant
-	failedAt     ledger.Instant
+	FailedAt     ledger.Instant
 }
 
-func newPollers(w *commit.Loop, kinds providers.Kinds, dir credentials, random func() float64, m *clusterMeter, log *slog.Logger) *pollers {
-	return &pollers{
-		writer: w, kinds: kinds, credentials: dir, random: random, meter: m, log: log,
+// New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any goroutine.
+func New(w *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
+	return &Pollers{
+		writer: w, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
 		wake: make(chan struct{}, 1), running: make(map[ledger.ClusterName]*poller),
 	}
 }
 
-// changed says that other clusters may have to be read than before. It does not block.
-func (p *pollers) changed() {
+// Changed says that other clusters may have to be read than before. It does not block.
+func (p *Pollers) Changed() {
 	select {
 	case p.wake <- struct{}{}:
 	default: // it has been said
 	}
 }
 
-// run reads until ctx ends. No goroutine of it is left when it returns.
-func (p *pollers) run(ctx context.Context) {
+// Run reads until ctx ends. No goroutine of it is left when it returns.
+func (p *Pollers) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer p.follow(ctx, nil, &all)
@@ -79,7 +80,7 @@ func (p *pollers) run(ctx context.Context) {
 }
 
 // follow ends the pollers that are not wanted any more, and begins those that are.
-func (p *pollers) follow(ctx context.Context, wanted []core.Assignment, all *sync.WaitGroup) {
+func (p *Pollers) follow(ctx context.Context, wanted []core.Assignment, all *sync.WaitGroup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ended := make(map[ledger.ClusterName]<-chan struct{})
@@ -116,9 +117,9 @@ func closed() <-chan struct{} {
 	return c
 }
 
-// open makes a provider of its record. The errors are *providers.KindError and *providers.SettingError.
-func (p *pollers) open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
-	kind, err := p.kinds.Find(record.Kind)
+// Open makes a provider of its record. The errors are *providers.KindError and *providers.SettingError.
+func (p *Pollers) Open(record *ledger.ProviderRecord) (providers.Provider, providers.Pace, error) {
+	kind, err := p.Kinds.Find(record.Kind)
 	if err != nil {
 		return nil, providers.Pace{}, err
 	}
@@ -126,7 +127,7 @@ func (p *pollers) open(record *ledger.ProviderRecord) (providers.Provider, provi
 	if err != nil {
 		return nil, pace, err
 	}
-	settings, err := p.credentials.settings(kind, record)
+	settings, err := p.Credentials.settings(kind, record)
 	if err != nil {
 		return nil, pace, err
 	}
@@ -135,12 +136,12 @@ func (p *pollers) open(record *ledger.ProviderRecord) (providers.Provider, provi
 }
 
 // jitter is about as long as a time.
-func (p *pollers) jitter(d time.Duration) time.Duration {
+func (p *Pollers) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - spread + 2*spread*p.random()))
 }
 
 // show runs something that shows how a poller's cluster goes, unless that one is not the cluster's any more.
-func (p *pollers) show(r *poller, run func()) {
+func (p *Pollers) show(r *poller, run func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running[r.ClusterName] == r {
@@ -148,27 +149,27 @@ func (p *pollers) show(r *poller, run func()) {
 	}
 }
 
-// healthOf is how the reading of a cluster goes; the zero value where it has not been read yet.
-func (p *pollers) healthOf(name ledger.ClusterName) health {
+// HealthOf is how the reading of a cluster goes; the zero value where it has not been read yet.
+func (p *Pollers) HealthOf(name ledger.ClusterName) Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.running[name]; r != nil {
 		return r.shown
 	}
-	return health{}
+	return Health{}
 }
 
-// warnings says which clusters cannot be read at the moment.
-func (p *pollers) warnings() []string {
+// Warnings says which clusters cannot be read at the moment.
+func (p *Pollers) Warnings() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(p.running), ledger.ClusterName.Compare) {
 		switch h := p.running[name].shown; {
-		case h.failures > 0:
-			list = append(list, fmt.Sprintf("cluster %s cannot be read since %s: %s", name, h.failingSince.Time().UTC().Format(time.RFC3339), h.message))
-		case h.message != "":
-			list = append(list, fmt.Sprintf("cluster %s: %s", name, h.message))
+		case h.Failures > 0:
+			list = append(list, fmt.Sprintf("cluster %s cannot be read since %s: %s", name, h.failingSince.Time().UTC().Format(time.RFC3339), h.Message))
+		case h.Message != "":
+			list = append(list, fmt.Sprintf("cluster %s: %s", name, h.Message))
 		}
 	}
 	return list

@@ -1,4 +1,4 @@
-package coordinator
+package clusters
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 
 	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/providers"
+	"github.com/bursar/bursar/test/fakecluster"
 	"github.com/bursar/bursar/test/proc"
 )
 
@@ -20,8 +22,8 @@ import (
 type watcher struct {
 	*loopRig
 
-	pollers *pollers
-	kind    *fakeKind
+	pollers *Pollers
+	kind    *fakecluster.Kind
 	log     *proc.Output
 	end     context.CancelFunc
 	ended   chan struct{}
@@ -33,16 +35,16 @@ var prod = ledger.ClusterName{Kind: "fake", Cluster: "prod"}
 // watching runs a writer and its pollers, and leads.
 func watching(t *testing.T, random func() float64) *watcher {
 	t.Helper()
-	w := &watcher{loopRig: newLoopRig(t, newMemoryStore(), nil), kind: newFakeKind(), log: &proc.Output{}, ended: make(chan struct{})}
-	w.pollers = newPollers(w.Loop, providers.Kinds{w.kind}, credentials(t.TempDir()), random,
-		newClusterMeter(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
-	w.ClustersChanged = w.pollers.changed
+	w := &watcher{loopRig: newLoopRig(t, storetest.NewMemory("test").Open(), nil), kind: fakecluster.New(), log: &proc.Output{}, ended: make(chan struct{})}
+	w.pollers = New(w.Loop, providers.Kinds{w.kind}, Credentials(t.TempDir()), random,
+		NewMeter(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
+	w.ClustersChanged = w.pollers.Changed
 	lead(t, w.Loop)
 	var ctx context.Context
 	ctx, w.end = context.WithCancel(context.Background())
 	go func() {
 		defer close(w.ended)
-		w.pollers.run(ctx)
+		w.pollers.Run(ctx)
 	}()
 	return w
 }
@@ -51,7 +53,7 @@ func (w *watcher) close() {
 	w.end()
 	<-w.ended
 	w.loopRig.close()
-	if n := w.kind.providersOpen(); n != 0 {
+	if n := w.kind.ProvidersOpen(); n != 0 {
 		w.t.Errorf("%d providers are still open", n)
 	}
 }
@@ -105,8 +107,8 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		here, there := w.kind.cluster("here"), w.kind.cluster("there")
-		there.with(func(c *fakeCluster) { c.takes = 400 * time.Millisecond })
+		here, there := w.kind.Cluster("here"), w.kind.Cluster("there")
+		there.With(func(c *fakecluster.Cluster) { c.Takes = 400 * time.Millisecond })
 		w.put(prod)
 		pass(time.Millisecond)
 		w.put(prod, "address", "there", "interval", "2s")
@@ -114,18 +116,18 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 			t.Errorf("what was read here is taken for what is there: %+v", c)
 		}
 		pass(5 * time.Second)
-		if here, there := len(here.times()), len(there.times()); here != 1 || there != 3 {
+		if here, there := len(here.Times()), len(there.Times()); here != 1 || there != 3 {
 			t.Errorf("read here %d times, there %d times", here, there)
 		}
-		if !w.cluster().Known || w.kind.providersOpen() != 1 {
-			t.Errorf("%+v, %d open", w.cluster(), w.kind.providersOpen())
+		if !w.cluster().Known || w.kind.ProvidersOpen() != 1 {
+			t.Errorf("%+v, %d open", w.cluster(), w.kind.ProvidersOpen())
 		}
 		if err := w.ChangeProvider(t.Context(), prod, func(l *ledger.Ledger, now ledger.Instant) error { return l.DeleteProvider(now, prod) }); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
-		if n := len(there.times()); n != 0 || w.kind.providersOpen() != 0 {
-			t.Errorf("read %d times, %d open", n, w.kind.providersOpen())
+		if n := len(there.Times()); n != 0 || w.kind.ProvidersOpen() != 0 {
+			t.Errorf("read %d times, %d open", n, w.kind.ProvidersOpen())
 		}
 	})
 }
@@ -135,7 +137,7 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		here := w.kind.cluster("here")
+		here := w.kind.Cluster("here")
 		w.put(prod)
 		pass(time.Millisecond)
 		list, err := w.Assignments(t.Context())
@@ -150,15 +152,15 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 		if !errors.Is(err, commit.ErrSuperseded) {
 			t.Errorf("got %v", err)
 		}
-		here.with(func(c *fakeCluster) { c.takes = 3 * time.Second })
+		here.With(func(c *fakecluster.Cluster) { c.Takes = 3 * time.Second })
 		for range 5 {
 			w.put(prod, "settle", "4s")
 			w.put(prod, "settle", "5s")
 			pass(time.Second)
 		}
 		pass(time.Minute)
-		here.with(func(c *fakeCluster) {
-			if c.twice {
+		here.With(func(c *fakecluster.Cluster) {
+			if c.Twice {
 				t.Error("two have read at once")
 			}
 		})
@@ -169,26 +171,26 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		here := w.kind.cluster("here")
+		here := w.kind.Cluster("here")
 		w.put(prod)
 		pass(time.Second)
-		here.with(func(c *fakeCluster) { c.takes = 3 * time.Second })
+		here.With(func(c *fakecluster.Cluster) { c.Takes = 3 * time.Second })
 		pass(5 * time.Second) // at the next reading
-		before := w.kind.providersOpen()
+		before := w.kind.ProvidersOpen()
 		w.StepDown()
 		synctest.Wait()
-		if after := w.kind.providersOpen(); before != 1 || after != 0 {
+		if after := w.kind.ProvidersOpen(); before != 1 || after != 0 {
 			t.Errorf("%d providers are open before, %d after", before, after)
 		}
-		here.times()
+		here.Times()
 		pass(time.Minute)
-		if n := len(here.times()); n != 0 || len(w.pollers.warnings()) != 0 {
-			t.Errorf("read %d times by who does not lead; %v", n, w.pollers.warnings())
+		if n := len(here.Times()); n != 0 || len(w.pollers.Warnings()) != 0 {
+			t.Errorf("read %d times by who does not lead; %v", n, w.pollers.Warnings())
 		}
 		tenure := w.Lead(0)
 		<-tenure.Began
 		pass(time.Second)
-		if n := len(here.times()); n != 1 {
+		if n := len(here.Times()); n != 1 {
 			t.Errorf("read %d times by the next leadership", n)
 		}
 	})
@@ -198,7 +200,7 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 func TestPollersEndWhateverTheyAreAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
-		w.kind.cluster("here").with(func(c *fakeCluster) { c.hangs = true })
+		w.kind.Cluster("here").With(func(c *fakecluster.Cluster) { c.Hangs = true })
 		w.put(prod)
 		w.put(ledger.ClusterName{Kind: "fake", Cluster: "other"}, "address", "there")
 		pass(time.Second)

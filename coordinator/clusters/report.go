@@ -1,4 +1,4 @@
-package coordinator
+package clusters
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 // mostPartition is how long a partition may be in an address, in characters. One that is longer nobody can ask for.
 const mostPartition = 128
 
-// queueReports are the queues of a snapshot as the ledger takes them, but for those that nobody can ask for. What no ledger could make sense
+// QueueReports are the queues of a snapshot as the ledger takes them, but for those that nobody can ask for. What no ledger could make sense
 // of is an error: it must not get as far as the loop.
-func queueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
+func QueueReports(queues []providers.Queue) ([]ledger.QueueReport, error) {
 	type place struct{ path, partition string }
 	seen := make(map[place]bool, len(queues))
 	reports := make([]ledger.QueueReport, 0, len(queues))

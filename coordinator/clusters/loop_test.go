@@ -1,9 +1,10 @@
-package coordinator
+package clusters
 
 import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,11 +14,15 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/placement"
 	"github.com/bursar/bursar/coordinator/store"
-	"github.com/bursar/bursar/coordinator/store/storetest"
 	"github.com/bursar/bursar/resource"
 )
 
-func newMemoryStore() store.Store { return storetest.NewMemory("test").Open() }
+// monotonic is a clock that nobody sets, since it began.
+type monotonic time.Time
+
+func (m monotonic) Now() time.Time { return time.Now() }
+
+func (m monotonic) Elapsed() time.Duration { return time.Since(time.Time(m)) }
 
 // loopRig is a loop without a server around it.
 type loopRig struct {
@@ -28,17 +33,16 @@ type loopRig struct {
 // newLoopRig is one that does not run yet.
 func newLoopRig(tb testing.TB, s store.Store, change func(*commit.Options)) *loopRig {
 	tb.Helper()
-	config := Config{}.WithDefaults()
 	options := commit.Options{
-		Store: s, Clock: core.NewSteady(SystemClock()), Feed: commit.NewChangeFeed(config.Limits.WatchEvents, int(config.Limits.WatchBytes)),
+		Store: s, Clock: core.NewSteady(monotonic(time.Now())), Feed: commit.NewChangeFeed(1024, 1<<20),
 		Meter: commit.NewMeter(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
-		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
-		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf,
+		Queue: 8192, Batch: 1024, CommitTimeout: 5 * time.Second, Remember: 24 * time.Hour,
+		History: commit.HistoryBounds{Retention: 30 * 24 * time.Hour, CallerBytes: 2 << 30, PruneEvery: 10 * time.Second, PruneStep: 500},
 	}
 	if change != nil {
 		change(&options)
 	}
-	books := core.NewCore(config.ledger(), func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
+	books := core.NewCore(ledger.Config{CallerLiveBytes: ledger.CallerLiveBytes}, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership)
 	return &loopRig{Loop: commit.New(books, options), t: tb}
 }
 
