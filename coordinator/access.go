@@ -49,7 +49,7 @@ func newAuditLog(path string, log *slog.Logger, registry prometheus.Registerer) 
 
 // isClaim reports whether an error may end the leadership: who said so is written down.
 func isClaim(err error) bool {
-	_, claim := errors.AsType[*core.ClaimError](err)
+	_, claim := errors.AsType[*core.EpochError](err)
 	return claim
 }
 

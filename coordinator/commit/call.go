@@ -21,14 +21,14 @@ func newPending() any {
 	return p
 }
 
-// pendingAsk is the same for an Ask.
-type pendingAsk struct {
-	core.Ask
+// pendingRequest is the same for a Request.
+type pendingRequest struct {
+	core.Request
 	done chan error // holds one, so that answering never blocks
 }
 
-func newPendingAsk() any {
-	p := &pendingAsk{done: make(chan error, 1)}
+func newPendingRequest() any {
+	p := &pendingRequest{done: make(chan error, 1)}
 	p.Done = func(err error) { p.done <- err }
 	return p
 }
@@ -118,14 +118,14 @@ func (w *Loop) Register(ctx context.Context, e *core.Enrolment) error {
 	return e.Err
 }
 
-// Allocate sends a request through the loop and stays on the line until it is decided, or its caller is about to lose patience.
+// Allocate sends a request through the loop and waits until it is decided, or its caller is about to lose patience.
 func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := w.Clock.Now()
 	patience, stop := w.patience(ctx, command)
 	defer stop()
-	p, _ := w.asks.Get().(*pendingAsk)
+	p, _ := w.asks.Get().(*pendingRequest)
 	p.Command, p.From, p.Span = *command, w.origin(ctx), w.Spans.enter(ctx)
-	if err := w.submit(&p.Ask); err != nil {
+	if err := w.submit(&p.Request); err != nil {
 		p.Span, p.From = nil, nil
 		w.asks.Put(p)
 		return ledger.AllocateResult{}, err
@@ -134,10 +134,10 @@ func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (l
 	case err := <-p.done:
 		return w.answered(p, start, err)
 	case <-patience:
-		w.priority.put(p.Leave())
+		w.priority.put(p.Withdraw())
 		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}
 	case <-ctx.Done():
-		w.priority.put(p.Leave())
+		w.priority.put(p.Withdraw())
 		return ledger.AllocateResult{}, ctx.Err()
 	case <-w.done:
 	}
@@ -150,16 +150,16 @@ func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (l
 }
 
 // answered takes the answer out of an ask, to which nobody else refers any more.
-func (w *Loop) answered(p *pendingAsk, start ledger.Instant, err error) (ledger.AllocateResult, error) {
+func (w *Loop) answered(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
 	result := p.Result
 	if err == nil {
 		err = p.Err
-		w.observe(&p.Ask, start)
+		w.observe(&p.Request, start)
 		w.Spans.tell(p.Span, p.Waited)
 	} else {
 		result = ledger.AllocateResult{}
 	}
-	p.Ask = core.Ask{Done: p.Done}
+	p.Request = core.Request{Done: p.Done}
 	w.asks.Put(p)
 	return result, err
 }
@@ -185,7 +185,7 @@ func (w *Loop) patience(ctx context.Context, command *ledger.AllocateCommand) (f
 	return timer.C, func() { timer.Stop() }
 }
 
-func (w *Loop) observe(ask *core.Ask, start ledger.Instant) {
+func (w *Loop) observe(ask *core.Request, start ledger.Instant) {
 	took := w.Clock.Now().Sub(start).Seconds()
 	_, short := errors.AsType[*ledger.InsufficientError](ask.Err)
 	switch {

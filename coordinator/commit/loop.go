@@ -21,7 +21,7 @@ type Loop struct {
 	replica *replica
 
 	calls    sync.Pool         // of *pending, for reuse
-	asks     sync.Pool         // of *pendingAsk, for reuse
+	asks     sync.Pool         // of *pendingRequest, for reuse
 	queue    chan core.Command // bounded: what callers ask for
 	priority priorityQueue     // unbounded, but each entry ends one that was bounded
 	jobs     chan job          // for the goroutine that talks to the store; at most one under way
@@ -216,7 +216,7 @@ func (w *Loop) Run() {
 			w.tick()
 		case <-stopping:
 			stopping = nil
-			w.core.HangUp(w.Clock.Now(), core.ErrStopping)
+			w.core.DetachAll(w.Clock.Now(), core.ErrStopping)
 		}
 		w.gather()
 		w.dispatch()
@@ -283,7 +283,7 @@ func (w *Loop) tick() {
 
 // dispatch gives the store what has gathered, if it is free.
 func (w *Loop) dispatch() {
-	if epoch, outdone := w.core.Outdone(); outdone && w.core.Leading() {
+	if epoch, outdone := w.core.Superseded(); outdone && w.core.Leading() {
 		w.Log.Warn("an agent has seen a later epoch than this one's", "epoch", w.core.Meta().Epoch, "seen", epoch)
 		w.atLeast = max(w.atLeast, epoch+1)
 		w.abandon(core.ErrNotLeading)
@@ -398,7 +398,7 @@ func (w *Loop) reread() {
 	}
 }
 
-// Stop lets run end once what was applied is durable. Whoever waits on the line is told ErrStopping, as is whoever comes.
+// Stop lets run end once what was applied is durable. Requests that wait are answered with ErrStopping, as is what comes.
 func (w *Loop) Stop() { close(w.stopping) }
 
 // finish answers what came too late.

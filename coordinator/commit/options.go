@@ -39,7 +39,7 @@ func New(books *core.Core, o Options) *Loop {
 	w := &Loop{
 		Options: o, core: books,
 		calls:    sync.Pool{New: newPending},
-		asks:     sync.Pool{New: newPendingAsk},
+		asks:     sync.Pool{New: newPendingRequest},
 		queue:    make(chan core.Command, o.Queue),
 		priority: priorityQueue{signal: make(chan struct{}, 1)},
 		jobs:     make(chan job, 1),

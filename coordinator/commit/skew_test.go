@@ -25,7 +25,7 @@ func runShifted(t *testing.T, place *storetest.Memory, shift time.Duration) *loo
 	return d
 }
 
-// async asks without staying on the line.
+// async asks without waiting for the decision.
 func (d *loopRig) async(id string, memory int64, ttl, wait time.Duration) ledger.Allocation {
 	d.t.Helper()
 	result, err := d.Allocate(d.t.Context(), &ledger.AllocateCommand{

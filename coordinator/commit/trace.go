@@ -96,7 +96,7 @@ func (t *Tracer) end(c *core.CommitSpan, err error) {
 	c.Span.End(trace.WithTimestamp(c.Ended))
 }
 
-// tell tells the way of a call whose answer is durable. waited: it was on the line for resources.
+// tell tells the way of a call whose answer is durable. waited: it has waited for resources.
 func (t *Tracer) tell(p *core.Span, waited bool) {
 	if p == nil || p.Commit == nil {
 		return

@@ -165,7 +165,7 @@ func TestACommitThatFailsIsToldWithoutWords(t *testing.T) {
 func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 	unrecorded := trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}}))
 	command := &core.Call{}
-	batch := &core.Batch{Commands: []core.Command{command, &core.Ask{}}}
+	batch := &core.Batch{Commands: []core.Command{command, &core.Request{}}}
 	for name, tr := range map[string]*Tracer{"off": nil, "not recorded": {sdk.NewTracerProvider().Tracer("test")}} {
 		allocations := testing.AllocsPerRun(100, func() {
 			way := tr.enter(unrecorded)

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Command is one thing to do to the ledger, with the caller that waits for it: a *Call, an *Ask, a *Report or an *Enrolment.
+// Command is one thing to do to the ledger, with the caller that waits for it: a *Call, a *Request, a *Report or an *Enrolment.
 type Command interface {
 	// Trace is what is recorded of its way; nil: nothing is.
 	Trace() *Span
@@ -80,33 +80,33 @@ type Core struct {
 	newPlacer func() ledger.Placer
 	draw      func() uint64 // the number of a leadership
 
-	ledger  *ledger.Ledger // nil while not leading
-	meta    store.Meta
-	skew    Skew           // of the ledger's time to the clock that callers tell the time by
-	now     ledger.Instant // the ledger's, of the latest command; it never goes back in a leadership
-	kept    ledger.Instant // the ledger's time that was last given to the store
-	taken   uint64         // the revision that the last batch reached
-	open    []Command      // applied; answered with the next batch
-	line    map[ledger.ID]*Ask
-	leaving leaving // of those on the line
-	lapse   Call    // does what is due
-	flight  *Batch
+	ledger    *ledger.Ledger // nil while not leading
+	meta      store.Meta
+	skew      Skew           // of the ledger's time to the clock that callers tell the time by
+	now       ledger.Instant // the ledger's, of the latest command; it never goes back in a leadership
+	kept      ledger.Instant // the ledger's time that was last given to the store
+	taken     uint64         // the revision that the last batch reached
+	applied   []Command      // applied; answered with the next batch
+	waiters   map[ledger.ID]*Request
+	deadlines deadlines // of the waiters
+	advance   Call      // does what is due
+	inFlight  *Batch
 	// leadership is a number that no other leadership has, not even one of the same epoch in a store that was put back.
 	leadership uint64
 
 	// fault is why this leadership cannot go on. explaining is the ask for which it is being found out why its wait was in vain; once that has
 	// panicked, mute is set, and waits end without an explanation.
 	fault      *PanicError
-	explaining *Ask
+	explaining *Request
 	mute       bool
 	// refused are commands, and aside stored requests that wait, which made the ledger panic. The store has the first of an earlier leadership,
 	// or gets them with the first batch of the next; the others are canceled there.
 	refused RefusedSet
 	aside   map[ledger.ID]string
 
-	told    map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
-	outdone uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
-	claims  claims          // of hosts that have seen such epochs, over all leaderships
+	informed   map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
+	superseded uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
+	claims     claims          // of hosts that have seen such epochs, over all leaderships
 
 	// files are the rules that come from files, by source: they are not in the store.
 	files map[string][]ledger.Quota
@@ -115,8 +115,8 @@ type Core struct {
 	providers []ledger.ProviderRecord
 	shadowed  []ledger.ProviderRecord
 	hidden    []string
-	// turns count how often a provider was changed in this leadership: what was read for an earlier one is of another cluster, maybe.
-	turns map[ledger.ClusterName]uint64
+	// providerTurns count how often a provider was changed in this leadership: what was read for an earlier one is of another cluster, maybe.
+	providerTurns map[ledger.ClusterName]uint64
 }
 
 // Batch is what one commit covers: the changed rows, and the callers that are answered when they are durable.
@@ -139,7 +139,7 @@ func (b *Batch) Answer(err error) {
 		return
 	}
 	for _, command := range b.Commands {
-		if ask, ok := command.(*Ask); ok && err == nil {
+		if ask, ok := command.(*Request); ok && err == nil {
 			ask.stored(b)
 		}
 		command.Answer(err)
@@ -153,8 +153,8 @@ func (b *Batch) Size() int { return len(b.Commands) }
 // never comes twice.
 func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() uint64) *Core {
 	return &Core{
-		config: config, newPlacer: newPlacer, draw: draw, lapse: Call{Do: lapse, Done: func(error) {}},
-		line: make(map[ledger.ID]*Ask), files: make(map[string][]ledger.Quota), claims: make(claims),
+		config: config, newPlacer: newPlacer, draw: draw, advance: Call{Do: advance, Done: func(error) {}},
+		waiters: make(map[ledger.ID]*Request), files: make(map[string][]ledger.Quota), claims: make(claims),
 		aside: make(map[ledger.ID]string),
 	}
 }
@@ -182,9 +182,9 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
 	c.refused.restore(snapshot.Refusals, c.now)
-	c.ledger, c.meta, c.taken, c.outdone = books, meta, snapshot.Revision, 0
+	c.ledger, c.meta, c.taken, c.superseded = books, meta, snapshot.Revision, 0
 	c.leadership = c.draw()
-	c.told, c.turns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
+	c.informed, c.providerTurns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	return nil
 }
 
@@ -241,8 +241,8 @@ func (c *Core) sighting() SeenEpoch { return SeenEpoch{c.meta.Epoch, c.leadershi
 // Ledger is the ledger as it is now, including what is not durable yet; nil while not leading.
 func (c *Core) Ledger() *ledger.Ledger { return c.ledger }
 
-// tell moves the ledger's time on. It never goes back: an earlier now counts as the latest one.
-func (c *Core) tell(now ledger.Instant) ledger.Instant {
+// advanceTime moves the ledger's time on. It never goes back: an earlier now counts as the latest one.
+func (c *Core) advanceTime(now ledger.Instant) ledger.Instant {
 	c.now = max(c.now, c.skew.Ledger(now))
 	return c.now
 }
@@ -256,7 +256,7 @@ func (c *Core) Do(now ledger.Instant, command Command) error {
 		command.Answer(ErrNotLeading)
 		return c.Fault()
 	}
-	c.tell(now)
+	c.advanceTime(now)
 	if len(c.refused.list) > 0 {
 		if refusal := c.refused.Of(command.origin(), c.now); refusal != nil {
 			refused := &RefusedError{*refusal}
@@ -270,7 +270,7 @@ func (c *Core) Do(now ledger.Instant, command Command) error {
 	}
 	return c.enter(c.ledger, command, func() {
 		if command.apply(c, c.now) {
-			c.open = append(c.open, command)
+			c.applied = append(c.applied, command)
 		}
 	})
 }
@@ -280,7 +280,7 @@ func (c *Core) Advance(now ledger.Instant) error {
 	if c.ledger == nil {
 		return nil
 	}
-	return c.Do(now, &c.lapse)
+	return c.Do(now, &c.advance)
 }
 
 // NextTimer is when Advance is due, by the clock.
@@ -290,14 +290,14 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 	}
 	if c.fault != nil || c.enter(c.ledger, nil, func() {
 		due, set = c.ledger.NextTimer()
-		if keep := c.kept.Add(keepTime); c.flight == nil && c.ledger.Pending() && (!set || keep < due) {
+		if keep := c.kept.Add(keepTime); c.inFlight == nil && c.ledger.Pending() && (!set || keep < due) {
 			due, set = keep, true
 		}
 	}) != nil {
 		return 0, true // at once: Advance says what is wrong
 	}
-	if len(c.leaving) > 0 && (!set || c.leaving[0].until < due) {
-		due, set = c.leaving[0].until, true
+	if len(c.deadlines) > 0 && (!set || c.deadlines[0].until < due) {
+		due, set = c.deadlines[0].until, true
 	}
 	return c.skew.clock(due), set
 }
@@ -307,22 +307,22 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 const keepTime = 5 * time.Second
 
 // Pending is the number of commands that were applied and are not in a batch yet.
-func (c *Core) Pending() int { return len(c.open) }
+func (c *Core) Pending() int { return len(c.applied) }
 
 // Take closes the batch that has gathered, for its owner to commit. It is nil while another is under way, and where
 // nothing has changed, nobody asks and the time need not be kept, and where there is a Fault.
 func (c *Core) Take() *Batch {
-	if c.ledger == nil || c.fault != nil || c.flight != nil {
+	if c.ledger == nil || c.fault != nil || c.inFlight != nil {
 		return nil
 	}
 	keep := c.now.Sub(c.kept) >= keepTime && c.ledger.Pending()
-	if len(c.open) == 0 && c.ledger.Revision() == c.taken && !keep && c.refused.unkept == 0 {
+	if len(c.applied) == 0 && c.ledger.Revision() == c.taken && !keep && c.refused.unkept == 0 {
 		return nil
 	}
 	var changes ledger.Changes
 	if c.enter(c.ledger, nil, func() {
 		changes = c.ledger.Changes()
-		c.settle(changes.Transitions)
+		c.decideWaiters(changes.Transitions)
 	}) != nil {
 		return nil
 	}
@@ -332,25 +332,25 @@ func (c *Core) Take() *Batch {
 	after := c.taken
 	changes.Time = c.now // which commands that only look have moved on as well
 	c.taken = changes.Revision
-	c.flight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, Commands: c.open, after: after, grace: c.ledger.Interval()}
-	if !c.flight.Empty() {
+	c.inFlight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, Commands: c.applied, after: after, grace: c.ledger.Interval()}
+	if !c.inFlight.Empty() {
 		c.kept = c.now
 	}
-	c.open = nil
-	return c.flight
+	c.applied = nil
+	return c.inFlight
 }
 
 // InFlight reports whether a batch was taken and is not done.
-func (c *Core) InFlight() bool { return c.flight != nil }
+func (c *Core) InFlight() bool { return c.inFlight != nil }
 
 // Done says that the batch that was taken last is durable: what it granted begins to count. No command is applied, and so the ledger's
 // time stays where it is.
 func (c *Core) Done(now ledger.Instant) {
-	if c.flight == nil {
+	if c.inFlight == nil {
 		return
 	}
-	done := c.flight
-	c.flight = nil
+	done := c.inFlight
+	c.inFlight = nil
 	c.refused.keep(done.Refusals)
 	_ = c.enter(c.ledger, nil, func() { // what panics there is in Fault
 		c.ledger.Durable(max(c.now, c.skew.Ledger(now)), done.Revision)
@@ -360,49 +360,49 @@ func (c *Core) Done(now ledger.Instant) {
 // Drop ends the leadership: the ledger is forgotten, and whoever has not been answered is, with err, but for the callers of
 // a batch under way, who are answered by whoever commits it.
 func (c *Core) Drop(err error) {
-	open, line := c.open, c.line
-	c.ledger, c.open, c.flight, c.fault = nil, nil, nil, nil
-	c.line, c.leaving = make(map[ledger.ID]*Ask), nil
+	open, line := c.applied, c.waiters
+	c.ledger, c.applied, c.inFlight, c.fault = nil, nil, nil, nil
+	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
 	for _, command := range open {
 		command.Answer(err)
 	}
-	clearLine(line, func(_ ledger.ID, ask *Ask) { ask.Answer(err) })
+	clearWaiters(line, func(_ ledger.ID, ask *Request) { ask.Answer(err) })
 }
 
-// HangUp answers everybody who waits on the line with err. What they wait for keeps its place for as long as that of a
+// DetachAll answers all waiters with err. What they wait for keeps its place for as long as that of a
 // caller who went away.
-func (c *Core) HangUp(now ledger.Instant, err error) {
-	line := c.line
-	c.line, c.leaving = make(map[ledger.ID]*Ask), nil
-	clearLine(line, func(id ledger.ID, ask *Ask) {
+func (c *Core) DetachAll(now ledger.Instant, err error) {
+	line := c.waiters
+	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
+	clearWaiters(line, func(id ledger.ID, ask *Request) {
 		if c.fault == nil {
-			_ = c.enter(c.ledger, nil, func() { c.ledger.Detach(c.tell(now), id) }) // Fault tells
+			_ = c.enter(c.ledger, nil, func() { c.ledger.Detach(c.advanceTime(now), id) }) // Fault tells
 		}
 		ask.Answer(err)
 	})
 }
 
-// clearLine takes every ask off a line, in the order of their allocations: the same commands have the same answers.
-func clearLine(line map[ledger.ID]*Ask, each func(ledger.ID, *Ask)) {
+// clearWaiters takes out every waiter, in the order of their allocations: the same commands have the same answers.
+func clearWaiters(line map[ledger.ID]*Request, each func(ledger.ID, *Request)) {
 	for _, id := range slices.Sorted(maps.Keys(line)) {
 		for ask := line[id]; ask != nil; {
 			next := ask.next
-			ask.next, ask.on = nil, false
+			ask.next, ask.waiting = nil, false
 			each(id, ask)
 			ask = next
 		}
 	}
 }
 
-// Outdone returns the epoch that the next Lead must exceed, where an agent has reported one that is above this core's, or the
+// Superseded returns the epoch that the next Lead must exceed, where an agent has reported one that is above this core's, or the
 // same of another leadership: the store was restored from a backup, or this is not the leader any more.
-func (c *Core) Outdone() (uint64, bool) { return c.outdone, c.outdone != 0 }
+func (c *Core) Superseded() (uint64, bool) { return c.superseded, c.superseded != 0 }
 
 // SetFiles replaces the rules of some files, by source, all or nothing. Where the core leads, the ledger takes them over or
 // refuses them with a *ledger.FieldError; where it does not, the next Lead does.
 func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
-		now = c.tell(now)
+		now = c.advanceTime(now)
 	}
 	return c.ReplaceFiles(now, files)
 }

@@ -60,16 +60,16 @@ func (r *rig) do(f func(l *ledger.Ledger, now ledger.Instant)) {
 }
 
 // ask applies an Allocate of so much memory, whose answer is noted under the name.
-func (r *rig) ask(name string, memory int64, wait time.Duration) *Ask {
+func (r *rig) ask(name string, memory int64, wait time.Duration) *Request {
 	return r.askAs(name, ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait,
 		Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
 	})
 }
 
-func (r *rig) askAs(name string, command ledger.AllocateCommand) *Ask {
+func (r *rig) askAs(name string, command ledger.AllocateCommand) *Request {
 	r.t.Helper()
-	ask := &Ask{Command: command}
+	ask := &Request{Command: command}
 	ask.Done = func(err error) {
 		if err == nil {
 			err = ask.Err
@@ -86,9 +86,9 @@ func (r *rig) askAs(name string, command ledger.AllocateCommand) *Ask {
 	return ask
 }
 
-func (r *rig) leave(ask *Ask) {
+func (r *rig) withdraw(ask *Request) {
 	r.t.Helper()
-	if err := r.core.Do(r.now, ask.Leave()); err != nil {
+	if err := r.core.Do(r.now, ask.Withdraw()); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -222,7 +222,7 @@ func TestTheEndOfManyWaitsSaysToEachWhatIsShort(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.ask("a", 70, 0)
-	var asks []*Ask
+	var asks []*Request
 	for i := range 500 {
 		asks = append(asks, r.ask(fmt.Sprintf("b%d", i), int64(50+i%2), time.Second))
 	}
@@ -246,7 +246,7 @@ func TestACallerWhoLeavesKeepsItsPlaceAndGetsNothing(t *testing.T) {
 	b := r.ask("b", 100, time.Minute)
 	r.commit()
 	r.answered("a reserved")
-	r.leave(b)
+	r.withdraw(b)
 	r.do(func(l *ledger.Ledger, now ledger.Instant) {
 		if _, err := l.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: holder.Result.Allocation.ID}); err != nil {
 			t.Fatal(err)
@@ -266,7 +266,7 @@ func TestTwoCallersOfOneRequestAreBothAnswered(t *testing.T) {
 	first := r.ask("b", 100, time.Minute)
 	second := r.ask("b", 100, time.Minute)
 	third := r.ask("b", 100, time.Minute)
-	r.leave(second)
+	r.withdraw(second)
 	r.do(func(l *ledger.Ledger, now ledger.Instant) {
 		if _, err := l.Release(now, ledger.ReleaseCommand{Actor: identity.Local(), ID: holder.Result.Allocation.ID}); err != nil {
 			t.Fatal(err)
@@ -293,7 +293,7 @@ func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 			}
 			ask := r.askAs("b", command)
 			r.commit()
-			r.leave(ask)
+			r.withdraw(ask)
 			r.commit()
 			if _, live := r.core.Ledger().Get(ask.Result.Allocation.ID); live {
 				t.Error("what nobody can find is still live")
@@ -305,10 +305,10 @@ func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 func TestALeaveThatOvertakesItsAskUndoesIt(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
-	ask := &Ask{Command: ledger.AllocateCommand{
+	ask := &Request{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "a", Resource: resource.NewResource(resource.Vector{}.WithMemory(1)),
 	}, Done: func(error) {}}
-	r.leave(ask)
+	r.withdraw(ask)
 	if err := r.core.Do(r.now, ask); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestDropAnswersEverybodyAndTheStoreDecidesWhatHolds(t *testing.T) {
 	r.answered("open could not be made durable (outcome unknown", "waiting could not be made durable (outcome unknown")
 	flying.Answer(failure)
 	r.answered("flying could not be made durable (outcome unknown")
-	if err := r.core.Do(r.now, &Ask{Done: func(err error) { r.answers = append(r.answers, err.Error()) }}); err != nil {
+	if err := r.core.Do(r.now, &Request{Done: func(err error) { r.answers = append(r.answers, err.Error()) }}); err != nil {
 		t.Fatal(err)
 	}
 	r.answered(ErrNotLeading.Error())
@@ -402,13 +402,13 @@ func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
 	if absurd := report(1 << 63); absurd.Err == nil {
 		t.Error("an absurd epoch was taken seriously")
 	}
-	if _, outdone := r.core.Outdone(); outdone {
+	if _, outdone := r.core.Superseded(); outdone {
 		t.Error("outdone by an old or an absurd epoch")
 	}
 	if ahead := report(epoch + 7); !errors.Is(ahead.Err, ErrNotLeading) {
 		t.Errorf("got %v", ahead.Err)
 	}
-	if seen, outdone := r.core.Outdone(); !outdone || seen != epoch+7 {
+	if seen, outdone := r.core.Superseded(); !outdone || seen != epoch+7 {
 		t.Errorf("got %d, %v", seen, outdone)
 	}
 }

@@ -74,7 +74,7 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 
 // A commit is given up on, its callers are told so, and the ask is used for another request: then it turns out to be durable after all.
 func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
-	ask := &Ask{Done: func(error) {}}
+	ask := &Request{Done: func(error) {}}
 	batch := &Batch{Commands: []Command{ask}, grace: time.Hour}
 	batch.Answer(store.ErrUnknownOutcome)
 	ask.Result.Allocation = ledger.Allocation{State: ledger.Reserved, GrantRevision: 1, ReservationTTL: time.Minute}

@@ -48,7 +48,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	if err := enrol("h2", 0); err != nil {
 		t.Fatalf("a new host: %v", err)
 	}
-	if _, outdone := r.core.Outdone(); outdone {
+	if _, outdone := r.core.Superseded(); outdone {
 		t.Fatal("outdone by a host that has seen nothing")
 	}
 	report := &Report{Seen: SeenEpoch{Epoch: first}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
@@ -56,7 +56,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	if !errors.Is(report.Err, ErrNotLeading) {
 		t.Errorf("a host of the first epoch was heard in the second: %+v, %v", report.Result, report.Err)
 	}
-	if seen, outdone := r.core.Outdone(); !outdone || seen != first {
+	if seen, outdone := r.core.Superseded(); !outdone || seen != first {
 		t.Errorf("got %d, %v: want to be outdone by %d", seen, outdone, first)
 	}
 }
@@ -99,7 +99,7 @@ func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	if lost := say(first); !errors.Is(lost.Err, ErrNotLeading) {
 		t.Errorf("a host of the leadership that is gone was heard in another one of its number: %+v, %v", lost.Result, lost.Err)
 	}
-	if seen, outdone := r.core.Outdone(); !outdone || seen != first.Epoch {
+	if seen, outdone := r.core.Superseded(); !outdone || seen != first.Epoch {
 		t.Errorf("got %d, %v: want to be outdone by %d", seen, outdone, first.Epoch)
 	}
 }
@@ -117,7 +117,7 @@ func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
 // again leads anew, above what has ended the leadership before, and reports whether something has.
 func (r *rig) again() bool {
 	r.t.Helper()
-	epoch, outdone := r.core.Outdone()
+	epoch, outdone := r.core.Superseded()
 	if outdone {
 		r.core.Drop(ErrNotLeading)
 		r.lead(epoch + 1)
@@ -130,7 +130,7 @@ func (r *rig) again() bool {
 func (r *rig) claim(host string, ofAgent bool) bool {
 	r.t.Helper()
 	report := r.reports(host, r.core.Meta().Epoch+1, ofAgent)
-	claim, ok := errors.AsType[*ClaimError](report.Err)
+	claim, ok := errors.AsType[*EpochError](report.Err)
 	if !ok || claim.HostID != host || claim.Epoch != r.core.Meta().Epoch+1 {
 		r.t.Fatalf("%s has seen a later epoch and is not refused for it: %+v, %v", host, report.Result, report.Err)
 	}
@@ -239,8 +239,8 @@ func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	if report := r.reports("h", 0, false); report.Err != nil {
 		t.Error(report.Err)
 	}
-	if len(r.core.told) != 1 || !r.core.told["h"] {
-		t.Errorf("%d hosts are noted, want the one that the ledger has", len(r.core.told))
+	if len(r.core.informed) != 1 || !r.core.informed["h"] {
+		t.Errorf("%d hosts are noted, want the one that the ledger has", len(r.core.informed))
 	}
 }
 
@@ -266,7 +266,7 @@ func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	if report := r.reports("made-up", r.core.Meta().Epoch, false); report.Err != nil {
 		t.Errorf("it is registered and not heard: %v", report.Err)
 	}
-	if _, outdone := r.core.Outdone(); outdone || len(r.core.claims) > 0 {
+	if _, outdone := r.core.Superseded(); outdone || len(r.core.claims) > 0 {
 		t.Error("the leadership ends because of a host that it does not have")
 	}
 }

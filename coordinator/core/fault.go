@@ -36,7 +36,7 @@ func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error 
 	culprit := books.Culprit()
 	blamed := command
 	switch id := culprit.Request.ID; {
-	case c.explaining != nil: // whose wait was over; it is on the line no more
+	case c.explaining != nil: // whose wait was over; it is no waiter any more
 		c.mute = true
 		blamed = c.explaining
 		c.explaining = nil
@@ -44,11 +44,11 @@ func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error 
 	case id != 0:
 		c.aside[id] = fmt.Sprintf("it made the coordinator fail: %v", cause)
 		fault.Refused = "allocation " + id.String()
-		if ask, asks := command.(*Ask); !asks || !ask.repeats(&culprit.Request) {
+		if ask, asks := command.(*Request); !asks || !ask.repeats(&culprit.Request) {
 			blamed = nil
 		}
-		for ask := c.line[id]; ask != nil; ask = c.line[id] {
-			c.hangUp(id, ask)
+		for ask := c.waiters[id]; ask != nil; ask = c.waiters[id] {
+			c.removeWaiter(id, ask)
 			c.refuse(ask, fault)
 			ask.Answer(fault)
 		}

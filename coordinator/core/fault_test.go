@@ -33,8 +33,8 @@ func trapRig(t *testing.T, method string) (*rig, *atomic.Int64) {
 const trapMemory = 77
 
 // asks sends a request for memory, which waits for so long, as a message like that would.
-func (r *rig) asks(name string, memory int64, wait time.Duration, async bool) (*Ask, error) {
-	ask := &Ask{Command: ledger.AllocateCommand{
+func (r *rig) asks(name string, memory int64, wait time.Duration, async bool) (*Request, error) {
+	ask := &Request{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait, Async: async,
 		Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
 	}}
@@ -46,7 +46,7 @@ func (r *rig) asks(name string, memory int64, wait time.Duration, async bool) (*
 }
 
 // kindOf says in a word what an answer is.
-func kindOf(err error, ask *Ask) string {
+func kindOf(err error, ask *Request) string {
 	if err == nil {
 		if ask.Err != nil {
 			return strings.SplitN(ask.Err.Error(), ":", 2)[0]
@@ -169,7 +169,7 @@ func TestAHangUpThatPanicsAnswersEverybody(t *testing.T) {
 	r.answered()
 	over.Store(true)
 	r.now = r.now.Add(3 * time.Minute) // the host has fallen silent
-	r.core.HangUp(r.now, ErrStopping)
+	r.core.DetachAll(r.now, ErrStopping)
 	if fault, ok := errors.AsType[*PanicError](r.core.Fault()); !ok || fault.Refused != "" || len(r.core.Refusals()) != 0 {
 		t.Fatalf("%v, refused are %q; want a fault that is nobody's", r.core.Fault(), r.core.Refusals())
 	}

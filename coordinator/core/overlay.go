@@ -34,12 +34,12 @@ func (c *Core) ReplaceProviders(now ledger.Instant, file []ledger.ProviderRecord
 	c.providers, c.hidden, c.shadowed = file, hidden, hiddenOf(stored, all)
 	for _, record := range c.ledger.Providers() {
 		if was, known := before[record.ClusterName]; !known || !maps.Equal(was.Settings, record.Settings) {
-			c.turns[record.ClusterName]++
+			c.providerTurns[record.ClusterName]++
 		}
 		delete(before, record.ClusterName)
 	}
 	for name := range before {
-		c.turns[name]++
+		c.providerTurns[name]++
 	}
 	return nil
 }
@@ -101,21 +101,21 @@ func (a *Assignment) Same(b *Assignment) bool {
 // Assignments are the clusters that are to be read now.
 func (c *Core) Assignments() (list []Assignment) {
 	for _, record := range c.ledger.Providers() {
-		list = append(list, Assignment{record, c.meta.Epoch, c.turns[record.ClusterName]})
+		list = append(list, Assignment{record, c.meta.Epoch, c.providerTurns[record.ClusterName]})
 	}
 	return list
 }
 
 // IsCurrent reports whether what is read for an assignment still counts.
 func (c *Core) IsCurrent(a *Assignment) bool {
-	return c.meta.Epoch == a.epoch && c.turns[a.ClusterName] == a.turn
+	return c.meta.Epoch == a.epoch && c.providerTurns[a.ClusterName] == a.turn
 }
 
 // ChangeProvider puts or deletes a provider: what was read for it before counts no more.
 func (c *Core) ChangeProvider(now ledger.Instant, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	err := change(c.ledger, now)
 	if err == nil {
-		c.turns[name]++
+		c.providerTurns[name]++
 	}
 	return err
 }

@@ -37,7 +37,7 @@ func (r *Report) origin() *Origin { return r.From }
 
 func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	r.Led = c.sighting()
-	if r.Err = c.heed(now, r.Command.HostID, r.OfAgent, r.Seen); r.Err != nil {
+	if r.Err = c.observeEpoch(now, r.Command.HostID, r.OfAgent, r.Seen); r.Err != nil {
 		r.Done(r.Err) // it has seen nothing that could fail to become durable
 		return false
 	}
@@ -55,7 +55,7 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 		r.Err = &ledger.NotFoundError{What: "host", ID: r.Command.HostID} // which tells no epoch
 		return true
 	}
-	c.greet(r.Command.HostID)
+	c.markInformed(r.Command.HostID)
 	r.Result.Action, r.Result.Revision = ledger.ActionResync, c.ledger.Revision()
 	return true
 }
@@ -94,12 +94,12 @@ func (e *Enrolment) origin() *Origin { return e.From }
 
 func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
 	e.Result.Led, e.Result.StoreID = c.sighting(), c.meta.StoreID
-	if e.Err = c.heed(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
+	if e.Err = c.observeEpoch(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
 		e.Done(e.Err) // it has seen nothing that could fail to become durable
 		return false
 	}
 	if e.Result.Interval, e.Err = c.ledger.Register(now, e.Command); e.Err == nil {
-		c.greet(e.Command.HostID)
+		c.markInformed(e.Command.HostID)
 	}
 	return true
 }

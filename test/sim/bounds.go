@@ -31,7 +31,7 @@ func (w *World) checkTaken(by string, err error) {
 	}
 }
 
-// checkWait holds invariant 7 for every call: nobody stays on the line for longer than that call said, by real time.
+// checkWait holds invariant 7 for every call: nobody waits for longer than that call said, by real time.
 func (c *coord) checkWait(command *ledger.AllocateCommand, waits func() (ledger.ID, bool)) {
 	began, epoch := c.w.now, c.core.Meta().Epoch
 	c.then(command.Wait*10/9+time.Second, func() { // a skew of clocks makes the ledger's time a tenth slower

@@ -79,8 +79,8 @@ type coord struct {
 	rounds   []*round                              // that have read the queues, and are not over
 	since    map[ledger.ClusterName]ledger.Instant // when the settings became what they are
 	standing map[ledger.ClusterName]*standing
-	parts    map[ledger.ID][]amount // of live allocations, at the last look
-	line     map[string][]*core.Ask // calls that wait, by caller and request id
+	parts    map[ledger.ID][]amount     // of live allocations, at the last look
+	line     map[string][]*core.Request // calls that wait, by caller and request id
 	ledAt    ledger.Instant
 	ends     durations
 	heard    map[ledger.ClusterName]bool // of which there was a report
@@ -137,7 +137,7 @@ func (c *coord) boot() {
 	c.term, c.leading, c.campaigning, c.atLeast, c.lastEpoch, c.flight = nil, false, 0, 0, 0, nil
 	c.covering = &flight{batch: &core.Batch{}}
 	c.core.SetProviders(c.w.fixed())
-	c.line = make(map[string][]*core.Ask)
+	c.line = make(map[string][]*core.Request)
 	c.forgetClusters()
 	c.readRules()
 	c.election = &candidate{c: c, alone: len(c.w.coords) == 1}
@@ -207,7 +207,7 @@ func (c *coord) shutDown() {
 	c.tellf("shuts down")
 	c.stopping = true
 	if c.core.Leading() {
-		c.core.HangUp(c.instant(), errStopping)
+		c.core.DetachAll(c.instant(), errStopping)
 	}
 	c.pump()
 	c.finish()
@@ -256,7 +256,7 @@ func (c *coord) do(command core.Command) {
 	}
 	c.follow()
 	c.w.book.checkGrants(c)
-	if epoch, outdone := c.core.Outdone(); outdone {
+	if epoch, outdone := c.core.Superseded(); outdone {
 		c.atLeast = max(c.atLeast, epoch+1)
 		c.tellf("an agent has seen epoch %d", epoch)
 		c.abandon(core.ErrNotLeading)

@@ -85,7 +85,7 @@ func (c *coord) checkNever(refusal *ledger.InsufficientError) {
 
 // isHeldOn reports whether a call for a request waits, and has not been sent away meanwhile.
 func (c *coord) isHeldOn(request string) bool {
-	return slices.ContainsFunc(c.line[request], func(ask *core.Ask) bool { return ask.Err == nil })
+	return slices.ContainsFunc(c.line[request], func(ask *core.Request) bool { return ask.Err == nil })
 }
 
 // checkPatience holds that nobody waits for a queue who could go ahead: whatever makes room wakes who waits for it.

@@ -74,11 +74,11 @@ type answerTo struct {
 
 // allocate serves a request.
 func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (hangUp func()) {
-	ask := &core.Ask{Command: command}
+	ask := &core.Request{Command: command}
 	line, key, waits := c.line, command.Actor.Name+"/"+command.RequestID, false
 	leave := func() {
 		waits = false
-		line[key] = slices.DeleteFunc(line[key], func(other *core.Ask) bool { return other == ask })
+		line[key] = slices.DeleteFunc(line[key], func(other *core.Request) bool { return other == ask })
 	}
 	ask.Done = func(err error) {
 		leave()
@@ -103,7 +103,7 @@ func (c *coord) allocate(command ledger.AllocateCommand, reply func(answer)) (ha
 	}
 	return func() {
 		leave()
-		c.do(ask.Leave())
+		c.do(ask.Withdraw())
 	}
 }
 

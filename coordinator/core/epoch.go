@@ -22,18 +22,18 @@ const (
 // identities.
 const anyHost = ""
 
-// ClaimError refuses what a host reports that has seen an epoch which this leadership did not give out. Nothing of it was taken in. Where it is
+// EpochError refuses what a host reports that has seen an epoch which this leadership did not give out. Nothing of it was taken in. Where it is
 // an ErrNotLeading the leadership ends because of it, and else it is a *ledger.FieldError.
-type ClaimError struct {
+type EpochError struct {
 	HostID string
 	Epoch  uint64 // that the host has seen
 	Err    error
 }
 
-func (e *ClaimError) Error() string { return fmt.Sprintf("host %s: %v", e.HostID, e.Err) }
+func (e *EpochError) Error() string { return fmt.Sprintf("host %s: %v", e.HostID, e.Err) }
 
 // Unwrap returns what it means for the caller.
-func (e *ClaimError) Unwrap() error { return e.Err }
+func (e *EpochError) Unwrap() error { return e.Err }
 
 // SeenEpoch is the leadership of which a host has heard last. Number is 0 where its agent does not know it: one of the version before.
 type SeenEpoch struct {
@@ -41,25 +41,25 @@ type SeenEpoch struct {
 	Number uint64
 }
 
-// heed looks at the leadership that a host has seen, in its report. An epoch above this leadership's ends it: the store was put back to an
+// observeEpoch looks at the leadership that a host has seen, in its report. An epoch above this leadership's ends it: the store was put back to an
 // earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does the same epoch of another
 // leadership: that was given out before the store was put back, and the revisions that the host knows are of a ledger that is gone. Where
 // the host does not say which leadership it was, it is taken for this one if this one has told the host, or does not have it: there is
-// nothing that it could be wrong about. The error is a *ClaimError.
+// nothing that it could be wrong about. The error is an *EpochError.
 //
 // ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
 // same.
-func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting SeenEpoch) error {
+func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, sighting SeenEpoch) error {
 	seen := sighting.Epoch
 	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, sighting.Number) || sighting.Number == 0 && !c.has(host)) {
 		return nil
 	}
-	refuse := func(err error) error { return &ClaimError{HostID: host, Epoch: seen, Err: err} }
+	refuse := func(err error) error { return &EpochError{HostID: host, Epoch: seen, Err: err} }
 	if !discovery.Believable(seen, c.meta.Epoch) {
 		return refuse(epochError(seen, fmt.Sprintf("one that a coordinator of this store gave out, which is at %d: if most agents have "+
 			"seen such epochs, raise the store's with bursar store epoch --at-least %d; if few, start those once with --forget-epoch", c.meta.Epoch, seen+1)))
 	}
-	if seen > c.outdone || c.outdone == 0 {
+	if seen > c.superseded || c.superseded == 0 {
 		claimant := host
 		if !c.has(host) && !ofAgent {
 			claimant = anyHost
@@ -69,7 +69,7 @@ func (c *Core) heed(now ledger.Instant, host string, ofAgent bool, sighting Seen
 				"one that this coordinator gave out, which is at %d: the word of this host has ended enough leaderships, and counts again in %s",
 				c.meta.Epoch, wait.Round(time.Second))))
 		}
-		c.outdone = seen
+		c.superseded = seen
 	}
 	return refuse(fmt.Errorf("%w (epoch %d was seen, this one is %d)", ErrNotLeading, seen, c.meta.Epoch))
 }
@@ -83,7 +83,7 @@ func (c *Core) isOurs(host string, number uint64) bool {
 	if number != 0 {
 		return number == c.leadership
 	}
-	return c.told[host]
+	return c.informed[host]
 }
 
 // has reports whether the ledger has a host.
@@ -92,8 +92,8 @@ func (c *Core) has(host string) bool {
 	return known
 }
 
-// greet notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.
-func (c *Core) greet(host string) { c.told[host] = true }
+// markInformed notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.
+func (c *Core) markInformed(host string) { c.informed[host] = true }
 
 // claims are those that have ended leaderships, each with the moment from which nothing is held against the claimant. There are
 // no more of them than there are hosts.

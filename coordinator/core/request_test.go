@@ -23,7 +23,7 @@ func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	r.core = NewCore(config, func() ledger.Placer { return placement.New(placement.Spread) }, DrawLeadership)
 	r.lead(0)
 	r.host()
-	as := func(caller, id string, memory int64, wait time.Duration) *Ask {
+	as := func(caller, id string, memory int64, wait time.Duration) *Request {
 		return r.askAs(id, ledger.AllocateCommand{
 			Actor: identity.Actor{Name: caller, Anyone: true}, RequestID: id, Labels: label.Of("user", "u"), Wait: wait,
 			Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)), Wishes: &ledger.Wishes{Host: "h"},
@@ -42,7 +42,7 @@ func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	}
 	r.commit()
 	for _, test := range []struct {
-		ask  *Ask
+		ask  *Request
 		note string
 	}{{first, ledger.NoteRefused}, {second, ledger.NoteHeld}} {
 		insufficient, ok := errors.AsType[*ledger.InsufficientError](test.ask.Err)

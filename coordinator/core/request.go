@@ -7,9 +7,9 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Ask is a request for an allocation whose caller stays on the line until it is decided. A caller that does not want to stay
+// Request is a request for an allocation whose caller waits until it is decided. A caller that does not want to wait
 // any longer sends what Leave returns.
-type Ask struct {
+type Request struct {
 	Command ledger.AllocateCommand
 	// Result and Err may be read after Done was called with nil.
 	Result ledger.AllocateResult
@@ -22,31 +22,31 @@ type Ask struct {
 	Span *Span
 
 	// While it waits:
-	next  *Ask   // others on the line for the same allocation
-	since uint64 // the revision at which it began to
-	on    bool
-	until ledger.Instant // when its own wait is over
-	place int            // among those who leave before what they wait for is over
+	next    *Request // others that wait for the same allocation
+	since   uint64   // the revision at which it began to
+	waiting bool
+	until   ledger.Instant // when its own wait is over
+	place   int            // among those who leave before what they wait for is over
 
 	applied bool
-	Waited  bool        // it was on the line
+	Waited  bool        // it has waited for resources
 	gone    atomic.Bool // its caller has left; set by the caller's goroutine
 }
 
 // Trace implements Command.
-func (a *Ask) Trace() *Span { return a.Span }
+func (a *Request) Trace() *Span { return a.Span }
 
 // Answer implements Command.
-func (a *Ask) Answer(err error) { a.Done(err) }
+func (a *Request) Answer(err error) { a.Done(err) }
 
-func (a *Ask) origin() *Origin { return a.From }
+func (a *Request) origin() *Origin { return a.From }
 
 // repeats reports whether it is the same request as that of an allocation. One without an id is no other's repeat.
-func (a *Ask) repeats(of *ledger.Allocation) bool {
+func (a *Request) repeats(of *ledger.Allocation) bool {
 	return a.Command.RequestID != "" && a.Command.RequestID == of.RequestID && a.Command.Actor.Name == of.Caller
 }
 
-func (a *Ask) apply(c *Core, now ledger.Instant) bool {
+func (a *Request) apply(c *Core, now ledger.Instant) bool {
 	if a.gone.Load() {
 		return true
 	}
@@ -56,16 +56,16 @@ func (a *Ask) apply(c *Core, now ledger.Instant) bool {
 		return true
 	}
 	id := a.Result.Allocation.ID
-	a.next, a.since, a.on, a.Waited = c.line[id], c.ledger.Revision(), true, true
-	c.line[id] = a
-	c.leaving.add(a, now)
+	a.next, a.since, a.waiting, a.Waited = c.waiters[id], c.ledger.Revision(), true, true
+	c.waiters[id] = a
+	c.deadlines.add(a, now)
 	return false
 }
 
 // stored corrects until when a grant is told to last, where its commit took so long that this is about over. Its time to live counts from
 // the commit, but whoever leads next may not know more than the row, and that nothing ends within one interval of a load: no caller is
 // told of more than both give.
-func (a *Ask) stored(b *Batch) {
+func (a *Request) stored(b *Batch) {
 	grant := &a.Result.Allocation
 	fresh := a.Err == nil && grant.State == ledger.Reserved && grant.GrantRevision > b.after
 	if fresh && grant.Expires.Sub(b.stored) < grant.ReservationTTL/2 {
@@ -73,21 +73,21 @@ func (a *Ask) stored(b *Batch) {
 	}
 }
 
-// Leave returns the command that says that the caller of the Ask went away without its answer. It may overtake the Ask,
+// Withdraw returns the command that says that the caller of the Request went away without its answer. It may overtake the Request,
 // which then does nothing. An allocation without a request id could never be found again by who wanted it, so it ends;
 // any other keeps its place, or its reservation, for a while.
-func (a *Ask) Leave() Command {
+func (a *Request) Withdraw() Command {
 	a.gone.Store(true)
-	return &Call{Do: a.leave, Done: func(error) {}}
+	return &Call{Do: a.withdraw, Done: func(error) {}}
 }
 
-func (a *Ask) leave(c *Core, now ledger.Instant) {
+func (a *Request) withdraw(c *Core, now ledger.Instant) {
 	if !a.applied || a.Err != nil || a.Result.Ended {
-		return // it came before the Ask, or that was refused
+		return // it came before the Request, or that was refused
 	}
 	id := a.Result.Allocation.ID
-	if a.on {
-		c.hangUp(id, a)
+	if a.waiting {
+		c.removeWaiter(id, a)
 		c.ledger.Detach(now, id)
 	}
 	if a.Command.RequestID == "" && !a.Command.Async {
@@ -96,16 +96,16 @@ func (a *Ask) leave(c *Core, now ledger.Instant) {
 	}
 }
 
-// hangUp takes an ask off the line.
-func (c *Core) hangUp(id ledger.ID, ask *Ask) {
-	ask.on = false
-	c.leaving.drop(ask)
-	first := c.line[id]
+// removeWaiter takes a request out of the waiters.
+func (c *Core) removeWaiter(id ledger.ID, ask *Request) {
+	ask.waiting = false
+	c.deadlines.drop(ask)
+	first := c.waiters[id]
 	if first == ask {
 		if ask.next == nil {
-			delete(c.line, id)
+			delete(c.waiters, id)
 		} else {
-			c.line[id] = ask.next
+			c.waiters[id] = ask.next
 		}
 		ask.next = nil
 		return
@@ -131,9 +131,9 @@ type explaining struct {
 	found               map[string]*ledger.InsufficientError // by who asked for what
 }
 
-// asked is who asks for what, as a text: requests of one caller that ask for the same fall short of
+// requestKey is who asks for what, as a text: requests of one caller that ask for the same fall short of
 // the same. Another caller may fall short of something else, and is not told what the first one has.
-func asked(c *ledger.AllocateCommand) string {
+func requestKey(c *ledger.AllocateCommand) string {
 	text := fmt.Sprintf("%q\n", c.Actor.Name) + c.Labels.String() + "\n" + c.Resource.String()
 	if c.Wishes != nil {
 		text += fmt.Sprintf("\n%+v", *c.Wishes)
@@ -141,26 +141,26 @@ func asked(c *ledger.AllocateCommand) string {
 	return text
 }
 
-// settle decides the asks on the line for which a transition is the end of their wait: they are answered with the batch
+// decideWaiters decides the waiting requests for which a transition is the end of their wait: they are answered with the batch
 // that makes it durable.
-func (c *Core) settle(transitions []ledger.Allocation) {
+func (c *Core) decideWaiters(transitions []ledger.Allocation) {
 	var spent explaining
 	for i := range transitions {
-		if len(c.line) == 0 {
+		if len(c.waiters) == 0 {
 			return
 		}
 		t := &transitions[i]
 		if t.State == ledger.Waiting {
 			continue
 		}
-		ask := c.line[t.ID]
+		ask := c.waiters[t.ID]
 		for ask != nil {
 			next := ask.next
 			if ask.since < t.Revision { // else it began to wait after this, when a grant had been taken back
-				c.hangUp(t.ID, ask)
+				c.removeWaiter(t.ID, ask)
 				ask.Result.Allocation = *t
 				ask.Err = c.verdict(ask, t, &spent)
-				c.open = append(c.open, ask)
+				c.applied = append(c.applied, ask)
 			}
 			ask = next
 		}
@@ -168,7 +168,7 @@ func (c *Core) settle(transitions []ledger.Allocation) {
 }
 
 // verdict is the error that the end of a wait means for its caller; nil for a grant.
-func (c *Core) verdict(ask *Ask, t *ledger.Allocation, spent *explaining) error {
+func (c *Core) verdict(ask *Request, t *ledger.Allocation, spent *explaining) error {
 	switch {
 	case t.State.Holds():
 		return nil
@@ -180,12 +180,12 @@ func (c *Core) verdict(ask *Ask, t *ledger.Allocation, spent *explaining) error 
 }
 
 // waited refuses a request whose wait is over.
-func (c *Core) waited(ask *Ask, spent *explaining) error {
+func (c *Core) waited(ask *Request, spent *explaining) error {
 	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
 	if c.mute {
 		return insufficient
 	}
-	what := asked(&ask.Command)
+	what := requestKey(&ask.Command)
 	if found := spent.found[what]; found != nil {
 		return found
 	}
@@ -209,7 +209,7 @@ func (c *Core) waited(ask *Ask, spent *explaining) error {
 }
 
 // explain says what is in the way of an ask: of its request, where that waits on, because a new one like it may be more than its caller may have.
-func (c *Core) explain(ask *Ask) (ledger.Explanation, error) {
+func (c *Core) explain(ask *Request) (ledger.Explanation, error) {
 	id := ask.Result.Allocation.ID
 	if a, live := c.ledger.Get(id); live && a.State == ledger.Waiting {
 		return c.ledger.ExplainID(c.now, id) //nolint:wrapcheck // it is not shown

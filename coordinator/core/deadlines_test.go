@@ -66,8 +66,8 @@ func TestARepeatWaitsForItsOwnTime(t *testing.T) {
 	r.ask("r", 60, time.Hour) // longer than the request: that ends for both
 	r.advance(6 * time.Second)
 	r.answered("r insufficient resources (waited)", "r insufficient resources (waited)")
-	if len(r.core.line) != 0 || len(r.core.leaving) != 0 {
-		t.Errorf("%d on the line, %d of them leaving", len(r.core.line), len(r.core.leaving))
+	if len(r.core.waiters) != 0 || len(r.core.deadlines) != 0 {
+		t.Errorf("%d on the line, %d of them leaving", len(r.core.waiters), len(r.core.deadlines))
 	}
 }
 
@@ -76,7 +76,7 @@ func TestAfterARepeatOfAnAbandonedRequestNobodyWaits(t *testing.T) {
 	r := full(t)
 	first := r.ask("r", 60, time.Hour)
 	id := first.Result.Allocation.ID
-	r.leave(first)
+	r.withdraw(first)
 	r.ask("r", 60, 2*time.Second)
 	r.advance(2 * time.Second)
 	r.answered("r insufficient resources (waited)")
@@ -109,18 +109,18 @@ func TestARepeatIsGrantedAtItsLastMoment(t *testing.T) {
 	r.answered("holder reserved")
 	r.advance(2 * time.Second)
 	r.answered("r reserved", "r reserved")
-	if len(r.core.leaving) != 0 {
-		t.Errorf("%d asks are kept", len(r.core.leaving))
+	if len(r.core.deadlines) != 0 {
+		t.Errorf("%d asks are kept", len(r.core.deadlines))
 	}
 }
 
 // Whatever takes calls off the line takes them out of those that leave by themselves, for they are used again.
 func TestNoCallThatHasLeftIsKept(t *testing.T) {
-	for name, off := range map[string]func(r *rig, repeat *Ask){
-		"leave":   func(r *rig, repeat *Ask) { r.leave(repeat) },
-		"hang up": func(r *rig, _ *Ask) { r.core.HangUp(r.now, ErrStopping) },
-		"drop":    func(r *rig, _ *Ask) { r.core.Drop(ErrNotLeading) },
-		"grant": func(r *rig, _ *Ask) {
+	for name, off := range map[string]func(r *rig, repeat *Request){
+		"leave":   func(r *rig, repeat *Request) { r.withdraw(repeat) },
+		"hang up": func(r *rig, _ *Request) { r.core.DetachAll(r.now, ErrStopping) },
+		"drop":    func(r *rig, _ *Request) { r.core.Drop(ErrNotLeading) },
+		"grant": func(r *rig, _ *Request) {
 			r.do(func(l *ledger.Ledger, now ledger.Instant) {
 				_, _ = l.Cancel(now, ledger.CancelCommand{Actor: identity.Local(), RequestID: "holder"})
 			})
@@ -130,12 +130,12 @@ func TestNoCallThatHasLeftIsKept(t *testing.T) {
 		r := full(t)
 		r.ask("r", 60, time.Hour)
 		repeat := r.ask("r", 60, 2*time.Second)
-		if len(r.core.leaving) != 1 {
-			t.Fatalf("%s: %d leave by themselves, want the repeat", name, len(r.core.leaving))
+		if len(r.core.deadlines) != 1 {
+			t.Fatalf("%s: %d leave by themselves, want the repeat", name, len(r.core.deadlines))
 		}
 		off(r, repeat)
-		if len(r.core.leaving) != 0 {
-			t.Errorf("%s: %d are kept", name, len(r.core.leaving))
+		if len(r.core.deadlines) != 0 {
+			t.Errorf("%s: %d are kept", name, len(r.core.deadlines))
 		}
 	}
 }
