@@ -18,7 +18,7 @@ import (
 )
 
 func TestCallersAreKnownByTokenOrCertificate(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	status := func(v *visitor) error {
 		_, err := v.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
 		return err
@@ -52,7 +52,7 @@ func TestCallersAreKnownByTokenOrCertificate(t *testing.T) {
 }
 
 func TestRolesMayDoWhatTheTableSays(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.furnish(t)
 	calls := map[string]func(v *visitor) error{
 		"status": func(v *visitor) error { _, err := v.cluster.Status(t.Context(), &bursarv1.StatusRequest{}); return err },
@@ -94,7 +94,7 @@ func TestRolesMayDoWhatTheTableSays(t *testing.T) {
 }
 
 func TestSubmittersActAsTheirUsersAlone(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.furnish(t)
 	alice, root, ops := c.visit(t, "alice"), c.visit(t, "root"), c.visit(t, "ops")
 	_, err := alice.allocate(t, "h1", "bob")
@@ -119,7 +119,7 @@ func TestSubmittersActAsTheirUsersAlone(t *testing.T) {
 }
 
 func TestAgentsSpeakForTheirHostAlone(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.furnish(t)
 	ctx := t.Context()
 	agent1 := c.visit(t, "agent1")
@@ -220,7 +220,7 @@ func TestAgentsSpeakForTheirHostAlone(t *testing.T) {
 }
 
 func TestOpenPagesAndClosedOnes(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	get := func(v *visitor, path string) int {
 		res, err := v.http.Get(c.url + path)
 		if err != nil {

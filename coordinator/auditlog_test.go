@@ -22,7 +22,7 @@ import (
 )
 
 // records reads the audit log.
-func (c *castle) records(t *testing.T) []auth.AuditRecord {
+func (c *authServer) records(t *testing.T) []auth.AuditRecord {
 	t.Helper()
 	file, err := os.Open(c.config.AuditLog)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *castle) records(t *testing.T) []auth.AuditRecord {
 }
 
 func TestRefusedAndAdministrativeCallsAreWrittenDown(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.furnish(t)
 	ctx := t.Context()
 	ops, root, reader := c.visit(t, "ops"), c.visit(t, "root"), c.visit(t, "reader")
@@ -94,7 +94,7 @@ func TestRefusedAndAdministrativeCallsAreWrittenDown(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestAFloodOfRefusedCallsDoesNotFillTheDisk(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	nobody, reader := c.visit(t, ""), c.visit(t, "reader")
 	const flood = 400
 	for range flood {
@@ -123,7 +123,7 @@ func TestAFloodOfRefusedCallsDoesNotFillTheDisk(t *testing.T) {
 }
 
 func TestTheAuditLogIsMadeAnewWhenItWasRotatedAway(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	nobody := c.visit(t, "")
 	refuse := func() { _, _ = nobody.cluster.Status(t.Context(), &bursarv1.StatusRequest{}) }
 	count := func() int {
@@ -142,7 +142,7 @@ func TestTheAuditLogIsMadeAnewWhenItWasRotatedAway(t *testing.T) {
 }
 
 func TestAFullDiskKeepsNobodyWaitingAndShows(t *testing.T) {
-	c := newCastle(t, func(config *Config) { config.AuditLog = "/dev/full" })
+	c := newAuthServer(t, func(config *Config) { config.AuditLog = "/dev/full" })
 	nobody, reader := c.visit(t, ""), c.visit(t, "reader")
 	for range 3 {
 		_, err := nobody.cluster.Status(t.Context(), &bursarv1.StatusRequest{})
@@ -166,7 +166,7 @@ func TestAFullDiskKeepsNobodyWaitingAndShows(t *testing.T) {
 }
 
 func TestTextsThatCallersChooseAreCut(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	long := strings.Repeat("é", 1000)
 	res, err := c.visit(t, "").http.Get(c.url + "/x" + long)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestTextsThatCallersChooseAreCut(t *testing.T) {
 
 // What a page of another site tries in somebody's browser is refused before anybody is asked for.
 func TestPagesOfOtherSitesAreWrittenDown(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/bursar.v1.HostService/Drain", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestPagesOfOtherSitesAreWrittenDown(t *testing.T) {
 
 // Whoever ends a leadership by what they say they have seen, or tries to.
 func TestClaimsOfLaterEpochsAreWrittenDown(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.furnish(t)
 	agent := c.visit(t, "agent1")
 	report := func() error {

@@ -182,7 +182,7 @@ func TestCompressedRequestsAreAnswered(t *testing.T) {
 }
 
 func TestRequestsThatWaitAreBoundedPerCaller(t *testing.T) {
-	c := newCastle(t, func(c *Config) { c.Limits.CallerWaiting = 2 })
+	c := newAuthServer(t, func(c *Config) { c.Limits.CallerWaiting = 2 })
 	admin, alice := c.visit(t, "root"), c.visit(t, "alice")
 	if err := admin.register(t, "h1"); err != nil {
 		t.Fatal(err)

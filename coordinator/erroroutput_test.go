@@ -19,7 +19,7 @@ import (
 const secret = "password=hunter2"
 
 // end has an engine of alice's end on h1, whose agent tells of it.
-func (c *castle) end(t *testing.T, end *bursarv1.EngineEnd) string {
+func (c *authServer) end(t *testing.T, end *bursarv1.EngineEnd) string {
 	t.Helper()
 	root, agent := c.visit(t, "root"), c.visit(t, "agent1")
 	if err := agent.register(t, "h1"); err != nil {
@@ -125,7 +125,7 @@ func TestWhatAnEngineWroteIsShownToItsUserOperatorsAndAdminsAlone(t *testing.T) 
 		"in the reason, by an agent of an older version": {Reason: "exit code 1: a | " + secret, ExitStatus: &bursarv1.ExitStatus{Code: new(int32(1))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCastle(t)
+			c := newAuthServer(t)
 			id := c.end(t, end)
 			for who, v := range map[string]*visitor{
 				"alice": c.visit(t, "alice"), "ops": c.visit(t, "ops"), "root": c.visit(t, "root"),

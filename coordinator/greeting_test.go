@@ -17,7 +17,7 @@ import (
 )
 
 func TestAStandbyThatTheLeaderDoesNotLetInSaysSo(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.stop()
 	tokenOf := func(member string) string {
 		file := filepath.Join(t.TempDir(), "token")
@@ -38,17 +38,17 @@ func TestAStandbyThatTheLeaderDoesNotLetInSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := c.config
 			config.AuditLog, config.Peers = filepath.Join(t.TempDir(), "audit.log"), test.peers
-			m := &team{ballot: newBallot(), t: t, memory: storetest.NewMemory("shared")}
+			m := &team{fakeElection: newFakeElection(), t: t, memory: storetest.NewMemory("shared")}
 			for range 2 {
 				m.members = append(m.members, start(t, config, m.memory.Open(), func(server *Server) {
-					server.elect = func(self Self) (election.Election, error) { return &candidate{ballot: m.ballot, self: self}, nil }
+					server.elect = func(self Self) (election.Election, error) { return &candidate{fakeElection: m.fakeElection, self: self}, nil }
 				}))
 			}
 			for _, f := range m.members {
 				f.url = f.server.URL()
 			}
 			_, others := m.led()
-			standby := &castle{fixture: others[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
+			standby := &authServer{fixture: others[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
 			reader := standby.visit(t, "reader")
 			eventually(t, "it is not ready, and its status says why", func() bool {
 				res, err := reader.http.Get(standby.url + "/readyz")

@@ -46,7 +46,7 @@ func (v *visitor) flood(t *testing.T, round string) (ids []string, refused error
 // repeats are answered all the same, and nothing of another's is lost.
 func TestAFloodOfEndedAllocationsIsBoundedPerCaller(t *testing.T) {
 	const bound = 24 << 10 // some fifty pairs: a slow machine makes that many before the first are old
-	c := newCastle(t, func(config *Config) {
+	c := newAuthServer(t, func(config *Config) {
 		config.Times.RequestRetention = underrace.Factor * 4 * time.Second
 		config.Limits.CommitTimeout = time.Second
 		config.History = History{CallerBytes: bound, PruneEvery: 100 * time.Millisecond, PruneStep: 20}

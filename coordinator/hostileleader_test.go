@@ -24,19 +24,19 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 )
 
-// standbyOf starts a coordinator that never leads, and takes for the leader whom the ballot announces.
-func standbyOf(t *testing.T, b *ballot) *fixture {
+// standbyOf starts a coordinator that never leads, and takes for the leader whom the election announces.
+func standbyOf(t *testing.T, b *fakeElection) *fixture {
 	t.Helper()
 	return start(t, Config{}, storetest.NewMemory("shared").Open(), func(server *Server) {
 		server.elect = func(self Self) (election.Election, error) {
 			b.bar(self.URL, true)
-			return &candidate{ballot: b, self: self}, nil
+			return &candidate{fakeElection: b, self: self}, nil
 		}
 	})
 }
 
 // hostileLeader is announced, and called to be greeted.
-func hostileLeader(t *testing.T, b *ballot, f *fixture, serve http.HandlerFunc) (calls *atomic.Int64, end func()) {
+func hostileLeader(t *testing.T, b *fakeElection, f *fixture, serve http.HandlerFunc) (calls *atomic.Int64, end func()) {
 	t.Helper()
 	calls = new(atomic.Int64)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ const collected = 32 << 20
 
 // Whoever is taken for the leader costs a standby no more than its largest answers, and its callers get an error in time.
 func TestALeaderCannotFillAStandby(t *testing.T) {
-	b := newBallot()
+	b := newFakeElection()
 	f := standbyOf(t, b)
 	const deadline = 3 * time.Second
 	calls := map[string]func(context.Context) error{
@@ -129,7 +129,7 @@ func TestALeaderCannotFillAStandby(t *testing.T) {
 
 // The messages of a stream are bounded one by one, and there are no more of them in a standby than its caller reads.
 func TestALeaderCannotFillAStandbyWithAStream(t *testing.T) {
-	b := newBallot()
+	b := newFakeElection()
 	f := standbyOf(t, b)
 	streams := hostile.Streams()
 	maps.Copy(streams, map[string]http.HandlerFunc{"empty messages": hostile.Endless})
@@ -169,7 +169,7 @@ func TestALeaderCannotFillAStandbyWithAStream(t *testing.T) {
 
 // Of what callers watch and do not read a standby holds little, however much the leader tells.
 func TestWatchesThatNobodyReadsTakeLittleOfAStandby(t *testing.T) {
-	b := newBallot()
+	b := newFakeElection()
 	f := standbyOf(t, b)
 	message, err := proto.Marshal(&bursarv1.ClusterServiceWatchResponse{
 		Change: &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: strings.Repeat("h", 3<<10)}, // less than is compressed

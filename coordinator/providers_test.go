@@ -296,7 +296,7 @@ func TestAPageOfAnotherSiteHasNoClusterChecked(t *testing.T) {
 }
 
 func TestProvidersAreAdministered(t *testing.T) {
-	c := newCastle(t, func(config *Config) { config.ProviderCredentials = "/no/such/directory" })
+	c := newAuthServer(t, func(config *Config) { config.ProviderCredentials = "/no/such/directory" })
 	c.server.pollers.Kinds = providers.Kinds{fakecluster.New()}
 	root, ctx := c.visit(t, "root"), t.Context()
 	p := &bursarv1.Provider{Kind: "fake", Cluster: "prod", Default: true, Settings: map[string]string{"address": "here", "secretFile": "password"}}

@@ -22,10 +22,10 @@ import (
 // watchful makes a coordinator look often at the credentials of those who watch.
 func watchful(s *Server) { s.timeouts.Recheck = 10 * time.Millisecond }
 
-// newWatchfulCastle is a castle that is.
-func newWatchfulCastle(t *testing.T) *castle {
+// newWatchfulAuthServer is an authServer that is.
+func newWatchfulAuthServer(t *testing.T) *authServer {
 	t.Helper()
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.stop()
 	c.config.AuditLog = filepath.Join(c.dir, "watchful.log")
 	c.fixture = start(t, c.config, nil, watchful)
@@ -50,7 +50,7 @@ func (v *visitor) watched(t *testing.T) (ended func() error) {
 }
 
 // change rewrites lines of members in the file of identities: of each what stands there, and what is to.
-func (c *castle) change(t *testing.T, changes map[string][2]string) {
+func (c *authServer) change(t *testing.T, changes map[string][2]string) {
 	t.Helper()
 	text := ""
 	for line := range strings.Lines(who) {
@@ -65,7 +65,7 @@ func (c *castle) change(t *testing.T, changes map[string][2]string) {
 }
 
 func TestAWatchEndsWithTheCredentialsOfItsCaller(t *testing.T) {
-	c := newWatchfulCastle(t)
+	c := newWatchfulAuthServer(t)
 	reader, ops, alice, root := c.visit(t, "reader").watched(t), c.visit(t, "ops").watched(t), c.visit(t, "alice").watched(t), c.visit(t, "root").watched(t)
 	c.change(t, map[string][2]string{
 		"reader": {"- {", "- {notAfter: 2020-01-01, "}, "ops": {"role: operator", "role: agent, host: h1"},
@@ -87,7 +87,7 @@ func TestAWatchEndsWithTheCredentialsOfItsCaller(t *testing.T) {
 }
 
 func TestAWatchEndsWithItsCertificate(t *testing.T) {
-	c := newWatchfulCastle(t)
+	c := newWatchfulAuthServer(t)
 	other := certs.New(t, "other")
 	short := c.certified(t, certs.Request{Name: "short", Organization: []string{"bursar:reader"}, NotAfter: time.Now().Add(2 * time.Second)}).watched(t)
 	expect(t, "expired", short(), connect.CodeUnauthenticated, "want one that is valid now")
@@ -100,24 +100,24 @@ func TestAWatchEndsWithItsCertificate(t *testing.T) {
 
 // The leader sees the standby's credentials alone.
 func TestAWatchThroughAStandbyEndsWithTheCredentialsOfItsCaller(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.stop()
 	tokenFile := filepath.Join(c.dir, "token")
 	if err := os.WriteFile(tokenFile, []byte(c.tokens["c1"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.config.AuditLog, c.config.Peers = "", Peers{TLS: credential.ClientTLS{CA: c.config.TLS.ClientCA}, TokenFile: tokenFile}
-	m := &team{ballot: newBallot(), t: t, memory: storetest.NewMemory("shared")}
+	m := &team{fakeElection: newFakeElection(), t: t, memory: storetest.NewMemory("shared")}
 	for range 2 {
 		m.members = append(m.members, start(t, c.config, m.memory.Open(), watchful, func(server *Server) {
-			server.elect = func(self Self) (election.Election, error) { return &candidate{ballot: m.ballot, self: self}, nil }
+			server.elect = func(self Self) (election.Election, error) { return &candidate{fakeElection: m.fakeElection, self: self}, nil }
 		}))
 	}
 	for _, f := range m.members {
 		f.url = f.server.URL()
 	}
 	_, standbys := m.led()
-	standby := &castle{fixture: standbys[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
+	standby := &authServer{fixture: standbys[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
 	ended, stays := standby.visit(t, "reader").watched(t), standby.visit(t, "ops").watched(t)
 	c.change(t, map[string][2]string{"reader": {"- {", "# {"}})
 	expect(t, "revoked token", ended(), connect.CodeUnauthenticated, "the token is not known: never made, or revoked")

@@ -41,7 +41,7 @@ func newTrap(t *testing.T, answer http.HandlerFunc) *trap {
 
 // Whoever may write into Consul may name any address there as the leader's.
 func TestCredentialsGoToCoordinatorsAlone(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.stop()
 	token := filepath.Join(c.dir, "token")
 	if err := os.WriteFile(token, []byte(c.tokens["c1"]), 0o600); err != nil {
@@ -68,15 +68,15 @@ func TestCredentialsGoToCoordinatorsAlone(t *testing.T) {
 	config := c.config
 	config.AuditLog = filepath.Join(t.TempDir(), "audit.log")
 	config.Peers = Peers{TLS: credential.ClientTLS{CA: c.config.TLS.ClientCA}, TokenFile: token}
-	b := newBallot()
+	b := newFakeElection()
 	f := start(t, config, storetest.NewMemory("shared").Open(), func(server *Server) {
 		server.elect = func(self Self) (election.Election, error) {
 			b.bar(self.URL, true)
-			return &candidate{ballot: b, self: self}, nil
+			return &candidate{fakeElection: b, self: self}, nil
 		}
 	})
 	f.url = f.server.URL()
-	standby := &castle{fixture: f, ca: c.ca, dir: c.dir, tokens: c.tokens}
+	standby := &authServer{fixture: f, ca: c.ca, dir: c.dir, tokens: c.tokens}
 	reader := standby.visit(t, "reader")
 	for _, test := range []struct{ name, leader, says string }{
 		{"in clear to another machine", "http://192.0.2.1:7070", "192.0.2.1:7070 is not a loopback address"},
@@ -110,7 +110,7 @@ func TestCredentialsGoToCoordinatorsAlone(t *testing.T) {
 }
 
 // announce says who leads, as somebody would who writes it there.
-func (b *ballot) announce(leader election.Leader) {
+func (b *fakeElection) announce(leader election.Leader) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leader = leader

@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// ballot is an election among the coordinators of a test: one lock, which the test can take away.
-type ballot struct {
+// fakeElection is an election among the coordinators of a test: one lock, which the test can take away.
+type fakeElection struct {
 	mu      sync.Mutex
 	holder  *fakeTerm         // guarded by mu; nil: the lock is free
 	leader  election.Leader   // guarded by mu
@@ -23,17 +23,17 @@ type ballot struct {
 	pinned  map[string]string // guarded by mu: whom a coordinator takes for the leader, whoever is, by its URL
 }
 
-func newBallot() *ballot {
-	return &ballot{changed: make(chan struct{}), barred: make(map[string]bool), pinned: make(map[string]string)}
+func newFakeElection() *fakeElection {
+	return &fakeElection{changed: make(chan struct{}), barred: make(map[string]bool), pinned: make(map[string]string)}
 }
 
-func (b *ballot) changedLocked() {
+func (b *fakeElection) changedLocked() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
 // takeAway ends the term of whoever holds the lock, as Consul would.
-func (b *ballot) takeAway() {
+func (b *fakeElection) takeAway() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.holder != nil {
@@ -42,13 +42,13 @@ func (b *ballot) takeAway() {
 	}
 }
 
-func (b *ballot) freeLocked() {
+func (b *fakeElection) freeLocked() {
 	b.holder, b.leader = nil, election.Leader{}
 	b.changedLocked()
 }
 
 // bar keeps a coordinator from winning, or lets it again.
-func (b *ballot) bar(url string, barred bool) {
+func (b *fakeElection) bar(url string, barred bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.barred[url] = barred
@@ -57,15 +57,15 @@ func (b *ballot) bar(url string, barred bool) {
 
 // candidate is one coordinator's part.
 type candidate struct {
-	*ballot
+	*fakeElection
 
 	self Self
 }
 
 type fakeTerm struct {
-	ballot *ballot
-	url    string
-	over   chan struct{}
+	election *fakeElection
+	url      string
+	over     chan struct{}
 }
 
 func (*candidate) Run(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (c *candidate) Campaign(ctx context.Context) (election.Term, error) {
 		c.mu.Lock()
 		changed := c.changed
 		if c.holder == nil && !c.barred[c.self.URL] {
-			c.holder = &fakeTerm{ballot: c.ballot, url: c.self.URL, over: make(chan struct{})}
+			c.holder = &fakeTerm{election: c.fakeElection, url: c.self.URL, over: make(chan struct{})}
 			c.leader = election.Leader{URL: c.self.URL}
 			c.changedLocked()
 			term := c.holder
@@ -106,28 +106,28 @@ func (c *candidate) Leader() (election.Leader, <-chan struct{}) {
 func (t *fakeTerm) Over() <-chan struct{} { return t.over }
 
 func (t *fakeTerm) Announce(_ context.Context, epoch uint64, storeID string) error {
-	t.ballot.mu.Lock()
-	defer t.ballot.mu.Unlock()
-	if t.ballot.holder != t {
+	t.election.mu.Lock()
+	defer t.election.mu.Unlock()
+	if t.election.holder != t {
 		return errors.New("the lock is lost")
 	}
-	t.ballot.leader = election.Leader{URL: t.url, Epoch: epoch, StoreID: storeID}
-	t.ballot.changedLocked()
+	t.election.leader = election.Leader{URL: t.url, Epoch: epoch, StoreID: storeID}
+	t.election.changedLocked()
 	return nil
 }
 
 func (t *fakeTerm) Resign(context.Context) error {
-	t.ballot.mu.Lock()
-	defer t.ballot.mu.Unlock()
-	if t.ballot.holder == t {
-		t.ballot.freeLocked()
+	t.election.mu.Lock()
+	defer t.election.mu.Unlock()
+	if t.election.holder == t {
+		t.election.freeLocked()
 	}
 	return nil
 }
 
 // team is several coordinators on one store.
 type team struct {
-	*ballot
+	*fakeElection
 
 	t       *testing.T
 	memory  *storetest.Memory
@@ -136,7 +136,7 @@ type team struct {
 
 func startTeam(t *testing.T, size int, wrap ...func(member int, s store.Store) store.Store) *team {
 	t.Helper()
-	m := &team{ballot: newBallot(), t: t, memory: storetest.NewMemory("shared")}
+	m := &team{fakeElection: newFakeElection(), t: t, memory: storetest.NewMemory("shared")}
 	for i := range size {
 		s := m.memory.Open()
 		for _, w := range wrap {
@@ -151,7 +151,9 @@ func startTeam(t *testing.T, size int, wrap ...func(member int, s store.Store) s
 // join starts one more member.
 func (m *team) join(s store.Store) *fixture {
 	return start(m.t, Config{Limits: Limits{CommitTimeout: time.Second}}, s, func(server *Server) {
-		server.elect = func(self Self) (election.Election, error) { return &candidate{ballot: m.ballot, self: self}, nil }
+		server.elect = func(self Self) (election.Election, error) {
+			return &candidate{fakeElection: m.fakeElection, self: self}, nil
+		}
 	})
 }
 

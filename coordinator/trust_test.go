@@ -25,7 +25,7 @@ import (
 )
 
 func TestChangedFilesAreInForceWithoutARestart(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	alice, reader := c.visit(t, "alice"), c.visit(t, "reader")
 	stream, err := reader.cluster.Watch(t.Context(), &bursarv1.ClusterServiceWatchRequest{})
 	if err != nil || !stream.Receive() {
@@ -86,7 +86,7 @@ func TestChangedFilesAreInForceWithoutARestart(t *testing.T) {
 }
 
 func TestWhatAStandbyPassesOnKeepsItsCaller(t *testing.T) {
-	c := newCastle(t)
+	c := newAuthServer(t)
 	c.stop()
 	tokenFile := filepath.Join(c.dir, "token")
 	if err := os.WriteFile(tokenFile, []byte(c.tokens["c1"]), 0o600); err != nil {
@@ -99,18 +99,18 @@ func TestWhatAStandbyPassesOnKeepsItsCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := c.config
 			config.AuditLog, config.Peers = filepath.Join(t.TempDir(), "audit.log"), peers
-			m := &team{ballot: newBallot(), t: t, memory: storetest.NewMemory("shared")}
+			m := &team{fakeElection: newFakeElection(), t: t, memory: storetest.NewMemory("shared")}
 			for range 2 {
 				m.members = append(m.members, start(t, config, m.memory.Open(), func(server *Server) {
-					server.elect = func(self Self) (election.Election, error) { return &candidate{ballot: m.ballot, self: self}, nil }
+					server.elect = func(self Self) (election.Election, error) { return &candidate{fakeElection: m.fakeElection, self: self}, nil }
 				}))
 			}
 			for _, f := range m.members {
 				f.url = f.server.URL()
 			}
 			first, others := m.led()
-			leader := &castle{fixture: first, ca: c.ca, dir: c.dir, tokens: c.tokens}
-			standby := &castle{fixture: others[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
+			leader := &authServer{fixture: first, ca: c.ca, dir: c.dir, tokens: c.tokens}
+			standby := &authServer{fixture: others[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
 			standby.furnish(t)
 			agent := standby.visit(t, "agent1", identity.Actor{Name: "alice@h1", Users: []string{"alice"}})
 			id := agent.mustAllocate(t, "h1", "alice")
@@ -132,7 +132,7 @@ func TestWhatAStandbyPassesOnKeepsItsCaller(t *testing.T) {
 	}
 }
 
-func (c *castle) peerCertificate(t *testing.T) credential.ClientTLS {
+func (c *authServer) peerCertificate(t *testing.T) credential.ClientTLS {
 	t.Helper()
 	config := credential.ClientTLS{CA: c.config.TLS.ClientCA}
 	config.Cert, config.Key = c.ca.Issue(t, certs.Request{Name: "c2", Organization: []string{"bursar:coordinator"}}).Files(t, t.TempDir(), "peer")

@@ -12,14 +12,14 @@ import (
 // panicked ends a leadership in which the ledger panicked. Nobody hears of it but whoever is to blame: all others try again.
 func (w *Loop) panicked(err error) {
 	if fault, ok := errors.AsType[*core.PanicError](err); ok {
-		w.tellFault(fault)
+		w.recordFault(fault)
 	}
 	w.drop(core.ErrNotLeading)
 	w.giveUp(err)
 }
 
-// tellFault writes down that the ledger panicked, and what is refused for it.
-func (w *Loop) tellFault(fault *core.PanicError) {
+// recordFault writes down that the ledger panicked, and what is refused for it.
+func (w *Loop) recordFault(fault *core.PanicError) {
 	w.Log.Error("the ledger panicked: this leadership is over", "cause", fault.Cause, "refused", fault.Refused, "stack", string(fault.Stack))
 	w.Meter.faults.Inc()
 	if fault.Refused == "" {

@@ -8,8 +8,8 @@ import (
 // mostHidden bounds how many of the rules that are not in force stand among the warnings.
 const mostHidden = 20
 
-// showHidden tells which rules are not in force, where that may have changed.
-func (w *Loop) showHidden() {
+// publishHiddenRules tells which rules are not in force, where that may have changed.
+func (w *Loop) publishHiddenRules() {
 	turn, hidden := w.core.HiddenRules()
 	if turn == w.rulesSeen {
 		return

@@ -103,8 +103,8 @@ func (w *Loop) order(t *Term) {
 	}
 }
 
-// take makes the core lead with what was loaded.
-func (w *Loop) take(o outcome) error {
+// startLeading makes the core lead with what was loaded.
+func (w *Loop) startLeading(o outcome) error {
 	if w.Rules != nil {
 		if err := w.core.SetFiles(0, w.Rules()); err != nil { // it does not lead yet: nothing to refuse them
 			return err
@@ -116,7 +116,7 @@ func (w *Loop) take(o outcome) error {
 	now := w.Clock.Now()
 	if err := w.core.Lead(now, o.meta, o.snapshot); err != nil {
 		if fault, ok := errors.AsType[*core.PanicError](err); ok {
-			w.tellFault(fault)
+			w.recordFault(fault)
 		}
 		if row, refused := errors.AsType[*ledger.RestoreError](err); refused {
 			err = keptBy(err, row.What, row.ID) // the tables have the same names
@@ -136,7 +136,7 @@ func (w *Loop) take(o outcome) error {
 	hidden, refused := w.core.HiddenProviders(), w.core.Refusals()
 	w.hidden.Store(&hidden)
 	w.refusals.Store(&refused)
-	w.reread()
+	w.refreshPollers()
 	for _, warning := range led.Warning(now) {
 		w.Log.Warn(warning, "skew", led.Ahead)
 	}
@@ -209,9 +209,9 @@ func (w *Loop) Run() {
 				w.apply(command)
 			}
 		case t := <-w.orders:
-			w.obey(t)
+			w.setTerm(t)
 		case o := <-w.outcomes:
-			w.settle(o)
+			w.finishJob(o)
 		case <-timer.C:
 			w.tick()
 		case <-stopping:
@@ -220,7 +220,7 @@ func (w *Loop) Run() {
 		}
 		w.gather()
 		w.dispatch()
-		w.showHidden()
+		w.publishHiddenRules()
 		if stopping == nil && w.busy == nil && w.core.Pending() == 0 {
 			w.stopped = true
 		}
@@ -303,11 +303,11 @@ func (w *Loop) dispatch() {
 	}
 }
 
-// settle takes in what became of a job.
-func (w *Loop) settle(o outcome) {
+// finishJob takes in what became of a job.
+func (w *Loop) finishJob(o outcome) {
 	if o.job.batch == nil {
 		w.loading = false
-		w.loaded(o)
+		w.finishLoad(o)
 	} else {
 		w.busy = nil
 		switch {
@@ -321,15 +321,15 @@ func (w *Loop) settle(o outcome) {
 	w.acquire()
 }
 
-// loaded takes in the lead of the store, if it is still wanted.
-func (w *Loop) loaded(o outcome) {
+// finishLoad takes in the lead of the store, if it is still wanted.
+func (w *Loop) finishLoad(o outcome) {
 	t := o.job.term
 	if t != w.term {
 		return
 	}
 	err := o.err
 	if err == nil {
-		err = w.take(o)
+		err = w.startLeading(o)
 	}
 	if err != nil {
 		w.term = nil
@@ -340,8 +340,8 @@ func (w *Loop) loaded(o outcome) {
 	t.Began <- o.meta
 }
 
-// obey begins a term, or ends the one that there is.
-func (w *Loop) obey(t *Term) {
+// setTerm begins a term, or ends the one that there is.
+func (w *Loop) setTerm(t *Term) {
 	if w.core.Leading() {
 		w.Log.Info("not leading any more", "epoch", w.core.Meta().Epoch)
 		w.drop(core.ErrNotLeading)
@@ -388,11 +388,11 @@ func (w *Loop) drop(err error) {
 	w.Meter.leading.Set(0)
 	w.Feed.cut(err)
 	w.core.Drop(err)
-	w.reread()
+	w.refreshPollers()
 }
 
-// reread says that other external clusters may have to be read than before.
-func (w *Loop) reread() {
+// refreshPollers says that other external clusters may have to be read than before.
+func (w *Loop) refreshPollers() {
 	if w.ClustersChanged != nil {
 		w.ClustersChanged()
 	}

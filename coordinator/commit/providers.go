@@ -22,7 +22,7 @@ func (w *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, chan
 		Do:   func(c *core.Core, now ledger.Instant) { failed = c.ChangeProvider(now, name, change) },
 		Done: func(err error) {
 			done <- err
-			w.reread() // at every answer, so that whoever reads the cluster as it was stops
+			w.refreshPollers() // at every answer, so that whoever reads the cluster as it was stops
 		},
 	}, done)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) e
 	case err != nil:
 		return err
 	case refused == nil:
-		w.reread()
+		w.refreshPollers()
 	}
 	return refused
 }

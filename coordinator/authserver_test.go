@@ -19,8 +19,8 @@ import (
 	"github.com/bursar/bursar/test/certs"
 )
 
-// castle is a coordinator with TLS, identities and an audit log.
-type castle struct {
+// authServer is a coordinator with TLS, identities and an audit log.
+type authServer struct {
 	*fixture
 
 	ca     *certs.Authority
@@ -29,7 +29,7 @@ type castle struct {
 	tokens map[string]string
 }
 
-// who are the identities of a castle; their tokens are their names with a prefix.
+// who are the identities of an authServer; their tokens are their names with a prefix.
 const who = `
 - {name: reader, role: reader, tokenHash: %s}
 - {name: alice, role: submitter, users: [alice], tokenHash: %s}
@@ -44,9 +44,9 @@ func members() []string {
 	return []string{"reader", "alice", "agent1", "agent2", "ops", "root", "c1"}
 }
 
-func newCastle(t *testing.T, changes ...func(*Config)) *castle {
+func newAuthServer(t *testing.T, changes ...func(*Config)) *authServer {
 	t.Helper()
-	c := &castle{ca: certs.New(t, "castle"), dir: t.TempDir(), tokens: make(map[string]string)}
+	c := &authServer{ca: certs.New(t, "authserver"), dir: t.TempDir(), tokens: make(map[string]string)}
 	c.config = Config{AuditLog: filepath.Join(c.dir, "audit.log"), Identities: filepath.Join(c.dir, "identities.yaml")}
 	c.config.TLS.Cert, c.config.TLS.Key = c.ca.Issue(t, certs.Request{Name: "server", Organization: []string{"bursar:coordinator"}, Hosts: []string{"127.0.0.1"}, Both: true}).Files(t, c.dir, "server")
 	c.config.TLS.ClientCA = c.ca.File(t, c.dir, "ca.pem")
@@ -62,7 +62,7 @@ func newCastle(t *testing.T, changes ...func(*Config)) *castle {
 	return c
 }
 
-func (c *castle) writeIdentities(t *testing.T, text string) {
+func (c *authServer) writeIdentities(t *testing.T, text string) {
 	t.Helper()
 	var hashes []any
 	for _, member := range members() {
@@ -80,7 +80,7 @@ func (c *castle) writeIdentities(t *testing.T, text string) {
 	}
 }
 
-// visitor is a client of a castle.
+// visitor is a client of an authServer.
 type visitor struct {
 	http        *http.Client
 	allocations bursarv1connect.AllocationServiceClient
@@ -103,7 +103,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // visit comes with a member's token, and in the name of an actor, where these are given.
-func (c *castle) visit(t *testing.T, member string, in ...identity.Actor) *visitor {
+func (c *authServer) visit(t *testing.T, member string, in ...identity.Actor) *visitor {
 	t.Helper()
 	header := http.Header{}
 	if member != "" {
@@ -116,14 +116,14 @@ func (c *castle) visit(t *testing.T, member string, in ...identity.Actor) *visit
 }
 
 // certified comes with a certificate.
-func (c *castle) certified(t *testing.T, r certs.Request) *visitor {
+func (c *authServer) certified(t *testing.T, r certs.Request) *visitor {
 	t.Helper()
 	config := credential.ClientTLS{CA: filepath.Join(c.dir, "ca.pem")}
 	config.Cert, config.Key = c.ca.Issue(t, r).Files(t, t.TempDir(), "client")
 	return c.visitWith(t, config, nil)
 }
 
-func (c *castle) visitWith(t *testing.T, config credential.ClientTLS, header http.Header) *visitor {
+func (c *authServer) visitWith(t *testing.T, config credential.ClientTLS, header http.Header) *visitor {
 	t.Helper()
 	opened, err := config.Open(credential.Options{})
 	if err != nil {
@@ -176,7 +176,7 @@ func (v *visitor) mustAllocate(t *testing.T, host, user string) string {
 }
 
 // furnish brings both hosts up.
-func (c *castle) furnish(t *testing.T) {
+func (c *authServer) furnish(t *testing.T) {
 	t.Helper()
 	for member, host := range map[string]string{"agent1": "h1", "agent2": "h2"} {
 		if err := c.visit(t, member).register(t, host); err != nil {
