@@ -354,7 +354,9 @@ func TestOnlyTheLeaderReadsClusters(t *testing.T) {
 	m := &team{fakeElection: newFakeElection(), t: t, memory: storetest.NewMemory("shared")}
 	for range 2 {
 		m.members = append(m.members, start(t, Config{ProvidersFile: file}, m.memory.Open(), knows(kind), func(server *Server) {
-			server.elect = func(self Self) (election.Election, error) { return &candidate{fakeElection: m.fakeElection, self: self}, nil }
+			server.elect = func(self Self) (election.Election, error) {
+				return &candidate{fakeElection: m.fakeElection, self: self}, nil
+			}
 		}))
 	}
 	leader, standbys := m.led()

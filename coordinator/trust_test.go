@@ -102,7 +102,9 @@ func TestWhatAStandbyPassesOnKeepsItsCaller(t *testing.T) {
 			m := &team{fakeElection: newFakeElection(), t: t, memory: storetest.NewMemory("shared")}
 			for range 2 {
 				m.members = append(m.members, start(t, config, m.memory.Open(), func(server *Server) {
-					server.elect = func(self Self) (election.Election, error) { return &candidate{fakeElection: m.fakeElection, self: self}, nil }
+					server.elect = func(self Self) (election.Election, error) {
+						return &candidate{fakeElection: m.fakeElection, self: self}, nil
+					}
 				}))
 			}
 			for _, f := range m.members {
