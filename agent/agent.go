@@ -112,7 +112,7 @@ type Agent struct {
 	deps     Deps
 	log      *slog.Logger
 	socket   *socket.Server
-	turns    turns
+	loops    watchedLoops
 	ownMeter bool // nobody has given another
 	opener   *process.Opener
 	metrics  *metrics
@@ -125,7 +125,7 @@ type Agent struct {
 	workDirs   *workDirs
 	countables *countables
 
-	measureDue, syncDue *alarm
+	measureDue, syncDue *wakeup
 	// ready is closed when the coordinator has answered a Sync, with the socket served.
 	ready chan struct{}
 	// serving is closed before that: when the socket is served, and the machine was measured.
@@ -141,7 +141,7 @@ type Agent struct {
 	look        look
 	measuredAt  moment // when the machine was last measured, and a Sync last answered
 	syncedAt    moment
-	unheard     atomic.Bool                   // the last Sync failed
+	unsynced    atomic.Bool                   // the last Sync failed
 	stranger    atomic.Pointer[StrangerError] // the host is another agent's; nil: it is not
 	news        atomic.Bool                   // since the last Sync began, another leader was named
 
@@ -203,7 +203,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		deps: deps, ownMeter: ownMeter,
 		log:        deps.Logger.With("host_id", s.HostID),
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
-		measureDue: newAlarm(now), syncDue: newAlarm(now),
+		measureDue: newWakeup(now), syncDue: newWakeup(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
 		watched: make(map[string]*process.Handle),
 		stops:   make(map[string]*stopping),
@@ -223,7 +223,7 @@ func New(config Config, deps Deps) (*Agent, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	a.workDirs, a.countables = newWorkDirs(a.log), newCountables(now, a.log)
-	a.turns = newTurns(now, a.measureDue, a.syncDue)
+	a.loops = newWatchedLoops(now, a.measureDue, a.syncDue)
 	if a.metrics, err = newMetrics(a, deps.Metrics); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -254,7 +254,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err //nolint:wrapcheck // it says what it is about
 	}
 	// Before anything is answered: a grant cannot be judged without a sample, and engines that ended in the meantime are known.
-	a.turns.measure.do(func() { a.measure(ctx) })
+	a.loops.measure.do(func() { a.measure(ctx) })
 	close(a.serving)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.socket.Serve(ctx) })
@@ -262,7 +262,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.cgroups.Loop(ctx) })
 	group.Go(func() error { return a.syncLoop(ctx) })
 	group.Go(func() error { return a.saveLoop(ctx) })
-	group.Go(func() error { return a.newsLoop(ctx) })
+	group.Go(func() error { return a.leaderWatch(ctx) })
 	group.Go(func() error { return a.countables.loop(ctx) })
 	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()

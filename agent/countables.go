@@ -26,7 +26,7 @@ type countables struct {
 	// count runs the command. It ends soon after ctx; what it leaves behind then is in an *undeadError.
 	count func(ctx context.Context, of countableSettings) (int64, error)
 	log   *slog.Logger
-	due   *alarm
+	due   *wakeup
 	runs  sync.WaitGroup // of the loop
 
 	mu  sync.Mutex
@@ -46,7 +46,7 @@ type countable struct {
 }
 
 func newCountables(now time.Time, log *slog.Logger) *countables {
-	return &countables{count: counter{killGroup, killTime}.run, log: log, due: newAlarm(now), all: make(map[string]*countable)}
+	return &countables{count: counter{killGroup, killTime}.run, log: log, due: newWakeup(now), all: make(map[string]*countable)}
 }
 
 // use replaces what is counted. What stays the same keeps its count.
@@ -94,7 +94,7 @@ func (c *countables) loop(ctx context.Context) error {
 func (c *countables) nextDue(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := now.Add(time.Hour) // whoever changes that, sets the alarm
+	next := now.Add(time.Hour) // whoever changes that, sets the wakeup
 	for _, of := range c.all {
 		if !of.running && of.next.Before(next) {
 			next = of.next

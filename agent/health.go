@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// lateness is how many turns of a loop may be missed before it counts as stuck.
+// lateness is how many passes of a loop may be missed before it counts as stuck.
 const lateness = 3
 
 // moment is when something last happened, by a clock that nobody sets. Any goroutine may tell and ask.
@@ -34,12 +34,12 @@ func (m *moment) last() time.Time {
 	return time.Time{}
 }
 
-// alive reports whether the measuring loop turns.
+// alive reports whether the measuring loop works.
 func (a *Agent) alive() error {
 	return within("the machine was measured", a.measuredAt.last(), a.settings().Tick)
 }
 
-// reachable reports whether requests can be answered: the loops turn, and a coordinator answers.
+// reachable reports whether requests can be answered: the loops work, and a coordinator answers.
 func (a *Agent) reachable() error {
 	if err := a.alive(); err != nil {
 		return err

@@ -250,7 +250,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = a.newsLoop(ctx)
+			_ = a.leaderWatch(ctx)
 		}()
 		time.Sleep(7 * time.Second) // between two ticks; the first one is named at the start
 		for _, named := range []string{"b", "", "b"} {
@@ -294,7 +294,7 @@ func TestFleetComesToANewLeaderBitByBit(t *testing.T) {
 			named, before := time.Now(), p.calls()
 			go func() {
 				defer close(ended)
-				_ = a.newsLoop(ctx)
+				_ = a.leaderWatch(ctx)
 			}()
 			for p.calls() == before {
 				time.Sleep(time.Millisecond)
@@ -399,7 +399,7 @@ func TestRefusalForWantOfAReportIsNotAskedAgain(t *testing.T) {
 func TestAlarmRingsAtTheEarliestMomentThatIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		a := newAlarm(began.Add(time.Hour))
+		a := newWakeup(began.Add(time.Hour))
 		a.set(began.Add(time.Hour), began.Add(2*time.Second))
 		go func() {
 			time.Sleep(time.Second)

@@ -33,7 +33,7 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 		if !a.measureDue.wait(ctx) {
 			return nil
 		}
-		a.turns.measure.do(func() { a.measure(ctx) })
+		a.loops.measure.do(func() { a.measure(ctx) })
 	}
 }
 

@@ -23,7 +23,7 @@ func (a *Agent) actOnOverUse(ctx context.Context) {
 	var due []tracker.DueStop
 	a.locked(func(t *tracker.Tracker) {
 		notices = t.Notices()
-		if a.unheard.Load() || !t.Agreed() {
+		if a.unsynced.Load() || !t.Agreed() {
 			return // while no coordinator answers nothing is stopped
 		}
 		for _, stop := range t.DueStops(now) {
@@ -78,10 +78,10 @@ func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
 	_, err := a.deps.Allocations.Stop(a.inOwnName(ctx), &bursarv1.StopRequest{
 		Id: stop.ID, Grace: durationpb.New(stop.Grace), Reason: stop.Reason,
 	})
-	unheard := err != nil && (passing(err) || ctx.Err() != nil)
+	unsynced := err != nil && (passing(err) || ctx.Err() != nil)
 	a.locked(func(t *tracker.Tracker) {
 		delete(a.asking, stop.ID)
-		if unheard {
+		if unsynced {
 			t.StopAsked(stop.ID, time.Time{})
 		}
 	})
@@ -90,7 +90,7 @@ func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
 	case err == nil:
 		a.log.WarnContext(ctx, "an engine is to be stopped for over-use", "allocation_id", stop.ID, "reason", stop.Reason)
 		a.syncDue.by(time.Now()) // brings the order
-	case unheard:
+	case unsynced:
 		a.log.DebugContext(ctx, "no coordinator has heard that an engine is to be stopped for over-use", "allocation_id", stop.ID, "error", err)
 	case connect.CodeOf(err) == connect.CodeNotFound, connect.CodeOf(err) == connect.CodeFailedPrecondition:
 		a.syncDue.by(time.Now()) // it has ended, by the ledger: the answer says so

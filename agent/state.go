@@ -53,7 +53,7 @@ func (a *Agent) saveLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.unsaved:
-			a.turns.save.do(func() { _ = a.save() }) // it has said so; the next change tries again
+			a.loops.save.do(func() { _ = a.save() }) // it has said so; the next change tries again
 		}
 	}
 }

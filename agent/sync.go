@@ -42,7 +42,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 	for a.syncDue.wait(ctx) {
 		a.news.Store(false)
 		var err error
-		a.turns.sync.do(func() { err = a.heartbeat(ctx) })
+		a.loops.sync.do(func() { err = a.heartbeat(ctx) })
 		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -51,7 +51,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			a.log.Error("the agent stops", "error", err)
 			return err
 		case err != nil:
-			a.unheard.Store(true)
+			a.unsynced.Store(true)
 			if a.news.Load() {
 				retry.Reset() // it was sent to the leader before
 			}
@@ -64,7 +64,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			a.log.Info("the coordinator answers again", "failures", failed.count)
 		}
 		failed = series{}
-		a.unheard.Store(false)
+		a.unsynced.Store(false)
 		retry.Reset()
 		next := now.Add(a.interval())
 		switch {

@@ -28,7 +28,7 @@ type served struct {
 	ready <-chan struct{}
 	// status says in one line what matters now.
 	status func() string
-	// turning says whether its loops turn.
+	// live says whether its loops work.
 	turning func(ctx context.Context) error
 	// reload reads its files again.
 	reload  func(ctx context.Context) (reload.Changes, error)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Turning reports whether the loop through which every call goes turns, whatever it is that the store does: one that is away is waited for,
+// Live reports whether the loop through which every call goes turns, whatever it is that the store does: one that is away is waited for,
 // and the lead is given up where that takes long. It waits a few seconds for an answer at most.
-func (s *Server) Turning(ctx context.Context) error { return s.writer.Alive(ctx) }
+func (s *Server) Live(ctx context.Context) error { return s.writer.Alive(ctx) }
 
 // Status says in one line what matters now; it changes when that does.
 func (s *Server) Status() string {

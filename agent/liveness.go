@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// How long one turn of a loop may take before the loop counts as hung. A Sync that nobody answers ends by itself within twice syncTimeout;
+// How long one pass of a loop may take before the loop counts as hung. A Sync that nobody answers ends by itself within twice syncTimeout;
 // reading a process table, and writing the state file to a disk that is busy, may take long, but not that long.
 const (
 	longestMeasure = 30 * time.Second
@@ -17,25 +17,25 @@ const (
 	longestSave    = time.Minute
 )
 
-// turn is a loop as one watches it from outside. One goroutine does the turns; any may look.
-type turn struct {
+// watchedLoop is a loop as one watches it from outside. One goroutine does the passes; any may look.
+type watchedLoop struct {
 	doing   string
 	longest time.Duration
-	due     *alarm // when the next turn is to begin; nil: when there is something to do
+	due     *wakeup // when the next pass is to begin; nil: when there is something to do
 
 	born  time.Time    // what began is in nanoseconds since then, on a clock that nobody sets
 	began atomic.Int64 // 0: it rests
 }
 
-// do is one turn.
-func (t *turn) do(f func()) {
+// do is one pass.
+func (t *watchedLoop) do(f func()) {
 	t.began.Store(max(1, int64(time.Since(t.born))))
 	defer t.began.Store(0)
 	f()
 }
 
-// hung says what is wrong where the loop does not turn.
-func (t *turn) hung(now time.Time) error {
+// hung says what is wrong if the loop hangs.
+func (t *watchedLoop) hung(now time.Time) error {
 	if began := t.began.Load(); began != 0 {
 		if took := now.Sub(t.born) - time.Duration(began); took > t.longest {
 			return fmt.Errorf("%s takes %s: want at most %s", t.doing, took.Round(time.Millisecond), t.longest)
@@ -51,23 +51,23 @@ func (t *turn) hung(now time.Time) error {
 	return nil
 }
 
-// turns are the loops without which the agent is of no use.
-type turns struct {
-	measure, sync, save *turn
+// watchedLoops are the loops without which the agent is of no use.
+type watchedLoops struct {
+	measure, sync, save *watchedLoop
 }
 
-func newTurns(now time.Time, measureDue, syncDue *alarm) turns {
-	return turns{
-		measure: &turn{doing: "measuring the machine", longest: longestMeasure, due: measureDue, born: now},
-		sync:    &turn{doing: "a heartbeat to the coordinator", longest: longestSync, due: syncDue, born: now},
-		save:    &turn{doing: "writing the state file", longest: longestSave, born: now},
+func newWatchedLoops(now time.Time, measureDue, syncDue *wakeup) watchedLoops {
+	return watchedLoops{
+		measure: &watchedLoop{doing: "measuring the machine", longest: longestMeasure, due: measureDue, born: now},
+		sync:    &watchedLoop{doing: "a heartbeat to the coordinator", longest: longestSync, due: syncDue, born: now},
+		save:    &watchedLoop{doing: "writing the state file", longest: longestSave, born: now},
 	}
 }
 
-// Turning reports whether the loops that measure, that tell the coordinator and that store the state turn, while Run serves; the error says
+// Live reports whether the loops that measure, that tell the coordinator and that store the state turn, while Run serves; the error says
 // which one hangs. A coordinator that is away is no reason, nor a disk that is only slow. It takes no lock that a loop holds while it works.
-func (a *Agent) Turning(now time.Time) error {
-	for _, t := range []*turn{a.turns.measure, a.turns.sync, a.turns.save} {
+func (a *Agent) Live(now time.Time) error {
+	for _, t := range []*watchedLoop{a.loops.measure, a.loops.sync, a.loops.save} {
 		if err := t.hung(now); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (a *Agent) Status() string {
 		parts = append(parts, "another agent has this hostId: no engines are started")
 	case synced.IsZero():
 		parts = append(parts, "no coordinator has answered yet: requests wait")
-	case a.unheard.Load():
+	case a.unsynced.Load():
 		parts = append(parts, "no coordinator answers since "+synced.UTC().Format(time.DateTime)+" UTC: requests wait, engines go on")
 	default:
 		parts = append(parts, "a coordinator answers")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// alarm is the moment at which a loop is due. One goroutine waits for it; any may bring it forward.
-type alarm struct {
+// wakeup is the moment at which a loop is due. One goroutine waits for it; any may bring it forward.
+type wakeup struct {
 	moved chan struct{} // one element: the moment was brought forward
 
 	mu       sync.Mutex
@@ -15,26 +15,26 @@ type alarm struct {
 	earliest time.Time // guarded by mu; nobody can bring it further forward
 }
 
-func newAlarm(at time.Time) *alarm {
-	return &alarm{moved: make(chan struct{}, 1), at: at}
+func newWakeup(at time.Time) *wakeup {
+	return &wakeup{moved: make(chan struct{}, 1), at: at}
 }
 
 // set replaces the moment, and how far it can be brought forward.
-func (a *alarm) set(at, earliest time.Time) {
+func (a *wakeup) set(at, earliest time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at, a.earliest = at, earliest
 }
 
 // when is the moment.
-func (a *alarm) when() time.Time {
+func (a *wakeup) when() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.at
 }
 
 // by makes the loop due no later than that.
-func (a *alarm) by(at time.Time) {
+func (a *wakeup) by(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if at.Before(a.earliest) {
@@ -51,7 +51,7 @@ func (a *alarm) by(at time.Time) {
 }
 
 // bring makes the loop due no later than that, although it was not to be so early: what it had to wait for is over.
-func (a *alarm) bring(at time.Time) {
+func (a *wakeup) bring(at time.Time) {
 	a.mu.Lock()
 	if at.Before(a.earliest) {
 		a.earliest = at
@@ -61,7 +61,7 @@ func (a *alarm) bring(at time.Time) {
 }
 
 // wait returns when the moment has come: true, or when ctx has ended: false.
-func (a *alarm) wait(ctx context.Context) bool {
+func (a *wakeup) wait(ctx context.Context) bool {
 	for {
 		a.mu.Lock()
 		left := time.Until(a.at)

@@ -110,7 +110,7 @@ func TestLoopThatHangsIsNamed(t *testing.T) {
 			h := &hanging{pulse: &pulse{interval: 5 * time.Second}}
 			turningAgent(t, h, func(a *Agent) {
 				time.Sleep(20 * time.Minute)
-				if err := a.Turning(time.Now()); err != nil {
+				if err := a.Live(time.Now()); err != nil {
 					t.Fatalf("nothing hangs, but %v", err)
 				}
 				h.what <- what
@@ -119,7 +119,7 @@ func TestLoopThatHangsIsNamed(t *testing.T) {
 				for err == nil && time.Since(began) < want.within {
 					time.Sleep(time.Second)
 					a.locked(func(t *tracker.Tracker) { t.NotSaved() })
-					err = a.Turning(time.Now())
+					err = a.Live(time.Now())
 				}
 				if err == nil || !strings.HasPrefix(err.Error(), want.text) {
 					t.Errorf("after %v: %v", time.Since(began), err)
@@ -140,7 +140,7 @@ func TestCoordinatorThatIsAwayIsNoHang(t *testing.T) {
 			turningAgent(t, h, func(a *Agent) {
 				for began := time.Now(); time.Since(began) < time.Hour; {
 					time.Sleep(time.Second)
-					if err := a.Turning(time.Now()); err != nil {
+					if err := a.Live(time.Now()); err != nil {
 						t.Fatalf("after %v: %v", time.Since(began), err)
 					}
 				}

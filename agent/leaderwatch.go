@@ -11,8 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// newsLoop reports to a new leader soon after it is named: it gives nothing out on a host that it has not heard of.
-func (a *Agent) newsLoop(ctx context.Context) error {
+// leaderWatch reports to a new leader soon after it is named: it gives nothing out on a host that it has not heard of.
+func (a *Agent) leaderWatch(ctx context.Context) error {
 	if a.deps.Finder == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (a *Agent) newsLoop(ctx context.Context) error {
 
 // heardAgain reports at once when a coordinator answers a caller, while the last reports were in vain.
 func (a *Agent) heardAgain() {
-	if a.unheard.CompareAndSwap(true, false) {
+	if a.unsynced.CompareAndSwap(true, false) {
 		a.syncDue.bring(time.Now().Add(syncRetryFirst))
 	}
 }
