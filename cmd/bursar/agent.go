@@ -96,7 +96,7 @@ func (c *cli) serveAgent(
 	}).Stop()
 	return serverError(loaded.explain(newNotifier(log).supervise(ctx, served{
 		run: server.Run, ready: server.Serving(), status: server.Status, hangups: hangups, stopping: agentStops,
-		turning: func(context.Context) error { return server.Live(time.Now()) },
+		live: func(context.Context) error { return server.Live(time.Now()) },
 		reload: func(context.Context) (reload.Changes, error) {
 			config, loaded, err := read()
 			if err != nil {

@@ -90,7 +90,7 @@ func (c *cli) serveCoordinator(
 	}
 	return serverError(manager.supervise(ctx, served{
 		run: server.Run, ready: server.Ready(), status: server.Status, hangups: hangups, stopping: config.WithDefaults().Limits.Shutdown,
-		turning: server.Live,
+		live: server.Live,
 		reload: func(ctx context.Context) (reload.Changes, error) {
 			config, loaded, err := read()
 			if err != nil {

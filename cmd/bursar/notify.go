@@ -29,7 +29,7 @@ type served struct {
 	// status says in one line what matters now.
 	status func() string
 	// live says whether its loops work.
-	turning func(ctx context.Context) error
+	live func(ctx context.Context) error
 	// reload reads its files again.
 	reload  func(ctx context.Context) (reload.Changes, error)
 	hangups <-chan os.Signal
@@ -146,7 +146,7 @@ func (n *notifier) tell(status string) {
 
 // feed feeds the watchdog, unless the server hangs.
 func (n *notifier) feed(ctx context.Context, s served) {
-	err := s.turning(ctx)
+	err := s.live(ctx)
 	if err == nil {
 		n.trouble = ""
 		n.send(daemon.SdNotifyWatchdog)

@@ -129,7 +129,7 @@ func TestWatchdogIsFedWhileTheServerTurns(t *testing.T) {
 		return string(message[:n])
 	}
 	n := &notifier{log: slog.New(slog.DiscardHandler), watchdog: 10 * time.Millisecond}
-	ready, turning, looked := make(chan struct{}), make(chan error), make(chan struct{})
+	ready, live, looked := make(chan struct{}), make(chan error), make(chan struct{})
 	close(ready)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -142,28 +142,28 @@ func TestWatchdogIsFedWhileTheServerTurns(t *testing.T) {
 				return nil
 			},
 			ready: ready, status: func() string { return "fine" }, stopping: time.Hour,
-			turning: func(context.Context) error { return <-turning },
-			reload:  func(context.Context) (reload.Changes, error) { return reload.Changes{}, io.EOF },
+			live:   func(context.Context) error { return <-live },
+			reload: func(context.Context) (reload.Changes, error) { return reload.Changes{}, io.EOF },
 		})
 	}()
 	if got := next(); got != "READY=1\nSTATUS=fine" {
 		t.Errorf("%q", got)
 	}
-	turning <- nil
+	live <- nil
 	if got := next(); got != "WATCHDOG=1" {
 		t.Errorf("%q", got)
 	}
 	for range 3 {
-		turning <- errors.New("the loop hangs")
+		live <- errors.New("the loop hangs")
 	}
-	turning <- nil
+	live <- nil
 	if got := next(); got != "WATCHDOG=1" { // of the fourth
 		t.Errorf("%q", got)
 	}
 	go func() { // whoever is asked answers, or it could not stop
 		for {
 			select {
-			case turning <- errors.New("the loop hangs"):
+			case live <- errors.New("the loop hangs"):
 			case <-looked:
 				return
 			}
