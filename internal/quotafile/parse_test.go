@@ -63,7 +63,7 @@ func TestNoRulesIsAList(t *testing.T) {
 }
 
 func TestExampleIsRight(t *testing.T) {
-	text, err := os.ReadFile("../examples/quotas.yaml")
+	text, err := os.ReadFile("../../examples/quotas.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
