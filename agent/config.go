@@ -39,8 +39,7 @@ type Config struct {
 	// Labels are what requests can ask of a host.
 	Labels map[string]string `yaml:"labels" reload:"live"`
 	// Discovery is how coordinators are found: "static" by the list in Coordinators, "consul" in Consul's catalog. Default: consul
-	// where the section consul says anything, else static. The agent itself is handed clients; whoever builds these reads
-	// this and the next fields.
+	// where the section consul says anything, else static.
 	Discovery string `yaml:"discovery" reload:"start"`
 	// Coordinators are their base URLs, such as https://10.0.0.1:7070: all of them, as any takes any call. Default:
 	// http://127.0.0.1:7070.

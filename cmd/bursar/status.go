@@ -15,7 +15,7 @@ import (
 func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "How the whole is doing",
+		Short: "Show the state of the cluster",
 		Long: `Status tells who leads, who answered, and how many allocations, hosts, quotas and clusters there are. Where several coordinators are known it tells
 how each of them is, also when none leads.`,
 		Example: `  bursar status

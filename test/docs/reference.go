@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/bursar/bursar/providers"
@@ -131,7 +132,7 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 				return err
 			}
 		default:
-			meaning := strings.ReplaceAll(strings.Join(strings.Fields(doc), " "), "|", "\\|")
+			meaning := strings.ReplaceAll(yamlNames(s, strings.Join(strings.Fields(doc), " ")), "|", "\\|")
 			if live || tagOf(f, "reload") == "live" {
 				meaning += reloaded
 			}
@@ -139,6 +140,41 @@ func fields(b *strings.Builder, root string, structs map[string]*ast.StructType,
 		}
 	}
 	return nil
+}
+
+// yamlNames puts the names that a file has in place of those that Go has: of the fields of a struct, and of those of another one that
+// are written Struct.Field.
+func yamlNames(s *ast.StructType, doc string) string {
+	names := make(map[string]string)
+	for _, f := range s.Fields.List {
+		if key := yamlName(f); key != "" && key != "-" {
+			for _, name := range f.Names {
+				names[name.Name] = key
+			}
+		}
+	}
+	doc = otherField.ReplaceAllStringFunc(doc, func(path string) string {
+		parent, field, _ := strings.Cut(path, ".")
+		return "`" + lowerFirst(parent) + "." + lowerFirst(field) + "`"
+	})
+	return goName.ReplaceAllStringFunc(doc, func(name string) string {
+		if key := names[name]; key != "" && name != "Consul" { // which is also what it is called
+			return "`" + key + "`"
+		}
+		return name
+	})
+}
+
+var (
+	otherField = regexp.MustCompile(`\b[A-Z][A-Za-z]+\.[A-Z][A-Za-z]+\b`)
+	goName     = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
+)
+
+func lowerFirst(name string) string {
+	if strings.ToUpper(name) == name { // such as TLS
+		return strings.ToLower(name)
+	}
+	return strings.ToLower(name[:1]) + name[1:]
 }
 
 // elsewhere is the folder of the package whose struct a field has; empty where it is no struct of ours.
