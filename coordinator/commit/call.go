@@ -39,7 +39,7 @@ func (w *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Insta
 	return w.call(ctx, core.OnLedger(f))
 }
 
-// call is do for a command that needs the core.
+// call is Do for a command that needs the core.
 func (w *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Instant)) error {
 	p, _ := w.calls.Get().(*pending)
 	p.Do, p.From, p.Span = f, w.origin(ctx), w.Spans.enter(ctx)
@@ -52,6 +52,27 @@ func (w *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Instant
 		w.calls.Put(p)
 	}
 	return err
+}
+
+// change runs a command that may be refused, and returns once what it changed is durable. The error is run's, or says why nothing is
+// known of it. answered, if it is set, is called at every answer, even if the caller has gone away; it must not block.
+func (w *Loop) change(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error, answered func()) error {
+	var refused error
+	done := make(chan error, 1)
+	_, err := w.send(ctx, &core.Call{
+		From: from,
+		Do:   func(c *core.Core, now ledger.Instant) { refused = run(c, now) },
+		Done: func(err error) {
+			done <- err
+			if answered != nil {
+				answered()
+			}
+		},
+	}, done)
+	if err != nil {
+		return err
+	}
+	return refused
 }
 
 // send queues a command and waits for its answer, which Done gives to done. answered says that nobody refers to the command any more.
@@ -149,7 +170,7 @@ func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (l
 	}
 }
 
-// answered takes the answer out of an ask, to which nobody else refers any more.
+// answered takes the answer out of a request, to which nobody else refers any more.
 func (w *Loop) answered(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
 	result := p.Result
 	if err == nil {

@@ -15,20 +15,9 @@ var ErrSuperseded = errors.New("the provider has changed, or the leadership")
 // ChangeProvider puts or deletes a provider. When it returns that is durable, and what is read for the provider as it was before changes
 // nothing any more.
 func (w *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
-	var failed error
-	done := make(chan error, 1)
-	_, err := w.send(ctx, &core.Call{
-		From: w.origin(ctx),
-		Do:   func(c *core.Core, now ledger.Instant) { failed = c.ChangeProvider(now, name, change) },
-		Done: func(err error) {
-			done <- err
-			w.refreshPollers() // at every answer, so that whoever reads the cluster as it was stops
-		},
-	}, done)
-	if err != nil {
-		return err
-	}
-	return failed
+	return w.change(ctx, w.origin(ctx), func(c *core.Core, now ledger.Instant) error {
+		return c.ChangeProvider(now, name, change)
+	}, w.refreshPollers) // so that whoever reads the cluster as it was stops
 }
 
 // Within runs a command of the coordinator's own, in its turn. It is never refused for want of room, and answered at once. The error is
@@ -77,41 +66,28 @@ func (w *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l
 
 // SetFiles replaces the rules of files, by source.
 func (w *Loop) SetFiles(ctx context.Context, from *core.Origin, sets map[string][]ledger.Quota) error {
-	var refused error
-	done := make(chan error, 1)
-	_, err := w.send(ctx, &core.Call{
-		From: from,
-		Do:   func(c *core.Core, now ledger.Instant) { refused = c.ReplaceFiles(now, sets) },
-		Done: func(err error) { done <- err },
-	}, done)
-	if err != nil {
-		return err
-	}
-	return refused
+	return w.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
+		return c.ReplaceFiles(now, sets)
+	}, nil)
 }
 
 // SetProviders puts the providers of a file in force: now, where this coordinator leads, and whenever it does from now on.
 func (w *Loop) SetProviders(ctx context.Context, list []ledger.ProviderRecord) error {
 	w.configured.Store(&list)
-	var refused error
-	done := make(chan error, 1)
-	_, err := w.send(ctx, &core.Call{
-		From: &core.Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)},
-		Do: func(c *core.Core, now ledger.Instant) {
-			if refused = c.ReplaceProviders(now, list); refused == nil {
-				hidden := c.HiddenProviders()
-				w.hidden.Store(&hidden)
-			}
-		},
-		Done: func(err error) { done <- err },
-	}, done)
+	from := &core.Origin{Procedure: "providers of a file", Detail: fmt.Sprint(list)}
+	err := w.change(ctx, from, func(c *core.Core, now ledger.Instant) error {
+		if err := c.ReplaceProviders(now, list); err != nil {
+			return err
+		}
+		hidden := c.HiddenProviders()
+		w.hidden.Store(&hidden)
+		return nil
+	}, nil)
 	switch {
 	case errors.Is(err, core.ErrNotLeading): // who leads has a file of its own
 		return nil
-	case err != nil:
-		return err
-	case refused == nil:
+	case err == nil:
 		w.refreshPollers()
 	}
-	return refused
+	return err
 }
