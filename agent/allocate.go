@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/agent/socket"
 	"github.com/bursar/bursar/agent/tracker"
 	"github.com/bursar/bursar/client"
+	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
@@ -107,7 +108,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 			if err := a.awaitVeto(ctx, allocation.GetId(), answered); err != nil {
 				return nil, err
 			}
-			if !sleep(ctx, vetoPause) { // or grant and veto would chase each other until the next sample
+			if !pause.For(vetoPause, ctx.Done(), nil) { // or grant and veto would chase each other until the next sample
 				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:

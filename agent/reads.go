@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/bursar/bursar/agent/socket"
+	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -73,7 +74,7 @@ func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Contex
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	response, err := call(a.inNameOf(ctx), request)
-	if err != nil && passing(err) && sleep(ctx, relayRetryFirst) {
+	if err != nil && passing(err) && pause.For(relayRetryFirst, ctx.Done(), nil) {
 		response, err = call(a.inNameOf(ctx), request)
 	}
 	if err != nil && passing(err) {

@@ -14,6 +14,7 @@ import (
 	"github.com/bursar/bursar/client"
 	"github.com/bursar/bursar/internal/admission"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/convert"
 )
@@ -104,7 +105,7 @@ func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, 
 			return answer, nobody(err)
 		}
 		// What a coordinator asks for is waited out, also if a heartbeat is answered in the meantime.
-		if again > 0 && !sleep(ctx, again) || !a.rest(ctx, delay) {
+		if again > 0 && !pause.For(again, ctx.Done(), nil) || !a.rest(ctx, delay) {
 			return answer, nobody(err)
 		}
 	}
@@ -142,17 +143,6 @@ func (a *Agent) inNameOf(ctx context.Context) context.Context {
 		info.RequestHeader().Set(identity.Header, c.Header)
 	}
 	return ctx
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // passing reports whether the error says nothing about the request: nobody answered, the connection broke, or the

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -126,7 +127,7 @@ func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, 
 	group.Go(func() { pace(asking, f.workload.Every, func() { f.launchers.ask(ctx) }) })
 	defer group.Wait()
 	defer rest()
-	if err := pause(ctx, time.Duration(float64(f.workload.RunIn)*(0.5+f.random.Float64()))); err != nil {
+	if !pause.For(time.Duration(float64(f.workload.RunIn)*(0.5+f.random.Float64())), ctx.Done(), nil) {
 		return one, err
 	}
 	ended := time.Now()
@@ -147,7 +148,7 @@ func (f *failover) round(ctx context.Context, signal syscall.Signal) (one loss, 
 		return one, err
 	}
 	one.fleet = time.Since(ended).Seconds()
-	if err := pause(ctx, f.workload.RunOut); err != nil {
+	if !pause.For(f.workload.RunOut, ctx.Done(), nil) {
 		return one, err
 	}
 	rest()
@@ -196,16 +197,4 @@ func (f *failover) revive(ctx context.Context, m *member) error {
 	_ = m.command.Wait() // how it ended is known
 	m.daemon = nil
 	return f.start(ctx, m)
-}
-
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/cenkalti/backoff/v4"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
@@ -84,7 +84,7 @@ func follow[M any, R interface {
 				delays = newDelays(ctx, policy, 0) // it may have been silent for long before: patience begins now
 			}
 			delays.failed(err)
-			if policy.Patience >= 0 && retriable(err) && pause(ctx, delays) {
+			if policy.Patience >= 0 && retriable(err) && rest(ctx, delays) {
 				continue
 			}
 			if ctx.Err() == nil {
@@ -95,18 +95,8 @@ func follow[M any, R interface {
 	}
 }
 
-// pause waits for the next attempt; false where there is none.
-func pause(ctx context.Context, delays *delays) bool {
+// rest waits for the next attempt; false where there is none.
+func rest(ctx context.Context, delays *delays) bool {
 	delay := delays.NextBackOff()
-	if delay == backoff.Stop {
-		return false
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return delay != backoff.Stop && pause.For(delay, ctx.Done(), nil)
 }

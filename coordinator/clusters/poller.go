@@ -10,9 +10,9 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/bursar/bursar/coordinator/commit"
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/ledger"
+	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/providers"
 )
 
@@ -67,7 +67,7 @@ func (r *poller) run(ctx context.Context) {
 		}
 		wait = r.pollers.jitter(wait)
 		r.publish(wait)
-		if !commit.Pause(wait, ctx.Done(), nil) {
+		if !pause.For(wait, ctx.Done(), nil) {
 			return
 		}
 	}

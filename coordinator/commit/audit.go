@@ -3,6 +3,8 @@ package commit
 import (
 	"context"
 	"time"
+
+	"github.com/bursar/bursar/internal/pause"
 )
 
 const (
@@ -15,14 +17,7 @@ const (
 // AuditRegularly checks the books again and again until ctx ends: seldom enough not to be felt.
 func AuditRegularly(ctx context.Context, w *Loop) {
 	wait := auditEvery
-	for {
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+	for pause.For(wait, ctx.Done(), nil) {
 		wait = auditEvery
 		if result, err := w.auditOnce(ctx); err == nil {
 			wait = max(wait, auditShare*result.took)

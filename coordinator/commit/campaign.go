@@ -12,6 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/core"
 	"github.com/bursar/bursar/coordinator/election"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/pause"
 )
 
 // Campaign takes part in the election, and leads when it is this coordinator's turn. The store has the last word on who
@@ -54,23 +55,10 @@ func (l *Campaign) Run(ctx context.Context, first chan<- error) error {
 		}
 		wait := retry.NextBackOff()
 		l.Log.Warn("does not lead", "reason", err, "campaigns_in", wait)
-		if !Pause(wait, l.Loop.done, ctx.Done()) {
+		if !pause.For(wait, l.Loop.done, ctx.Done()) {
 			return nil
 		}
 	}
-}
-
-// Pause waits for so long, and is false where one of the channels is closed before; nil ones never are.
-func Pause(d time.Duration, end, orEnd <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-end:
-	case <-orEnd:
-	}
-	return false
 }
 
 // errLockLost ends a leadership whose term is over.
@@ -102,12 +90,12 @@ func (l *Campaign) serve(ctx context.Context, term election.Term, first chan<- e
 			}
 			if time.Since(began) > steadyAfter {
 				faults.Reset()
-			} else if !Pause(faults.NextBackOff(), term.Over(), l.Loop.done) {
+			} else if !pause.For(faults.NextBackOff(), term.Over(), l.Loop.done) {
 				continue // which finds out what it was
 			}
 		case err := <-lead.over:
 			if isFault(err) { // over a stored request: the next attempt sets it aside
-				Pause(faults.NextBackOff(), term.Over(), l.Loop.done)
+				pause.For(faults.NextBackOff(), term.Over(), l.Loop.done)
 				continue
 			}
 			tell(first, err)
@@ -162,7 +150,7 @@ func (l *Campaign) announce(ctx context.Context, term election.Term, meta store.
 		if !said {
 			l.Log.Warn("the others were not told who leads: trying again", "epoch", meta.Epoch, "error", err)
 		}
-		if !Pause(retry.NextBackOff(), term.Over(), ctx.Done()) {
+		if !pause.For(retry.NextBackOff(), term.Over(), ctx.Done()) {
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
+	"github.com/bursar/bursar/internal/pause"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 
 // rest pauses after a step that began at a time. It reports false where ctx has ended.
 func rest(ctx context.Context, began time.Time) bool {
-	return Pause(max(leastRest, restShare*time.Since(began)), ctx.Done(), nil)
+	return pause.For(max(leastRest, restShare*time.Since(began)), ctx.Done(), nil)
 }
 
 // count goes on to count, up to a time, and reports whether it came there.

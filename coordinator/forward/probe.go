@@ -13,6 +13,7 @@ import (
 	"github.com/bursar/bursar/internal/credential"
 	"github.com/bursar/bursar/internal/discovery"
 	"github.com/bursar/bursar/internal/identity"
+	"github.com/bursar/bursar/internal/pause"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
@@ -46,11 +47,7 @@ func (p *Peers) probe(to *leader, log *slog.Logger) {
 		case err == nil && before.fault != nil:
 			log.Info("calls can be passed on again", "leader", to.url)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-to.over.Done():
-			timer.Stop()
+		if !pause.For(wait, to.over.Done(), nil) {
 			return
 		}
 	}

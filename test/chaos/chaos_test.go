@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bursar/bursar/internal/pause"
 	"github.com/bursar/bursar/test/proc"
 )
 
@@ -88,15 +89,8 @@ func always(t *testing.T, during time.Duration, what string, check func() error)
 	proc.Always(t, during, pollEvery, what, check)
 }
 
-// pause lets a client think, or chance choose a moment. Nothing is waited for by it.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
+// rest lets a client think, or chance choose a moment. Nothing is waited for by it.
+func rest(ctx context.Context, d time.Duration) { pause.For(d, ctx.Done(), nil) }
 
 // upTo draws a duration below the limit.
 func upTo(random *rand.Rand, limit time.Duration) time.Duration {

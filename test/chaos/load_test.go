@@ -96,7 +96,7 @@ func (c *cluster) watchAccounts(ctx context.Context) (samples int) {
 		if samples%10 == 0 {
 			c.audited()
 		}
-		pause(ctx, 100*time.Millisecond)
+		rest(ctx, 100*time.Millisecond)
 	}
 	return samples
 }

@@ -52,7 +52,7 @@ func (w *worker) step(ctx context.Context) {
 	}
 	g, ok := w.ask(background, r)
 	if !ok {
-		pause(ctx, upTo(w.random, 10*time.Millisecond))
+		rest(ctx, upTo(w.random, 10*time.Millisecond))
 		return
 	}
 	if g.expires {
@@ -69,10 +69,10 @@ func (w *worker) step(ctx context.Context) {
 // think holds what was granted for a while: mostly a short one, so that many come and go.
 func (w *worker) think(ctx context.Context) {
 	if w.random.IntN(10) == 0 {
-		pause(ctx, upTo(w.random, 50*time.Millisecond))
+		rest(ctx, upTo(w.random, 50*time.Millisecond))
 		return
 	}
-	pause(ctx, upTo(w.random, 4*time.Millisecond))
+	rest(ctx, upTo(w.random, 4*time.Millisecond))
 }
 
 // use takes a reservation to its end in one of many ways.
@@ -175,7 +175,7 @@ func (w *worker) runProcess(ctx context.Context, g granted) {
 	if err != nil {
 		w.fail("confirm a process", err)
 	}
-	pause(ctx, upTo(w.random, 100*time.Millisecond))
+	rest(ctx, upTo(w.random, 100*time.Millisecond))
 	if w.random.IntN(2) == 0 {
 		w.leave(g)
 		end()
@@ -214,7 +214,7 @@ func (w *worker) follow(ctx context.Context) {
 	if !ok {
 		return
 	}
-	for deadline := time.Now().Add(patience); ; pause(ctx, pollEvery) {
+	for deadline := time.Now().Add(patience); ; rest(ctx, pollEvery) {
 		res, err := w.client.Get(ctx, &bursarv1.AllocationServiceGetRequest{Id: g.GetId()})
 		if err != nil {
 			w.fail("follow", err)

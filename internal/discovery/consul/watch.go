@@ -8,6 +8,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/hashicorp/consul/api"
+
+	"github.com/bursar/bursar/internal/pause"
 )
 
 // Watch is a question that is asked again and again, each time to be answered when the answer is another one.
@@ -106,14 +108,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !pause.For(d, ctx.Done(), nil) {
 		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // jitter returns between 3/4 of d and d.
