@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // The ports are lowest to lowest+count-1. Linux gives out 32768 to 60999 by itself.
@@ -23,14 +25,29 @@ const (
 
 // FreePort returns a port that nobody listens on at that address of this machine, over TCP or UDP. The
 // host is an IP address. It is for servers that cannot be told port 0, or that are started again on
-// the same one. It does not keep the port: nothing can, for another process.
+// the same one. No two calls return the same port, in this process or in another one that runs tests,
+// until this process ends. Programs that do not ask this function may still take it.
 func FreePort(host string) (int, error) {
 	for range 1000 {
-		if port := lowest + rand.IntN(count); free(host, port) {
+		if port := lowest + rand.IntN(count); free(host, port) && reserve(port) {
 			return port, nil
 		}
 	}
 	return 0, fmt.Errorf("no free port on %s", host)
+}
+
+// reserve takes an abstract Unix socket whose name is the port's. The kernel gives a name to one
+// process at a time, and takes it back when that ends: the descriptor is left open on purpose.
+func reserve(port int) bool {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@bursar-test-port-" + strconv.Itoa(port)}); err != nil {
+		_ = unix.Close(fd)
+		return false
+	}
+	return true
 }
 
 // FreeAddress returns an address on loopback, as host:port, that nobody listens on: see FreePort.

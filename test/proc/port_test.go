@@ -52,3 +52,14 @@ func TestAPortThatIsInUseIsNotFree(t *testing.T) {
 		}
 	}
 }
+
+// One server has several ports: two that are the same end it.
+func TestNoPortIsGivenOutTwice(t *testing.T) {
+	port, err := FreePort("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reserve(port) {
+		t.Errorf("%d is given out twice", port)
+	}
+}
