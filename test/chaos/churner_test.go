@@ -56,7 +56,7 @@ func (k *churner) churn(stop <-chan struct{}) {
 		if k.t.Failed() {
 			return
 		}
-		pause(k.t.Context(), upTo(k.random, 4*time.Millisecond))
+		rest(k.t.Context(), upTo(k.random, 4*time.Millisecond))
 	}
 }
 

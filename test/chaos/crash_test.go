@@ -229,7 +229,7 @@ func (s *siege) cycle() {
 	mourned := s.endKeeper()
 	if s.random.IntN(3) == 0 {
 		s.launch()
-		pause(s.t.Context(), upTo(s.random, 300*time.Millisecond))
+		rest(s.t.Context(), upTo(s.random, 300*time.Millisecond))
 		s.killServers()
 		s.startKills++
 	}
@@ -244,7 +244,7 @@ func (s *siege) cycle() {
 func (s *siege) letWork(things int64) {
 	target, began := s.done.Load()+things, time.Now()
 	for s.done.Load() < target && time.Since(began) < time.Second {
-		pause(s.t.Context(), time.Millisecond)
+		rest(s.t.Context(), time.Millisecond)
 	}
 }
 

@@ -56,7 +56,7 @@ func (w *worker) step(ctx context.Context) {
 		return
 	}
 	if g.expires {
-		pause(background, time.Until(g.GetExpireTime().AsTime()))
+		rest(background, time.Until(g.GetExpireTime().AsTime()))
 		return
 	}
 	if w.random.IntN(10) == 0 {
