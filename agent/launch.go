@@ -20,14 +20,14 @@ import (
 
 const userLabel = "user"
 
-// engines is EngineService for this host.
-type engines struct{ agent *Agent }
+// engineService is EngineService for this host: the agent itself starts an engine.
+type engineService struct{ agent *Agent }
 
-var _ bursarv1connect.EngineServiceHandler = engines{}
+var _ bursarv1connect.EngineServiceHandler = engineService{}
 
 // Launch starts the engine of a reservation and confirms it. Only then, and once the agent would know of the engine after a restart, its
 // keeper hears that it may go on: whatever fails before that ends the engine.
-func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
+func (s engineService) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
 	a := s.agent
 	ctx, cancel := a.bounded(ctx, launch.StartTimeout)
 	defer cancel()

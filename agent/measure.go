@@ -2,12 +2,9 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/process"
@@ -190,108 +187,4 @@ func (a *Agent) forgetDoubts(list []host.Engine) {
 
 func deleteOthers[V any](of map[string]V, listed map[string]bool) {
 	maps.DeleteFunc(of, func(id string, _ V) bool { return !listed[id] })
-}
-
-// watch takes hold of the processes of new engines, and lets go of those that are engines no more.
-func (a *Agent) watch(ctx context.Context) {
-	var engines []tracker.Engine
-	unwatched := make(map[string]*bursarv1.Process)
-	a.locked(func(t *tracker.Tracker) {
-		engines = t.Engines()
-		current := make(map[string]bool, len(engines))
-		for _, e := range engines {
-			current[e.ID] = true
-			if a.watched[e.ID] == nil {
-				unwatched[e.ID] = e.Process
-			}
-		}
-		for id, handle := range a.watched {
-			if !current[id] {
-				handle.Close()
-				delete(a.watched, id)
-			}
-		}
-	})
-	for id, p := range unwatched {
-		a.hold(ctx, id, p)
-	}
-}
-
-// watchEngine does so for one allocation, after a call about it.
-func (a *Agent) watchEngine(ctx context.Context, id string) {
-	var engine tracker.Engine
-	unwatched := false
-	a.locked(func(t *tracker.Tracker) {
-		var is bool
-		engine, is = t.Engine(id)
-		handle := a.watched[id]
-		unwatched = is && handle == nil
-		if !is && handle != nil {
-			handle.Close()
-			delete(a.watched, id)
-		}
-	})
-	if unwatched {
-		a.hold(ctx, id, engine.Process)
-	}
-}
-
-// hold watches one engine. Where that does not work, the next measurement finds out what there is to know.
-func (a *Agent) hold(ctx context.Context, id string, p *bursarv1.Process) {
-	if p.GetStartTime() == 0 || p.Uid == nil { //nolint:protogetter // 0 is root
-		p = a.complete(id, p)
-	}
-	handle, err := a.opener.Open(process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()})
-	if err != nil {
-		if !errors.Is(err, process.ErrEnded) {
-			a.log.Warn("an engine's end will only be noticed by measuring", "allocation_id", id, "error", err)
-		}
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.watched[id] != nil { // somebody was faster
-		handle.Close()
-		return
-	}
-	a.watched[id] = handle
-	ctx = context.WithoutCancel(ctx) // until it is closed
-	a.running.Go(func() {
-		if handle.Wait(ctx) == nil {
-			a.measureIn(settleTime)
-		}
-	})
-}
-
-// complete finds out when a process started that somebody else told the coordinator of, by its pid alone; and whose it is, which an agent of an
-// earlier version did not note.
-func (a *Agent) complete(id string, p *bursarv1.Process) *bursarv1.Process {
-	now, err := a.deps.Meter.Identify(p.GetPid())
-	if err != nil || p.GetStartTime() != 0 && p.GetStartTime() != now.StartTime {
-		return p
-	}
-	completed := proto.CloneOf(p)
-	completed.StartTime, completed.BootId, completed.Uid = now.StartTime, a.bootID, &now.UID
-	a.locked(func(t *tracker.Tracker) { t.SetProcess(id, completed) })
-	return completed
-}
-
-// letGo stops watching.
-func (a *Agent) letGo() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for id, handle := range a.watched {
-		handle.Close()
-		delete(a.watched, id)
-	}
-}
-
-// exitStatus says how an engine's process ended, where the kernel tells.
-func (a *Agent) exitStatus(id string) *bursarv1.ExitStatus {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if handle := a.watched[id]; handle != nil {
-		return handle.ExitStatus()
-	}
-	return nil
 }

@@ -69,7 +69,7 @@ func (s *api) handler(local bool) http.Handler {
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, small))
 	services := []string{bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName}
 	if local { // over TCP nobody knows whose engine it would be
-		mux.Handle(bursarv1connect.NewEngineServiceHandler(engines{s.agent}, options))
+		mux.Handle(bursarv1connect.NewEngineServiceHandler(engineService{s.agent}, options))
 		services = append(services, bursarv1connect.EngineServiceName)
 	}
 	reflector := grpcreflect.NewStaticReflector(services...)
