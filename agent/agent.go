@@ -146,22 +146,15 @@ type Agent struct {
 	news        atomic.Bool                   // since the last Sync began, another leader was named
 
 	mu       sync.Mutex
-	tracker  *tracker.Tracker           // guarded by mu
-	answered chan struct{}              // guarded by mu; closed and replaced when a Sync was answered
-	watched  map[string]*process.Handle // guarded by mu; by allocation
-	stops    map[string]*stopping       // guarded by mu; by allocation
-	asking   map[string]bool            // guarded by mu; allocations that a coordinator is being asked to stop
+	tracker  *tracker.Tracker // guarded by mu
+	answered chan struct{}    // guarded by mu; closed and replaced when a Sync was answered
+	engines  engines          // guarded by mu, but for the part of each that belongs to the measuring loop
 
 	draining bool // as last logged; of the sync loop alone
 
 	// Of the measuring loop alone:
-	partial  map[string]string // engines that could not be measured in full, by why
-	doubtful map[string]int    // engines that seem to have ended, by how often in a row
-	orphaned map[string]bool
-	degraded []string // sources that could not be read, as last logged
-	// unrecorded are launched engines that have ended without a record so far, by when that was seen; cleaned is when records were.
-	unrecorded map[string]time.Time
-	cleaned    time.Time
+	degraded []string  // sources that could not be read, as last logged
+	cleaned  time.Time // when records of engines were last cleaned up
 }
 
 // New checks the configuration and returns an agent that does nothing yet. The errors are *ConfigError, and those of a
@@ -205,10 +198,6 @@ func New(config Config, deps Deps) (*Agent, error) {
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
 		measureDue: newWakeup(now), syncDue: newWakeup(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
-		watched: make(map[string]*process.Handle),
-		stops:   make(map[string]*stopping),
-		asking:  make(map[string]bool),
-		partial: make(map[string]string), doubtful: make(map[string]int), orphaned: make(map[string]bool), unrecorded: make(map[string]time.Time),
 		direct: &launch.Direct{},
 		users:  launch.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
 	}

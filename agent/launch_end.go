@@ -40,7 +40,7 @@ type ending struct {
 
 // awaitsRecord reports whether an engine that has ended was launched here and its keeper may still write down how. It is of the measuring
 // loop.
-func (a *Agent) awaitsRecord(id string) bool {
+func (a *Agent) awaitsRecord(e *engine, id string) bool {
 	records := a.records()
 	if _, err := records.Note(id); err != nil {
 		return false
@@ -49,12 +49,10 @@ func (a *Agent) awaitsRecord(id string) bool {
 		return false
 	}
 	now := time.Now()
-	since, waits := a.unrecorded[id]
-	if !waits {
-		since = now
-		a.unrecorded[id] = now
+	if e.unrecorded.IsZero() {
+		e.unrecorded = now
 	}
-	if now.Sub(since) >= recordPatience {
+	if now.Sub(e.unrecorded) >= recordPatience {
 		return false
 	}
 	a.measureIn(measureGap)

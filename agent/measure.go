@@ -43,20 +43,7 @@ func (a *Agent) measure(ctx context.Context) {
 	a.countables.use(began, a.settings().countables) // a reload may have changed them
 	a.direct.Reap()
 	a.watch(ctx)
-	var engines []tracker.Engine
-	var watched []*process.Handle
-	a.locked(func(t *tracker.Tracker) {
-		engines = t.Engines()
-		watched = slices.Collect(maps.Values(a.watched))
-	})
-	for _, handle := range watched { // without the lock: older kernels have a file read for each
-		handle.Touch() // what an engine leaves behind is known by having started before
-	}
-	list := make([]host.Engine, len(engines))
-	for i, e := range engines {
-		name := e.Process.GetCgroup()
-		list[i] = host.Engine{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Cgroup: name, Moved: !cgroup.Whole(name)}
-	}
+	engines, list := a.toMeasure()
 	usages := a.deps.Meter.Engines(ctx, list)
 	sample := a.deps.Meter.Sample(ctx)
 	if a.ownMeter {
@@ -74,7 +61,7 @@ func (a *Agent) measure(ctx context.Context) {
 	disks, short := a.workDirs.measure(ctx, a.settings().workDirs)
 	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), short)
 	for i := range usages {
-		measurement.Usages = append(measurement.Usages, a.usage(ctx, list[i], usages[i]))
+		measurement.Usages = append(measurement.Usages, a.usage(ctx, engines[i], list[i], usages[i]))
 	}
 	var ends []*bursarv1.EngineEnd
 	a.locked(func(t *tracker.Tracker) {
@@ -87,7 +74,6 @@ func (a *Agent) measure(ctx context.Context) {
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
 	a.tellDegraded(sample.Degraded)
 	a.measuredAt.now()
-	a.forgetDoubts(list)
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
 	}
@@ -95,6 +81,33 @@ func (a *Agent) measure(ctx context.Context) {
 	a.actOnOverUse(ctx)
 	a.cleanRecords(began)
 	a.afterChange(ctx)
+}
+
+// toMeasure returns the engines that the tracker lists, and how the meter is to find each.
+func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
+	var listed []tracker.Engine
+	var engines []*engine
+	var handles []*process.Handle
+	a.locked(func(t *tracker.Tracker) {
+		listed = t.Engines()
+		a.engines.removeEnded(t)
+		for _, l := range listed {
+			e := a.engines.enter(l.ID)
+			engines = append(engines, e)
+			if e.handle != nil {
+				handles = append(handles, e.handle)
+			}
+		}
+	})
+	for _, handle := range handles { // without the lock: older kernels have a file read for each
+		handle.Touch() // what an engine leaves behind is known by having started before
+	}
+	list := make([]host.Engine, len(listed))
+	for i, l := range listed {
+		name := l.Process.GetCgroup()
+		list[i] = host.Engine{ID: l.ID, PID: l.Process.GetPid(), StartTime: l.Process.GetStartTime(), Cgroup: name, Moved: !cgroup.Whole(name)}
+	}
+	return engines, list
 }
 
 // tellDegraded logs which sources cannot be read, when these are others than before. Those of countables log for themselves.
@@ -125,66 +138,45 @@ func (a *Agent) afterChange(ctx context.Context) {
 }
 
 // usage puts what was measured of an engine into the tracker's words.
-func (a *Agent) usage(ctx context.Context, e host.Engine, u host.Usage) tracker.Usage {
+func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u host.Usage) tracker.Usage {
 	usage := tracker.Usage{
-		ID: e.ID, PID: e.PID, StartTime: e.StartTime,
+		ID: measured.ID, PID: measured.PID, StartTime: measured.StartTime,
 		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, CPUMillis: u.CPUMillis,
 		Partial:  u.Err != nil,
 		Orphaned: !u.Alive && u.Processes > 0,
 	}
 	if !u.Alive && u.Processes == 0 {
-		usage.Ended = a.certain(e.ID, u.Err) && !a.awaitsRecord(e.ID)
+		usage.Ended = a.certain(e, u.Err) && !a.awaitsRecord(e, measured.ID)
 	} else {
-		delete(a.doubtful, e.ID)
+		e.doubts = 0
 	}
 	switch {
 	case usage.Ended:
-		end := a.howEnded(ctx, e)
+		end := a.howEnded(ctx, measured)
 		usage.Exit, usage.Reason, usage.ErrorOutput = end.exit, end.reason, end.errorOutput
 	case u.Err != nil:
-		if text := u.Err.Error(); a.partial[e.ID] != text {
-			a.partial[e.ID] = text
-			a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", text)
+		if text := u.Err.Error(); e.partial != text {
+			e.partial = text
+			a.log.Warn("an engine could not be measured in full", "allocation_id", measured.ID, "error", text)
 		}
-	case usage.Orphaned && !a.orphaned[e.ID]:
+	case usage.Orphaned && !e.orphaned:
 		a.log.Warn("an engine's process has ended and left others behind: it keeps its allocation until they end, or it is released or stopped",
-			"allocation_id", e.ID, "processes", u.Processes)
+			"allocation_id", measured.ID, "processes", u.Processes)
 	}
 	if u.Err == nil {
-		delete(a.partial, e.ID)
+		e.partial = ""
 	}
-	if usage.Orphaned {
-		a.orphaned[e.ID] = true
-	}
+	e.orphaned = e.orphaned || usage.Orphaned
 	return usage
 }
 
 // certain reports whether an engine of which nothing was found has ended: at once, or where something could not be read, when
 // it is so a second time.
-func (a *Agent) certain(id string, err error) bool {
-	a.doubtful[id]++
-	if err == nil || a.doubtful[id] > 1 {
+func (a *Agent) certain(e *engine, err error) bool {
+	e.doubts++
+	if err == nil || e.doubts > 1 {
 		return true
 	}
 	a.measureIn(measureGap)
 	return false
-}
-
-// forgetDoubts keeps only what is known of engines that are still measured.
-func (a *Agent) forgetDoubts(list []host.Engine) {
-	listed := make(map[string]bool, len(list))
-	for _, e := range list {
-		listed[e.ID] = true
-	}
-	deleteOthers(a.doubtful, listed)
-	deleteOthers(a.unrecorded, listed)
-	deleteOthers(a.orphaned, listed)
-	deleteOthers(a.partial, listed)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	deleteOthers(a.stops, listed)
-}
-
-func deleteOthers[V any](of map[string]V, listed map[string]bool) {
-	maps.DeleteFunc(of, func(id string, _ V) bool { return !listed[id] })
 }

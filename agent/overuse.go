@@ -20,26 +20,27 @@ import (
 func (a *Agent) actOnOverUse(ctx context.Context) {
 	now := time.Now()
 	var notices []tracker.Notice
-	var due []tracker.DueStop
+	var asks []func()
 	a.locked(func(t *tracker.Tracker) {
 		notices = t.Notices()
 		if a.unsynced.Load() || !t.Agreed() {
 			return // while no coordinator answers nothing is stopped
 		}
 		for _, stop := range t.DueStops(now) {
-			if before := a.stops[stop.ID]; a.asking[stop.ID] || before != nil && before.underway {
+			e := a.engines.enter(stop.ID)
+			if e.busy() {
 				continue
 			}
 			t.StopAsked(stop.ID, now)
-			a.asking[stop.ID] = true
-			due = append(due, stop)
+			e.asking = true
+			asks = append(asks, func() { a.askToStop(ctx, e, stop) })
 		}
 	})
 	for _, notice := range notices {
 		a.tell(ctx, notice)
 	}
-	for _, stop := range due {
-		a.running.Go(func() { a.askToStop(ctx, stop) })
+	for _, ask := range asks {
+		a.running.Go(ask)
 	}
 }
 
@@ -72,7 +73,7 @@ func quantity(dimension string, n int64) string {
 }
 
 // askToStop asks a coordinator to stop an engine, once: where none answers, the next measurement says whether that is still wanted.
-func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
+func (a *Agent) askToStop(ctx context.Context, e *engine, stop tracker.DueStop) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	_, err := a.deps.Allocations.Stop(a.inOwnName(ctx), &bursarv1.StopRequest{
@@ -80,7 +81,7 @@ func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
 	})
 	unsynced := err != nil && (passing(err) || ctx.Err() != nil)
 	a.locked(func(t *tracker.Tracker) {
-		delete(a.asking, stop.ID)
+		e.asking = false
 		if unsynced {
 			t.StopAsked(stop.ID, time.Time{})
 		}

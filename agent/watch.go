@@ -13,45 +13,35 @@ import (
 
 // watch takes hold of the processes of new engines, and lets go of those that are engines no more.
 func (a *Agent) watch(ctx context.Context) {
-	var engines []tracker.Engine
-	unwatched := make(map[string]*bursarv1.Process)
+	var unwatched []tracker.Engine
 	a.locked(func(t *tracker.Tracker) {
-		engines = t.Engines()
-		current := make(map[string]bool, len(engines))
-		for _, e := range engines {
-			current[e.ID] = true
-			if a.watched[e.ID] == nil {
-				unwatched[e.ID] = e.Process
-			}
+		for id := range a.engines.byID {
+			a.engines.unwatchStale(t, id)
 		}
-		for id, handle := range a.watched {
-			if !current[id] {
-				handle.Close()
-				delete(a.watched, id)
+		for _, current := range t.Engines() {
+			if e := a.engines.find(current.ID); e == nil || e.handle == nil {
+				unwatched = append(unwatched, current)
 			}
 		}
 	})
-	for id, p := range unwatched {
-		a.hold(ctx, id, p)
+	for _, e := range unwatched {
+		a.hold(ctx, e.ID, e.Process)
 	}
 }
 
 // watchEngine does so for one allocation, after a call about it.
 func (a *Agent) watchEngine(ctx context.Context, id string) {
-	var engine tracker.Engine
+	var current tracker.Engine
 	unwatched := false
 	a.locked(func(t *tracker.Tracker) {
-		var is bool
-		engine, is = t.Engine(id)
-		handle := a.watched[id]
-		unwatched = is && handle == nil
-		if !is && handle != nil {
-			handle.Close()
-			delete(a.watched, id)
-		}
+		a.engines.unwatchStale(t, id)
+		var listed bool
+		current, listed = t.Engine(id)
+		e := a.engines.find(id)
+		unwatched = listed && (e == nil || e.handle == nil)
 	})
 	if unwatched {
-		a.hold(ctx, id, engine.Process)
+		a.hold(ctx, id, current.Process)
 	}
 }
 
@@ -69,11 +59,12 @@ func (a *Agent) hold(ctx context.Context, id string, p *bursarv1.Process) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.watched[id] != nil { // somebody was faster
+	_, listed := a.tracker.Engine(id)
+	if e := a.engines.find(id); !listed || e != nil && e.handle != nil { // it has ended, or another goroutine was faster
 		handle.Close()
 		return
 	}
-	a.watched[id] = handle
+	a.engines.enter(id).handle = handle
 	ctx = context.WithoutCancel(ctx) // until it is closed
 	a.running.Go(func() {
 		if handle.Wait(ctx) == nil {
@@ -99,18 +90,15 @@ func (a *Agent) complete(id string, p *bursarv1.Process) *bursarv1.Process {
 func (a *Agent) letGo() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id, handle := range a.watched {
-		handle.Close()
-		delete(a.watched, id)
-	}
+	a.engines.unwatchAll()
 }
 
 // exitStatus says how an engine's process ended, where the kernel tells.
 func (a *Agent) exitStatus(id string) *bursarv1.ExitStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if handle := a.watched[id]; handle != nil {
-		return handle.ExitStatus()
+	if e := a.engines.find(id); e != nil && e.handle != nil {
+		return e.handle.ExitStatus()
 	}
 	return nil
 }

@@ -92,11 +92,15 @@ type Cgroups struct {
 	device    io.Closer         // of kernelLog, where it is ours
 
 	mu      sync.Mutex
-	changed map[string]bool       // guarded by mu; allocations to look at
-	all     bool                  // guarded by mu; all of them
 	driver  cgroup.Driver         // guarded by mu; nil: none
 	engines map[string]*contained // guarded by mu; by allocation
-	counted map[string]time.Time  // guarded by mu; allocations whose kills were counted, by when
+	// changed are the allocations to look at, and all is whether that is all of them. Most have no
+	// cgroup yet, and some never get one: so this is no part of a contained engine.
+	changed map[string]bool // guarded by mu
+	all     bool            // guarded by mu
+	// counted are allocations whose kills were counted, by when. It has engines that had no cgroup
+	// of ours, and engines whose cgroup is gone: so this is no part of a contained engine either.
+	counted map[string]time.Time // guarded by mu
 }
 
 // contained is an engine that has a cgroup of ours, or shall have one.

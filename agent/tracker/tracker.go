@@ -38,9 +38,11 @@ type Host struct {
 type Tracker struct {
 	host    Host
 	entries map[string]*entry
-	// shown are the processes, by allocation, that were shown to this agent and found to be what they claim. An engine of which
-	// only the coordinator tells is measured, but nothing is killed on its word: anybody who reaches a
-	// coordinator may have told it any pid.
+	// shown are the processes, by allocation, that were shown to this agent and found to be what
+	// they claim. It is no part of an entry: a process is shown before the coordinator confirms it,
+	// and there may be no entry until then. An engine that only the coordinator knows is measured,
+	// but it is never killed on the coordinator's word: anybody who reaches a coordinator may have
+	// given it any pid.
 	shown map[string]*bursarv1.Process
 
 	epoch      uint64 // the highest seen

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/bursar/bursar/agent/process"
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+)
+
+// engine is what the agent does about one engine, and what it has noticed of it. What the engine
+// is, and what was measured of it, is in the tracker. One part belongs to all goroutines, and one
+// to the measuring loop, which uses it without a lock.
+type engine struct {
+	// Guarded by Agent.mu:
+
+	// handle is the engine's process; nil: nobody waits for its end.
+	handle *process.Handle
+	// stop is what is done to end the engine; nil: there was no order.
+	stop *stopping
+	// asking: a coordinator is being asked to stop the engine.
+	asking bool
+
+	// Of the measuring loop alone:
+
+	// partial says why the engine could not be measured in full; "": it could.
+	partial string
+	// doubts is how often in a row the engine seemed to have ended.
+	doubts int
+	// orphaned: the log says that the engine's process left others behind.
+	orphaned bool
+	// unrecorded is when a launched engine was found to have ended without a record of how; zero:
+	// it was not.
+	unrecorded time.Time
+}
+
+// watches reports whether the handle is that of this process.
+func (e *engine) watches(p *bursarv1.Process) bool {
+	return e.handle != nil && e.handle.Ref() == process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}
+}
+
+// unwatch closes the handle, which ends the goroutine that waits for the process.
+func (e *engine) unwatch() {
+	if e.handle != nil {
+		e.handle.Close()
+		e.handle = nil
+	}
+}
+
+// busy reports whether something is under way that must not be begun twice.
+func (e *engine) busy() bool { return e.asking || e.stop != nil && e.stop.underway }
+
+// engines are the engines of this host. Agent.mu guards them, but for the part of each engine that
+// belongs to the measuring loop. The zero value is ready to use.
+//
+// An engine is entered while the tracker lists it, by the first that has something to note about
+// it. It is removed by the first measurement that begins after the tracker has ceased to list it.
+// So what is known of an engine stays for a moment after its end: a launcher that releases it just
+// then still tells the coordinator why it was stopped. A new engine of the same allocation begins
+// with nothing.
+type engines struct {
+	byID map[string]*engine // by allocation
+}
+
+// find returns nil if nothing is noted about the engine.
+func (s *engines) find(id string) *engine { return s.byID[id] }
+
+// enter returns the engine of an allocation, and makes it if there is none. Nothing else makes one.
+func (s *engines) enter(id string) *engine {
+	e := s.byID[id]
+	if e == nil {
+		if s.byID == nil {
+			s.byID = make(map[string]*engine)
+		}
+		e = &engine{}
+		s.byID[id] = e
+	}
+	return e
+}
+
+// removeEnded removes the engines that the tracker does not list. Nothing else removes one. The
+// measuring loop calls it, so that its part of an engine does not end under it. An engine that is
+// being stopped stays until that is over: the tracker may list it again, and what is under way
+// must not be begun a second time.
+func (s *engines) removeEnded(t *tracker.Tracker) {
+	for id, e := range s.byID {
+		if _, listed := t.Engine(id); !listed && !e.busy() {
+			e.unwatch()
+			delete(s.byID, id)
+		}
+	}
+}
+
+// unwatchStale closes the handle of an engine that the tracker does not list, or of which it lists
+// another process.
+func (s *engines) unwatchStale(t *tracker.Tracker, id string) {
+	e := s.byID[id]
+	if e == nil {
+		return
+	}
+	if current, listed := t.Engine(id); !listed || !e.watches(current.Process) {
+		e.unwatch()
+	}
+}
+
+// unwatchAll closes all handles.
+func (s *engines) unwatchAll() {
+	for _, e := range s.byID {
+		e.unwatch()
+	}
+}
