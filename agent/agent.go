@@ -255,7 +255,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.countables.loop(ctx) })
 	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()
-	a.letGo()
+	a.unwatch()
 	a.running.Wait()
 	return err
 }
@@ -308,7 +308,7 @@ func (a *Agent) open(ctx context.Context) error {
 
 // close leaves everything as the next incarnation wants to find it.
 func (a *Agent) close() error {
-	a.letGo()
+	a.unwatch()
 	return errors.Join(a.saveLast(), a.dir.Close(), a.cgroups.Close())
 }
 

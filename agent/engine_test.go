@@ -59,7 +59,7 @@ func withEngines(t *testing.T, engines ...*bursarv1.Allocation) *Agent {
 		measureDue: newWakeup(time.Now()),
 	}
 	t.Cleanup(func() {
-		a.letGo()
+		a.unwatch()
 		a.running.Wait()
 	})
 	return a
@@ -185,7 +185,7 @@ func TestHandleIsThatOfTheProcessThatTheTrackerLists(t *testing.T) {
 	if e := a.engines.find("a"); e == nil || e.handle != nil || !isClosed(t, last) {
 		t.Error("the process of an engine that has ended is watched")
 	}
-	a.hold(t.Context(), "a", anEngine("a", 3).Process)
+	a.watchProcess(t.Context(), "a", anEngine("a", 3).Process)
 	if e := a.engines.find("a"); e.handle != nil {
 		t.Error("a process is watched whose engine has ended while it was opened")
 	}

@@ -25,7 +25,7 @@ func (a *Agent) watch(ctx context.Context) {
 		}
 	})
 	for _, e := range unwatched {
-		a.hold(ctx, e.ID, e.Process)
+		a.watchProcess(ctx, e.ID, e.Process)
 	}
 }
 
@@ -41,12 +41,12 @@ func (a *Agent) watchEngine(ctx context.Context, id string) {
 		unwatched = listed && (e == nil || e.handle == nil)
 	})
 	if unwatched {
-		a.hold(ctx, id, current.Process)
+		a.watchProcess(ctx, id, current.Process)
 	}
 }
 
-// hold watches one engine. Where that does not work, the next measurement finds out what there is to know.
-func (a *Agent) hold(ctx context.Context, id string, p *bursarv1.Process) {
+// watchProcess watches one engine. Where that does not work, the next measurement finds out what there is to know.
+func (a *Agent) watchProcess(ctx context.Context, id string, p *bursarv1.Process) {
 	if p.GetStartTime() == 0 || p.Uid == nil { //nolint:protogetter // 0 is root
 		p = a.complete(id, p)
 	}
@@ -86,8 +86,8 @@ func (a *Agent) complete(id string, p *bursarv1.Process) *bursarv1.Process {
 	return completed
 }
 
-// letGo stops watching.
-func (a *Agent) letGo() {
+// unwatch closes the processes of all engines.
+func (a *Agent) unwatch() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.engines.unwatchAll()
