@@ -143,7 +143,7 @@ type Agent struct {
 	syncedAt    moment
 	unsynced    atomic.Bool                   // the last Sync failed
 	stranger    atomic.Pointer[StrangerError] // the host is another agent's; nil: it is not
-	news        atomic.Bool                   // since the last Sync began, another leader was named
+	newLeader   atomic.Bool                   // another leader was named since the last Sync began
 
 	mu       sync.Mutex
 	tracker  *tracker.Tracker // guarded by mu

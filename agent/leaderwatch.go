@@ -26,8 +26,8 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 			}
 		}
 		if named != leader && named != "" {
-			a.news.Store(true)
-			a.syncDue.bring(time.Now().Add(rand.N(newsSpread)))
+			a.newLeader.Store(true)
+			a.syncDue.bring(time.Now().Add(rand.N(newLeaderSpread)))
 		}
 		leader = named
 		select {

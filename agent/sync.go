@@ -26,8 +26,8 @@ const (
 	// for a new leader to know their host wait that long at most; a thousand agents make some 500 calls a second then.
 	syncRetryFirst = 100 * time.Millisecond
 	syncRetryLast  = 2 * time.Second
-	// newsSpread is the time over which a fleet comes to a new leader when it is named.
-	newsSpread = time.Second
+	// newLeaderSpread is the time over which a fleet comes to a new leader when it is named.
+	newLeaderSpread = time.Second
 	// jitter is how far an interval varies, as a share of it, so that a fleet does not beat in time.
 	jitter = 0.1
 )
@@ -40,7 +40,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 	)
 	var failed series
 	for a.syncDue.wait(ctx) {
-		a.news.Store(false)
+		a.newLeader.Store(false)
 		var err error
 		a.loops.sync.do(func() { err = a.heartbeat(ctx) })
 		now := time.Now()
@@ -52,7 +52,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			return err
 		case err != nil:
 			a.unsynced.Store(true)
-			if a.news.Load() {
+			if a.newLeader.Load() {
 				retry.Reset() // it was sent to the leader before
 			}
 			delay := retry.NextBackOff()
@@ -70,8 +70,8 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		switch {
 		case a.urgent():
 			next = now
-		case a.news.Load():
-			next = now.Add(rand.N(newsSpread))
+		case a.newLeader.Load():
+			next = now.Add(rand.N(newLeaderSpread))
 		}
 		a.syncDue.set(later(next, now.Add(syncGap)), now.Add(syncGap))
 	}
