@@ -138,7 +138,7 @@ type Agent struct {
 	lost        lostState     // what is wrong with where it is
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
-	look        look
+	freshMemory freshMemory
 	measuredAt  moment // when the machine was last measured, and a Sync last answered
 	syncedAt    moment
 	unsynced    atomic.Bool                   // the last Sync failed

@@ -130,7 +130,7 @@ func (a *Agent) epoch() (epoch uint64) {
 // judge puts an allocation before the tracker. The channel is closed by the next answer to a Sync.
 func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
 	if reserved(allocation) {
-		a.lookAtMemory(ctx)
+		a.readFreshMemory(ctx)
 	}
 	a.locked(func(t *tracker.Tracker) {
 		_, known := t.Veto(allocation.GetId())

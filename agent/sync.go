@@ -167,7 +167,7 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
 	}
 	if slices.ContainsFunc(response.GetGrants(), reserved) {
-		a.lookAtMemory(ctx)
+		a.readFreshMemory(ctx)
 	}
 	var outcome tracker.Outcome
 	a.locked(func(t *tracker.Tracker) {

@@ -108,11 +108,11 @@ func (u *Usage) differs(reported *Usage) bool {
 		!slices.EqualFunc(u.over, reported.over, policy.OverUse.Equal)
 }
 
-// Look takes what is available at this moment, in bytes: a grant is decided on by that and not by a sample that may be a tick old. What
+// SetAvailable takes what is available at this moment, in bytes: a grant is decided on by that and not by a sample that may be a tick old. What
 // engines use is still the sample's, so only less than the sample says counts.
-func (t *Tracker) Look(available int64) { t.available = &available }
+func (t *Tracker) SetAvailable(available int64) { t.available = &available }
 
-// Headroom is the memory in bytes that the last sample, and the last Look since, leave for new grants: available - safety - what was
+// Headroom is the memory in bytes that the last sample, and the last SetAvailable since, leave for new grants: available - safety - what was
 // promised and is not touched yet. Below zero, more was promised than there is. It is unknown before the first sample, and where the
 // sample could not tell.
 func (t *Tracker) Headroom() (bytes int64, known bool) { return t.headroomWithout(nil) }

@@ -21,11 +21,11 @@ func TestALastWordTakesNoSampleThatIsOlderThanItsTick(t *testing.T) {
 		t.Errorf("after 6 s without a measurement, of one in 2 s: %v", verdict)
 	}
 	k.Measure(start.Add(6*time.Second), tracker.Measurement{Sample: free(1000)})
-	k.Look(250 * mib)
+	k.SetAvailable(250 * mib)
 	if headroom, known := k.Headroom(); !known || headroom != 50*mib {
 		t.Errorf("headroom %d, %v; want what is there now, less what is safe and what was promised", headroom, known)
 	}
-	k.Look(2000 * mib)
+	k.SetAvailable(2000 * mib)
 	if headroom, _ := k.Headroom(); headroom != 800*mib {
 		t.Errorf("headroom %d: what engines have given back since the sample may still be theirs", headroom)
 	}
