@@ -42,7 +42,7 @@ type countable struct {
 	amount   int64
 	counted  time.Time // when that was; zero: not yet
 	err      error     // of the last run
-	told     bool      // the log has that it fails
+	logged   bool      // the log has that it fails
 }
 
 func newCountables(now time.Time, log *slog.Logger) *countables {
@@ -146,11 +146,11 @@ func (c *countables) note(now time.Time, name string, of *countable, amount int6
 		of.undead = undead.gone
 	}
 	switch {
-	case err != nil && !of.told:
-		of.told = true
+	case err != nil && !of.logged:
+		of.logged = true
 		c.log.Warn("a countable was not counted", "countable", name, "error", err)
-	case err == nil && of.told:
-		of.told = false
+	case err == nil && of.logged:
+		of.logged = false
 		c.log.Info("a countable is counted again", "countable", name, "amount", amount)
 	}
 	if err == nil {

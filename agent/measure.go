@@ -72,7 +72,7 @@ func (a *Agent) measure(ctx context.Context) {
 		ends = t.Measure(time.Now(), measurement)
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
-	a.tellDegraded(sample.Degraded)
+	a.logDegraded(sample.Degraded)
 	a.measuredAt.now()
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
@@ -110,8 +110,8 @@ func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
 	return engines, list
 }
 
-// tellDegraded logs which sources cannot be read, when these are others than before. Those of countables log for themselves.
-func (a *Agent) tellDegraded(degraded map[string]string) {
+// logDegraded logs which sources cannot be read, when these are others than before. Those of countables log for themselves.
+func (a *Agent) logDegraded(degraded map[string]string) {
 	sources := slices.Sorted(maps.Keys(degraded))
 	for _, source := range sources {
 		if !slices.Contains(a.degraded, source) {

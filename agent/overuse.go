@@ -37,15 +37,15 @@ func (a *Agent) actOnOverUse(ctx context.Context) {
 		}
 	})
 	for _, notice := range notices {
-		a.tell(ctx, notice)
+		a.logOverUse(ctx, notice)
 	}
 	for _, ask := range asks {
 		a.running.Go(ask)
 	}
 }
 
-// tell logs that over-use has begun or ended, as loud as the policy wants.
-func (a *Agent) tell(ctx context.Context, notice tracker.Notice) {
+// logOverUse logs that over-use has begun or ended, as loud as the policy wants.
+func (a *Agent) logOverUse(ctx context.Context, notice tracker.Notice) {
 	o := notice.OverUse
 	attributes := []slog.Attr{
 		slog.String("allocation_id", notice.ID), slog.String("dimension", o.Dimension), slog.String("used", quantity(o.Dimension, o.Used)),

@@ -88,15 +88,15 @@ const (
 
 // series is failures without a success in between.
 type series struct {
-	count int
-	told  []string // the failures that were told of at once
+	count  int
+	logged []string // the failures that were logged as warnings at once
 }
 
 // loud reports whether a failure is to be told of: one that is new, and one every now and then.
 func (s *series) loud(err error) bool {
 	s.count++
-	if text := err.Error(); len(s.told) < loudTexts && !slices.Contains(s.told, text) {
-		s.told = append(s.told, text)
+	if text := err.Error(); len(s.logged) < loudTexts && !slices.Contains(s.logged, text) {
+		s.logged = append(s.logged, text)
 		return true
 	}
 	return s.count%loudEvery == 0
