@@ -82,20 +82,20 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	}
 	switch {
 	case claimed.GetBootId() != "" && claimed.GetBootId() != a.bootID:
-		return nil, gone(claimed.GetPid(), "a process of this boot, "+a.bootID)
+		return nil, notThere(claimed.GetPid(), "a process of this boot, "+a.bootID)
 	case c == nil || !c.Trusted && found.UID != c.UID:
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", claimed.GetPid(), found.UID))
 	}
 	other := ""
 	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(found.PID, found.StartTime) })
 	if other != "" && other != request.GetId() {
-		return nil, gone(claimed.GetPid(), "a process that is not yet the engine of another allocation; it is that of "+other)
+		return nil, notThere(claimed.GetPid(), "a process that is not yet the engine of another allocation; it is that of "+other)
 	}
 	// Not what the caller claims: what is in the cgroup is counted as the engine's, and is killed with it.
 	cgroup, err := a.deps.Meter.OwnCgroup(found.PID)
 	switch {
 	case errors.Is(err, host.ErrNoProcess):
-		return nil, gone(claimed.GetPid(), "a process of this host that runs")
+		return nil, notThere(claimed.GetPid(), "a process of this host that runs")
 	case err != nil:
 		a.log.Warn("the engine's cgroup is not known: it is measured by its process tree", "allocation_id", request.GetId(), "error", err)
 		cgroup = ""
@@ -142,7 +142,7 @@ func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (
 		return host.Identity{}, err
 	}
 	if again, err := numberOf(ctx, view.PIDs, number); err != nil || again != pid { // it has ended meanwhile, and its pid may be another's
-		return host.Identity{}, gone(number, "a process that runs in the caller's pid namespace")
+		return host.Identity{}, notThere(number, "a process that runs in the caller's pid namespace")
 	}
 	return found, nil
 }
@@ -155,17 +155,17 @@ func (a *Agent) whoRuns(pid, number int32, started uint64) (host.Identity, error
 	found, err := a.deps.Meter.Identify(pid)
 	switch {
 	case errors.Is(err, host.ErrNoProcess) || err == nil && found.Ended():
-		return found, gone(number, "a process of this host that runs")
+		return found, notThere(number, "a process of this host that runs")
 	case err != nil:
 		return found, connect.NewError(connect.CodeInternal, err)
 	case started != 0 && started != found.StartTime:
-		return found, gone(number, fmt.Sprintf("the process that started at %d; the one of this pid started at %d", started, found.StartTime))
+		return found, notThere(number, fmt.Sprintf("the process that started at %d; the one of this pid started at %d", started, found.StartTime))
 	}
 	return found, nil
 }
 
-// gone refuses a process; the caller must stop what it started.
-func gone(pid int32, want string) error {
+// notThere refuses a process; the caller must stop what it started.
+func notThere(pid int32, want string) error {
 	return withDetail(connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process.pid: %d: want %s", pid, want)),
 		&bursarv1.InvalidField{Field: "process.pid", Value: strconv.Itoa(int(pid)), Want: want})
 }
@@ -229,7 +229,7 @@ func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int
 	found, err := namespace.Find(ctx, pid)
 	switch {
 	case errors.Is(err, host.ErrNoProcess):
-		return 0, gone(pid, "a process that runs in the caller's pid namespace")
+		return 0, notThere(pid, "a process that runs in the caller's pid namespace")
 	case err != nil:
 		return 0, connect.NewError(connect.CodeInternal, err)
 	}

@@ -36,7 +36,7 @@ func (m *moment) last() time.Time {
 
 // alive reports whether the measuring loop works.
 func (a *Agent) alive() error {
-	return within("the machine was measured", a.measuredAt.last(), a.settings().Tick)
+	return checkRecent("the machine was measured", a.measuredAt.last(), a.settings().Tick)
 }
 
 // reachable reports whether requests can be answered: the loops work, and a coordinator answers.
@@ -49,10 +49,10 @@ func (a *Agent) reachable() error {
 	}
 	var interval time.Duration
 	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
-	return within("a coordinator answered", a.syncedAt.last(), interval)
+	return checkRecent("a coordinator answered", a.syncedAt.last(), interval)
 }
 
-func within(what string, at time.Time, every time.Duration) error {
+func checkRecent(what string, at time.Time, every time.Duration) error {
 	if at.IsZero() {
 		return fmt.Errorf("%s: not yet", what)
 	}

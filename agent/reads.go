@@ -78,7 +78,7 @@ func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Contex
 		response, err = call(a.inNameOf(ctx), request)
 	}
 	if err != nil && passing(err) {
-		return nil, nobody(err)
+		return nil, noAnswer(err)
 	}
 	return response, err
 }
@@ -156,7 +156,7 @@ func (s *service) Watch(
 	case s.stopping.Err() != nil:
 		return connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: watch again from the last revision"))
 	case err != nil && passing(err):
-		return nobody(err)
+		return noAnswer(err)
 	default:
 		return err
 	}

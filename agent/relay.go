@@ -94,7 +94,7 @@ func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, 
 			a.heardAgain()
 			return answer, err
 		case ctx.Err() != nil:
-			return answer, nobody(err)
+			return answer, noAnswer(err)
 		}
 		if time.Since(began) > relayRetryLast {
 			retry.Reset() // it was connected and waited: what failed now is new
@@ -102,18 +102,18 @@ func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, 
 		again, delay := admission.TryAgain(err), retry.NextBackOff()
 		next := time.Now().Add(again + delay)
 		if deadline, _ := ctx.Deadline(); next.After(deadline) || again > 0 && convert.Wait(request) > 0 && next.After(waited) {
-			return answer, nobody(err)
+			return answer, noAnswer(err)
 		}
 		// What a coordinator asks for is waited out, also if a heartbeat is answered in the meantime.
-		if again > 0 && !pause.For(again, ctx.Done(), nil) || !a.rest(ctx, delay) {
-			return answer, nobody(err)
+		if again > 0 && !pause.For(again, ctx.Done(), nil) || !a.awaitRetry(ctx, delay) {
+			return answer, noAnswer(err)
 		}
 	}
 }
 
-// rest waits before the next attempt of a call: for d, or until a heartbeat is answered, which is when somebody leads who may not have
+// awaitRetry waits before the next attempt of a call: for d, or until a heartbeat is answered, which is when somebody leads who may not have
 // a moment ago. So whoever waited the longest for a leader does not wait longer than the others. It returns false where ctx ended first.
-func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
+func (a *Agent) awaitRetry(ctx context.Context, d time.Duration) bool {
 	var answered <-chan struct{}
 	a.locked(func(*tracker.Tracker) { answered = a.answered })
 	timer := time.NewTimer(d)
@@ -127,9 +127,9 @@ func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// nobody says that no coordinator answered in the time that there was. One that had too much to do did
+// noAnswer says that no coordinator answered in the time that there was. One that had too much to do did
 // answer: its own words say what the caller can do about it.
-func nobody(err error) error {
+func noAnswer(err error) error {
 	if connect.CodeOf(err) == connect.CodeResourceExhausted && connect.IsWireError(err) {
 		return err
 	}

@@ -176,7 +176,7 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 		a.answered = make(chan struct{})
 	})
 	if err != nil {
-		a.leaveDeposed(err)
+		a.leaveSuperseded(err)
 		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
 	}
 	return outcome, nil
@@ -186,9 +186,9 @@ func reserved(a *bursarv1.Allocation) bool {
 	return a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 }
 
-// leaveDeposed turns away from a coordinator whose leadership is over, though it answers.
-func (a *Agent) leaveDeposed(err error) {
-	if _, deposed := errors.AsType[*tracker.EpochError](err); deposed {
+// leaveSuperseded turns away from a coordinator whose leadership is over, though it answers.
+func (a *Agent) leaveSuperseded(err error) {
+	if _, superseded := errors.AsType[*tracker.EpochError](err); superseded {
 		a.deps.Elsewhere()
 	}
 }
@@ -219,7 +219,7 @@ func (a *Agent) register(ctx context.Context) error {
 	}
 	a.locked(func(t *tracker.Tracker) { err = t.Registered(response) })
 	if err != nil {
-		a.leaveDeposed(err)
+		a.leaveSuperseded(err)
 		return fmt.Errorf("register: %w", err)
 	}
 	a.stranger.Store(nil)
