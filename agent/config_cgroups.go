@@ -40,7 +40,7 @@ func (a *Agent) newCgroups() (*contain.Cgroups, error) {
 			s := a.settings()
 			return contain.Settings{Way: s.Engines.Cgroups, Parent: s.Engines.Cgroup, Policies: s.policies}
 		},
-		Locked: a.locked, SaveSoon: a.saveSoon, Launching: a.launches.has,
+		Locked: a.locked, ScheduleSave: a.scheduleSave, Launching: a.launches.has,
 		Stopped:  func(id string) bool { return a.endReason(id) != "" },
 		Identify: a.deps.Meter.Identify,
 	})

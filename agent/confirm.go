@@ -205,7 +205,7 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 // observe takes note of what a call has changed.
 func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
 	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
-	a.cgroups.SoonAt(allocation.GetId()) // it may be entitled to something else
+	a.cgroups.Schedule(allocation.GetId()) // it may be entitled to something else
 }
 
 // showConfirmed shows the process that was confirmed once more: in the meantime somebody may have shown another one, in vain.

@@ -77,7 +77,7 @@ func (a *Agent) measure(ctx context.Context) {
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
 	}
-	a.cgroups.Soon()
+	a.cgroups.ScheduleAll()
 	a.actOnOverUse(ctx)
 	a.cleanRecords(began)
 	a.afterChange(ctx)
@@ -134,7 +134,7 @@ func (a *Agent) afterChange(ctx context.Context) {
 	if urgent {
 		a.syncDue.by(time.Now())
 	}
-	a.saveSoon()
+	a.scheduleSave()
 }
 
 // usage puts what was measured of an engine into the tracker's words.

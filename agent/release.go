@@ -30,7 +30,7 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 		a.observe(answer.msg.GetAllocation(), answer.asOf)
 	}
 	if engine {
-		a.saveSoon() // a restart before that finds the process ended, and says so again
+		a.scheduleSave() // a restart before that finds the process ended, and says so again
 		a.watchEngine(ctx, request.GetId())
 		// Whoever waits for what the engine had touched is granted it by a sample that shows it free.
 		a.measureIn(0)

@@ -58,7 +58,7 @@ func (s *service) Resize(ctx context.Context, request *bursarv1.ResizeRequest) (
 		return nil, err
 	}
 	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
-	s.agent.saveSoon()
+	s.agent.scheduleSave()
 	return answer.msg, nil
 }
 

@@ -58,7 +58,7 @@ func (a *Agent) saveLoop(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) saveSoon() {
+func (a *Agent) scheduleSave() {
 	select {
 	case a.unsaved <- struct{}{}:
 	default:
@@ -154,7 +154,7 @@ func (a *Agent) checkState() (problem string) {
 		a.saving.Unlock()
 		if !held {
 			a.locked((*tracker.Tracker).SaveAll)
-			a.saveSoon()
+			a.scheduleSave()
 		}
 	}
 	if why := a.lost.why.Load(); why != nil {

@@ -255,7 +255,7 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 		a.measureIn(0)
 	}
 	a.watch(ctx)
-	a.saveSoon()
+	a.scheduleSave()
 	a.syncedAt.now()
 	a.becomeReady()
 	return nil

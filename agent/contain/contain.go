@@ -65,8 +65,8 @@ type Options struct {
 	Settings func() Settings
 	// Locked gives the engines and what they are entitled to. It must not block.
 	Locked func(func(t *tracker.Tracker))
-	// SaveSoon has what was said of an engine written.
-	SaveSoon func()
+	// ScheduleSave has what was said of an engine written.
+	ScheduleSave func()
 	// Launching reports whether the allocation's engine is being launched, Stopped whether the agent has been asked to stop it.
 	Launching, Stopped func(id string) bool
 	// Identify says whose a process is. Any error: it has ended.
@@ -152,16 +152,16 @@ func New(o Options) (*Cgroups, error) {
 	return c, nil
 }
 
-// Soon has the loop look at all engines.
-func (c *Cgroups) Soon() {
+// ScheduleAll has the loop go through all engines.
+func (c *Cgroups) ScheduleAll() {
 	c.mu.Lock()
 	c.all = true
 	c.mu.Unlock()
 	c.wake()
 }
 
-// SoonAt has the loop look at one engine.
-func (c *Cgroups) SoonAt(id string) {
+// Schedule has the loop go through one engine.
+func (c *Cgroups) Schedule(id string) {
 	c.mu.Lock()
 	c.changed[id] = true
 	c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *Cgroups) wake() {
 	}
 }
 
-// Loop does what Soon and SoonAt ask for until ctx ends. It returns nil.
+// Loop does what ScheduleAll and Schedule ask for until ctx ends. It returns nil.
 func (c *Cgroups) Loop(ctx context.Context) error {
 	for {
 		select {
@@ -312,7 +312,7 @@ func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 		moved := proto.CloneOf(w.process)
 		moved.Cgroup = path
 		c.options.Locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
-		c.options.SaveSoon()
+		c.options.ScheduleSave()
 	}
 	if !killed && !before.inherited && before.settled {
 		return
