@@ -223,17 +223,17 @@ func (c *Cgroups) pass(ctx context.Context) {
 		return
 	}
 	killed := all && c.killedSince()
-	wanted := c.wanted(all, changed)
-	for id, w := range wanted {
+	desired := c.desiredOf(all, changed)
+	for id, want := range desired {
 		if ctx.Err() != nil {
 			return
 		}
-		c.keep(ctx, driver, id, w, killed)
+		c.keep(ctx, driver, id, want, killed)
 	}
 	if !all {
 		return
 	}
-	for _, id := range c.others(wanted) {
+	for _, id := range c.others(desired) {
 		c.remove(ctx, driver, id)
 	}
 }
@@ -282,10 +282,10 @@ func (c *Cgroups) takeUp(ctx context.Context) {
 
 // keep gives one engine its cgroup and its limits, where it has not got them, and asks for its processes that the kernel has killed,
 // if some may have been.
-func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w wish, killed bool) {
+func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, want desired, killed bool) {
 	c.mu.Lock()
 	e := c.engines[id]
-	if e == nil && w.own != policy.CgroupNever {
+	if e == nil && want.own != policy.CgroupNever {
 		e = &contained{}
 		c.engines[id] = e
 	}
@@ -296,20 +296,20 @@ func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 	e.stranger = time.Time{}
 	before := *e
 	c.mu.Unlock()
-	if w.own == policy.CgroupIfFree && c.stays(ctx, driver, id, w, before) {
+	if want.own == policy.CgroupIfFree && c.stays(ctx, driver, id, want, before) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, containTimeout)
 	defer cancel()
 	// Other limits than those that have failed are not made to wait.
-	if before.limits != w.limits || !before.settled && !time.Now().Before(before.retry) {
-		c.settle(ctx, driver, id, w, before)
+	if before.limits != want.limits || !before.settled && !time.Now().Before(before.retry) {
+		c.settle(ctx, driver, id, want, before)
 	}
 	c.mu.Lock()
 	path := e.path
 	c.mu.Unlock()
-	if path != "" && path != w.process.GetCgroup() {
-		moved := proto.CloneOf(w.process)
+	if path != "" && path != want.process.GetCgroup() {
+		moved := proto.CloneOf(want.process)
 		moved.Cgroup = path
 		c.options.Locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
 		c.options.ScheduleSave()
@@ -323,11 +323,11 @@ func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w w
 }
 
 // stays reports whether an engine that nobody has said to move stays where it is, as it would lose something by that.
-func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) bool {
+func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) bool {
 	if before.wouldLose != "" || before.settled || before.inherited || before.failed != "" {
 		return before.wouldLose != ""
 	}
-	lost, err := driver.Lost(w.process.GetPid())
+	lost, err := driver.Lost(want.process.GetPid())
 	if err == nil && lost == "" {
 		return false
 	}
@@ -348,21 +348,21 @@ func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, w 
 }
 
 // settle moves an engine to its cgroup, or sets other limits.
-func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) {
+func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) {
 	path := before.path
 	var err error
 	if before.settled {
-		err = driver.Set(ctx, id, w.limits)
+		err = driver.Set(ctx, id, want.limits)
 	}
 	if !before.settled || errors.Is(err, cgroup.ErrNone) {
-		path, err = driver.Adopt(ctx, id, w.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, w) })
+		path, err = driver.Adopt(ctx, id, want.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, want) })
 	}
 	if errors.Is(err, cgroup.ErrNone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && path == "" {
 		return // it has ended, which the next measurement finds; or the agent ends
 	}
 	c.mu.Lock()
 	e := c.engines[id]
-	e.path, e.limits, e.settled = path, w.limits, err == nil
+	e.path, e.limits, e.settled = path, want.limits, err == nil
 	again := err != nil && e.failed == err.Error()
 	e.failed, e.retry, e.wouldLose = "", time.Time{}, ""
 	if err != nil {
@@ -373,9 +373,9 @@ func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w
 	case err != nil:
 		c.failed(ctx, id, err, again)
 	case !before.settled:
-		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", w.limits)
+		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", want.limits)
 	default:
-		c.log.InfoContext(ctx, "an engine's limits are set anew", "allocation_id", id, "limits", w.limits)
+		c.log.InfoContext(ctx, "an engine's limits are set anew", "allocation_id", id, "limits", want.limits)
 	}
 }
 
@@ -389,7 +389,7 @@ func (c *Cgroups) failed(ctx context.Context, id string, err error, again bool) 
 }
 
 // others are the cgroups of allocations that are no engines, any more or yet.
-func (c *Cgroups) others(wanted map[string]wish) (ids []string) {
+func (c *Cgroups) others(known map[string]desired) (ids []string) {
 	tracked := make(map[string]bool)
 	c.options.Locked(func(t *tracker.Tracker) {
 		for _, e := range t.Engines() {
@@ -399,7 +399,7 @@ func (c *Cgroups) others(wanted map[string]wish) (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, e := range c.engines {
-		if _, is := wanted[id]; !is && !tracked[id] && time.Since(e.stranger) > strangerPatience {
+		if _, is := known[id]; !is && !tracked[id] && time.Since(e.stranger) > strangerPatience {
 			ids = append(ids, id)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // from. What another engine is in is that one's. Who is in a third cgroup was put there by somebody, maybe under a limit; only a policy that
 // moves an engine in any case moves these too. Processes of another user are left where they are: what is in the engine's cgroup is
 // stopped with it.
-func (c *Cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Member, error) {
-	root := process.Ref{PID: w.process.GetPid(), StartTime: w.process.GetStartTime()}
+func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgroup.Member, error) {
+	root := process.Ref{PID: want.process.GetPid(), StartTime: want.process.GetStartTime()}
 	refs, err := process.Descendants(c.options.Proc, root)
 	if errors.Is(err, process.ErrEnded) {
 		return nil, errors.Join(cgroup.ErrNone, err)
@@ -36,7 +36,7 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Mem
 			continue
 		}
 		path, err := driver.PathOf(ref.PID)
-		if err != nil || path != home && (w.own != policy.CgroupAlways || !cgroup.Whole(path) || c.isOfAnother(path, id)) {
+		if err != nil || path != home && (want.own != policy.CgroupAlways || !cgroup.Whole(path) || c.isOfAnother(path, id)) {
 			continue
 		}
 		if found, err := c.options.Identify(ref.PID); err == nil && found.StartTime == ref.StartTime && found.UID == user.UID {

@@ -7,17 +7,17 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// wish is what an engine's cgroup shall be.
-type wish struct {
+// desired is what an engine's cgroup shall be.
+type desired struct {
 	process *bursarv1.Process
 	limits  cgroup.Limits
 	// own says whether it shall have one of ours, if it has none yet.
 	own policy.Cgroup
 }
 
-// wanted are the engines, all or the named, that were shown to this agent: on a coordinator's word alone no process is moved.
-func (c *Cgroups) wanted(all bool, ids map[string]bool) map[string]wish {
-	wanted := make(map[string]wish)
+// desiredOf are the engines, all or the named, that were shown to this agent: on a coordinator's word alone no process is moved.
+func (c *Cgroups) desiredOf(all bool, ids map[string]bool) map[string]desired {
+	list := make(map[string]desired)
 	policies := c.options.Settings().Policies
 	c.options.Locked(func(t *tracker.Tracker) {
 		var engines []tracker.Engine
@@ -42,10 +42,10 @@ func (c *Cgroups) wanted(all bool, ids map[string]bool) map[string]wish {
 			if given {
 				own = policy.CgroupNever
 			}
-			wanted[e.ID] = wish{process: e.Process, limits: limitsOf(p, grant.GetEntitled()), own: own}
+			list[e.ID] = desired{process: e.Process, limits: limitsOf(p, grant.GetEntitled()), own: own}
 		}
 	})
-	return wanted
+	return list
 }
 
 // limitsOf are the limits of an engine: those of its entitlement where its policy is to limit it, else only its part of busy processors.
