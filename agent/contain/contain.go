@@ -26,9 +26,9 @@ const (
 	factsTimeout   = 2 * time.Second
 	// containPatience is the time after which something is tried again that has failed.
 	containPatience = time.Minute
-	// strangerPatience is how long a cgroup stays that was there when the agent started, of an allocation it does not know: another agent
+	// unknownPatience is how long a cgroup stays that was there when the agent started, of an allocation it does not know: another agent
 	// of this machine may be about to use it.
-	strangerPatience = time.Hour
+	unknownPatience = time.Hour
 )
 
 // The ways to give engines cgroups.
@@ -77,12 +77,12 @@ type Options struct {
 // counted, and the engine goes on as it is. Its loop does all that may take long, so that nothing else waits for systemd or a slow
 // kernel; other goroutines launch engines and ask how they ended.
 type Cgroups struct {
-	options  Options
-	log      *slog.Logger
-	kills    prometheus.Counter
-	failures prometheus.Counter
-	due      chan struct{} // one element: there may be something to do
-	seen     *int64        // the kernel's count of processes ended for lack of memory at the last pass over all; nil: not known
+	options   Options
+	log       *slog.Logger
+	kills     prometheus.Counter
+	failures  prometheus.Counter
+	due       chan struct{} // one element: there may be something to do
+	killsSeen *int64        // the kernel's count of processes ended for lack of memory at the last pass over all; nil: not known
 
 	opening sync.Mutex  // held while a driver is opened
 	opened  time.Time   // guarded by opening; when that was last tried
@@ -108,8 +108,8 @@ type contained struct {
 	// path is its cgroup's; "" where there is none yet, or none that can be measured.
 	path   string
 	limits cgroup.Limits
-	// settled: the engine is inside and has these limits.
-	settled bool
+	// applied: the engine is inside and has these limits.
+	applied bool
 	// failed is what went wrong last, and retry when to try again.
 	failed string
 	retry  time.Time
@@ -118,12 +118,12 @@ type contained struct {
 	killed time.Time
 	// wouldLose is what the engine would have lost by a move that nobody has asked for: it stays where it is.
 	wouldLose string
-	// home is the cgroup that it is moved from; "": not known, as it was moved before this incarnation.
-	home string
+	// origin is the cgroup that it is moved from; "": not known, as it was moved before this incarnation.
+	origin string
 	// inherited: an earlier incarnation has made it, and nobody has looked at it since.
 	inherited bool
-	// stranger is when a cgroup was found whose allocation this agent did not know; zero: it knows it.
-	stranger time.Time
+	// unknownSince is when a cgroup was found whose allocation this agent did not know; zero: it knows it.
+	unknownSince time.Time
 }
 
 // New returns what contains engines, and does nothing yet. The error is that of metrics which are there already.
@@ -228,7 +228,7 @@ func (c *Cgroups) pass(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.keep(ctx, driver, id, want, killed)
+		c.ensure(ctx, driver, id, want, killed)
 	}
 	if !all {
 		return
@@ -251,11 +251,11 @@ func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 		c.log.WarnContext(ctx, "cgroups of engines could not be looked for", "error", err)
 		return false
 	}
-	strangers := make(map[string]time.Time)
+	unknown := make(map[string]time.Time)
 	c.options.Locked(func(t *tracker.Tracker) {
 		for _, f := range list {
 			if !t.Knows(f.ID) {
-				strangers[f.ID] = time.Now()
+				unknown[f.ID] = time.Now()
 			}
 		}
 	})
@@ -263,15 +263,15 @@ func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 	defer c.mu.Unlock()
 	for _, f := range list {
 		if c.engines[f.ID] == nil {
-			c.engines[f.ID] = &contained{path: f.Path, inherited: true, stranger: strangers[f.ID]}
+			c.engines[f.ID] = &contained{path: f.Path, inherited: true, unknownSince: unknown[f.ID]}
 		}
 	}
 	c.found.Store(true)
 	return true
 }
 
-// takeUp does so before the loop has: an engine may have ended while no agent was there.
-func (c *Cgroups) takeUp(ctx context.Context) {
+// findOnce does so before the loop has: an engine may have ended while no agent was there.
+func (c *Cgroups) findOnce(ctx context.Context) {
 	if c.found.Load() {
 		return
 	}
@@ -280,9 +280,9 @@ func (c *Cgroups) takeUp(ctx context.Context) {
 	}
 }
 
-// keep gives one engine its cgroup and its limits, where it has not got them, and asks for its processes that the kernel has killed,
+// ensure gives one engine its cgroup and its limits, where it has not got them, and asks for its processes that the kernel has killed,
 // if some may have been.
-func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, want desired, killed bool) {
+func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, want desired, killed bool) {
 	c.mu.Lock()
 	e := c.engines[id]
 	if e == nil && want.own != policy.CgroupNever {
@@ -293,7 +293,7 @@ func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, wan
 		c.mu.Unlock()
 		return
 	}
-	e.stranger = time.Time{}
+	e.unknownSince = time.Time{}
 	before := *e
 	c.mu.Unlock()
 	if want.own == policy.CgroupIfFree && c.stays(ctx, driver, id, want, before) {
@@ -302,8 +302,8 @@ func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, wan
 	ctx, cancel := context.WithTimeout(ctx, containTimeout)
 	defer cancel()
 	// Other limits than those that have failed are not made to wait.
-	if before.limits != want.limits || !before.settled && !time.Now().Before(before.retry) {
-		c.settle(ctx, driver, id, want, before)
+	if before.limits != want.limits || !before.applied && !time.Now().Before(before.retry) {
+		c.apply(ctx, driver, id, want, before)
 	}
 	c.mu.Lock()
 	path := e.path
@@ -314,7 +314,7 @@ func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, wan
 		c.options.Locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
 		c.options.ScheduleSave()
 	}
-	if !killed && !before.inherited && before.settled {
+	if !killed && !before.inherited && before.applied {
 		return
 	}
 	if facts, err := driver.Facts(ctx, id); err == nil {
@@ -324,7 +324,7 @@ func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, wan
 
 // stays reports whether an engine that nobody has said to move stays where it is, as it would lose something by that.
 func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) bool {
-	if before.wouldLose != "" || before.settled || before.inherited || before.failed != "" {
+	if before.wouldLose != "" || before.applied || before.inherited || before.failed != "" {
 		return before.wouldLose != ""
 	}
 	lost, err := driver.Lost(want.process.GetPid())
@@ -347,14 +347,14 @@ func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, wa
 	return true
 }
 
-// settle moves an engine to its cgroup, or sets other limits.
-func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) {
+// apply moves an engine to its cgroup, or sets other limits.
+func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) {
 	path := before.path
 	var err error
-	if before.settled {
+	if before.applied {
 		err = driver.Set(ctx, id, want.limits)
 	}
-	if !before.settled || errors.Is(err, cgroup.ErrNone) {
+	if !before.applied || errors.Is(err, cgroup.ErrNone) {
 		path, err = driver.Adopt(ctx, id, want.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, want) })
 	}
 	if errors.Is(err, cgroup.ErrNone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && path == "" {
@@ -362,7 +362,7 @@ func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w
 	}
 	c.mu.Lock()
 	e := c.engines[id]
-	e.path, e.limits, e.settled = path, want.limits, err == nil
+	e.path, e.limits, e.applied = path, want.limits, err == nil
 	again := err != nil && e.failed == err.Error()
 	e.failed, e.retry, e.wouldLose = "", time.Time{}, ""
 	if err != nil {
@@ -372,7 +372,7 @@ func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w
 	switch {
 	case err != nil:
 		c.failed(ctx, id, err, again)
-	case !before.settled:
+	case !before.applied:
 		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", want.limits)
 	default:
 		c.log.InfoContext(ctx, "an engine's limits are set anew", "allocation_id", id, "limits", want.limits)
@@ -399,7 +399,7 @@ func (c *Cgroups) others(known map[string]desired) (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, e := range c.engines {
-		if _, is := known[id]; !is && !tracked[id] && time.Since(e.stranger) > strangerPatience {
+		if _, is := known[id]; !is && !tracked[id] && time.Since(e.unknownSince) > unknownPatience {
 			ids = append(ids, id)
 		}
 	}

@@ -107,7 +107,7 @@ func TestACgroupThatNobodyKnowsStaysForAWhile(t *testing.T) {
 		if len(driver.removed) > 0 {
 			t.Errorf("removed at once: %v", driver.removed)
 		}
-		time.Sleep(strangerPatience + time.Second)
+		time.Sleep(unknownPatience + time.Second)
 		c.ScheduleAll()
 		synctest.Wait()
 		if len(driver.removed) != 1 {

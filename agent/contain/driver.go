@@ -97,8 +97,8 @@ type enterer interface {
 	Enter(ctx context.Context, id string, limits cgroup.Limits, pid int32) (string, error)
 }
 
-// guard is a driver that knows whether others than the agent and root can move processes to a cgroup of this path.
-type guard interface {
+// guardedDriver is a driver that knows whether others than the agent and root can move processes to a cgroup of this path.
+type guardedDriver interface {
 	Guarded(path string) bool
 }
 
@@ -108,8 +108,8 @@ func (c *Cgroups) Guarded(ctx context.Context, id, path string) bool {
 	if path == "" {
 		return false
 	}
-	c.takeUp(ctx)
-	driver, ok := c.current().(guard)
+	c.findOnce(ctx)
+	driver, ok := c.current().(guardedDriver)
 	c.mu.Lock()
 	e := c.engines[id]
 	ours := e != nil && e.path == path
@@ -154,5 +154,5 @@ func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 func (c *Cgroups) launched(id, path string, limits cgroup.Limits, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.engines[id] = &contained{path: path, limits: limits, settled: err == nil}
+	c.engines[id] = &contained{path: path, limits: limits, applied: err == nil}
 }

@@ -13,8 +13,8 @@ import (
 func (c *Cgroups) killedSince() bool {
 	var now *int64
 	c.options.Locked(func(t *tracker.Tracker) { now = t.Sample().OutOfMemoryKills })
-	before := c.seen
-	c.seen = now
+	before := c.killsSeen
+	c.killsSeen = now
 	return now == nil || before == nil || *now != *before
 }
 

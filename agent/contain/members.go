@@ -26,7 +26,7 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgro
 	if err != nil {
 		return nil, errors.Join(cgroup.ErrNone, err)
 	}
-	home, err := c.homeOf(driver, id, root.PID)
+	origin, err := c.originOf(driver, id, root.PID)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgro
 			continue
 		}
 		path, err := driver.PathOf(ref.PID)
-		if err != nil || path != home && (want.own != policy.CgroupAlways || !cgroup.Whole(path) || c.isOfAnother(path, id)) {
+		if err != nil || path != origin && (want.own != policy.CgroupAlways || !cgroup.Whole(path) || c.isOfAnother(path, id)) {
 			continue
 		}
 		if found, err := c.options.Identify(ref.PID); err == nil && found.StartTime == ref.StartTime && found.UID == user.UID {
@@ -46,13 +46,13 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgro
 	return members, nil
 }
 
-// homeOf is the cgroup that an engine is moved from, as its root was found there first.
-func (c *Cgroups) homeOf(driver cgroup.Driver, id string, root int32) (string, error) {
+// originOf is the cgroup that an engine is moved from, as its root was found there first.
+func (c *Cgroups) originOf(driver cgroup.Driver, id string, root int32) (string, error) {
 	c.mu.Lock()
 	e := c.engines[id]
-	if e != nil && e.home != "" {
+	if e != nil && e.origin != "" {
 		defer c.mu.Unlock()
-		return e.home, nil
+		return e.origin, nil
 	}
 	c.mu.Unlock()
 	path, err := driver.PathOf(root)
@@ -62,7 +62,7 @@ func (c *Cgroups) homeOf(driver cgroup.Driver, id string, root int32) (string, e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e != nil {
-		e.home = path
+		e.origin = path
 	}
 	return path, nil
 }

@@ -28,7 +28,7 @@ const (
 // behind the words that say how it ended: whose memory it was that lacked, or if the engine ended otherwise, how many of its processes were
 // killed before; "" where there is nothing to say.
 func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
-	c.takeUp(ctx)
+	c.findOnce(ctx)
 	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
 	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
@@ -90,7 +90,7 @@ func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 	c.mu.Lock()
 	e := c.engines[id]
 	var limit int64
-	if e != nil && e.settled {
+	if e != nil && e.applied {
 		limit = e.limits.MemoryMax
 	}
 	c.mu.Unlock()
