@@ -52,8 +52,8 @@ func refOf(stat procfs.ProcStat) Ref {
 	return Ref{PID: int32(stat.PID), StartTime: stat.Starttime} //nolint:gosec // a pid is below 2^22
 }
 
-// look takes note of who of those known is there, and finds the other descendants in a table that was read after that time.
-func (d *descent) look(table map[int]procfs.ProcStat, at uint64) {
+// update takes note of who of those known is there, and finds the other descendants in a table that was read after that time.
+func (d *descent) update(table map[int]procfs.ProcStat, at uint64) {
 	there := make(map[Ref]bool, len(d.known))
 	for _, stat := range table {
 		ref := refOf(stat)

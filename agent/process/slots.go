@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// mostHeld is how many processes one Stop holds at a time. A tree with more is ended in several rounds.
-	mostHeld = 256
+	// mostOpen is how many processes one Stop holds at a time. A tree with more is ended in several rounds.
+	mostOpen = 256
 	// leastSlots and mostSlots bound how many all of them hold.
 	leastSlots, mostSlots = 64, 8192
 	// slotsOfFiles is the part of the descriptors that this process may have, which are needed for its callers too.
@@ -31,8 +31,8 @@ func newSlots() slots {
 	return s
 }
 
-// take takes one. Only who holds none may wait for it.
-func (s slots) take(ctx context.Context, wait bool) bool {
+// acquire takes one. Only who holds none may wait for it.
+func (s slots) acquire(ctx context.Context, wait bool) bool {
 	select {
 	case <-s:
 		return true
@@ -49,4 +49,4 @@ func (s slots) take(ctx context.Context, wait bool) bool {
 	}
 }
 
-func (s slots) give() { s <- struct{}{} }
+func (s slots) release() { s <- struct{}{} }

@@ -15,7 +15,7 @@ import (
 )
 
 // killRounds is how often what is left is looked for and killed. A tree that forks all the time needs two or three; one of 32,000 processes
-// needs half of them, by mostHeld.
+// needs half of them, by mostOpen.
 const killRounds = 250
 
 // LeftError says that processes were left alone which are, or may be, the engine's: see the package comment.
@@ -56,7 +56,7 @@ func listed(pids []int32) string {
 // It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the engine as it is then, those of signals
 // that were not allowed, and *LeftError.
 func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error {
-	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*held)}
+	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*target)}
 	defer s.close()
 	if err := s.find(ctx); err != nil {
 		return err
@@ -83,12 +83,12 @@ type stopper struct {
 	opener  *Opener
 	engine  Engine
 	descent *descent
-	handles map[Ref]*held // what may be signalled and has not ended, as far as there is room
-	left    LeftError     // by the last look
+	handles map[Ref]*target // what may be signalled and has not ended, as far as there is room
+	left    LeftError       // by the last look
 }
 
-// held is a process that was found to be the engine's.
-type held struct {
+// target is a process that was found to be the engine's.
+type target struct {
 	*Handle
 
 	found found
@@ -104,12 +104,12 @@ func (s *stopper) close() {
 func (s *stopper) drop(ref Ref) {
 	s.handles[ref].Close()
 	delete(s.handles, ref)
-	s.opener.slots.give()
+	s.opener.slots.release()
 }
 
 // find takes hold of the engine's processes as they are now, and lets go of those that have ended.
 func (s *stopper) find(ctx context.Context) error {
-	list, err := look(s.opener.proc, s.engine, s.descent)
+	list, err := findProcesses(s.opener.proc, s.engine, s.descent)
 	if err != nil {
 		return err
 	}
@@ -124,27 +124,27 @@ func (s *stopper) find(ctx context.Context) error {
 			h.found = f
 			continue
 		}
-		if err := s.hold(ctx, f); err != nil {
+		if err := s.open(ctx, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold takes hold of a process that was found, if it is to be signalled and there is room: without, the next look finds it again.
-func (s *stopper) hold(ctx context.Context, f found) error {
-	if len(s.handles) >= mostHeld || !s.opener.slots.take(ctx, len(s.handles) == 0) {
+// open opens a process that was found, if it is to be signalled and there is room: without, the next look finds it again.
+func (s *stopper) open(ctx context.Context, f found) error {
+	if len(s.handles) >= mostOpen || !s.opener.slots.acquire(ctx, len(s.handles) == 0) {
 		return ctx.Err()
 	}
 	handle, err := s.opener.Open(f.Ref)
 	if err != nil {
-		s.opener.slots.give()
+		s.opener.slots.release()
 		if errors.Is(err, ErrEnded) || errors.Is(err, syscall.EMFILE) && len(s.handles) > 0 {
 			return nil
 		}
 		return err
 	}
-	h := &held{Handle: handle, found: f}
+	h := &target{Handle: handle, found: f}
 	s.handles[f.Ref] = h
 	allowed, err := s.allowed(h)
 	if !allowed {
@@ -155,7 +155,7 @@ func (s *stopper) hold(ctx context.Context, f found) error {
 
 // allowed looks at what may have changed of a process since it was found, and reports whether it is to be signalled. What it descends
 // from does not change.
-func (s *stopper) allowed(h *held) (bool, error) {
+func (s *stopper) allowed(h *target) (bool, error) {
 	identity, err := h.identify()
 	if errors.Is(err, ErrEnded) {
 		return false, nil
@@ -248,14 +248,14 @@ func (s *stopper) kill(ctx context.Context) error {
 }
 
 // signal signals a process if it is still to be signalled.
-func (s *stopper) signal(h *held, signal syscall.Signal) error {
+func (s *stopper) signal(h *target, signal syscall.Signal) error {
 	allowed, err := s.allowed(h)
 	if !allowed {
 		s.drop(h.ref)
 		return err
 	}
 	h.asked = true
-	s.see(h)
+	s.noteAlive(h)
 	if err := h.Signal(signal); !errors.Is(err, ErrEnded) {
 		return err
 	}
@@ -273,7 +273,7 @@ func (s *stopper) waitAll(ctx context.Context) error {
 }
 
 // wait waits until a process has ended, and takes note as long as it is there: what started before that is known.
-func (s *stopper) wait(ctx context.Context, h *held) error {
+func (s *stopper) wait(ctx context.Context, h *target) error {
 	for {
 		while, cancel := context.WithTimeout(ctx, pollEvery)
 		err := h.Wait(while)
@@ -281,13 +281,13 @@ func (s *stopper) wait(ctx context.Context, h *held) error {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		s.see(h)
+		s.noteAlive(h)
 	}
 }
 
-// see takes note that a process is there and in the root's session, if both is so now. It may have left that since it was found, or may have
+// noteAlive takes note that a process is there and in the root's session, if both is so now. It may have left that since it was found, or may have
 // ended: then it says nothing of whose the session's number is.
-func (s *stopper) see(h *held) {
+func (s *stopper) noteAlive(h *target) {
 	if !h.found.descends {
 		return
 	}

@@ -215,7 +215,7 @@ func TestWhoIsInACgroupIsFound(t *testing.T) {
 		15: {parent: 13, start: 299, cgroup: "/"}, // its parent's pid came after it
 	})
 	e := Engine{Root: Ref{PID: 10, StartTime: 100}, Cgroup: "/engines/a"}
-	got, err := look(table, e, newDescent(e))
+	got, err := findProcesses(table, e, newDescent(e))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -278,7 +278,7 @@ func TestStopEndsMoreThanItHolds(t *testing.T) {
 	c.says(t)
 	o.slots = make(slots, 20)
 	for range cap(o.slots) {
-		o.slots.give()
+		o.slots.release()
 	}
 	c.reap()
 	stop(t, o, Engine{Root: c.ref, LastAlive: now()}, 50*time.Millisecond)

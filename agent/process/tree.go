@@ -14,7 +14,7 @@ import (
 // they run as and whatever cgroup they are in. It reads the whole process table: it is for the rare moments in which an engine is
 // moved or stopped. This process and those above it are never members.
 func Members(proc string, e Engine) ([]Ref, error) {
-	found, err := look(proc, e, newDescent(e))
+	found, err := findProcesses(proc, e, newDescent(e))
 	var members []Ref
 	for _, f := range found {
 		if f.descends {
@@ -33,9 +33,9 @@ type found struct {
 	numbered bool // in the session or group of the root's number, which the root has no more
 }
 
-// look finds the processes of an engine as they are now, in the order of their pids: its descendants and who is in its cgroup, and those that
+// findProcesses finds the processes of an engine as they are now, in the order of their pids: its descendants and who is in its cgroup, and those that
 // are neither but in the session or group of its root's number, if the root is gone.
-func look(proc string, e Engine, d *descent) ([]found, error) {
+func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, fmt.Errorf("process table: %w", err)
@@ -57,7 +57,7 @@ func look(proc string, e Engine, d *descent) ([]found, error) {
 			inside[p.PID] = within(p, e.Cgroup)
 		}
 	}
-	d.look(table, at)
+	d.update(table, at)
 	number := int(e.Root.PID)
 	_, taken := table[number]
 	self := make(map[int]bool)
