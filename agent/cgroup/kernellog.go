@@ -77,8 +77,8 @@ func NewKernelLog(source io.Reader) *KernelLog {
 	return &KernelLog{source: source, buffer: make([]byte, recordSize)}
 }
 
-// Look reads what has been logged since it was last called. The error says why that could not be told; what was found stays.
-func (l *KernelLog) Look() error {
+// Read reads what has been logged since it was last called. The error says why that could not be told; what was found stays.
+func (l *KernelLog) Read() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for range maxRecords {

@@ -169,7 +169,7 @@ func TestTheKernelKeepsAnEngineToItsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = device.Close() })
-	if err := log.Look(); err != nil {
+	if err := log.Read(); err != nil {
 		t.Fatal(err)
 	}
 	e.tell("touch 16")
@@ -190,7 +190,7 @@ func TestTheKernelKeepsAnEngineToItsMemory(t *testing.T) {
 		t.Errorf("%+v, %v", facts, err)
 	}
 	// What an agent has to go by where an engine has no cgroup of its own.
-	if err := log.Look(); err != nil {
+	if err := log.Read(); err != nil {
 		t.Fatal(err)
 	}
 	started := time.Duration(identity.StartTime) * (time.Second / 100)

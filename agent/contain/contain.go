@@ -214,7 +214,7 @@ func (c *Cgroups) pass(ctx context.Context) {
 	c.all, c.changed = false, make(map[string]bool)
 	c.mu.Unlock()
 	if all && c.kernelLog != nil {
-		if err := c.kernelLog.Look(); err != nil {
+		if err := c.kernelLog.Read(); err != nil {
 			c.log.DebugContext(ctx, "the kernel's log could not be read", "error", err)
 		}
 	}

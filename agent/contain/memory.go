@@ -117,7 +117,7 @@ func (c *Cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 	if c.kernelLog == nil {
 		return cgroup.Kill{}, false
 	}
-	if err := c.kernelLog.Look(); err != nil {
+	if err := c.kernelLog.Read(); err != nil {
 		c.log.Debug("the kernel's log could not be read", "error", err)
 	}
 	return c.kernelLog.Of(e.PID, startedAfterBoot(e))

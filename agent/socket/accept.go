@@ -46,7 +46,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		counted := l.server.connections.Admit(conn, l.server.Peers.atOnce(peer.Uid).Counted()) // nobody waits here for a directory of users
+		counted := l.server.connections.Admit(conn, l.server.Peers.withoutLookup(peer.Uid).Counted()) // nobody waits here for a directory of users
 		if counted == nil {
 			_ = conn.Close() // nothing was sent
 			continue

@@ -136,7 +136,7 @@ func TestAStreamMayBeQuietForLongerThanAWriteMayTake(t *testing.T) {
 		near, far := net.Pipe()
 		protocols := &http.Protocols{}
 		protocols.SetUnencryptedHTTP2(true)
-		server := &http.Server{ReadHeaderTimeout: headerTimeout, Protocols: protocols, Handler: newServer(nil).guard(http.HandlerFunc(
+		server := &http.Server{ReadHeaderTimeout: headerTimeout, Protocols: protocols, Handler: newServer(nil).limited(http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) {
 				for range 2 {
 					_, _ = io.WriteString(w, "event")

@@ -22,7 +22,7 @@ type endpoint struct {
 	// given: a service manager has made it, and may have handed it over without its path.
 	given bool
 	// Of the measuring loop alone:
-	there   fs.FileInfo // what was made on the path; nil: nothing that this agent knows
+	made    fs.FileInfo // what was made on the path; nil: nothing that this agent knows
 	rules   fs.FileInfo // who may connect, if it was given: what was found on the path; nil: nobody knows
 	problem string      // as last logged
 
@@ -65,7 +65,7 @@ func (s *endpoint) find(ctx context.Context) {
 		_ = conn.Close() // nothing was sent
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		s.there = info
+		s.made = info
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *endpoint) listen(ctx context.Context) (listener *net.UnixListener, err 
 	if listener, err = listenUnix(ctx, s.path, mode, group, s.options.Refuse); err != nil {
 		return nil, err
 	}
-	if s.there, err = os.Lstat(s.path); err == nil && owner != os.Geteuid() {
+	if s.made, err = os.Lstat(s.path); err == nil && owner != os.Geteuid() {
 		err = os.Lchown(s.path, owner, -1)
 	}
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *endpoint) check(ctx context.Context) (problem string) {
 	if !serving || !filepath.IsAbs(s.path) { // an abstract one cannot be removed
 		return ""
 	}
-	if info, err := os.Lstat(s.path); err == nil && s.there != nil && os.SameFile(info, s.there) {
-		return s.say(ctx, "")
+	if info, err := os.Lstat(s.path); err == nil && s.made != nil && os.SameFile(info, s.made) {
+		return s.logProblem(ctx, "")
 	}
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -127,11 +127,11 @@ func (s *endpoint) check(ctx context.Context) (problem string) {
 		if s.given {
 			problem += "; restart the unit that made it (systemctl restart bursar-agent.socket)"
 		}
-		return s.say(ctx, problem)
+		return s.logProblem(ctx, problem)
 	}
 	s.options.Log.WarnContext(ctx, "the socket was removed while the agent runs: it was made again", "socket", s.path)
 	s.use(listener)
-	return s.say(ctx, "")
+	return s.logProblem(ctx, "")
 }
 
 // use serves on a listener in place of the last that was made.
@@ -151,8 +151,8 @@ func (s *endpoint) use(listener *net.UnixListener) {
 	}
 }
 
-// say logs what is wrong when that is something else than before.
-func (s *endpoint) say(ctx context.Context, problem string) string {
+// logProblem logs what is wrong when that is something else than before.
+func (s *endpoint) logProblem(ctx context.Context, problem string) string {
 	if problem != s.problem && problem != "" {
 		s.options.Log.LogAttrs(ctx, slog.LevelError, "no new engines: callers cannot reach the agent", slog.String("error", problem))
 	}

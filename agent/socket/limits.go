@@ -25,9 +25,9 @@ func Limits(rate, burst, waiting int) admission.Limits {
 	}
 }
 
-// settles reports whether a request, by its path, confirms, extends or gives back what was granted, which nobody is to be kept from by
+// keepsGrant reports whether a request, by its path, confirms, extends or gives back what was granted, which nobody is to be kept from by
 // having asked for much. Each takes little: what it costs is bounded by a rate of its own.
-func settles(path string) bool {
+func keepsGrant(path string) bool {
 	switch path {
 	case bursarv1connect.AllocationServiceConfirmProcedure, bursarv1connect.AllocationServiceRenewProcedure,
 		bursarv1connect.AllocationServiceReleaseProcedure, bursarv1connect.AllocationServiceCancelProcedure,

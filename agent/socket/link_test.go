@@ -23,7 +23,7 @@ func TestModeIsSetOfTheSocketAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{link, secret} {
-		if err := giveTo(path, 0o666, "", refuse); err == nil {
+		if err := setAccess(path, 0o666, "", refuse); err == nil {
 			t.Errorf("%s was given to everybody", path)
 		}
 	}
@@ -35,7 +35,7 @@ func TestModeIsSetOfTheSocketAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if err := giveTo(socket, 0o662, "", refuse); err != nil {
+	if err := setAccess(socket, 0o662, "", refuse); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o662 {

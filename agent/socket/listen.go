@@ -48,7 +48,7 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	if err := giveTo(path, mode, group, refuse); err != nil {
+	if err := setAccess(path, mode, group, refuse); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
@@ -114,8 +114,8 @@ func removeStale(ctx context.Context, path string) error {
 	}
 }
 
-// giveTo sets who may connect.
-func giveTo(path string, mode fs.FileMode, group string, refuse Refuse) error {
+// setAccess sets who may connect.
+func setAccess(path string, mode fs.FileMode, group string, refuse Refuse) error {
 	if group != "" {
 		number, err := GroupNumber(group, refuse)
 		if err != nil {

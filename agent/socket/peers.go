@@ -63,7 +63,7 @@ type Peers struct {
 	mu      sync.Mutex
 	trusted []string                 // guarded by mu; names and uids
 	known   map[uint32]known         // guarded by mu
-	asking  map[uint32]chan struct{} // guarded by mu; who is being looked up; closed when that is done
+	lookups map[uint32]chan struct{} // guarded by mu; who is being looked up; closed when that is done
 }
 
 // known is a caller as they were last looked up.
@@ -92,7 +92,7 @@ func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	return &Peers{
 		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: subuid.At(subuid.Path, time.Now).Account,
-		known: make(map[uint32]known), asking: make(map[uint32]chan struct{}),
+		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}),
 	}
 }
 
@@ -110,28 +110,28 @@ func (p *Peers) Caller(ctx context.Context, uid uint32) *Caller {
 	for {
 		p.mu.Lock()
 		before, seen := p.known[uid]
-		other := p.asking[uid]
+		other := p.lookups[uid]
 		switch {
 		case seen && (other != nil || time.Since(before.read) < knownFor):
 			p.mu.Unlock()
 			return before.caller
 		case other == nil:
 			done := make(chan struct{})
-			p.asking[uid] = done
+			p.lookups[uid] = done
 			p.mu.Unlock()
-			return p.look(ctx, uid, before.caller, done)
+			return p.lookUp(ctx, uid, before.caller, done)
 		}
 		p.mu.Unlock()
 		select {
 		case <-other:
 		case <-ctx.Done(): // nobody waits for what this call will do
-			return p.atOnce(uid)
+			return p.withoutLookup(uid)
 		}
 	}
 }
 
-// look asks who a user is, whom it knew as before, and closes done.
-func (p *Peers) look(ctx context.Context, uid uint32, before *Caller, done chan<- struct{}) *Caller {
+// lookUp asks who a user is, whom it knew as before, and closes done.
+func (p *Peers) lookUp(ctx context.Context, uid uint32, before *Caller, done chan<- struct{}) *Caller {
 	userName, sure := p.name(ctx, uid) // without the lock: it may take seconds
 	read := time.Now()
 	if !sure {
@@ -147,13 +147,13 @@ func (p *Peers) look(ctx context.Context, uid uint32, before *Caller, done chan<
 		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.Trusted })
 	}
 	p.known[uid] = known{caller: c, read: read}
-	delete(p.asking, uid)
+	delete(p.lookups, uid)
 	close(done)
 	return c
 }
 
-// atOnce is what can be said of a user without asking a directory of users.
-func (p *Peers) atOnce(uid uint32) *Caller {
+// withoutLookup is what can be said of a user without asking a directory of users.
+func (p *Peers) withoutLookup(uid uint32) *Caller {
 	p.mu.Lock()
 	before, seen := p.known[uid]
 	p.mu.Unlock()

@@ -179,7 +179,7 @@ func (s *Server) HTTP(socket bool) *http.Server {
 		handler = http.NewCrossOriginProtection().Handler(handler) // a browser's pages are not whoever is trusted here
 	}
 	return &http.Server{
-		Handler:           s.guard(handler),
+		Handler:           s.limited(handler),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
 		Protocols: protocols, HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
@@ -213,9 +213,9 @@ func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
 	return r.WithContext(WithCaller(r.Context(), c)), c
 }
 
-// guard bounds how long a request may take to arrive, and each part of an answer to leave; how long an answer takes to be
+// limited bounds how long a request may take to arrive, and each part of an answer to leave; how long an answer takes to be
 // found is not bounded, as it may be that of a request that waits. It bounds how many come of one user, too.
-func (s *Server) guard(next http.Handler) http.Handler {
+func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)
 		defer s.handlers.Done()
@@ -230,7 +230,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			r.Body = &timedBody{ReadCloser: body, control: answer.Control, header: w.Header(), intake: taken}
 		}
 		begin := s.Admitted.Begin
-		if settles(r.URL.Path) {
+		if keepsGrant(r.URL.Path) {
 			begin = s.Admitted.Settle
 		}
 		ended, err := begin(c.Counted())
