@@ -101,7 +101,7 @@ type State interface {
 	Begin(state statefile.State) error
 	Save(state statefile.State) error
 	SetAside(now time.Time) (string, error)
-	Held() bool
+	Intact() bool
 	File() string
 	Close() error
 }

@@ -75,7 +75,7 @@ func (a *Agent) save() error {
 		return nil
 	}
 	began := time.Now()
-	held := a.dir.Held()
+	intact := a.dir.Intact()
 	err := a.append()
 	if err != nil {
 		if all := a.write(a.dir.Begin); all == nil || errors.Is(err, statefile.ErrFull) {
@@ -85,10 +85,10 @@ func (a *Agent) save() error {
 		}
 	}
 	a.metrics.saved(time.Since(began), err)
-	if !held {
+	if !intact {
 		a.lost.set(err)
 	}
-	if err == nil && !held {
+	if err == nil && !intact {
 		a.log.Warn("the state directory or its lock was removed while the agent runs: it was made again, with all that is known", "file", a.dir.File())
 	}
 	if err != nil {
@@ -150,9 +150,9 @@ func (l *lostState) set(err error) {
 // checkState has the state written anew where it was removed, and says why that fails; empty: it does not. It does not wait for a disk.
 func (a *Agent) checkState() (problem string) {
 	if a.saving.TryLock() { // else somebody is writing, who finds out
-		held := a.dir.Held()
+		intact := a.dir.Intact()
 		a.saving.Unlock()
-		if !held {
+		if !intact {
 			a.locked((*tracker.Tracker).SaveAll)
 			a.scheduleSave()
 		}

@@ -73,7 +73,7 @@ func Open(path string) (*Dir, error) {
 
 // makeFolder makes the directory where it is missing, and looks at who else could change it.
 func makeFolder(path string) error {
-	if err := guard(path, path, regularfile.Guarded); err != nil { // what is there of it, before more is made in it
+	if err := checkGuarded(path, path, regularfile.Guarded); err != nil { // what is there of it, before more is made in it
 		return err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -82,7 +82,7 @@ func makeFolder(path string) error {
 		}
 		return fmt.Errorf("state directory: %w", err)
 	}
-	if err := guard(path, path, regularfile.Guarded); err != nil {
+	if err := checkGuarded(path, path, regularfile.Guarded); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(path)
@@ -91,7 +91,7 @@ func makeFolder(path string) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); name == lockFile || strings.HasPrefix(name, "state") && !strings.Contains(name, asideInfix) {
-			if err := guard(path, filepath.Join(path, name), regularfile.GuardedFile); err != nil {
+			if err := checkGuarded(path, filepath.Join(path, name), regularfile.GuardedFile); err != nil {
 				return err
 			}
 		}
@@ -99,8 +99,8 @@ func makeFolder(path string) error {
 	return nil
 }
 
-// guard looks at a part of the directory.
-func guard(dir, part string, check func(path string, uid uint32) error) error {
+// checkGuarded looks at a part of the directory.
+func checkGuarded(dir, part string, check func(path string, uid uint32) error) error {
 	err := check(part, uint32(os.Geteuid())) //nolint:gosec // a uid
 	if wrong := (*regularfile.GuardError)(nil); errors.As(err, &wrong) {
 		return &FolderError{dir, wantGuarded, err}

@@ -34,8 +34,8 @@ func flock(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// Held reports whether the directory is still the one that is locked: neither it nor its lock was removed or replaced.
-func (d *Dir) Held() bool {
+// Intact reports whether the directory is still the one that is locked: neither it nor its lock was removed or replaced.
+func (d *Dir) Intact() bool {
 	ours, err := d.lock.Stat()
 	if err != nil {
 		return false
@@ -44,9 +44,9 @@ func (d *Dir) Held() bool {
 	return err == nil && os.SameFile(ours, there)
 }
 
-// hold makes the directory and its lock again where they were removed. The errors are Open's.
-func (d *Dir) hold() error {
-	if d.Held() {
+// restore makes the directory and its lock again where they were removed. The errors are Open's.
+func (d *Dir) restore() error {
+	if d.Intact() {
 		return nil
 	}
 	if err := makeFolder(d.path); err != nil {
@@ -87,7 +87,7 @@ func lockName(path string) (*nameLock, error) {
 	address := &net.UnixAddr{Name: name, Net: "unix"}
 	if listener, err := net.ListenUnix("unix", address); err == nil {
 		l := &nameLock{listener: listener, closed: make(chan struct{})}
-		go l.letGo()
+		go l.closeConnections()
 		return l, nil
 	}
 	if askForOwner(address) {
@@ -114,8 +114,8 @@ func askForOwner(address *net.UnixAddr) bool {
 	return false
 }
 
-// letGo ends connections as they come.
-func (l *nameLock) letGo() {
+// closeConnections closes connections as they come.
+func (l *nameLock) closeConnections() {
 	defer close(l.closed)
 	for {
 		conn, err := l.listener.Accept()

@@ -151,7 +151,7 @@ func (d *Dir) add(record []byte) (err error) {
 
 // replace writes the state file anew, with an empty log if it names one, and returns its size.
 func (d *Dir) replace(s State) (size int64, err error) {
-	if err := d.hold(); err != nil {
+	if err := d.restore(); err != nil {
 		return 0, fmt.Errorf("write state: %w", err)
 	}
 	content, err := Encode(s)
