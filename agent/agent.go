@@ -160,7 +160,7 @@ type Agent struct {
 // New checks the configuration and returns an agent that does nothing yet. The errors are *ConfigError, and those of a
 // machine that does not know its own name.
 func New(config Config, deps Deps) (*Agent, error) {
-	s, err := config.settle()
+	s, err := config.resolve()
 	if err != nil {
 		return nil, err
 	}

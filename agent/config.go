@@ -135,18 +135,18 @@ type settings struct {
 
 // WithDefaults returns the configuration with the way of discovery and the coordinators filled in. The error is that of Validate.
 func (c Config) WithDefaults() (Config, error) {
-	s, err := c.settle()
+	s, err := c.resolve()
 	return s.Config, err
 }
 
 // Validate returns the first thing that is wrong as a *ConfigError.
 func (c Config) Validate() error {
-	_, err := c.settle()
+	_, err := c.resolve()
 	return err
 }
 
-// settle fills in the defaults and reads every field.
-func (c Config) settle() (settings, error) {
+// resolve fills in the defaults and reads every field.
+func (c Config) resolve() (settings, error) {
 	if c.HostID == "" || c.Address == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -171,7 +171,7 @@ func (c Config) settle() (settings, error) {
 	}
 	s := settings{Config: c}
 	for _, check := range []func() error{
-		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.settleLaunch, s.settleCgroups,
+		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.resolveLaunch, s.resolveCgroups,
 		s.checkPolicies, s.checkCallers, s.checkLogLevel, s.checkHost,
 	} {
 		if err := check(); err != nil {

@@ -15,8 +15,8 @@ func (s *settings) meterOptions() host.Options {
 	return host.Options{Cgroup: s.Cgroup, CgroupOrAbove: s.Cgroup == unit.SliceCgroup, SafetyBytes: s.safety}
 }
 
-// settleCgroups fills in how engines get cgroups of their own, and whose limits are the host's.
-func (s *settings) settleCgroups() error {
+// resolveCgroups fills in how engines get cgroups of their own, and whose limits are the host's.
+func (s *settings) resolveCgroups() error {
 	if os.Getenv("NOTIFY_SOCKET") != "" { // systemd has started this as a service, in a cgroup with limits for an agent
 		s.Cgroup = orDefault(s.Cgroup, unit.SliceCgroup)
 	}

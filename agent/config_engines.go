@@ -52,7 +52,7 @@ const maxTolerance = 10_000
 func (s *settings) checkPolicies() error {
 	s.policies = make(policy.Set, len(s.Engines.Policies))
 	for i, c := range s.Engines.Policies {
-		p, err := c.settle()
+		p, err := c.parse()
 		if err != nil {
 			err.Field = fmt.Sprintf("engines.policies[%d].%s", i, err.Field)
 			return err
@@ -62,8 +62,8 @@ func (s *settings) checkPolicies() error {
 	return nil
 }
 
-// settle reads a policy; of an error the field is named within it.
-func (c PolicyConfig) settle() (policy.Policy, *ConfigError) {
+// parse reads a policy; of an error the field is named within it.
+func (c PolicyConfig) parse() (policy.Policy, *ConfigError) {
 	match, err := label.NewSelector(c.Match)
 	if err != nil {
 		return policy.Policy{}, &ConfigError{"match", fmt.Sprint(c.Match), err.Error()}

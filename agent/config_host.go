@@ -96,48 +96,48 @@ func (s *settings) checkHost() error {
 	}
 	paths := make(map[string]bool, len(s.WorkDirs))
 	for i, d := range s.WorkDirs {
-		settled, wrong := d.settle()
-		if wrong == nil && paths[settled.path] {
+		parsed, wrong := d.parse()
+		if wrong == nil && paths[parsed.path] {
 			wrong = &ConfigError{"path", d.Path, "each directory once"}
 		}
 		if wrong != nil {
 			wrong.Field = fmt.Sprintf("workDirs[%d].%s", i, wrong.Field)
 			return wrong
 		}
-		paths[settled.path] = true
-		s.workDirs = append(s.workDirs, settled)
+		paths[parsed.path] = true
+		s.workDirs = append(s.workDirs, parsed)
 	}
 	if len(s.Countables) > maxCountables {
 		return &ConfigError{"countables", strconv.Itoa(len(s.Countables)), fmt.Sprintf("at most %d", maxCountables)}
 	}
 	s.countables = make(map[string]countableSettings, len(s.Countables))
 	for _, name := range slices.Sorted(maps.Keys(s.Countables)) {
-		settled, wrong := s.Countables[name].settle(name)
+		parsed, wrong := s.Countables[name].parse(name)
 		if wrong != nil {
 			return wrong
 		}
-		s.countables[name] = settled
+		s.countables[name] = parsed
 	}
 	return nil
 }
 
-// settle reads a work directory; of an error the field is named within it.
-func (d WorkDir) settle() (workDirSettings, *ConfigError) {
+// parse reads a work directory; of an error the field is named within it.
+func (d WorkDir) parse() (workDirSettings, *ConfigError) {
 	if !filepath.IsAbs(d.Path) || len(d.Path) >= 4096 || !utf8.ValidString(d.Path) || strings.ContainsRune(d.Path, 0) {
 		return workDirSettings{}, &ConfigError{"path", d.Path, "an absolute path"}
 	}
-	settled := workDirSettings{
+	parsed := workDirSettings{
 		path: filepath.Clean(d.Path), spaceAs: orDefault(d.MinFree, DefaultMinFree), nodesAs: orDefault(d.MinFreeInodes, DefaultMinFree),
 	}
 	var ok bool
-	if settled.space, ok = parseThreshold(settled.spaceAs, resource.ParseMemory); !ok {
+	if parsed.space, ok = parseThreshold(parsed.spaceAs, resource.ParseMemory); !ok {
 		return workDirSettings{}, &ConfigError{"minFree", d.MinFree, "a size such as 10GiB, or a percentage up to 100%"}
 	}
 	count := func(text string) (int64, error) { return resource.ParseQuantity(resource.Instances, text) }
-	if settled.inodes, ok = parseThreshold(settled.nodesAs, count); !ok {
+	if parsed.inodes, ok = parseThreshold(parsed.nodesAs, count); !ok {
 		return workDirSettings{}, &ConfigError{"minFreeInodes", d.MinFreeInodes, "a whole number, or a percentage up to 100%"}
 	}
-	return settled, nil
+	return parsed, nil
 }
 
 // parseThreshold reads a percentage, or an amount with parse.
@@ -154,8 +154,8 @@ func parseThreshold(text string, parse func(string) (int64, error)) (threshold, 
 	return threshold{parts: int64(math.Round(percent * 100))}, true
 }
 
-// settle reads a countable.
-func (c CountableConfig) settle(name string) (countableSettings, *ConfigError) {
+// parse reads a countable.
+func (c CountableConfig) parse(name string) (countableSettings, *ConfigError) {
 	wrong := func(field, value, want string) (countableSettings, *ConfigError) {
 		return countableSettings{}, &ConfigError{strings.TrimSuffix("countables."+name+"."+field, "."), value, want}
 	}
@@ -171,15 +171,15 @@ func (c CountableConfig) settle(name string) (countableSettings, *ConfigError) {
 	if c.Count != "" && c.Count != "number" && c.Count != "lines" {
 		return wrong("count", c.Count, "number or lines")
 	}
-	settled := countableSettings{
+	parsed := countableSettings{
 		command: strings.Join(c.Command, "\x00") + "\x00", lines: c.Count == "lines",
 		interval: orDefault(c.Interval, DefaultCountableInterval), timeout: orDefault(c.Timeout, DefaultCountableTimeout),
 	}
-	if settled.interval < time.Second || settled.interval > 24*time.Hour {
+	if parsed.interval < time.Second || parsed.interval > 24*time.Hour {
 		return wrong("interval", c.Interval.String(), "1s to 24h")
 	}
-	if settled.timeout < 10*time.Millisecond || settled.timeout > time.Minute {
+	if parsed.timeout < 10*time.Millisecond || parsed.timeout > time.Minute {
 		return wrong("timeout", c.Timeout.String(), "10ms to 1m")
 	}
-	return settled, nil
+	return parsed, nil
 }

@@ -16,8 +16,8 @@ const (
 	recordsName = "engines"
 )
 
-// settleLaunch fills in where engines are launched from and what they write goes to.
-func (s *settings) settleLaunch() error {
+// resolveLaunch fills in where engines are launched from and what they write goes to.
+func (s *settings) resolveLaunch() error {
 	s.Engines.Keeper = orDefault(s.Engines.Keeper, standardKeeper())
 	s.Engines.LogDir = orDefault(s.Engines.LogDir, DefaultLogDir)
 	for _, check := range []struct{ field, path string }{{"engines.keeper", s.Engines.Keeper}, {"engines.logDir", s.Engines.LogDir}} {

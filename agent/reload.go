@@ -18,12 +18,12 @@ import (
 // it is. Where the configuration is wrong nothing changes, and the error is a *ConfigError. It may be called while the agent runs, by one
 // goroutine at a time.
 func (a *Agent) Reload(config Config) (reload.Changes, error) {
-	wanted, err := config.settle()
+	wanted, err := config.resolve()
 	if err != nil {
 		return reload.Changes{}, err
 	}
 	merged, changes := reload.Take(a.settings().Config, wanted.Config)
-	next, err := merged.settle() // what stays may not go with what is new
+	next, err := merged.resolve() // what stays may not go with what is new
 	if err != nil {
 		return reload.Changes{}, err
 	}
@@ -46,7 +46,7 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 // Check finds out whether an agent would start with the configuration on this machine, as far as that can be told without changing anything.
 // The error is a *ConfigError.
 func (c Config) Check() error {
-	s, err := c.settle()
+	s, err := c.resolve()
 	if err != nil {
 		return err
 	}
