@@ -319,8 +319,8 @@ func (a *Agent) locked(f func(t *tracker.Tracker)) {
 	f(a.tracker)
 }
 
-// Held returns the allocations of this host as the agent knows them, by id.
-func (a *Agent) held() (list []*bursarv1.Allocation) {
+// allocations returns the allocations of this host as the agent knows them, by id.
+func (a *Agent) allocations() (list []*bursarv1.Allocation) {
 	a.locked(func(t *tracker.Tracker) { list = t.All() })
 	return list
 }

@@ -36,7 +36,7 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 	case connect.CodeOf(err) != connect.CodeUnavailable:
 		return nil, err
 	}
-	for _, allocation := range a.held() {
+	for _, allocation := range a.allocations() {
 		if request.GetId() != "" && allocation.GetId() == request.GetId() ||
 			request.GetId() == "" && request.GetRequestId() != "" && allocation.GetRequestId() == request.GetRequestId() && allocation.GetCaller() == socket.CallerOf(ctx).Actor.Name {
 			return &bursarv1.AllocationServiceGetResponse{Allocation: allocation}, nil
@@ -94,7 +94,7 @@ func cloneList(r *bursarv1.AllocationServiceListRequest) *bursarv1.AllocationSer
 func (a *Agent) listHeld(request *bursarv1.AllocationServiceListRequest, after string) *bursarv1.AllocationServiceListResponse {
 	size := int(cmp.Or(max(0, request.GetPageSize()), 100))
 	page := &bursarv1.AllocationServiceListResponse{}
-	for _, allocation := range a.held() {
+	for _, allocation := range a.allocations() {
 		if allocation.GetId() <= after || !listed(request, allocation) {
 			continue
 		}
