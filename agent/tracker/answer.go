@@ -68,7 +68,7 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	t.draining = r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_DRAIN
 	out := t.reconcile(now, q, r)
 	t.seen = max(t.seen, r.GetLedgerSequence())
-	t.settle(q)
+	t.forgetServed(q)
 	if q.GetFull() {
 		t.full, t.lastFull = false, now
 	}
@@ -92,8 +92,8 @@ func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 	if q.GetSequence() != t.sequence {
 		return
 	}
-	counts := q.GetSample() != t.told && q.GetSample().MemoryAvailableBytes != nil
-	t.told = q.GetSample()
+	counts := q.GetSample() != t.reportedSample && q.GetSample().MemoryAvailableBytes != nil
+	t.reportedSample = q.GetSample()
 	for _, report := range q.GetEngines() {
 		if e := t.entries[report.GetAllocationId()]; e != nil && counts {
 			e.pending = false
@@ -117,7 +117,7 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 		listed[a.GetId()] = true
 		known := t.entries[a.GetId()]
 		wasTracked, wasVetoed := known != nil && known.tracked(), known != nil && known.phase == vetoed
-		verdict := t.take(now, a, r.GetEpoch(), vetted)
+		verdict := t.accept(now, a, r.GetEpoch(), vetted)
 		e := t.entries[a.GetId()]
 		switch {
 		case verdict == Vetoed && !wasVetoed:
@@ -170,11 +170,11 @@ func (t *Tracker) drop(e *entry, out *Outcome) {
 	t.remove(e.grant.GetId())
 }
 
-// settle lets go of what was only kept until this answer: allocations that ended before it, and vetoes that it has heard.
-func (t *Tracker) settle(q *bursarv1.SyncRequest) {
+// forgetServed forgets what was only kept until this answer: allocations that ended before it, and vetoes that it has heard.
+func (t *Tracker) forgetServed(q *bursarv1.SyncRequest) {
 	for id, e := range t.entries {
 		past := e.epoch < t.epoch || e.grant.GetRevision() <= t.seen
-		heard := e.told != 0 && e.told <= q.GetSequence()
+		heard := e.sentIn != 0 && e.sentIn <= q.GetSequence()
 		if past && (e.phase == forgotten || e.phase == vetoed && heard) {
 			t.remove(id)
 		}

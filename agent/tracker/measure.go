@@ -164,7 +164,7 @@ func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 	if fresh && !refuses && !t.sample.GetPressure() && asked <= headroom {
 		return true
 	}
-	e.phase, e.headroom, e.told = vetoed, 0, 0
+	e.phase, e.headroom, e.sentIn = vetoed, 0, 0
 	t.count(e)
 	if fresh {
 		e.headroom = max(0, headroom)

@@ -36,7 +36,7 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 			// sent. Of a store that was put back since, revisions say nothing; then it is asked for once more.
 			return Passed
 		}
-		return t.take(now, a, asOf, true)
+		return t.accept(now, a, asOf, true)
 	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_LOST:
 		// Not for good: it may be granted, or adopted, later.
 		if e == nil || e.before(a, asOf) {
@@ -70,8 +70,8 @@ func (t *Tracker) Released(id string) {
 	}
 }
 
-// take holds a grant that was told in an epoch, or, where it is vetted, may refuse it.
-func (t *Tracker) take(now time.Time, a *bursarv1.Allocation, epoch uint64, vetted bool) Verdict {
+// accept holds a grant that was told in an epoch, or, where it is vetted, may refuse it.
+func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, vetted bool) Verdict {
 	e := t.entries[a.GetId()]
 	switch {
 	case e == nil:
@@ -108,15 +108,15 @@ func (t *Tracker) take(now time.Time, a *bursarv1.Allocation, epoch uint64, vett
 // before reports whether the entry is older than what is told now. A reservation that became active is news whoever says so.
 func (e *entry) before(a *bursarv1.Allocation, epoch uint64) bool {
 	known := e.grant.GetState()
-	told := a.GetState()
+	latest := a.GetState()
 	const (
 		reserved = bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 		active   = bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE
 	)
 	switch {
-	case e.phase == held && known == reserved && told == active:
+	case e.phase == held && known == reserved && latest == active:
 		return true
-	case e.phase == held && known == active && told == reserved:
+	case e.phase == held && known == active && latest == reserved:
 		return false // a life does not go back; a ledger that did hears of the engine with the next full Sync
 	}
 	return e.epoch < epoch || e.epoch == epoch && e.grant.GetRevision() < a.GetRevision()

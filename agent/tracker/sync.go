@@ -93,8 +93,8 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 		case e.phase == ended:
 			r.Ended = append(r.Ended, e.tombstone)
 		case e.phase == vetoed:
-			if e.told == 0 {
-				e.told = t.sequence
+			if e.sentIn == 0 {
+				e.sentIn = t.sequence
 			}
 			r.Vetoes = append(r.Vetoes, &bursarv1.Veto{AllocationId: e.grant.GetId(), HeadroomBytes: e.headroom, Revision: e.grant.GetRevision()})
 		}

@@ -64,8 +64,8 @@ type Tracker struct {
 	sample  *bursarv1.HostSample
 	sampled time.Time
 	// available is what a later look has found, in bytes; nil: there was none since the sample.
-	available *int64
-	told      *bursarv1.HostSample // the last that a Sync carried which was answered
+	available      *int64
+	reportedSample *bursarv1.HostSample // that of the last Sync that was answered
 
 	policies policy.Set
 	tick     time.Duration // between two measurements
@@ -101,7 +101,7 @@ type entry struct {
 
 	// Of a veto:
 	headroom int64  // bytes, when it was refused
-	told     uint64 // the first Sync that carried it; 0: none yet
+	sentIn   uint64 // the first Sync that carried it; 0: none yet
 
 	tombstone *bursarv1.EngineEnd
 
