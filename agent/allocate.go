@@ -67,7 +67,8 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
 }
 
-// allocate asks until there is a grant that stands, or an answer that is none. It sets open once a coordinator may have taken the request in.
+// allocate asks until there is a grant that stands, or an answer that is no grant. It sets open
+// once a coordinator may have accepted the request.
 func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	if err := a.awaitReady(ctx); err != nil {
 		return nil, err
@@ -86,7 +87,8 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		case err != nil:
 			return nil, err
 		case answer.asOf < a.epoch():
-			// It may have been given by a coordinator that does not lead any more. The one that does knows what stands.
+			// A coordinator that does not lead any more may have given it. The one that leads
+			// knows what stands.
 			continue
 		}
 		allocation := answer.msg.GetAllocation()
@@ -112,7 +114,7 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
-			// It was asked for anew and is still granted: then what the agent believes to know is wrong.
+			// It was asked for again and is still granted: so what the agent knows is wrong.
 			a.locked((*tracker.Tracker).Resync)
 			a.syncDue.by(time.Now())
 			return allocation, nil
@@ -127,7 +129,7 @@ func (a *Agent) epoch() (epoch uint64) {
 	return epoch
 }
 
-// judge puts an allocation before the tracker. The channel is closed by the next answer to a Sync.
+// judge has the tracker decide on an allocation. The next answer to a Sync closes the channel.
 func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
 	if reserved(allocation) {
 		a.readFreshMemory(ctx)
@@ -164,7 +166,8 @@ func (a *Agent) awaitReady(ctx context.Context) error {
 	}
 }
 
-// awaitVeto waits until the coordinator has heard of a veto, and has put the request back in its place or refused it.
+// awaitVeto waits until the coordinator has heard of a veto, and has put the request back in its
+// place or refused it.
 func (a *Agent) awaitVeto(ctx context.Context, id string, answered <-chan struct{}) error {
 	for {
 		select {

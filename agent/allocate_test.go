@@ -240,7 +240,8 @@ func TestGrantIsRefusedWhereTheMemoryIsNotThere(t *testing.T) {
 	}
 }
 
-// A host fills up between two measurements, by somebody of whom nobody knows: the next grant is decided on by what is there then.
+// A host fills up between two measurements, by somebody of whom nobody knows: the next grant is
+// decided on by what is there then.
 func TestAGrantIsNotGivenOnMemoryThatOthersHaveTakenSinceTheLastSample(t *testing.T) {
 	s := newSubject(t)
 	s.config.Tick = 20 * time.Second

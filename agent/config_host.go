@@ -21,8 +21,8 @@ const (
 	DefaultCountableTimeout  = 5 * time.Second
 )
 
-// What the contract has room for in a sample: 64 work directories, and 32 sources that could not be read, of which the host's
-// own measuring has fewer than 16.
+// What the contract has room for in a sample: 64 work directories, and 32 sources that could not
+// be read, of which the host's own measuring has fewer than 16.
 const (
 	maxWorkDirs   = 64
 	maxCountables = 16
@@ -32,24 +32,27 @@ const (
 type WorkDir struct {
 	// Path is absolute, and there.
 	Path string `yaml:"path"`
-	// MinFree is the space below which the host takes no new engines, as 10GiB or 5%. Default 5%. It takes them again once there is
-	// a tenth more than that.
+	// MinFree is the space below which the host takes no new engines, as 10GiB or 5%. Default 5%.
+	// It takes them again once there is a tenth more than that.
 	MinFree string `yaml:"minFree"`
-	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%. File systems that do not count inodes have enough.
+	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%. File systems
+	// that do not count inodes have enough.
 	MinFreeInodes string `yaml:"minFreeInodes"`
 }
 
 // CountableConfig says how many of a custom countable the host has.
 type CountableConfig struct {
-	// Command is a program, by its absolute path, and its arguments; no shell sees them. It runs with no input, as the agent, in /, with
-	// PATH and LC_ALL=C as its environment.
+	// Command is a program, by its absolute path, and its arguments; no shell sees them. It runs
+	// with no input, as the agent, in /, with PATH and LC_ALL=C as its environment.
 	Command []string `yaml:"command"`
-	// Count is "number" where it prints one, "lines" where it prints a line for each. Default number.
+	// Count is "number" where it prints one, "lines" where it prints a line for each. Default
+	// number.
 	Count string `yaml:"count"`
-	// Interval is the time between two runs, 1s to 24h. Default 1m. Where runs fail the last count stays for three of these, then
-	// there are none.
+	// Interval is the time between two runs, 1s to 24h. Default 1m. Where runs fail the last count
+	// stays for three of these, then there are none.
 	Interval time.Duration `yaml:"interval"`
-	// Timeout is how long it may take before it is killed with all that it started, 10ms to 1m. Default 5s.
+	// Timeout is how long it may take before it is killed with all that it started, 10ms to 1m.
+	// Default 5s.
 	Timeout time.Duration `yaml:"timeout"`
 }
 
@@ -63,7 +66,7 @@ type workDirSettings struct {
 // threshold is an amount, or a part of the whole.
 type threshold struct {
 	amount int64
-	// parts is in ten-thousandths of the whole; it counts where amount is 0.
+	// parts is in ten-thousandths of the whole; it counts if amount is 0.
 	parts int64
 }
 

@@ -17,8 +17,9 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Confirm checks that the engine's process is there and the caller's, completes what is known of it, passes the call on, and
-// answers once the agent would know of the engine after a restart.
+// Confirm checks that the engine's process runs and is the caller's, completes what is known of
+// it, and passes the call on. It answers once the agent would still know the engine after a
+// restart.
 func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
 	a := s.agent
 	ctx, cancel := a.bounded(ctx, 0)
@@ -61,8 +62,8 @@ func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest)
 	return answer.msg, nil
 }
 
-// saysWhatRuns refuses a Confirm that names a process without its pid, or nothing at all: its launcher has lost what it started, and nobody
-// would see that end.
+// saysWhatRuns refuses a Confirm that names a process without its pid, or names nothing. Its
+// launcher does not know what it started, so the agent could not see that end.
 func saysWhatRuns(request *bursarv1.ConfirmRequest) error {
 	if request.GetProcess().GetPid() != 0 {
 		return nil
@@ -73,7 +74,8 @@ func saysWhatRuns(request *bursarv1.ConfirmRequest) error {
 	return invalid("process.pid", "0", "the pid of the engine, or no process for one that is not on this host and has an address, a lease or application_ids")
 }
 
-// identify checks the process that a Confirm names, and says which it is across reuse of its pid, and in the agent's numbers.
+// identify checks the process that a Confirm names. It returns the process by its pid and its
+// start, as the agent sees them.
 func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Process, error) {
 	claimed, c := request.GetProcess(), socket.CallerOf(ctx)
 	found, err := a.claimed(ctx, request)
@@ -91,7 +93,8 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	if other != "" && other != request.GetId() {
 		return nil, notThere(claimed.GetPid(), "a process that is not yet the engine of another allocation; it is that of "+other)
 	}
-	// Not what the caller claims: what is in the cgroup is counted as the engine's, and is killed with it.
+	// The caller's word is not enough: what is in the cgroup is counted as the engine's, and is
+	// killed with it.
 	cgroup, err := a.deps.Meter.OwnCgroup(found.PID)
 	switch {
 	case errors.Is(err, host.ErrNoProcess):
@@ -105,17 +108,18 @@ func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) 
 	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID}, nil
 }
 
-// claimed finds the process that a Confirm names: by the caller's numbers, unless that is how this agent has told of the engine itself.
+// claimed finds the process that a Confirm names. Its numbers are those that the caller sees,
+// unless they are those that this agent has reported of the engine.
 func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (host.Identity, error) {
 	claimed := request.GetProcess()
 	number, started := claimed.GetPid(), claimed.GetStartTime()
-	told := false
+	reported := false
 	a.locked(func(t *tracker.Tracker) {
 		grant, held := t.Get(request.GetId())
 		p := grant.GetProcess()
-		told = held && started != 0 && p.GetPid() == number && p.GetStartTime() == started
+		reported = held && started != 0 && p.GetPid() == number && p.GetStartTime() == started
 	})
-	if told {
+	if reported {
 		return a.whoRuns(number, number, started)
 	}
 	if number <= 0 {
@@ -147,7 +151,7 @@ func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (
 	return found, nil
 }
 
-// whoRuns says which process has a pid, which its caller knows by a number of its own.
+// whoRuns says which process has a pid. Errors name it by the number by which the caller knows it.
 func (a *Agent) whoRuns(pid, number int32, started uint64) (host.Identity, error) {
 	if pid <= 1 || int(pid) == os.Getpid() {
 		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine, which is neither init nor the agent")
@@ -170,7 +174,7 @@ func notThere(pid int32, want string) error {
 		&bursarv1.InvalidField{Field: "process.pid", Value: strconv.Itoa(int(pid)), Want: want})
 }
 
-// mayConfirm refuses what the agent has refused before.
+// mayConfirm refuses an allocation whose grant the agent has vetoed.
 func (a *Agent) mayConfirm(id string) error {
 	headroom, vetoed := int64(0), false
 	a.locked(func(t *tracker.Tracker) { headroom, vetoed = t.Veto(id) })
@@ -181,7 +185,8 @@ func (a *Agent) mayConfirm(id string) error {
 	return nil
 }
 
-// ownHost refuses a call about another host's allocation. One that the coordinator does not know is left to the call itself.
+// ownHost refuses a call about another host's allocation. If the coordinator does not know the
+// allocation, the call itself will say so.
 func (a *Agent) ownHost(ctx context.Context, id string) error {
 	known := false
 	a.locked(func(t *tracker.Tracker) { known = t.Knows(id) })
@@ -208,14 +213,16 @@ func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
 	a.cgroups.Schedule(allocation.GetId()) // it may be entitled to something else
 }
 
-// showConfirmed shows the process that was confirmed once more: in the meantime somebody may have shown another one, in vain.
+// showConfirmed shows the process that was confirmed once more: in the meantime another call may
+// have shown another process, which was not confirmed.
 func (a *Agent) showConfirmed(id string, process *bursarv1.Process) {
 	if process.GetPid() != 0 {
 		a.locked(func(t *tracker.Tracker) { t.Show(id, process) })
 	}
 }
 
-// forgetRefused takes back what was shown for a confirmation that was refused. An engine that is one already stays shown.
+// forgetRefused takes back what was shown for a Confirm that was refused. If the allocation has an
+// engine already, that stays shown.
 func (a *Agent) forgetRefused(id string) {
 	a.locked(func(t *tracker.Tracker) {
 		if _, held := t.Get(id); !held {
@@ -224,7 +231,8 @@ func (a *Agent) forgetRefused(id string) {
 	})
 }
 
-// numberOf is the pid, as the agent knows it, of the process that a caller knows by a pid of its own namespace.
+// numberOf is the pid, as the agent knows it, of the process that a caller knows by a pid of its
+// own namespace.
 func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int32, error) {
 	found, err := namespace.Find(ctx, pid)
 	switch {
@@ -236,8 +244,8 @@ func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int
 	return found, nil
 }
 
-// seesOtherCgroups reports whether the paths by which a caller knows cgroups are not those of this agent, or may not be. What it says of them
-// tells nothing then, and is left aside.
+// seesOtherCgroups reports whether the caller knows cgroups by other paths than this agent does,
+// or may do so. What it says of them is then ignored.
 func seesOtherCgroups(ctx context.Context) bool {
 	view, err := socket.ProcessOf(ctx).Seen(ctx)
 	return err != nil || view.OtherCgroups

@@ -15,7 +15,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// These tests have this machine's kernel limit engines: they need root, and a hierarchy that accounts for memory.
+// These tests have this machine's kernel limit engines: they need root, and a hierarchy that
+// accounts for memory.
 
 // folders are where a cgroup's files are, in every hierarchy that has it.
 func folders(t *testing.T, name string) []string {
@@ -352,7 +353,8 @@ func TestKillByAHandIsNoLackOfMemory(t *testing.T) {
 	}
 }
 
-// An engine that somebody else has started gets a cgroup of its own without anybody asking for it, unless it would get out of a limit by that.
+// An engine that somebody else has started gets a cgroup of its own without anybody asking for it,
+// unless it would get out of a limit by that.
 func TestAConfirmedEngineGetsACgroupUnlessItWouldLoseALimit(t *testing.T) {
 	s := contained(t, agent.PolicyConfig{})
 	s.start()

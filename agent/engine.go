@@ -65,7 +65,8 @@ type engines struct {
 // find returns nil if nothing is noted about the engine.
 func (s *engines) find(id string) *engine { return s.byID[id] }
 
-// enter returns the engine of an allocation, and makes it if there is none. Nothing else makes one.
+// enter returns the engine of an allocation, and makes it if there is none. Nothing else makes
+// one.
 func (s *engines) enter(id string) *engine {
 	e := s.byID[id]
 	if e == nil {

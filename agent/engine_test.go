@@ -31,7 +31,8 @@ func handleOfThis(t *testing.T, started uint64) *process.Handle {
 	return handle
 }
 
-// isClosed reports whether a handle was closed. That of a process which goes on can only be waited for in vain.
+// isClosed reports whether a handle was closed. That of a process which goes on can only be waited
+// for in vain.
 func isClosed(t *testing.T, handle *process.Handle) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -43,7 +44,8 @@ func isClosed(t *testing.T, handle *process.Handle) bool {
 	return !errors.Is(err, context.DeadlineExceeded)
 }
 
-// anEngine is an active allocation whose engine is the test's own process, as if it had started at that time.
+// anEngine is an active allocation whose engine is the test's own process, as if it had started at
+// that time.
 func anEngine(id string, started uint64) *bursarv1.Allocation {
 	return &bursarv1.Allocation{
 		Id: id, HostId: "h1", State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE, Revision: started,

@@ -63,7 +63,8 @@ func TestOwnerReleasesWithTheExitStatus(t *testing.T) {
 	}
 }
 
-// tree is an engine whose root and inner process the test can kill; rest is what the root does when it has started the other.
+// tree is an engine whose root and inner process the test can kill; rest is what the root does
+// when it has started the other.
 func (s *subject) tree(rest string) (id string, root *exec.Cmd, inner int) {
 	s.t.Helper()
 	a := s.allocate(100)

@@ -8,8 +8,8 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// freshMemoryGap is the least time between two looks at the memory. A look takes some 0.1 ms, and a host that is asked for engines has
-// thousands of grants a second to decide on at most.
+// freshMemoryGap is the least time between two readings of the memory. One takes some 0.1 ms, and
+// a host has thousands of grants a second to decide on at most.
 const freshMemoryGap = 20 * time.Millisecond
 
 // freshMemory is the last reading of the memory that is available.
@@ -19,8 +19,9 @@ type freshMemory struct {
 	available int64     // guarded by mu; bytes
 }
 
-// readFreshMemory tells the tracker what memory is available now, right before it decides on a grant: what others have taken
-// since the last sample is not given away. If it cannot be told, the sample has to do.
+// readFreshMemory gives the tracker the memory that is available now, right before it decides on a
+// grant: so memory that was taken since the last sample is not given away. If it cannot be read,
+// the sample decides.
 func (a *Agent) readFreshMemory(ctx context.Context) {
 	m := &a.freshMemory
 	m.mu.Lock()

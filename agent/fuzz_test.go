@@ -25,7 +25,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// suspicious is a coordinator that notes in whose name it is called. Everything that it is asked for is there, and somebody else's.
+// suspicious is a coordinator that notes in whose name it is called. Everything that it is asked
+// for is there, and somebody else's.
 type suspicious struct {
 	mu   sync.Mutex
 	told []string // guarded by mu
@@ -79,8 +80,9 @@ func inputs() map[string]proto.Message {
 	}
 }
 
-// FuzzLocalAPI sends anything to each call of the local API, as JSON and as protobuf, in the name of a user of no rights: nothing of it makes
-// the agent fail, and whatever of it reaches a coordinator goes in that user's name.
+// FuzzLocalAPI sends anything to each call of the local API, as JSON and as protobuf, in the name
+// of a user of no rights: nothing of it makes the agent fail, and whatever of it reaches a
+// coordinator goes in that user's name.
 func FuzzLocalAPI(f *testing.F) {
 	procedures := make([]string, 0, len(inputs()))
 	for procedure := range inputs() {

@@ -28,7 +28,8 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// A flood of one user is refused beyond its rate; what others ask meanwhile is answered, all of it.
+// A flood of one user is refused beyond its rate; what others ask meanwhile is answered, all of
+// it.
 func TestFloodOfOneUserIsRefusedAndOthersAreAnswered(t *testing.T) {
 	needsRoot(t)
 	s := newSubject(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/test/hostile"
 )
 
-// Whoever is taken for a coordinator costs an agent no more than its largest answers; engines and callers go on.
+// Whoever is taken for a coordinator costs an agent no more than its largest answers; engines and
+// callers go on.
 func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 	s := runAmong(t, 1)
 	seat := s.seats.all[0]

@@ -45,7 +45,8 @@ func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 	}
 }
 
-// A keeper that its user stops is waited for, each time with some descriptors: no user may have the agent wait for hundreds.
+// A keeper that its user stops is waited for, each time with some descriptors: no user may have
+// the agent wait for hundreds.
 func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 	a, err := New(Config{HostID: "h1", StateDir: t.TempDir(), Callers: CallersConfig{Waiting: 1}}, Deps{
 		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: &suspicious{}}, "http://coordinator", connect.WithProtoJSON()), Hosts: &pulse{},

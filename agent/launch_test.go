@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// launcher is an agent that launches engines: its keeper is this binary, where every user gets at it.
+// launcher is an agent that launches engines: its keeper is this binary, where every user gets at
+// it.
 func launcher(t *testing.T) *subject {
 	t.Helper()
 	s := newLauncher(t)
@@ -399,7 +400,8 @@ func TestEngineWithoutAKeeperIsReleasedToo(t *testing.T) {
 	}
 }
 
-// A keeper runs as its engine's user, who can make it say anything: here that the engine is one that another allocation has.
+// A keeper runs as its engine's user, who can make it say anything: here that the engine is one
+// that another allocation has.
 func TestEngineOfAnotherAllocationIsNotLaunchedOnceMore(t *testing.T) {
 	s := newLauncher(t)
 	s.config.Engines.Keeper = filepath.Join(filepath.Dir(s.config.StateDir), "forged")

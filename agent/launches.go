@@ -16,7 +16,8 @@ type launches struct {
 	current map[string]chan struct{} // guarded by mu; by allocation; closed when the call has ended
 }
 
-// begin waits until no other call is about the allocation, and returns what ends this one.
+// begin waits until no other call is about the allocation. The caller must call ended when it is
+// done.
 func (l *launches) begin(ctx context.Context, id string) (ended func(), err error) {
 	for {
 		l.mu.Lock()

@@ -78,8 +78,9 @@ func TestEnginesGoThroughAChangeOfLeader(t *testing.T) {
 	}
 }
 
-// A leader that has just begun knows nothing of the host. That is no reason to refuse whoever does not want to wait, whether it says that
-// it is too early to tell or, as earlier versions do, that there is nothing.
+// A leader that has just begun knows nothing of the host. That is no reason to refuse whoever does
+// not want to wait, whether it says that it is too early to tell or, as earlier versions do, that
+// there is nothing.
 func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
 	for _, early := range []connect.Code{connect.CodeUnavailable, connect.CodeResourceExhausted} {
 		t.Run(early.String(), func(t *testing.T) {
@@ -196,7 +197,8 @@ func TestCallersThatWaitForALeaderAskInModeration(t *testing.T) {
 			t.Errorf("%v", o.err)
 		}
 	}
-	// Within 3 s a caller asks at 0, 50 ms, 150 ms, 350 ms, 750 ms, 1.5 s, 2.5 s: more or less the half of each pause.
+	// Within 3 s a caller asks at 0, 50 ms, 150 ms, 350 ms, 750 ms, 1.5 s, 2.5 s: more or less the
+	// half of each pause.
 	asked := s.seats.calls() - before
 	if asked < 3*callers || asked > 14*callers {
 		t.Errorf("%d calls for %d callers in 3 s", asked, callers)

@@ -47,7 +47,8 @@ func (s *subject) rewrite(change func(state *statefile.State)) {
 	}
 }
 
-// claim has coordinator and state file say that this is the engine's process, and the coordinator want it stopped.
+// claim has coordinator and state file say that this is the engine's process, and the coordinator
+// want it stopped.
 func (s *subject) claim(id string, process *bursarv1.Process) {
 	s.t.Helper()
 	s.rewrite(func(state *statefile.State) {
@@ -62,7 +63,8 @@ func (s *subject) claim(id string, process *bursarv1.Process) {
 	})
 }
 
-// untouched checks that a process has got no signal, and that the agent does not take it for an engine.
+// untouched checks that a process has got no signal, and that the agent does not take it for an
+// engine.
 func (s *subject) untouched(cmd *exec.Cmd) {
 	s.t.Helper()
 	s.ticks(5)
@@ -220,8 +222,8 @@ func (s *subject) failed() {
 	}
 }
 
-// While nothing can be written the agent goes on, and a new one starts: engines are measured, told and released. Only what would be
-// forgotten with it is refused, until there is room again.
+// While nothing can be written the agent goes on, and a new one starts: engines are measured, told
+// and released. Only what would be forgotten with it is refused, until there is room again.
 func TestDiskThatIsFullAndIsNotAnyMore(t *testing.T) {
 	s := run(t)
 	dies, cmd := s.engine(100, "exec sleep 1000")

@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// measureGap is the least time between two measurements, however much happens: a pass over the process table of a busy
-	// host takes some 10 ms.
+	// measureGap is the least time between two measurements, however much happens: a pass over the
+	// process table of a busy host takes some 10 ms.
 	measureGap = 250 * time.Millisecond
-	// settleTime lets an engine that has just started or ended become what is worth measuring: one that was confirmed gets
-	// to touch its first memory, and the launcher of one that ended gets to release it with its exit status.
+	// settleTime lets an engine that has just started or ended become what is worth measuring: one
+	// that was confirmed gets to touch its first memory, and the launcher of one that ended gets
+	// to release it with its exit status.
 	settleTime = 500 * time.Millisecond
 )
 
-// measureLoop measures every tick, and sooner where something happened.
+// measureLoop measures every tick, and sooner if something happened.
 func (a *Agent) measureLoop(ctx context.Context) error {
 	for {
 		now := time.Now()
@@ -37,7 +38,7 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 // measureIn brings the next measurement forward.
 func (a *Agent) measureIn(d time.Duration) { a.measureDue.by(time.Now().Add(d)) }
 
-// measure looks at the machine and its engines once, and acts on what it finds.
+// measure measures the machine and its engines once, and acts on what it finds.
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
 	a.countables.use(began, a.settings().countables) // a reload may have changed them
@@ -110,7 +111,8 @@ func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
 	return engines, list
 }
 
-// logDegraded logs which sources cannot be read, when these are others than before. Those of countables log for themselves.
+// logDegraded logs which sources cannot be read, if these have changed. Countables log for
+// themselves.
 func (a *Agent) logDegraded(degraded map[string]string) {
 	sources := slices.Sorted(maps.Keys(degraded))
 	for _, source := range sources {
@@ -126,7 +128,8 @@ func (a *Agent) logDegraded(degraded map[string]string) {
 	a.degraded = sources
 }
 
-// afterChange does what a change of the tracker may ask for: watch, tell, store.
+// afterChange does what a change of the tracker may ask for: it watches engines, sends a Sync, and
+// has the state stored.
 func (a *Agent) afterChange(ctx context.Context) {
 	a.watch(ctx)
 	urgent := false
@@ -137,7 +140,8 @@ func (a *Agent) afterChange(ctx context.Context) {
 	a.scheduleSave()
 }
 
-// usage puts what was measured of an engine into the tracker's words.
+// usage returns what was measured of an engine, as the tracker takes it. Only the measuring loop
+// calls it.
 func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u host.Usage) tracker.Usage {
 	usage := tracker.Usage{
 		ID: measured.ID, PID: measured.PID, StartTime: measured.StartTime,
@@ -170,8 +174,8 @@ func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u ho
 	return usage
 }
 
-// certain reports whether an engine of which nothing was found has ended: at once, or where something could not be read, when
-// it is so a second time.
+// certain reports whether an engine of which no process was found has ended. If something could
+// not be read, it must be found so twice in a row.
 func (a *Agent) certain(e *engine, err error) bool {
 	e.doubts++
 	if err == nil || e.doubts > 1 {

@@ -15,8 +15,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// actOnOverUse does what policies want after a measurement: it tells what has begun and ended, and asks a coordinator to stop what is to be
-// stopped. The order comes back with a Sync, as every order does: nothing is ended here.
+// actOnOverUse does what policies want after a measurement: it logs which over-use has begun and
+// ended, and asks a coordinator to stop engines. It ends none itself: the order comes with a Sync,
+// as every order does.
 func (a *Agent) actOnOverUse(ctx context.Context) {
 	now := time.Now()
 	var notices []tracker.Notice
@@ -44,7 +45,7 @@ func (a *Agent) actOnOverUse(ctx context.Context) {
 	}
 }
 
-// logOverUse logs that over-use has begun or ended, as loud as the policy wants.
+// logOverUse logs that over-use has begun or ended, at the level that the policy wants.
 func (a *Agent) logOverUse(ctx context.Context, notice tracker.Notice) {
 	o := notice.OverUse
 	attributes := []slog.Attr{
@@ -72,7 +73,8 @@ func quantity(dimension string, n int64) string {
 	return resource.FormatCPU(n)
 }
 
-// askToStop asks a coordinator to stop an engine, once: where none answers, the next measurement says whether that is still wanted.
+// askToStop asks a coordinator to stop an engine, once. If none answers, the next measurement
+// shows whether the engine is still to be stopped.
 func (a *Agent) askToStop(ctx context.Context, e *engine, stop tracker.DueStop) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -100,8 +102,8 @@ func (a *Agent) askToStop(ctx context.Context, e *engine, stop tracker.DueStop) 
 	}
 }
 
-// inOwnName says that it is the agent that asks: for engines of its own host, whoever's they are. No user of a machine has a name with
-// a colon in it.
+// inOwnName says that the agent itself makes the call, which it may for any user's engine on its
+// own host. No user of a machine has a name with a colon in it.
 func (a *Agent) inOwnName(ctx context.Context) context.Context {
 	host := a.settings().HostID
 	actor := identity.Actor{Name: "agent:policy@" + host, Anyone: true, Role: identity.Submitter, Host: host}

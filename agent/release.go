@@ -11,7 +11,7 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Release gives back, and lets go of the engine.
+// Release gives an allocation back, and stops watching its engine.
 func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
 	a := s.agent
 	ctx, cancel := a.bounded(ctx, 0)
@@ -32,15 +32,16 @@ func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest)
 	if engine {
 		a.scheduleSave() // a restart before that finds the process ended, and says so again
 		a.watchEngine(ctx, request.GetId())
-		// Whoever waits for what the engine had touched is granted it by a sample that shows it free.
+		// What the engine had touched can be granted once a sample shows that it is free.
 		a.measureIn(0)
 		a.syncDue.by(time.Now().Add(measureGap))
 	}
 	return answer.msg, nil
 }
 
-// knownBetter adds to a release what the agent knows and a launcher does not, who is often the first to see that its engine has ended: that
-// it was stopped, and why, or that it was killed for lack of memory.
+// knownBetter adds to a release what the agent knows and the launcher does not: that the engine
+// was stopped, and why, or that it was killed for lack of memory. The launcher is often the first
+// to see that its engine has ended.
 func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseRequest) *bursarv1.ReleaseRequest {
 	id := request.GetId()
 	var engine host.Engine

@@ -143,8 +143,8 @@ func (s *subject) runError() error {
 	}
 }
 
-// A host that has listened to somebody with the last epoch there is comes back to its coordinator by --forget-epoch. Without it the agent does
-// not become ready.
+// A host that has listened to somebody with the last epoch there is comes back to its coordinator
+// by --forget-epoch. Without it the agent does not become ready.
 func TestAnEpochThatNobodyCanReachIsForgotten(t *testing.T) {
 	s := newSubject(t)
 	s.coordinator.do(func() { s.coordinator.epoch = 1<<48 - 1 })

@@ -115,7 +115,8 @@ func (s *seat) passOn(t *testing.T, to *seat) {
 	s.does(proxy)
 }
 
-// lead makes a seat the leader of a new epoch; the books are begun anew by whoever leads, and the others refuse.
+// lead makes a seat the leader of a new epoch; the books are begun anew by whoever leads, and the
+// others refuse.
 func (s *seats) lead(n int) {
 	s.books.do(func() {
 		s.books.epoch++

@@ -26,7 +26,7 @@ const (
 	maxDecoded = 16 * maxMessage
 )
 
-// SocketInUseError says that somebody serves on the path of the agent's socket.
+// SocketInUseError says that another process serves on the path of the agent's socket.
 type SocketInUseError = socket.InUseError
 
 // api is what the agent's local API serves.
@@ -54,7 +54,7 @@ func (a *Agent) newSocket(refused *prometheus.CounterVec) *socket.Server {
 
 func refuseSetting(field, value, want string) error { return &ConfigError{field, value, want} }
 
-// handler has what is served. What shows the inside of the agent is on the socket only.
+// handler serves the API. What shows the inside of the agent is served on the socket only.
 func (s *api) handler(local bool) http.Handler {
 	mux := http.NewServeMux()
 	small := connect.WithHandlerOptions(
@@ -90,7 +90,7 @@ func (s *api) handler(local bool) http.Handler {
 	return mux
 }
 
-// trustedOnly keeps the agent's memory from those who may not act as anyone.
+// trustedOnly refuses callers who may not act as anyone: profiles show the agent's memory.
 func trustedOnly(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c := socket.CallerOf(r.Context()); c == nil || !c.Trusted {

@@ -43,7 +43,8 @@ func (s *subject) binary() string {
 	return binary
 }
 
-// as calls the agent from a process of another user, and returns what that prints. Only root can start one.
+// as calls the agent from a process of another user, and returns what that prints. Only root can
+// start one.
 func (s *subject) as(uid uint32, call ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(s.binary())

@@ -46,7 +46,8 @@ func (a *Agent) load() (statefile.State, error) {
 	return statefile.State{}, nil
 }
 
-// saveLoop writes what nobody waits for, so that a slow disk holds up neither measuring nor heartbeats.
+// saveLoop stores changes that no call waits for, so that a slow disk delays neither measuring nor
+// heartbeats.
 func (a *Agent) saveLoop(ctx context.Context) error {
 	for {
 		select {
@@ -65,7 +66,8 @@ func (a *Agent) scheduleSave() {
 	}
 }
 
-// save stores what has changed. Who waits for a save that is under way is covered by the next one, with all others that wait.
+// save stores what has changed. All calls that wait while a save is under way are served by the
+// next one.
 func (a *Agent) save() error {
 	a.saving.Lock()
 	defer a.saving.Unlock()
@@ -97,7 +99,8 @@ func (a *Agent) save() error {
 	return err
 }
 
-// append stores what has changed, if that is enough, and if there is a log that takes it; else the state has to be written anew.
+// append adds what has changed to the log. If that is not enough, or no log takes it, the whole
+// state has to be written.
 func (a *Agent) append() error {
 	var change tracker.Change
 	enough := false
@@ -122,7 +125,7 @@ func (a *Agent) stored(err error) error {
 	return err
 }
 
-// saveLast leaves a state that an older agent can read, too: this may be the end of this version.
+// saveLast leaves a state that an older agent can read, too: that one may be started next.
 func (a *Agent) saveLast() error {
 	if err := a.save(); err != nil {
 		return err
@@ -135,7 +138,7 @@ func (a *Agent) saveLast() error {
 	return nil
 }
 
-// lostState says why the state directory, which somebody has removed, cannot be made again.
+// lostState says why the state directory, which was removed, cannot be made again.
 type lostState struct{ why atomic.Pointer[string] }
 
 func (l *lostState) set(err error) {
@@ -147,9 +150,10 @@ func (l *lostState) set(err error) {
 	l.why.Store(&why)
 }
 
-// checkState has the state written anew where it was removed, and says why that fails; empty: it does not. It does not wait for a disk.
+// checkState has the whole state written if its directory was removed, and says why that fails;
+// empty: it does not. It does not wait for a disk.
 func (a *Agent) checkState() (problem string) {
-	if a.saving.TryLock() { // else somebody is writing, who finds out
+	if a.saving.TryLock() { // else a save is under way, which finds out
 		intact := a.dir.Intact()
 		a.saving.Unlock()
 		if !intact {

@@ -11,7 +11,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// defaultGrace is the time between SIGTERM and SIGKILL where an order does not say.
+// defaultGrace is the time between SIGTERM and SIGKILL if an order does not say.
 const defaultGrace = 10 * time.Second
 
 // stopping is what the agent does to end an engine.
@@ -21,8 +21,9 @@ type stopping struct {
 	failed   string // what went wrong last
 }
 
-// stop begins to end an engine, unless that is under way already: orders are repeated until the engine is gone. It ends with
-// ctx, which leaves the engine as it is; the next incarnation gets the order again.
+// stop begins to end an engine, unless that is under way already: orders are repeated until the
+// engine is gone. If ctx ends, the engine is left as it is, and the next incarnation gets the
+// order again.
 func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	id := order.GetAllocationId()
 	var engine process.Engine
@@ -87,7 +88,7 @@ func toStop(e *engine, p *bursarv1.Process) process.Engine {
 	return known
 }
 
-// endReason says why an engine has ended, where the agent knows; else it is empty.
+// endReason says why an engine has ended, if the agent knows; else it is empty.
 func (a *Agent) endReason(id string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

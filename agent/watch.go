@@ -11,7 +11,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// watch takes hold of the processes of new engines, and lets go of those that are engines no more.
+// watch opens the processes of new engines, and closes those of engines that have ended.
 func (a *Agent) watch(ctx context.Context) {
 	var unwatched []tracker.Engine
 	a.locked(func(t *tracker.Tracker) {
@@ -45,7 +45,8 @@ func (a *Agent) watchEngine(ctx context.Context, id string) {
 	}
 }
 
-// watchProcess watches one engine. Where that does not work, the next measurement finds out what there is to know.
+// watchProcess waits for the end of one engine's process. If that does not work, the next
+// measurement finds its end.
 func (a *Agent) watchProcess(ctx context.Context, id string, p *bursarv1.Process) {
 	if p.GetStartTime() == 0 || p.Uid == nil { //nolint:protogetter // 0 is root
 		p = a.complete(id, p)
@@ -73,8 +74,9 @@ func (a *Agent) watchProcess(ctx context.Context, id string, p *bursarv1.Process
 	})
 }
 
-// complete finds out when a process started that somebody else told the coordinator of, by its pid alone; and whose it is, which an agent of an
-// earlier version did not note.
+// complete finds out when an engine's process started, and which user it runs as. The start is not
+// known if the coordinator was given the pid alone; the user is not known if an agent of an
+// earlier version has confirmed the engine.
 func (a *Agent) complete(id string, p *bursarv1.Process) *bursarv1.Process {
 	now, err := a.deps.Meter.Identify(p.GetPid())
 	if err != nil || p.GetStartTime() != 0 && p.GetStartTime() != now.StartTime {
@@ -93,7 +95,7 @@ func (a *Agent) unwatch() {
 	a.engines.unwatchAll()
 }
 
-// exitStatus says how an engine's process ended, where the kernel tells.
+// exitStatus says how an engine's process ended, if the kernel tells.
 func (a *Agent) exitStatus(id string) *bursarv1.ExitStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()

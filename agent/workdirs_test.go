@@ -236,7 +236,8 @@ func TestRefusalFitsTheContract(t *testing.T) {
 	}
 }
 
-// Whatever a directory goes through: it is short below the threshold, it is not from a tenth above it on, and in between it is what it was.
+// Whatever a directory goes through: it is short below the threshold, it is not from a tenth above
+// it on, and in between it is what it was.
 func TestShortHasHysteresis(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(0, math.MaxInt64).Draw(t, "total")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A process is in a cgroup of somebody else's. What it would get out of by a move is a limit on its way up that the cgroups of engines are
-// not below, or its container.
+// A process is in a cgroup of somebody else's. What it would get out of by a move is a limit on
+// its way up that the cgroups of engines are not below, or its container.
 func TestWhatAProcessWouldLoseByAMove(t *testing.T) {
 	for name, test := range map[string]struct {
 		in, file, content string // of the one above in
@@ -104,8 +104,8 @@ func TestALookBelowACgroupEnds(t *testing.T) {
 	}
 }
 
-// A mount that shows a part of the hierarchy, which came later, is not taken for the hierarchy: the limits further up would not be seen, and
-// cgroups be made below another than this process's.
+// A mount that shows a part of the hierarchy, which came later, is not taken for the hierarchy:
+// the limits further up would not be seen, and cgroups be made below another than this process's.
 func TestAMountOfAPartIsNotTakenForTheHierarchy(t *testing.T) {
 	k := newUnified("cpu", "memory")
 	k.make(t, "/bursar")

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// unified plays the unified hierarchy (version 2) as far as its rules concern this package: which files there are depends on the
-// controllers that were handed down; who hands controllers down has no processes, but for the root; what has processes or
-// children cannot be removed.
+// unified plays the unified hierarchy (version 2) as far as its rules concern this package: which
+// files there are depends on the controllers that were handed down; who hands controllers down has
+// no processes, but for the root; what has processes or children cannot be removed.
 type unified struct {
 	cgroups map[string]*node
 	// swap: the kernel accounts for it.
@@ -39,7 +39,8 @@ func newUnified(controllers ...string) *unified {
 	return k
 }
 
-// process is a fixture of the process table: this process is in a cgroup, and the hierarchy is mounted with root at its top.
+// process is a fixture of the process table: this process is in a cgroup, and the hierarchy is
+// mounted with root at its top.
 func (k *unified) process(t *testing.T, own, root string) TreeOptions {
 	t.Helper()
 	proc := t.TempDir()

@@ -21,19 +21,21 @@ import (
 )
 
 const (
-	// containTimeout bounds what is done to the cgroup of one engine, and one look at its facts when it has ended.
+	// containTimeout bounds what is done to the cgroup of one engine, and factsTimeout the reading
+	// of its facts when it has ended.
 	containTimeout = 20 * time.Second
 	factsTimeout   = 2 * time.Second
-	// containPatience is the time after which something is tried again that has failed.
+	// containPatience is how long after a failure the same is tried again.
 	containPatience = time.Minute
-	// unknownPatience is how long a cgroup stays that was there when the agent started, of an allocation it does not know: another agent
-	// of this machine may be about to use it.
+	// unknownPatience is how long a cgroup stays that was there when the agent started, if the
+	// agent does not know its allocation: another agent of this machine may be about to use it.
 	unknownPatience = time.Hour
 )
 
 // The ways to give engines cgroups.
 const (
-	// Auto is systemd if it is there and this is root, else the kernel's files if they may be written, else none.
+	// Auto is systemd if it is there and this is root, else the kernel's files if they may be
+	// written, else none.
 	Auto    = "auto"
 	Systemd = "systemd"
 	Direct  = "direct"
@@ -42,40 +44,43 @@ const (
 
 // Settings are those in force.
 type Settings struct {
-	// Way is one of Auto, Systemd, Direct and None. Parent is the cgroup below which those of engines are made with the kernel's files;
-	// empty: that above this process's own.
+	// Way is one of Auto, Systemd, Direct and None. Parent is the cgroup below which those of
+	// engines are made with the kernel's files; empty: that above this process's own.
 	Way, Parent string
 	// Policies say which engines get a cgroup, and which limits.
 	Policies policy.Set
 }
 
-// Options are what is asked of an agent. Each function may be called by several goroutines at a time.
+// Options are what is asked of an agent. Each function may be called by several goroutines at a
+// time.
 type Options struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	// Proc is where the process table is.
 	Proc string
-	// Driver makes the cgroups, and is closed with them; nil: one as configured. KernelLog tells of engines that the kernel killed; nil: that
-	// of this machine, where it can be read.
+	// Driver makes the cgroups, and is closed with them; nil: one as configured. KernelLog says
+	// which engines the kernel killed; nil: that of this machine, if it can be read.
 	Driver    cgroup.Driver
 	KernelLog *cgroup.KernelLog
 	// Direct starts keepers that get no unit of their own.
 	Direct *launch.Direct
 	// Settings are those in force.
 	Settings func() Settings
-	// Locked gives the engines and what they are entitled to. It must not block.
+	// Locked calls a function with the engines and what they are entitled to. That must not block.
 	Locked func(func(t *tracker.Tracker))
-	// ScheduleSave has what was said of an engine written.
+	// ScheduleSave has the state stored soon: what is known of an engine has changed.
 	ScheduleSave func()
-	// Launching reports whether the allocation's engine is being launched, Stopped whether the agent has been asked to stop it.
+	// Launching reports whether the allocation's engine is being launched, Stopped whether the
+	// agent has been asked to stop it.
 	Launching, Stopped func(id string) bool
-	// Identify says whose a process is. Any error: it has ended.
+	// Identify says which user a process runs as. Any error: it has ended.
 	Identify func(pid int32) (host.Identity, error)
 }
 
-// Cgroups gives engines cgroups of their own and keeps their limits in step with what they are entitled to. Whatever fails is logged and
-// counted, and the engine goes on as it is. Its loop does all that may take long, so that nothing else waits for systemd or a slow
-// kernel; other goroutines launch engines and ask how they ended.
+// Cgroups gives engines cgroups of their own and keeps their limits in step with what they are
+// entitled to. If something fails, that is logged and counted, and the engine goes on as it is.
+// The loop does all that may take long, so that nothing else waits for systemd or a slow kernel.
+// Other goroutines launch engines and ask how they ended.
 type Cgroups struct {
 	options   Options
 	log       *slog.Logger
@@ -89,7 +94,7 @@ type Cgroups struct {
 	found   atomic.Bool // what an earlier incarnation left is known
 
 	kernelLog *cgroup.KernelLog // nil: it cannot be read
-	device    io.Closer         // of kernelLog, where it is ours
+	device    io.Closer         // of kernelLog, if it was opened here
 
 	mu      sync.Mutex
 	driver  cgroup.Driver         // guarded by mu; nil: none
@@ -105,28 +110,33 @@ type Cgroups struct {
 
 // contained is an engine that has a cgroup of ours, or shall have one.
 type contained struct {
-	// path is its cgroup's; "" where there is none yet, or none that can be measured.
+	// path is its cgroup's; "": there is none yet, or none that can be measured.
 	path   string
 	limits cgroup.Limits
 	// applied: the engine is inside and has these limits.
 	applied bool
-	// failed is what went wrong last, and retry when to try again.
+	// failed is the last error, and retry when to try again.
 	failed string
 	retry  time.Time
-	// kills are those of its processes that are known of, killed is when the last was noticed.
+	// kills is how many of its processes are known to have been killed, killed is when the last
+	// was noticed.
 	kills  int64
 	killed time.Time
-	// wouldLose is what the engine would have lost by a move that nobody has asked for: it stays where it is.
+	// wouldLose is what the engine would lose by a move that no policy demands: so it stays where
+	// it is.
 	wouldLose string
-	// origin is the cgroup that it is moved from; "": not known, as it was moved before this incarnation.
+	// origin is the cgroup that it is moved from; "": not known, as it was moved before this
+	// incarnation.
 	origin string
-	// inherited: an earlier incarnation has made it, and nobody has looked at it since.
+	// inherited: an earlier incarnation has made it, and its facts were not read since.
 	inherited bool
-	// unknownSince is when a cgroup was found whose allocation this agent did not know; zero: it knows it.
+	// unknownSince is when a cgroup was found whose allocation this agent did not know; zero: it
+	// knows it.
 	unknownSince time.Time
 }
 
-// New returns what contains engines, and does nothing yet. The error is that of metrics which are there already.
+// New returns Cgroups that do nothing yet. The error is that of metrics which are registered
+// already.
 func New(o Options) (*Cgroups, error) {
 	c := &Cgroups{
 		options: o, log: o.Log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
@@ -152,7 +162,7 @@ func New(o Options) (*Cgroups, error) {
 	return c, nil
 }
 
-// ScheduleAll has the loop go through all engines.
+// ScheduleAll has the loop check all engines.
 func (c *Cgroups) ScheduleAll() {
 	c.mu.Lock()
 	c.all = true
@@ -160,7 +170,7 @@ func (c *Cgroups) ScheduleAll() {
 	c.wake()
 }
 
-// Schedule has the loop go through one engine.
+// Schedule has the loop check one engine.
 func (c *Cgroups) Schedule(id string) {
 	c.mu.Lock()
 	c.changed[id] = true
@@ -200,14 +210,14 @@ func (c *Cgroups) Close() error {
 	return err
 }
 
-// current is what makes cgroups here, as far as it was opened.
+// current is the driver; nil: none was opened.
 func (c *Cgroups) current() cgroup.Driver {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.driver
 }
 
-// pass looks once at the engines that may have changed, or at all.
+// pass checks the engines that may have changed, or all of them, once.
 func (c *Cgroups) pass(ctx context.Context) {
 	c.mu.Lock()
 	all, changed := c.all, c.changed
@@ -238,7 +248,7 @@ func (c *Cgroups) pass(ctx context.Context) {
 	}
 }
 
-// find takes up the cgroups that an earlier incarnation has made.
+// find enters the cgroups that an earlier incarnation has made. It reports whether they are known.
 func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 	if c.found.Load() {
 		return true
@@ -270,7 +280,7 @@ func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
 	return true
 }
 
-// findOnce does so before the loop has: an engine may have ended while no agent was there.
+// findOnce does so if the loop has not yet: an engine may have ended while no agent ran.
 func (c *Cgroups) findOnce(ctx context.Context) {
 	if c.found.Load() {
 		return
@@ -280,8 +290,8 @@ func (c *Cgroups) findOnce(ctx context.Context) {
 	}
 }
 
-// ensure gives one engine its cgroup and its limits, where it has not got them, and asks for its processes that the kernel has killed,
-// if some may have been.
+// ensure gives one engine its cgroup and its limits, if it does not have them. If the kernel may
+// have killed processes of it, it counts them.
 func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, want desired, killed bool) {
 	c.mu.Lock()
 	e := c.engines[id]
@@ -322,7 +332,8 @@ func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, w
 	}
 }
 
-// stays reports whether an engine that nobody has said to move stays where it is, as it would lose something by that.
+// stays reports whether an engine that no policy moves in any case stays where it is, because it
+// would lose something by a move.
 func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) bool {
 	if before.wouldLose != "" || before.applied || before.inherited || before.failed != "" {
 		return before.wouldLose != ""
@@ -388,7 +399,7 @@ func (c *Cgroups) failed(ctx context.Context, id string, err error, again bool) 
 	c.log.Log(ctx, level, "an engine's cgroup is not as it should be; the engine goes on", "allocation_id", id, "error", err)
 }
 
-// others are the cgroups of allocations that are no engines, any more or yet.
+// others are the cgroups of allocations that have no engine any more, or not yet.
 func (c *Cgroups) others(known map[string]desired) (ids []string) {
 	tracked := make(map[string]bool)
 	c.options.Locked(func(t *tracker.Tracker) {
@@ -406,8 +417,8 @@ func (c *Cgroups) others(known map[string]desired) (ids []string) {
 	return ids
 }
 
-// remove removes a cgroup that nobody is in. One that has processes stays, and is looked at again: an engine that is just being launched,
-// or one that was released and runs on.
+// remove removes a cgroup without processes. One that has processes stays, and the next pass tries
+// again: its engine is being launched, or was released and runs on.
 func (c *Cgroups) remove(ctx context.Context, driver cgroup.Driver, id string) {
 	if c.options.Launching(id) {
 		return

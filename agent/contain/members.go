@@ -9,10 +9,11 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// members lists the processes of an engine that are to be in its cgroup, its root first: those of its user, in the cgroup that it is moved
-// from. What another engine is in is that one's. Who is in a third cgroup was put there by somebody, maybe under a limit; only a policy that
-// moves an engine in any case moves these too. Processes of another user are left where they are: what is in the engine's cgroup is
-// stopped with it.
+// members lists the processes of an engine that are to be in its cgroup, its root first: those of
+// its user, in the cgroup that it is moved from. A process in another engine's cgroup belongs to
+// that engine. A process in a third cgroup was put there, maybe under a limit: it is moved only if
+// the policy moves the engine in any case. Processes of another user are left where they are: what
+// is in the engine's cgroup is stopped with it.
 func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgroup.Member, error) {
 	root := process.Ref{PID: want.process.GetPid(), StartTime: want.process.GetStartTime()}
 	refs, err := process.Descendants(c.options.Proc, root)
@@ -67,7 +68,8 @@ func (c *Cgroups) originOf(driver cgroup.Driver, id string, root int32) (string,
 	return path, nil
 }
 
-// isOtherEngine reports whether a process is the root of an engine. It is asked of descendants of another.
+// isOtherEngine reports whether a process is the root of an engine. It is asked of descendants of
+// another.
 func (c *Cgroups) isOtherEngine(ref process.Ref) (is bool) {
 	c.options.Locked(func(t *tracker.Tracker) { _, is = t.EngineOf(ref.PID, ref.StartTime) })
 	return is

@@ -14,14 +14,16 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// killRounds is how often what is left is looked for and killed. A tree that forks all the time needs two or three; one of 32,000 processes
-// needs half of them, by mostOpen.
+// killRounds is how often the processes that are left are looked for and killed. A tree that forks
+// all the time needs two or three rounds; one of 32,000 processes needs half of them, because of
+// mostOpen.
 const killRounds = 250
 
-// LeftError says that processes were left alone which are, or may be, the engine's: see the package comment.
+// LeftError says that processes were left alone which are, or may be, the engine's: see the
+// package comment.
 type LeftError struct {
-	// Foreign run as another user than the engine's. Unproven are in the session or group of its root's number, which may be
-	// another's by now.
+	// Foreign run as another user than the engine's. Unproven are in the session or group that has
+	// its root's number, which may be another's by now.
 	Foreign, Unproven []int32
 }
 
@@ -49,12 +51,13 @@ func listed(pids []int32) string {
 	return strings.Join(words, ", ")
 }
 
-// Stop ends an engine: SIGTERM to its root process, which ends its children as it sees fit; after the grace SIGKILL to
-// all that is left of the engine. Where the root has ended already, or ends and leaves others behind, these are asked with SIGTERM too.
-// It never signals a process group: an engine may share that of its launcher.
+// Stop ends an engine: SIGTERM to its root process, which ends its children as it sees fit; after
+// the grace SIGKILL to all that is left of the engine. If the root has ended already, or ends and
+// leaves others behind, these get SIGTERM too. It never signals a process group: an engine may
+// share that of its launcher.
 //
-// It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the engine as it is then, those of signals
-// that were not allowed, and *LeftError.
+// It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the
+// engine as it is, those of signals that were not allowed, and *LeftError.
 func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error {
 	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*target)}
 	defer s.close()
@@ -84,7 +87,7 @@ type stopper struct {
 	engine  Engine
 	descent *descent
 	handles map[Ref]*target // what may be signalled and has not ended, as far as there is room
-	left    LeftError       // by the last look
+	left    LeftError       // as last found
 }
 
 // target is a process that was found to be the engine's.
@@ -107,7 +110,7 @@ func (s *stopper) drop(ref Ref) {
 	s.opener.slots.release()
 }
 
-// find takes hold of the engine's processes as they are now, and lets go of those that have ended.
+// find opens the engine's processes as they are now, and closes those that have ended.
 func (s *stopper) find(ctx context.Context) error {
 	list, err := findProcesses(s.opener.proc, s.engine, s.descent)
 	if err != nil {
@@ -131,7 +134,8 @@ func (s *stopper) find(ctx context.Context) error {
 	return nil
 }
 
-// open opens a process that was found, if it is to be signalled and there is room: without, the next look finds it again.
+// open opens a process that was found, if it is to be signalled and there is room. If there is
+// none, the next round finds it again.
 func (s *stopper) open(ctx context.Context, f found) error {
 	if len(s.handles) >= mostOpen || !s.opener.slots.acquire(ctx, len(s.handles) == 0) {
 		return ctx.Err()
@@ -153,8 +157,8 @@ func (s *stopper) open(ctx context.Context, f found) error {
 	return err
 }
 
-// allowed looks at what may have changed of a process since it was found, and reports whether it is to be signalled. What it descends
-// from does not change.
+// allowed checks what may have changed about a process since it was found, and reports whether it
+// is to be signalled. Its descent does not change.
 func (s *stopper) allowed(h *target) (bool, error) {
 	identity, err := h.identify()
 	if errors.Is(err, ErrEnded) {
@@ -224,7 +228,7 @@ func (s *stopper) terminate(ctx context.Context) error {
 	return nil
 }
 
-// kill ends what is left, and what that has started in the meantime.
+// kill ends the processes that are left, and those that they have started in the meantime.
 func (s *stopper) kill(ctx context.Context) error {
 	for range killRounds { // a process that forks while it is looked for can leave one behind, which the next look finds
 		if err := s.find(ctx); err != nil {
@@ -272,7 +276,8 @@ func (s *stopper) waitAll(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until a process has ended, and takes note as long as it is there: what started before that is known.
+// wait waits until a process has ended. As long as it is there, that is noted: processes of its
+// session that started before are known to be the engine's.
 func (s *stopper) wait(ctx context.Context, h *target) error {
 	for {
 		while, cancel := context.WithTimeout(ctx, pollEvery)
@@ -285,8 +290,9 @@ func (s *stopper) wait(ctx context.Context, h *target) error {
 	}
 }
 
-// noteAlive takes note that a process is there and in the root's session, if both is so now. It may have left that since it was found, or may have
-// ended: then it says nothing of whose the session's number is.
+// noteAlive notes that a process is there and in the root's session, if both are so now. If it has
+// left the session or has ended since it was found, it does not show whose number the session's
+// is.
 func (s *stopper) noteAlive(h *target) {
 	if !h.found.descends {
 		return

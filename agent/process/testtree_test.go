@@ -153,7 +153,8 @@ func (p *testTree) hears(name, word string) string {
 	}
 }
 
-// tells has a test process do something, and returns when it is done; exec ends with the new program.
+// tells has a test process do something, and returns when it is done; exec ends with the new
+// program.
 func (p *testTree) tells(n *node, words string) {
 	p.t.Helper()
 	if _, err := p.conn.WriteToUnix([]byte(words), address(n.name)); err != nil {

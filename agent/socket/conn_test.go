@@ -47,7 +47,8 @@ func newServer(handler http.Handler) *Server {
 	})
 }
 
-// dial serves an API in a bubble, of which one procedure reads what it is sent, and gives f a connection to it.
+// dial serves an API in a bubble, of which one procedure reads what it is sent, and gives f a
+// connection to it.
 func dial(t *testing.T, f func(conn net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

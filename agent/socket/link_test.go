@@ -12,7 +12,8 @@ func refuse(field, value, want string) error {
 	return fmt.Errorf("%s: %q: want %s", field, value, want)
 }
 
-// Who owns the folder of the socket puts a link in its place before its mode is set: what that leads to stays as it is.
+// Who owns the folder of the socket puts a link in its place before its mode is set: what that
+// leads to stays as it is.
 func TestModeIsSetOfTheSocketAlone(t *testing.T) {
 	dir := t.TempDir()
 	secret, link, socket := filepath.Join(dir, "secret"), filepath.Join(dir, "link"), filepath.Join(dir, "socket")

@@ -41,7 +41,8 @@ func TestHeadroomCountsWhatIsPromisedAndNotTouched(t *testing.T) {
 	}{
 		{"nothing measured: all promises in full", 1000, nil, 1000 - 100 - 400 - 200 - 50 - 30},
 		{"started, nothing touched", 1000, []tracker.Usage{uses("slow", 42, 0, 0), uses("cache", 43, 0, 0)}, 1000 - 100 - 400 - 200 - 50 - 30},
-		// What an engine touches moves from promised to not available: the headroom stays the same.
+		// What an engine touches moves from promised to not available: the headroom stays the
+		// same.
 		{"half touched", 800, []tracker.Usage{uses("slow", 42, 200, 200), uses("cache", 43, 0, 0)}, 800 - 100 - 200 - 200 - 50 - 30},
 		{"all touched", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 0, 0)}, 600 - 100 - 0 - 200 - 50 - 30},
 		// Page cache is still available, and the promise to whoever filled it is still open.

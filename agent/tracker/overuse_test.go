@@ -13,7 +13,8 @@ import (
 
 const tick = 5 * time.Second
 
-// judged is a tracker with the engine "a" of 400 MiB and 1 core, pid 42, under a policy without tolerance.
+// judged is a tracker with the engine "a" of 400 MiB and 1 core, pid 42, under a policy without
+// tolerance.
 func judged(t *testing.T, action policy.Action) *tracker.Tracker {
 	t.Helper()
 	a := engine("a", 3, 400, 42)
@@ -81,7 +82,8 @@ func TestOverUseIsUrgentWhenItBeginsAndEndsAndInEveryReport(t *testing.T) {
 	}
 }
 
-// What is used stays the same; that it is over-use now, or none any more, or under another policy, is to be told all the same.
+// What is used stays the same; that it is over-use now, or none any more, or under another policy,
+// is to be told all the same.
 func TestChangeOfOverUseAloneIsReported(t *testing.T) {
 	k := judged(t, policy.Warn)
 	for n := 1; n <= 3; n++ {
@@ -117,8 +119,8 @@ func TestChangeOfOverUseAloneIsReported(t *testing.T) {
 	}
 }
 
-// Invariant 2: what counts for an engine is what it is entitled to, whatever it uses. Invariant 9: the excess is not given to others,
-// since what is available was measured with it.
+// Invariant 2: what counts for an engine is what it is entitled to, whatever it uses. Invariant 9:
+// the excess is not given to others, since what is available was measured with it.
 func TestExcessIsFeltByTheHeadroomAndNotByTheBooks(t *testing.T) {
 	k := judged(t, policy.Warn)
 	for _, test := range []struct {
