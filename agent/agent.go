@@ -156,7 +156,7 @@ type Agent struct {
 	mu       sync.Mutex
 	tracker  *tracker.Tracker // guarded by mu
 	answered chan struct{}    // guarded by mu; closed and replaced when a Sync was answered
-	engines  engines          // guarded by mu, but for the part of each that belongs to the measuring loop
+	engines  engines          // guarded by mu, except the part of the measuring loop
 
 	draining bool // as last logged; of the sync loop alone
 

@@ -25,7 +25,7 @@ func childOf(t *testing.T, cmd *exec.Cmd) int {
 }
 
 // An engine is moved with what is its own: not with another engine that is below it, not with
-// another user's process, and not with what somebody has put into another cgroup.
+// another user's process, and not with what was put into another cgroup.
 func TestAnEngineIsMovedWithoutWhatIsOthers(t *testing.T) {
 	s := contained(t, agent.PolicyConfig{})
 	limited := s.config.Engines.Cgroup + "-limited"

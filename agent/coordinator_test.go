@@ -65,7 +65,7 @@ type coordinator struct {
 	left          int // callers that went away while they waited
 	// careful coordinators give nothing out on a host that has not reported all its engines since
 	// they began to lead; heardAll says that it has. What they refuse until then has this code:
-	// RESOURCE_EXHAUSTED where it is 0.
+	// RESOURCE_EXHAUSTED if it is 0.
 	careful, heardAll bool
 	early             connect.Code
 	busy              func() error // what Allocate answers; nil: it does its work
@@ -107,7 +107,7 @@ func (c *coordinator) unlessAway(next http.Handler) http.Handler {
 	})
 }
 
-// do changes it and wakes whoever waits for a change.
+// do changes it and wakes all that wait for a change.
 func (c *coordinator) do(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

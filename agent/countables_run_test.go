@@ -33,7 +33,7 @@ func counted(t *testing.T, c CountableConfig) (int64, error) {
 	return counter{killGroup, killTime}.run(t.Context(), parsed)
 }
 
-// promptly fails where something took as long as a program that hangs in these tests.
+// promptly fails if something took as long as a program that hangs in these tests.
 func promptly(t *testing.T) func() {
 	t.Helper()
 	began := time.Now()

@@ -8,13 +8,13 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// engine is what the agent does about one engine, and what it has noticed of it. What the engine
-// is, and what was measured of it, is in the tracker. One part belongs to all goroutines, and one
-// to the measuring loop, which uses it without a lock.
+// engine is what the agent does about one engine, and what it has noticed of it. The tracker has
+// what the engine is, and what was measured of it. One part is guarded by Agent.mu. The other one
+// belongs to the measuring loop, which uses it without a lock.
 type engine struct {
 	// Guarded by Agent.mu:
 
-	// handle is the engine's process; nil: nobody waits for its end.
+	// handle is the engine's process; nil: it is not watched.
 	handle *process.Handle
 	// stop is what is done to end the engine; nil: there was no order.
 	stop *stopping
@@ -50,14 +50,14 @@ func (e *engine) unwatch() {
 // busy reports whether something is under way that must not be begun twice.
 func (e *engine) busy() bool { return e.asking || e.stop != nil && e.stop.underway }
 
-// engines are the engines of this host. Agent.mu guards them, but for the part of each engine that
+// engines are the engines of this host. Agent.mu guards them, except the part of each engine that
 // belongs to the measuring loop. The zero value is ready to use.
 //
 // An engine is entered while the tracker lists it, by the first that has something to note about
 // it. It is removed by the first measurement that begins after the tracker has ceased to list it.
-// So what is known of an engine stays for a moment after its end: a launcher that releases it just
-// then still tells the coordinator why it was stopped. A new engine of the same allocation begins
-// with nothing.
+// So what is known of an engine stays for a moment after its end: if its launcher releases it just
+// then, the agent still says why it was stopped. A later engine of the same allocation begins with
+// nothing.
 type engines struct {
 	byID map[string]*engine // by allocation
 }
@@ -79,8 +79,8 @@ func (s *engines) enter(id string) *engine {
 	return e
 }
 
-// removeEnded removes the engines that the tracker does not list. Nothing else removes one. The
-// measuring loop calls it, so that its part of an engine does not end under it. An engine that is
+// removeEnded removes the engines that the tracker does not list. Nothing else removes one. Only
+// the measuring loop calls it: no engine is removed while that uses its part. An engine that is
 // being stopped stays until that is over: the tracker may list it again, and what is under way
 // must not be begun a second time.
 func (s *engines) removeEnded(t *tracker.Tracker) {

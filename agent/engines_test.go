@@ -155,7 +155,7 @@ func TestStopEndsOrphansToo(t *testing.T) {
 	}
 }
 
-// zombie reports whether a process has ended, be it that nobody has taken note.
+// zombie reports whether a process has ended, also if its parent has not waited for it.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
@@ -200,7 +200,7 @@ func TestConfirmChecksTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = zombie.Wait() }()
-	var info unix.Siginfo // it has ended, and nobody has taken note
+	var info unix.Siginfo // it has ended, and its parent has not waited for it
 	if err := unix.Waitid(unix.P_PID, zombie.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

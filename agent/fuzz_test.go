@@ -26,7 +26,7 @@ import (
 )
 
 // suspicious is a coordinator that notes in whose name it is called. Everything that it is asked
-// for is there, and somebody else's.
+// for is there, and another user's.
 type suspicious struct {
 	mu   sync.Mutex
 	told []string // guarded by mu
@@ -116,7 +116,7 @@ func FuzzLocalAPI(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/bursar.v1."+procedure, bytes.NewReader(body))
 		r.Header.Set("Content-Type", media)
 		r.Header.Set("Connect-Timeout-Ms", "100")
-		r.Header.Set(identity.Header, `{"name":"root@h1","anyone":true}`) // which nobody believes
+		r.Header.Set(identity.Header, `{"name":"root@h1","anyone":true}`) // which the agent does not believe
 		upstream.names()
 		log.Reset()
 		w := httptest.NewRecorder()

@@ -56,7 +56,7 @@ func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 	s.allocate(1)
 }
 
-// is makes somebody else the one that the finder says leads.
+// is makes another server the one that the finder says leads.
 func (s *seats) is(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

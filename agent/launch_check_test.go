@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Nobody but the agent looks at these fields: they go to no coordinator.
+// Only the agent reads these fields: they go to no coordinator.
 func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 	for field, r := range map[string]*bursarv1.LaunchRequest{
 		"command":           {Command: make([]string, 4097)},

@@ -78,9 +78,9 @@ func TestEnginesGoThroughAChangeOfLeader(t *testing.T) {
 	}
 }
 
-// A leader that has just begun knows nothing of the host. That is no reason to refuse whoever does
-// not want to wait, whether it says that it is too early to tell or, as earlier versions do, that
-// there is nothing.
+// A leader that has just begun knows nothing of the host. That is no reason to refuse a caller who
+// does not want to wait, whether it says that it is too early to tell or, as earlier versions do,
+// that there is nothing.
 func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
 	for _, early := range []connect.Code{connect.CodeUnavailable, connect.CodeResourceExhausted} {
 		t.Run(early.String(), func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
 			s.seats.all[0].die()
 			s.seats.lead(1)
 			s.allocate(100)
-			c.do(func() { c.host, c.heardAll = nil, false }) // it has forgotten the host, and nobody has noticed
+			c.do(func() { c.host, c.heardAll = nil, false }) // it has forgotten the host, and the agent does not know
 			s.allocate(100)
 		})
 	}
@@ -178,7 +178,8 @@ func TestCoordinatorsThatAreAllAwayAreWaitedFor(t *testing.T) {
 	}
 }
 
-// While nobody leads every call is refused at once. However many wait, what they ask is bounded.
+// While no coordinator leads, every call is refused at once. However many calls wait, the number
+// of their attempts is bounded.
 func TestCallersThatWaitForALeaderAskInModeration(t *testing.T) {
 	s := runAmong(t, 3)
 	for _, seat := range s.seats.all {

@@ -372,8 +372,8 @@ func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
 	})
 }
 
-// Asking again would be in vain until the next heartbeat: whoever gets this answer is to send one
-// first.
+// Asking again would be in vain until the next heartbeat: an agent that gets this answer is to
+// send one first.
 func TestRefusalForWantOfAReportIsNotAskedAgain(t *testing.T) {
 	beat(t, &pulse{interval: time.Minute}, func(a *Agent) {
 		early := connect.NewError(connect.CodeUnavailable, errors.New("hosts have not reported yet"))

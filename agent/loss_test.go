@@ -188,7 +188,7 @@ func (s *subject) fill() (free func()) {
 	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	for path := range s.logs() { // the agent writes no more to one that somebody else has written to
+	for path := range s.logs() { // the agent does not write to one any more that others have written to
 		log, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			s.t.Fatal(err)

@@ -148,8 +148,8 @@ func TestEngineThatTouchesItsMemorySlowly(t *testing.T) {
 	}
 }
 
-// Page cache is no engine's: the kernel takes it back for whoever needs memory, and the promise to
-// the engine stays.
+// Page cache is no engine's: the kernel takes it back for any process that needs memory, and the
+// promise to the engine stays.
 func TestEngineThatFillsThePageCache(t *testing.T) {
 	s := run(t)
 	a, engine := s.stepper(900, filepath.Join(t.TempDir(), "file"))

@@ -190,7 +190,7 @@ func TestNumberOfNoProcessOfAContainerIsRefused(t *testing.T) {
 	}
 }
 
-// A caller over TCP is whoever has the other end of the connection open.
+// A caller over TCP is the process that has the other end of the connection open.
 func TestContainerOnLoopbackHasItsOwnNumbers(t *testing.T) {
 	s := newSubject(t)
 	s.startOnLoopback()

@@ -49,8 +49,8 @@ func TestABusyCoordinatorIsAskedAgainWhenItSaid(t *testing.T) {
 	}
 }
 
-// Its refusals count as waiting: whoever wants to wait for a second is not kept for the minute
-// that a call may take.
+// Its refusals count as waiting: a caller that wants to wait for a second is not kept for the
+// minute that a call may take.
 func TestABusyCoordinatorMakesNoWaitLonger(t *testing.T) {
 	s := run(t)
 	refused := busy(t)
@@ -88,7 +88,7 @@ func lostThenBusy(t *testing.T, s *subject, id string) (taken *bursarv1.Allocati
 	return taken, <-asked
 }
 
-// Nobody else knows the id that the agent has made up for a request without one.
+// Only the agent knows the id that it has made up for a request without one.
 func TestARequestThatWasLostAndThenRefusedHoldsNothing(t *testing.T) {
 	s := run(t)
 	taken, err := lostThenBusy(t, s, "")

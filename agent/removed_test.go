@@ -151,7 +151,7 @@ func TestGivenSocketThatIsRemovedIsMadeAgainForTheSameCallers(t *testing.T) {
 	s.refusal("who may connect to it is not known; restart the unit that made it (systemctl restart bursar-agent.socket)")
 }
 
-// removeAll removes a directory that somebody may be writing to.
+// removeAll removes a directory that an agent may be writing to.
 func removeAll(path string) (err error) {
 	for err = syscall.ENOTEMPTY; errors.Is(err, syscall.ENOTEMPTY); {
 		err = os.RemoveAll(path)

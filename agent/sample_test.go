@@ -15,7 +15,7 @@ type tenant struct {
 }
 
 // headroom is what a sample of these leaves for grants, by the formula of docs/concepts.md, on a
-// machine that has so much beside them.
+// machine that has so much next to them.
 func headroom(memory int64, tenants []tenant) int64 {
 	available, promised := memory, int64(0)
 	usages := make([]host.Usage, len(tenants))

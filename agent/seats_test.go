@@ -77,7 +77,7 @@ func (s *seat) does(acts http.Handler) {
 	s.acts = acts
 }
 
-// refuse answers that somebody else leads.
+// refuse answers that another coordinator leads.
 func (s *seat) refuse() {
 	s.does(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = connect.NewErrorWriter().Write(w, r, connect.NewError(connect.CodeUnavailable, errors.New("I do not lead")))

@@ -165,7 +165,7 @@ func TestDirectoriesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A file system that hangs is waited for once, and holds up nobody.
+// A file system that hangs is waited for once, and delays nothing.
 func TestFileSystemThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkDirs(slog.New(slog.DiscardHandler))

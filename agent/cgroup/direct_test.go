@@ -64,7 +64,7 @@ func TestCgroupsAreMadeBesideTheAgentsOwn(t *testing.T) {
 	}
 }
 
-// stubborn is a kernel that moves nobody.
+// stubborn is a kernel that moves no process.
 type stubborn struct{ *unified }
 
 func (s stubborn) Write(name, content string) error {

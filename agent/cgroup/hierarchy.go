@@ -203,8 +203,8 @@ func (t *Tree) liveThread(pid int32) int32 {
 	return pid
 }
 
-// Guarded reports whether nobody but root and this process's user can move processes to the cgroup
-// of this path.
+// Guarded reports whether only root and this process's user can move processes to the cgroup of
+// this path.
 func (t *Tree) Guarded(name string) bool {
 	folder, visible := t.main.folder(name)
 	if !visible {

@@ -112,7 +112,7 @@ func (e *engine) tell(line string) {
 	}
 }
 
-// answer is the number at the end of the next line, or false where there is none any more.
+// answer is the number at the end of the next line, or false: there is none any more.
 func (e *engine) answer() (int64, bool) {
 	e.t.Helper()
 	if !e.out.Scan() {
@@ -191,7 +191,7 @@ func TestTheKernelKeepsAnEngineToItsMemory(t *testing.T) {
 	if err != nil || facts != (Facts{OOMKills: 1, AtLimit: true, MemoryMax: 64 * mib, Empty: true}) {
 		t.Errorf("%+v, %v", facts, err)
 	}
-	// What an agent has to go by where an engine has no cgroup of its own.
+	// What an agent knows if an engine has no cgroup of its own.
 	if err := log.Read(); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ type unified struct {
 	cgroups map[string]*node
 	// swap: the kernel accounts for it.
 	swap bool
-	// dead is a process that has ended and that nobody has taken note of.
+	// dead is a process that has ended and whose parent has not waited for it.
 	dead int
 }
 

@@ -321,7 +321,7 @@ func TestGarbageOnStderrIsCopiedAsItIs(t *testing.T) {
 	}
 }
 
-// The limits of file sizes of whoever started the keeper are not the engine's.
+// The keeper's starter has a limit of file sizes, which is not the engine's.
 func TestSoftLimitsAreRaised(t *testing.T) {
 	spec := shell(t, "echo $(ulimit -f) $(ulimit -t)-$(ulimit -s)-$(ulimit -v)")
 	run(t, spec, func(cmd *exec.Cmd) {

@@ -59,8 +59,8 @@ func TestFolderForLogsIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A folder that is somebody else's by now is not given to another user: what lies in it would seem
-// to be theirs.
+// A folder that is another user's by now is not given to the engine's user: what lies in it would
+// seem to be theirs.
 func TestFolderForLogsOfAnotherUserIsNotGivenAway(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test plays several users: it needs root")

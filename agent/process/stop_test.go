@@ -106,7 +106,7 @@ func TestStopEndsOrphansOfARootThatHasEnded(t *testing.T) {
 func TestStopEndsOrphansOfAZombie(t *testing.T) {
 	o := openers(t)["pidfd"]
 	c := start(t, o, sleeper+` &`+endsWhen)
-	orphan, e := c.leaves(t, o) // and nobody has taken note
+	orphan, e := c.leaves(t, o) // its parent has not waited for it
 	e.LastAlive = 0
 	stop(t, o, e, long)
 	gone(t, o, orphan)

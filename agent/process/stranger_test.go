@@ -47,8 +47,8 @@ func numberNext(t tester, pid int32) {
 	}
 }
 
-// startAt starts a script with a pid of one's choice; nil: somebody else was faster, who may keep
-// it.
+// startAt starts a script with a pid of one's choice; nil: another process was faster, which may
+// keep it.
 func startAt(t *testing.T, o *Opener, pid int32, uid uint32, script string) *child {
 	t.Helper()
 	for range 10 {
@@ -107,7 +107,7 @@ func TestStopLeavesASessionAloneThatHasTheNumberOfTheEngines(t *testing.T) {
 
 // leavesItsSession stops an engine of which a child ignores SIGTERM, leaves the session once the
 // root has gone, and ends within the grace. Between, the stranger leaves a daemon in a session of
-// the same number. False: somebody else got that number.
+// the same number. False: another process got that number.
 func leavesItsSession(t *testing.T, o *Opener, user, stranger uint32) bool {
 	t.Helper()
 	p := newTestTree(t, o)
@@ -237,7 +237,7 @@ func TestStopLeavesDescendantsOfAnotherUserAlone(t *testing.T) {
 	}
 }
 
-// Whoever may write to a cgroup brings in whom he likes.
+// A user who may write to a cgroup can bring in any of their processes.
 func TestStopLeavesOthersAloneThatHaveEnteredTheEnginesCgroup(t *testing.T) {
 	for name, c := range map[string]struct {
 		user    uint32
@@ -288,7 +288,7 @@ func TestStopEndsMoreThanItHolds(t *testing.T) {
 	}
 	c.reap()
 	stop(t, o, Engine{Root: c.ref, LastAlive: now()}, 50*time.Millisecond)
-	if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil { // those that nobody has reaped do not count
+	if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil { // those that were not reaped do not count
 		t.Errorf("left: %v, %v", left, err)
 	}
 	if len(o.slots) != cap(o.slots) {

@@ -23,7 +23,7 @@ func as(t *testing.T, uid uint32, dir string) *exec.Cmd {
 	if os.Getenv("BURSAR_TEST_AS") != "" {
 		return nil
 	}
-	program := filepath.Join(dir, "test") // where every user gets at it
+	program := filepath.Join(dir, "test") // where every user can read it
 	self, err := os.ReadFile("/proc/self/exe")
 	if err := errors.Join(err, os.WriteFile(program, self, 0o755)); err != nil {
 		t.Fatal(err)
@@ -115,8 +115,8 @@ func namesTaken(t *testing.T) map[string]bool {
 	return names
 }
 
-// The name of a directory locks it where its lock file was removed. A user who takes the name
-// first locks nobody out.
+// The name of a directory locks it if its lock file was removed. Another user who takes the name
+// first does not lock the agent out.
 func TestNameOfADirectoryIsALockForItsUserAlone(t *testing.T) {
 	if dir := os.Getenv("BURSAR_TEST_AS"); dir != "" {
 		name := strings.TrimSpace(string(read(t, filepath.Join(dir, "name"))))

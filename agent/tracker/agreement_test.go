@@ -23,7 +23,7 @@ type world struct {
 	saved   tracker.Snapshot
 	starts  uint64          // of the agent
 	alive   map[int32]bool  // processes
-	engines map[string]bool // that were confirmed; false where somebody released it
+	engines map[string]bool // that were confirmed; false: it was released
 	pid     int32
 	wire    []func(t *rapid.T) // deliveries that are under way
 }

@@ -152,8 +152,7 @@ func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 	}
 }
 
-// What is measured of an engine that nobody has shown is measured by its process, in a copy of
-// what the coordinator said.
+// An engine that was not shown is measured by its process, in a copy of what the coordinator said.
 func TestTheCgroupOfAnEngineThatWasNotShownIsNotMeasured(t *testing.T) {
 	k := registered(t)
 	told := engine("a", 12, 100, 42)

@@ -45,7 +45,8 @@ func TestHeadroomCountsWhatIsPromisedAndNotTouched(t *testing.T) {
 		// same.
 		{"half touched", 800, []tracker.Usage{uses("slow", 42, 200, 200), uses("cache", 43, 0, 0)}, 800 - 100 - 200 - 200 - 50 - 30},
 		{"all touched", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 0, 0)}, 600 - 100 - 0 - 200 - 50 - 30},
-		// Page cache is still available, and the promise to whoever filled it is still open.
+		// Page cache is still available, and the promise to the engine that filled it is still
+		// open.
 		{"cache filled", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 300, 10)}, 600 - 100 - 0 - 190 - 50 - 30},
 		// More than it is entitled to: that is gone from what is available, and gives no credit.
 		{"overused", 500, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 500 - 100 - 0 - 190 - 50 - 30},
@@ -130,7 +131,7 @@ func TestVetoIsToldUntilItWasHeard(t *testing.T) {
 	q = k.BuildSync(start)
 	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12, Gone: []string{"a"}})
 	same(t, "after it was heard", []*bursarv1.Veto(nil), k.BuildSync(start).GetVetoes())
-	// Late, or granted anew: only one of the two is news.
+	// Late, or granted again: only one of the two is new.
 	if got := k.Observe(start, grant("a", reserved, 11, 300), 5); got != tracker.Passed {
 		t.Errorf("the old grant, late: verdict %d", got)
 	}
@@ -272,7 +273,7 @@ func TestCapacityIsToldUntilItWasHeard(t *testing.T) {
 	}
 }
 
-// A coordinator counts what engines have touched only beside a sample that it has not had yet.
+// A coordinator counts what engines have touched only next to a sample that it has not had yet.
 func TestUseIsToldAgainBesideASampleThatIsNew(t *testing.T) {
 	k := registered(t, engine("a", 1, 100, 42))
 	reports := func(sample *bursarv1.HostSample) int {

@@ -193,7 +193,8 @@ func TestAnotherBootEndsEveryEngine(t *testing.T) {
 	}
 }
 
-// Of an engine that the coordinator told of, a Snapshot has nothing until its process was shown.
+// A Snapshot does not have an engine that only the coordinator has named, until its process was
+// shown.
 func TestEngineThatIsShownLaterIsToBeSaved(t *testing.T) {
 	a := engine("a", 3, 400, 42)
 	k := registered(t, a)

@@ -29,7 +29,7 @@ func measure(k *tracker.Tracker, ticks int, available int64, usages ...tracker.U
 	k.Measure(start.Add(time.Duration(ticks)*tick), tracker.Measurement{Sample: free(available), Usages: usages})
 }
 
-// beat sends a heartbeat and returns what it reports of "a"; nil where that is nothing.
+// beat sends a heartbeat and returns what it reports of "a"; nil: nothing.
 func beat(t *testing.T, k *tracker.Tracker) *bursarv1.EngineReport {
 	t.Helper()
 	q := k.BuildSync(start)
@@ -152,7 +152,7 @@ func TestExcessIsFeltByTheHeadroomAndNotByTheBooks(t *testing.T) {
 	}
 }
 
-// Page cache is nobody's, in a cgroup as little as in a tree of processes.
+// Page cache does not count as an engine's, neither in a cgroup nor in a tree of processes.
 func TestOverUseIsOfWhatTheKernelCannotTakeBack(t *testing.T) {
 	k := judged(t, policy.Warn)
 	for n := 1; n <= 10; n++ {

@@ -22,7 +22,7 @@ func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	if saved := k.Snapshot().Engines; len(saved) != 1 {
 		t.Errorf("saved: %+v", saved)
 	}
-	// Where the ledger says that it is the engine now, it is.
+	// If the ledger says that it is the engine now, it is.
 	moved := proto.CloneOf(own)
 	moved.Process, moved.Revision = other, 12
 	k.Observe(start, moved, 5)

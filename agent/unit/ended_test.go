@@ -58,7 +58,7 @@ func TestNoUserKeepsAnEngineOutOfItsUnit(t *testing.T) {
 	}
 }
 
-// ending is a systemd that still has a unit when it is asked to start it anew.
+// ending is a systemd that still has a unit when it is asked to start it again.
 type ending struct {
 	*played
 

@@ -28,7 +28,7 @@ type played struct {
 	stopped   []string
 	refuse    string // the property that it does not know
 	gone      uint32 // a process that has ended
-	result    string // of a job; "done" where empty
+	result    string // of a job; empty: "done"
 	connected bool
 	broken    error // of the next call: what a connection says of which only writing shows that it has ended
 }
