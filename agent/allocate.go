@@ -192,7 +192,7 @@ const vetoPause = 500 * time.Millisecond
 // abandonTimeout bounds the cancellation of a request that is abandoned.
 const abandonTimeout = 3 * time.Second
 
-// abandon cancels a request that nobody can ask for again, because only the agent knew its id.
+// abandon cancels a request that no caller can ask for again, because only the agent knew its id.
 func (a *Agent) abandon(ctx context.Context, requestID string) {
 	ctx = context.WithoutCancel(ctx)
 	a.running.Go(func() {

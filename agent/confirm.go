@@ -207,7 +207,7 @@ func (a *Agent) ownHost(ctx context.Context, id string) error {
 	return nil
 }
 
-// observe takes note of what a call has changed.
+// observe notes what a call has changed.
 func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
 	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
 	a.cgroups.Schedule(allocation.GetId()) // it may be entitled to something else

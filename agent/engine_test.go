@@ -23,7 +23,7 @@ func (p thisProcess) Identify(pid int32) (host.Identity, error) {
 // handleOfThis returns a handle of the test's own process, as if it had started at that time.
 func handleOfThis(t *testing.T, started uint64) *process.Handle {
 	t.Helper()
-	handle, err := process.NewOpener(thisProcess(started), "/proc").Open(process.Ref{PID: int32(os.Getpid()), StartTime: started}) //nolint:gosec // a pid
+	handle, err := process.NewOpener(thisProcess(started), "/proc").Open(process.Ref{PID: int32(os.Getpid()), StartTime: started})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func isClosed(t *testing.T, handle *process.Handle) bool {
 func anEngine(id string, started uint64) *bursarv1.Allocation {
 	return &bursarv1.Allocation{
 		Id: id, HostId: "h1", State: bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE, Revision: started,
-		Process: &bursarv1.Process{Pid: int32(os.Getpid()), StartTime: started, BootId: "boot-1", Uid: new(uint32(0))}, //nolint:gosec // a pid
+		Process: &bursarv1.Process{Pid: int32(os.Getpid()), StartTime: started, BootId: "boot-1", Uid: new(uint32(0))},
 	}
 }
 

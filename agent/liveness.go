@@ -9,9 +9,9 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// How long one pass of a loop may take before the loop counts as hung. A Sync that nobody answers
-// ends by itself within twice syncTimeout; reading a process table, and writing the state file to
-// a disk that is busy, may take long, but not that long.
+// How long one pass of a loop may take before the loop counts as hung. A Sync that no coordinator
+// answers ends by itself within twice syncTimeout; reading a process table, and writing the state
+// file to a disk that is busy, may take long, but not that long.
 const (
 	longestMeasure = 30 * time.Second
 	longestSync    = 30 * time.Second
@@ -24,8 +24,8 @@ type watchedLoop struct {
 	longest time.Duration
 	due     *wakeup // when the next pass is to begin; nil: when there is something to do
 
-	born  time.Time    // what began is in nanoseconds since then, on a clock that nobody sets
-	began atomic.Int64 // 0: it rests
+	born  time.Time    // began counts from then, by the monotonic clock
+	began atomic.Int64 // when the pass under way began, in nanoseconds; 0: there is none
 }
 
 // do is one pass.

@@ -16,8 +16,8 @@ func (c Config) UnknownUsers(ctx context.Context) []int {
 	return unknownUsers(ctx, c.TrustedUsers, launch.Users{}.Named)
 }
 
-// unknownUsers passes over uids, which need no account, and whatever the name service cannot tell
-// now.
+// unknownUsers passes over uids, which need no account, and names that the name service cannot
+// look up now.
 func unknownUsers(ctx context.Context, users []string, find func(context.Context, string) (launch.User, error)) (unknown []int) {
 	for i, user := range users {
 		if _, err := strconv.ParseUint(user, 10, 32); err == nil {

@@ -30,7 +30,7 @@ type Direct struct {
 	// prepared: the base is there.
 	prepared bool // guarded by mu
 	// missing are the controllers that no hierarchy has for us.
-	missing []string // guarded by mu; once prepared, nobody changes it
+	missing []string // guarded by mu; once prepared, it does not change
 }
 
 var _ Driver = (*Direct)(nil)

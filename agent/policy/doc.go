@@ -6,6 +6,6 @@
 // stopped for it; the caller shows that and asks for the stop. Without I/O, clock or goroutine:
 // the same samples give the same judgement.
 //
-// A Set and a Policy are values that nobody changes, and are safe to share. A Judgement is not
-// safe for concurrent use.
+// A Set and a Policy are values that never change, and are safe to share. A Judgement is not safe
+// for concurrent use.
 package policy

@@ -77,8 +77,8 @@ type Policy struct {
 	Grace time.Duration
 	// StopGrace is the time between SIGTERM and SIGKILL then.
 	StopGrace time.Duration
-	// Cgroup says whether the engine gets a cgroup of its own if somebody else has started it.
-	// Limit needs one.
+	// Cgroup says whether the engine gets a cgroup of its own if a launcher has started it. Limit
+	// needs one.
 	Cgroup Cgroup
 }
 

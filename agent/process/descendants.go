@@ -33,7 +33,7 @@ func Descendants(proc string, root Ref) ([]Ref, error) {
 			return Members(proc, Engine{Root: root})
 		}
 		if stat, err := statOf(table, int(found[next].PID)); err != nil || stat.Starttime != found[next].StartTime {
-			continue // these may be the children of who has its pid now
+			continue // these may be the children of another process, which has its pid now
 		}
 		for _, pid := range children {
 			stat, err := statOf(table, pid)

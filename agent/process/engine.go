@@ -18,8 +18,7 @@ type Engine struct {
 	User *uint32
 	// Cgroup is its own, "" if it has none.
 	Cgroup string
-	// Guarded: the agent made that cgroup, and nobody but root and the agent can move a process
-	// there.
+	// Guarded: the agent made that cgroup, and only root and the agent can move a process there.
 	Guarded bool
 	// LastAlive is when the root was last known to be there, in clock ticks after boot, as
 	// Handle.LastAlive tells it. 0: not known. Then a session proves nothing once the root is

@@ -39,7 +39,7 @@ type Opener struct {
 	identifier Identifier
 	proc       string
 	slots      slots // of Stops
-	// pidfdOpen is unix.PidfdOpen, but for tests of older kernels.
+	// pidfdOpen is unix.PidfdOpen; tests put an older kernel in its place.
 	pidfdOpen func(pid, flags int) (int, error)
 }
 

@@ -1,5 +1,5 @@
-// Package socket serves an agent's local API: on a Unix socket, which is made again if somebody
-// removes it, and on TCP over loopback if that is configured. It says which user makes a call, by
+// Package socket serves an agent's local API: on a Unix socket, which is made again if it is
+// removed, and on TCP over loopback if that is configured. It says which user makes a call, by
 // what the kernel says of the connection, and which process is at the other end. It bounds what
 // one user may have at a time: connections, requests, bytes. It bounds how long a request may take
 // to arrive, and each part of an answer to leave.

@@ -22,6 +22,6 @@
 // a call for one allocation needs to know of all others is kept as sums, so that it takes as long
 // with many engines as with few.
 //
-// A Tracker is not safe for concurrent use. The messages it takes and returns are shared: nobody
-// may change them.
+// A Tracker is not safe for concurrent use. The messages it takes and returns are shared, and must
+// not be changed.
 package tracker
