@@ -110,7 +110,8 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 			if err := a.awaitVeto(ctx, allocation.GetId(), answered); err != nil {
 				return nil, err
 			}
-			if !pause.For(vetoPause, ctx.Done(), nil) { // or grant and veto would chase each other until the next sample
+			// Without the pause, grant and veto would alternate until the next sample.
+			if !pause.For(vetoPause, ctx.Done(), nil) {
 				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
@@ -243,7 +244,8 @@ func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) err
 }
 
 func withDetail(err *connect.Error, message proto.Message) error {
-	if detail, detailErr := connect.NewErrorDetail(message); detailErr == nil { // our own messages always marshal
+	// Our own messages always marshal.
+	if detail, detailErr := connect.NewErrorDetail(message); detailErr == nil {
 		err.AddDetail(detail)
 	}
 	return err

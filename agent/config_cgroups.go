@@ -17,7 +17,8 @@ func (s *settings) meterOptions() host.Options {
 
 // resolveCgroups fills in how engines get cgroups of their own, and whose limits are the host's.
 func (s *settings) resolveCgroups() error {
-	if os.Getenv("NOTIFY_SOCKET") != "" { // systemd has started this as a service, in a cgroup with limits for an agent
+	// Then systemd has started this as a service, in a cgroup with limits for an agent.
+	if os.Getenv("NOTIFY_SOCKET") != "" {
 		s.Cgroup = orDefault(s.Cgroup, unit.SliceCgroup)
 	}
 	s.Engines.Cgroups = orDefault(s.Engines.Cgroups, contain.Auto)

@@ -75,7 +75,8 @@ func (t threshold) of(total int64) int64 {
 	if t.amount > 0 {
 		return t.amount
 	}
-	const whole = 10_000 // total is divided first, so that it cannot overflow; what is left over is rounded up
+	// The total is divided first, so that nothing overflows; the rest is rounded up.
+	const whole = 10_000
 	return total/whole*t.parts + (total%whole*t.parts+whole-1)/whole
 }
 

@@ -145,7 +145,8 @@ func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (
 	if err != nil {
 		return host.Identity{}, err
 	}
-	if again, err := numberOf(ctx, view.PIDs, number); err != nil || again != pid { // it has ended meanwhile, and its pid may be another's
+	// If the pid differs now, the process has ended, and its pid may be another's.
+	if again, err := numberOf(ctx, view.PIDs, number); err != nil || again != pid {
 		return host.Identity{}, notThere(number, "a process that runs in the caller's pid namespace")
 	}
 	return found, nil

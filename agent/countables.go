@@ -39,12 +39,14 @@ type countables struct {
 type countable struct {
 	settings countableSettings
 	running  bool
-	undead   <-chan struct{} // closed when the last command, which could not be killed, is gone; nil: there is none
-	next     time.Time       // when it runs again
-	amount   int64
-	counted  time.Time // when that was; zero: not yet
-	err      error     // of the last run
-	logged   bool      // the log has that it fails
+	// undead is closed when the last command, which could not be killed, has ended; nil: there is
+	// none.
+	undead  <-chan struct{}
+	next    time.Time // when it runs again
+	amount  int64
+	counted time.Time // when that was; zero: not yet
+	err     error     // of the last run
+	logged  bool      // the log has that it fails
 }
 
 func newCountables(now time.Time, log *slog.Logger) *countables {

@@ -181,7 +181,8 @@ func (o *output) hurry() { _ = o.read.SetReadDeadline(time.Now().Add(drainTime))
 func (o *output) wait() ([]byte, error) {
 	<-o.done
 	if errors.Is(o.err, os.ErrDeadlineExceeded) {
-		return o.data, nil // a process that got away holds the pipe; what the command itself has printed is here
+		// A process that got away holds the pipe; what the command itself has printed is here.
+		return o.data, nil
 	}
 	return o.data, o.err
 }

@@ -59,7 +59,9 @@ func (s *api) handler(local bool) http.Handler {
 	mux := http.NewServeMux()
 	small := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(maxMessage),
-		connect.WithCompression("gzip", nil, nil), // within a machine it costs more than it saves; and a few bytes could become many
+		// Within a machine, compression costs more than it saves; and a few bytes could become
+		// many.
+		connect.WithCompression("gzip", nil, nil),
 	)
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(convert.Binary{MaxDecoded: maxDecoded}), connect.WithCodec(convert.StrictJSON{MaxDecoded: maxDecoded}), small,

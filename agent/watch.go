@@ -61,7 +61,8 @@ func (a *Agent) watchProcess(ctx context.Context, id string, p *bursarv1.Process
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, listed := a.tracker.Engine(id)
-	if e := a.engines.find(id); !listed || e != nil && e.handle != nil { // it has ended, or another goroutine was faster
+	// The engine may have ended, or another goroutine was faster.
+	if e := a.engines.find(id); !listed || e != nil && e.handle != nil {
 		handle.Close()
 		return
 	}

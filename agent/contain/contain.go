@@ -82,12 +82,14 @@ type Options struct {
 // The loop does all that may take long, so that nothing else waits for systemd or a slow kernel.
 // Other goroutines launch engines and ask how they ended.
 type Cgroups struct {
-	options   Options
-	log       *slog.Logger
-	kills     prometheus.Counter
-	failures  prometheus.Counter
-	due       chan struct{} // one element: there may be something to do
-	killsSeen *int64        // the kernel's count of processes ended for lack of memory at the last pass over all; nil: not known
+	options  Options
+	log      *slog.Logger
+	kills    prometheus.Counter
+	failures prometheus.Counter
+	due      chan struct{} // one element: there may be something to do
+	// killsSeen is the kernel's count of processes ended for lack of memory at the last pass over
+	// all; nil: not known.
+	killsSeen *int64
 
 	opening sync.Mutex  // held while a driver is opened
 	opened  time.Time   // guarded by opening; when that was last tried

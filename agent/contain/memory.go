@@ -104,7 +104,8 @@ func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.F
 	if e == nil || e.wouldLose != "" || driver == nil {
 		return contained{}, cgroup.Facts{}, false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsTimeout) // an end is told once, also by an agent that ends
+	// An end is reported once, also by an agent that ends.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsTimeout)
 	defer cancel()
 	facts, err := driver.Facts(ctx, id)
 	if err == nil {

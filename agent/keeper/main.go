@@ -26,7 +26,9 @@ const (
 // Main is the program, and returns its exit code. It takes over the whole process.
 func Main() int {
 	debug.SetGCPercent(gcPercent)
-	runtime.GOMAXPROCS(2) // one for each stream; with one for each processor of a large machine come as many caches in every keeper
+	// One for each stream. One for each processor of a large machine would bring as many caches to
+	// every keeper.
+	runtime.GOMAXPROCS(2)
 	if err := isolate(); err != nil {
 		return refuse(err)
 	}

@@ -171,7 +171,9 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	spec.OwnCgroup = spawned.Cgroup != ""
 	score := openScore(spawned.PID)
 	defer score.close()
-	score.set(engineScore) // before there is an engine, which inherits it and the bound to which it may be lowered
+	// This is before there is an engine, which inherits the score and the bound to which it may be
+	// lowered.
+	score.set(engineScore)
 	started, err := exchange(ctx, toKeeper, answers, spec)
 	if err != nil {
 		return nil, errors.Join(err, toKeeper.Close())

@@ -221,7 +221,8 @@ func (s *stopper) terminate(ctx context.Context) error {
 		if err := s.waitAll(ctx); err != nil {
 			return err
 		}
-		if err := s.find(ctx); err != nil { // what they have started in the meantime, and what there was no room for
+		// Find what they have started in the meantime, and what there was no room for.
+		if err := s.find(ctx); err != nil {
 			return err
 		}
 	}
@@ -230,7 +231,9 @@ func (s *stopper) terminate(ctx context.Context) error {
 
 // kill ends the processes that are left, and those that they have started in the meantime.
 func (s *stopper) kill(ctx context.Context) error {
-	for range killRounds { // a process that forks while it is looked for can leave one behind, which the next look finds
+	// A process that forks while it is looked for can leave one behind, which the next round
+	// finds.
+	for range killRounds {
 		if err := s.find(ctx); err != nil {
 			return err
 		}

@@ -48,7 +48,8 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		counted := l.server.connections.Admit(conn, l.server.Peers.withoutLookup(peer.Uid).Counted()) // Accept must not wait for a directory of users
+		// Accept must not wait for a directory of users.
+		counted := l.server.connections.Admit(conn, l.server.Peers.withoutLookup(peer.Uid).Counted())
 		if counted == nil {
 			_ = conn.Close() // nothing was sent
 			continue

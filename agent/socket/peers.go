@@ -64,9 +64,11 @@ type Peers struct {
 	account func(uid uint32, name string) string
 
 	mu      sync.Mutex
-	trusted []string                 // guarded by mu; names and uids
-	known   map[uint32]known         // guarded by mu
-	lookups map[uint32]chan struct{} // guarded by mu; users that are being looked up; closed when that is done
+	trusted []string         // guarded by mu; names and uids
+	known   map[uint32]known // guarded by mu
+	// lookups are the users that are being looked up; a channel is closed when that is done.
+	// Guarded by mu.
+	lookups map[uint32]chan struct{}
 }
 
 // known is a caller as they were last looked up.

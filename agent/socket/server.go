@@ -184,7 +184,8 @@ func (s *Server) HTTP(socket bool) *http.Server {
 	protocols.SetUnencryptedHTTP2(true) // for gRPC clients
 	handler := s.options.Handler(s.stopping, socket)
 	if !socket {
-		handler = http.NewCrossOriginProtection().Handler(handler) // pages in a browser are not the user who is trusted here
+		// Pages in a browser are not the user who is trusted here.
+		handler = http.NewCrossOriginProtection().Handler(handler)
 	}
 	return &http.Server{
 		Handler:           s.limited(handler),
@@ -235,7 +236,8 @@ func (s *Server) limited(next http.Handler) http.Handler {
 		taken := s.Admitted.Intake(c.Counted())
 		defer taken.End()
 		if r.Body != nil && r.Body != http.NoBody {
-			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
+			// Every connection here has deadlines.
+			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout))
 			r.Body = &timedBody{ReadCloser: body, control: answer.Control, header: w.Header(), intake: taken}
 		}
 		begin := s.Admitted.Begin

@@ -76,7 +76,8 @@ func Open(path string) (*Dir, error) {
 
 // makeFolder makes the directory if it is missing, and refuses one that other users could change.
 func makeFolder(path string) error {
-	if err := checkGuarded(path, path, regularfile.Guarded); err != nil { // the part that is there, before more is made in it
+	// Check the part that is there before more is made in it.
+	if err := checkGuarded(path, path, regularfile.Guarded); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {

@@ -168,7 +168,8 @@ func (d *Dir) replace(s State) (size int64, err error) {
 	next := d.File() + ".new"
 	err = write(next, content)
 	if err == nil && s.Log != "" {
-		err = errors.Join(write(d.logFile(s.Log), nil), d.sync()) // a file must not name a log that is not there
+		// A file must not name a log that is not there.
+		err = errors.Join(write(d.logFile(s.Log), nil), d.sync())
 	}
 	if err == nil {
 		err = os.Rename(next, d.File())
