@@ -32,7 +32,8 @@ import (
 // ErrReplaced ends Run: another agent has registered for this host after this one.
 var ErrReplaced = errors.New("another agent has taken over this host: stop one of them, or give each a hostId of its own")
 
-// StrangerError says that a coordinator knows another agent by this one's hostId, which it hears, or whose engines it has not given up yet.
+// StrangerError says that a coordinator knows another agent by this one's hostId. It still hears
+// from that agent, or has not given up that agent's engines yet.
 type StrangerError struct {
 	Err error // the coordinator's
 }
@@ -44,7 +45,7 @@ func (e *StrangerError) Error() string {
 // Unwrap returns the coordinator's refusal.
 func (e *StrangerError) Unwrap() error { return e.Err }
 
-// Meter is how the agent looks at the machine; *host.Meter is one.
+// Meter measures the machine; *host.Meter is one.
 type Meter interface {
 	Capacity(ctx context.Context) (host.Capacity, error)
 	Sample(ctx context.Context) host.Sample
@@ -59,30 +60,36 @@ type Meter interface {
 
 // Deps are what an agent is given.
 type Deps struct {
-	// Allocations and Hosts are the coordinator. They need not retry: the agent does, and it knows better until when. Calls
-	// made for a caller carry that caller in identity.Header. Both are required.
+	// Allocations and Hosts are the coordinator. They need not retry: the agent does, and it knows
+	// better until when. Calls made for a caller carry that caller in identity.Header. Both are
+	// required.
 	Allocations bursarv1connect.AllocationServiceClient
 	Hosts       bursarv1connect.HostServiceClient
-	// Finder, where there is one, tells who leads, so that a new leader hears of this host at once. The clients may use the same.
+	// Finder says which coordinator leads, so that the agent reports to a new leader at once. Nil:
+	// the agent does not know. The clients may use the same.
 	Finder discovery.Finder
-	// Elsewhere is called when a coordinator has answered from a leadership that is over: the clients' next call should go to
-	// another one. Default: nothing happens.
+	// Elsewhere is called when a coordinator has answered from a leadership that is over: the
+	// clients' next call should go to another one. Default: nothing happens.
 	Elsewhere func()
 	// Meter measures. Default: a host.Meter of this machine.
 	Meter Meter
 	// Logger is where the agent logs. Default: nowhere.
 	Logger *slog.Logger
-	// Socket is one that a service manager has opened, on which the agent serves then; the path stays with whoever made it. Default: the
-	// agent makes its own. Callers whose connection is not a Unix socket's are turned away.
+	// Socket is a socket that a service manager has opened. The agent serves on it, and does not
+	// remove its path. Default: the agent makes its own. Connections that are not those of a Unix
+	// socket are refused.
 	Socket net.Listener
-	// Metrics is where the agent's metrics go, and what /metrics shows. Default: a registry of its own.
+	// Metrics is where the agent's metrics go, and what /metrics shows. Default: a registry of its
+	// own.
 	Metrics *prometheus.Registry
 	// Version is reported to the coordinator.
 	Version string
-	// Tracing is where traces of calls go; the clients' own part is theirs. Whoever made it closes it. Nil: there are none.
+	// Tracing is where traces of calls go; the clients have their own. The agent does not close
+	// it. Nil: there are no traces.
 	Tracing *tracing.Tracing
-	// ForgetEpoch makes the agent take the epoch of whichever coordinator answers first, whatever it has seen before. It is for a host that was told
-	// one that no coordinator of its cluster gave out.
+	// ForgetEpoch makes the agent take the epoch of the coordinator that answers first, also if it
+	// has seen a higher one. It is for a host that has seen an epoch which no coordinator of its
+	// cluster gave out.
 	ForgetEpoch bool
 	// Proc is where the process table is, for what Stop ends. Default /proc.
 	Proc string
@@ -90,7 +97,8 @@ type Deps struct {
 	OpenState func(path string) (State, error)
 	// Cgroups makes cgroups of engines, and is closed with the agent. Default: as configured.
 	Cgroups cgroup.Driver
-	// KernelLog tells of engines that the kernel killed. Default: that of this machine, where it can be read.
+	// KernelLog says which engines the kernel killed. Default: that of this machine, if it can be
+	// read.
 	KernelLog *cgroup.KernelLog
 }
 
@@ -101,7 +109,7 @@ type State interface {
 	Begin(state statefile.State) error
 	Save(state statefile.State) error
 	SetAside(now time.Time) (string, error)
-	Held() bool
+	Intact() bool
 	File() string
 	Close() error
 }
@@ -113,7 +121,7 @@ type Agent struct {
 	log      *slog.Logger
 	socket   *socket.Server
 	loops    watchedLoops
-	ownMeter bool // nobody has given another
+	ownMeter bool // Deps had none
 	opener   *process.Opener
 	metrics  *metrics
 	users    launch.Users
@@ -121,7 +129,7 @@ type Agent struct {
 	direct   *launch.Direct
 	cgroups  *contain.Cgroups
 	launches launches
-	// What the machine has beside memory and cpu:
+	// What the machine has next to memory and cpu:
 	workDirs   *workDirs
 	countables *countables
 
@@ -135,39 +143,32 @@ type Agent struct {
 	incarnation uint64
 	dir         State
 	saving      sync.Mutex    // held while the state is written
-	lost        lostState     // what is wrong with where it is
+	lost        lostState     // why its directory cannot be made again
 	unsaved     chan struct{} // one element: there is something to write
 	running     sync.WaitGroup
-	look        look
+	freshMemory freshMemory
 	measuredAt  moment // when the machine was last measured, and a Sync last answered
 	syncedAt    moment
 	unsynced    atomic.Bool                   // the last Sync failed
 	stranger    atomic.Pointer[StrangerError] // the host is another agent's; nil: it is not
-	news        atomic.Bool                   // since the last Sync began, another leader was named
+	newLeader   atomic.Bool                   // another leader was named since the last Sync began
 
 	mu       sync.Mutex
-	tracker  *tracker.Tracker           // guarded by mu
-	answered chan struct{}              // guarded by mu; closed and replaced when a Sync was answered
-	watched  map[string]*process.Handle // guarded by mu; by allocation
-	stops    map[string]*stopping       // guarded by mu; by allocation
-	asking   map[string]bool            // guarded by mu; allocations that a coordinator is being asked to stop
+	tracker  *tracker.Tracker // guarded by mu
+	answered chan struct{}    // guarded by mu; closed and replaced when a Sync was answered
+	engines  engines          // guarded by mu, except the part of the measuring loop
 
 	draining bool // as last logged; of the sync loop alone
 
 	// Of the measuring loop alone:
-	partial  map[string]string // engines that could not be measured in full, by why
-	doubtful map[string]int    // engines that seem to have ended, by how often in a row
-	orphaned map[string]bool
-	degraded []string // sources that could not be read, as last logged
-	// unrecorded are launched engines that have ended without a record so far, by when that was seen; cleaned is when records were.
-	unrecorded map[string]time.Time
-	cleaned    time.Time
+	degraded []string  // sources that could not be read, as last logged
+	cleaned  time.Time // when records of engines were last cleaned up
 }
 
-// New checks the configuration and returns an agent that does nothing yet. The errors are *ConfigError, and those of a
-// machine that does not know its own name.
+// New checks the configuration and returns an agent that does nothing yet. The errors are
+// *ConfigError, and those of a machine that does not know its own name.
 func New(config Config, deps Deps) (*Agent, error) {
-	s, err := config.settle()
+	s, err := config.resolve()
 	if err != nil {
 		return nil, err
 	}
@@ -205,10 +206,6 @@ func New(config Config, deps Deps) (*Agent, error) {
 		opener:     process.NewOpener(deps.Meter, deps.Proc),
 		measureDue: newWakeup(now), syncDue: newWakeup(now),
 		ready: make(chan struct{}), serving: make(chan struct{}), answered: make(chan struct{}), unsaved: make(chan struct{}, 1),
-		watched: make(map[string]*process.Handle),
-		stops:   make(map[string]*stopping),
-		asking:  make(map[string]bool),
-		partial: make(map[string]string), doubtful: make(map[string]int), orphaned: make(map[string]bool), unrecorded: make(map[string]time.Time),
 		direct: &launch.Direct{},
 		users:  launch.Users{Slots: make(chan struct{}, socket.LookupsAtOnce)},
 	}
@@ -242,9 +239,10 @@ func (a *Agent) HostID() string { return a.settings().HostID }
 // Socket is the path of the Unix socket.
 func (a *Agent) Socket() string { return a.settings().Socket }
 
-// Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and every engine left running. An
-// error says why it could not start or go on: a state file of a newer version (*statefile.VersionError) or a
-// directory in use (*statefile.InUseError), a socket that somebody else serves (*SocketInUseError), ErrReplaced.
+// Run does the agent's work until ctx ends, and returns nil then, with every goroutine ended and
+// every engine left running. An error says why it could not start or go on: a state file of a
+// newer version (*statefile.VersionError) or a directory in use (*statefile.InUseError), a socket
+// that another process serves (*SocketInUseError), ErrReplaced.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(ctx); err != nil {
 		return err
@@ -253,7 +251,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.socket.Listen(ctx); err != nil {
 		return err //nolint:wrapcheck // it says what it is about
 	}
-	// Before anything is answered: a grant cannot be judged without a sample, and engines that ended in the meantime are known.
+	// Before anything is answered: a grant cannot be judged without a sample, and engines that
+	// ended in the meantime are known.
 	a.loops.measure.do(func() { a.measure(ctx) })
 	close(a.serving)
 	group, ctx := errgroup.WithContext(ctx)
@@ -266,7 +265,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return a.countables.loop(ctx) })
 	group.Go(func() error { return a.trusted.run(ctx) })
 	err = group.Wait()
-	a.letGo()
+	a.unwatch()
 	a.running.Wait()
 	return err
 }
@@ -298,7 +297,7 @@ func (a *Agent) open(ctx context.Context) error {
 		saved.Epoch, saved.Leadership = 0, 0
 	}
 	now := time.Now()
-	// By the clock where the state was lost, so that it still grows.
+	// If the state was lost, the clock makes it grow all the same.
 	a.incarnation = max(saved.Incarnation+1, uint64(max(0, now.UnixMilli())))
 	known := tracker.New(now, tracker.Host{
 		ID: a.settings().HostID, Address: a.settings().Address, Labels: a.settings().Labels,
@@ -309,7 +308,8 @@ func (a *Agent) open(ctx context.Context) error {
 	a.mu.Lock()
 	a.tracker = known // Status may be asked for already
 	a.mu.Unlock()
-	// It has said so where that fails. A disk that is full must not keep the agent away, or its engines would be taken for lost.
+	// If that fails, it has logged so. A full disk must not stop the agent, or its engines would
+	// be taken for lost.
 	_ = a.save()
 	a.log.Info("agent starts", "incarnation", a.incarnation, "epoch", saved.Epoch, "engines", len(saved.Engines),
 		"memory_from", capacity.MemorySource, "cpu_from", capacity.CPUSource)
@@ -317,21 +317,21 @@ func (a *Agent) open(ctx context.Context) error {
 	return nil
 }
 
-// close leaves everything as the next incarnation wants to find it.
+// close stores all that the next incarnation needs.
 func (a *Agent) close() error {
-	a.letGo()
+	a.unwatch()
 	return errors.Join(a.saveLast(), a.dir.Close(), a.cgroups.Close())
 }
 
-// locked gives f the tracker. It must not block.
+// locked calls f with the tracker. f must not block.
 func (a *Agent) locked(f func(t *tracker.Tracker)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f(a.tracker)
 }
 
-// Held returns the allocations of this host as the agent knows them, by id.
-func (a *Agent) held() (list []*bursarv1.Allocation) {
+// allocations returns the allocations of this host as the agent knows them, by id.
+func (a *Agent) allocations() (list []*bursarv1.Allocation) {
 	a.locked(func(t *tracker.Tracker) { list = t.All() })
 	return list
 }

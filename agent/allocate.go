@@ -67,7 +67,8 @@ func (s *service) Allocate(ctx context.Context, request *bursarv1.AllocateReques
 	return &bursarv1.AllocateResponse{Allocation: allocation}, nil
 }
 
-// allocate asks until there is a grant that stands, or an answer that is none. It sets open once a coordinator may have taken the request in.
+// allocate asks until there is a grant that stands, or an answer that is no grant. It sets open
+// once a coordinator may have accepted the request.
 func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.AllocateRequest) (*bursarv1.Allocation, error) {
 	if err := a.awaitReady(ctx); err != nil {
 		return nil, err
@@ -86,7 +87,8 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 		case err != nil:
 			return nil, err
 		case answer.asOf < a.epoch():
-			// It may have been given by a coordinator that does not lead any more. The one that does knows what stands.
+			// A coordinator that does not lead any more may have given it. The one that leads
+			// knows what stands.
 			continue
 		}
 		allocation := answer.msg.GetAllocation()
@@ -108,11 +110,12 @@ func (a *Agent) allocate(ctx context.Context, open *bool, request *bursarv1.Allo
 			if err := a.awaitVeto(ctx, allocation.GetId(), answered); err != nil {
 				return nil, err
 			}
-			if !pause.For(vetoPause, ctx.Done(), nil) { // or grant and veto would chase each other until the next sample
+			// Without the pause, grant and veto would alternate until the next sample.
+			if !pause.For(vetoPause, ctx.Done(), nil) {
 				return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the grant was refused for lack of memory: %w", ctx.Err()))
 			}
 		case stale > 0 || allocation.GetHostId() != a.settings().HostID:
-			// It was asked for anew and is still granted: then what the agent believes to know is wrong.
+			// It was asked for again and is still granted: so what the agent knows is wrong.
 			a.locked((*tracker.Tracker).Resync)
 			a.syncDue.by(time.Now())
 			return allocation, nil
@@ -127,10 +130,10 @@ func (a *Agent) epoch() (epoch uint64) {
 	return epoch
 }
 
-// judge puts an allocation before the tracker. The channel is closed by the next answer to a Sync.
+// judge has the tracker decide on an allocation. The next answer to a Sync closes the channel.
 func (a *Agent) judge(ctx context.Context, allocation *bursarv1.Allocation, asOf uint64) (verdict tracker.Verdict, answered <-chan struct{}) {
 	if reserved(allocation) {
-		a.lookAtMemory(ctx)
+		a.readFreshMemory(ctx)
 	}
 	a.locked(func(t *tracker.Tracker) {
 		_, known := t.Veto(allocation.GetId())
@@ -164,7 +167,8 @@ func (a *Agent) awaitReady(ctx context.Context) error {
 	}
 }
 
-// awaitVeto waits until the coordinator has heard of a veto, and has put the request back in its place or refused it.
+// awaitVeto waits until the coordinator has heard of a veto, and has put the request back in its
+// place or refused it.
 func (a *Agent) awaitVeto(ctx context.Context, id string, answered <-chan struct{}) error {
 	for {
 		select {
@@ -189,7 +193,7 @@ const vetoPause = 500 * time.Millisecond
 // abandonTimeout bounds the cancellation of a request that is abandoned.
 const abandonTimeout = 3 * time.Second
 
-// abandon cancels a request that nobody can ask for again, because only the agent knew its id.
+// abandon cancels a request that no caller can ask for again, because only the agent knew its id.
 func (a *Agent) abandon(ctx context.Context, requestID string) {
 	ctx = context.WithoutCancel(ctx)
 	a.running.Go(func() {
@@ -240,7 +244,8 @@ func (a *Agent) vetoError(request *bursarv1.AllocateRequest, headroom int64) err
 }
 
 func withDetail(err *connect.Error, message proto.Message) error {
-	if detail, detailErr := connect.NewErrorDetail(message); detailErr == nil { // our own messages always marshal
+	// Our own messages always marshal.
+	if detail, detailErr := connect.NewErrorDetail(message); detailErr == nil {
 		err.AddDetail(detail)
 	}
 	return err

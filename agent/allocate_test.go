@@ -193,7 +193,7 @@ func TestCallerThatGoesAwayIsNoticed(t *testing.T) {
 	s.result(done)
 	// Its connection ends, unless the cancellation is there before that is noticed.
 	c.await("the coordinator knows", func() bool { return c.left == 1 || c.allocations["alloc00000001"].GetState() == canceled })
-	// Only the agent knew its id, so nobody can come back for it.
+	// Only the agent knew its id, so no caller can ask for it again.
 	s.coordinator.awaitState("alloc00000001", canceled)
 }
 
@@ -240,7 +240,8 @@ func TestGrantIsRefusedWhereTheMemoryIsNotThere(t *testing.T) {
 	}
 }
 
-// A host fills up between two measurements, by somebody of whom nobody knows: the next grant is decided on by what is there then.
+// A process that is no engine fills the host's memory between two measurements: the next grant is
+// decided by what is left then.
 func TestAGrantIsNotGivenOnMemoryThatOthersHaveTakenSinceTheLastSample(t *testing.T) {
 	s := newSubject(t)
 	s.config.Tick = 20 * time.Second

@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// beCaller makes one call to an agent and prints what came of it. It runs in a process of its own, as another user.
+// beCaller makes one call to an agent and prints what came of it. It runs in a process of its own,
+// as another user.
 func beCaller() int {
 	said, err := call(strings.Fields(os.Getenv("CALL")))
 	if err != nil {
@@ -74,7 +75,8 @@ func call(words []string) (string, error) {
 	}
 }
 
-// swell begins 16 requests of nearly 1 MiB each and ends none of them. It says how many were refused.
+// swell begins 16 requests of nearly 1 MiB each and ends none of them. It says how many were
+// refused.
 func swell() (string, error) {
 	const begun, most = 16, 1 << 20
 	refused := 0
@@ -100,8 +102,8 @@ func swell() (string, error) {
 	return fmt.Sprintf("refused %d", refused), nil
 }
 
-// settle uses the rate up, and then releases and cancels a number of allocations that are not there, each once. It says how often it was
-// refused for asking too much.
+// settle uses the rate up, and then releases and cancels a number of allocations that are not
+// there, each once. It says how often it was refused for asking too much.
 func settle(ctx context.Context, client bursarv1connect.AllocationServiceClient, words []string) (string, error) {
 	number, err := strconv.Atoi(words[0])
 	if err != nil {
@@ -123,7 +125,8 @@ func settle(ctx context.Context, client bursarv1connect.AllocationServiceClient,
 	return fmt.Sprintf("refused %d", refused), nil
 }
 
-// flood makes a number of requests at once, from a number of workers, and says how many of them were refused for being too many.
+// flood makes a number of requests at once, from a number of workers, and says how many of them
+// were refused for being too many.
 func flood(client bursarv1connect.AllocationServiceClient, words []string) (string, error) {
 	requests, err := strconv.Atoi(words[0])
 	workers, workersErr := strconv.Atoi(words[1])

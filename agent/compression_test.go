@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Whoever compresses requests hears what to do, in each protocol, and not an empty list.
+// A caller that compresses requests is told what to do, in each protocol, and gets no empty list.
 func TestCompressedRequestsAreRefusedWithWhatIsWanted(t *testing.T) {
 	s := run(t)
 	for name, options := range map[string][]connect.ClientOption{

@@ -31,77 +31,88 @@ const (
 
 // Config is an agent's configuration. The zero value of a field is its default.
 type Config struct {
-	// HostID names the host in the whole cluster. Default: the machine's host name. It must stay the same as long as engines
-	// run.
+	// HostID names the host in the whole cluster. Default: the machine's host name. It must stay
+	// the same as long as engines run.
 	HostID string `yaml:"hostId" reload:"start"`
-	// Address is where this host's engines can be reached, for clients; default: the machine's host name.
+	// Address is where this host's engines can be reached, for clients; default: the machine's
+	// host name.
 	Address string `yaml:"address" reload:"start"`
 	// Labels are what requests can ask of a host.
 	Labels map[string]string `yaml:"labels" reload:"live"`
-	// Discovery is how coordinators are found: "static" by the list in Coordinators, "consul" in Consul's catalog. Default: consul
-	// where the section consul says anything, else static.
+	// Discovery is how coordinators are found: "static" by the list in Coordinators, "consul" in
+	// Consul's catalog. Default: consul where the section consul says anything, else static.
 	Discovery string `yaml:"discovery" reload:"start"`
-	// Coordinators are their base URLs, such as https://10.0.0.1:7070: all of them, as any takes any call. Default:
-	// http://127.0.0.1:7070.
+	// Coordinators are their base URLs, such as https://10.0.0.1:7070: all of them, as any takes
+	// any call. Default: http://127.0.0.1:7070.
 	Coordinators []string `yaml:"coordinators" reload:"start"`
 	// Consul is where coordinators are found by discovery "consul". All of it has defaults.
 	Consul consul.Config `yaml:"consul" reload:"start"`
 	// TLS is for coordinators whose URL begins with https.
 	TLS credential.ClientTLS `yaml:"tls" reload:"start"`
-	// TokenFile holds the bearer token that the agent shows to coordinators, and nothing else. Default: none.
+	// TokenFile holds the bearer token that the agent shows to coordinators, and nothing else.
+	// Default: none.
 	TokenFile string `yaml:"tokenFile" reload:"start"`
 
-	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made where it is missing,
-	// so that every user gets there (0755).
+	// Socket is the path of the Unix socket. Default /run/bursar/agent.sock. Its directory is made
+	// where it is missing, so that every user gets there (0755).
 	Socket string `yaml:"socket" reload:"start"`
-	// SocketMode is its mode in octal. Default "0666": every user of the machine may call, as themselves.
+	// SocketMode is its mode in octal. Default "0666": every user of the machine may call, as
+	// themselves.
 	SocketMode string `yaml:"socketMode" reload:"start"`
 	// SocketGroup is the group that owns it, by name or number. Default: the agent's own.
 	SocketGroup string `yaml:"socketGroup" reload:"start"`
-	// LoopbackListen serves the same on TCP, such as 127.0.0.1:7071. Default: not at all. TCP does not tell who calls, so that
-	// everybody on the machine could act as anyone: it needs LoopbackTrusted.
+	// LoopbackListen serves the same on TCP, such as 127.0.0.1:7071. Default: not at all. TCP does
+	// not tell who calls, so that everybody on the machine could act as anyone: it needs
+	// LoopbackTrusted.
 	LoopbackListen string `yaml:"loopbackListen" reload:"start"`
-	// LoopbackTrusted says that whoever can connect to LoopbackListen may act as any user, as the actor "local@" and the host's
-	// id. Default false, which refuses LoopbackListen.
+	// LoopbackTrusted says that whoever can connect to LoopbackListen may act as any user, as the
+	// actor "local@" and the host's id. Default false, which refuses LoopbackListen.
 	LoopbackTrusted bool `yaml:"loopbackTrusted" reload:"start"`
-	// TrustedUsers may act as any user and set priorities, by name or uid: the account of the EngineConnManager, for example. Root
-	// and the agent's own account always may.
+	// TrustedUsers may act as any user and set priorities, by name or uid: the account of the
+	// EngineConnManager, for example. Root and the agent's own account always may.
 	TrustedUsers []string `yaml:"trustedUsers" reload:"live"`
 
-	// StateDir is where the agent keeps what it must know after a restart. Default /var/lib/bursar/agent. It belongs to the agent's
-	// user, and nobody else may write to it, nor, if that is root, to the folders above it.
+	// StateDir is where the agent keeps what it must know after a restart. Default
+	// /var/lib/bursar/agent. It belongs to the agent's user, and nobody else may write to it, nor,
+	// if that is root, to the folders above it.
 	StateDir string `yaml:"stateDir" reload:"start"`
 
-	// Capacity caps what the host gives away, by dimension: memory as 64GiB, cpu as 16 or 1500m, instances, and custom
-	// countables such as gpu, of which it has none unless they are listed. Memory and cpu are never more than what the machine and
-	// its cgroups allow. Default: that, and any number of instances.
+	// Capacity caps what the host gives away, by dimension: memory as 64GiB, cpu as 16 or 1500m,
+	// instances, and custom countables such as gpu, of which it has none unless they are listed.
+	// Memory and cpu are never more than what the machine and its cgroups allow. Default: that,
+	// and any number of instances.
 	Capacity map[string]string `yaml:"capacity" reload:"live"`
-	// Protected is the part of the capacity that is never given away, in the same form. Default: nothing.
+	// Protected is the part of the capacity that is never given away, in the same form. Default:
+	// nothing.
 	Protected map[string]string `yaml:"protected" reload:"live"`
-	// Safety is measured memory that is kept free for the machine itself. Default 128MiB; "0" keeps none. More is safer against
-	// what measurements do not see, and leaves less to engines.
+	// Safety is measured memory that is kept free for the machine itself. Default 128MiB; "0"
+	// keeps none. More is safer against what measurements do not see, and leaves less to engines.
 	Safety string `yaml:"safety" reload:"live"`
-	// Cgroup is the cgroup whose limits cap what engines can have, below the cgroup mount. Default: the agent's own, or where
-	// systemd runs the agent as a service, whose limits are not for engines, that of the slice bursar-engines.slice. Set it where engines
-	// have others.
+	// Cgroup is the cgroup whose limits cap what engines can have, below the cgroup mount.
+	// Default: the agent's own, or where systemd runs the agent as a service, whose limits are not
+	// for engines, that of the slice bursar-engines.slice. Set it where engines have others.
 	Cgroup string `yaml:"cgroup" reload:"start"`
 
-	// WorkDirs are the directories that engines write to; without space in one of them the host takes no new engines. Default: none.
+	// WorkDirs are the directories that engines write to; without space in one of them the host
+	// takes no new engines. Default: none.
 	WorkDirs []WorkDir `yaml:"workDirs" reload:"live"`
-	// Countables are custom countables that a command counts, such as gpu; Capacity caps them. Default: none.
+	// Countables are custom countables that a command counts, such as gpu; Capacity caps them.
+	// Default: none.
 	Countables map[string]CountableConfig `yaml:"countables" reload:"live"`
 	// Engines says how engines are kept here.
 	Engines EnginesConfig `yaml:"engines"`
 	// Callers bounds what one user may ask.
 	Callers CallersConfig `yaml:"callers" reload:"live"`
 
-	// Tick is the time between two measurements. Default 5 s. Shorter notices sooner and costs more; the end of an engine is
-	// noticed at once where the kernel has pidfds (5.3 and later).
+	// Tick is the time between two measurements. Default 5 s. Shorter notices sooner and costs
+	// more; the end of an engine is noticed at once where the kernel has pidfds (5.3 and later).
 	Tick time.Duration `yaml:"tick" reload:"live"`
-	// Patience is how long a call that has no deadline of its own waits for a coordinator to answer at all, on top of the time
-	// that it asked to wait for resources. Default 10 s, enough for a change of leader.
+	// Patience is how long a call that has no deadline of its own waits for a coordinator to
+	// answer at all, on top of the time that it asked to wait for resources. Default 10 s, enough
+	// for a change of leader.
 	Patience time.Duration `yaml:"patience" reload:"live"`
-	// LogLevel is how much it tells: debug, info, warn or error. The flag --log-level goes before it. Default info.
+	// LogLevel is how much it tells: debug, info, warn or error. The flag --log-level goes before
+	// it. Default info.
 	LogLevel string `yaml:"logLevel" reload:"live"`
 }
 
@@ -120,11 +131,11 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// settings are a configuration that was found good.
+// settings are a configuration that was checked.
 type settings struct {
 	Config
 
-	capacity   resource.Vector // cap; memory and cpu only where configured
+	capacity   resource.Vector // cap; memory and cpu only if configured
 	protected  resource.Vector
 	safety     int64 // bytes; as host.Options takes it
 	socketMode fs.FileMode
@@ -133,20 +144,21 @@ type settings struct {
 	countables map[string]countableSettings // by name
 }
 
-// WithDefaults returns the configuration with the way of discovery and the coordinators filled in. The error is that of Validate.
+// WithDefaults returns the configuration with the way of discovery and the coordinators filled in.
+// The error is that of Validate.
 func (c Config) WithDefaults() (Config, error) {
-	s, err := c.settle()
+	s, err := c.resolve()
 	return s.Config, err
 }
 
 // Validate returns the first thing that is wrong as a *ConfigError.
 func (c Config) Validate() error {
-	_, err := c.settle()
+	_, err := c.resolve()
 	return err
 }
 
-// settle fills in the defaults and reads every field.
-func (c Config) settle() (settings, error) {
+// resolve fills in the defaults and reads every field.
+func (c Config) resolve() (settings, error) {
 	if c.HostID == "" || c.Address == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -171,7 +183,7 @@ func (c Config) settle() (settings, error) {
 	}
 	s := settings{Config: c}
 	for _, check := range []func() error{
-		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.settleLaunch, s.settleCgroups,
+		s.checkNames, s.checkDiscovery, s.checkSocket, s.checkLoopback, s.checkResources, s.checkTimes, s.resolveLaunch, s.resolveCgroups,
 		s.checkPolicies, s.checkCallers, s.checkLogLevel, s.checkHost,
 	} {
 		if err := check(); err != nil {
@@ -276,7 +288,7 @@ func (s *settings) checkResources() error {
 	return nil
 }
 
-// ofQuantity tells a quantity that cannot be read, below a field.
+// ofQuantity returns the error of a quantity that cannot be read, with its field below another.
 func ofQuantity(within string, err error) *ConfigError {
 	if of, ok := errors.AsType[*resource.FieldError](err); ok {
 		return &ConfigError{within + of.Field, of.Value, of.Want}
@@ -294,7 +306,8 @@ func (s *settings) checkTimes() error {
 	return nil
 }
 
-// limits returns the host's capacity: what the machine has and what commands have counted, capped by what is configured.
+// limits returns the host's capacity: what the machine has and what commands have counted, capped
+// by what is configured.
 func (s *settings) limits(memoryBytes, cpuMillis int64, counts map[string]int64) *bursarv1.Resource {
 	capped := s.capacity
 	for _, measured := range []struct {

@@ -15,9 +15,10 @@ func (s *settings) meterOptions() host.Options {
 	return host.Options{Cgroup: s.Cgroup, CgroupOrAbove: s.Cgroup == unit.SliceCgroup, SafetyBytes: s.safety}
 }
 
-// settleCgroups fills in how engines get cgroups of their own, and whose limits are the host's.
-func (s *settings) settleCgroups() error {
-	if os.Getenv("NOTIFY_SOCKET") != "" { // systemd has started this as a service, in a cgroup with limits for an agent
+// resolveCgroups fills in how engines get cgroups of their own, and whose limits are the host's.
+func (s *settings) resolveCgroups() error {
+	// Then systemd has started this as a service, in a cgroup with limits for an agent.
+	if os.Getenv("NOTIFY_SOCKET") != "" {
 		s.Cgroup = orDefault(s.Cgroup, unit.SliceCgroup)
 	}
 	s.Engines.Cgroups = orDefault(s.Engines.Cgroups, contain.Auto)
@@ -40,7 +41,7 @@ func (a *Agent) newCgroups() (*contain.Cgroups, error) {
 			s := a.settings()
 			return contain.Settings{Way: s.Engines.Cgroups, Parent: s.Engines.Cgroup, Policies: s.policies}
 		},
-		Locked: a.locked, SaveSoon: a.saveSoon, Launching: a.launches.has,
+		Locked: a.locked, ScheduleSave: a.scheduleSave, Launching: a.launches.has,
 		Stopped:  func(id string) bool { return a.endReason(id) != "" },
 		Identify: a.deps.Meter.Identify,
 	})

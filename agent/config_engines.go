@@ -12,36 +12,43 @@ import (
 
 // EnginesConfig says how engines are kept on this host.
 type EnginesConfig struct {
-	// Cgroups is how an engine gets a cgroup of its own: "systemd" by units, "direct" below Cgroup, "none" not at all. Default "auto":
-	// systemd where it runs, else direct where the hierarchy can be written, else none.
+	// Cgroups is how an engine gets a cgroup of its own: "systemd" by units, "direct" below
+	// Cgroup, "none" not at all. Default "auto": systemd where it runs, else direct where the
+	// hierarchy can be written, else none.
 	Cgroups string `yaml:"cgroups" reload:"start"`
-	// Cgroup is the cgroup below which direct makes those of engines. Default: the parent of the agent's own.
+	// Cgroup is the cgroup below which direct makes those of engines. Default: the parent of the
+	// agent's own.
 	Cgroup string `yaml:"cgroup" reload:"start"`
-	// Keeper is the program that stands over a launched engine. Default: bursar-keeper beside the agent's own program, else
-	// /usr/libexec/bursar/bursar-keeper.
+	// Keeper is the program that stands over a launched engine. Default: bursar-keeper beside the
+	// agent's own program, else /usr/libexec/bursar/bursar-keeper.
 	Keeper string `yaml:"keeper" reload:"start"`
-	// LogDir is where the output of launched engines goes that did not say where: a folder each. Default /var/log/bursar/engines.
+	// LogDir is where the output of launched engines goes that did not say where: a folder each.
+	// Default /var/log/bursar/engines.
 	LogDir string `yaml:"logDir" reload:"start"`
-	// Policies say what is done about engines that use more than they are entitled to; the first that matches counts. Default, and for
-	// engines that none matches: warn.
+	// Policies say what is done about engines that use more than they are entitled to; the first
+	// that matches counts. Default, and for engines that none matches: warn.
 	Policies []PolicyConfig `yaml:"policies" reload:"live"`
 }
 
 // PolicyConfig is what is done about some engines.
 type PolicyConfig struct {
-	// Match selects engines by labels, each a value or "*" for any, as the selector of a quota does. Default: all engines.
+	// Match selects engines by labels, each a value or "*" for any, as the selector of a quota
+	// does. Default: all engines.
 	Match map[string]string `yaml:"match"`
-	// OnOverUse is "observe" to show it, "warn" to log it too, "limit" to have the kernel keep the engine to its entitlement, or "kill" to
-	// stop it after Grace. Default warn.
+	// OnOverUse is "observe" to show it, "warn" to log it too, "limit" to have the kernel keep the
+	// engine to its entitlement, or "kill" to stop it after Grace. Default warn.
 	OnOverUse string `yaml:"onOverUse"`
-	// Tolerance is how much more than its entitlement an engine may use, as a percentage of it up to 1000%. Default 10%; "0%" is none.
+	// Tolerance is how much more than its entitlement an engine may use, as a percentage of it up
+	// to 1000%. Default 10%; "0%" is none.
 	Tolerance string `yaml:"tolerance"`
-	// Grace is how long over-use of memory goes on before kill stops the engine, from 1s to 24h. Default 30s.
+	// Grace is how long over-use of memory goes on before kill stops the engine, from 1s to 24h.
+	// Default 30s.
 	Grace time.Duration `yaml:"grace"`
 	// StopGrace is the time between SIGTERM and SIGKILL then, at most 1h. Default 10s.
 	StopGrace time.Duration `yaml:"stopGrace"`
-	// Cgroup true moves an engine that somebody else has started to a cgroup of its own, false leaves it where it is. Default: true where
-	// OnOverUse is limit; else it is moved unless it would leave a limit or a container behind.
+	// Cgroup true moves an engine that somebody else has started to a cgroup of its own, false
+	// leaves it where it is. Default: true where OnOverUse is limit; else it is moved unless it
+	// would leave a limit or a container behind.
 	Cgroup *bool `yaml:"cgroup"`
 }
 
@@ -52,7 +59,7 @@ const maxTolerance = 10_000
 func (s *settings) checkPolicies() error {
 	s.policies = make(policy.Set, len(s.Engines.Policies))
 	for i, c := range s.Engines.Policies {
-		p, err := c.settle()
+		p, err := c.parse()
 		if err != nil {
 			err.Field = fmt.Sprintf("engines.policies[%d].%s", i, err.Field)
 			return err
@@ -62,8 +69,8 @@ func (s *settings) checkPolicies() error {
 	return nil
 }
 
-// settle reads a policy; of an error the field is named within it.
-func (c PolicyConfig) settle() (policy.Policy, *ConfigError) {
+// parse reads a policy; of an error the field is named within it.
+func (c PolicyConfig) parse() (policy.Policy, *ConfigError) {
 	match, err := label.NewSelector(c.Match)
 	if err != nil {
 		return policy.Policy{}, &ConfigError{"match", fmt.Sprint(c.Match), err.Error()}

@@ -21,8 +21,8 @@ const (
 	DefaultCountableTimeout  = 5 * time.Second
 )
 
-// What the contract has room for in a sample: 64 work directories, and 32 sources that could not be read, of which the host's
-// own measuring has fewer than 16.
+// What the contract has room for in a sample: 64 work directories, and 32 sources that could not
+// be read, of which the host's own measuring has fewer than 16.
 const (
 	maxWorkDirs   = 64
 	maxCountables = 16
@@ -32,24 +32,27 @@ const (
 type WorkDir struct {
 	// Path is absolute, and there.
 	Path string `yaml:"path"`
-	// MinFree is the space below which the host takes no new engines, as 10GiB or 5%. Default 5%. It takes them again once there is
-	// a tenth more than that.
+	// MinFree is the space below which the host takes no new engines, as 10GiB or 5%. Default 5%.
+	// It takes them again once there is a tenth more than that.
 	MinFree string `yaml:"minFree"`
-	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%. File systems that do not count inodes have enough.
+	// MinFreeInodes is the same for inodes, as a number or a percentage. Default 5%. File systems
+	// that do not count inodes have enough.
 	MinFreeInodes string `yaml:"minFreeInodes"`
 }
 
 // CountableConfig says how many of a custom countable the host has.
 type CountableConfig struct {
-	// Command is a program, by its absolute path, and its arguments; no shell sees them. It runs with no input, as the agent, in /, with
-	// PATH and LC_ALL=C as its environment.
+	// Command is a program, by its absolute path, and its arguments; no shell sees them. It runs
+	// with no input, as the agent, in /, with PATH and LC_ALL=C as its environment.
 	Command []string `yaml:"command"`
-	// Count is "number" where it prints one, "lines" where it prints a line for each. Default number.
+	// Count is "number" where it prints one, "lines" where it prints a line for each. Default
+	// number.
 	Count string `yaml:"count"`
-	// Interval is the time between two runs, 1s to 24h. Default 1m. Where runs fail the last count stays for three of these, then
-	// there are none.
+	// Interval is the time between two runs, 1s to 24h. Default 1m. Where runs fail the last count
+	// stays for three of these, then there are none.
 	Interval time.Duration `yaml:"interval"`
-	// Timeout is how long it may take before it is killed with all that it started, 10ms to 1m. Default 5s.
+	// Timeout is how long it may take before it is killed with all that it started, 10ms to 1m.
+	// Default 5s.
 	Timeout time.Duration `yaml:"timeout"`
 }
 
@@ -63,7 +66,7 @@ type workDirSettings struct {
 // threshold is an amount, or a part of the whole.
 type threshold struct {
 	amount int64
-	// parts is in ten-thousandths of the whole; it counts where amount is 0.
+	// parts is in ten-thousandths of the whole; it counts if amount is 0.
 	parts int64
 }
 
@@ -72,7 +75,8 @@ func (t threshold) of(total int64) int64 {
 	if t.amount > 0 {
 		return t.amount
 	}
-	const whole = 10_000 // total is divided first, so that it cannot overflow; what is left over is rounded up
+	// The total is divided first, so that nothing overflows; the rest is rounded up.
+	const whole = 10_000
 	return total/whole*t.parts + (total%whole*t.parts+whole-1)/whole
 }
 
@@ -96,48 +100,48 @@ func (s *settings) checkHost() error {
 	}
 	paths := make(map[string]bool, len(s.WorkDirs))
 	for i, d := range s.WorkDirs {
-		settled, wrong := d.settle()
-		if wrong == nil && paths[settled.path] {
+		parsed, wrong := d.parse()
+		if wrong == nil && paths[parsed.path] {
 			wrong = &ConfigError{"path", d.Path, "each directory once"}
 		}
 		if wrong != nil {
 			wrong.Field = fmt.Sprintf("workDirs[%d].%s", i, wrong.Field)
 			return wrong
 		}
-		paths[settled.path] = true
-		s.workDirs = append(s.workDirs, settled)
+		paths[parsed.path] = true
+		s.workDirs = append(s.workDirs, parsed)
 	}
 	if len(s.Countables) > maxCountables {
 		return &ConfigError{"countables", strconv.Itoa(len(s.Countables)), fmt.Sprintf("at most %d", maxCountables)}
 	}
 	s.countables = make(map[string]countableSettings, len(s.Countables))
 	for _, name := range slices.Sorted(maps.Keys(s.Countables)) {
-		settled, wrong := s.Countables[name].settle(name)
+		parsed, wrong := s.Countables[name].parse(name)
 		if wrong != nil {
 			return wrong
 		}
-		s.countables[name] = settled
+		s.countables[name] = parsed
 	}
 	return nil
 }
 
-// settle reads a work directory; of an error the field is named within it.
-func (d WorkDir) settle() (workDirSettings, *ConfigError) {
+// parse reads a work directory; of an error the field is named within it.
+func (d WorkDir) parse() (workDirSettings, *ConfigError) {
 	if !filepath.IsAbs(d.Path) || len(d.Path) >= 4096 || !utf8.ValidString(d.Path) || strings.ContainsRune(d.Path, 0) {
 		return workDirSettings{}, &ConfigError{"path", d.Path, "an absolute path"}
 	}
-	settled := workDirSettings{
+	parsed := workDirSettings{
 		path: filepath.Clean(d.Path), spaceAs: orDefault(d.MinFree, DefaultMinFree), nodesAs: orDefault(d.MinFreeInodes, DefaultMinFree),
 	}
 	var ok bool
-	if settled.space, ok = parseThreshold(settled.spaceAs, resource.ParseMemory); !ok {
+	if parsed.space, ok = parseThreshold(parsed.spaceAs, resource.ParseMemory); !ok {
 		return workDirSettings{}, &ConfigError{"minFree", d.MinFree, "a size such as 10GiB, or a percentage up to 100%"}
 	}
 	count := func(text string) (int64, error) { return resource.ParseQuantity(resource.Instances, text) }
-	if settled.inodes, ok = parseThreshold(settled.nodesAs, count); !ok {
+	if parsed.inodes, ok = parseThreshold(parsed.nodesAs, count); !ok {
 		return workDirSettings{}, &ConfigError{"minFreeInodes", d.MinFreeInodes, "a whole number, or a percentage up to 100%"}
 	}
-	return settled, nil
+	return parsed, nil
 }
 
 // parseThreshold reads a percentage, or an amount with parse.
@@ -154,8 +158,8 @@ func parseThreshold(text string, parse func(string) (int64, error)) (threshold, 
 	return threshold{parts: int64(math.Round(percent * 100))}, true
 }
 
-// settle reads a countable.
-func (c CountableConfig) settle(name string) (countableSettings, *ConfigError) {
+// parse reads a countable.
+func (c CountableConfig) parse(name string) (countableSettings, *ConfigError) {
 	wrong := func(field, value, want string) (countableSettings, *ConfigError) {
 		return countableSettings{}, &ConfigError{strings.TrimSuffix("countables."+name+"."+field, "."), value, want}
 	}
@@ -171,15 +175,15 @@ func (c CountableConfig) settle(name string) (countableSettings, *ConfigError) {
 	if c.Count != "" && c.Count != "number" && c.Count != "lines" {
 		return wrong("count", c.Count, "number or lines")
 	}
-	settled := countableSettings{
+	parsed := countableSettings{
 		command: strings.Join(c.Command, "\x00") + "\x00", lines: c.Count == "lines",
 		interval: orDefault(c.Interval, DefaultCountableInterval), timeout: orDefault(c.Timeout, DefaultCountableTimeout),
 	}
-	if settled.interval < time.Second || settled.interval > 24*time.Hour {
+	if parsed.interval < time.Second || parsed.interval > 24*time.Hour {
 		return wrong("interval", c.Interval.String(), "1s to 24h")
 	}
-	if settled.timeout < 10*time.Millisecond || settled.timeout > time.Minute {
+	if parsed.timeout < 10*time.Millisecond || parsed.timeout > time.Minute {
 		return wrong("timeout", c.Timeout.String(), "10ms to 1m")
 	}
-	return settled, nil
+	return parsed, nil
 }

@@ -31,7 +31,7 @@ engines:
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.settle()
+	s, err := c.resolve()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ func childOf(t *testing.T, cmd *exec.Cmd) int {
 	return child
 }
 
-// An engine is moved with what is its own: not with another engine that is below it, not with another user's process, and not with what
-// somebody has put into another cgroup.
+// An engine is moved with what is its own: not with another engine that is below it, not with
+// another user's process, and not with what was put into another cgroup.
 func TestAnEngineIsMovedWithoutWhatIsOthers(t *testing.T) {
 	s := contained(t, agent.PolicyConfig{})
 	limited := s.config.Engines.Cgroup + "-limited"

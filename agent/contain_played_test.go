@@ -159,7 +159,8 @@ func TestKillsBeforeARestartAreOld(t *testing.T) {
 	}
 }
 
-// The process is still there when the agent looks, its cgroup is not: a launcher that has just taken note of the end tells of it next.
+// The process is still there when the agent looks, its cgroup is not: a launcher that has just
+// taken note of the end tells of it next.
 func TestKillWhileNoAgentWasThereIsWhyAnEngineEnded(t *testing.T) {
 	s := newSubject(t)
 	played := inPlayed(s)

@@ -15,9 +15,10 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// These tests have this machine's kernel limit engines: they need root, and a hierarchy that accounts for memory.
+// These tests have this machine's kernel limit engines: they need root, and a hierarchy that
+// accounts for memory.
 
-// folders are where a cgroup's files are, in every hierarchy that has it.
+// folders are those of a cgroup's files, in every hierarchy that has it.
 func folders(t *testing.T, name string) []string {
 	t.Helper()
 	found, err := filepath.Glob("/sys/fs/cgroup/*" + name)
@@ -252,7 +253,7 @@ func TestEngineGoesOnWithoutACgroupThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// limitedTo puts a process into a cgroup of somebody else's, with a limit in bytes.
+// limitedTo puts a process into a cgroup that is not the agent's, with a limit in bytes.
 func limitedTo(t *testing.T, name string, bytes int64, pid int) {
 	t.Helper()
 	for _, top := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
@@ -352,7 +353,8 @@ func TestKillByAHandIsNoLackOfMemory(t *testing.T) {
 	}
 }
 
-// An engine that somebody else has started gets a cgroup of its own without anybody asking for it, unless it would get out of a limit by that.
+// An engine that a launcher has started gets a cgroup of its own without being asked for it,
+// unless it would get out of a limit by that.
 func TestAConfirmedEngineGetsACgroupUnlessItWouldLoseALimit(t *testing.T) {
 	s := contained(t, agent.PolicyConfig{})
 	s.start()

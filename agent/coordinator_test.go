@@ -32,8 +32,9 @@ const (
 	mib = int64(1 << 20)
 )
 
-// coordinator is a small one, served over HTTP. It grants whatever fits into its memory and keeps everybody else waiting. What the
-// real one decides is tested elsewhere: this one says yes, no or nothing, as a test wants it.
+// coordinator is a small one, served over HTTP. It grants whatever fits into its memory and keeps
+// everybody else waiting. What the real one decides is tested elsewhere: this one says yes, no or
+// nothing, as a test wants it.
 type coordinator struct {
 	bursarv1connect.UnimplementedAllocationServiceHandler
 	bursarv1connect.UnimplementedHostServiceHandler
@@ -62,8 +63,9 @@ type coordinator struct {
 	// refuseConfirm: confirmations are refused.
 	refuseConfirm bool
 	left          int // callers that went away while they waited
-	// careful coordinators give nothing out on a host that has not reported all its engines since they began to lead; heardAll says
-	// that it has. What they refuse until then has this code: RESOURCE_EXHAUSTED where it is 0.
+	// careful coordinators give nothing out on a host that has not reported all its engines since
+	// they began to lead; heardAll says that it has. What they refuse until then has this code:
+	// RESOURCE_EXHAUSTED if it is 0.
 	careful, heardAll bool
 	early             connect.Code
 	busy              func() error // what Allocate answers; nil: it does its work
@@ -105,7 +107,7 @@ func (c *coordinator) unlessAway(next http.Handler) http.Handler {
 	})
 }
 
-// do changes it and wakes whoever waits for a change.
+// do changes it and wakes all that wait for a change.
 func (c *coordinator) do(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,14 +16,16 @@ import (
 const (
 	// keptIntervals is how many intervals the last count is good for while runs fail.
 	keptIntervals = 3
-	// firstCounts is how long an agent that starts waits for the first counts, since without them it would tell the coordinator that
-	// there are none.
+	// firstCounts is how long an agent that starts waits for the first counts, since without them
+	// it would tell the coordinator that there are none.
 	firstCounts = 10 * time.Second
 )
 
-// countables are the custom countables that commands count. One loop runs the commands; anybody may ask for the counts.
+// countables are the custom countables that commands count. One loop runs the commands; any
+// goroutine may ask for the counts.
 type countables struct {
-	// count runs the command. It ends soon after ctx; what it leaves behind then is in an *undeadError.
+	// count runs the command. It ends soon after ctx; what it leaves behind then is in an
+	// *undeadError.
 	count func(ctx context.Context, of countableSettings) (int64, error)
 	log   *slog.Logger
 	due   *wakeup
@@ -37,12 +39,14 @@ type countables struct {
 type countable struct {
 	settings countableSettings
 	running  bool
-	undead   <-chan struct{} // closed when the last command, which could not be killed, is gone; nil: there is none
-	next     time.Time       // when it runs again
-	amount   int64
-	counted  time.Time // when that was; zero: not yet
-	err      error     // of the last run
-	told     bool      // the log has that it fails
+	// undead is closed when the last command, which could not be killed, has ended; nil: there is
+	// none.
+	undead  <-chan struct{}
+	next    time.Time // when it runs again
+	amount  int64
+	counted time.Time // when that was; zero: not yet
+	err     error     // of the last run
+	logged  bool      // the log has that it fails
 }
 
 func newCountables(now time.Time, log *slog.Logger) *countables {
@@ -69,7 +73,8 @@ func (c *countables) use(now time.Time, wanted map[string]countableSettings) {
 	}
 }
 
-// first runs every command once, all at a time, and returns when they have ended, at the latest after firstCounts.
+// first runs every command once, all at a time, and returns when they have ended, at the latest
+// after firstCounts.
 func (c *countables) first(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, firstCounts, fmt.Errorf("killed after %s, as the agent starts", firstCounts))
 	defer cancel()
@@ -94,7 +99,7 @@ func (c *countables) loop(ctx context.Context) error {
 func (c *countables) nextDue(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := now.Add(time.Hour) // whoever changes that, sets the wakeup
+	next := now.Add(time.Hour) // use sets the wakeup when that changes
 	for _, of := range c.all {
 		if !of.running && of.next.Before(next) {
 			next = of.next
@@ -103,7 +108,8 @@ func (c *countables) nextDue(now time.Time) time.Time {
 	return next
 }
 
-// startDue starts the commands that are due. No command runs twice at a time, not even where the first one cannot be killed.
+// startDue starts the commands that are due. No command runs twice at a time, not even if the
+// first run cannot be killed.
 func (c *countables) startDue(ctx context.Context, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,11 +152,11 @@ func (c *countables) note(now time.Time, name string, of *countable, amount int6
 		of.undead = undead.gone
 	}
 	switch {
-	case err != nil && !of.told:
-		of.told = true
+	case err != nil && !of.logged:
+		of.logged = true
 		c.log.Warn("a countable was not counted", "countable", name, "error", err)
-	case err == nil && of.told:
-		of.told = false
+	case err == nil && of.logged:
+		of.logged = false
 		c.log.Info("a countable is counted again", "countable", name, "amount", amount)
 	}
 	if err == nil {
@@ -159,8 +165,8 @@ func (c *countables) note(now time.Time, name string, of *countable, amount int6
 	c.due.by(of.next)
 }
 
-// counts are how many there are of each, and, by name, why that is not known or not new. A count that could not be made again is good for
-// three intervals; without one there are none.
+// counts are how many there are of each, and, by name, why that is not known or not new. A count
+// that could not be made again is good for three intervals; without one there are none.
 func (c *countables) counts(now time.Time) (amounts map[string]int64, problems map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +200,8 @@ func orNone(err error) any {
 	return err
 }
 
-// withCounts returns the capacity with the countables in it, each no more than what is configured as its cap.
+// withCounts returns the capacity with the countables in it, each no more than what is configured
+// as its cap.
 func withCounts(capacity resource.Vector, amounts map[string]int64) resource.Vector {
 	for name, amount := range amounts {
 		if most, capped := capacity.Get(name); capped {

@@ -22,13 +22,13 @@ import (
 const (
 	// maxCountOutput is what a command may print, on each of its two outputs, in bytes.
 	maxCountOutput = 64 << 10
-	// drainTime is how long what a command has printed is read after its end: it is in the pipe, but a process that got away
-	// may hold the other end open.
+	// drainTime is how long the output of a command is read after its end: it is in the pipe, but
+	// a process that got away may hold the other end open.
 	drainTime = time.Second
-	// killTime is how long a process that was killed may take to be gone. One that hangs in the kernel, in a driver for example, may
-	// never be.
+	// killTime is how long a process that was killed may take to be gone. One that hangs in the
+	// kernel, in a driver for example, may never be.
 	killTime = 2 * time.Second
-	// maxProblem is the part of an error's text that is told, in bytes.
+	// maxProblem is how much of an error's text is reported, in bytes.
 	maxProblem = 256
 )
 
@@ -37,7 +37,7 @@ var errTooMuchOutput = fmt.Errorf("printed more than %d bytes", maxCountOutput)
 // undeadError says that a command was killed and is still there.
 type undeadError struct {
 	cause error
-	// gone is closed when it is there no more.
+	// gone is closed when it has ended.
 	gone <-chan struct{}
 }
 
@@ -55,8 +55,9 @@ type counter struct {
 	patience time.Duration
 }
 
-// run runs the command of a countable to its end or its timeout and reads what it printed. However it ends, all processes of
-// its process group are killed then. The error is an *undeadError where that has not helped.
+// run runs the command of a countable to its end or its timeout and reads what it printed. However
+// it ends, all processes of its process group are killed then. The error is an *undeadError if
+// that has not helped.
 func (c counter) run(ctx context.Context, of countableSettings) (int64, error) {
 	args := of.args()
 	ctx, cancel := context.WithTimeoutCause(ctx, of.timeout, fmt.Errorf("killed after %s", of.timeout))
@@ -95,13 +96,15 @@ func (c counter) run(ctx context.Context, of countableSettings) (int64, error) {
 	return parseCount(printed, of.lines)
 }
 
-// waitAndKill waits until the command has ended, or should have, and kills what is left of its process group.
+// waitAndKill waits until the command has ended, or should have, and kills what is left of its
+// process group.
 func (c counter) waitAndKill(ctx context.Context, command *exec.Cmd, outputs ...*output) error {
 	pid := command.Process.Pid
 	ended, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		// Without reaping it: its number stays its own, so that no other group can have it when the signal is sent.
+		// Without reaping it: its number stays its own, so that no other group can have it when
+		// the signal is sent.
 		for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 		}
 	}()
@@ -115,7 +118,7 @@ func (c counter) waitAndKill(ctx context.Context, command *exec.Cmd, outputs ...
 	case <-outputs[1].full:
 		cause = errTooMuchOutput
 	}
-	_ = c.kill(pid) // there may be nobody left
+	_ = c.kill(pid) // there may be no process left
 	var err error
 	go func() {
 		defer close(gone)
@@ -178,7 +181,8 @@ func (o *output) hurry() { _ = o.read.SetReadDeadline(time.Now().Add(drainTime))
 func (o *output) wait() ([]byte, error) {
 	<-o.done
 	if errors.Is(o.err, os.ErrDeadlineExceeded) {
-		return o.data, nil // somebody who got away holds the pipe; what the process itself has printed is here
+		// A process that got away holds the pipe; what the command itself has printed is here.
+		return o.data, nil
 	}
 	return o.data, o.err
 }

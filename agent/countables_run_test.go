@@ -26,14 +26,14 @@ func script(t *testing.T, text string) string {
 
 func counted(t *testing.T, c CountableConfig) (int64, error) {
 	t.Helper()
-	settled, wrong := c.settle("gpu")
+	parsed, wrong := c.parse("gpu")
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
-	return counter{killGroup, killTime}.run(t.Context(), settled)
+	return counter{killGroup, killTime}.run(t.Context(), parsed)
 }
 
-// promptly fails where something took as long as a program that hangs in these tests.
+// promptly fails if something took as long as a program that hangs in these tests.
 func promptly(t *testing.T) func() {
 	t.Helper()
 	began := time.Now()
@@ -180,7 +180,7 @@ func TestChildThatGotAwayWithThePipeIsNotWaitedFor(t *testing.T) {
 }
 
 func TestCommandThatCannotBeKilled(t *testing.T) {
-	settled, wrong := CountableConfig{Command: []string{"/bin/sleep", "3600"}, Timeout: 10 * time.Millisecond}.settle("gpu")
+	parsed, wrong := CountableConfig{Command: []string{"/bin/sleep", "3600"}, Timeout: 10 * time.Millisecond}.parse("gpu")
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -189,7 +189,7 @@ func TestCommandThatCannotBeKilled(t *testing.T) {
 		group = g
 		return nil
 	}
-	_, err := counter{none, 10 * time.Millisecond}.run(t.Context(), settled)
+	_, err := counter{none, 10 * time.Millisecond}.run(t.Context(), parsed)
 	undead, is := errors.AsType[*undeadError](err)
 	if !is || err.Error() != "killed after 10ms, and hangs in the kernel" {
 		t.Fatal(err)
@@ -207,13 +207,13 @@ func TestCommandThatCannotBeKilled(t *testing.T) {
 
 func TestCommandEndsWithTheAgent(t *testing.T) {
 	defer promptly(t)()
-	settled, wrong := CountableConfig{Command: []string{"/bin/sleep", "3600"}, Timeout: time.Minute}.settle("gpu")
+	parsed, wrong := CountableConfig{Command: []string{"/bin/sleep", "3600"}, Timeout: time.Minute}.parse("gpu")
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (counter{killGroup, killTime}).run(ctx, settled); !errors.Is(err, context.Canceled) {
+	if _, err := (counter{killGroup, killTime}).run(ctx, parsed); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

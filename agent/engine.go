@@ -1,320 +1,112 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-	"strconv"
 	"time"
 
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/bursar/bursar/agent/socket"
+	"github.com/bursar/bursar/agent/process"
 	"github.com/bursar/bursar/agent/tracker"
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
-	"github.com/bursar/bursar/providers/host"
 )
 
-// Confirm checks that the engine's process is there and the caller's, completes what is known of it, passes the call on, and
-// answers once the agent would know of the engine after a restart.
-func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
-	a := s.agent
-	ctx, cancel := a.bounded(ctx, 0)
-	defer cancel()
-	if err := saysWhatRuns(request); err != nil {
-		return nil, err
+// engine is what the agent does about one engine, and what it has noticed of it. The tracker has
+// what the engine is, and what was measured of it. One part is guarded by Agent.mu. The other one
+// belongs to the measuring loop, which uses it without a lock.
+type engine struct {
+	// Guarded by Agent.mu:
+
+	// handle is the engine's process; nil: it is not watched.
+	handle *process.Handle
+	// stop is what is done to end the engine; nil: there was no order.
+	stop *stopping
+	// asking: a coordinator is being asked to stop the engine.
+	asking bool
+
+	// Of the measuring loop alone:
+
+	// partial says why the engine could not be measured in full; "": it could.
+	partial string
+	// doubts is how often in a row the engine seemed to have ended.
+	doubts int
+	// orphaned: the log says that the engine's process left others behind.
+	orphaned bool
+	// unrecorded is when a launched engine was found to have ended without a record of how; zero:
+	// it was not.
+	unrecorded time.Time
+}
+
+// watches reports whether the handle is that of this process.
+func (e *engine) watches(p *bursarv1.Process) bool {
+	return e.handle != nil && e.handle.Ref() == process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}
+}
+
+// unwatch closes the handle, which ends the goroutine that waits for the process.
+func (e *engine) unwatch() {
+	if e.handle != nil {
+		e.handle.Close()
+		e.handle = nil
 	}
-	if err := a.isOfItsHost(); err != nil {
-		return nil, err
-	}
-	if request.GetProcess().GetPid() != 0 {
-		completed, err := a.identify(ctx, request)
-		if err != nil {
-			return nil, err
+}
+
+// busy reports whether something is under way that must not be begun twice.
+func (e *engine) busy() bool { return e.asking || e.stop != nil && e.stop.underway }
+
+// engines are the engines of this host. Agent.mu guards them, except the part of each engine that
+// belongs to the measuring loop. The zero value is ready to use.
+//
+// An engine is entered while the tracker lists it, by the first that has something to note about
+// it. It is removed by the first measurement that begins after the tracker has ceased to list it.
+// So what is known of an engine stays for a moment after its end: if its launcher releases it just
+// then, the agent still says why it was stopped. A later engine of the same allocation begins with
+// nothing.
+type engines struct {
+	byID map[string]*engine // by allocation
+}
+
+// find returns nil if nothing is noted about the engine.
+func (s *engines) find(id string) *engine { return s.byID[id] }
+
+// enter returns the engine of an allocation, and makes it if there is none. Nothing else makes
+// one.
+func (s *engines) enter(id string) *engine {
+	e := s.byID[id]
+	if e == nil {
+		if s.byID == nil {
+			s.byID = make(map[string]*engine)
 		}
-		request = proto.CloneOf(request)
-		request.Process = completed
+		e = &engine{}
+		s.byID[id] = e
 	}
-	if err := a.mayConfirm(request.GetId()); err != nil {
-		return nil, err
-	}
-	if err := a.ownHost(ctx, request.GetId()); err != nil {
-		return nil, err
-	}
-	if request.GetProcess().GetPid() != 0 {
-		a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), request.GetProcess()) })
-	}
-	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, request)
-	if err != nil {
-		a.forgetRefused(request.GetId())
-		return nil, err
-	}
-	a.observe(answer.msg.GetAllocation(), answer.asOf)
-	a.showConfirmed(request.GetId(), request.GetProcess())
-	a.watchEngine(ctx, request.GetId())
-	if err := a.save(); err != nil {
-		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
-	}
-	a.measureIn(settleTime)
-	return answer.msg, nil
+	return e
 }
 
-// saysWhatRuns refuses a Confirm that names a process without its pid, or nothing at all: its launcher has lost what it started, and nobody
-// would see that end.
-func saysWhatRuns(request *bursarv1.ConfirmRequest) error {
-	if request.GetProcess().GetPid() != 0 {
-		return nil
-	}
-	if request.GetProcess() == nil && (request.GetAddress() != "" || request.GetLease() != nil || len(request.GetApplicationIds()) > 0) {
-		return nil
-	}
-	return invalid("process.pid", "0", "the pid of the engine, or no process for one that is not on this host and has an address, a lease or application_ids")
-}
-
-// identify checks the process that a Confirm names, and says which it is across reuse of its pid, and in the agent's numbers.
-func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Process, error) {
-	claimed, c := request.GetProcess(), socket.CallerOf(ctx)
-	found, err := a.claimed(ctx, request)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case claimed.GetBootId() != "" && claimed.GetBootId() != a.bootID:
-		return nil, gone(claimed.GetPid(), "a process of this boot, "+a.bootID)
-	case c == nil || !c.Trusted && found.UID != c.UID:
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", claimed.GetPid(), found.UID))
-	}
-	other := ""
-	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(found.PID, found.StartTime) })
-	if other != "" && other != request.GetId() {
-		return nil, gone(claimed.GetPid(), "a process that is not yet the engine of another allocation; it is that of "+other)
-	}
-	// Not what the caller claims: what is in the cgroup is counted as the engine's, and is killed with it.
-	cgroup, err := a.deps.Meter.OwnCgroup(found.PID)
-	switch {
-	case errors.Is(err, host.ErrNoProcess):
-		return nil, gone(claimed.GetPid(), "a process of this host that runs")
-	case err != nil:
-		a.log.Warn("the engine's cgroup is not known: it is measured by its process tree", "allocation_id", request.GetId(), "error", err)
-		cgroup = ""
-	case claimed.GetCgroup() != "" && claimed.GetCgroup() != cgroup && !seesOtherCgroups(ctx):
-		return nil, invalid("process.cgroup", claimed.GetCgroup(), fmt.Sprintf("the engine's own cgroup, %q, or nothing", cgroup))
-	}
-	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID}, nil
-}
-
-// claimed finds the process that a Confirm names: by the caller's numbers, unless that is how this agent has told of the engine itself.
-func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (host.Identity, error) {
-	claimed := request.GetProcess()
-	number, started := claimed.GetPid(), claimed.GetStartTime()
-	told := false
-	a.locked(func(t *tracker.Tracker) {
-		grant, held := t.Get(request.GetId())
-		p := grant.GetProcess()
-		told = held && started != 0 && p.GetPid() == number && p.GetStartTime() == started
-	})
-	if told {
-		return a.whoRuns(number, number, started)
-	}
-	if number <= 0 {
-		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine")
-	}
-	view, err := socket.ProcessOf(ctx).Seen(ctx)
-	c := socket.CallerOf(ctx)
-	switch {
-	case err != nil && c != nil && c.TCP && started != 0: // the start shows that the caller sees the same process as this agent
-		return a.whoRuns(number, number, started)
-	case err != nil:
-		return host.Identity{}, err
-	case view.OtherTime && started != 0:
-		return host.Identity{}, invalid("process.start_time", strconv.FormatUint(started, 10), "0: the caller is in a time namespace, and sees another start than the agent, which reads it")
-	case view.PIDs == nil:
-		return a.whoRuns(number, number, started)
-	}
-	pid, err := numberOf(ctx, view.PIDs, number)
-	if err != nil {
-		return host.Identity{}, err
-	}
-	found, err := a.whoRuns(pid, number, started)
-	if err != nil {
-		return host.Identity{}, err
-	}
-	if again, err := numberOf(ctx, view.PIDs, number); err != nil || again != pid { // it has ended meanwhile, and its pid may be another's
-		return host.Identity{}, gone(number, "a process that runs in the caller's pid namespace")
-	}
-	return found, nil
-}
-
-// whoRuns says which process has a pid, which its caller knows by a number of its own.
-func (a *Agent) whoRuns(pid, number int32, started uint64) (host.Identity, error) {
-	if pid <= 1 || int(pid) == os.Getpid() {
-		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine, which is neither init nor the agent")
-	}
-	found, err := a.deps.Meter.Identify(pid)
-	switch {
-	case errors.Is(err, host.ErrNoProcess) || err == nil && found.Ended():
-		return found, gone(number, "a process of this host that runs")
-	case err != nil:
-		return found, connect.NewError(connect.CodeInternal, err)
-	case started != 0 && started != found.StartTime:
-		return found, gone(number, fmt.Sprintf("the process that started at %d; the one of this pid started at %d", started, found.StartTime))
-	}
-	return found, nil
-}
-
-// gone refuses a process; the caller must stop what it started.
-func gone(pid int32, want string) error {
-	return withDetail(connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process.pid: %d: want %s", pid, want)),
-		&bursarv1.InvalidField{Field: "process.pid", Value: strconv.Itoa(int(pid)), Want: want})
-}
-
-// mayConfirm refuses what the agent has refused before.
-func (a *Agent) mayConfirm(id string) error {
-	headroom, vetoed := int64(0), false
-	a.locked(func(t *tracker.Tracker) { headroom, vetoed = t.Veto(id) })
-	if vetoed {
-		return connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("allocation %s: its grant was refused, as the host had %d bytes of memory left: want a grant that stands", id, headroom))
-	}
-	return nil
-}
-
-// ownHost refuses a call about another host's allocation. One that the coordinator does not know is left to the call itself.
-func (a *Agent) ownHost(ctx context.Context, id string) error {
-	known := false
-	a.locked(func(t *tracker.Tracker) { known = t.Knows(id) })
-	if known || id == "" {
-		return nil
-	}
-	answer, err := relay(ctx, a, a.deps.Allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id})
-	if err != nil {
-		if connect.CodeOf(err) == connect.CodeNotFound {
-			return nil
-		}
-		return err
-	}
-	if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings().HostID {
-		return connect.NewError(connect.CodeFailedPrecondition,
-			fmt.Errorf("allocation %s is on host %s: ask that host's agent, or a coordinator; this is the agent of %s", id, on, a.settings().HostID))
-	}
-	return nil
-}
-
-// observe takes note of what a call has changed.
-func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
-	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
-	a.cgroups.SoonAt(allocation.GetId()) // it may be entitled to something else
-}
-
-// Release gives back, and lets go of the engine.
-func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
-	a := s.agent
-	ctx, cancel := a.bounded(ctx, 0)
-	defer cancel()
-	if err := a.ownHost(ctx, request.GetId()); err != nil {
-		return nil, err
-	}
-	answer, err := relay(ctx, a, a.deps.Allocations.Release, a.knownBetter(ctx, request))
-	if err != nil {
-		return nil, err
-	}
-	engine := a.isEngine(request.GetId())
-	if answer.msg.GetAllocation() == nil {
-		a.locked(func(t *tracker.Tracker) { t.Released(request.GetId()) })
-	} else {
-		a.observe(answer.msg.GetAllocation(), answer.asOf)
-	}
-	if engine {
-		a.saveSoon() // a restart before that finds the process ended, and says so again
-		a.watchEngine(ctx, request.GetId())
-		// Whoever waits for what the engine had touched is granted it by a sample that shows it free.
-		a.measureIn(0)
-		a.syncDue.by(time.Now().Add(measureGap))
-	}
-	return answer.msg, nil
-}
-
-// knownBetter adds to a release what the agent knows and a launcher does not, who is often the first to see that its engine has ended: that
-// it was stopped, and why, or that it was killed for lack of memory.
-func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseRequest) *bursarv1.ReleaseRequest {
-	id := request.GetId()
-	var engine host.Engine
-	var end *bursarv1.EngineEnd
-	a.locked(func(t *tracker.Tracker) {
-		grant, _ := t.Get(id)
-		p := grant.GetProcess()
-		engine = host.Engine{ID: id, PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup()}
-		end = t.Ended(id)
-	})
-	if end != nil { // found out already, and on its way
-		request = proto.CloneOf(request)
-		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
-			request.Reason = orDefault(request.GetReason(), end.GetReason())
-		}
-		request.ErrorOutput = orDefault(end.GetErrorOutput(), request.GetErrorOutput())
-		if end.GetExitStatus() != nil {
-			request.ExitStatus = end.GetExitStatus()
-		}
-		return request
-	}
-	if engine.PID == 0 {
-		return request
-	}
-	reason := a.endReason(id)
-	exit := request.GetExitStatus()
-	if exit != nil {
-		var lack string
-		if exit, lack = a.cgroups.LackOfMemory(ctx, engine, exit); reason == "" && (exit.GetOutOfMemory() || lack != "") {
-			reason = exitText(exit) + lack
+// removeEnded removes the engines that the tracker does not list. Nothing else removes one. Only
+// the measuring loop calls it: no engine is removed while that uses its part. An engine that is
+// being stopped stays until that is over: the tracker may list it again, and what is under way
+// must not be begun a second time.
+func (s *engines) removeEnded(t *tracker.Tracker) {
+	for id, e := range s.byID {
+		if _, listed := t.Engine(id); !listed && !e.busy() {
+			e.unwatch()
+			delete(s.byID, id)
 		}
 	}
-	request = proto.CloneOf(request)
-	request.Reason, request.ExitStatus = orDefault(request.GetReason(), reason), exit
-	return request
 }
 
-// isEngine reports whether an allocation has a process here.
-func (a *Agent) isEngine(id string) (engine bool) {
-	a.locked(func(t *tracker.Tracker) {
-		grant, held := t.Get(id)
-		engine = held && grant.GetProcess().GetPid() != 0
-	})
-	return engine
-}
-
-// showConfirmed shows the process that was confirmed once more: in the meantime somebody may have shown another one, in vain.
-func (a *Agent) showConfirmed(id string, process *bursarv1.Process) {
-	if process.GetPid() != 0 {
-		a.locked(func(t *tracker.Tracker) { t.Show(id, process) })
+// unwatchStale closes the handle of an engine that the tracker does not list, or of which it lists
+// another process.
+func (s *engines) unwatchStale(t *tracker.Tracker, id string) {
+	e := s.byID[id]
+	if e == nil {
+		return
+	}
+	if current, listed := t.Engine(id); !listed || !e.watches(current.Process) {
+		e.unwatch()
 	}
 }
 
-// forgetRefused takes back what was shown for a confirmation that was refused. An engine that is one already stays shown.
-func (a *Agent) forgetRefused(id string) {
-	a.locked(func(t *tracker.Tracker) {
-		if _, held := t.Get(id); !held {
-			t.Show(id, nil)
-		}
-	})
-}
-
-// numberOf is the pid, as the agent knows it, of the process that a caller knows by a pid of its own namespace.
-func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int32, error) {
-	found, err := namespace.Find(ctx, pid)
-	switch {
-	case errors.Is(err, host.ErrNoProcess):
-		return 0, gone(pid, "a process that runs in the caller's pid namespace")
-	case err != nil:
-		return 0, connect.NewError(connect.CodeInternal, err)
+// unwatchAll closes all handles.
+func (s *engines) unwatchAll() {
+	for _, e := range s.byID {
+		e.unwatch()
 	}
-	return found, nil
-}
-
-// seesOtherCgroups reports whether the paths by which a caller knows cgroups are not those of this agent, or may not be. What it says of them
-// tells nothing then, and is left aside.
-func seesOtherCgroups(ctx context.Context) bool {
-	view, err := socket.ProcessOf(ctx).Seen(ctx)
-	return err != nil || view.OtherCgroups
 }

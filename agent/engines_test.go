@@ -63,7 +63,8 @@ func TestOwnerReleasesWithTheExitStatus(t *testing.T) {
 	}
 }
 
-// tree is an engine whose root and inner process the test can kill; rest is what the root does when it has started the other.
+// tree is an engine whose root and inner process the test can kill; rest is what the root does
+// when it has started the other.
 func (s *subject) tree(rest string) (id string, root *exec.Cmd, inner int) {
 	s.t.Helper()
 	a := s.allocate(100)
@@ -154,7 +155,7 @@ func TestStopEndsOrphansToo(t *testing.T) {
 	}
 }
 
-// zombie reports whether a process has ended, be it that nobody has taken note.
+// zombie reports whether a process has ended, also if its parent has not waited for it.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
@@ -199,7 +200,7 @@ func TestConfirmChecksTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = zombie.Wait() }()
-	var info unix.Siginfo // it has ended, and nobody has taken note
+	var info unix.Siginfo // it has ended, and its parent has not waited for it
 	if err := unix.Waitid(unix.P_PID, zombie.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,8 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// suspicious is a coordinator that notes in whose name it is called. Everything that it is asked for is there, and somebody else's.
+// suspicious is a coordinator that notes in whose name it is called. Everything that it is asked
+// for is there, and another user's.
 type suspicious struct {
 	mu   sync.Mutex
 	told []string // guarded by mu
@@ -79,8 +80,9 @@ func inputs() map[string]proto.Message {
 	}
 }
 
-// FuzzLocalAPI sends anything to each call of the local API, as JSON and as protobuf, in the name of a user of no rights: nothing of it makes
-// the agent fail, and whatever of it reaches a coordinator goes in that user's name.
+// FuzzLocalAPI sends anything to each call of the local API, as JSON and as protobuf, in the name
+// of a user of no rights: nothing of it makes the agent fail, and whatever of it reaches a
+// coordinator goes in that user's name.
 func FuzzLocalAPI(f *testing.F) {
 	procedures := make([]string, 0, len(inputs()))
 	for procedure := range inputs() {
@@ -114,7 +116,7 @@ func FuzzLocalAPI(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/bursar.v1."+procedure, bytes.NewReader(body))
 		r.Header.Set("Content-Type", media)
 		r.Header.Set("Connect-Timeout-Ms", "100")
-		r.Header.Set(identity.Header, `{"name":"root@h1","anyone":true}`) // which nobody believes
+		r.Header.Set(identity.Header, `{"name":"root@h1","anyone":true}`) // which the agent does not believe
 		upstream.names()
 		log.Reset()
 		w := httptest.NewRecorder()

@@ -27,7 +27,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// asCaller makes the test binary a caller of an agent, asEngine an engine; see callers_test.go and memory_test.go.
+// asCaller makes the test binary a caller of an agent, asEngine an engine; see callers_test.go and
+// memory_test.go.
 const (
 	asCaller = "BURSAR_TEST_CALLER"
 	asEngine = "BURSAR_TEST_ENGINE"
@@ -121,7 +122,8 @@ func newSubject(t *testing.T) *subject {
 	s.config = agent.Config{
 		HostID: "h1", Socket: filepath.Join(dir, "run", "agent.sock"), StateDir: filepath.Join(dir, "state"),
 		Tick: 100 * time.Millisecond, Patience: 5 * time.Second,
-		// Tests that want cgroups say where: all others would have theirs by the same names in the same place, whoever else runs tests.
+		// Tests that want cgroups say where: all others would have theirs by the same names in the
+		// same place, whoever else runs tests.
 		Engines: agent.EnginesConfig{Cgroups: "none"},
 	}
 	return s
@@ -230,7 +232,8 @@ func (l *testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// process is a child of the test that an engine is made of. It is killed, with its session, at the end.
+// process is a child of the test that an engine is made of. It is killed, with its session, at the
+// end.
 func process(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)

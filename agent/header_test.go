@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// What a call keeps of its header counts as what is held of the request, many short values as well.
+// What a call keeps of its header counts as what is held of the request, many short values as
+// well.
 func TestHeadersCountAsWhatIsHeldOfARequest(t *testing.T) {
 	s := newSubject(t)
 	s.startOnLoopback()

@@ -17,7 +17,8 @@ import (
 // lateness is how many passes of a loop may be missed before it counts as stuck.
 const lateness = 3
 
-// moment is when something last happened, by a clock that nobody sets. Any goroutine may tell and ask.
+// moment is when something last happened, by the monotonic clock. Any goroutine may set and read
+// it.
 type moment struct{ at atomic.Pointer[time.Time] }
 
 // now says that it happens now.
@@ -36,7 +37,7 @@ func (m *moment) last() time.Time {
 
 // alive reports whether the measuring loop works.
 func (a *Agent) alive() error {
-	return within("the machine was measured", a.measuredAt.last(), a.settings().Tick)
+	return checkRecent("the machine was measured", a.measuredAt.last(), a.settings().Tick)
 }
 
 // reachable reports whether requests can be answered: the loops work, and a coordinator answers.
@@ -49,10 +50,10 @@ func (a *Agent) reachable() error {
 	}
 	var interval time.Duration
 	a.locked(func(t *tracker.Tracker) { interval = t.Interval() })
-	return within("a coordinator answered", a.syncedAt.last(), interval)
+	return checkRecent("a coordinator answered", a.syncedAt.last(), interval)
 }
 
-func within(what string, at time.Time, every time.Duration) error {
+func checkRecent(what string, at time.Time, every time.Duration) error {
 	if at.IsZero() {
 		return fmt.Errorf("%s: not yet", what)
 	}
@@ -71,7 +72,7 @@ func report(w http.ResponseWriter, err error) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = w.Write([]byte("ok\n")) // whoever asked has gone
+	_, _ = w.Write([]byte("ok\n")) // the caller has gone
 }
 
 // checker answers the standard health service.
@@ -79,7 +80,8 @@ type checker struct {
 	agent *Agent
 }
 
-// Check reports on the agent as a whole, for every service that it serves. Of others it says NOT_FOUND.
+// Check reports on the agent as a whole, for every service that it serves. For others it returns
+// NOT_FOUND.
 func (c checker) Check(_ context.Context, request *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	switch request.Service {
 	case "", bursarv1connect.AllocationServiceName, bursarv1connect.EngineServiceName:

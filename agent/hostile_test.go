@@ -15,7 +15,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// mallory and alice are users of whom this machine knows nothing.
+// mallory and alice are users that this machine does not know.
 const (
 	mallory = 4711
 	alice   = 4712
@@ -28,7 +28,8 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// A flood of one user is refused beyond its rate; what others ask meanwhile is answered, all of it.
+// A flood of one user is refused beyond its rate; what others ask meanwhile is answered, all of
+// it.
 func TestFloodOfOneUserIsRefusedAndOthersAreAnswered(t *testing.T) {
 	needsRoot(t)
 	s := newSubject(t)
@@ -41,7 +42,7 @@ func TestFloodOfOneUserIsRefusedAndOthersAreAnswered(t *testing.T) {
 	var busy []time.Duration
 	var said string
 	for said == "" {
-		busy = append(busy, s.latencies(20)...) // fails where one call does
+		busy = append(busy, s.latencies(20)...) // fails if one call does
 		select {
 		case said = <-flooded:
 		default:
@@ -67,7 +68,7 @@ func TestFloodOfOneUserIsRefusedAndOthersAreAnswered(t *testing.T) {
 	t.Logf("%d of 2000 refused in %v; p99 of others %v, without the flood %v, over %d calls", refused, took, percentile(busy), percentile(quiet), len(busy))
 }
 
-// Whoever has used up the rate for requests gives back what these were granted all the same.
+// A user who has used up the rate for requests can still give back what was granted.
 func TestWhatWasGrantedCanBeGivenBackAtTheEndOfTheRate(t *testing.T) {
 	needsRoot(t)
 	s := newSubject(t)
@@ -169,13 +170,13 @@ func TestSocketFolderThatEverybodyCanWriteToIsRefused(t *testing.T) {
 	if err := s.runError(); !errors.As(err, &wrong) || wrong.Field != "socket" || !strings.Contains(wrong.Want, "pose as the agent") {
 		t.Errorf("%v", err)
 	}
-	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil { // as /tmp: nobody can take away what is another's
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil { // as /tmp: no user can remove what is another's
 		t.Fatal(err)
 	}
 	s.start()
 }
 
-// What a stranger says of somebody's engine is refused, and must not keep that from being stopped.
+// What another user says of an engine is refused, and must not keep that from being stopped.
 func TestConfirmationOfAStrangerDoesNotProtectAnEngine(t *testing.T) {
 	needsRoot(t)
 	s := run(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/bursar/bursar/test/hostile"
 )
 
-// Whoever is taken for a coordinator costs an agent no more than its largest answers; engines and callers go on.
+// Whoever is taken for a coordinator costs an agent no more than its largest answers; engines and
+// callers go on.
 func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 	s := runAmong(t, 1)
 	seat := s.seats.all[0]
@@ -55,7 +56,7 @@ func TestACoordinatorCannotFillAnAgent(t *testing.T) {
 	s.allocate(1)
 }
 
-// is makes somebody else the one that the finder says leads.
+// is makes another server the one that the finder says leads.
 func (s *seats) is(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

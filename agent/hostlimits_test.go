@@ -91,7 +91,8 @@ func TestMemoryAndProcessorsThatComeAndGoAreTold(t *testing.T) {
 	}
 }
 
-// container is a cgroup whose limits on memory and CPU the test can change, as the operator of a container does.
+// container is a cgroup whose limits on memory and CPU the test can change, as the operator of a
+// container does.
 type container struct {
 	name string
 	v1   bool
@@ -190,7 +191,8 @@ func TestWorkDirThatIsShortKeepsNewEnginesAway(t *testing.T) {
 	}
 }
 
-// A host counts its own: from the first word on, within the cap, and with the reason where it cannot.
+// A host counts its own: from the first word on, within the cap, and with the reason where it
+// cannot.
 func TestWhatACommandCountsIsCapacity(t *testing.T) {
 	s := newSubject(t)
 	dir := t.TempDir()

@@ -20,14 +20,15 @@ import (
 
 const userLabel = "user"
 
-// engines is EngineService for this host.
-type engines struct{ agent *Agent }
+// engineService is EngineService for this host: the agent itself starts an engine.
+type engineService struct{ agent *Agent }
 
-var _ bursarv1connect.EngineServiceHandler = engines{}
+var _ bursarv1connect.EngineServiceHandler = engineService{}
 
-// Launch starts the engine of a reservation and confirms it. Only then, and once the agent would know of the engine after a restart, its
-// keeper hears that it may go on: whatever fails before that ends the engine.
-func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
+// Launch starts the engine of a reservation and confirms it. Its keeper hears that it may go on
+// once that is done, and once the agent would still know the engine after a restart. If anything
+// fails before that, the engine is ended.
+func (s engineService) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*bursarv1.LaunchResponse, error) {
 	a := s.agent
 	ctx, cancel := a.bounded(ctx, launch.StartTimeout)
 	defer cancel()
@@ -72,7 +73,8 @@ func (s engines) Launch(ctx context.Context, request *bursarv1.LaunchRequest) (*
 	return a.launch(ctx, c, request, allocation, user)
 }
 
-// mayLaunch refuses what is not the caller's, not this host's, or not what was asked for by its whole id.
+// mayLaunch refuses an allocation that is another caller's or another host's, or that was not
+// named by its whole id.
 func (a *Agent) mayLaunch(c *socket.Caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation) error {
 	id := allocation.GetId()
 	switch on := allocation.GetHostId(); {
@@ -106,7 +108,7 @@ func (a *Agent) launched(c *socket.Caller, allocation *bursarv1.Allocation) (*bu
 		fmt.Errorf("allocation %s: %s (%s): want a reservation", allocation.GetId(), state, allocation.GetReason()))
 }
 
-// launchUser returns the account that an engine runs as, where the caller may have it run so.
+// launchUser returns the account that an engine runs as, if the caller may start engines as that.
 func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) (launch.User, error) {
 	wanted := named
 	if wanted == "" {
@@ -133,7 +135,7 @@ func (a *Agent) launchUser(ctx context.Context, c *socket.Caller, named string) 
 	return user, nil
 }
 
-// launch starts the engine and makes it one.
+// launch starts the engine and confirms it.
 func (a *Agent) launch(
 	ctx context.Context, c *socket.Caller, request *bursarv1.LaunchRequest, allocation *bursarv1.Allocation, user launch.User,
 ) (*bursarv1.LaunchResponse, error) {
@@ -175,11 +177,13 @@ func (a *Agent) launch(
 	return &bursarv1.LaunchResponse{Allocation: active, LogDirectory: starting.LogDir}, nil
 }
 
-// confirmLaunched does for a launched engine what Confirm does for one that somebody else has started.
+// confirmLaunched does for a launched engine what Confirm does for one that its launcher has
+// started.
 func (a *Agent) confirmLaunched(
 	ctx context.Context, request *bursarv1.LaunchRequest, s *launch.Starting, user launch.User,
 ) (*bursarv1.Allocation, error) {
-	// The keeper is the user's process: it is not believed that the engine is, too. An engine that has ended is its zombie.
+	// The keeper is a process of the user, so what it says of the engine is checked. An engine
+	// that has ended is its zombie.
 	found, err := a.deps.Meter.Identify(s.PID)
 	other := ""
 	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(s.PID, s.StartTime) })
@@ -210,7 +214,7 @@ func (a *Agent) confirmLaunched(
 	return answer.msg.GetAllocation(), nil
 }
 
-// launchError says whose fault it is that an engine was not started.
+// launchError returns the error of an engine that was not started, by its cause.
 func (a *Agent) launchError(ctx context.Context, id string, err error) error {
 	if wrong, ok := errors.AsType[*launch.FieldError](err); ok {
 		return withDetail(connect.NewError(connect.CodeInvalidArgument, wrong),

@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// Nobody but the agent looks at these fields: they go to no coordinator.
+// Only the agent reads these fields: they go to no coordinator.
 func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 	for field, r := range map[string]*bursarv1.LaunchRequest{
 		"command":           {Command: make([]string, 4097)},
@@ -45,7 +45,8 @@ func TestLaunchRefusesWhatTheContractDoes(t *testing.T) {
 	}
 }
 
-// A keeper that its user stops is waited for, each time with some descriptors: no user may have the agent wait for hundreds.
+// A keeper that its user stops is waited for, each time with some descriptors: no user may have
+// the agent wait for hundreds.
 func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 	a, err := New(Config{HostID: "h1", StateDir: t.TempDir(), Callers: CallersConfig{Waiting: 1}}, Deps{
 		Allocations: bursarv1connect.NewAllocationServiceClient(&http.Client{Transport: &suspicious{}}, "http://coordinator", connect.WithProtoJSON()), Hosts: &pulse{},
@@ -60,7 +61,7 @@ func TestLaunchesOfAUserCountAsWaiting(t *testing.T) {
 	}
 	defer ended()
 	ctx := socket.WithCaller(t.Context(), user)
-	_, err = engines{a}.Launch(ctx, &bursarv1.LaunchRequest{Id: "a", Command: []string{"x"}})
+	_, err = engineService{a}.Launch(ctx, &bursarv1.LaunchRequest{Id: "a", Command: []string{"x"}})
 	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many requests") {
 		t.Errorf("%v", err)
 	}

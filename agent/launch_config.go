@@ -10,14 +10,14 @@ const (
 	DefaultLogDir = "/var/log/bursar/engines"
 	// packagedKeeper is where packages put the keeper.
 	packagedKeeper = "/usr/libexec/bursar/bursar-keeper"
-	// keeperName is the keeper's name beside the agent's own program.
+	// keeperName is the keeper's name next to the agent's own program.
 	keeperName = "bursar-keeper"
 	// recordsName is the folder of records below the state directory.
 	recordsName = "engines"
 )
 
-// settleLaunch fills in where engines are launched from and what they write goes to.
-func (s *settings) settleLaunch() error {
+// resolveLaunch fills in the keeper, and where the output of engines goes.
+func (s *settings) resolveLaunch() error {
 	s.Engines.Keeper = orDefault(s.Engines.Keeper, standardKeeper())
 	s.Engines.LogDir = orDefault(s.Engines.LogDir, DefaultLogDir)
 	for _, check := range []struct{ field, path string }{{"engines.keeper", s.Engines.Keeper}, {"engines.logDir", s.Engines.LogDir}} {

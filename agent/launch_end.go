@@ -18,29 +18,31 @@ import (
 )
 
 const (
-	// recordPatience is how long the record of an engine that has ended is waited for: its keeper copies what is left of its output first,
-	// for at most a second. One that was killed leaves none.
+	// recordPatience is how long the agent waits for the record of an engine that has ended. Its
+	// keeper first copies the rest of the output, for at most a second. A keeper that was killed
+	// leaves no record.
 	recordPatience = 2 * time.Second
-	// maxReason bounds the reason of an end, and maxErrorOutput the last lines next to it, in bytes. The contract has room for 1024 characters of
-	// each; a heartbeat with more is refused.
+	// maxReason bounds the reason of an end, and maxErrorOutput the last lines next to it, in
+	// bytes. The contract has room for 1024 characters of each; a heartbeat with more is refused.
 	maxReason      = 1000
 	maxErrorOutput = 1000
-	// cleanEvery is how often what has served is looked for.
+	// cleanEvery is how often the agent looks for records that are not needed any more.
 	cleanEvery = time.Minute
 )
 
 // ending is how an engine ended, as the coordinator is told.
 type ending struct {
 	exit *bursarv1.ExitStatus
-	// reason is in the agent's own words, or those of who had it stopped. "": no more is known than that it has ended.
+	// reason is in the agent's own words, or in those of the order to stop the engine. "": nothing
+	// is known but that it has ended.
 	reason string
 	// errorOutput are the engine's own words, which must not get into the reason or a log.
 	errorOutput string
 }
 
-// awaitsRecord reports whether an engine that has ended was launched here and its keeper may still write down how. It is of the measuring
-// loop.
-func (a *Agent) awaitsRecord(id string) bool {
+// awaitsRecord reports whether an engine that has ended was launched here, and its keeper may
+// still write down how it ended. Only the measuring loop calls it.
+func (a *Agent) awaitsRecord(e *engine, id string) bool {
 	records := a.records()
 	if _, err := records.Note(id); err != nil {
 		return false
@@ -49,19 +51,18 @@ func (a *Agent) awaitsRecord(id string) bool {
 		return false
 	}
 	now := time.Now()
-	since, waits := a.unrecorded[id]
-	if !waits {
-		since = now
-		a.unrecorded[id] = now
+	if e.unrecorded.IsZero() {
+		e.unrecorded = now
 	}
-	if now.Sub(since) >= recordPatience {
+	if now.Sub(e.unrecorded) >= recordPatience {
 		return false
 	}
 	a.measureIn(measureGap)
 	return true
 }
 
-// howEnded says how an engine ended and why, as far as the kernel, its keeper and the agent's own orders tell.
+// howEnded says how an engine ended and why, as far as the kernel, its keeper and the agent's own
+// orders tell.
 func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 	id := e.ID
 	end := ending{exit: a.exitStatus(id), reason: a.endReason(id)}
@@ -74,7 +75,8 @@ func (a *Agent) howEnded(ctx context.Context, e host.Engine) ending {
 		if end.exit == nil { // else the kernel has said it itself
 			end.exit = recordedExit(record)
 		}
-		// The keeper knows that one of its processes was. What was stopped has ended by that.
+		// The keeper knows that one of its processes was killed so. An engine that was stopped has
+		// ended by the stop.
 		end.exit.OutOfMemory = end.exit.OutOfMemory || record.OutOfMemory && end.reason == ""
 	}
 	var lack string
@@ -127,7 +129,8 @@ func exitText(exit *bursarv1.ExitStatus) string {
 	}
 }
 
-// cleanRecords removes what is kept of launches whose allocations are over, and the coordinator has heard so. It is of the measuring loop.
+// cleanRecords removes what is kept of launches whose allocations are over, once the coordinator
+// has heard so. Only the measuring loop calls it.
 func (a *Agent) cleanRecords(now time.Time) {
 	if now.Sub(a.cleaned) < cleanEvery {
 		return
@@ -140,7 +143,7 @@ func (a *Agent) cleanRecords(now time.Time) {
 	records := a.records()
 	ids, err := records.List()
 	for _, id := range ids {
-		// First the one and then the other: a call that has ended in between has made its allocation known.
+		// In this order: if a call ends in between, its allocation is known by then.
 		if !a.launches.has(id) && !a.knows(id) {
 			err = errors.Join(err, records.Remove(id))
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// launcher is an agent that launches engines: its keeper is this binary, where every user gets at it.
+// launcher is an agent that launches engines: its keeper is this binary, where every user gets at
+// it.
 func launcher(t *testing.T) *subject {
 	t.Helper()
 	s := newLauncher(t)
@@ -72,7 +73,7 @@ func (s *subject) mustLaunch(script string, changes ...func(*bursarv1.LaunchRequ
 	return r
 }
 
-// until looks at something that nobody tells of until it holds.
+// until polls until something holds of which there is no event.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	proc.Until(t, 20*time.Second, 5*time.Millisecond, what, holds)
@@ -84,7 +85,7 @@ func asNobody(q *bursarv1.LaunchRequest) {
 	}
 }
 
-// owner is the uid of whoever owns a path.
+// owner is the uid of a path's owner.
 func owner(t *testing.T, path string) uint32 {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -218,7 +219,7 @@ func TestLaunchAgainReturnsWhatRuns(t *testing.T) {
 	if again, err := s.launchAgain(q); err != nil || again.GetAllocation().GetProcess().GetPid() != first.GetAllocation().GetProcess().GetPid() {
 		t.Errorf("after a restart: %v, %v", again, err)
 	}
-	// What somebody else has started is not what a Launch has.
+	// What a launcher has started is not what a Launch has.
 	a, _ := s.engine(10, "exec sleep 1000")
 	if _, err := s.launchAgain(&bursarv1.LaunchRequest{Id: a.GetId(), Command: []string{"sleep", "1000"}}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("of an engine that was confirmed: %v", err)
@@ -336,7 +337,7 @@ func TestNobodyLaunchesAsOrForSomebodyElse(t *testing.T) {
 	if got := owner(t, fmt.Sprintf("/proc/%d", a.GetProcess().GetPid())); got != nobody {
 		t.Errorf("the engine is uid %d's", got)
 	}
-	// Whoever is trusted may act as anybody but root.
+	// A trusted user may act as anybody but root.
 	s.stop()
 	s.config.TrustedUsers = []string{strconv.Itoa(nobody)}
 	s.start()
@@ -399,7 +400,8 @@ func TestEngineWithoutAKeeperIsReleasedToo(t *testing.T) {
 	}
 }
 
-// A keeper runs as its engine's user, who can make it say anything: here that the engine is one that another allocation has.
+// A keeper runs as its engine's user, who can make it say anything: here that the engine is one
+// that another allocation has.
 func TestEngineOfAnotherAllocationIsNotLaunchedOnceMore(t *testing.T) {
 	s := newLauncher(t)
 	s.config.Engines.Keeper = filepath.Join(filepath.Dir(s.config.StateDir), "forged")

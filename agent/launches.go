@@ -8,14 +8,16 @@ import (
 	"connectrpc.com/connect"
 )
 
-// launches are the calls of Launch that are under way, one at a time for an allocation: two would start two engines. The zero value is
-// ready to use.
+// launches are the calls of Launch that are under way, one at a time for an allocation: two would
+// start two engines. They are not part of an engine's state: while a call is under way there is no
+// engine yet, and the allocation that it names may not even exist. The zero value is ready to use.
 type launches struct {
 	mu      sync.Mutex
 	current map[string]chan struct{} // guarded by mu; by allocation; closed when the call has ended
 }
 
-// begin waits until no other call is about the allocation, and returns what ends this one.
+// begin waits until no other call is about the allocation. The caller must call ended when it is
+// done.
 func (l *launches) begin(ctx context.Context, id string) (ended func(), err error) {
 	for {
 		l.mu.Lock()

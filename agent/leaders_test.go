@@ -78,8 +78,9 @@ func TestEnginesGoThroughAChangeOfLeader(t *testing.T) {
 	}
 }
 
-// A leader that has just begun knows nothing of the host. That is no reason to refuse whoever does not want to wait, whether it says that
-// it is too early to tell or, as earlier versions do, that there is nothing.
+// A leader that has just begun knows nothing of the host. That is no reason to refuse a caller who
+// does not want to wait, whether it says that it is too early to tell or, as earlier versions do,
+// that there is nothing.
 func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
 	for _, early := range []connect.Code{connect.CodeUnavailable, connect.CodeResourceExhausted} {
 		t.Run(early.String(), func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestNewLeaderIsToldOfTheHostBeforeItRefuses(t *testing.T) {
 			s.seats.all[0].die()
 			s.seats.lead(1)
 			s.allocate(100)
-			c.do(func() { c.host, c.heardAll = nil, false }) // it has forgotten the host, and nobody has noticed
+			c.do(func() { c.host, c.heardAll = nil, false }) // it has forgotten the host, and the agent does not know
 			s.allocate(100)
 		})
 	}
@@ -177,7 +178,8 @@ func TestCoordinatorsThatAreAllAwayAreWaitedFor(t *testing.T) {
 	}
 }
 
-// While nobody leads every call is refused at once. However many wait, what they ask is bounded.
+// While no coordinator leads, every call is refused at once. However many calls wait, the number
+// of their attempts is bounded.
 func TestCallersThatWaitForALeaderAskInModeration(t *testing.T) {
 	s := runAmong(t, 3)
 	for _, seat := range s.seats.all {
@@ -196,7 +198,8 @@ func TestCallersThatWaitForALeaderAskInModeration(t *testing.T) {
 			t.Errorf("%v", o.err)
 		}
 	}
-	// Within 3 s a caller asks at 0, 50 ms, 150 ms, 350 ms, 750 ms, 1.5 s, 2.5 s: more or less the half of each pause.
+	// Within 3 s a caller asks at 0, 50 ms, 150 ms, 350 ms, 750 ms, 1.5 s, 2.5 s: more or less the
+	// half of each pause.
 	asked := s.seats.calls() - before
 	if asked < 3*callers || asked > 14*callers {
 		t.Errorf("%d calls for %d callers in 3 s", asked, callers)

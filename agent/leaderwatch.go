@@ -11,7 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// leaderWatch reports to a new leader soon after it is named: it gives nothing out on a host that it has not heard of.
+// leaderWatch has the agent report to a new leader soon after it is named: a leader grants nothing
+// on a host that it has not heard of.
 func (a *Agent) leaderWatch(ctx context.Context) error {
 	if a.deps.Finder == nil {
 		return nil
@@ -26,8 +27,8 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 			}
 		}
 		if named != leader && named != "" {
-			a.news.Store(true)
-			a.syncDue.bring(time.Now().Add(rand.N(newsSpread)))
+			a.newLeader.Store(true)
+			a.syncDue.bring(time.Now().Add(rand.N(newLeaderSpread)))
 		}
 		leader = named
 		select {
@@ -38,21 +39,23 @@ func (a *Agent) leaderWatch(ctx context.Context) error {
 	}
 }
 
-// heardAgain reports at once when a coordinator answers a caller, while the last reports were in vain.
+// heardAgain brings the next Sync forward when a coordinator answers a caller and the last Syncs
+// have failed.
 func (a *Agent) heardAgain() {
 	if a.unsynced.CompareAndSwap(true, false) {
 		a.syncDue.bring(time.Now().Add(syncRetryFirst))
 	}
 }
 
-// reportAfter is how long a request waits for a coordinator before the agent reports on its account, and reportGap how long after the
-// last report that is at least. A leader that has just begun waits for the host's report itself, and nobody may have noticed.
+// reportAfter is how long a request waits for a coordinator before the agent sends a Sync because
+// of it, and reportGap how long after the last Sync that is at least. A leader that has just begun
+// waits for the host's Sync, and the agent may not know yet that it leads.
 const (
 	reportAfter = 300 * time.Millisecond
 	reportGap   = time.Second
 )
 
-// whileWaiting makes a call and reports where the answer takes long.
+// whileWaiting makes a call, and sends a Sync if the answer takes long.
 func (a *Agent) whileWaiting(ctx context.Context, request *bursarv1.AllocateRequest) (*bursarv1.AllocateResponse, error) {
 	late := time.AfterFunc(reportAfter, func() {
 		a.syncDue.by(later(time.Now(), a.syncedAt.last().Add(reportGap)))
@@ -61,7 +64,8 @@ func (a *Agent) whileWaiting(ctx context.Context, request *bursarv1.AllocateRequ
 	return a.deps.Allocations.Allocate(ctx, request)
 }
 
-// unknownTo reports whether a request was refused because the coordinator has not heard of this host, or not all.
+// unknownTo reports whether a request was refused because the coordinator does not know this host,
+// or not all that runs on it.
 func (a *Agent) unknownTo(err error) bool {
 	if connect.CodeOf(err) == connect.CodeNotFound {
 		return true // the host: there is nothing else that the request names
@@ -76,8 +80,8 @@ func (a *Agent) unknownTo(err error) bool {
 	return false
 }
 
-// agree reports to whoever leads now, and waits until that one knows the host and all that runs on it. It returns false where ctx ended
-// first.
+// agree sends Syncs until the coordinator that leads knows the host and all that runs on it. It
+// returns false if ctx ended first.
 func (a *Agent) agree(ctx context.Context) bool {
 	a.mu.Lock()
 	answered := a.answered

@@ -9,22 +9,23 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// How long one pass of a loop may take before the loop counts as hung. A Sync that nobody answers ends by itself within twice syncTimeout;
-// reading a process table, and writing the state file to a disk that is busy, may take long, but not that long.
+// How long one pass of a loop may take before the loop counts as hung. A Sync that no coordinator
+// answers ends by itself within twice syncTimeout; reading a process table, and writing the state
+// file to a disk that is busy, may take long, but not that long.
 const (
 	longestMeasure = 30 * time.Second
 	longestSync    = 30 * time.Second
 	longestSave    = time.Minute
 )
 
-// watchedLoop is a loop as one watches it from outside. One goroutine does the passes; any may look.
+// watchedLoop says whether a loop works. One goroutine makes the passes; any may ask.
 type watchedLoop struct {
 	doing   string
 	longest time.Duration
 	due     *wakeup // when the next pass is to begin; nil: when there is something to do
 
-	born  time.Time    // what began is in nanoseconds since then, on a clock that nobody sets
-	began atomic.Int64 // 0: it rests
+	born  time.Time    // began counts from then, by the monotonic clock
+	began atomic.Int64 // when the pass under way began, in nanoseconds; 0: there is none
 }
 
 // do is one pass.
@@ -64,8 +65,9 @@ func newWatchedLoops(now time.Time, measureDue, syncDue *wakeup) watchedLoops {
 	}
 }
 
-// Live reports whether the loops that measure, that tell the coordinator and that store the state turn, while Run serves; the error says
-// which one hangs. A coordinator that is away is no reason, nor a disk that is only slow. It takes no lock that a loop holds while it works.
+// Live reports whether the loops work that measure, send heartbeats and store the state, while Run
+// serves; the error says which one hangs. It is no error if no coordinator answers, or if a disk
+// is only slow. Live takes no lock that a loop holds while it works.
 func (a *Agent) Live(now time.Time) error {
 	for _, t := range []*watchedLoop{a.loops.measure, a.loops.sync, a.loops.save} {
 		if err := t.hung(now); err != nil {
@@ -75,10 +77,12 @@ func (a *Agent) Live(now time.Time) error {
 	return nil
 }
 
-// Serving is closed when the socket is served and the machine was measured. Whether a coordinator answers is Ready's to say.
+// Serving is closed when the socket is served and the machine was measured. Ready says whether a
+// coordinator answers.
 func (a *Agent) Serving() <-chan struct{} { return a.serving }
 
-// Status says in one line what matters now; it changes when that does. Empty: it does not run yet.
+// Status says in one line what matters now; it changes when that does. Empty: the agent does not
+// run yet.
 func (a *Agent) Status() string {
 	var parts []string
 	a.mu.Lock()

@@ -16,7 +16,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// hanging is a machine, a coordinator and a disk that hang when they are told to, without any regard for contexts, until the test ends.
+// hanging is a machine, a coordinator and a disk that hang when they are told to, without any
+// regard for contexts, until the test ends.
 type hanging struct {
 	still
 	*pulse
@@ -65,7 +66,7 @@ func (h *hanging) Load() (statefile.State, error)     { return statefile.State{}
 func (h *hanging) Append(tracker.Change) error        { return statefile.ErrFull }
 func (h *hanging) Save(statefile.State) error         { return nil }
 func (h *hanging) SetAside(time.Time) (string, error) { return "", nil }
-func (h *hanging) Held() bool                         { return true }
+func (h *hanging) Intact() bool                       { return true }
 func (h *hanging) File() string                       { return "nowhere" }
 func (h *hanging) Close() error                       { return nil }
 
@@ -172,7 +173,8 @@ func TestStatusSaysWhatMatters(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeMeasuredIsTold: a host that takes nothing for want of measurements says so, once, and why.
+// TestWhatCannotBeMeasuredIsTold: a host that takes nothing for want of measurements says so,
+// once, and why.
 func TestWhatCannotBeMeasuredIsTold(t *testing.T) {
 	var log bytes.Buffer
 	h := &hanging{

@@ -256,7 +256,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 		for _, named := range []string{"b", "", "b"} {
 			before := p.calls()
 			herald.name(named)
-			time.Sleep(newsSpread + syncGap)
+			time.Sleep(newLeaderSpread + syncGap)
 			want := 1
 			if named == "" {
 				want = 0
@@ -272,7 +272,7 @@ func TestLeaderThatIsNamedHearsOfTheHostSoon(t *testing.T) {
 		p.fail(nil)
 		before := p.calls()
 		herald.name("c")
-		time.Sleep(newsSpread + syncGap)
+		time.Sleep(newLeaderSpread + syncGap)
 		if got := p.calls() - before; got < 1 {
 			t.Error("no heartbeat for a leader that was named after a long time without")
 		}
@@ -307,8 +307,8 @@ func TestFleetComesToANewLeaderBitByBit(t *testing.T) {
 			<-ended
 		})
 	}
-	if first > newsSpread/4 || last < newsSpread*3/4 || last > newsSpread*11/10 {
-		t.Errorf("40 agents came between %v and %v after, want all over %v", first, last, newsSpread)
+	if first > newLeaderSpread/4 || last < newLeaderSpread*3/4 || last > newLeaderSpread*11/10 {
+		t.Errorf("40 agents came between %v and %v after, want all over %v", first, last, newLeaderSpread)
 	}
 }
 
@@ -372,7 +372,8 @@ func TestAnsweredHeartbeatEndsThePausesOfCallers(t *testing.T) {
 	})
 }
 
-// Asking again would be in vain until the next heartbeat: whoever gets this answer is to send one first.
+// Asking again would be in vain until the next heartbeat: an agent that gets this answer is to
+// send one first.
 func TestRefusalForWantOfAReportIsNotAskedAgain(t *testing.T) {
 	beat(t, &pulse{interval: time.Minute}, func(a *Agent) {
 		early := connect.NewError(connect.CodeUnavailable, errors.New("hosts have not reported yet"))

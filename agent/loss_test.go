@@ -47,7 +47,8 @@ func (s *subject) rewrite(change func(state *statefile.State)) {
 	}
 }
 
-// claim has coordinator and state file say that this is the engine's process, and the coordinator want it stopped.
+// claim has coordinator and state file say that this is the engine's process, and the coordinator
+// want it stopped.
 func (s *subject) claim(id string, process *bursarv1.Process) {
 	s.t.Helper()
 	s.rewrite(func(state *statefile.State) {
@@ -62,7 +63,8 @@ func (s *subject) claim(id string, process *bursarv1.Process) {
 	})
 }
 
-// untouched checks that a process has got no signal, and that the agent does not take it for an engine.
+// untouched checks that a process has got no signal, and that the agent does not take it for an
+// engine.
 func (s *subject) untouched(cmd *exec.Cmd) {
 	s.t.Helper()
 	s.ticks(5)
@@ -186,7 +188,7 @@ func (s *subject) fill() (free func()) {
 	if err := os.WriteFile(filepath.Join(blocked, "x"), nil, 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	for path := range s.logs() { // the agent writes no more to one that somebody else has written to
+	for path := range s.logs() { // the agent does not write to one any more that others have written to
 		log, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		if err != nil {
 			s.t.Fatal(err)
@@ -220,8 +222,8 @@ func (s *subject) failed() {
 	}
 }
 
-// While nothing can be written the agent goes on, and a new one starts: engines are measured, told and released. Only what would be
-// forgotten with it is refused, until there is room again.
+// While nothing can be written the agent goes on, and a new one starts: engines are measured, told
+// and released. Only what would be forgotten with it is refused, until there is room again.
 func TestDiskThatIsFullAndIsNotAnyMore(t *testing.T) {
 	s := run(t)
 	dies, cmd := s.engine(100, "exec sleep 1000")

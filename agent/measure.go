@@ -2,12 +2,9 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/process"
@@ -17,15 +14,16 @@ import (
 )
 
 const (
-	// measureGap is the least time between two measurements, however much happens: a pass over the process table of a busy
-	// host takes some 10 ms.
+	// measureGap is the least time between two measurements, however much happens: a pass over the
+	// process table of a busy host takes some 10 ms.
 	measureGap = 250 * time.Millisecond
-	// settleTime lets an engine that has just started or ended become what is worth measuring: one that was confirmed gets
-	// to touch its first memory, and the launcher of one that ended gets to release it with its exit status.
+	// settleTime lets an engine that has just started or ended become what is worth measuring: one
+	// that was confirmed gets to touch its first memory, and the launcher of one that ended gets
+	// to release it with its exit status.
 	settleTime = 500 * time.Millisecond
 )
 
-// measureLoop measures every tick, and sooner where something happened.
+// measureLoop measures every tick, and sooner if something happened.
 func (a *Agent) measureLoop(ctx context.Context) error {
 	for {
 		now := time.Now()
@@ -40,26 +38,13 @@ func (a *Agent) measureLoop(ctx context.Context) error {
 // measureIn brings the next measurement forward.
 func (a *Agent) measureIn(d time.Duration) { a.measureDue.by(time.Now().Add(d)) }
 
-// measure looks at the machine and its engines once, and acts on what it finds.
+// measure measures the machine and its engines once, and acts on what it finds.
 func (a *Agent) measure(ctx context.Context) {
 	began := time.Now()
 	a.countables.use(began, a.settings().countables) // a reload may have changed them
 	a.direct.Reap()
 	a.watch(ctx)
-	var engines []tracker.Engine
-	var watched []*process.Handle
-	a.locked(func(t *tracker.Tracker) {
-		engines = t.Engines()
-		watched = slices.Collect(maps.Values(a.watched))
-	})
-	for _, handle := range watched { // without the lock: older kernels have a file read for each
-		handle.Touch() // what an engine leaves behind is known by having started before
-	}
-	list := make([]host.Engine, len(engines))
-	for i, e := range engines {
-		name := e.Process.GetCgroup()
-		list[i] = host.Engine{ID: e.ID, PID: e.Process.GetPid(), StartTime: e.Process.GetStartTime(), Cgroup: name, Moved: !cgroup.Whole(name)}
-	}
+	engines, list := a.toMeasure()
 	usages := a.deps.Meter.Engines(ctx, list)
 	sample := a.deps.Meter.Sample(ctx)
 	if a.ownMeter {
@@ -77,7 +62,7 @@ func (a *Agent) measure(ctx context.Context) {
 	disks, short := a.workDirs.measure(ctx, a.settings().workDirs)
 	measurement.Sample.Disks, measurement.Sample.Refusal = disks, joined(a.socket.Check(ctx), a.checkState(), short)
 	for i := range usages {
-		measurement.Usages = append(measurement.Usages, a.usage(ctx, list[i], usages[i]))
+		measurement.Usages = append(measurement.Usages, a.usage(ctx, engines[i], list[i], usages[i]))
 	}
 	var ends []*bursarv1.EngineEnd
 	a.locked(func(t *tracker.Tracker) {
@@ -88,20 +73,47 @@ func (a *Agent) measure(ctx context.Context) {
 		ends = t.Measure(time.Now(), measurement)
 	})
 	a.metrics.measured(time.Since(began), measurement.Sample.GetDegraded(), len(ends))
-	a.tellDegraded(sample.Degraded)
+	a.logDegraded(sample.Degraded)
 	a.measuredAt.now()
-	a.forgetDoubts(list)
 	for _, end := range ends {
 		a.log.Info("an engine has ended", "allocation_id", end.GetAllocationId(), "reason", end.GetReason(), "exit_status", end.GetExitStatus())
 	}
-	a.cgroups.Soon()
+	a.cgroups.ScheduleAll()
 	a.actOnOverUse(ctx)
 	a.cleanRecords(began)
 	a.afterChange(ctx)
 }
 
-// tellDegraded logs which sources cannot be read, when these are others than before. Those of countables log for themselves.
-func (a *Agent) tellDegraded(degraded map[string]string) {
+// toMeasure returns the engines that the tracker lists, and how the meter is to find each.
+func (a *Agent) toMeasure() ([]*engine, []host.Engine) {
+	var listed []tracker.Engine
+	var engines []*engine
+	var handles []*process.Handle
+	a.locked(func(t *tracker.Tracker) {
+		listed = t.Engines()
+		a.engines.removeEnded(t)
+		for _, l := range listed {
+			e := a.engines.enter(l.ID)
+			engines = append(engines, e)
+			if e.handle != nil {
+				handles = append(handles, e.handle)
+			}
+		}
+	})
+	for _, handle := range handles { // without the lock: older kernels have a file read for each
+		handle.Touch() // what an engine leaves behind is known by having started before
+	}
+	list := make([]host.Engine, len(listed))
+	for i, l := range listed {
+		name := l.Process.GetCgroup()
+		list[i] = host.Engine{ID: l.ID, PID: l.Process.GetPid(), StartTime: l.Process.GetStartTime(), Cgroup: name, Moved: !cgroup.Whole(name)}
+	}
+	return engines, list
+}
+
+// logDegraded logs which sources cannot be read, if these have changed. Countables log for
+// themselves.
+func (a *Agent) logDegraded(degraded map[string]string) {
 	sources := slices.Sorted(maps.Keys(degraded))
 	for _, source := range sources {
 		if !slices.Contains(a.degraded, source) {
@@ -116,7 +128,8 @@ func (a *Agent) tellDegraded(degraded map[string]string) {
 	a.degraded = sources
 }
 
-// afterChange does what a change of the tracker may ask for: watch, tell, store.
+// afterChange does what a change of the tracker may ask for: it watches engines, sends a Sync, and
+// has the state stored.
 func (a *Agent) afterChange(ctx context.Context) {
 	a.watch(ctx)
 	urgent := false
@@ -124,174 +137,50 @@ func (a *Agent) afterChange(ctx context.Context) {
 	if urgent {
 		a.syncDue.by(time.Now())
 	}
-	a.saveSoon()
+	a.scheduleSave()
 }
 
-// usage puts what was measured of an engine into the tracker's words.
-func (a *Agent) usage(ctx context.Context, e host.Engine, u host.Usage) tracker.Usage {
+// usage returns what was measured of an engine, as the tracker takes it. Only the measuring loop
+// calls it.
+func (a *Agent) usage(ctx context.Context, e *engine, measured host.Engine, u host.Usage) tracker.Usage {
 	usage := tracker.Usage{
-		ID: e.ID, PID: e.PID, StartTime: e.StartTime,
+		ID: measured.ID, PID: measured.PID, StartTime: measured.StartTime,
 		MemoryBytes: u.MemoryBytes, UnreclaimableBytes: u.UnreclaimableBytes, CPUMillis: u.CPUMillis,
 		Partial:  u.Err != nil,
 		Orphaned: !u.Alive && u.Processes > 0,
 	}
 	if !u.Alive && u.Processes == 0 {
-		usage.Ended = a.certain(e.ID, u.Err) && !a.awaitsRecord(e.ID)
+		usage.Ended = a.certain(e, u.Err) && !a.awaitsRecord(e, measured.ID)
 	} else {
-		delete(a.doubtful, e.ID)
+		e.doubts = 0
 	}
 	switch {
 	case usage.Ended:
-		end := a.howEnded(ctx, e)
+		end := a.howEnded(ctx, measured)
 		usage.Exit, usage.Reason, usage.ErrorOutput = end.exit, end.reason, end.errorOutput
 	case u.Err != nil:
-		if text := u.Err.Error(); a.partial[e.ID] != text {
-			a.partial[e.ID] = text
-			a.log.Warn("an engine could not be measured in full", "allocation_id", e.ID, "error", text)
+		if text := u.Err.Error(); e.partial != text {
+			e.partial = text
+			a.log.Warn("an engine could not be measured in full", "allocation_id", measured.ID, "error", text)
 		}
-	case usage.Orphaned && !a.orphaned[e.ID]:
+	case usage.Orphaned && !e.orphaned:
 		a.log.Warn("an engine's process has ended and left others behind: it keeps its allocation until they end, or it is released or stopped",
-			"allocation_id", e.ID, "processes", u.Processes)
+			"allocation_id", measured.ID, "processes", u.Processes)
 	}
 	if u.Err == nil {
-		delete(a.partial, e.ID)
+		e.partial = ""
 	}
-	if usage.Orphaned {
-		a.orphaned[e.ID] = true
-	}
+	e.orphaned = e.orphaned || usage.Orphaned
 	return usage
 }
 
-// certain reports whether an engine of which nothing was found has ended: at once, or where something could not be read, when
-// it is so a second time.
-func (a *Agent) certain(id string, err error) bool {
-	a.doubtful[id]++
-	if err == nil || a.doubtful[id] > 1 {
+// certain reports whether an engine of which no process was found has ended. If something could
+// not be read, it must be found so twice in a row.
+func (a *Agent) certain(e *engine, err error) bool {
+	e.doubts++
+	if err == nil || e.doubts > 1 {
 		return true
 	}
 	a.measureIn(measureGap)
 	return false
-}
-
-// forgetDoubts keeps only what is known of engines that are still measured.
-func (a *Agent) forgetDoubts(list []host.Engine) {
-	listed := make(map[string]bool, len(list))
-	for _, e := range list {
-		listed[e.ID] = true
-	}
-	deleteOthers(a.doubtful, listed)
-	deleteOthers(a.unrecorded, listed)
-	deleteOthers(a.orphaned, listed)
-	deleteOthers(a.partial, listed)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	deleteOthers(a.stops, listed)
-}
-
-func deleteOthers[V any](of map[string]V, listed map[string]bool) {
-	maps.DeleteFunc(of, func(id string, _ V) bool { return !listed[id] })
-}
-
-// watch takes hold of the processes of new engines, and lets go of those that are engines no more.
-func (a *Agent) watch(ctx context.Context) {
-	var engines []tracker.Engine
-	unwatched := make(map[string]*bursarv1.Process)
-	a.locked(func(t *tracker.Tracker) {
-		engines = t.Engines()
-		current := make(map[string]bool, len(engines))
-		for _, e := range engines {
-			current[e.ID] = true
-			if a.watched[e.ID] == nil {
-				unwatched[e.ID] = e.Process
-			}
-		}
-		for id, handle := range a.watched {
-			if !current[id] {
-				handle.Close()
-				delete(a.watched, id)
-			}
-		}
-	})
-	for id, p := range unwatched {
-		a.hold(ctx, id, p)
-	}
-}
-
-// watchEngine does so for one allocation, after a call about it.
-func (a *Agent) watchEngine(ctx context.Context, id string) {
-	var engine tracker.Engine
-	unwatched := false
-	a.locked(func(t *tracker.Tracker) {
-		var is bool
-		engine, is = t.Engine(id)
-		handle := a.watched[id]
-		unwatched = is && handle == nil
-		if !is && handle != nil {
-			handle.Close()
-			delete(a.watched, id)
-		}
-	})
-	if unwatched {
-		a.hold(ctx, id, engine.Process)
-	}
-}
-
-// hold watches one engine. Where that does not work, the next measurement finds out what there is to know.
-func (a *Agent) hold(ctx context.Context, id string, p *bursarv1.Process) {
-	if p.GetStartTime() == 0 || p.Uid == nil { //nolint:protogetter // 0 is root
-		p = a.complete(id, p)
-	}
-	handle, err := a.opener.Open(process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()})
-	if err != nil {
-		if !errors.Is(err, process.ErrEnded) {
-			a.log.Warn("an engine's end will only be noticed by measuring", "allocation_id", id, "error", err)
-		}
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.watched[id] != nil { // somebody was faster
-		handle.Close()
-		return
-	}
-	a.watched[id] = handle
-	ctx = context.WithoutCancel(ctx) // until it is closed
-	a.running.Go(func() {
-		if handle.Wait(ctx) == nil {
-			a.measureIn(settleTime)
-		}
-	})
-}
-
-// complete finds out when a process started that somebody else told the coordinator of, by its pid alone; and whose it is, which an agent of an
-// earlier version did not note.
-func (a *Agent) complete(id string, p *bursarv1.Process) *bursarv1.Process {
-	now, err := a.deps.Meter.Identify(p.GetPid())
-	if err != nil || p.GetStartTime() != 0 && p.GetStartTime() != now.StartTime {
-		return p
-	}
-	completed := proto.CloneOf(p)
-	completed.StartTime, completed.BootId, completed.Uid = now.StartTime, a.bootID, &now.UID
-	a.locked(func(t *tracker.Tracker) { t.SetProcess(id, completed) })
-	return completed
-}
-
-// letGo stops watching.
-func (a *Agent) letGo() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for id, handle := range a.watched {
-		handle.Close()
-		delete(a.watched, id)
-	}
-}
-
-// exitStatus says how an engine's process ended, where the kernel tells.
-func (a *Agent) exitStatus(id string) *bursarv1.ExitStatus {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if handle := a.watched[id]; handle != nil {
-		return handle.ExitStatus()
-	}
-	return nil
 }

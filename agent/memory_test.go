@@ -16,8 +16,8 @@ import (
 // touched is what the engines of these tests take, in bytes.
 const touched = 64 << 20
 
-// beEngine takes memory of its own step by step, or fills the page cache with a file and maps it. It takes a step for every
-// line that it reads and says when it has.
+// beEngine takes memory of its own step by step, or fills the page cache with a file and maps it.
+// It takes a step for every line that it reads and says when it has.
 func beEngine(how string) int {
 	take := func() error { return fillCache(how) }
 	if how == "own" {
@@ -114,7 +114,8 @@ func (s *subject) baseline(id string) int64 {
 	return s.coordinator.allocations[id].GetUnreclaimableBytes()
 }
 
-// unreclaimable waits until an engine is reported to hold so much, more or less a sixth of what the tests take.
+// unreclaimable waits until an engine is reported to hold so much, more or less a sixth of what
+// the tests take.
 func (s *subject) unreclaimable(id string, want int64) {
 	s.t.Helper()
 	s.coordinator.await("the memory is reported", func() bool {
@@ -123,7 +124,8 @@ func (s *subject) unreclaimable(id string, want int64) {
 	})
 }
 
-// What an engine touches moves from promised to taken, and nothing is counted twice: the rest of the promise stays.
+// What an engine touches moves from promised to taken, and nothing is counted twice: the rest of
+// the promise stays.
 func TestEngineThatTouchesItsMemorySlowly(t *testing.T) {
 	s := run(t)
 	a, engine := s.stepper(900, "own")
@@ -146,7 +148,8 @@ func TestEngineThatTouchesItsMemorySlowly(t *testing.T) {
 	}
 }
 
-// Page cache is no engine's: the kernel takes it back for whoever needs memory, and the promise to the engine stays.
+// Page cache is no engine's: the kernel takes it back for any process that needs memory, and the
+// promise to the engine stays.
 func TestEngineThatFillsThePageCache(t *testing.T) {
 	s := run(t)
 	a, engine := s.stepper(900, filepath.Join(t.TempDir(), "file"))

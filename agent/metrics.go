@@ -16,7 +16,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// metrics are what an agent tells of itself. Those of the host and its books are read when somebody asks.
+// metrics are the agent's own. Those of the host and its allocations are read when metrics are
+// gathered.
 type metrics struct {
 	agent *Agent
 
@@ -113,8 +114,8 @@ func (m *metrics) interceptor() connect.UnaryInterceptorFunc {
 	}
 }
 
-// gauges reads what is known of the host and its books when somebody asks. It describes nothing beforehand, because what
-// could not be measured is left out.
+// gauges reads what is known of the host and its allocations when metrics are gathered. It
+// describes nothing beforehand, because what could not be measured is left out.
 type gauges Agent
 
 // Describe sends nothing.
@@ -171,7 +172,7 @@ func putBooks(put putFunc, t *tracker.Tracker) {
 	}
 }
 
-// putOverUse counts engines in over-use, also where there is none.
+// putOverUse counts engines in over-use, also if there are none.
 func putOverUse(metrics chan<- prometheus.Metric, t *tracker.Tracker) {
 	desc := prometheus.NewDesc(prometheus.BuildFQName("bursar", "agent", "engines_over_use"),
 		"Engines that use more than they are entitled to, by what, and by what their policy does about it.", []string{"dimension", "policy"}, nil)

@@ -21,8 +21,9 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// contain starts an engine that has a number in the caller's pid namespace, confirms it by that, twice, and says which pid that is to the agent.
-// It goes on until the engine has ended, which it says, too.
+// contain starts an engine that has a number in the caller's pid namespace, confirms it by that,
+// twice, and says which pid that is to the agent. It goes on until the engine has ended, which it
+// says, too.
 func contain(ctx context.Context, client bursarv1connect.AllocationServiceClient, id, number string) (string, error) {
 	want, err := strconv.Atoi(number)
 	if err != nil {
@@ -189,7 +190,7 @@ func TestNumberOfNoProcessOfAContainerIsRefused(t *testing.T) {
 	}
 }
 
-// A caller over TCP is whoever has the other end of the connection open.
+// A caller over TCP is the process that has the other end of the connection open.
 func TestContainerOnLoopbackHasItsOwnNumbers(t *testing.T) {
 	s := newSubject(t)
 	s.startOnLoopback()

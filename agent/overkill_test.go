@@ -11,7 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A process that takes more than it is entitled to is ended by an order of the coordinator, which the agent has asked for in its own name.
+// A process that takes more than it is entitled to is ended by an order of the coordinator, which
+// the agent has asked for in its own name.
 func TestGreedyProcessIsStoppedThroughTheCoordinator(t *testing.T) {
 	s := newSubject(t)
 	s.config.Engines.Policies = []agent.PolicyConfig{{OnOverUse: "kill", Tolerance: "0%", Grace: time.Second, StopGrace: time.Second}}

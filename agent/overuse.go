@@ -15,36 +15,38 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// actOnOverUse does what policies want after a measurement: it tells what has begun and ended, and asks a coordinator to stop what is to be
-// stopped. The order comes back with a Sync, as every order does: nothing is ended here.
+// actOnOverUse does what policies want after a measurement: it logs which over-use has begun and
+// ended, and asks a coordinator to stop engines. It ends none itself: the order comes with a Sync,
+// as every order does.
 func (a *Agent) actOnOverUse(ctx context.Context) {
 	now := time.Now()
 	var notices []tracker.Notice
-	var due []tracker.DueStop
+	var asks []func()
 	a.locked(func(t *tracker.Tracker) {
 		notices = t.Notices()
 		if a.unsynced.Load() || !t.Agreed() {
 			return // while no coordinator answers nothing is stopped
 		}
 		for _, stop := range t.DueStops(now) {
-			if before := a.stops[stop.ID]; a.asking[stop.ID] || before != nil && before.underway {
+			e := a.engines.enter(stop.ID)
+			if e.busy() {
 				continue
 			}
 			t.StopAsked(stop.ID, now)
-			a.asking[stop.ID] = true
-			due = append(due, stop)
+			e.asking = true
+			asks = append(asks, func() { a.askToStop(ctx, e, stop) })
 		}
 	})
 	for _, notice := range notices {
-		a.tell(ctx, notice)
+		a.logOverUse(ctx, notice)
 	}
-	for _, stop := range due {
-		a.running.Go(func() { a.askToStop(ctx, stop) })
+	for _, ask := range asks {
+		a.running.Go(ask)
 	}
 }
 
-// tell logs that over-use has begun or ended, as loud as the policy wants.
-func (a *Agent) tell(ctx context.Context, notice tracker.Notice) {
+// logOverUse logs that over-use has begun or ended, at the level that the policy wants.
+func (a *Agent) logOverUse(ctx context.Context, notice tracker.Notice) {
 	o := notice.OverUse
 	attributes := []slog.Attr{
 		slog.String("allocation_id", notice.ID), slog.String("dimension", o.Dimension), slog.String("used", quantity(o.Dimension, o.Used)),
@@ -71,8 +73,9 @@ func quantity(dimension string, n int64) string {
 	return resource.FormatCPU(n)
 }
 
-// askToStop asks a coordinator to stop an engine, once: where none answers, the next measurement says whether that is still wanted.
-func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
+// askToStop asks a coordinator to stop an engine, once. If none answers, the next measurement
+// shows whether the engine is still to be stopped.
+func (a *Agent) askToStop(ctx context.Context, e *engine, stop tracker.DueStop) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	_, err := a.deps.Allocations.Stop(a.inOwnName(ctx), &bursarv1.StopRequest{
@@ -80,7 +83,7 @@ func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
 	})
 	unsynced := err != nil && (passing(err) || ctx.Err() != nil)
 	a.locked(func(t *tracker.Tracker) {
-		delete(a.asking, stop.ID)
+		e.asking = false
 		if unsynced {
 			t.StopAsked(stop.ID, time.Time{})
 		}
@@ -99,8 +102,8 @@ func (a *Agent) askToStop(ctx context.Context, stop tracker.DueStop) {
 	}
 }
 
-// inOwnName says that it is the agent that asks: for engines of its own host, whoever's they are. No user of a machine has a name with
-// a colon in it.
+// inOwnName says that the agent itself makes the call, which it may for any user's engine on its
+// own host. No user of a machine has a name with a colon in it.
 func (a *Agent) inOwnName(ctx context.Context) context.Context {
 	host := a.settings().HostID
 	actor := identity.Actor{Name: "agent:policy@" + host, Anyone: true, Role: identity.Submitter, Host: host}

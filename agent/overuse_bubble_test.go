@@ -212,7 +212,7 @@ func (b *bench) Write(text []byte) (int, error) {
 
 func (b *bench) held() *bursarv1.Allocation {
 	b.Helper()
-	list := b.agent.held()
+	list := b.agent.allocations()
 	if len(list) != 1 {
 		b.Fatalf("it holds %v", list)
 	}

@@ -227,7 +227,8 @@ func TestWhatCannotBeMeasuredIsNotStopped(t *testing.T) {
 	})
 }
 
-// What it knows of over-use ends with an agent: the next one begins anew, and stops nothing sooner for it.
+// What it knows of over-use ends with an agent: the next one begins from the start, and stops
+// nothing sooner for it.
 func TestRestartedAgentBeginsTheGraceAnew(t *testing.T) {
 	d := newDesk("kill")
 	overuse(t, d, func(b *bench) {

@@ -12,7 +12,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// As to an agent in a container that a caller on the host asks. What the caller has started would be ended if it heard that only at Confirm.
+// As to an agent in a container that a caller on the host asks. What the caller has started would
+// be ended if it heard that only at Confirm.
 func TestCallerThatTheAgentDoesNotSeeHearsItBeforeItsCommandStarts(t *testing.T) {
 	s := &service{agent: &Agent{tracker: tracker.New(time.Now(), tracker.Host{}, tracker.Snapshot{})}}
 	s.agent.live.Store(&settings{Config: Config{HostID: "h1"}})

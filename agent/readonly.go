@@ -9,11 +9,12 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// mountsOfTheMachine has the mounts as engines see them. The agent's own are others where systemd runs it: ProtectSystem= has made read-only
-// there what everybody else may write to.
+// mountsOfTheMachine has the mounts as engines see them. The agent's own are others if systemd
+// runs it: ProtectSystem= makes directories read-only there that engines may write to.
 const mountsOfTheMachine = "/proc/1/mountinfo"
 
-// readOnlyForEngines reports whether a directory that is read-only for the agent is so for engines. Where that cannot be known, it is.
+// readOnlyForEngines reports whether a directory that is read-only for the agent is so for
+// engines. If that cannot be known, it reports true.
 func readOnlyForEngines(path string) bool {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -23,8 +24,9 @@ func readOnlyForEngines(path string) bool {
 	return err != nil || readOnlyIn(mounts, path)
 }
 
-// readOnlyIn looks for the mount that a clean path without symbolic links is on: of those with the longest mount point the last, which
-// covers the others. It is read-only if the mount is, or its file system.
+// readOnlyIn looks for the mount that a clean path without symbolic links is on: of those with the
+// longest mount point the last, which covers the others. It is read-only if the mount is, or its
+// file system.
 func readOnlyIn(mounts []byte, path string) bool {
 	longest, readOnly := -1, true
 	for mount, err := range cgroupfs.MountInfos(mounts) {

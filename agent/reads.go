@@ -17,13 +17,16 @@ import (
 )
 
 const (
-	// readPatience is how long a read waits for a coordinator that is slow before the agent answers from what it has.
+	// readPatience is how long a read waits for a coordinator that is slow before the agent
+	// answers from what it has.
 	readPatience = 2 * time.Second
-	// localToken begins the page tokens of lists that the agent made itself; the last id of the page follows.
+	// localToken begins the page tokens of lists that the agent made itself; the last id of the
+	// page follows.
 	localToken = "agent:"
 )
 
-// Get reads one allocation of this host: from a coordinator, or where none answers, a live one from what the agent holds.
+// Get reads one allocation of this host from a coordinator. If none answers, it reads a live one
+// from what the agent holds.
 func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGetRequest) (*bursarv1.AllocationServiceGetResponse, error) {
 	a := s.agent
 	answer, err := relayRead(ctx, a, a.deps.Allocations.Get, request)
@@ -36,7 +39,7 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 	case connect.CodeOf(err) != connect.CodeUnavailable:
 		return nil, err
 	}
-	for _, allocation := range a.held() {
+	for _, allocation := range a.allocations() {
 		if request.GetId() != "" && allocation.GetId() == request.GetId() ||
 			request.GetId() == "" && request.GetRequestId() != "" && allocation.GetRequestId() == request.GetRequestId() && allocation.GetCaller() == socket.CallerOf(ctx).Actor.Name {
 			return &bursarv1.AllocationServiceGetResponse{Allocation: allocation}, nil
@@ -45,8 +48,8 @@ func (s *service) Get(ctx context.Context, request *bursarv1.AllocationServiceGe
 	return nil, err
 }
 
-// List reads this host's allocations page by page: from a coordinator, or where none answers, the live ones that the agent
-// holds.
+// List reads this host's allocations from a coordinator, page by page. If none answers, it reads
+// the live ones that the agent holds.
 func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceListRequest) (*bursarv1.AllocationServiceListResponse, error) {
 	a := s.agent
 	if id := request.GetHostId(); id != "" && id != a.settings().HostID {
@@ -62,14 +65,15 @@ func (s *service) List(ctx context.Context, request *bursarv1.AllocationServiceL
 	if err == nil {
 		return answer, nil
 	}
-	// What has ended only a coordinator knows, and a list that it began it must go on with.
+	// Only a coordinator knows what has ended, and only a coordinator can continue a list that one
+	// has begun.
 	if connect.CodeOf(err) != connect.CodeUnavailable || request.GetEnded() || request.GetPageToken() != "" {
 		return nil, err
 	}
 	return a.listHeld(request, ""), nil
 }
 
-// relayRead passes a read on and does not insist: it tries once more where a connection has broken.
+// relayRead passes a read on. It tries only once more, if the connection has broken.
 func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (*R, error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
@@ -78,7 +82,7 @@ func relayRead[Q, R any](ctx context.Context, a *Agent, call func(context.Contex
 		response, err = call(a.inNameOf(ctx), request)
 	}
 	if err != nil && passing(err) {
-		return nil, nobody(err)
+		return nil, noAnswer(err)
 	}
 	return response, err
 }
@@ -94,7 +98,7 @@ func cloneList(r *bursarv1.AllocationServiceListRequest) *bursarv1.AllocationSer
 func (a *Agent) listHeld(request *bursarv1.AllocationServiceListRequest, after string) *bursarv1.AllocationServiceListResponse {
 	size := int(cmp.Or(max(0, request.GetPageSize()), 100))
 	page := &bursarv1.AllocationServiceListResponse{}
-	for _, allocation := range a.held() {
+	for _, allocation := range a.allocations() {
 		if allocation.GetId() <= after || !listed(request, allocation) {
 			continue
 		}
@@ -123,8 +127,8 @@ func listed(request *bursarv1.AllocationServiceListRequest, allocation *bursarv1
 	return true
 }
 
-// Watch streams this host's transitions, as long as the coordinator that it was begun with answers. A caller resumes from
-// the last revision.
+// Watch streams this host's transitions, as long as the coordinator that it was begun with
+// answers. A caller resumes from the last revision.
 func (s *service) Watch(
 	ctx context.Context, request *bursarv1.AllocationServiceWatchRequest, stream *connect.ServerStream[bursarv1.AllocationServiceWatchResponse],
 ) error {
@@ -156,7 +160,7 @@ func (s *service) Watch(
 	case s.stopping.Err() != nil:
 		return connect.NewError(connect.CodeUnavailable, errors.New("the agent is shutting down: watch again from the last revision"))
 	case err != nil && passing(err):
-		return nobody(err)
+		return noAnswer(err)
 	default:
 		return err
 	}

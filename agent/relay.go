@@ -19,8 +19,9 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// Delays between attempts to reach a coordinator for a caller: the first, and what they grow to. The longest is well below
-// the time after which a coordinator gives up a request whose caller is away (10 s).
+// Delays between attempts to reach a coordinator for a caller: the first, and what they grow to.
+// The longest is well below the time after which a coordinator gives up a request whose caller is
+// away (10 s).
 const (
 	relayRetryFirst = 50 * time.Millisecond
 	relayRetryLast  = time.Second
@@ -33,8 +34,9 @@ type relayed[R any] struct {
 	asOf uint64
 }
 
-// relay passes a call on in its caller's name, as repeat does. A refusal means that nothing was done: if an attempt was lost before a
-// coordinator had too much to do, the error is UNAVAILABLE.
+// relay passes a call on in its caller's name, as repeat does. A refusal means that nothing was
+// done. So if one attempt was lost, and a later one met a coordinator with too much to do, the
+// error is UNAVAILABLE.
 func relay[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
 	open := false
 	answer, err := repeat(ctx, a, noting(&open, call), request)
@@ -53,8 +55,8 @@ func noting[Q, R any](open *bool, call func(context.Context, *Q) (*R, error)) fu
 	}
 }
 
-// unsettled is the error of a call of which an attempt may have had its effect: that a coordinator had too much to do to look at another one
-// does not refuse it.
+// unsettled is the error of a call of which an attempt may have had its effect. A coordinator that
+// had too much to do for a later attempt has not refused the call.
 func unsettled(err error) error {
 	busy, ok := errors.AsType[*connect.Error](err)
 	if !ok || busy.Code() != connect.CodeResourceExhausted || !passing(err) {
@@ -67,10 +69,11 @@ func unsettled(err error) error {
 	return unavailable
 }
 
-// repeat makes a call in its caller's name, and again as long as no coordinator answers and the deadline allows another
-// attempt: all calls of AllocationService may be repeated. ctx must have a deadline. If nobody answers, the error is UNAVAILABLE; if a
-// coordinator had too much to do until the end, it is that coordinator's RESOURCE_EXHAUSTED. The end of a request that waits is then when
-// its wait is over.
+// repeat makes a call in its caller's name, and again as long as no coordinator answers and the
+// deadline allows another attempt: all calls of AllocationService may be repeated. ctx must have a
+// deadline. If no coordinator answers, the error is UNAVAILABLE. If a coordinator had too much to
+// do until the end, the error is that coordinator's RESOURCE_EXHAUSTED; for a request that waits,
+// the end is then when its wait is over.
 func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, *Q) (*R, error), request *Q) (relayed[R], error) {
 	ctx = a.inNameOf(ctx)
 	retry := backoff.NewExponentialBackOff(
@@ -94,7 +97,7 @@ func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, 
 			a.heardAgain()
 			return answer, err
 		case ctx.Err() != nil:
-			return answer, nobody(err)
+			return answer, noAnswer(err)
 		}
 		if time.Since(began) > relayRetryLast {
 			retry.Reset() // it was connected and waited: what failed now is new
@@ -102,18 +105,20 @@ func repeat[Q, R any](ctx context.Context, a *Agent, call func(context.Context, 
 		again, delay := admission.TryAgain(err), retry.NextBackOff()
 		next := time.Now().Add(again + delay)
 		if deadline, _ := ctx.Deadline(); next.After(deadline) || again > 0 && convert.Wait(request) > 0 && next.After(waited) {
-			return answer, nobody(err)
+			return answer, noAnswer(err)
 		}
-		// What a coordinator asks for is waited out, also if a heartbeat is answered in the meantime.
-		if again > 0 && !pause.For(again, ctx.Done(), nil) || !a.rest(ctx, delay) {
-			return answer, nobody(err)
+		// The pause that a coordinator asks for is kept, also if a heartbeat is answered in the
+		// meantime.
+		if again > 0 && !pause.For(again, ctx.Done(), nil) || !a.awaitRetry(ctx, delay) {
+			return answer, noAnswer(err)
 		}
 	}
 }
 
-// rest waits before the next attempt of a call: for d, or until a heartbeat is answered, which is when somebody leads who may not have
-// a moment ago. So whoever waited the longest for a leader does not wait longer than the others. It returns false where ctx ended first.
-func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
+// awaitRetry waits before the next attempt of a call: for d, or until a heartbeat is answered. By
+// then a coordinator leads, and a moment ago there may have been none. So a call that has waited
+// long for a leader waits no longer than the others. It returns false if ctx ended first.
+func (a *Agent) awaitRetry(ctx context.Context, d time.Duration) bool {
 	var answered <-chan struct{}
 	a.locked(func(*tracker.Tracker) { answered = a.answered })
 	timer := time.NewTimer(d)
@@ -127,9 +132,9 @@ func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// nobody says that no coordinator answered in the time that there was. One that had too much to do did
-// answer: its own words say what the caller can do about it.
-func nobody(err error) error {
+// noAnswer returns the error of a call that no coordinator answered in time. A coordinator that
+// had too much to do did answer: its own words say what the caller can do about that.
+func noAnswer(err error) error {
 	if connect.CodeOf(err) == connect.CodeResourceExhausted && connect.IsWireError(err) {
 		return err
 	}
@@ -145,8 +150,9 @@ func (a *Agent) inNameOf(ctx context.Context) context.Context {
 	return ctx
 }
 
-// passing reports whether the error says nothing about the request: nobody answered, the connection broke, or the
-// coordinator has too much to do to look at it. One that has not heard of this host yet says so, and is to be told: see unknownTo.
+// passing reports whether the error says nothing about the request: no coordinator answered, the
+// connection broke, or the coordinator has too much to do to look at it. A coordinator that does
+// not know this host yet says so: see unknownTo.
 func passing(err error) bool {
 	wire := connect.IsWireError(err)
 	switch connect.CodeOf(err) {
@@ -154,7 +160,7 @@ func passing(err error) bool {
 		_, early := insufficiency(err)
 		return !early
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled, connect.CodeDeadlineExceeded:
-		return !wire // the client made it up, for want of a whole answer
+		return !wire // the client made it, as it had no whole answer
 	case connect.CodeResourceExhausted:
 		_, insufficient := insufficiency(err)
 		return wire && !insufficient
@@ -163,7 +169,7 @@ func passing(err error) bool {
 	}
 }
 
-// insufficiency returns what was short, where a request was refused for lack of resources.
+// insufficiency returns what was short, if a request was refused for lack of resources.
 func insufficiency(err error) (*bursarv1.InsufficientResources, bool) {
 	connectErr, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -179,8 +185,8 @@ func insufficiency(err error) (*bursarv1.InsufficientResources, bool) {
 	return nil, false
 }
 
-// bounded gives a call that has no deadline one: the time it may wait for resources, and the configured patience for a
-// coordinator to answer at all.
+// bounded gives a call that has no deadline one: the time it may wait for resources, and the
+// configured patience for a coordinator to answer at all.
 func (a *Agent) bounded(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)

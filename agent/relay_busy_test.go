@@ -28,8 +28,9 @@ func busy(t *testing.T) error {
 	return refused
 }
 
-// A coordinator that has too much to do is asked again when it said, though heartbeats are answered
-// every 100 ms in the meantime. Who has no time left for that is told what the coordinator said.
+// A coordinator that has too much to do is asked again when it said, though heartbeats are
+// answered every 100 ms in the meantime. Who has no time left for that is told what the
+// coordinator said.
 func TestABusyCoordinatorIsAskedAgainWhenItSaid(t *testing.T) {
 	s := run(t)
 	var asked atomic.Int32
@@ -48,7 +49,8 @@ func TestABusyCoordinatorIsAskedAgainWhenItSaid(t *testing.T) {
 	}
 }
 
-// Its refusals count as waiting: whoever wants to wait for a second is not kept for the minute that a call may take.
+// Its refusals count as waiting: a caller that wants to wait for a second is not kept for the
+// minute that a call may take.
 func TestABusyCoordinatorMakesNoWaitLonger(t *testing.T) {
 	s := run(t)
 	refused := busy(t)
@@ -64,7 +66,8 @@ func TestABusyCoordinatorMakesNoWaitLonger(t *testing.T) {
 	}
 }
 
-// lostThenBusy asks with that id and a wait. The coordinator takes the request in and loses the connection; then it has too much to do.
+// lostThenBusy asks with that id and a wait. The coordinator takes the request in and loses the
+// connection; then it has too much to do.
 func lostThenBusy(t *testing.T, s *subject, id string) (taken *bursarv1.Allocation, err error) {
 	t.Helper()
 	refused := busy(t)
@@ -85,7 +88,7 @@ func lostThenBusy(t *testing.T, s *subject, id string) (taken *bursarv1.Allocati
 	return taken, <-asked
 }
 
-// Nobody else knows the id that the agent has made up for a request without one.
+// Only the agent knows the id that it has made up for a request without one.
 func TestARequestThatWasLostAndThenRefusedHoldsNothing(t *testing.T) {
 	s := run(t)
 	taken, err := lostThenBusy(t, s, "")
@@ -95,7 +98,8 @@ func TestARequestThatWasLostAndThenRefusedHoldsNothing(t *testing.T) {
 	s.coordinator.awaitState(taken.GetId(), canceled)
 }
 
-// A request of the caller's own id is the caller's to repeat or to cancel, so it hears that it was not just refused.
+// A request of the caller's own id is the caller's to repeat or to cancel, so it hears that it was
+// not just refused.
 func TestARequestThatWasLostAndThenRefusedIsTheCallersWhoKnowsItsID(t *testing.T) {
 	s := run(t)
 	taken, err := lostThenBusy(t, s, "mine")

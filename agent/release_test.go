@@ -11,7 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A launcher releases what it saw end. The agent may have found out before, and more, while the coordinator has not heard of it yet.
+// A launcher releases what it saw end. The agent may have found out before, and more, while the
+// coordinator has not heard of it yet.
 func TestReleaseOfAnEngineThatWasFoundToHaveEndedSaysHow(t *testing.T) {
 	killed := &bursarv1.ExitStatus{Signal: 9, OutOfMemory: true}
 	const why = "killed for lack of memory: its cgroup's limit of 64MiB"

@@ -14,16 +14,17 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Reload takes a new configuration over as far as that is possible while the agent runs, and says how far: what needs a restart stays as
-// it is. Where the configuration is wrong nothing changes, and the error is a *ConfigError. It may be called while the agent runs, by one
-// goroutine at a time.
+// Reload takes a new configuration over as far as that is possible while the agent runs, and says
+// how far: what needs a restart stays as it is. If the configuration is wrong, nothing changes,
+// and the error is a *ConfigError. It may be called while the agent runs, by one goroutine at a
+// time.
 func (a *Agent) Reload(config Config) (reload.Changes, error) {
-	wanted, err := config.settle()
+	wanted, err := config.resolve()
 	if err != nil {
 		return reload.Changes{}, err
 	}
 	merged, changes := reload.Take(a.settings().Config, wanted.Config)
-	next, err := merged.settle() // what stays may not go with what is new
+	next, err := merged.resolve() // what stays may not go with what is new
 	if err != nil {
 		return reload.Changes{}, err
 	}
@@ -39,14 +40,14 @@ func (a *Agent) Reload(config Config) (reload.Changes, error) {
 	if changes.Has("labels") || changes.Has("protected") {
 		a.locked(func(t *tracker.Tracker) { t.Announce(next.Labels, convert.VectorToProto(next.protected)) })
 	}
-	a.measureIn(0) // with what is measured anew, the coordinator is told
+	a.measureIn(0) // the coordinator gets the new settings with the next measurement
 	return changes, nil
 }
 
-// Check finds out whether an agent would start with the configuration on this machine, as far as that can be told without changing anything.
-// The error is a *ConfigError.
+// Check finds out whether an agent would start with the configuration on this machine, as far as
+// that can be told without changing anything. The error is a *ConfigError.
 func (c Config) Check() error {
-	s, err := c.settle()
+	s, err := c.resolve()
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (s *settings) checkPlaces() error {
 	return nil
 }
 
-// checkLogLevel looks at what the program that runs the agent reads.
+// checkLogLevel checks what only the program that runs the agent uses.
 func (s *settings) checkLogLevel() error {
 	var level slog.Level
 	if s.LogLevel != "" && level.UnmarshalText([]byte(s.LogLevel)) != nil {

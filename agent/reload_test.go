@@ -21,7 +21,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// effects has a test of every field that a reload changes, by what the agent does afterwards: how to change it, and what is seen of that.
+// effects has a test of every field that a reload changes, by what the agent does afterwards: how
+// to change it, and what is seen of that.
 func effects() map[string]struct {
 	change func(c *Config)
 	seen   func(a *Agent, h *watching) any
@@ -95,7 +96,8 @@ func effects() map[string]struct {
 	}
 }
 
-// watching is a coordinator that keeps what it was told last, and a machine that counts how often it was measured.
+// watching is a coordinator that keeps what it was told last, and a machine that counts how often
+// it was measured.
 type watching struct {
 	still
 	*pulse

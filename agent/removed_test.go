@@ -27,7 +27,8 @@ func (s *subject) reaches() {
 	})
 }
 
-// refusal waits until the host says that it takes no engines, and why, or with an empty text that it takes them.
+// refusal waits until the host says that it takes no engines, and why, or with an empty text that
+// it takes them.
 func (s *subject) refusal(want string) {
 	s.t.Helper()
 	s.coordinator.await("the host's refusal is "+want, func() bool {
@@ -113,8 +114,8 @@ func handOver(t *testing.T, given *net.UnixListener) net.Listener {
 	return handed
 }
 
-// The socket of a service manager that is removed is made again by the agent, for the same callers, and by the next one: the service manager
-// knows nothing of it.
+// The socket of a service manager that is removed is made again by the agent, for the same
+// callers, and by the next one: the service manager knows nothing of it.
 func TestGivenSocketThatIsRemovedIsMadeAgainForTheSameCallers(t *testing.T) {
 	s := newSubject(t)
 	if err := os.Mkdir(filepath.Dir(s.config.Socket), 0o755); err != nil {
@@ -150,7 +151,7 @@ func TestGivenSocketThatIsRemovedIsMadeAgainForTheSameCallers(t *testing.T) {
 	s.refusal("who may connect to it is not known; restart the unit that made it (systemctl restart bursar-agent.socket)")
 }
 
-// removeAll removes a directory that somebody may be writing to.
+// removeAll removes a directory that an agent may be writing to.
 func removeAll(path string) (err error) {
 	for err = syscall.ENOTEMPTY; errors.Is(err, syscall.ENOTEMPTY); {
 		err = os.RemoveAll(path)
@@ -158,7 +159,8 @@ func removeAll(path string) (err error) {
 	return err
 }
 
-// While its directory is away or another's, no second agent takes the host's engines; the first one writes down again what it knows.
+// While its directory is away or another's, no second agent takes the host's engines; the first
+// one writes down again what it knows.
 func TestStateDirectoryThatIsRemovedIsMadeAgain(t *testing.T) {
 	for name, remove := range map[string]func(dir string) error{
 		"the directory":        removeAll,

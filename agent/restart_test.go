@@ -116,7 +116,7 @@ func TestEngineConfirmedPastTheAgentIsTakenOver(t *testing.T) {
 	s := run(t)
 	a := s.allocate(100)
 	cmd := process(t, "exec sleep 1000")
-	s.coordinator.do(func() { // by somebody who knows the pid alone
+	s.coordinator.do(func() { // by a client that knows the pid alone
 		s.coordinator.put(s.coordinator.allocations[a.GetId()], func(a *bursarv1.Allocation) {
 			a.State, a.Process = active, &bursarv1.Process{Pid: int32(cmd.Process.Pid)}
 		})
@@ -143,8 +143,8 @@ func (s *subject) runError() error {
 	}
 }
 
-// A host that has listened to somebody with the last epoch there is comes back to its coordinator by --forget-epoch. Without it the agent does
-// not become ready.
+// A host that has listened to a server with the highest epoch there is comes back to its
+// coordinator by --forget-epoch. Without it the agent does not become ready.
 func TestAnEpochThatNobodyCanReachIsForgotten(t *testing.T) {
 	s := newSubject(t)
 	s.coordinator.do(func() { s.coordinator.epoch = 1<<48 - 1 })

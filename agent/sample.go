@@ -7,16 +7,19 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// sampleMessage puts what was measured of the machine into the words of the contract. Uncounted says why countables are not known.
+// sampleMessage returns what was measured of the machine, as a message of the contract. uncounted
+// says why countables are not known.
 //
-// Memory of engines that is in swap counts as touched, as it does where they are over their entitlement; and it is taken off what is
-// available. The kernel calls the memory available from which it was moved away, but it comes back as soon as the engine looks at
-// it. So an engine that goes to swap and comes back changes nothing in
+// Memory of engines that is in swap counts as touched, as it does when over-use is judged, and it
+// is subtracted from what is available. The kernel calls the memory available from which it was
+// moved away, but it comes back as soon as the engine looks at it. So an engine that goes to swap
+// and comes back changes nothing in
 //
 //	headroom = available - safety - sum of max(0, entitled - unreclaimable)
 //
-// as long as it is within its entitlement, and what is beyond that is missing there, in swap or not. (Counted as touched alone, each byte
-// that is moved to swap would be given away a second time: ADR 28.)
+// as long as it is within its entitlement, and what is beyond that is missing there, in swap or
+// not. (Counted as touched alone, each byte that is moved to swap would be given away a second
+// time: ADR 28.)
 func sampleMessage(s host.Sample, usages []host.Usage, uncounted map[string]string) *bursarv1.HostSample {
 	available := s.MemoryAvailableBytes
 	if available != nil {

@@ -14,7 +14,8 @@ type tenant struct {
 	entitled, resident, swapped int64
 }
 
-// headroom is what a sample of these leaves for grants, by the formula of docs/concepts.md, on a machine that has so much beside them.
+// headroom is what a sample of these leaves for grants, by the formula of docs/concepts.md, on a
+// machine that has so much next to them.
 func headroom(memory int64, tenants []tenant) int64 {
 	available, promised := memory, int64(0)
 	usages := make([]host.Usage, len(tenants))
@@ -28,7 +29,8 @@ func headroom(memory int64, tenants []tenant) int64 {
 	return sample.GetMemoryAvailableBytes() - promised
 }
 
-// Whatever the kernel moves to swap and back: it makes nobody's room larger or smaller. Even where engines use more than they are entitled to.
+// Whatever the kernel moves to swap and back: it makes nobody's room larger or smaller. Even where
+// engines use more than they are entitled to.
 func TestSwappingDoesNotChangeTheHeadroom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := rapid.Int64Range(0, 1<<20)

@@ -77,7 +77,7 @@ func (s *seat) does(acts http.Handler) {
 	s.acts = acts
 }
 
-// refuse answers that somebody else leads.
+// refuse answers that another coordinator leads.
 func (s *seat) refuse() {
 	s.does(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = connect.NewErrorWriter().Write(w, r, connect.NewError(connect.CodeUnavailable, errors.New("I do not lead")))
@@ -115,7 +115,8 @@ func (s *seat) passOn(t *testing.T, to *seat) {
 	s.does(proxy)
 }
 
-// lead makes a seat the leader of a new epoch; the books are begun anew by whoever leads, and the others refuse.
+// lead makes a seat the leader of a new epoch; the books are begun anew by whoever leads, and the
+// others refuse.
 func (s *seats) lead(n int) {
 	s.books.do(func() {
 		s.books.epoch++

@@ -26,7 +26,7 @@ const (
 	maxDecoded = 16 * maxMessage
 )
 
-// SocketInUseError says that somebody serves on the path of the agent's socket.
+// SocketInUseError says that another process serves on the path of the agent's socket.
 type SocketInUseError = socket.InUseError
 
 // api is what the agent's local API serves.
@@ -54,12 +54,14 @@ func (a *Agent) newSocket(refused *prometheus.CounterVec) *socket.Server {
 
 func refuseSetting(field, value, want string) error { return &ConfigError{field, value, want} }
 
-// handler has what is served. What shows the inside of the agent is on the socket only.
+// handler serves the API. What shows the inside of the agent is served on the socket only.
 func (s *api) handler(local bool) http.Handler {
 	mux := http.NewServeMux()
 	small := connect.WithHandlerOptions(
 		connect.WithReadMaxBytes(maxMessage),
-		connect.WithCompression("gzip", nil, nil), // within a machine it costs more than it saves; and a few bytes could become many
+		// Within a machine, compression costs more than it saves; and a few bytes could become
+		// many.
+		connect.WithCompression("gzip", nil, nil),
 	)
 	options := connect.WithHandlerOptions(
 		connect.WithCodec(convert.Binary{MaxDecoded: maxDecoded}), connect.WithCodec(convert.StrictJSON{MaxDecoded: maxDecoded}), small,
@@ -69,7 +71,7 @@ func (s *api) handler(local bool) http.Handler {
 	mux.Handle(grpchealth.NewHandler(checker{s.agent}, small))
 	services := []string{bursarv1connect.AllocationServiceName, grpchealth.HealthV1ServiceName}
 	if local { // over TCP nobody knows whose engine it would be
-		mux.Handle(bursarv1connect.NewEngineServiceHandler(engines{s.agent}, options))
+		mux.Handle(bursarv1connect.NewEngineServiceHandler(engineService{s.agent}, options))
 		services = append(services, bursarv1connect.EngineServiceName)
 	}
 	reflector := grpcreflect.NewStaticReflector(services...)
@@ -90,7 +92,7 @@ func (s *api) handler(local bool) http.Handler {
 	return mux
 }
 
-// trustedOnly keeps the agent's memory from those who may not act as anyone.
+// trustedOnly refuses callers who may not act as anyone: profiles show the agent's memory.
 func trustedOnly(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c := socket.CallerOf(r.Context()); c == nil || !c.Trusted {

@@ -10,10 +10,11 @@ import (
 	"github.com/bursar/bursar/proto/bursar/v1/bursarv1connect"
 )
 
-// service is AllocationService for this host: every call is passed on to a coordinator in the name of its caller.
+// service is AllocationService for this host: every call is passed on to a coordinator in the name
+// of its caller.
 type service struct {
 	agent *Agent
-	// stopping ends when the agent is about to: whoever waits for a grant is sent away.
+	// stopping ends when the agent is about to: calls that wait for a grant are then answered.
 	stopping context.Context //nolint:containedctx // lives as long as the server
 }
 
@@ -58,7 +59,7 @@ func (s *service) Resize(ctx context.Context, request *bursarv1.ResizeRequest) (
 		return nil, err
 	}
 	s.agent.observe(answer.msg.GetAllocation(), answer.asOf)
-	s.agent.saveSoon()
+	s.agent.scheduleSave()
 	return answer.msg, nil
 }
 

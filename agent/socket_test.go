@@ -27,7 +27,7 @@ import (
 // nobody is the uid of a user that may do nothing in particular.
 const nobody = 65534
 
-// binary is a copy of this program where every user gets at it.
+// binary is a copy of this program that every user can run.
 func (s *subject) binary() string {
 	s.t.Helper()
 	binary := filepath.Join(filepath.Dir(s.config.StateDir), "caller")
@@ -43,7 +43,8 @@ func (s *subject) binary() string {
 	return binary
 }
 
-// as calls the agent from a process of another user, and returns what that prints. Only root can start one.
+// as calls the agent from a process of another user, and returns what that prints. Only root can
+// start one.
 func (s *subject) as(uid uint32, call ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(s.binary())
@@ -69,7 +70,7 @@ func (c *coordinator) lastActor() identity.Actor {
 	return c.actors[len(c.actors)-1]
 }
 
-// other is a user that is not this process's, with its name, or where this is not root, this one.
+// other is a user that is not this process's, with its name; or if this is not root, this one.
 func other() (uid uint32, trusted bool) {
 	if os.Geteuid() == 0 {
 		return nobody, false

@@ -46,7 +46,8 @@ func (a *Agent) load() (statefile.State, error) {
 	return statefile.State{}, nil
 }
 
-// saveLoop writes what nobody waits for, so that a slow disk holds up neither measuring nor heartbeats.
+// saveLoop stores changes that no call waits for, so that a slow disk delays neither measuring nor
+// heartbeats.
 func (a *Agent) saveLoop(ctx context.Context) error {
 	for {
 		select {
@@ -58,14 +59,15 @@ func (a *Agent) saveLoop(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) saveSoon() {
+func (a *Agent) scheduleSave() {
 	select {
 	case a.unsaved <- struct{}{}:
 	default:
 	}
 }
 
-// save stores what has changed. Who waits for a save that is under way is covered by the next one, with all others that wait.
+// save stores what has changed. All calls that wait while a save is under way are served by the
+// next one.
 func (a *Agent) save() error {
 	a.saving.Lock()
 	defer a.saving.Unlock()
@@ -75,7 +77,7 @@ func (a *Agent) save() error {
 		return nil
 	}
 	began := time.Now()
-	held := a.dir.Held()
+	intact := a.dir.Intact()
 	err := a.append()
 	if err != nil {
 		if all := a.write(a.dir.Begin); all == nil || errors.Is(err, statefile.ErrFull) {
@@ -85,10 +87,10 @@ func (a *Agent) save() error {
 		}
 	}
 	a.metrics.saved(time.Since(began), err)
-	if !held {
+	if !intact {
 		a.lost.set(err)
 	}
-	if err == nil && !held {
+	if err == nil && !intact {
 		a.log.Warn("the state directory or its lock was removed while the agent runs: it was made again, with all that is known", "file", a.dir.File())
 	}
 	if err != nil {
@@ -97,7 +99,8 @@ func (a *Agent) save() error {
 	return err
 }
 
-// append stores what has changed, if that is enough, and if there is a log that takes it; else the state has to be written anew.
+// append adds what has changed to the log. If that is not enough, or no log takes it, the whole
+// state has to be written.
 func (a *Agent) append() error {
 	var change tracker.Change
 	enough := false
@@ -122,7 +125,7 @@ func (a *Agent) stored(err error) error {
 	return err
 }
 
-// saveLast leaves a state that an older agent can read, too: this may be the end of this version.
+// saveLast leaves a state that an older agent can read, too: that one may be started next.
 func (a *Agent) saveLast() error {
 	if err := a.save(); err != nil {
 		return err
@@ -135,7 +138,7 @@ func (a *Agent) saveLast() error {
 	return nil
 }
 
-// lostState says why the state directory, which somebody has removed, cannot be made again.
+// lostState says why the state directory, which was removed, cannot be made again.
 type lostState struct{ why atomic.Pointer[string] }
 
 func (l *lostState) set(err error) {
@@ -147,14 +150,15 @@ func (l *lostState) set(err error) {
 	l.why.Store(&why)
 }
 
-// checkState has the state written anew where it was removed, and says why that fails; empty: it does not. It does not wait for a disk.
+// checkState has the whole state written if its directory was removed, and says why that fails;
+// empty: it does not. It does not wait for a disk.
 func (a *Agent) checkState() (problem string) {
-	if a.saving.TryLock() { // else somebody is writing, who finds out
-		held := a.dir.Held()
+	if a.saving.TryLock() { // else a save is under way, which finds out
+		intact := a.dir.Intact()
 		a.saving.Unlock()
-		if !held {
+		if !intact {
 			a.locked((*tracker.Tracker).SaveAll)
-			a.saveSoon()
+			a.scheduleSave()
 		}
 	}
 	if why := a.lost.why.Load(); why != nil {

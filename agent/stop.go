@@ -11,7 +11,7 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// defaultGrace is the time between SIGTERM and SIGKILL where an order does not say.
+// defaultGrace is the time between SIGTERM and SIGKILL if an order does not say.
 const defaultGrace = 10 * time.Second
 
 // stopping is what the agent does to end an engine.
@@ -21,26 +21,34 @@ type stopping struct {
 	failed   string // what went wrong last
 }
 
-// stop begins to end an engine, unless that is under way already: orders are repeated until the engine is gone. It ends with
-// ctx, which leaves the engine as it is; the next incarnation gets the order again.
+// stop begins to end an engine, unless that is under way already: orders are repeated until the
+// engine is gone. If ctx ends, the engine is left as it is, and the next incarnation gets the
+// order again.
 func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	id := order.GetAllocationId()
 	var engine process.Engine
+	var stop *stopping
 	var failed string
 	repeated := false
 	a.locked(func(t *tracker.Tracker) {
 		grant, held := t.Get(id)
-		p, before := grant.GetProcess(), a.stops[id]
-		if !held || p.GetStartTime() == 0 || before != nil && before.underway {
+		p := grant.GetProcess()
+		if !held || p.GetPid() == 0 || p.GetStartTime() == 0 {
+			return
+		}
+		e := a.engines.enter(id)
+		before := e.stop
+		if before != nil && before.underway {
 			return
 		}
 		if before != nil {
 			repeated, failed = true, before.failed
 		}
-		a.stops[id] = &stopping{reason: order.GetReason(), underway: true, failed: failed}
-		engine = a.engineLocked(id, p)
+		stop = &stopping{reason: order.GetReason(), underway: true, failed: failed}
+		e.stop = stop
+		engine = toStop(e, p)
 	})
-	if engine.Root.PID == 0 {
+	if stop == nil {
 		return
 	}
 	grace := defaultGrace
@@ -59,11 +67,7 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 		if err != nil {
 			text = err.Error()
 		}
-		a.locked(func(*tracker.Tracker) {
-			if s := a.stops[id]; s != nil {
-				s.underway, s.failed = false, text
-			}
-		})
+		a.locked(func(*tracker.Tracker) { stop.underway, stop.failed = false, text })
 		if err != nil && ctx.Err() == nil {
 			level := slog.LevelError
 			if text == failed {
@@ -75,25 +79,25 @@ func (a *Agent) stop(ctx context.Context, order *bursarv1.StopOrder) {
 	})
 }
 
-// engineLocked puts together what is known of an engine to be stopped or moved.
-func (a *Agent) engineLocked(id string, p *bursarv1.Process) process.Engine {
-	e := process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, User: p.Uid, Cgroup: p.GetCgroup()} //nolint:protogetter // nil says that it is not known
-	if handle := a.watched[id]; handle != nil && handle.Ref() == e.Root {
-		e.LastAlive = handle.LastAlive()
+// toStop puts together what is known of an engine that is to be stopped. Agent.mu is held.
+func toStop(e *engine, p *bursarv1.Process) process.Engine {
+	known := process.Engine{Root: process.Ref{PID: p.GetPid(), StartTime: p.GetStartTime()}, User: p.Uid, Cgroup: p.GetCgroup()} //nolint:protogetter // nil says that it is not known
+	if e.watches(p) {
+		known.LastAlive = e.handle.LastAlive()
 	}
-	return e
+	return known
 }
 
-// endReason says why an engine has ended, where the agent knows; else it is empty.
+// endReason says why an engine has ended, if the agent knows; else it is empty.
 func (a *Agent) endReason(id string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch s := a.stops[id]; {
-	case s == nil:
+	switch e := a.engines.find(id); {
+	case e == nil || e.stop == nil:
 		return ""
-	case s.reason == "":
+	case e.stop.reason == "":
 		return "stopped"
 	default:
-		return spelling.Cut("stopped: "+s.reason, maxReason)
+		return spelling.Cut("stopped: "+e.stop.reason, maxReason)
 	}
 }

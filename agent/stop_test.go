@@ -25,7 +25,7 @@ func enter(t *testing.T, name string, pid int) {
 	}
 }
 
-// ownCgroup is one that an engine's starter has made for it, where memory is accounted for.
+// ownCgroup is one that an engine's launcher has made for it, in which memory is accounted for.
 func ownCgroup(t *testing.T) (name string) {
 	t.Helper()
 	needsRoot(t)
@@ -45,7 +45,8 @@ func ownCgroup(t *testing.T) (name string) {
 	return name
 }
 
-// A cgroup that was an engine's own when it was confirmed may have others in it when it is stopped.
+// A cgroup that was an engine's own when it was confirmed may have others in it when it is
+// stopped.
 func TestStopLeavesAloneWhoHasEnteredTheCgroupOfAnEngineSince(t *testing.T) {
 	name := ownCgroup(t)
 	s := run(t)
@@ -83,7 +84,8 @@ func TestStopLeavesAloneWhoHasEnteredTheCgroupOfAnEngineSince(t *testing.T) {
 	}
 }
 
-// Of an engine whose process ended while no agent was there nobody knows what it has left: its session may be another's by now.
+// If an engine's process ended while no agent ran, it is not known what it has left: its session
+// may be another's by now.
 func TestStopLeavesASessionAloneThatNobodyHasSeenWithItsLeader(t *testing.T) {
 	s := run(t)
 	id, root, inner := s.tree("wait")

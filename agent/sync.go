@@ -18,17 +18,21 @@ import (
 )
 
 const (
-	// syncTimeout bounds one call. A coordinator that takes longer is as good as away.
+	// syncTimeout bounds one call. A coordinator that takes longer counts as one that does not
+	// answer.
 	syncTimeout = 10 * time.Second
-	// syncGap gathers what becomes urgent within a moment into one Sync.
+	// syncGap is the least time between two Syncs: one Sync carries all that becomes urgent within
+	// it.
 	syncGap = 20 * time.Millisecond
-	// syncRetryFirst and syncRetryLast are the delays after failed calls: the first, and what they grow to. Engines that wait
-	// for a new leader to know their host wait that long at most; a thousand agents make some 500 calls a second then.
+	// syncRetryFirst and syncRetryLast are the delays after failed calls: the first, and what they
+	// grow to. Engines that wait for a new leader to know their host wait that long at most; a
+	// thousand agents make some 500 calls a second then.
 	syncRetryFirst = 100 * time.Millisecond
 	syncRetryLast  = 2 * time.Second
-	// newsSpread is the time over which a fleet comes to a new leader when it is named.
-	newsSpread = time.Second
-	// jitter is how far an interval varies, as a share of it, so that a fleet does not beat in time.
+	// newLeaderSpread is the time over which a fleet comes to a new leader when it is named.
+	newLeaderSpread = time.Second
+	// jitter is how far an interval varies, as a share of it, so that a fleet does not beat in
+	// time.
 	jitter = 0.1
 )
 
@@ -40,7 +44,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 	)
 	var failed series
 	for a.syncDue.wait(ctx) {
-		a.news.Store(false)
+		a.newLeader.Store(false)
 		var err error
 		a.loops.sync.do(func() { err = a.heartbeat(ctx) })
 		now := time.Now()
@@ -52,7 +56,7 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 			return err
 		case err != nil:
 			a.unsynced.Store(true)
-			if a.news.Load() {
+			if a.newLeader.Load() {
 				retry.Reset() // it was sent to the leader before
 			}
 			delay := retry.NextBackOff()
@@ -70,8 +74,8 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 		switch {
 		case a.urgent():
 			next = now
-		case a.news.Load():
-			next = now.Add(rand.N(newsSpread))
+		case a.newLeader.Load():
+			next = now.Add(rand.N(newLeaderSpread))
 		}
 		a.syncDue.set(later(next, now.Add(syncGap)), now.Add(syncGap))
 	}
@@ -79,30 +83,32 @@ func (a *Agent) syncLoop(ctx context.Context) error {
 }
 
 const (
-	// loudEvery is after how many failures a series is told of again: once a minute.
+	// loudEvery is after how many failures a series is logged as a warning again: once a minute.
 	loudEvery = 30
-	// loudTexts is of how many different failures of a series each is told of at once. Several coordinators take turns with theirs,
-	// and the texts of some have another port each time.
+	// loudTexts is how many different failures of a series are logged as warnings at once. Several
+	// coordinators may fail in turn, each with a text of its own, and some texts have another port
+	// each time.
 	loudTexts = 8
 )
 
 // series is failures without a success in between.
 type series struct {
-	count int
-	told  []string // the failures that were told of at once
+	count  int
+	logged []string // the failures that were logged as warnings at once
 }
 
-// loud reports whether a failure is to be told of: one that is new, and one every now and then.
+// loud reports whether a failure is to be logged as a warning: a new one is, and one of every
+// loudEvery.
 func (s *series) loud(err error) bool {
 	s.count++
-	if text := err.Error(); len(s.told) < loudTexts && !slices.Contains(s.told, text) {
-		s.told = append(s.told, text)
+	if text := err.Error(); len(s.logged) < loudTexts && !slices.Contains(s.logged, text) {
+		s.logged = append(s.logged, text)
 		return true
 	}
 	return s.count%loudEvery == 0
 }
 
-// logFailure is loud about what is new and every now and then, and quiet about the rest.
+// logFailure logs a failure: as a warning if it is loud, else at level debug.
 func (a *Agent) logFailure(ctx context.Context, s *series, err error, delay time.Duration) {
 	level := slog.LevelDebug
 	if s.loud(err) {
@@ -137,7 +143,7 @@ func (a *Agent) urgent() (urgent bool) {
 	return urgent
 }
 
-// heartbeat sends one, and does what it is answered.
+// heartbeat sends one Sync, and does what the answer asks for.
 func (a *Agent) heartbeat(ctx context.Context) error {
 	outcome, err := a.sync(ctx)
 	if err != nil {
@@ -146,7 +152,7 @@ func (a *Agent) heartbeat(ctx context.Context) error {
 	return a.carryOut(ctx, outcome)
 }
 
-// sync registers where that is needed, and sends one heartbeat.
+// sync registers the host if that is needed, and sends one Sync.
 func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -160,14 +166,15 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 	a.metrics.synced(time.Since(began), err)
 	switch connect.CodeOf(err) { //nolint:exhaustive // the others say nothing about this host
 	case connect.CodeNotFound, connect.CodeAborted:
-		// It does not know this host, or a later incarnation of its agent: Register tells which.
+		// It does not know this host, or it knows a later incarnation of its agent: Register tells
+		// which.
 		a.locked((*tracker.Tracker).Resync)
 	}
 	if err != nil {
 		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
 	}
 	if slices.ContainsFunc(response.GetGrants(), reserved) {
-		a.lookAtMemory(ctx)
+		a.readFreshMemory(ctx)
 	}
 	var outcome tracker.Outcome
 	a.locked(func(t *tracker.Tracker) {
@@ -176,7 +183,7 @@ func (a *Agent) sync(ctx context.Context) (tracker.Outcome, error) {
 		a.answered = make(chan struct{})
 	})
 	if err != nil {
-		a.leaveDeposed(err)
+		a.leaveSuperseded(err)
 		return tracker.Outcome{}, fmt.Errorf("sync: %w", err)
 	}
 	return outcome, nil
@@ -186,14 +193,14 @@ func reserved(a *bursarv1.Allocation) bool {
 	return a.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 }
 
-// leaveDeposed turns away from a coordinator whose leadership is over, though it answers.
-func (a *Agent) leaveDeposed(err error) {
-	if _, deposed := errors.AsType[*tracker.EpochError](err); deposed {
+// leaveSuperseded turns away from a coordinator whose leadership is over, though it answers.
+func (a *Agent) leaveSuperseded(err error) {
+	if _, superseded := errors.AsType[*tracker.EpochError](err); superseded {
 		a.deps.Elsewhere()
 	}
 }
 
-// register announces the host where the coordinator does not know it.
+// register announces the host if the coordinator does not know it.
 func (a *Agent) register(ctx context.Context) error {
 	var request *bursarv1.RegisterRequest
 	a.locked(func(t *tracker.Tracker) {
@@ -219,7 +226,7 @@ func (a *Agent) register(ctx context.Context) error {
 	}
 	a.locked(func(t *tracker.Tracker) { err = t.Registered(response) })
 	if err != nil {
-		a.leaveDeposed(err)
+		a.leaveSuperseded(err)
 		return fmt.Errorf("register: %w", err)
 	}
 	a.stranger.Store(nil)
@@ -255,13 +262,13 @@ func (a *Agent) carryOut(ctx context.Context, outcome tracker.Outcome) error {
 		a.measureIn(0)
 	}
 	a.watch(ctx)
-	a.saveSoon()
+	a.scheduleSave()
 	a.syncedAt.now()
 	a.becomeReady()
 	return nil
 }
 
-// becomeReady is called by the sync loop alone.
+// becomeReady closes ready once the coordinator knows the host. Only the sync loop calls it.
 func (a *Agent) becomeReady() {
 	select {
 	case <-a.ready:

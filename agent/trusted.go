@@ -9,13 +9,15 @@ import (
 	"github.com/bursar/bursar/agent/launch"
 )
 
-// UnknownUsers returns those of TrustedUsers, by their place in the list, whose names the machine does not know. They are no error: an
-// account may come later. It asks the machine's name service, and takes as long as that.
+// UnknownUsers returns those of TrustedUsers, by their place in the list, whose names the machine
+// does not know. They are no error: an account may come later. It asks the machine's name service,
+// and takes as long as that.
 func (c Config) UnknownUsers(ctx context.Context) []int {
 	return unknownUsers(ctx, c.TrustedUsers, launch.Users{}.Named)
 }
 
-// unknownUsers passes over uids, which need no account, and whatever the name service cannot tell now.
+// unknownUsers passes over uids, which need no account, and names that the name service cannot
+// look up now.
 func unknownUsers(ctx context.Context, users []string, find func(context.Context, string) (launch.User, error)) (unknown []int) {
 	for i, user := range users {
 		if _, err := strconv.ParseUint(user, 10, 32); err == nil {
@@ -28,8 +30,8 @@ func unknownUsers(ctx context.Context, users []string, find func(context.Context
 	return unknown
 }
 
-// trustedLoop warns of trusted users that the machine does not know, at the start and when there are others. Nothing waits for the name
-// service.
+// trustedLoop warns of trusted users that the machine does not know, at the start and when the
+// list has changed. Nothing else waits for the name service.
 type trustedLoop struct {
 	users   func() []string
 	find    func(context.Context, string) (launch.User, error)

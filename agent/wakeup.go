@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// wakeup is the moment at which a loop is due. One goroutine waits for it; any may bring it forward.
+// wakeup is the moment at which a loop is due. One goroutine waits for it; any may bring it
+// forward.
 type wakeup struct {
 	moved chan struct{} // one element: the moment was brought forward
 
 	mu       sync.Mutex
 	at       time.Time // guarded by mu
-	earliest time.Time // guarded by mu; nobody can bring it further forward
+	earliest time.Time // guarded by mu; by brings it no further forward
 }
 
 func newWakeup(at time.Time) *wakeup {
@@ -50,7 +51,8 @@ func (a *wakeup) by(at time.Time) {
 	}
 }
 
-// bring makes the loop due no later than that, although it was not to be so early: what it had to wait for is over.
+// bring makes the loop due no later than that, also if that is before the earliest: what it had to
+// wait for is over.
 func (a *wakeup) bring(at time.Time) {
 	a.mu.Lock()
 	if at.Before(a.earliest) {

@@ -19,8 +19,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// statfsPatience is how long a measurement waits for file systems to answer. One that has not answered by then is not waited for
-// again: its answer counts when it comes.
+// statfsPatience is how long a measurement waits for file systems to answer. If one has not
+// answered by then, no measurement waits for it again: its answer counts when it comes.
 const statfsPatience = time.Second
 
 // maxRefusal is what the contract has room for, in characters.
@@ -45,7 +45,8 @@ type workDirs struct {
 
 // workDir is what is known of one directory.
 type workDir struct {
-	// answer gets what the file system says; nil: it is not being asked. It has room for one, so that who asked may go.
+	// answer gets what the file system says; nil: it is not being asked. It has room for one
+	// answer, so that nothing must wait for it.
 	answer chan statfsAnswer
 	// late: it did not answer in time, and has not answered since.
 	late bool
@@ -66,8 +67,9 @@ func newWorkDirs(log *slog.Logger) *workDirs {
 	return &workDirs{statfs: statfs, patience: statfsPatience, log: log}
 }
 
-// measure asks all file systems at once and returns what they say, and why the host wants no new engines; empty: it takes them. It takes
-// no longer than patience, and waits for one that hangs only once.
+// measure asks all file systems at once and returns what they say, and why the host wants no new
+// engines; empty: it takes them. It takes no longer than patience, and waits for one that hangs
+// only once.
 func (w *workDirs) measure(ctx context.Context, wanted []workDirSettings) (disks []*bursarv1.DiskSample, refusal string) {
 	w.ask(ctx, wanted)
 	var reasons []string
@@ -95,7 +97,8 @@ func joined(reasons ...string) string {
 	return spelling.Cut(strings.Join(reasons, "; "), maxRefusal)
 }
 
-// ask takes the answers that there are, asks whom nobody asks already, and waits for these.
+// ask takes the answers that there are, asks the file systems that are not being asked already,
+// and waits for these.
 func (w *workDirs) ask(ctx context.Context, wanted []workDirSettings) {
 	dirs := make(map[string]*workDir, len(wanted))
 	for _, settings := range wanted {
@@ -113,7 +116,7 @@ func (w *workDirs) ask(ctx context.Context, wanted []workDirSettings) {
 		}
 		if dir.answer == nil {
 			dir.answer = make(chan statfsAnswer, 1)
-			go func() { // it has no owner who waits for it, since it may hang for as long as the machine runs
+			go func() { // nothing waits for its end: it may hang for as long as the machine runs
 				found, err := w.statfs(settings.path)
 				dir.answer <- statfsAnswer{found, err}
 			}()
@@ -130,7 +133,7 @@ func (w *workDirs) ask(ctx context.Context, wanted []workDirSettings) {
 		case dir.last = <-dir.answer:
 			dir.answer = nil
 		case <-ctx.Done():
-			select { // whoever has answered is not late because another is
+			select { // one that has answered is not late because another is
 			case dir.last = <-dir.answer:
 				dir.answer = nil
 			default:
@@ -172,7 +175,8 @@ func (d *workDir) judge(settings workDirSettings) *bursarv1.DiskSample {
 	return disk
 }
 
-// short begins below the threshold and ends at a tenth above it, or where all is free and that is enough.
+// short begins below the threshold. It ends at a tenth above it, or if all is free and that is
+// enough.
 func short(was bool, free, total int64, t threshold) bool {
 	least := t.of(total)
 	if was {
@@ -198,7 +202,7 @@ func statfs(path string) (fileSystem, error) {
 		err = unix.Statfs(path, &found)
 	}
 	if err != nil {
-		return fileSystem{}, err //nolint:wrapcheck // whoever asked knows of what
+		return fileSystem{}, err //nolint:wrapcheck // the caller knows of what
 	}
 	// Blocks are counted in fragments. Some file systems leave that out.
 	unit := uint64(max(0, found.Frsize))
@@ -213,7 +217,8 @@ func statfs(path string) (fileSystem, error) {
 	}, nil
 }
 
-// available is 0 where a file system says that less than nothing is left, as it does when the reserve of root is in use.
+// available is 0 if a file system says that less than nothing is left, as it does when the reserve
+// of root is in use.
 func available(count uint64) uint64 {
 	if count > math.MaxInt64 {
 		return 0

@@ -38,23 +38,23 @@ func smallFileSystem(t *testing.T, options string) string {
 	return dir
 }
 
-func settledDir(t *testing.T, d WorkDir) workDirSettings {
+func parsedDir(t *testing.T, d WorkDir) workDirSettings {
 	t.Helper()
-	settled, wrong := d.settle()
+	parsed, wrong := d.parse()
 	if wrong != nil {
 		t.Fatal(wrong)
 	}
-	return settled
+	return parsed
 }
 
 // looker looks at one directory.
 func looker(t *testing.T, d WorkDir) func() (*bursarv1.DiskSample, string) {
 	t.Helper()
-	w, settled := newWorkDirs(slog.New(slog.DiscardHandler)), []workDirSettings{settledDir(t, d)}
+	w, parsed := newWorkDirs(slog.New(slog.DiscardHandler)), []workDirSettings{parsedDir(t, d)}
 	return func() (*bursarv1.DiskSample, string) {
 		t.Helper()
-		disks, refusal := w.measure(t.Context(), settled)
-		if len(disks) != 1 || disks[0].GetPath() != settled[0].path || disks[0].GetShort() != (refusal != "") {
+		disks, refusal := w.measure(t.Context(), parsed)
+		if len(disks) != 1 || disks[0].GetPath() != parsed[0].path || disks[0].GetShort() != (refusal != "") {
 			t.Fatalf("%v, %q", disks, refusal)
 		}
 		return disks[0], refusal
@@ -165,7 +165,7 @@ func TestDirectoriesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A file system that hangs is waited for once, and holds up nobody.
+// A file system that hangs is waited for once, and delays nothing.
 func TestFileSystemThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkDirs(slog.New(slog.DiscardHandler))
@@ -179,7 +179,7 @@ func TestFileSystemThatHangs(t *testing.T) {
 			}
 			return good, nil
 		}
-		dirs := []workDirSettings{settledDir(t, WorkDir{Path: "/hangs"}), settledDir(t, WorkDir{Path: "/works"})}
+		dirs := []workDirSettings{parsedDir(t, WorkDir{Path: "/hangs"}), parsedDir(t, WorkDir{Path: "/works"})}
 		look := func(takes time.Duration, want string) {
 			t.Helper()
 			began := time.Now()
@@ -211,7 +211,7 @@ func TestFileSystemThatHangs(t *testing.T) {
 // A directory that is configured no more is forgotten, with what it was short of.
 func TestWorkDirsThatAreReplaced(t *testing.T) {
 	w := newWorkDirs(slog.New(slog.DiscardHandler))
-	one, other := settledDir(t, WorkDir{Path: "/no/such"}), settledDir(t, WorkDir{Path: t.TempDir(), MinFree: "1B", MinFreeInodes: "0"})
+	one, other := parsedDir(t, WorkDir{Path: "/no/such"}), parsedDir(t, WorkDir{Path: t.TempDir(), MinFree: "1B", MinFreeInodes: "0"})
 	for _, step := range []struct {
 		dirs  []workDirSettings
 		short bool
@@ -228,7 +228,7 @@ func TestRefusalFitsTheContract(t *testing.T) {
 	w.statfs = func(string) (fileSystem, error) { return fileSystem{}, errors.New(strings.Repeat("ä", 99)) }
 	var dirs []workDirSettings
 	for i := range maxWorkDirs {
-		dirs = append(dirs, settledDir(t, WorkDir{Path: fmt.Sprintf("/%s/%d", strings.Repeat("ö", 33), i)}))
+		dirs = append(dirs, parsedDir(t, WorkDir{Path: fmt.Sprintf("/%s/%d", strings.Repeat("ö", 33), i)}))
 	}
 	_, refusal := w.measure(t.Context(), dirs)
 	if len(refusal) > maxRefusal || len(refusal) < maxRefusal-8 || !utf8.ValidString(refusal) || !strings.HasSuffix(refusal, " …") {
@@ -236,7 +236,8 @@ func TestRefusalFitsTheContract(t *testing.T) {
 	}
 }
 
-// Whatever a directory goes through: it is short below the threshold, it is not from a tenth above it on, and in between it is what it was.
+// Whatever a directory goes through: it is short below the threshold, it is not from a tenth above
+// it on, and in between it is what it was.
 func TestShortHasHysteresis(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(0, math.MaxInt64).Draw(t, "total")

@@ -10,11 +10,13 @@ import (
 	"syscall"
 )
 
-// adoptRounds is how often a tree is looked at again. An engine that forks all the time needs two or three.
+// adoptRounds is how often a tree is read again. An engine that forks all the time needs two or
+// three rounds.
 const adoptRounds = 50
 
-// Adopt is that of Driver. What has started during a look was started by a process that was inside already, or is found by the next.
-// A path comes back with an error too where the engine was moved and its limits could not all be set.
+// Adopt is that of Driver. A process that starts during a round was started by one that was inside
+// already, or the next round finds it. If the engine was moved and its limits could not all be
+// set, there are a path and an error.
 func (d *Direct) Adopt(ctx context.Context, id string, limits Limits, members Members) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
@@ -44,7 +46,8 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 		if err := ctx.Err(); err != nil {
 			return err //nolint:wrapcheck // the caller's own
 		}
-		// The engine's processes first: who is not among them was started by one that was inside by then.
+		// The engine's processes are listed first: a process that is not among them was started by
+		// one that was inside by then.
 		list, err := members()
 		if err != nil {
 			return err
@@ -63,9 +66,10 @@ func (d *Direct) adopt(ctx context.Context, name string, members Members) error 
 	return fmt.Errorf("cgroup %s: the engine starts processes faster than they can be moved", name)
 }
 
-// moveOutsiders moves those of the processes that are not inside everywhere, and returns them, with those that have ended meanwhile: what
-// they have started is looked for once more. One that was returned before and is outside all the same has ended, and waits for its parent to
-// take note.
+// moveOutsiders moves those of the processes that are not inside in every hierarchy. It returns
+// them, and those that have ended meanwhile: the processes that they have started are looked for
+// once more. A process that was returned before and is still outside has ended, and its parent has
+// not waited for it yet.
 func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]bool) (outside []Member, err error) {
 	for _, h := range d.tree.all {
 		inside, err := d.tree.members(h, name)
@@ -96,8 +100,9 @@ func (d *Direct) moveOutsiders(name string, members []Member, before map[Member]
 	return outside, nil
 }
 
-// putBack moves a process to where it came from, which is where its parent is: it has got the pid of a member that ended just when that was
-// moved, and would be kept to the engine's limits and stopped with it.
+// putBack moves a process back to the cgroup of its parent. It has got the pid of a member that
+// ended just when that was moved. Inside, it would be under the engine's limits and be stopped
+// with it.
 func (d *Direct) putBack(h *hierarchy, pid int32) error {
 	parent, err := d.tree.cgroupOfParent(h, pid)
 	if errors.Is(err, ErrNone) {

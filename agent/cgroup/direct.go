@@ -19,8 +19,8 @@ import (
 // engines is the name of the cgroup that has those of engines below it.
 const engines = "bursar-engines"
 
-// Direct makes cgroups with the kernel's files. Make it with OpenDirect. It is a Driver. Until the first engine gets a cgroup nothing is
-// made or changed.
+// Direct makes cgroups with the kernel's files. Make it with OpenDirect. It is a Driver. Until the
+// first engine gets a cgroup nothing is made or changed.
 type Direct struct {
 	tree *Tree
 	// base is the cgroup that has those of engines below it, the same path in all hierarchies.
@@ -30,14 +30,15 @@ type Direct struct {
 	// prepared: the base is there.
 	prepared bool // guarded by mu
 	// missing are the controllers that no hierarchy has for us.
-	missing []string // guarded by mu; once prepared, nobody changes it
+	missing []string // guarded by mu; once prepared, it does not change
 }
 
 var _ Driver = (*Direct)(nil)
 
 // DirectOptions say where.
 type DirectOptions struct {
-	// Parent is the cgroup below which they are made. Default: that above this process's own, where it can be seen.
+	// Parent is the cgroup below which they are made. Default: the one above this process's own,
+	// if it can be seen.
 	Parent string
 	Tree   TreeOptions
 }
@@ -67,9 +68,9 @@ func OpenDirect(o DirectOptions) (*Direct, error) {
 	return d, nil
 }
 
-// Prepare makes the cgroup that has those of engines below it, and sees that it can give limits, unless that is done already. It fails
-// where that is not allowed, and, with version 2, where a cgroup on the way has processes of its own (ErrBusy). Whatever makes a
-// cgroup for an engine does it too.
+// Prepare makes the cgroup that has those of engines below it, and enables its controllers, unless
+// that is done already. It fails if that is not allowed, and, with version 2, if a cgroup on the
+// way has processes of its own (ErrBusy). All that makes a cgroup for an engine calls it first.
 func (d *Direct) Prepare() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,7 +156,8 @@ func (d *Direct) makeBase(h *hierarchy) error {
 	return nil
 }
 
-// enable hands the controllers of version 2 down to the base, as far as they are there, and returns those that arrived.
+// enable enables the controllers of version 2 down to the base, as far as they are there, and
+// returns those that the base has.
 func (d *Direct) enable(h *hierarchy) ([]string, error) {
 	levels, err := d.levels(h)
 	if err != nil {
@@ -215,7 +217,7 @@ func (d *Direct) Name() string {
 	return name
 }
 
-// Close removes what has those of engines below it, where there are none.
+// Close removes the cgroup that has those of engines below it, if there are none.
 func (d *Direct) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -229,8 +231,9 @@ func (d *Direct) Close() error {
 	return nil
 }
 
-// Enter makes the cgroup of an engine that is about to be started and moves its first process there, which has started nothing else yet:
-// all that the engine will be is charged to it. It returns the cgroup's path, with an error too where the limits could not all be set.
+// Enter makes the cgroup of an engine that is about to be started, and moves its first process
+// there before that starts others: so all of the engine is charged to it. It returns the cgroup's
+// path, and an error next to it if the limits could not all be set.
 func (d *Direct) Enter(_ context.Context, id string, limits Limits, pid int32) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err

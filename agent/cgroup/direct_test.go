@@ -64,7 +64,7 @@ func TestCgroupsAreMadeBesideTheAgentsOwn(t *testing.T) {
 	}
 }
 
-// stubborn is a kernel that moves nobody.
+// stubborn is a kernel that moves no process.
 type stubborn struct{ *unified }
 
 func (s stubborn) Write(name, content string) error {
@@ -115,8 +115,8 @@ func TestAdoptMovesWhatStartsMeanwhile(t *testing.T) {
 	}
 }
 
-// A process that has ended can be moved, says the kernel, and is where it was.
-// One that is gone when it is to be moved may have started another one, which was in none of the lists so far.
+// A process that has ended can be moved, says the kernel, and is where it was. One that is gone
+// when it is to be moved may have started another one, which was in none of the lists so far.
 func TestAdoptLooksAgainForWhatTheDeadHaveStarted(t *testing.T) {
 	k, d := delegated(t)
 	k.dead = 101

@@ -1,12 +1,16 @@
-// Package cgroup gives engines cgroups of their own, with limits, and tells what the kernel did to them there.
+// Package cgroup gives engines cgroups of their own, with limits, and says what the kernel did to
+// them there.
 //
-// Driver is what an agent needs of it, however the cgroups are made. Direct, here, makes them with the kernel's own files: in the
-// unified hierarchy (version 2), in those of the controllers (version 1), or in both where a machine has both. Package unit makes them
-// by asking systemd, which owns the hierarchy where it runs. KernelLog reads which processes the kernel killed for lack of memory,
-// also of engines without a cgroup of their own.
+// Driver is what an agent needs of it, however the cgroups are made. Direct, here, makes them with
+// the kernel's own files: in the unified hierarchy (version 2), in those of the controllers
+// (version 1), or in both if a machine has both. Package unit makes them by asking systemd, which
+// owns the hierarchy where it runs. KernelLog reads which processes the kernel killed for lack of
+// memory, also of engines without a cgroup of their own.
 //
-// Nothing here decides who gets a cgroup or which limits, and nothing here ever ends a process: a cgroup that has processes stays.
+// Nothing here decides who gets a cgroup or which limits, and nothing here ever ends a process: a
+// cgroup that has processes stays.
 //
-// A Driver may be used by several goroutines at a time, for different engines; what is done to one engine is done by one at a time.
-// Set may only be called for engines that were created or adopted, by this incarnation of the agent or an earlier one.
+// A Driver may be used by several goroutines at a time, for different engines; what is done to one
+// engine is done by one at a time. Set may only be called for engines that were created or
+// adopted, by this incarnation of the agent or an earlier one.
 package cgroup

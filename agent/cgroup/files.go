@@ -37,8 +37,8 @@ func (kernel) Write(name, content string) error {
 	return errors.Join(err, file.Close())
 }
 
-// Mkdir makes a cgroup that everybody can look into, as the kernel's own are: a Java engine reads there how much memory it has. The agent's
-// umask is not to keep it from that.
+// Mkdir makes a cgroup that every user can read, as the kernel's own are: a Java engine reads
+// there how much memory it has. The agent's umask must not prevent that.
 func (kernel) Mkdir(name string) error {
 	if err := os.Mkdir(name, 0o755); err != nil { //nolint:gosec // see above
 		return err //nolint:wrapcheck // names the cgroup

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A cgroup is guarded as it was made, and no more once somebody else may write to it.
+// A cgroup is guarded as it was made, and not any more once another user may write to it.
 func TestACgroupThatOthersMayWriteToIsNotGuarded(t *testing.T) {
 	d := onThisMachine(t)
 	if err := d.Prepare(); err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// What is asked of the kernel here. Processor time is accounted by a controller of its own with version 1.
+// What is asked of the kernel here. Processor time is accounted by a controller of its own with
+// version 1.
 const (
 	memory     = cgroupfs.Memory
 	cpu        = "cpu"
@@ -51,7 +52,8 @@ func (h *hierarchy) controller() string {
 type Tree struct {
 	files Files
 	proc  string
-	// main has the hierarchy that accounts for memory; where none does, the unified one. A cgroup's path is its path there.
+	// main has the hierarchy that accounts for memory; if none does, the unified one. A cgroup's
+	// path is its path there.
 	main *hierarchy
 	// all has main and the others that are used.
 	all []*hierarchy
@@ -105,7 +107,7 @@ func OpenTree(o TreeOptions) (*Tree, error) {
 			t.all = append(t.all, h)
 		}
 	}
-	// Where only some controllers are version 1's, the others may be the unified hierarchy's.
+	// If only some controllers are version 1's, the others may be the unified hierarchy's.
 	if unified != nil && byController[cpu] == nil && !slices.Contains(t.all, unified) {
 		t.all = append(t.all, unified)
 	}
@@ -156,7 +158,8 @@ func (t *Tree) Name() string {
 	return "version 2"
 }
 
-// PathOf returns the cgroup of a process in the hierarchy that accounts for memory. ErrNone: there is no such process.
+// PathOf returns the cgroup of a process in the hierarchy that accounts for memory. ErrNone: there
+// is no such process.
 func (t *Tree) PathOf(pid int32) (string, error) {
 	cgroups, err := t.cgroupsOf(pid)
 	if err != nil {
@@ -168,8 +171,8 @@ func (t *Tree) PathOf(pid int32) (string, error) {
 	return cgroups.Of(cgroupfs.Unified), nil
 }
 
-// cgroupsOf reads in which cgroups a process is. Of one whose first thread has ended, another thread tells: the kernel shows that the first
-// is at the top.
+// cgroupsOf reads in which cgroups a process is. If its first thread has ended, another thread is
+// read: the kernel shows the first at the top of the hierarchy.
 func (t *Tree) cgroupsOf(pid int32) (cgroupfs.Paths, error) {
 	cgroups, err := readPaths(t.process(t.liveThread(pid)))
 	if err != nil {
@@ -178,7 +181,7 @@ func (t *Tree) cgroupsOf(pid int32) (cgroupfs.Paths, error) {
 	return cgroups, nil
 }
 
-// liveThread is the process's first thread, or one that runs where that has ended before the others.
+// liveThread is the process's first thread, or if that has ended before the others, one that runs.
 func (t *Tree) liveThread(pid int32) int32 {
 	const zombie = "Z"
 	if stat, err := t.stat(pid); err != nil || stat.State != zombie || stat.NumThreads <= 1 {
@@ -200,7 +203,8 @@ func (t *Tree) liveThread(pid int32) int32 {
 	return pid
 }
 
-// Guarded reports whether nobody but root and this process's user can move processes to the cgroup of this path.
+// Guarded reports whether only root and this process's user can move processes to the cgroup of
+// this path.
 func (t *Tree) Guarded(name string) bool {
 	folder, visible := t.main.folder(name)
 	if !visible {
@@ -219,7 +223,7 @@ func (t *Tree) Guarded(name string) bool {
 	return true
 }
 
-// Still reports whether a member's pid is its own. Of one that has ended it is not.
+// Still reports whether a member's pid is still its own. If it has ended, it is not.
 func (t *Tree) Still(m Member) bool {
 	if m.StartTime == 0 {
 		return true
@@ -366,9 +370,10 @@ func (t *Tree) memoryMax(name, file string) (int64, error) {
 	return bytes, nil
 }
 
-// ranIntoV1 reports whether memory ran into a limit. Version 1 counts that for the limit of memory, and not in every kernel for that of
-// memory and swap together; then it shows in the most that was ever in use, which stays below the limit by less than what is asked for
-// at a time: a huge page at most.
+// ranIntoV1 reports whether memory has reached a limit. Version 1 counts that for the limit of
+// memory, but not in every kernel for that of memory and swap together. Then the most that was
+// ever in use shows it: it is below the limit by less than what is asked for at a time, a huge
+// page at most.
 func (t *Tree) ranIntoV1(name string, limit int64) (bool, error) {
 	times, err := t.number(name, "memory.failcnt")
 	if err != nil {
@@ -401,13 +406,14 @@ func (t *Tree) empty(name string) (bool, error) {
 	}
 	pids, err := t.members(t.main, name)
 	if errors.Is(err, errTooMany) {
-		return false, nil // nobody has looked at all of them
+		return false, nil // not all of them were read
 	}
 	return len(pids) == 0, err
 }
 
-// Fits refuses a limit of memory below what the cgroup holds and the kernel cannot take back: to make room for it with version 2, the
-// kernel would kill. ErrInUse: not now. A limit of 0 always fits.
+// Fits refuses a limit of memory that is below what the cgroup holds and the kernel cannot
+// reclaim: with version 2, the kernel would kill processes to keep it. ErrInUse: not now. A limit
+// of 0 always fits.
 func (t *Tree) Fits(name string, limit int64) error {
 	if limit == 0 || t.main.V1 {
 		return nil // version 1 refuses it by itself

@@ -23,16 +23,17 @@ type Kill struct {
 	At time.Duration
 	// Limit: it was killed because of a cgroup's limit, else because the machine had none left.
 	Limit bool
-	// Cgroup is the one whose limit it was, where the kernel said so.
+	// Cgroup is the one whose limit it was, if the kernel said so.
 	Cgroup string
 }
 
 const (
-	// maxKills is how many are remembered. A machine that kills more between two looks has other worries.
+	// maxKills is how many are remembered. More than that are not expected between two calls of
+	// Read.
 	maxKills = 1024
 	// recordSize is more than the kernel's longest record, in bytes.
 	recordSize = 8192
-	// maxRecords bounds one look; a kernel log has fewer. What is beyond is read at the next.
+	// maxRecords bounds one Read; a kernel log has fewer. The next one reads the rest.
 	maxRecords = 1 << 17
 	// initialPIDs is the namespace whose numbers the kernel's log has (PROC_PID_INIT_INO).
 	initialPIDs = "pid:[4026531836]"
@@ -47,8 +48,9 @@ type KernelLog struct {
 	kills  []Kill // in their order
 }
 
-// OpenKernelLog opens /dev/kmsg, from the oldest record that it has on: a kill in a time when nobody looked counts too. Errors are those
-// of opening; of a process in a namespace of pids, for whom the log's numbers mean nothing, ErrNone.
+// OpenKernelLog opens /dev/kmsg, from the oldest record that it has on: kills while no agent ran
+// count too. Errors are those of opening. ErrNone: this process is in a pid namespace, in which
+// the log's numbers mean nothing.
 func OpenKernelLog(proc string) (*KernelLog, io.Closer, error) {
 	switch namespace, err := os.Readlink(filepath.Join(proc, "self", "ns", "pid")); {
 	case err != nil:
@@ -64,21 +66,23 @@ func OpenKernelLog(proc string) (*KernelLog, io.Closer, error) {
 	return NewKernelLog(device), device, nil
 }
 
-// device is a descriptor that is read without waiting. As an *os.File its end of what there is would be waited for.
+// device is a descriptor that is read without waiting. An *os.File would wait for the next record.
 type device int
 
 func (d device) Read(to []byte) (int, error) { return syscall.Read(int(d), to) } //nolint:wrapcheck // what to do depends on the number
 
 func (d device) Close() error { return syscall.Close(int(d)) } //nolint:wrapcheck // there is no more to say
 
-// NewKernelLog reads records in the format of /dev/kmsg, one with each Read, until that gives an error: EAGAIN or io.EOF where there are
-// no more for now, EPIPE where records were lost.
+// NewKernelLog reads records in the format of /dev/kmsg, one with each call of the source's Read,
+// until that returns an error: EAGAIN or io.EOF if there are no more for now, EPIPE if records
+// were lost.
 func NewKernelLog(source io.Reader) *KernelLog {
 	return &KernelLog{source: source, buffer: make([]byte, recordSize)}
 }
 
-// Look reads what has been logged since it was last called. The error says why that could not be told; what was found stays.
-func (l *KernelLog) Look() error {
+// Read reads what has been logged since it was last called. The error says why that failed; what
+// was found stays.
+func (l *KernelLog) Read() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for range maxRecords {
@@ -105,8 +109,8 @@ func (l *KernelLog) Of(pid int32, started time.Duration) (Kill, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range slices.Backward(l.kills) {
-		// The log's clock may be a little behind that of start times, which goes on while the machine sleeps. Pids are given away again after
-		// some thousands of others.
+		// The log's clock may be a little behind that of start times, which goes on while the
+		// machine sleeps. Pids are given away again after some thousands of others.
 		if k.PID == pid && k.At >= started-clockSlack {
 			return k, true
 		}
@@ -114,12 +118,13 @@ func (l *KernelLog) Of(pid int32, started time.Duration) (Kill, bool) {
 	return Kill{}, false
 }
 
-// AtLimitOf returns how many processes were killed since a time after boot because the limit of a cgroup was reached, and the last of them.
+// AtLimitOf returns how many processes were killed since a time after boot because the limit of a
+// cgroup was reached, and the last of them.
 func (l *KernelLog) AtLimitOf(path string, since time.Duration) (last Kill, kills int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.kills {
-		// With less slack than for a pid: a cgroup's name is given away again at once.
+		// With less slack than for a pid: a cgroup's name can be used again at once.
 		if k.Limit && k.Cgroup == path && k.At >= since-time.Second {
 			last = k
 			kills++
@@ -130,9 +135,11 @@ func (l *KernelLog) AtLimitOf(path string, since time.Duration) (last Kill, kill
 
 const clockSlack = 10 * time.Second
 
-// killParser follows the lines by which the kernel tells of one kill after the other (mm/oom_kill.c and mm/memcontrol.c). They are, in
-// this order: since Linux 4.19 "oom-kill:constraint=…,oom_memcg=…", before that "Memory cgroup out of memory: Kill process …" or "Tasks in
-// … killed as a result of limit of …"; then "Killed process N", since 5.1 with whose lack of memory it was before it.
+// killParser follows the lines by which the kernel logs one kill after the other (mm/oom_kill.c
+// and mm/memcontrol.c). They are, in this order: since Linux 4.19
+// "oom-kill:constraint=…,oom_memcg=…", before that "Memory cgroup out of memory: Kill process …"
+// or "Tasks in … killed as a result of limit of …"; then "Killed process N", since 5.1 with whose
+// lack of memory it was before it.
 type killParser struct {
 	limit  bool
 	cgroup string
@@ -145,7 +152,8 @@ var (
 	oomCgroup   = regexp.MustCompile(`,oom_memcg=([^,]*),`)
 )
 
-// record takes one record "priority,sequence,microseconds,flags[,…];text", with lines of properties behind it.
+// record takes one record "priority,sequence,microseconds,flags[,…];text", with lines of
+// properties behind it.
 func (p *killParser) record(record []byte) (Kill, bool) {
 	head, rest, found := bytes.Cut(record, []byte(";"))
 	text, _, _ := bytes.Cut(rest, []byte("\n"))
@@ -192,7 +200,8 @@ func (p *killParser) line(text string, at time.Duration) (Kill, bool) {
 		return Kill{}, false
 	}
 	kill := Kill{PID: int32(pid), At: at, Limit: p.limit, Cgroup: p.cgroup}
-	// Of many kills in a short time the kernel tells of the lines before it for the first only: they are not those of the next.
+	// If there are many kills in a short time, the kernel logs the lines before it for the first
+	// only: they do not belong to the next.
 	*p = killParser{}
 	return kill, true
 }

@@ -67,7 +67,7 @@ func TestKillsAreFoundInTheLogsOfManyKernels(t *testing.T) {
 		"not-the-kernel": nil,
 	} {
 		log := NewKernelLog(play(t, name))
-		if err := log.Look(); err != nil {
+		if err := log.Read(); err != nil {
 			t.Error(name, err)
 		}
 		if diff := cmp.Diff(want, log.kills); diff != "" {
@@ -88,11 +88,11 @@ func TestTheLogGoesOnWhereItWasLost(t *testing.T) {
 	source := play(t, "5.10-global")
 	source.errors, source.end = []error{syscall.EPIPE, syscall.EINTR}, io.EOF
 	log := NewKernelLog(source)
-	if err := log.Look(); err != nil || len(log.kills) != 1 {
+	if err := log.Read(); err != nil || len(log.kills) != 1 {
 		t.Error(err, log.kills)
 	}
 	source.end = syscall.EIO
-	if err := log.Look(); !errors.Is(err, syscall.EIO) || len(log.kills) != 1 {
+	if err := log.Read(); !errors.Is(err, syscall.EIO) || len(log.kills) != 1 {
 		t.Error("a failure is hidden, or lost what was found:", err, log.kills)
 	}
 }
@@ -104,7 +104,7 @@ func TestTheLogRemembersABoundedNumberOfKills(t *testing.T) {
 		source.records = append(source.records, record)
 	}
 	log := NewKernelLog(source)
-	if err := log.Look(); err != nil || len(log.kills) != maxKills {
+	if err := log.Read(); err != nil || len(log.kills) != maxKills {
 		t.Error(err, len(log.kills))
 	}
 }
@@ -115,7 +115,7 @@ func FuzzKernelLog(f *testing.F) {
 	f.Add([]byte(";,;,"))
 	f.Fuzz(func(t *testing.T, record []byte) {
 		log := NewKernelLog(&played{records: [][]byte{record, record}, end: syscall.EAGAIN})
-		if err := log.Look(); err != nil {
+		if err := log.Read(); err != nil {
 			t.Fatal(err)
 		}
 		for _, kill := range log.kills {

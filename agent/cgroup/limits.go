@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// period is over which a quota of processor time is counted, in microseconds: the kernel's own default.
+	// period is over which a quota of processor time is counted, in microseconds: the kernel's own
+	// default.
 	period = 100_000
 	// leastQuota is the least that the kernel takes, in microseconds.
 	leastQuota = 1000
@@ -19,14 +20,14 @@ const (
 	defaultWeight = 100
 	leastWeight   = 1
 	mostWeight    = 10_000
-	// Version 1 has shares, of which 1024 are what a weight of 100 is.
+	// Version 1 has shares: 1024 are a weight of 100.
 	defaultShares = 1024
 	leastShares   = 2
 	mostShares    = 262_144
 )
 
-// ErrInUse says that an engine holds more memory than its limit would be. What is done about it is a matter of policy; a limit is
-// nothing that kills by being set.
+// ErrInUse says that an engine holds more memory than its limit would be. Policy says what is done
+// about that: setting a limit must not kill.
 var ErrInUse = errors.New("more is in use than the limit")
 
 // UnsupportedError says that nothing here can keep a limit.
@@ -54,7 +55,7 @@ func (l Limits) quota() int64 {
 	return max(leastQuota, l.CPUMillis*(period/1000))
 }
 
-// set sets all limits of a cgroup. One that fails does not keep the others from being set.
+// set sets all limits of a cgroup, also if one of them fails.
 func (d *Direct) set(name string, limits Limits) error {
 	var all error
 	if limits.MemoryMax != 0 && slices.Contains(d.missing, memory) {
@@ -104,7 +105,7 @@ func (d *Direct) setMemory(name, folder string, limit int64) error {
 	}
 	most, swap := "max", "max"
 	if limit != 0 {
-		// What an engine is entitled to is memory: with swap beside it, it could have more.
+		// What an engine is entitled to is memory: with swap next to it, it could have more.
 		most, swap = strconv.FormatInt(limit, 10), "0"
 	}
 	return errors.Join(
@@ -112,13 +113,14 @@ func (d *Direct) setMemory(name, folder string, limit int64) error {
 		ifThere(d.tree.files.Write(filepath.Join(folder, "memory.swap.max"), swap)))
 }
 
-// setMemoryV1 sets the limit of memory and that of memory and swap, which may never be the lower one.
+// setMemoryV1 sets the limit of memory and that of memory and swap, which may never be the lower
+// one.
 func (d *Direct) setMemoryV1(folder string, limit int64) error {
 	most := "-1"
 	if limit != 0 {
 		most = strconv.FormatInt(limit, 10)
 	}
-	both := filepath.Join(folder, "memory.memsw.limit_in_bytes") // only where the kernel accounts for swap
+	both := filepath.Join(folder, "memory.memsw.limit_in_bytes") // only if the kernel accounts for swap
 	if err := ifThere(d.tree.files.Write(both, "-1")); err != nil {
 		return inUse(err)
 	}

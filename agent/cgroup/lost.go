@@ -11,11 +11,13 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// Lost names what a process would leave behind if it was moved below the cgroup of this path: a limit of memory, processors, input and output, or
-// the number of processes that it is under and the other is not, or the container it is in; but for limits in the files named last, which
-// whoever moves it sets anew. "": nothing. ErrNone: there is no such process.
+// Lost names what a process would leave behind if it was moved below the cgroup of this path: a
+// limit of memory, processors, input and output, or the number of processes that it is under and
+// the other is not; or the container it is in. Limits in the files named last do not count, as the
+// caller sets them again. "": nothing. ErrNone: there is no such process.
 //
-// With version 1 a process keeps its limit on the number of processes: that hierarchy is not one of those in which it is moved.
+// With version 1 a process keeps its limit on the number of processes: that hierarchy is not one
+// of those in which it is moved.
 func (t *Tree) Lost(pid int32, to string, kept ...string) (string, error) {
 	container, err := t.elsewhere(pid)
 	if err != nil {
@@ -35,7 +37,8 @@ func (t *Tree) Lost(pid int32, to string, kept ...string) (string, error) {
 	return found, err
 }
 
-// Tasks is the number of processes that a process would no longer be limited to if it was moved below the cgroup of this path; 0: none.
+// Tasks is the number of processes that a process would no longer be limited to if it was moved
+// below the cgroup of this path; 0: none.
 func (t *Tree) Tasks(pid int32, to string) (int64, error) {
 	least := int64(0)
 	err := t.limits(pid, to, func(_, file string, limit int64) bool {
@@ -50,8 +53,8 @@ func (t *Tree) Tasks(pid int32, to string) (int64, error) {
 // tasksFile has the limit on the number of processes, as version 2 has it next to the others.
 const tasksFile = "pids.max"
 
-// limits goes up from the cgroup of a process to one that has the other of this path below it, and tells of each limit until it is told to
-// stop.
+// limits goes up from the cgroup of a process to one that has the other of this path below it. It
+// yields each limit, until it has to stop.
 func (t *Tree) limits(pid int32, to string, tell func(name, file string, limit int64) bool) error {
 	cgroups, err := t.cgroupsOf(pid)
 	if err != nil {
@@ -73,8 +76,9 @@ func below(name, other string) bool {
 	return is
 }
 
-// elsewhere names the namespace by which a process is in a container, whose engine counts on finding it in its cgroup. One in a user
-// namespace of its own is in none: every user can make such a one, and the others in it, to be left alone.
+// elsewhere names the namespace that shows that a process is in a container: the container's
+// engine expects it in its cgroup. A process in a user namespace of its own is in none: every user
+// can make one, and other namespaces in it, to escape a move.
 func (t *Tree) elsewhere(pid int32) (string, error) {
 	thread := t.liveThread(pid)
 	differs := func(kind string) (bool, error) {
@@ -102,7 +106,7 @@ func processGone(pid int32, err error) error {
 	return fmt.Errorf("process %d: %w", pid, err)
 }
 
-// limitsOf tells of the limits of one cgroup. One that is not seen here may have any.
+// limitsOf yields the limits of one cgroup. A cgroup that is not seen here may have any.
 func (t *Tree) limitsOf(h *hierarchy, name string, tell func(name, file string, limit int64) bool) (goOn bool, err error) {
 	folder, visible := h.folder(name)
 	if !visible {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A process is in a cgroup of somebody else's. What it would get out of by a move is a limit on its way up that the cgroups of engines are
-// not below, or its container.
+// A process is in a cgroup that is not ours. What it would get out of by a move is a limit on its
+// way up that the cgroups of engines are not below, or its container.
 func TestWhatAProcessWouldLoseByAMove(t *testing.T) {
 	for name, test := range map[string]struct {
 		in, file, content string // of the one above in
@@ -79,7 +79,7 @@ func spaces(t *testing.T, process string, of map[string]string) {
 	}
 }
 
-// What is below a cgroup is looked at up to a bound, beyond which nobody says that it is empty.
+// What is below a cgroup is read up to a bound. Beyond it, a cgroup is not said to be empty.
 func TestALookBelowACgroupEnds(t *testing.T) {
 	k, d := delegated(t)
 	name, err := d.Enter(t.Context(), "e1", Limits{}, 100)
@@ -104,8 +104,8 @@ func TestALookBelowACgroupEnds(t *testing.T) {
 	}
 }
 
-// A mount that shows a part of the hierarchy, which came later, is not taken for the hierarchy: the limits further up would not be seen, and
-// cgroups be made below another than this process's.
+// A mount that shows a part of the hierarchy, which came later, is not taken for the hierarchy:
+// the limits further up would not be seen, and cgroups be made below another than this process's.
 func TestAMountOfAPartIsNotTakenForTheHierarchy(t *testing.T) {
 	k := newUnified("cpu", "memory")
 	k.make(t, "/bursar")

@@ -21,7 +21,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// These tests are about this machine's kernel: they need root, and a hierarchy that accounts for memory.
+// These tests are about this machine's kernel: they need root, and a hierarchy that accounts for
+// memory.
 
 const asEngine = "BURSAR_TEST_ENGINE"
 
@@ -33,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beEngine obeys lines: "touch N" takes N MiB, "spin D" uses one processor for as long by the clock and tells how much of that it was given,
-// and the end of its input ends it.
+// beEngine obeys lines: "touch N" takes N MiB, "spin D" uses one processor for as long by the
+// clock and tells how much of that it was given, and the end of its input ends it.
 func beEngine() {
 	var held [][]byte
 	lines := bufio.NewScanner(os.Stdin)
@@ -111,7 +112,7 @@ func (e *engine) tell(line string) {
 	}
 }
 
-// answer is the number at the end of the next line, or false where there is none any more.
+// answer is the number at the end of the next line, or false: there is none any more.
 func (e *engine) answer() (int64, bool) {
 	e.t.Helper()
 	if !e.out.Scan() {
@@ -130,7 +131,8 @@ func (e *engine) end() error {
 	return e.command.Wait()
 }
 
-// onThisMachine makes cgroups below one of the test's own, in every hierarchy that this machine has.
+// onThisMachine makes cgroups below one of the test's own, in every hierarchy that this machine
+// has.
 func onThisMachine(t *testing.T) *Direct {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -169,7 +171,7 @@ func TestTheKernelKeepsAnEngineToItsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = device.Close() })
-	if err := log.Look(); err != nil {
+	if err := log.Read(); err != nil {
 		t.Fatal(err)
 	}
 	e.tell("touch 16")
@@ -189,8 +191,8 @@ func TestTheKernelKeepsAnEngineToItsMemory(t *testing.T) {
 	if err != nil || facts != (Facts{OOMKills: 1, AtLimit: true, MemoryMax: 64 * mib, Empty: true}) {
 		t.Errorf("%+v, %v", facts, err)
 	}
-	// What an agent has to go by where an engine has no cgroup of its own.
-	if err := log.Look(); err != nil {
+	// What an agent knows if an engine has no cgroup of its own.
+	if err := log.Read(); err != nil {
 		t.Fatal(err)
 	}
 	started := time.Duration(identity.StartTime) * (time.Second / 100)
@@ -235,8 +237,8 @@ func throttled(t *testing.T, d *Direct, id string) int64 {
 	return 0
 }
 
-// TestTheKernelKeepsAnEngineToItsProcessorTime looks at what the kernel counts: how much an engine gets without a quota depends on who else is
-// busy.
+// TestTheKernelKeepsAnEngineToItsProcessorTime looks at what the kernel counts: how much an engine
+// gets without a quota depends on who else is busy.
 func TestTheKernelKeepsAnEngineToItsProcessorTime(t *testing.T) {
 	d := onThisMachine(t)
 	e := start(t)
@@ -331,7 +333,8 @@ func eventually(so func() bool) bool {
 	return false
 }
 
-// runs reports whether a process has not ended: version 1 shows one that ends as if it were nowhere, from a little before it has.
+// runs reports whether a process has not ended: version 1 shows one that ends as if it were
+// nowhere, from a little before it has.
 func runs(pid int32) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(int(pid)), "stat"))
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// An engine with the rights to it can make cgroups below its own without end. So many are looked at, and so far down.
+// An engine may be allowed to make cgroups below its own without end. These bound how many are
+// read, and how far down.
 const (
 	mostBelow = 4096
 	deepest   = 32

@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// unified plays the unified hierarchy (version 2) as far as its rules concern this package: which files there are depends on the
-// controllers that were handed down; who hands controllers down has no processes, but for the root; what has processes or
-// children cannot be removed.
+// unified plays the unified hierarchy (version 2) as far as its rules concern this package: which
+// files there are depends on the controllers that were handed down; who hands controllers down has
+// no processes, but for the root; what has processes or children cannot be removed.
 type unified struct {
 	cgroups map[string]*node
 	// swap: the kernel accounts for it.
 	swap bool
-	// dead is a process that has ended and that nobody has taken note of.
+	// dead is a process that has ended and whose parent has not waited for it.
 	dead int
 }
 
@@ -39,7 +39,8 @@ func newUnified(controllers ...string) *unified {
 	return k
 }
 
-// process is a fixture of the process table: this process is in a cgroup, and the hierarchy is mounted with root at its top.
+// process is a fixture of the process table: this process is in a cgroup, and the hierarchy is
+// mounted with root at its top.
 func (k *unified) process(t *testing.T, own, root string) TreeOptions {
 	t.Helper()
 	proc := t.TempDir()

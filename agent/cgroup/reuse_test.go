@@ -39,7 +39,8 @@ func (h handsOver) Write(name, content string) error {
 	return h.unified.Write(name, content)
 }
 
-// An engine can end thousands of its processes while they are moved, whose pids others get. Whoever is in the cgroup is stopped with it.
+// An engine can end thousands of its processes while they are moved, whose pids others get. All
+// processes in the cgroup are stopped with it.
 func TestWhoHasThePIDOfAMemberIsNotMoved(t *testing.T) {
 	k := newUnified("cpu", "memory")
 	k.make(t, "/bursar")

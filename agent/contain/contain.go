@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/bursar/bursar/agent/cgroup"
 	"github.com/bursar/bursar/agent/launch"
@@ -21,19 +20,21 @@ import (
 )
 
 const (
-	// containTimeout bounds what is done to the cgroup of one engine, and one look at its facts when it has ended.
+	// containTimeout bounds what is done to the cgroup of one engine, and factsTimeout the reading
+	// of its facts when it has ended.
 	containTimeout = 20 * time.Second
 	factsTimeout   = 2 * time.Second
-	// containPatience is the time after which something is tried again that has failed.
+	// containPatience is how long after a failure the same is tried again.
 	containPatience = time.Minute
-	// strangerPatience is how long a cgroup stays that was there when the agent started, of an allocation it does not know: another agent
-	// of this machine may be about to use it.
-	strangerPatience = time.Hour
+	// unknownPatience is how long a cgroup stays that was there when the agent started, if the
+	// agent does not know its allocation: another agent of this machine may be about to use it.
+	unknownPatience = time.Hour
 )
 
 // The ways to give engines cgroups.
 const (
-	// Auto is systemd if it is there and this is root, else the kernel's files if they may be written, else none.
+	// Auto is systemd if it is there and this is root, else the kernel's files if they may be
+	// written, else none.
 	Auto    = "auto"
 	Systemd = "systemd"
 	Direct  = "direct"
@@ -42,87 +43,101 @@ const (
 
 // Settings are those in force.
 type Settings struct {
-	// Way is one of Auto, Systemd, Direct and None. Parent is the cgroup below which those of engines are made with the kernel's files;
-	// empty: that above this process's own.
+	// Way is one of Auto, Systemd, Direct and None. Parent is the cgroup below which those of
+	// engines are made with the kernel's files; empty: that above this process's own.
 	Way, Parent string
 	// Policies say which engines get a cgroup, and which limits.
 	Policies policy.Set
 }
 
-// Options are what is asked of an agent. Each function may be called by several goroutines at a time.
+// Options are what is asked of an agent. Each function may be called by several goroutines at a
+// time.
 type Options struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	// Proc is where the process table is.
 	Proc string
-	// Driver makes the cgroups, and is closed with them; nil: one as configured. KernelLog tells of engines that the kernel killed; nil: that
-	// of this machine, where it can be read.
+	// Driver makes the cgroups, and is closed with them; nil: one as configured. KernelLog says
+	// which engines the kernel killed; nil: that of this machine, if it can be read.
 	Driver    cgroup.Driver
 	KernelLog *cgroup.KernelLog
 	// Direct starts keepers that get no unit of their own.
 	Direct *launch.Direct
 	// Settings are those in force.
 	Settings func() Settings
-	// Locked gives the engines and what they are entitled to. It must not block.
+	// Locked calls a function with the engines and what they are entitled to. That must not block.
 	Locked func(func(t *tracker.Tracker))
-	// SaveSoon has what was said of an engine written.
-	SaveSoon func()
-	// Launching reports whether the allocation's engine is being launched, Stopped whether the agent has been asked to stop it.
+	// ScheduleSave has the state stored soon: what is known of an engine has changed.
+	ScheduleSave func()
+	// Launching reports whether the allocation's engine is being launched, Stopped whether the
+	// agent has been asked to stop it.
 	Launching, Stopped func(id string) bool
-	// Identify says whose a process is. Any error: it has ended.
+	// Identify says which user a process runs as. Any error: it has ended.
 	Identify func(pid int32) (host.Identity, error)
 }
 
-// Cgroups gives engines cgroups of their own and keeps their limits in step with what they are entitled to. Whatever fails is logged and
-// counted, and the engine goes on as it is. Its loop does all that may take long, so that nothing else waits for systemd or a slow
-// kernel; other goroutines launch engines and ask how they ended.
+// Cgroups gives engines cgroups of their own and keeps their limits in step with what they are
+// entitled to. If something fails, that is logged and counted, and the engine goes on as it is.
+// The loop does all that may take long, so that nothing else waits for systemd or a slow kernel.
+// Other goroutines launch engines and ask how they ended.
 type Cgroups struct {
 	options  Options
 	log      *slog.Logger
 	kills    prometheus.Counter
 	failures prometheus.Counter
 	due      chan struct{} // one element: there may be something to do
-	seen     *int64        // the kernel's count of processes ended for lack of memory at the last pass over all; nil: not known
+	// killsSeen is the kernel's count of processes ended for lack of memory at the last pass over
+	// all; nil: not known.
+	killsSeen *int64
 
 	opening sync.Mutex  // held while a driver is opened
 	opened  time.Time   // guarded by opening; when that was last tried
 	found   atomic.Bool // what an earlier incarnation left is known
 
 	kernelLog *cgroup.KernelLog // nil: it cannot be read
-	device    io.Closer         // of kernelLog, where it is ours
+	device    io.Closer         // of kernelLog, if it was opened here
 
 	mu      sync.Mutex
-	changed map[string]bool       // guarded by mu; allocations to look at
-	all     bool                  // guarded by mu; all of them
 	driver  cgroup.Driver         // guarded by mu; nil: none
 	engines map[string]*contained // guarded by mu; by allocation
-	counted map[string]time.Time  // guarded by mu; allocations whose kills were counted, by when
+	// changed are the allocations to look at, and all is whether that is all of them. Most have no
+	// cgroup yet, and some never get one: so this is no part of a contained engine.
+	changed map[string]bool // guarded by mu
+	all     bool            // guarded by mu
+	// counted are allocations whose kills were counted, by when. It has engines that had no cgroup
+	// of ours, and engines whose cgroup is gone: so this is no part of a contained engine either.
+	counted map[string]time.Time // guarded by mu
 }
 
 // contained is an engine that has a cgroup of ours, or shall have one.
 type contained struct {
-	// path is its cgroup's; "" where there is none yet, or none that can be measured.
+	// path is its cgroup's; "": there is none yet, or none that can be measured.
 	path   string
 	limits cgroup.Limits
-	// settled: the engine is inside and has these limits.
-	settled bool
-	// failed is what went wrong last, and retry when to try again.
+	// applied: the engine is inside and has these limits.
+	applied bool
+	// failed is the last error, and retry when to try again.
 	failed string
 	retry  time.Time
-	// kills are those of its processes that are known of, killed is when the last was noticed.
+	// kills is how many of its processes are known to have been killed, killed is when the last
+	// was noticed.
 	kills  int64
 	killed time.Time
-	// wouldLose is what the engine would have lost by a move that nobody has asked for: it stays where it is.
+	// wouldLose is what the engine would lose by a move that no policy demands: so it stays where
+	// it is.
 	wouldLose string
-	// home is the cgroup that it is moved from; "": not known, as it was moved before this incarnation.
-	home string
-	// inherited: an earlier incarnation has made it, and nobody has looked at it since.
+	// origin is the cgroup that it is moved from; "": not known, as it was moved before this
+	// incarnation.
+	origin string
+	// inherited: an earlier incarnation has made it, and its facts were not read since.
 	inherited bool
-	// stranger is when a cgroup was found whose allocation this agent did not know; zero: it knows it.
-	stranger time.Time
+	// unknownSince is when a cgroup was found whose allocation this agent did not know; zero: it
+	// knows it.
+	unknownSince time.Time
 }
 
-// New returns what contains engines, and does nothing yet. The error is that of metrics which are there already.
+// New returns Cgroups that do nothing yet. The error is that of metrics which are registered
+// already.
 func New(o Options) (*Cgroups, error) {
 	c := &Cgroups{
 		options: o, log: o.Log, due: make(chan struct{}, 1), engines: make(map[string]*contained), counted: make(map[string]time.Time),
@@ -148,16 +163,16 @@ func New(o Options) (*Cgroups, error) {
 	return c, nil
 }
 
-// Soon has the loop look at all engines.
-func (c *Cgroups) Soon() {
+// ScheduleAll has the loop check all engines.
+func (c *Cgroups) ScheduleAll() {
 	c.mu.Lock()
 	c.all = true
 	c.mu.Unlock()
 	c.wake()
 }
 
-// SoonAt has the loop look at one engine.
-func (c *Cgroups) SoonAt(id string) {
+// Schedule has the loop check one engine.
+func (c *Cgroups) Schedule(id string) {
 	c.mu.Lock()
 	c.changed[id] = true
 	c.mu.Unlock()
@@ -171,7 +186,7 @@ func (c *Cgroups) wake() {
 	}
 }
 
-// Loop does what Soon and SoonAt ask for until ctx ends. It returns nil.
+// Loop does what ScheduleAll and Schedule ask for until ctx ends. It returns nil.
 func (c *Cgroups) Loop(ctx context.Context) error {
 	for {
 		select {
@@ -196,242 +211,9 @@ func (c *Cgroups) Close() error {
 	return err
 }
 
-// current is what makes cgroups here, as far as it was opened.
+// current is the driver; nil: none was opened.
 func (c *Cgroups) current() cgroup.Driver {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.driver
-}
-
-// pass looks once at the engines that may have changed, or at all.
-func (c *Cgroups) pass(ctx context.Context) {
-	c.mu.Lock()
-	all, changed := c.all, c.changed
-	c.all, c.changed = false, make(map[string]bool)
-	c.mu.Unlock()
-	if all && c.kernelLog != nil {
-		if err := c.kernelLog.Look(); err != nil {
-			c.log.DebugContext(ctx, "the kernel's log could not be read", "error", err)
-		}
-	}
-	driver := c.open(ctx)
-	if driver == nil || !c.find(ctx, driver) {
-		return
-	}
-	killed := all && c.killedSince()
-	wanted := c.wanted(all, changed)
-	for id, w := range wanted {
-		if ctx.Err() != nil {
-			return
-		}
-		c.keep(ctx, driver, id, w, killed)
-	}
-	if !all {
-		return
-	}
-	for _, id := range c.others(wanted) {
-		c.remove(ctx, driver, id)
-	}
-}
-
-// find takes up the cgroups that an earlier incarnation has made.
-func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
-	if c.found.Load() {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, containTimeout)
-	defer cancel()
-	list, err := driver.Find(ctx)
-	if err != nil {
-		c.failures.Inc()
-		c.log.WarnContext(ctx, "cgroups of engines could not be looked for", "error", err)
-		return false
-	}
-	strangers := make(map[string]time.Time)
-	c.options.Locked(func(t *tracker.Tracker) {
-		for _, f := range list {
-			if !t.Knows(f.ID) {
-				strangers[f.ID] = time.Now()
-			}
-		}
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range list {
-		if c.engines[f.ID] == nil {
-			c.engines[f.ID] = &contained{path: f.Path, inherited: true, stranger: strangers[f.ID]}
-		}
-	}
-	c.found.Store(true)
-	return true
-}
-
-// takeUp does so before the loop has: an engine may have ended while no agent was there.
-func (c *Cgroups) takeUp(ctx context.Context) {
-	if c.found.Load() {
-		return
-	}
-	if driver := c.open(ctx); driver != nil {
-		c.find(ctx, driver)
-	}
-}
-
-// keep gives one engine its cgroup and its limits, where it has not got them, and asks for its processes that the kernel has killed,
-// if some may have been.
-func (c *Cgroups) keep(ctx context.Context, driver cgroup.Driver, id string, w wish, killed bool) {
-	c.mu.Lock()
-	e := c.engines[id]
-	if e == nil && w.own != policy.CgroupNever {
-		e = &contained{}
-		c.engines[id] = e
-	}
-	if e == nil {
-		c.mu.Unlock()
-		return
-	}
-	e.stranger = time.Time{}
-	before := *e
-	c.mu.Unlock()
-	if w.own == policy.CgroupIfFree && c.stays(ctx, driver, id, w, before) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, containTimeout)
-	defer cancel()
-	// Other limits than those that have failed are not made to wait.
-	if before.limits != w.limits || !before.settled && !time.Now().Before(before.retry) {
-		c.settle(ctx, driver, id, w, before)
-	}
-	c.mu.Lock()
-	path := e.path
-	c.mu.Unlock()
-	if path != "" && path != w.process.GetCgroup() {
-		moved := proto.CloneOf(w.process)
-		moved.Cgroup = path
-		c.options.Locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
-		c.options.SaveSoon()
-	}
-	if !killed && !before.inherited && before.settled {
-		return
-	}
-	if facts, err := driver.Facts(ctx, id); err == nil {
-		c.count(id, facts, false)
-	}
-}
-
-// stays reports whether an engine that nobody has said to move stays where it is, as it would lose something by that.
-func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) bool {
-	if before.wouldLose != "" || before.settled || before.inherited || before.failed != "" {
-		return before.wouldLose != ""
-	}
-	lost, err := driver.Lost(w.process.GetPid())
-	if err == nil && lost == "" {
-		return false
-	}
-	if errors.Is(err, cgroup.ErrNone) {
-		return true // it has ended, which the next measurement finds
-	}
-	if err != nil {
-		lost = err.Error()
-	}
-	c.mu.Lock()
-	if e := c.engines[id]; e != nil {
-		e.wouldLose = lost
-	}
-	c.mu.Unlock()
-	c.log.InfoContext(ctx, "an engine stays in the cgroup that it is in, as it would lose something by a move; its processes are measured",
-		"allocation_id", id, "lost", lost)
-	return true
-}
-
-// settle moves an engine to its cgroup, or sets other limits.
-func (c *Cgroups) settle(ctx context.Context, driver cgroup.Driver, id string, w wish, before contained) {
-	path := before.path
-	var err error
-	if before.settled {
-		err = driver.Set(ctx, id, w.limits)
-	}
-	if !before.settled || errors.Is(err, cgroup.ErrNone) {
-		path, err = driver.Adopt(ctx, id, w.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, w) })
-	}
-	if errors.Is(err, cgroup.ErrNone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && path == "" {
-		return // it has ended, which the next measurement finds; or the agent ends
-	}
-	c.mu.Lock()
-	e := c.engines[id]
-	e.path, e.limits, e.settled = path, w.limits, err == nil
-	again := err != nil && e.failed == err.Error()
-	e.failed, e.retry, e.wouldLose = "", time.Time{}, ""
-	if err != nil {
-		e.failed, e.retry = err.Error(), time.Now().Add(containPatience)
-	}
-	c.mu.Unlock()
-	switch {
-	case err != nil:
-		c.failed(ctx, id, err, again)
-	case !before.settled:
-		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", w.limits)
-	default:
-		c.log.InfoContext(ctx, "an engine's limits are set anew", "allocation_id", id, "limits", w.limits)
-	}
-}
-
-func (c *Cgroups) failed(ctx context.Context, id string, err error, again bool) {
-	c.failures.Inc()
-	level := slog.LevelWarn
-	if again {
-		level = slog.LevelDebug
-	}
-	c.log.Log(ctx, level, "an engine's cgroup is not as it should be; the engine goes on", "allocation_id", id, "error", err)
-}
-
-// others are the cgroups of allocations that are no engines, any more or yet.
-func (c *Cgroups) others(wanted map[string]wish) (ids []string) {
-	tracked := make(map[string]bool)
-	c.options.Locked(func(t *tracker.Tracker) {
-		for _, e := range t.Engines() {
-			tracked[e.ID] = true
-		}
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, e := range c.engines {
-		if _, is := wanted[id]; !is && !tracked[id] && time.Since(e.stranger) > strangerPatience {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// remove removes a cgroup that nobody is in. One that has processes stays, and is looked at again: an engine that is just being launched,
-// or one that was released and runs on.
-func (c *Cgroups) remove(ctx context.Context, driver cgroup.Driver, id string) {
-	if c.options.Launching(id) {
-		return
-	}
-	c.mu.Lock()
-	if e := c.engines[id]; e != nil && e.wouldLose != "" {
-		delete(c.engines, id)
-		c.mu.Unlock()
-		return
-	}
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, containTimeout)
-	defer cancel()
-	err := driver.Remove(ctx, id)
-	switch {
-	case err == nil:
-		c.mu.Lock()
-		delete(c.engines, id)
-		c.mu.Unlock()
-	case errors.Is(err, cgroup.ErrBusy) || ctx.Err() != nil:
-	default:
-		c.mu.Lock()
-		e := c.engines[id]
-		again := e == nil || e.failed == err.Error()
-		if e != nil {
-			e.failed = err.Error()
-		}
-		c.mu.Unlock()
-		c.failed(ctx, id, err, again)
-	}
 }

@@ -56,7 +56,7 @@ func newCgroups(t *testing.T, way string, driver cgroup.Driver) *Cgroups {
 			defer mu.Unlock()
 			f(books)
 		},
-		SaveSoon: func() {}, Launching: func(string) bool { return false }, Stopped: func(string) bool { return false },
+		ScheduleSave: func() {}, Launching: func(string) bool { return false }, Stopped: func(string) bool { return false },
 		Identify: func(int32) (host.Identity, error) { return host.Identity{}, host.ErrNoProcess },
 	})
 	if err != nil {
@@ -102,13 +102,13 @@ func TestACgroupThatNobodyKnowsStaysForAWhile(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Loop(ctx) }()
-		c.Soon()
+		c.ScheduleAll()
 		synctest.Wait()
 		if len(driver.removed) > 0 {
 			t.Errorf("removed at once: %v", driver.removed)
 		}
-		time.Sleep(strangerPatience + time.Second)
-		c.Soon()
+		time.Sleep(unknownPatience + time.Second)
+		c.ScheduleAll()
 		synctest.Wait()
 		if len(driver.removed) != 1 {
 			t.Errorf("removed: %v", driver.removed)

@@ -12,8 +12,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// open returns what makes cgroups here, or nil where nothing does. What is there is not asked for again; what could not be opened is, after
-// a while.
+// open returns the driver, or nil if there is none. It is opened once; if that fails, it is tried
+// again after a while.
 func (c *Cgroups) open(ctx context.Context) cgroup.Driver {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -46,7 +46,7 @@ func (c *Cgroups) open(ctx context.Context) cgroup.Driver {
 	return driver
 }
 
-// openDriver returns nil where auto finds nothing.
+// openDriver returns nil if auto finds nothing.
 func openDriver(ctx context.Context, config Settings) (cgroup.Driver, error) {
 	options := cgroup.DirectOptions{Parent: config.Parent}
 	switch config.Way {
@@ -63,7 +63,7 @@ func openDriver(ctx context.Context, config Settings) (cgroup.Driver, error) {
 		}
 		return direct, nil
 	}
-	// Others than root would have to be asked for a password by systemd.
+	// systemd would ask users other than root for a password.
 	if os.Geteuid() == 0 {
 		if units, err := unit.Open(ctx, unit.Options{}); err == nil {
 			return units, nil
@@ -75,7 +75,8 @@ func openDriver(ctx context.Context, config Settings) (cgroup.Driver, error) {
 	return nil, nil //nolint:nilnil // nothing is found
 }
 
-// Spawner says who starts the keeper of an engine with these labels, and with which limits of a cgroup of its own; nil: it gets none.
+// Spawner says who starts the keeper of an engine with these labels, and with which limits of a
+// cgroup of its own; nil: it gets none.
 func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitled *bursarv1.Resource) (launch.Spawner, *cgroup.Limits) {
 	driver := c.open(ctx)
 	if driver == nil {
@@ -85,31 +86,32 @@ func (c *Cgroups) Spawner(ctx context.Context, labels map[string]string, entitle
 	return spawner{cgroups: c, driver: driver, direct: c.options.Direct}, &limits
 }
 
-// spawner starts keepers in cgroups of their own; where that does not work, without.
+// spawner starts keepers in cgroups of their own; if that does not work, without.
 type spawner struct {
 	cgroups *Cgroups
 	driver  cgroup.Driver
 	direct  *launch.Direct
 }
 
-// enterer is a driver by which one's own child, which has done nothing yet, gets a cgroup.
+// enterer is a driver that can give a cgroup to a child of this process that has done nothing yet.
 type enterer interface {
 	Enter(ctx context.Context, id string, limits cgroup.Limits, pid int32) (string, error)
 }
 
-// guard is a driver that knows whether others than the agent and root can move processes to a cgroup of this path.
-type guard interface {
+// guardedDriver is a driver that knows whether only the agent and root can move processes to a
+// cgroup of this path.
+type guardedDriver interface {
 	Guarded(path string) bool
 }
 
-// Guarded reports whether a cgroup is that which the agent has made for an engine, with nobody in it but whom the engine has started or root has
-// moved there.
+// Guarded reports whether the agent has made the cgroup for the engine, and only processes are in
+// it that the engine has started or root has moved there.
 func (c *Cgroups) Guarded(ctx context.Context, id, path string) bool {
 	if path == "" {
 		return false
 	}
-	c.takeUp(ctx)
-	driver, ok := c.current().(guard)
+	c.findOnce(ctx)
+	driver, ok := c.current().(guardedDriver)
 	c.mu.Lock()
 	e := c.engines[id]
 	ours := e != nil && e.path == path
@@ -150,9 +152,10 @@ func (s spawner) Spawn(ctx context.Context, q launch.Spawn) (launch.Spawned, err
 	return spawned, nil
 }
 
-// launched takes note of an engine that is started in a cgroup of its own; err: without the limits, which the loop tries to set again.
+// launched notes an engine that is started in a cgroup of its own. If err is not nil, it has no
+// limits yet, and the loop tries to set them.
 func (c *Cgroups) launched(id, path string, limits cgroup.Limits, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.engines[id] = &contained{path: path, limits: limits, settled: err == nil}
+	c.engines[id] = &contained{path: path, limits: limits, applied: err == nil}
 }

@@ -8,17 +8,18 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// killedSince reports whether the kernel may have ended a process for lack of memory since the last pass over all engines: only then are
-// they asked, each, whether it was one of theirs.
+// killedSince reports whether the kernel may have ended a process for lack of memory since the
+// last pass over all engines. Only then is each cgroup read.
 func (c *Cgroups) killedSince() bool {
 	var now *int64
 	c.options.Locked(func(t *tracker.Tracker) { now = t.Sample().OutOfMemoryKills })
-	before := c.seen
-	c.seen = now
+	before := c.killsSeen
+	c.killsSeen = now
 	return now == nil || before == nil || *now != *before
 }
 
-// count takes note of processes that the kernel has killed. An earlier incarnation has told of those that an engine had survived.
+// count notes the processes that the kernel has killed. If the engine survived kills before this
+// incarnation, an earlier one has counted these.
 func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 	c.mu.Lock()
 	e := c.engines[id]
@@ -45,8 +46,8 @@ func (c *Cgroups) count(id string, facts cgroup.Facts, ended bool) {
 		"at_limit", facts.AtLimit, "limit_bytes", facts.MemoryMax)
 }
 
-// countOnce counts the kill of an engine that has no cgroup of ours, or none any more, unless it was: its launcher and the agent may see at the
-// same time that it has ended.
+// countOnce counts the kill of an engine that has no cgroup of ours, or none any more, unless it
+// was counted already: its launcher and the agent may see at the same time that it has ended.
 func (c *Cgroups) countOnce(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +56,8 @@ func (c *Cgroups) countOnce(id string) {
 	}
 }
 
-// firstCountLocked takes note that a kill of the engine is counted, and reports whether none was lately.
+// firstCountLocked notes that a kill of the engine is counted, and reports whether none was
+// counted lately.
 func (c *Cgroups) firstCountLocked(id string, now time.Time) bool {
 	maps.DeleteFunc(c.counted, func(_ string, when time.Time) bool { return now.Sub(when) > killFresh })
 	_, was := c.counted[id]

@@ -9,12 +9,13 @@ import (
 	"github.com/bursar/bursar/agent/tracker"
 )
 
-// members lists the processes of an engine that are to be in its cgroup, its root first: those of its user, in the cgroup that it is moved
-// from. What another engine is in is that one's. Who is in a third cgroup was put there by somebody, maybe under a limit; only a policy that
-// moves an engine in any case moves these too. Processes of another user are left where they are: what is in the engine's cgroup is
-// stopped with it.
-func (c *Cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Member, error) {
-	root := process.Ref{PID: w.process.GetPid(), StartTime: w.process.GetStartTime()}
+// members lists the processes of an engine that are to be in its cgroup, its root first: those of
+// its user, in the cgroup that it is moved from. A process in another engine's cgroup belongs to
+// that engine. A process in a third cgroup was put there, maybe under a limit: it is moved only if
+// the policy moves the engine in any case. Processes of another user are left where they are: what
+// is in the engine's cgroup is stopped with it.
+func (c *Cgroups) members(driver cgroup.Driver, id string, want desired) ([]cgroup.Member, error) {
+	root := process.Ref{PID: want.process.GetPid(), StartTime: want.process.GetStartTime()}
 	refs, err := process.Descendants(c.options.Proc, root)
 	if errors.Is(err, process.ErrEnded) {
 		return nil, errors.Join(cgroup.ErrNone, err)
@@ -26,7 +27,7 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Mem
 	if err != nil {
 		return nil, errors.Join(cgroup.ErrNone, err)
 	}
-	home, err := c.homeOf(driver, id, root.PID)
+	origin, err := c.originOf(driver, id, root.PID)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Mem
 			continue
 		}
 		path, err := driver.PathOf(ref.PID)
-		if err != nil || path != home && (w.own != policy.CgroupAlways || !cgroup.Whole(path) || c.isOfAnother(path, id)) {
+		if err != nil || path != origin && (want.own != policy.CgroupAlways || !cgroup.Whole(path) || c.isOfAnother(path, id)) {
 			continue
 		}
 		if found, err := c.options.Identify(ref.PID); err == nil && found.StartTime == ref.StartTime && found.UID == user.UID {
@@ -46,13 +47,13 @@ func (c *Cgroups) members(driver cgroup.Driver, id string, w wish) ([]cgroup.Mem
 	return members, nil
 }
 
-// homeOf is the cgroup that an engine is moved from, as its root was found there first.
-func (c *Cgroups) homeOf(driver cgroup.Driver, id string, root int32) (string, error) {
+// originOf is the cgroup that an engine is moved from, as its root was found there first.
+func (c *Cgroups) originOf(driver cgroup.Driver, id string, root int32) (string, error) {
 	c.mu.Lock()
 	e := c.engines[id]
-	if e != nil && e.home != "" {
+	if e != nil && e.origin != "" {
 		defer c.mu.Unlock()
-		return e.home, nil
+		return e.origin, nil
 	}
 	c.mu.Unlock()
 	path, err := driver.PathOf(root)
@@ -62,12 +63,13 @@ func (c *Cgroups) homeOf(driver cgroup.Driver, id string, root int32) (string, e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e != nil {
-		e.home = path
+		e.origin = path
 	}
 	return path, nil
 }
 
-// isOtherEngine reports whether a process is the root of an engine. It is asked of descendants of another.
+// isOtherEngine reports whether a process is the root of an engine. It is asked of descendants of
+// another.
 func (c *Cgroups) isOtherEngine(ref process.Ref) (is bool) {
 	c.options.Locked(func(t *tracker.Tracker) { _, is = t.EngineOf(ref.PID, ref.StartTime) })
 	return is

@@ -16,23 +16,27 @@ import (
 )
 
 const (
-	// killFresh is how long after the kernel has killed one of an engine's processes the engine's own end is put down to that.
+	// killFresh is how long a kill of one of its processes counts as the cause of an engine's own
+	// end.
 	killFresh = time.Minute
 	// shellKilled is the code by which a shell says that what it ran was killed.
 	shellKilled = 128 + int32(syscall.SIGKILL)
-	// maxName is how much of a cgroup's name is told, in bytes: half of what a reason may have.
+	// maxName is how much of a cgroup's name is reported, in bytes: half of what a reason may
+	// have.
 	maxName = 500
 )
 
-// LackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far as that can be known. The text is to be put
-// behind the words that say how it ended: whose memory it was that lacked, or if the engine ended otherwise, how many of its processes were
-// killed before; "" where there is nothing to say.
+// LackOfMemory says in exit whether an engine that has ended was killed for lack of memory, as far
+// as that can be known. The text belongs behind the words that say how it ended. It says whose
+// memory was short, or if the engine ended otherwise, how many of its processes were killed
+// before; "" if there is nothing to say.
 func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv1.ExitStatus) (*bursarv1.ExitStatus, string) {
-	c.takeUp(ctx)
+	c.findOnce(ctx)
 	engine, facts, contained := c.lastFacts(ctx, e.ID)
 	kill, logged := c.kill(e)
 	ended := exit.GetSignal() == int32(syscall.SIGKILL) || exit.GetCode() == shellKilled
-	// By its pid it is certain. Else it is one of the engine's processes, and the way in which the engine ended fits, unless that was a stop.
+	// If the log has its pid, that is certain. Else one of the engine's processes was killed, and
+	// the way in which the engine ended must fit, and must not have been a stop.
 	stopped := c.options.Stopped(e.ID)
 	fresh := !stopped && contained && engine.kills > 0 && time.Since(engine.killed) < killFresh
 	known := exit.GetOutOfMemory() || (exit == nil || ended) && logged || fresh && ended
@@ -50,8 +54,9 @@ func (c *Cgroups) LackOfMemory(ctx context.Context, e host.Engine, exit *bursarv
 	return exit, whoseMemory(kill, logged, engine.path, facts)
 }
 
-// killedBefore says how many processes of an engine the kernel has killed for lack of memory that were not why it ended; "" for none, and where
-// that is not known: of an engine without a cgroup of ours the kernel's log tells, if its starter has given it one that is its own.
+// killedBefore says how many processes of an engine the kernel has killed for lack of memory
+// without ending the engine by that; "" for none, and if that is not known. For an engine without
+// a cgroup of ours the kernel's log tells, if its launcher has given it a cgroup of its own.
 func (c *Cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Facts) string {
 	kills, whose := engine.kills, whoseMemory(cgroup.Kill{}, false, engine.path, facts)
 	if kills == 0 && e.Cgroup != "" && c.kernelLog != nil {
@@ -66,7 +71,8 @@ func (c *Cgroups) killedBefore(e host.Engine, engine contained, facts cgroup.Fac
 	return fmt.Sprintf(", after the kernel had killed %d of its processes for lack of memory%s", kills, whose)
 }
 
-// whoseMemory says whose memory it was that lacked; "" where that is not known: the kernel's log may not be readable, as in containers.
+// whoseMemory says whose memory was short; "" if that is not known: the kernel's log may not be
+// readable, as in containers.
 func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts) string {
 	own := facts.AtLimit
 	if logged {
@@ -84,27 +90,30 @@ func whoseMemory(kill cgroup.Kill, logged bool, path string, facts cgroup.Facts)
 	}
 }
 
-// lastFacts is what there is to know of an engine's cgroup when the engine has ended; false where it had none of ours.
+// lastFacts is what there is to know of an engine's cgroup when the engine has ended; false: it
+// had none of ours.
 func (c *Cgroups) lastFacts(ctx context.Context, id string) (contained, cgroup.Facts, bool) {
 	driver := c.current()
 	c.mu.Lock()
 	e := c.engines[id]
 	var limit int64
-	if e != nil && e.settled {
+	if e != nil && e.applied {
 		limit = e.limits.MemoryMax
 	}
 	c.mu.Unlock()
 	if e == nil || e.wouldLose != "" || driver == nil {
 		return contained{}, cgroup.Facts{}, false
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsTimeout) // an end is told once, also by an agent that ends
+	// An end is reported once, also by an agent that ends.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), factsTimeout)
 	defer cancel()
 	facts, err := driver.Facts(ctx, id)
 	if err == nil {
 		c.count(id, facts, true)
 	}
 	if facts.MemoryMax == 0 && limit > 0 {
-		// It is gone with its last process. Under a limit of its own it was most likely that which the engine ran into.
+		// The cgroup is gone with its last process. If it had a limit, that is most likely what
+		// the engine ran into.
 		facts.MemoryMax, facts.AtLimit = limit, true
 	}
 	c.mu.Lock()
@@ -117,7 +126,7 @@ func (c *Cgroups) kill(e host.Engine) (cgroup.Kill, bool) {
 	if c.kernelLog == nil {
 		return cgroup.Kill{}, false
 	}
-	if err := c.kernelLog.Look(); err != nil {
+	if err := c.kernelLog.Read(); err != nil {
 		c.log.Debug("the kernel's log could not be read", "error", err)
 	}
 	return c.kernelLog.Of(e.PID, startedAfterBoot(e))

@@ -1,12 +1,15 @@
-// Package keeper is the program that stands over one launched engine: it starts the engine's command, copies what that writes into log
-// files, and writes down how it ended. It runs as the engine's user, and outlives the agent that started it.
+// Package keeper is the program that supervises one launched engine: it starts the engine's
+// command, copies its output into log files, and writes down how it ended. It runs as the engine's
+// user, and outlives the agent that started it.
 //
-// It imports the standard library and golang.org/x/sys alone, for there is one of these processes per engine: what it takes is taken
-// by every one of them. It decides nothing: who may run what, where and with which limits is settled before it starts.
+// It imports the standard library and golang.org/x/sys alone: there is one of these processes per
+// engine, so its memory counts once for each. It decides nothing: who may run what, where and with
+// which limits is decided before it starts.
 //
-// The agent hands it three descriptors: 0 is a pipe on which it reads a line with a Spec, and later the line Confirmed; 1 is a pipe on
-// which it answers a line with Started and which it closes then; 2 is the record, a file that it appends a Record to when the engine has
-// ended. Where 0 ends before the line Confirmed, there is nobody who knows of the engine, and it is ended.
+// The agent hands it three descriptors: 0 is a pipe on which it reads a line with a Spec, and
+// later the line Confirmed; 1 is a pipe on which it answers a line with Started and which it
+// closes then; 2 is the record, a file that it appends a Record to when the engine has ended. If 0
+// ends before the line Confirmed, no agent knows of the engine, and it is ended.
 //
 // Main is called once in a process. The types may be used from anywhere.
 package keeper

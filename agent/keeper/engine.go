@@ -14,7 +14,7 @@ import (
 // chunk is how much output is read at a time. A pipe holds 64 KiB.
 const chunk = 32 << 10
 
-// engine is what is kept.
+// engine is the engine that the keeper supervises.
 type engine struct {
 	process        *os.Process
 	out, err       *os.File // where its output is read
@@ -22,13 +22,15 @@ type engine struct {
 	tail           tail // of stderr; of its copier until that has ended
 	copying        sync.WaitGroup
 
-	// As the Spec says, and how many processes of its cgroup had been killed before it started.
+	// stderrLines and ownCgroup are as the Spec says. killsBefore is how many processes of its
+	// cgroup had been killed before it started.
 	stderrLines int
 	ownCgroup   bool
 	killsBefore int64
 }
 
-// keep copies the engine's output, ends it where it is not known, and writes down how it ended. It returns when it has ended.
+// keep copies the engine's output, ends it if no agent knows of it, and writes down how it ended.
+// It returns when it has ended.
 func (e *engine) keep(known <-chan bool) {
 	e.copying.Go(func() { copyTo(e.out, e.stdout, nil) })
 	e.copying.Go(func() { copyTo(e.err, e.stderr, &e.tail) })
@@ -53,7 +55,8 @@ func (e *engine) keep(known <-chan bool) {
 	_, _ = e.process.Wait() // it has ended
 }
 
-// abandon ends an engine that nobody knows of, with all that it has started and that has not left its group.
+// abandon ends an engine that no agent knows of, with all that it has started and that has not
+// left its group.
 func (e *engine) abandon(ended <-chan Exit) {
 	e.kill(unix.SIGTERM)
 	grace := time.NewTimer(abandonGrace)
@@ -81,7 +84,7 @@ func (e *engine) wait() Exit {
 		err := unix.Waitid(unix.P_PID, e.process.Pid, info.asUnix(), unix.WEXITED|unix.WNOWAIT, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil: // it is nobody's child: there is nothing to wait for
+		case err != nil: // it is no child: there is nothing to wait for
 			return Exit{Signal: int32(unix.SIGKILL)}
 		default:
 			return info.exit()
@@ -89,7 +92,8 @@ func (e *engine) wait() Exit {
 	}
 }
 
-// copyTo copies until the input ends, or its deadline has come. It never waits for the disk to have room.
+// copyTo copies until the input ends, or its deadline has come. It never waits for room on the
+// disk.
 func copyTo(from *os.File, to *logFile, end *tail) {
 	defer from.Close()
 	buffer := make([]byte, chunk)
@@ -105,7 +109,8 @@ func copyTo(from *os.File, to *logFile, end *tail) {
 	}
 }
 
-// drain ends the copying: with the output, or after drainTime where somebody else holds the pipes.
+// drain ends the copying: at the end of the output, or after drainTime if another process holds
+// the pipes.
 func (e *engine) drain() {
 	until := time.Now().Add(drainTime)
 	_ = e.out.SetReadDeadline(until) // a pipe has deadlines
@@ -125,7 +130,7 @@ func (e *engine) record(exit Exit) {
 	e.drain()
 	r.Stderr, r.DroppedBytes = e.tail.lines(e.stderrLines), e.stdout.dropped+e.stderr.dropped
 	if line, err := Encode(r); err == nil { // it can be encoded
-		_, _ = os.Stderr.Write(line) // there is nobody left to tell
+		_, _ = os.Stderr.Write(line) // no process is left to tell
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/agent/keeper"
 )
 
-// Whoever gets at a keeper can have it say anything: no terminal shall act on it, and no log be filled with it.
+// Whoever gets at a keeper can have it say anything: no terminal shall act on it, and no log be
+// filled with it.
 func TestWhatAForgedKeeperSaysIsPrintable(t *testing.T) {
 	record, err := keeper.DecodeRecord([]byte(
 		`{"exit":{"code":3},"time":"2026-01-02T03:04:05Z","stderr":["","\u001b[2Jgone","\n"," \u202ea","` + strings.Repeat("x", 20<<10) + `"]}` + "\n"))

@@ -60,7 +60,7 @@ type kept struct {
 	started keeper.Started
 }
 
-// folder is a directory that every user may get into, owned by nobody where this is root.
+// folder is a directory that every user may enter; if this is root, the user nobody owns it.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kept") //nolint:usetesting // t.TempDir is for its owner alone
@@ -246,7 +246,7 @@ func lines(t *testing.T, spec keeper.Spec) (name string, next func() string) {
 	if err := os.Chmod(name, 0o622); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
-	file, err := os.OpenFile(name, os.O_RDWR, 0) // both, so that opening waits for nobody
+	file, err := os.OpenFile(name, os.O_RDWR, 0) // both, so that opening waits for no reader
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,28 +12,34 @@ import (
 )
 
 const (
-	// softFiles is how many files an engine may have open until it asks for more. A Hadoop worker's containers have as many.
+	// softFiles is how many files an engine may have open until it asks for more. A Hadoop
+	// worker's containers have as many.
 	softFiles = 64 << 10
-	// softStack is what login sessions have: without a limit the kernel lays memory out in another way.
+	// softStack is what login sessions have: without a limit, the kernel lays memory out in
+	// another way.
 	softStack = 8 << 20
 )
 
-// isolate makes the process one that nothing of its starter's is left in, and that ends when it means to.
+// isolate removes from this process what it has inherited, and makes it ignore signals that would
+// end it.
 func isolate() error {
-	// Not signal.Ignore, which the engine would inherit: what is caught is the default again after an exec. Nobody reads them.
+	// Not signal.Ignore, which the engine would inherit: a signal that is caught has its default
+	// again after an exec. Nothing reads them.
 	signal.Notify(make(chan os.Signal, 1))
 	if err := closeInherited(); err != nil {
 		return err
 	}
 	unix.Umask(0o022)
-	// The user's other processes may not take it over: the agent believes what it writes into the record.
+	// The user's other processes must not take it over: the agent believes what it writes into the
+	// record.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("protect the keeper: %w", err)
 	}
 	return nil
 }
 
-// closeInherited closes every descriptor above 2 that came with the exec: those of this process alone are close-on-exec.
+// closeInherited closes every descriptor above 2 that came with the exec: those of this process
+// alone are close-on-exec.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -54,10 +60,12 @@ func closeInherited() error {
 	return nil
 }
 
-// startClean starts a process with no signal blocked, without capabilities that its user would not have by itself, with no keys but its
-// user's, and with the limits of a login session as far as the hard ones let it. The agent may have had others.
+// startClean starts a process with no signal blocked, without capabilities that its user would not
+// have anyway, with no keys but its user's, and with the limits of a login session as far as the
+// hard limits allow. The agent may have had others.
 func startClean(program string, args []string, attributes *os.ProcAttr) (*os.Process, error) {
-	// Masks, capabilities and keyrings are a thread's. This one stays as it is: that hurts nobody here.
+	// Masks, capabilities and keyrings are a thread's. This thread keeps the changes, which does
+	// no harm here.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil); err != nil {
@@ -66,13 +74,15 @@ func startClean(program string, args []string, attributes *os.ProcAttr) (*os.Pro
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("ambient capabilities: %w", err)
 	}
-	// The session's keys are whoever's who started the agent. Without keyrings, or where a filter forbids them, there are none to be had.
+	// The session's keys are those of the user who started the agent. Without keyrings, or if a
+	// filter forbids them, there are none.
 	_, _ = unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	softenLimits()
 	return os.StartProcess(program, args, attributes) //nolint:wrapcheck // names the program
 }
 
-// softenLimits sets the soft limits, of this process and so of its child. They are a courtesy: what cannot be set stays.
+// softenLimits sets the soft limits of this process, which its child inherits. A limit that cannot
+// be set stays.
 func softenLimits() {
 	const hard = ^uint64(0)
 	for _, limit := range []struct {
@@ -83,14 +93,14 @@ func softenLimits() {
 		{unix.RLIMIT_FSIZE, hard},
 		{unix.RLIMIT_DATA, hard},
 		{unix.RLIMIT_AS, hard},
-		{unix.RLIMIT_CORE, 0}, // that of a JVM fills disks; who wants one raises it
+		{unix.RLIMIT_CORE, 0}, // that of a JVM fills disks; a user who wants one raises it
 		{unix.RLIMIT_STACK, softStack},
 		{unix.RLIMIT_NOFILE, softFiles},
 	} {
 		var now syscall.Rlimit
 		if syscall.Getrlimit(limit.resource, &now) == nil {
 			now.Cur = min(limit.soft, now.Max)
-			_ = syscall.Setrlimit(limit.resource, &now) // of syscall, which knows then that this is what a child shall have
+			_ = syscall.Setrlimit(limit.resource, &now) // of syscall, which then gives it to a child too
 		}
 	}
 }

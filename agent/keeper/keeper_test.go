@@ -78,7 +78,8 @@ func TestKeeperIgnoresSignalsThatEndOthers(t *testing.T) {
 	}
 }
 
-// What the keeper itself was started with must not reach the engine: ignored and blocked signals, descriptors, a mask, a terminal.
+// What the keeper itself was started with must not reach the engine: ignored and blocked signals,
+// descriptors, a mask, a terminal.
 func TestEngineBeginsClean(t *testing.T) {
 	spec := shell(t, `sed -nE '/^(Sig(Blk|Ign|Cgt)|CapAmb|CapInh|NoNewPrivs|Groups):/p' /proc/self/status
 ls -x /proc/$$/fd; echo umask $(umask); echo nofile $(ulimit -n); echo core $(ulimit -c); echo pwd $(pwd); echo tty $(cut -d ' ' -f 7 /proc/$$/stat); readlink /proc/$$/fd/0
@@ -135,7 +136,8 @@ x
 	if os.Geteuid() == 0 {
 		clean = func(text string) string { return strings.ReplaceAll(text, "Groups:\t ", "Groups:\t") }
 	}
-	// Signal 32 is the C library's own, which Go leaves as it is; where these tests run under make, go test has it ignored.
+	// Signal 32 is the C library's own, which Go leaves as it is; where these tests run under
+	// make, go test has it ignored.
 	got = strings.Replace(got, "SigIgn:\t0000000080000000", "SigIgn:\t0000000000000000", 1)
 	if diff := cmp.Diff(want, clean(got)); diff != "" {
 		t.Error(diff)
@@ -214,7 +216,8 @@ func TestEngineThatNobodyKnowsOfIsEnded(t *testing.T) {
 	}
 }
 
-// groupEnds waits until nothing runs in a process group. What has ended is a zombie until its new parent looks.
+// groupEnds waits until nothing runs in a process group. What has ended is a zombie until its new
+// parent looks.
 func groupEnds(t *testing.T, group int) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)

@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logMode is the mode of a log file, also of one that is there already: it is its user's alone, who may let others read it.
+// logMode is the mode of a log file, also of one that is there already: only its user may read it,
+// and may let others do so.
 const logMode = 0o600
 
 var errNoFile = errors.New("there is something else than a file")
 
-// logFile is output that goes to a file until that is full, and then to the next. What cannot be written is dropped and counted: whoever
-// writes must not wait for a disk to have room. It is not safe for use by several goroutines.
+// logFile is output that goes to a file until that is full, and then to the next. What cannot be
+// written is dropped and counted: the engine must not wait for room on a disk. It is not safe for
+// use by several goroutines.
 type logFile struct {
 	dir  int // its directory
 	name string
@@ -32,7 +34,7 @@ func newLogFile(dir int, name string, log Log) *logFile {
 	return &logFile{dir: dir, name: name, max: log.MaxBytes, keep: log.Keep, fd: -1}
 }
 
-// open goes on where the file ends. It follows no link, and takes nothing but a file.
+// open opens the file to append to it. It follows no link, and opens nothing but a file.
 func (l *logFile) open() error {
 	// Nonblocking, for the case that it is a FIFO: opening one would wait for its reader.
 	flags := unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
@@ -48,7 +50,7 @@ func (l *logFile) open() error {
 		return errors.Join(fmt.Errorf("%s: %w", l.name, err), unix.Close(fd))
 	}
 	if stat.Mode&0o7777 != logMode {
-		_ = unix.Fchmod(fd, logMode) // one that is another user's is that user's to look after
+		_ = unix.Fchmod(fd, logMode) // the mode of another user's file is that user's business
 	}
 	l.fd, l.size, l.done = fd, stat.Size, false
 	return nil
@@ -69,7 +71,7 @@ func (l *logFile) write(p []byte) {
 	}
 }
 
-// ready sees to it that there is a file with room.
+// ready makes sure that there is a file with room.
 func (l *logFile) ready() bool {
 	if l.fd < 0 && l.open() != nil {
 		return false
@@ -80,8 +82,8 @@ func (l *logFile) ready() bool {
 	return l.rotate() && l.open() == nil && l.size < l.max
 }
 
-// fitting is how much of p goes into the file. One that is nearly full is done after the last line that fits, so that no line is in two
-// files, but for one that is very long.
+// fitting is how much of p goes into the file. A file that is nearly full ends with the last line
+// that fits, so that no line is in two files, except a very long one.
 func (l *logFile) fitting(p []byte) int {
 	room := l.max - l.size
 	if int64(len(p)) <= room-min(chunk, l.max/8) {
@@ -111,7 +113,8 @@ func writeAll(fd int, p []byte) int {
 	return written
 }
 
-// rotate makes the file the newest of the older ones, of which the oldest goes. It reports whether the name is free then.
+// rotate makes the file the newest of the older ones, and removes the oldest. It reports whether
+// the name is free then.
 func (l *logFile) rotate() bool {
 	l.close()
 	for i := l.keep; i > 0; i-- {
@@ -141,7 +144,8 @@ func (l *logFile) close() {
 	}
 }
 
-// full reports whether there is no room on the disk, which passes, and is no reason not to start.
+// full reports whether there is no room on the disk. That may pass, so it is no reason not to
+// start.
 func full(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/bursar/bursar/agent/keeper"
 )
 
-// 256 MB as fast as they come: none is lost, no file is larger than it may be, no line is in two, and the keeper stays small.
+// 256 MB as fast as they come: none is lost, no file is larger than it may be, no line is in two,
+// and the keeper stays small.
 func TestOutputIsRotatedAtAnySpeed(t *testing.T) {
 	const (
 		count  = 28_000_000 // some 240 MB of numbers
@@ -206,8 +207,9 @@ func TestFolderThatGoesAwayHoldsNoEngineUp(t *testing.T) {
 	}
 }
 
-// The keeper has its user's rights and no others, so that there is nothing to gain by these; but it must not write to a device or through
-// a link to what the user only reads, nor wait for the reader of a FIFO.
+// The keeper has its user's rights and no others, so that there is nothing to gain by these; but
+// it must not write to a device or through a link to what the user only reads, nor wait for the
+// reader of a FIFO.
 func TestNothingButFilesAreLogs(t *testing.T) {
 	for name, plant := range map[string]func(path, elsewhere string) error{
 		"link to a file":   func(path, elsewhere string) error { return os.Symlink(elsewhere, path) },
@@ -319,7 +321,7 @@ func TestGarbageOnStderrIsCopiedAsItIs(t *testing.T) {
 	}
 }
 
-// The limits of file sizes of whoever started the keeper are not the engine's.
+// The keeper's starter has a limit of file sizes, which is not the engine's.
 func TestSoftLimitsAreRaised(t *testing.T) {
 	spec := shell(t, "echo $(ulimit -f) $(ulimit -t)-$(ulimit -s)-$(ulimit -v)")
 	run(t, spec, func(cmd *exec.Cmd) {

@@ -14,18 +14,21 @@ import (
 )
 
 const (
-	// abandonGrace is the time between SIGTERM and SIGKILL for an engine that nobody knows of.
+	// abandonGrace is the time between SIGTERM and SIGKILL for an engine that no agent knows of.
 	abandonGrace = 10 * time.Second
-	// drainTime is how long output is still copied of an engine that has ended: what it left behind may hold its pipes for ever.
+	// drainTime is how long the output of an engine that has ended is still copied: processes that
+	// it left behind may hold its pipes for ever.
 	drainTime = time.Second
-	// gcPercent keeps the heap of a program small that allocates next to nothing once the engine runs.
+	// gcPercent keeps the heap small: once the engine runs, the program allocates next to nothing.
 	gcPercent = 20
 )
 
 // Main is the program, and returns its exit code. It takes over the whole process.
 func Main() int {
 	debug.SetGCPercent(gcPercent)
-	runtime.GOMAXPROCS(2) // one for each stream; with one for each processor of a large machine come as many caches in every keeper
+	// One for each stream. One for each processor of a large machine would bring as many caches to
+	// every keeper.
+	runtime.GOMAXPROCS(2)
 	if err := isolate(); err != nil {
 		return refuse(err)
 	}
@@ -51,7 +54,8 @@ func Main() int {
 	return 0
 }
 
-// hear reads the spec, starts the engine and says so. Where the engine cannot be started it has said that, and returns none.
+// hear reads the spec, starts the engine and says so. If the engine cannot be started, it says
+// that and returns none.
 func hear(lines *bufio.Reader) (*engine, error) {
 	line, err := readLine(lines, MaxSpec)
 	if err != nil {
@@ -76,10 +80,11 @@ func hear(lines *bufio.Reader) (*engine, error) {
 
 var errAlone = errors.New("the agent has ended")
 
-// alone reports whether nobody is left to hear an answer: an engine that was started for an agent that has ended meanwhile would do harm
-// beside the one that the next agent is asked for, if only until it is ended again.
+// alone reports whether the agent has ended, so that nothing reads the answer. An engine that is
+// started all the same would run next to the one that the next agent is asked for, if only until
+// it is ended again.
 func alone(fd int32) bool {
-	fds := []unix.PollFd{{Fd: fd}} // that its other end is gone is told without being asked for
+	fds := []unix.PollFd{{Fd: fd}} // poll reports without being asked that the other end is closed
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
@@ -90,7 +95,8 @@ func refuse(err error) int {
 	return 1
 }
 
-// answer tells the agent and closes the pipe. Descriptor 1 stays taken, so that no file becomes it.
+// answer tells the agent and closes the pipe. Descriptor 1 stays taken, so that no file becomes
+// it.
 func answer(s Started) error {
 	line, err := Encode(s)
 	if err != nil {
@@ -114,7 +120,7 @@ func pollable(fd int, name string) (*os.File, error) {
 
 var errLong = errors.New("a line is too long")
 
-// readLine reads up to a line break. Where the input ends before one, that is an error.
+// readLine reads up to a line break. If the input ends before one, that is an error.
 func readLine(from *bufio.Reader, longest int) ([]byte, error) {
 	var line []byte
 	for {

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/agent/keeper"
 )
 
-// limited makes a cgroup with little memory, which a machine whose root runs the tests has somewhere.
+// limited makes a cgroup with little memory, which a machine whose root runs the tests has
+// somewhere.
 func limited(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
-// oomKills is how many processes of this one's cgroup the kernel has killed for lack of memory, where it tells. root is "/".
+// oomKills is how many processes of this one's cgroup the kernel has killed for lack of memory, as
+// far as it says so. root is "/".
 func oomKills(root string) (kills int64, known bool) {
 	text, err := os.ReadFile(path.Join(root, "proc/self/cgroup")) //nolint:gosec // a fixed place
 	if err != nil {
 		return 0, false
 	}
 	for line := range strings.Lines(string(text)) {
-		// hierarchy:controllers:path; of the unified one, which is number 0, the controllers are empty.
+		// hierarchy:controllers:path; of the unified one, which is number 0, the controllers are
+		// empty.
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(fields) < 3 {
 			continue

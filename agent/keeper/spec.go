@@ -15,7 +15,8 @@ import (
 const (
 	// Confirmed is the line by which the agent lets an engine go on without it.
 	Confirmed = "confirmed"
-	// MaxSpec bounds the line of a Spec, in bytes. A request to an agent has at most 1 MiB, of which escaping makes six times as much.
+	// MaxSpec bounds the line of a Spec, in bytes. A request to an agent has at most 1 MiB, of
+	// which escaping makes six times as much.
 	MaxSpec = 8 << 20
 	// MaxStderrLines bounds Spec.StderrLines.
 	MaxStderrLines = 100
@@ -30,10 +31,10 @@ const (
 
 // Spec is what to start.
 type Spec struct {
-	// ID is the allocation, which tells a person who sees the process what it is for.
+	// ID is the allocation. It shows in the process table what the process is for.
 	ID string `json:"id"`
-	// Command is the program and its arguments. The program is an absolute path, or a name without a slash that is looked for in the PATH
-	// of Environment.
+	// Command is the program and its arguments. The program is an absolute path, or a name without
+	// a slash that is looked for in the PATH of Environment.
 	Command []string `json:"command"`
 	// Environment is all of it, as KEY=value.
 	Environment []string `json:"environment"`
@@ -42,7 +43,8 @@ type Spec struct {
 	Log              Log    `json:"log"`
 	// StderrLines is how many of the last lines of standard error the Record carries.
 	StderrLines int `json:"stderr_lines"`
-	// OwnCgroup says that nothing but this engine is in the keeper's cgroup, so that what the kernel killed there was the engine's.
+	// OwnCgroup says that nothing but this engine is in the keeper's cgroup, so that what the
+	// kernel killed there was the engine's.
 	OwnCgroup bool `json:"own_cgroup,omitempty"`
 }
 
@@ -62,11 +64,12 @@ type Started struct {
 	// StartTime is in clock ticks after boot (field 22 of /proc/PID/stat).
 	StartTime uint64 `json:"start_time,omitempty"`
 
-	// Field and Value name what of the Spec was wrong, and Want says what would be right. Field is empty where nothing was.
+	// Field and Value name what of the Spec was wrong, and Want says what would be right. Field is
+	// empty if nothing was wrong.
 	Field string `json:"field,omitempty"`
 	Value string `json:"value,omitempty"`
 	Want  string `json:"want,omitempty"`
-	// Error is set where the engine does not run.
+	// Error is set if the engine does not run.
 	Error string `json:"error,omitempty"`
 }
 
@@ -82,7 +85,8 @@ type Record struct {
 	Time time.Time `json:"time"`
 	// OutOfMemory says that the kernel killed it for lack of memory.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
-	// Stderr are the last lines of its standard error, in their order, printable, at most Spec.StderrLines.
+	// Stderr are the last lines of its standard error, in their order, printable, at most
+	// Spec.StderrLines.
 	Stderr []string `json:"stderr,omitempty"`
 	// DroppedBytes is how much of its output could not be written.
 	DroppedBytes int64 `json:"dropped_bytes,omitempty"`
@@ -123,7 +127,8 @@ func DecodeStarted(line []byte) (Started, error) {
 	if s.Error == "" && (s.PID <= 1 || s.StartTime == 0) {
 		return Started{}, fmt.Errorf("started: pid %d, start time %d", s.PID, s.StartTime)
 	}
-	// The user may have got at the keeper before it could protect itself: people and logs shall be shown text.
+	// The user may have changed the keeper before it could protect itself: people and logs must
+	// only be shown text.
 	for _, text := range []*string{&s.Field, &s.Value, &s.Want, &s.Error} {
 		if *text != "" {
 			*text = cmp.Or(bounded(*text), "?")
@@ -132,14 +137,16 @@ func DecodeStarted(line []byte) (Started, error) {
 	return s, nil
 }
 
-// bounded is what can be printed of a text, and no more of it than a keeper remembers of an engine's.
+// bounded is the printable part of a text, and no more of it than a keeper remembers of an
+// engine's output.
 func bounded(text string) string {
 	text = printable(text)
 	return strings.ToValidUTF8(text[:min(len(text), tailBytes)], "")
 }
 
-// DecodeRecord returns the last Record of a file's content: what stands before it, or was cut short, is passed over. Its lines are printable
-// and not empty, whoever has written them. The error says that there is none.
+// DecodeRecord returns the last Record of a file's content. What stands before it, or was cut
+// short, is passed over. Its lines are made printable, and empty ones are left out. The error says
+// that there is none.
 func DecodeRecord(content []byte) (Record, error) {
 	lines := bytes.Split(content, []byte("\n"))
 	for i := len(lines) - 2; i >= 0; i-- { // what is behind the last line break is not whole

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usualPath is where programs are looked for that have no PATH.
+// usualPath is where programs are looked for if there is no PATH.
 const usualPath = "/usr/local/bin:/usr/bin:/bin"
 
 // refusal is what is wrong with a Spec.
@@ -26,7 +26,7 @@ func (r *refusal) Error() string { return fmt.Sprintf("%s: %q: %v", r.field, r.v
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// start starts the engine. Where that fails, the engine is nil and Started says why.
+// start starts the engine. If that fails, the engine is nil and Started says why.
 func start(spec Spec) (*engine, Started) {
 	e, err := newEngine(spec)
 	if err == nil {
@@ -49,7 +49,8 @@ func newEngine(spec Spec) (*engine, error) {
 	if err != nil {
 		return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to", err}
 	}
-	// Who cleans up by age, as systemd-tmpfiles does, leaves a folder alone that somebody has locked.
+	// Programs that clean up by age, such as systemd-tmpfiles, leave a folder alone that is
+	// locked.
 	_ = unix.Flock(dir, unix.LOCK_SH|unix.LOCK_NB) // a courtesy
 	e := &engine{stdout: newLogFile(dir, "stdout", spec.Log), stderr: newLogFile(dir, "stderr", spec.Log)}
 	for _, file := range []*logFile{e.stdout, e.stderr} {
@@ -57,7 +58,7 @@ func newEngine(spec Spec) (*engine, error) {
 			return nil, &refusal{FieldLogs, spec.Log.Directory, "a folder that its user may write to, where " + file.name + " is a file or nothing", err}
 		}
 	}
-	// Here and not in the child, so that it can be told apart from what is wrong with the program.
+	// Here and not in the child, so that the error is not taken for one of the program.
 	if err := os.Chdir(spec.WorkingDirectory); err != nil {
 		return nil, &refusal{FieldDirectory, spec.WorkingDirectory, "a directory that its user may enter", errors.Unwrap(err)}
 	}
@@ -71,7 +72,8 @@ func newEngine(spec Spec) (*engine, error) {
 	return e, os.Chdir("/") //nolint:wrapcheck // it keeps nobody from unmounting what the engine has left
 }
 
-// start starts the process in a session of its own, by which what it leaves behind is known, with pipes for its output and no input.
+// start starts the process with pipes for its output and without input. It has a session of its
+// own, by which processes that it leaves behind are known.
 func (e *engine) start(program string, spec Spec) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -98,7 +100,8 @@ func (e *engine) start(program string, spec Spec) error {
 	return nil
 }
 
-// describe says what is wrong with a program that could not be started, where it is the program.
+// describe says what is wrong with a program that could not be started, if the program is the
+// cause.
 func describe(named, program string, err error) error {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {
@@ -132,7 +135,7 @@ func find(name string, environment []string) (string, error) {
 	}
 	for folder := range strings.SplitSeq(searchPath(environment), ":") {
 		if !path.IsAbs(folder) {
-			continue // what is meant by it depends on who asks
+			continue // a relative path depends on the working directory
 		}
 		file := path.Join(folder, name)
 		info, err := os.Stat(file)

@@ -26,8 +26,8 @@ func (t *tail) write(p []byte) {
 	}
 }
 
-// lines returns the last lines, at most so many, printable, without those that are empty. The first may have lost its beginning where no line
-// break is in what is remembered.
+// lines returns the last lines, at most so many, printable, without empty ones. If what is
+// remembered has no line break, the first line may lack its beginning.
 func (t *tail) lines(most int) []string {
 	text := string(t.ring[:min(t.written, tailBytes)])
 	if at := t.written % tailBytes; t.written > tailBytes {
@@ -45,10 +45,11 @@ func (t *tail) lines(most int) []string {
 	return lines[max(0, len(lines)-most):]
 }
 
-// printable leaves out what a terminal would act on, and puts one mark in place of bytes that are no text.
+// printable removes what a terminal would act on, and puts one mark in place of bytes that are no
+// text.
 func printable(line string) string {
 	if at := strings.LastIndexByte(strings.TrimRight(line, "\r"), '\r'); at >= 0 {
-		line = line[at+1:] // what a progress bar shows in the end
+		line = line[at+1:] // a progress bar is kept as it is shown last
 	}
 	line = strings.Map(func(r rune) rune {
 		switch {

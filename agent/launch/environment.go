@@ -36,8 +36,8 @@ func pathOf(user User) string {
 	return "/usr/local/bin:/usr/bin:/bin"
 }
 
-// makeLogs makes a folder for logs that is the user's. What is above it is the agent's own, so that nobody else can put a link there; it
-// is not looked through a link all the same.
+// makeLogs makes a folder for logs that is the user's. The folders above it are the agent's own,
+// so that no other user can put a link there. No link is followed all the same.
 func makeLogs(parent, id string, user User) (string, error) {
 	path := filepath.Join(parent, id)
 	if err := regularfile.MakeFolders(parent, 0o755); err != nil { // users get to their folders
@@ -56,7 +56,7 @@ func makeLogs(parent, id string, user User) (string, error) {
 	if err := unix.Fstat(fd, &made); err != nil {
 		return "", fmt.Errorf("folder for logs: %w", err)
 	}
-	if int(made.Uid) != os.Geteuid() && made.Uid != user.UID { // what lies there would seem to be this user's
+	if int(made.Uid) != os.Geteuid() && made.Uid != user.UID { // its content would seem to be this user's
 		return "", fmt.Errorf("folder for logs: %s is of uid %d: want it to be of %d, or not there", path, made.Uid, user.UID)
 	}
 	if err := private(dir, made, user); err != nil {
@@ -65,13 +65,14 @@ func makeLogs(parent, id string, user User) (string, error) {
 	return path, nil
 }
 
-// private makes a folder the user's alone: engines write secrets, and many accounts share a primary group. One of an attempt before this may
-// be the user's already, with another mode.
+// private makes a folder the user's alone: engines write secrets, and many accounts share a
+// primary group. If an earlier attempt has made it, it may be the user's already, with another
+// mode.
 func private(dir *os.File, made unix.Stat_t, user User) error {
 	const mode = 0o700
 	root := os.Geteuid() == 0
 	if made.Mode&0o7777 != mode {
-		// Only the mode of one's own can be changed without CAP_FOWNER.
+		// Without CAP_FOWNER a process can only change the mode of its own user's folder.
 		if root && made.Uid != 0 {
 			if err := dir.Chown(0, 0); err != nil {
 				return err //nolint:wrapcheck // it names the folder

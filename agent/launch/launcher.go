@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// StartTimeout bounds how long Start takes: a home on a slow network is the longest of it.
+	// StartTimeout bounds how long Start takes: a home directory on a slow network takes most of
+	// it.
 	StartTimeout = 30 * time.Second
 	// stderrLines is how many last lines of an engine's standard error are kept.
 	stderrLines = 20
@@ -27,7 +28,8 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// The values of oom_score_adj, which choose what the kernel kills first: an engine is like any process, its keeper comes last.
+// The values of oom_score_adj, which choose what the kernel kills first: an engine is like any
+// process, its keeper comes last.
 const (
 	engineScore = "0"
 	keeperScore = "-900"
@@ -51,16 +53,17 @@ type Request struct {
 	// ID is the allocation. It names folders: cgroup.CheckID must accept it.
 	ID   string
 	User User
-	// Command, Environment, WorkingDirectory and Logs are as in a LaunchRequest, with its defaults.
+	// Command, Environment, WorkingDirectory and Logs are as in a LaunchRequest, with its
+	// defaults.
 	Command          []string
 	Environment      map[string]string
 	WorkingDirectory string
 	Logs             Logs
 	// Limits are those of the engine's cgroup; nil: it needs none of its own.
 	Limits *cgroup.Limits
-	// Added are variables that the agent sets, whatever Environment says.
+	// Added are variables that the agent sets. They replace those of Environment.
 	Added map[string]string
-	// Note is kept beside the record.
+	// Note is kept next to the record.
 	Note Note
 }
 
@@ -84,7 +87,8 @@ type Launcher struct {
 
 // Starting is an engine that runs, but ends unless it is confirmed.
 type Starting struct {
-	// PID, StartTime and Cgroup are the engine's. The keeper says the first two: it is the user's.
+	// PID, StartTime and Cgroup are the engine's. The first two are what the keeper says, which is
+	// a process of the user.
 	PID       int32
 	StartTime uint64
 	Cgroup    string
@@ -94,7 +98,8 @@ type Starting struct {
 	keeper *os.File // where it reads
 }
 
-// Start starts an engine. The error is a *FieldError where the request is wrong. Nothing runs then; nor after Abandon, in a moment.
+// Start starts an engine. The error is a *FieldError if the request is wrong. After an error
+// nothing runs; after Abandon nothing runs in a moment.
 func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
 	defer cancel()
@@ -118,7 +123,7 @@ func (l *Launcher) Start(ctx context.Context, r Request) (*Starting, error) {
 	return s, nil
 }
 
-// spec fills in the defaults, and makes the folder for logs where none is named.
+// spec fills in the defaults, and makes the folder for logs if none is named.
 func (l *Launcher) spec(r Request) (keeper.Spec, error) {
 	spec := keeper.Spec{
 		ID: r.ID, Command: r.Command, Environment: environment(r), WorkingDirectory: orElse(r.WorkingDirectory, r.User.Home),
@@ -166,7 +171,9 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	spec.OwnCgroup = spawned.Cgroup != ""
 	score := openScore(spawned.PID)
 	defer score.close()
-	score.set(engineScore) // before there is an engine, which inherits it, and how far it may be lowered
+	// This is before there is an engine, which inherits the score and the bound to which it may be
+	// lowered.
+	score.set(engineScore)
 	started, err := exchange(ctx, toKeeper, answers, spec)
 	if err != nil {
 		return nil, errors.Join(err, toKeeper.Close())
@@ -177,7 +184,7 @@ func (l *Launcher) start(ctx context.Context, r Request, spec keeper.Spec, recor
 	}, nil
 }
 
-// exchange sends the spec and reads what became of it.
+// exchange sends the spec and reads the answer.
 func exchange(ctx context.Context, to, from *os.File, spec keeper.Spec) (keeper.Started, error) {
 	stop := context.AfterFunc(ctx, func() {
 		past := time.Unix(1, 0)
@@ -208,7 +215,7 @@ func exchange(ctx context.Context, to, from *os.File, spec keeper.Spec) (keeper.
 	return started, nil
 }
 
-// orOf is the context's error where it has ended, else err.
+// orOf is the context's error if it has ended, else err.
 func orOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -216,7 +223,8 @@ func orOf(ctx context.Context, err error) error {
 	return err
 }
 
-// Confirm lets the engine go on, whatever becomes of the agent. One that has ended by now has left its record.
+// Confirm lets the engine go on, also if the agent ends. An engine that has ended by now has left
+// its record.
 func (s *Starting) Confirm() error {
 	_, err := s.keeper.WriteString(keeper.Confirmed + "\n")
 	if closeErr := s.keeper.Close(); err == nil {
@@ -228,10 +236,11 @@ func (s *Starting) Confirm() error {
 	return nil
 }
 
-// Abandon makes the keeper end the engine: with SIGTERM, and SIGKILL after 10 s. It does not wait for that.
+// Abandon makes the keeper end the engine: with SIGTERM, and SIGKILL after 10 s. It does not wait
+// for that.
 func (s *Starting) Abandon() { _ = s.keeper.Close() } // it was only written to
 
-// score is a process's oom_score_adj. To lower it takes root: elsewhere it stays as it is.
+// score is a process's oom_score_adj. Only root can lower it: else it stays as it is.
 type score struct{ file *os.File }
 
 func openScore(pid int32) score {

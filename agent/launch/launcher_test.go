@@ -194,7 +194,8 @@ func TestEngineIsKilledNoSoonerThanOthersAndItsKeeperLast(t *testing.T) {
 	await(t, direct)
 }
 
-// mayProtect reports whether this process may keep others from being killed for lack of memory, which not even every root may.
+// mayProtect reports whether this process may keep others from being killed for lack of memory,
+// which not even every root may.
 func mayProtect(t *testing.T) bool {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")

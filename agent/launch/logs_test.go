@@ -25,7 +25,8 @@ func beAgent() int {
 	return 0
 }
 
-// A launch that was refused is tried again by an agent whose unit leaves root no more capabilities than these.
+// A launch that was refused is tried again by an agent whose unit leaves root no more capabilities
+// than these.
 func TestFolderForLogsIsMadeAgain(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -58,7 +59,8 @@ func TestFolderForLogsIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A folder that is somebody else's by now is not given to another user: what lies in it would seem to be theirs.
+// A folder that is another user's by now is not given to the engine's user: what lies in it would
+// seem to be theirs.
 func TestFolderForLogsOfAnotherUserIsNotGivenAway(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test plays several users: it needs root")

@@ -18,19 +18,22 @@ import (
 const (
 	recordName = "record"
 	noteName   = "launched.json"
-	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has less, and a user may write any amount.
+	// maxRecord is how much of the end of a record is read, in bytes: what a keeper writes has
+	// less, and a user may write any amount.
 	maxRecord = 64 << 10
-	// roomForRecord is kept free for a record, in bytes, where the file system can do that: the disk may be full when the engine ends.
+	// roomForRecord is reserved for a record, in bytes, if the file system can do that: the disk
+	// may be full when the engine ends.
 	roomForRecord = 16 << 10
 )
 
-// Records is a directory with a folder for each engine that was launched, named by its allocation: there its keeper writes how it ended,
-// also while no agent runs. The directory is the agent's alone.
+// Records is a directory with a folder for each engine that was launched, named by its allocation:
+// there its keeper writes how it ended, also while no agent runs. The directory is the agent's
+// alone.
 type Records string
 
 // Note is what the agent keeps of a launch.
 type Note struct {
-	// Caller is the uid that asked for it, User who the engine runs as.
+	// Caller is the uid that asked for it, User the account that the engine runs as.
 	Caller uint32 `json:"caller"`
 	User   string `json:"user"`
 	UID    uint32 `json:"uid"`
@@ -41,7 +44,8 @@ type Note struct {
 // ErrNone says that no engine was launched for an allocation, or that it has left no record.
 var ErrNone = errors.New("none")
 
-// create makes a folder with an empty record, in place of one that an earlier attempt has left, and opens that for appending.
+// create makes a folder with an empty record, in place of one that an earlier attempt has left,
+// and opens that for appending.
 func (r Records) create(id string, note Note) (*os.File, error) {
 	if err := r.Remove(id); err != nil {
 		return nil, err
@@ -132,7 +136,8 @@ func (r Records) List() ([]string, error) {
 	return ids, nil
 }
 
-// Remove removes what there is of an allocation. A keeper that still has the record writes into nothing.
+// Remove removes what there is of an allocation. A keeper that still has the record writes into
+// nothing.
 func (r Records) Remove(id string) error {
 	if err := cgroup.CheckID(id); err != nil {
 		return fmt.Errorf("record of an engine: %w", err)

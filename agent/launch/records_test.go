@@ -57,7 +57,7 @@ func TestRecordIsWhatAKeeperHasAppended(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
 	}
-	// A new attempt begins anew.
+	// A new attempt begins from the start.
 	other, err := records.create("a1", note)
 	if err != nil {
 		t.Fatal(err)

@@ -17,21 +17,23 @@ import (
 // keeperPath is all of a keeper's own environment.
 const keeperPath = "PATH=/usr/local/bin:/usr/bin:/bin"
 
-// KeeperEnvironment is the whole environment that a keeper is started with: nothing of the agent's.
+// KeeperEnvironment is the whole environment that a keeper is started with: nothing of the
+// agent's.
 func KeeperEnvironment() []string { return []string{keeperPath} }
 
 // KeeperUmask is what a keeper and its engine begin with.
 const KeeperUmask = 0o022
 
-// Spawn is a keeper to be started: as its user and with that user's groups, in a new session, in "/", with KeeperEnvironment and
-// KeeperUmask, and with these three descriptors and no others.
+// Spawn is a keeper to be started: as its user and with that user's groups, in a new session, in
+// "/", with KeeperEnvironment and KeeperUmask, and with these three descriptors and no others.
 type Spawn struct {
 	// ID is the allocation.
 	ID   string
 	User User
-	// Stdin, Stdout and Record are the keeper's descriptors 0, 1 and 2. They stay the caller's to close.
+	// Stdin, Stdout and Record are the keeper's descriptors 0, 1 and 2. They stay the caller's to
+	// close.
 	Stdin, Stdout, Record *os.File
-	// Keeper is the path of the program. Its one argument is ID, for whoever looks at the process table.
+	// Keeper is the path of the program. Its one argument is ID, which shows in the process table.
 	Keeper string
 	// Limits are those of the engine's cgroup. Nil: it needs none of its own.
 	Limits *cgroup.Limits
@@ -39,27 +41,29 @@ type Spawn struct {
 
 // Spawned is a keeper that has started.
 type Spawned struct {
-	// PID is the keeper's, which is not the engine's. It stays the keeper's until somebody has taken note of its end.
+	// PID is the keeper's, which is not the engine's. The pid stays the keeper's until its end was
+	// waited for.
 	PID int32
-	// Cgroup is the engine's own, as a bursarv1.Process has it; empty where it has none.
+	// Cgroup is the engine's own, as a bursarv1.Process has it; empty: it has none.
 	Cgroup string
 }
 
 // Spawner starts keepers. It may be used by several goroutines at once.
 type Spawner interface {
-	// Spawn starts a keeper and returns at once. Where it fails, nothing runs.
+	// Spawn starts a keeper and returns at once. If it fails, nothing runs.
 	Spawn(ctx context.Context, s Spawn) (Spawned, error)
 }
 
-// Direct is a Spawner whose keepers are children of this process, in its cgroup. It must not be copied after its first use.
+// Direct is a Spawner whose keepers are children of this process, in its cgroup. It must not be
+// copied after its first use.
 type Direct struct {
 	mu       sync.Mutex
-	children []*os.Process // guarded by mu; nobody has taken note of their end
+	children []*os.Process // guarded by mu; their end was not waited for yet
 }
 
 var _ Spawner = (*Direct)(nil)
 
-// Spawn starts a keeper. Whoever wants a cgroup for it moves it there: it waits for its spec.
+// Spawn starts a keeper. The caller may still move it to a cgroup: it waits for its spec.
 func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	attributes := &os.ProcAttr{
 		Dir: "/", Env: KeeperEnvironment(), Files: []*os.File{s.Stdin, s.Stdout, s.Record},
@@ -75,7 +79,7 @@ func (d *Direct) Spawn(_ context.Context, s Spawn) (Spawned, error) {
 	return Spawned{PID: int32(child.Pid)}, nil //nolint:gosec // a pid
 }
 
-// Reap takes note of keepers that have ended, and never waits. Until then they stay zombies.
+// Reap removes keepers that have ended from the process table. It never waits for others.
 func (d *Direct) Reap() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

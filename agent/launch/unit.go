@@ -6,8 +6,8 @@ import (
 	"github.com/bursar/bursar/agent/unit"
 )
 
-// ByUnit is a Spawner that asks systemd for a service for each keeper. Every engine has a cgroup of its own there, so that what ends the
-// agent's service does not end it.
+// ByUnit is a Spawner that asks systemd for a service for each keeper. Every engine has a cgroup
+// of its own there, so that it goes on when the agent's service ends.
 type ByUnit struct {
 	Units *unit.Units
 }

@@ -18,7 +18,8 @@ type User struct {
 // ErrNoUser says that the machine knows no such account.
 var ErrNoUser = errors.New("no such user")
 
-// credential is what a child needs to become the user; nil where it is that already: to give up what one has not takes root.
+// credential is what a child needs to become the user; nil: it is that user already. Only root can
+// change users, even to the same one.
 func (u User) credential() *syscall.Credential {
 	if os.Geteuid() != 0 && uint32(os.Geteuid()) == u.UID { //nolint:gosec // a uid
 		return nil

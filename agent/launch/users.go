@@ -18,28 +18,30 @@ import (
 )
 
 const (
-	// lookupTimeout bounds a look into a directory of users that does not answer.
+	// lookupTimeout bounds a lookup in a directory of users that does not answer.
 	lookupTimeout = 5 * time.Second
 	// maxLookup bounds what is read of an answer, in bytes: a user may be in some thousand groups.
 	maxLookup = 256 << 10
-	// notFound is what getent exits with for a key that there is not.
+	// notFound is the exit code of getent if there is no such key.
 	notFound = 2
-	// What those have whose line leaves it out.
+	// Defaults for users whose line leaves them out.
 	defaultShell = "/bin/sh"
 	defaultHome  = "/"
 )
 
-// Users knows the accounts of this machine: those of its files, and what else its name service has (LDAP, for example), which only the
-// C library can ask: getent(1) and id(1) do that, run without a shell. The zero value is ready to use, by several goroutines.
+// Users knows the accounts of this machine: those of its files, and what else its name service has
+// (LDAP, for example), which only the C library can ask: getent(1) and id(1) do that, run without
+// a shell. The zero value is ready to use, by several goroutines.
 type Users struct {
 	// Passwd and Group are the files; default /etc/passwd and /etc/group.
 	Passwd, Group string
-	// Getent and ID are the programs; default /usr/bin/getent and /usr/bin/id. Where one is not there, the files are all that there is.
+	// Getent and ID are the programs; default /usr/bin/getent and /usr/bin/id. If one is missing,
+	// only the files are used.
 	Getent, ID string
 	// Pace bounds how often the programs are run to find a user; nil: not at all.
 	Pace *rate.Limiter
-	// Slots has room for as many of the programs as may run at a time: each is a process and a thread for seconds, where a directory of users
-	// does not answer. Nil: any number.
+	// Slots has room for as many of the programs as may run at a time: each is a process and a
+	// thread for seconds if a directory of users does not answer. Nil: any number.
 	Slots chan struct{}
 }
 
@@ -70,7 +72,7 @@ func (u Users) NameOfFile(uid uint32) (string, error) {
 
 // Self is the account of this process, for machines that know no such user.
 func Self() User {
-	groups, _ := os.Getgroups() // whoever stays themselves keeps them anyway
+	groups, _ := os.Getgroups() // without a change of user a process keeps them anyway
 	user := User{
 		Name: strconv.Itoa(os.Geteuid()), UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: defaultHome, Shell: defaultShell, //nolint:gosec // ids
 	}
@@ -81,7 +83,7 @@ func Self() User {
 	return user
 }
 
-// find looks into the file first: what is there needs no program, and cannot be slow.
+// find reads the file first: a user who is there needs no program, and cannot be slow to find.
 func (u Users) find(ctx context.Context, key string) (User, error) {
 	if key == "" || strings.HasPrefix(key, "-") || strings.ContainsAny(key, ":\n\x00") {
 		return User{}, fmt.Errorf("%q: %w", key, ErrNoUser)

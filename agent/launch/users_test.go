@@ -132,7 +132,8 @@ func TestRootIsKnown(t *testing.T) {
 	}
 }
 
-// Where a directory of users does not answer, whoever asks waits: with no more processes than there are slots.
+// If a directory of users does not answer, callers wait: with no more processes than there are
+// slots.
 func TestProgramsThatLookUpUsersAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	getent := filepath.Join(dir, "getent")

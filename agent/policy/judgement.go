@@ -7,10 +7,12 @@ import (
 )
 
 const (
-	// windowTicks is over how many ticks the use of CPU is averaged: a moment of it is no over-use.
+	// windowTicks is over how many ticks the use of CPU is averaged: a moment of it is no
+	// over-use.
 	windowTicks = 3
-	// staleTicks and staleLeast are after how long without a measurement nothing is known of an engine any more, whichever is longer. What
-	// is not known is not held against it: over-use begins anew. A machine that is short of memory measures late, so it is not just a tick.
+	// staleTicks and staleLeast are after how long without a measurement nothing is known of an
+	// engine any more, whichever is longer. Then over-use begins from the start. A machine that is
+	// short of memory measures late, so it is not just a tick.
 	staleTicks = 3
 	staleLeast = 30 * time.Second
 )
@@ -29,7 +31,7 @@ func (t Terms) stale() time.Duration { return max(staleTicks*t.Tick, staleLeast)
 // Use is one sample of an engine.
 type Use struct {
 	Time time.Time
-	// MemoryBytes is what the kernel cannot take back: what it can is nobody's.
+	// MemoryBytes is what the kernel cannot reclaim. What it can reclaim does not count.
 	MemoryBytes int64
 	// CPUMillis is the mean since the sample before, in thousandths of a core.
 	CPUMillis int64
@@ -41,8 +43,8 @@ type Use struct {
 type OverUse struct {
 	// Dimension is resource.Memory or resource.CPU.
 	Dimension string
-	// Used is what it used when that was noticed, or its entitlement last changed, and Entitled the entitlement then. Bytes, or
-	// thousandths of a core.
+	// Used is what it used when that was noticed, or its entitlement last changed, and Entitled
+	// the entitlement then. Bytes, or thousandths of a core.
 	Used, Entitled int64
 	// Since is the first sample of those without a break that showed it.
 	Since  time.Time
@@ -57,8 +59,9 @@ func (o OverUse) Equal(p OverUse) bool {
 		o.Since.Equal(p.Since) && o.StopTime.Equal(p.StopTime)
 }
 
-// Judgement is what is known of one engine's over-use. It begins with the first sample above the entitlement and the policy's
-// tolerance, and ends with the first at or below the entitlement. The zero Judgement knows nothing.
+// Judgement is what is known of one engine's over-use. It begins with the first sample above the
+// entitlement and the policy's tolerance, and ends with the first at or below the entitlement. The
+// zero Judgement knows nothing.
 type Judgement struct {
 	memory, cpu excess
 	window      window
@@ -98,7 +101,7 @@ func (j *Judgement) Observe(terms Terms, use Use) {
 	j.stop.policy = terms.Policy
 }
 
-// Missed takes note that there is no sample at this time.
+// Missed notes that there is no sample at this time.
 func (j *Judgement) Missed(terms Terms, now time.Time) {
 	for _, e := range []*excess{&j.memory, &j.cpu} {
 		if e.over && now.Sub(e.seen) > terms.stale() {
@@ -110,7 +113,7 @@ func (j *Judgement) Missed(terms Terms, now time.Time) {
 	}
 }
 
-// observe takes what was used of one dimension, or where atLeast is set what of that is known.
+// observe takes what was used of one dimension, or if atLeast is set, what of that is known.
 func (e *excess) observe(now time.Time, used int64, atLeast bool, entitled int64, p Policy) {
 	bound := p.Bound(entitled)
 	switch {
@@ -121,7 +124,7 @@ func (e *excess) observe(now time.Time, used int64, atLeast bool, entitled int64
 			*e = excess{over: true, used: used, entitled: entitled, last: used, since: now, seen: now}
 		}
 	case used <= entitled, entitled > e.entitled && used <= bound:
-		// Of an entitlement that was raised the tolerance is new too.
+		// If the entitlement was raised, the tolerance has grown too.
 		if !atLeast {
 			*e = excess{}
 		}
@@ -133,7 +136,7 @@ func (e *excess) observe(now time.Time, used int64, atLeast bool, entitled int64
 	}
 }
 
-// OverUses returns what it is found to use beyond its entitlement, nil where that is nothing.
+// OverUses returns what the engine uses beyond its entitlement; nil: nothing.
 func (j *Judgement) OverUses() []OverUse {
 	var list []OverUse
 	if j.memory.over {
@@ -163,8 +166,9 @@ type Stop struct {
 	Grace time.Duration
 }
 
-// StopDue reports whether the engine is to be stopped now: its policy kills, the last sample shows over-use of memory that has gone on for
-// the grace, and nobody has asked for that since another grace.
+// StopDue reports whether the engine is to be stopped now: its policy kills, the last sample shows
+// over-use of memory that has gone on for the grace, and no stop was asked for within the last
+// grace.
 func (j *Judgement) StopDue(now time.Time) (Stop, bool) {
 	m, s := &j.memory, &j.stop
 	if !m.over || s.from.IsZero() || !m.seen.Equal(j.at) || j.at.Sub(s.from) < s.policy.Grace ||
@@ -174,5 +178,5 @@ func (j *Judgement) StopDue(now time.Time) (Stop, bool) {
 	return Stop{UsedBytes: m.last, EntitledBytes: m.entitled, For: j.at.Sub(m.since), Grace: s.policy.StopGrace}, true
 }
 
-// Asked takes note that the stop was asked for; the zero time says that nobody heard.
+// Asked notes that the stop was asked for; the zero time says that no coordinator heard.
 func (j *Judgement) Asked(now time.Time) { j.stop.asked = now }

@@ -100,7 +100,7 @@ func TestWhatIsNotLimitedIsNotOverused(t *testing.T) {
 
 func TestUseOfCPUIsThatOfThreeTicks(t *testing.T) {
 	w := watch(t, policy.Kill)
-	w.use(0, 0) // since when that is, nobody knows
+	w.use(0, 0) // it is not known since when
 	w.use(0, 9000)
 	w.use(0, 0)
 	w.want("two ticks say nothing")
@@ -171,7 +171,7 @@ func TestKillHasAGraceAndIsAskedForOnceAGrace(t *testing.T) {
 		t.Error("not asked for again")
 	}
 	w.want("the time that was said stays", over)
-	w.judgement.Asked(time.Time{}) // nobody heard
+	w.judgement.Asked(time.Time{}) // no coordinator heard
 	if !w.stops() {
 		t.Error("what nobody heard is not asked for again")
 	}

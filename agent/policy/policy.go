@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// Action is what is done about an engine in over-use. Each shows it; the zero Action is none of them.
+// Action is what is done about an engine in over-use. Each shows it; the zero Action is none of
+// them.
 type Action uint8
 
 // The actions.
@@ -66,7 +67,8 @@ const (
 
 // Policy is what is done about some engines.
 type Policy struct {
-	// Match selects them by labels, as the selector of a quota does; the zero Selector matches every engine.
+	// Match selects them by labels, as the selector of a quota does; the zero Selector matches
+	// every engine.
 	Match  label.Selector
 	Action Action
 	// Tolerance is how much more than its entitlement an engine may use, in thousandths of it.
@@ -75,7 +77,8 @@ type Policy struct {
 	Grace time.Duration
 	// StopGrace is the time between SIGTERM and SIGKILL then.
 	StopGrace time.Duration
-	// Cgroup says whether the engine gets a cgroup of its own if somebody else has started it. Limit needs one.
+	// Cgroup says whether the engine gets a cgroup of its own if a launcher has started it. Limit
+	// needs one.
 	Cgroup Cgroup
 }
 
@@ -96,7 +99,8 @@ func Default() Policy {
 	return Policy{Action: DefaultAction, Tolerance: DefaultTolerance, Grace: DefaultGrace, StopGrace: DefaultStopGrace}
 }
 
-// Bound is the most of an entitlement that is no over-use: the entitlement and the tolerance. Of one that is not limited it is 0.
+// Bound is the most that is no over-use: the entitlement and the tolerance. It is 0 if the
+// entitlement limits nothing.
 func (p Policy) Bound(entitled int64) int64 {
 	if entitled <= 0 || p.Tolerance <= 0 {
 		return max(0, entitled)
@@ -112,14 +116,15 @@ func (p Policy) Bound(entitled int64) int64 {
 	return entitled + int64(extra)
 }
 
-// Set is policies in their order: the first that matches counts. Nil is the default for every engine.
+// Set is policies in their order: the first that matches counts. Nil is the default for every
+// engine.
 type Set []Policy
 
 // For returns the policy of an engine with these labels.
 func (s Set) For(labels map[string]string) Policy {
 	set, err := label.FromMap(labels)
 	if err != nil {
-		return Default() // no coordinator grants anything under such labels
+		return Default() // no coordinator grants anything for such labels
 	}
 	for _, p := range s {
 		if p.Match.Matches(set) {

@@ -43,9 +43,10 @@ func drawSample(t *rapid.T, now time.Time) sample {
 	return s
 }
 
-// What a judgement says is held against all that it was shown: over-use of memory is never said of an engine whose last whole sample is
-// within its entitlement, began above the tolerance and was there in every whole sample since; a stop is never due before over-use has
-// gone on for a grace under the policy kill, without a break or a gap, up to a sample that shows it.
+// What a judgement says is held against all that it was shown: over-use of memory is never said of
+// an engine whose last whole sample is within its entitlement, began above the tolerance and was
+// there in every whole sample since; a stop is never due before over-use has gone on for a grace
+// under the policy kill, without a break or a gap, up to a sample that shows it.
 func TestNoEngineIsFlaggedOrStoppedWithoutCause(t *testing.T) {
 	flagged, stopped := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

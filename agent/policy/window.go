@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// window is the mean of the CPU that an engine used over the last ticks. A sample that was brought forward counts for its own time.
+// window is the mean of the CPU that an engine used over the last ticks. A sample that was brought
+// forward counts for its own time.
 type window struct {
 	spans []span
 }
@@ -16,10 +17,11 @@ type span struct {
 	mean   float64 // thousandths of a core
 }
 
-// add takes a sample, whose mean is that since the one before, at last. It returns the mean over the window where all of that is known.
+// add takes a sample, whose mean is that since the one before, at last. It returns the mean over
+// the window if all of that is known.
 func (w *window) add(tick time.Duration, use Use, last time.Time) (mean int64, known bool) {
 	if last.IsZero() {
-		return 0, false // nobody knows since when
+		return 0, false // it is not known since when
 	}
 	length := use.Time.Sub(last)
 	if use.AtLeast {

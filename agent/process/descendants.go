@@ -12,10 +12,11 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Descendants returns a process that runs and what descends from it, the process first. It reads what the kernel keeps of each
-// one's children, so that it costs nothing for all the others on the machine; a kernel that does not tell (without
-// CONFIG_PROC_CHILDREN) has its whole process table read. A child that ends or is handed on while it looks may hide others, which a
-// later look finds. ErrEnded: the process is not there.
+// Descendants returns a process that runs and what descends from it, the process first. It reads
+// the children of each process from the kernel, so that other processes of the machine cost
+// nothing. If the kernel does not keep them (without CONFIG_PROC_CHILDREN), it reads the whole
+// process table. A child that ends or gets another parent meanwhile may hide others, which the
+// next call finds. ErrEnded: the process is not there.
 func Descendants(proc string, root Ref) ([]Ref, error) {
 	table, err := procfs.NewFS(proc)
 	if err != nil {
@@ -32,7 +33,7 @@ func Descendants(proc string, root Ref) ([]Ref, error) {
 			return Members(proc, Engine{Root: root})
 		}
 		if stat, err := statOf(table, int(found[next].PID)); err != nil || stat.Starttime != found[next].StartTime {
-			continue // these may be the children of who has its pid now
+			continue // these may be the children of another process, which has its pid now
 		}
 		for _, pid := range children {
 			stat, err := statOf(table, pid)

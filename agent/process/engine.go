@@ -13,14 +13,16 @@ import (
 type Engine struct {
 	// Root is its root process, which may have ended.
 	Root Ref
-	// User is the real uid of the root process at Confirm. Nil: not known. Then only a guarded cgroup says who is the engine's.
+	// User is the real uid of the root process at Confirm. Nil: not known. Then only a guarded
+	// cgroup says which processes are the engine's.
 	User *uint32
 	// Cgroup is its own, "" if it has none.
 	Cgroup string
-	// Guarded: the agent made that cgroup, and nobody but root and the agent can move a process there.
+	// Guarded: the agent made that cgroup, and only root and the agent can move a process there.
 	Guarded bool
-	// LastAlive is when the root was last known to be there, in clock ticks after boot, as Handle.LastAlive tells it. 0: not known. Then
-	// a session proves nothing once the root is gone.
+	// LastAlive is when the root was last known to be there, in clock ticks after boot, as
+	// Handle.LastAlive tells it. 0: not known. Then a session proves nothing once the root is
+	// gone.
 	LastAlive uint64
 }
 
@@ -33,14 +35,15 @@ func now() uint64 {
 	return uint64(t.Nano()) / uint64(time.Second/host.TicksPerSecond) //nolint:gosec // since boot
 }
 
-// descent tells who descends from the root of an engine. See the package comment.
+// descent says which processes descend from the root of an engine. See the package comment.
 type descent struct {
 	root Ref
-	// until is the time, in clock ticks after boot, before which what started in the root's session started while that was there.
+	// until is the time, in clock ticks after boot, before which what started in the root's
+	// session started while that was there.
 	until uint64
 	// known are the descendants that were found so far, as long as they are there.
 	known map[Ref]bool
-	// above are those who started the engine, as far as they were seen.
+	// above are the processes that started the engine, as far as they were seen.
 	above map[Ref]bool
 }
 
@@ -52,8 +55,9 @@ func refOf(stat procfs.ProcStat) Ref {
 	return Ref{PID: int32(stat.PID), StartTime: stat.Starttime} //nolint:gosec // a pid is below 2^22
 }
 
-// look takes note of who of those known is there, and finds the other descendants in a table that was read after that time.
-func (d *descent) look(table map[int]procfs.ProcStat, at uint64) {
+// update notes which of the known processes are there, and finds the other descendants in a table
+// that was read after that time.
+func (d *descent) update(table map[int]procfs.ProcStat, at uint64) {
 	there := make(map[Ref]bool, len(d.known))
 	for _, stat := range table {
 		ref := refOf(stat)
@@ -68,7 +72,8 @@ func (d *descent) look(table map[int]procfs.ProcStat, at uint64) {
 		}
 	}
 	d.known = there
-	// One that is known by its session shows that the session is there, and so that younger ones are of it.
+	// A process that is known by its session shows that the session is there, so that younger
+	// members are its own.
 	for before := -1; before != len(d.known); {
 		before = len(d.known)
 		judged := make(map[int]bool, len(table))
@@ -81,7 +86,8 @@ func (d *descent) look(table map[int]procfs.ProcStat, at uint64) {
 	}
 }
 
-// touch takes note that a descendant was there after that time: if it was of the root's session then, the number was no other's.
+// touch notes that a descendant was there after that time. If it was in the root's session then,
+// no other session had the number.
 func (d *descent) touch(stat procfs.ProcStat, at uint64) {
 	if d.numbered(stat) {
 		d.until = max(d.until, at+1)
@@ -93,7 +99,8 @@ func (d *descent) numbered(stat procfs.ProcStat) bool {
 	return stat.Session == int(d.root.PID) || stat.PID == int(d.root.PID)
 }
 
-// descends goes up from a process, and notes in judged what it has found of each process on the way.
+// descends goes from a process to its parents, and notes in judged what it has found about each
+// process on the way.
 func (d *descent) descends(table map[int]procfs.ProcStat, stat procfs.ProcStat, judged map[int]bool) bool {
 	var way []int
 	var found bool

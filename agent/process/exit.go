@@ -34,8 +34,9 @@ func exitStatus(pidfd uintptr) *bursarv1.ExitStatus {
 	return waitStatus(syscall.WaitStatus(info.exitCode)) //nolint:gosec // bits, not a number
 }
 
-// zombieStatus reads how a process ended that its parent has not taken note of: field 52 of /proc/PID/stat. To those who may
-// not look into the process the kernel shows 0 there, so that 0 means something to root alone.
+// zombieStatus reads how a process ended whose parent has not waited for it yet: field 52 of
+// /proc/PID/stat. The kernel shows 0 there to callers who may not inspect the process, so 0 is
+// only believed as root.
 func (h *Handle) zombieStatus() *bursarv1.ExitStatus {
 	text, err := os.ReadFile(filepath.Join(h.proc, strconv.Itoa(int(h.ref.PID)), "stat"))
 	if err != nil {

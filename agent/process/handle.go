@@ -19,7 +19,7 @@ import (
 // ErrEnded says that the process has ended, or that its pid is another process's.
 var ErrEnded = errors.New("process has ended")
 
-// pollEvery is how often a process is looked at where there are no pidfds.
+// pollEvery is how often a process is checked if there are no pidfds.
 const pollEvery = 200 * time.Millisecond
 
 // Ref says which process: within one boot, no two have the same.
@@ -29,7 +29,7 @@ type Ref struct {
 	StartTime uint64
 }
 
-// Identifier tells who has a pid now. host.ErrNoProcess: nobody.
+// Identifier says which process has a pid now. host.ErrNoProcess: none.
 type Identifier interface {
 	Identify(pid int32) (host.Identity, error)
 }
@@ -39,7 +39,7 @@ type Opener struct {
 	identifier Identifier
 	proc       string
 	slots      slots // of Stops
-	// pidfdOpen is unix.PidfdOpen, but for tests of older kernels.
+	// pidfdOpen is unix.PidfdOpen; tests put an older kernel in its place.
 	pidfdOpen func(pid, flags int) (int, error)
 }
 
@@ -57,11 +57,11 @@ type Handle struct {
 	closeOnce  sync.Once
 	lastAlive  atomic.Uint64
 
-	// file is a pidfd; nil where the kernel has none.
+	// file is a pidfd; nil: the kernel has none.
 	file *os.File
 }
 
-// Open takes hold of a process. ErrEnded: it is not there any more.
+// Open opens a process. ErrEnded: it is not there any more.
 func (o *Opener) Open(ref Ref) (*Handle, error) {
 	if ref.PID <= 1 { // 0 and below would signal groups; 1 is never an engine
 		return nil, fmt.Errorf("process %d: want a pid above 1", ref.PID)
@@ -79,7 +79,7 @@ func (o *Opener) Open(ref Ref) (*Handle, error) {
 		return nil, fmt.Errorf("open process %d: %w", ref.PID, err)
 	}
 	at := now()
-	// Only now: what the pid is found to be, the pidfd has been since.
+	// After opening the pidfd: if the pid is this process now, so is the pidfd.
 	if err := h.check(); err != nil {
 		h.Close()
 		return nil, err
@@ -94,7 +94,7 @@ func (h *Handle) check() error {
 	return err
 }
 
-// identify says who the process is now. ErrEnded: it is not there any more.
+// identify reads what the process is now. ErrEnded: it is not there any more.
 func (h *Handle) identify() (host.Identity, error) {
 	identity, err := h.identifier.Identify(h.ref.PID)
 	switch {
@@ -108,7 +108,8 @@ func (h *Handle) identify() (host.Identity, error) {
 	return identity, nil
 }
 
-// Touch takes note that the process is there, if it is. Of a handle that is closed nothing is known any more.
+// Touch notes that the process is there, if it is. Of a handle that is closed nothing is known any
+// more.
 func (h *Handle) Touch() {
 	at := now()
 	if h.file == nil {
@@ -126,14 +127,15 @@ func (h *Handle) Touch() {
 	h.lastAlive.Store(at)
 }
 
-// LastAlive is when the process was last known to be there, by Open and Touch, in clock ticks after boot.
+// LastAlive is when the process was last known to be there, by Open and Touch, in clock ticks
+// after boot.
 func (h *Handle) LastAlive() uint64 { return h.lastAlive.Load() }
 
 // Ref says which process it is.
 func (h *Handle) Ref() Ref { return h.ref }
 
-// Wait returns nil when the process has ended, and an error when ctx has, or the handle was closed. One goroutine at a time may
-// wait.
+// Wait returns nil when the process has ended, and an error when ctx has, or the handle was
+// closed. One goroutine at a time may wait.
 func (h *Handle) Wait(ctx context.Context) error {
 	if h.file == nil {
 		return h.poll(ctx)
@@ -218,7 +220,7 @@ func (h *Handle) control(f func(fd uintptr) error) error {
 	return result
 }
 
-// Close lets go of the process.
+// Close closes the handle, and ends a Wait. The process goes on.
 func (h *Handle) Close() {
 	h.closeOnce.Do(func() {
 		close(h.closed)
@@ -228,8 +230,9 @@ func (h *Handle) Close() {
 	})
 }
 
-// ExitStatus says how a process ended, where the kernel tells: of one that its parent has not taken note of yet, to those who
-// may look into it; of one that is gone, since Linux 6.15 and with pidfds. Else it is nil.
+// ExitStatus says how a process ended, if the kernel tells. If its parent has not waited for it
+// yet, the kernel tells callers that may inspect the process; after that, since Linux 6.15 and
+// with pidfds. Else it is nil.
 func (h *Handle) ExitStatus() *bursarv1.ExitStatus {
 	if status := h.zombieStatus(); status != nil || h.file == nil {
 		return status

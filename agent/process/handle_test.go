@@ -53,7 +53,7 @@ func TestKilledProcessEndsTheWaitAndTellsHow(t *testing.T) {
 			if err := h.Signal(syscall.SIGTERM); !errors.Is(err, ErrEnded) {
 				t.Errorf("signal to a process that has ended: %v", err)
 			}
-			// Kernels before 6.15 tell nobody but the parent.
+			// Kernels before 6.15 tell only the parent.
 			if got := h.ExitStatus(); got != nil {
 				if diff := cmp.Diff(&bursarv1.ExitStatus{Signal: 9}, got, protocmp.Transform()); diff != "" {
 					t.Error(diff)
@@ -149,7 +149,7 @@ func TestZombieHasEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			ref := processOf(t, o, cmd.Process.Pid)
-			var info unix.Siginfo // it has ended, and nobody has taken note
+			var info unix.Siginfo // it has ended, and its parent has not waited for it
 			if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -7,15 +7,17 @@ import (
 )
 
 const (
-	// mostHeld is how many processes one Stop holds at a time. A tree with more is ended in several rounds.
-	mostHeld = 256
-	// leastSlots and mostSlots bound how many all of them hold.
+	// mostOpen is how many processes one Stop has open at a time. A tree with more is ended in
+	// several rounds.
+	mostOpen = 256
+	// leastSlots and mostSlots bound how many all of them have open together.
 	leastSlots, mostSlots = 64, 8192
-	// slotsOfFiles is the part of the descriptors that this process may have, which are needed for its callers too.
+	// slotsOfFiles is which part of this process's descriptors slots may take: its callers need
+	// some too.
 	slotsOfFiles = 4
 )
 
-// slots bound how many processes are held by all Stops of an Opener. A free one is an element.
+// slots bound how many processes all Stops of an Opener have open. A free slot is an element.
 type slots chan struct{}
 
 func newSlots() slots {
@@ -31,8 +33,8 @@ func newSlots() slots {
 	return s
 }
 
-// take takes one. Only who holds none may wait for it.
-func (s slots) take(ctx context.Context, wait bool) bool {
+// acquire takes a slot. Only a Stop that has none may wait for it.
+func (s slots) acquire(ctx context.Context, wait bool) bool {
 	select {
 	case <-s:
 		return true
@@ -49,4 +51,4 @@ func (s slots) take(ctx context.Context, wait bool) bool {
 	}
 }
 
-func (s slots) give() { s <- struct{}{} }
+func (s slots) release() { s <- struct{}{} }

@@ -14,14 +14,16 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// killRounds is how often what is left is looked for and killed. A tree that forks all the time needs two or three; one of 32,000 processes
-// needs half of them, by mostHeld.
+// killRounds is how often the processes that are left are looked for and killed. A tree that forks
+// all the time needs two or three rounds; one of 32,000 processes needs half of them, because of
+// mostOpen.
 const killRounds = 250
 
-// LeftError says that processes were left alone which are, or may be, the engine's: see the package comment.
+// LeftError says that processes were left alone which are, or may be, the engine's: see the
+// package comment.
 type LeftError struct {
-	// Foreign run as another user than the engine's. Unproven are in the session or group of its root's number, which may be
-	// another's by now.
+	// Foreign run as another user than the engine's. Unproven are in the session or group that has
+	// its root's number, which may be another's by now.
 	Foreign, Unproven []int32
 }
 
@@ -49,14 +51,15 @@ func listed(pids []int32) string {
 	return strings.Join(words, ", ")
 }
 
-// Stop ends an engine: SIGTERM to its root process, which ends its children as it sees fit; after the grace SIGKILL to
-// all that is left of the engine. Where the root has ended already, or ends and leaves others behind, these are asked with SIGTERM too.
-// It never signals a process group: an engine may share that of its launcher.
+// Stop ends an engine: SIGTERM to its root process, which ends its children as it sees fit; after
+// the grace SIGKILL to all that is left of the engine. If the root has ended already, or ends and
+// leaves others behind, these get SIGTERM too. It never signals a process group: an engine may
+// share that of its launcher.
 //
-// It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the engine as it is then, those of signals
-// that were not allowed, and *LeftError.
+// It returns nil when nothing of the engine is left. The errors are that of ctx, which leaves the
+// engine as it is, those of signals that were not allowed, and *LeftError.
 func (o *Opener) Stop(ctx context.Context, e Engine, grace time.Duration) error {
-	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*held)}
+	s := stopper{opener: o, engine: e, descent: newDescent(e), handles: make(map[Ref]*target)}
 	defer s.close()
 	if err := s.find(ctx); err != nil {
 		return err
@@ -83,12 +86,12 @@ type stopper struct {
 	opener  *Opener
 	engine  Engine
 	descent *descent
-	handles map[Ref]*held // what may be signalled and has not ended, as far as there is room
-	left    LeftError     // by the last look
+	handles map[Ref]*target // what may be signalled and has not ended, as far as there is room
+	left    LeftError       // as last found
 }
 
-// held is a process that was found to be the engine's.
-type held struct {
+// target is a process that was found to be the engine's.
+type target struct {
 	*Handle
 
 	found found
@@ -104,12 +107,12 @@ func (s *stopper) close() {
 func (s *stopper) drop(ref Ref) {
 	s.handles[ref].Close()
 	delete(s.handles, ref)
-	s.opener.slots.give()
+	s.opener.slots.release()
 }
 
-// find takes hold of the engine's processes as they are now, and lets go of those that have ended.
+// find opens the engine's processes as they are now, and closes those that have ended.
 func (s *stopper) find(ctx context.Context) error {
-	list, err := look(s.opener.proc, s.engine, s.descent)
+	list, err := findProcesses(s.opener.proc, s.engine, s.descent)
 	if err != nil {
 		return err
 	}
@@ -124,27 +127,28 @@ func (s *stopper) find(ctx context.Context) error {
 			h.found = f
 			continue
 		}
-		if err := s.hold(ctx, f); err != nil {
+		if err := s.open(ctx, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hold takes hold of a process that was found, if it is to be signalled and there is room: without, the next look finds it again.
-func (s *stopper) hold(ctx context.Context, f found) error {
-	if len(s.handles) >= mostHeld || !s.opener.slots.take(ctx, len(s.handles) == 0) {
+// open opens a process that was found, if it is to be signalled and there is room. If there is
+// none, the next round finds it again.
+func (s *stopper) open(ctx context.Context, f found) error {
+	if len(s.handles) >= mostOpen || !s.opener.slots.acquire(ctx, len(s.handles) == 0) {
 		return ctx.Err()
 	}
 	handle, err := s.opener.Open(f.Ref)
 	if err != nil {
-		s.opener.slots.give()
+		s.opener.slots.release()
 		if errors.Is(err, ErrEnded) || errors.Is(err, syscall.EMFILE) && len(s.handles) > 0 {
 			return nil
 		}
 		return err
 	}
-	h := &held{Handle: handle, found: f}
+	h := &target{Handle: handle, found: f}
 	s.handles[f.Ref] = h
 	allowed, err := s.allowed(h)
 	if !allowed {
@@ -153,9 +157,9 @@ func (s *stopper) hold(ctx context.Context, f found) error {
 	return err
 }
 
-// allowed looks at what may have changed of a process since it was found, and reports whether it is to be signalled. What it descends
-// from does not change.
-func (s *stopper) allowed(h *held) (bool, error) {
+// allowed checks what may have changed about a process since it was found, and reports whether it
+// is to be signalled. Its descent does not change.
+func (s *stopper) allowed(h *target) (bool, error) {
 	identity, err := h.identify()
 	if errors.Is(err, ErrEnded) {
 		return false, nil
@@ -217,16 +221,19 @@ func (s *stopper) terminate(ctx context.Context) error {
 		if err := s.waitAll(ctx); err != nil {
 			return err
 		}
-		if err := s.find(ctx); err != nil { // what they have started in the meantime, and what there was no room for
+		// Find what they have started in the meantime, and what there was no room for.
+		if err := s.find(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// kill ends what is left, and what that has started in the meantime.
+// kill ends the processes that are left, and those that they have started in the meantime.
 func (s *stopper) kill(ctx context.Context) error {
-	for range killRounds { // a process that forks while it is looked for can leave one behind, which the next look finds
+	// A process that forks while it is looked for can leave one behind, which the next round
+	// finds.
+	for range killRounds {
 		if err := s.find(ctx); err != nil {
 			return err
 		}
@@ -248,14 +255,14 @@ func (s *stopper) kill(ctx context.Context) error {
 }
 
 // signal signals a process if it is still to be signalled.
-func (s *stopper) signal(h *held, signal syscall.Signal) error {
+func (s *stopper) signal(h *target, signal syscall.Signal) error {
 	allowed, err := s.allowed(h)
 	if !allowed {
 		s.drop(h.ref)
 		return err
 	}
 	h.asked = true
-	s.see(h)
+	s.noteAlive(h)
 	if err := h.Signal(signal); !errors.Is(err, ErrEnded) {
 		return err
 	}
@@ -272,8 +279,9 @@ func (s *stopper) waitAll(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until a process has ended, and takes note as long as it is there: what started before that is known.
-func (s *stopper) wait(ctx context.Context, h *held) error {
+// wait waits until a process has ended. As long as it is there, that is noted: processes of its
+// session that started before are known to be the engine's.
+func (s *stopper) wait(ctx context.Context, h *target) error {
 	for {
 		while, cancel := context.WithTimeout(ctx, pollEvery)
 		err := h.Wait(while)
@@ -281,13 +289,14 @@ func (s *stopper) wait(ctx context.Context, h *held) error {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		s.see(h)
+		s.noteAlive(h)
 	}
 }
 
-// see takes note that a process is there and in the root's session, if both is so now. It may have left that since it was found, or may have
-// ended: then it says nothing of whose the session's number is.
-func (s *stopper) see(h *held) {
+// noteAlive notes that a process is there and in the root's session, if both are so now. If it has
+// left the session or has ended since it was found, it does not show whose number the session's
+// is.
+func (s *stopper) noteAlive(h *target) {
 	if !h.found.descends {
 		return
 	}

@@ -32,7 +32,8 @@ func passed(tick uint64) {
 	}
 }
 
-// leaves waits until the root has started what its script says, holds the root as an agent does, and ends it.
+// leaves waits until the root has started what its script says, holds the root as an agent does,
+// and ends it.
 func (c *child) leaves(t *testing.T, o *Opener) (left Ref, e Engine) {
 	t.Helper()
 	left = c.saysPID(t, o)
@@ -48,7 +49,8 @@ func (c *child) leaves(t *testing.T, o *Opener) (left Ref, e Engine) {
 	return left, Engine{Root: c.ref, LastAlive: h.LastAlive()}
 }
 
-// sleeper is a command that tells its pid once the signals of the shell that started it are not its own any more.
+// sleeper is a command that tells its pid once the signals of the shell that started it are not
+// its own any more.
 const sleeper = `sh -c 'echo $$; exec sleep 1000'`
 
 // reap takes note of a child's end as soon as it comes, as a launcher does.
@@ -104,7 +106,7 @@ func TestStopEndsOrphansOfARootThatHasEnded(t *testing.T) {
 func TestStopEndsOrphansOfAZombie(t *testing.T) {
 	o := openers(t)["pidfd"]
 	c := start(t, o, sleeper+` &`+endsWhen)
-	orphan, e := c.leaves(t, o) // and nobody has taken note
+	orphan, e := c.leaves(t, o) // its parent has not waited for it
 	e.LastAlive = 0
 	stop(t, o, e, long)
 	gone(t, o, orphan)
@@ -159,7 +161,8 @@ func TestStopLeavesOthersOfTheGroupAlone(t *testing.T) {
 func TestStopNeverTakesAnotherProcessForTheEngine(t *testing.T) {
 	o := openers(t)["pidfd"]
 	c := start(t, o, "exec sleep 1000")
-	// The pid of an engine that has ended was given to another process, which leads a session of that number.
+	// The pid of an engine that has ended was given to another process, which leads a session of
+	// that number.
 	stop(t, o, Engine{Root: Ref{PID: c.ref.PID, StartTime: c.ref.StartTime - 1}}, 0)
 	if !running(t, o, c.ref) {
 		t.Error("a process that was not the engine was ended")
@@ -215,7 +218,7 @@ func TestWhoIsInACgroupIsFound(t *testing.T) {
 		15: {parent: 13, start: 299, cgroup: "/"}, // its parent's pid came after it
 	})
 	e := Engine{Root: Ref{PID: 10, StartTime: 100}, Cgroup: "/engines/a"}
-	got, err := look(table, e, newDescent(e))
+	got, err := findProcesses(table, e, newDescent(e))
 	if err != nil {
 		t.Fatal(err)
 	}

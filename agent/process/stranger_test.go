@@ -47,7 +47,8 @@ func numberNext(t tester, pid int32) {
 	}
 }
 
-// startAt starts a script with a pid of one's choice; nil: somebody else was faster, who may keep it.
+// startAt starts a script with a pid of one's choice; nil: another process was faster, which may
+// keep it.
 func startAt(t *testing.T, o *Opener, pid int32, uid uint32, script string) *child {
 	t.Helper()
 	for range 10 {
@@ -104,8 +105,9 @@ func TestStopLeavesASessionAloneThatHasTheNumberOfTheEngines(t *testing.T) {
 	}
 }
 
-// leavesItsSession stops an engine of which a child ignores SIGTERM, leaves the session once the root has gone, and ends within the grace. Between,
-// the stranger leaves a daemon in a session of the same number. False: somebody else got that number.
+// leavesItsSession stops an engine of which a child ignores SIGTERM, leaves the session once the
+// root has gone, and ends within the grace. Between, the stranger leaves a daemon in a session of
+// the same number. False: another process got that number.
 func leavesItsSession(t *testing.T, o *Opener, user, stranger uint32) bool {
 	t.Helper()
 	p := newTestTree(t, o)
@@ -149,7 +151,8 @@ func TestStopLeavesASessionAloneWhoseNumberComesAgainMeanwhile(t *testing.T) {
 	}
 }
 
-// Without a number that comes again: all that is known of the engine is that it had this pid, and was there some time before.
+// Without a number that comes again: all that is known of the engine is that it had this pid, and
+// was there some time before.
 func TestStopKnowsTheProcessesOfASessionByTheirAge(t *testing.T) {
 	o := openers(t)["pidfd"]
 	for name, c := range map[string]struct {
@@ -201,7 +204,8 @@ func TestStopEndsWhatAnOrphanOfTheSessionHasStarted(t *testing.T) {
 	gone(t, o, younger)
 }
 
-// What a program that is set-uid has started is root's or somebody else's, whom the engine's user could not end either.
+// What a program that is set-uid has started is root's or somebody else's, whom the engine's user
+// could not end either.
 func TestStopLeavesDescendantsOfAnotherUserAlone(t *testing.T) {
 	p := newTestTree(t, openers(t)["pidfd"])
 	defer p.close()
@@ -218,7 +222,8 @@ func TestStopLeavesDescendantsOfAnotherUserAlone(t *testing.T) {
 	if want := []int32{raised.ref.PID, below.ref.PID}; !slices.Equal(want, left.Foreign) {
 		t.Errorf("left: %+v, want %v", left, want)
 	}
-	// Nor is the root of an engine that has become somebody else since; one of root has power over whom it starts.
+	// Nor is the root of an engine that has become somebody else since; one of root has power over
+	// whom it starts.
 	sudo := p.fork(p.nodes[0], alice, true, true)
 	e = p.root(sudo)
 	p.tells(sudo, "become 0")
@@ -232,7 +237,7 @@ func TestStopLeavesDescendantsOfAnotherUserAlone(t *testing.T) {
 	}
 }
 
-// Whoever may write to a cgroup brings in whom he likes.
+// A user who may write to a cgroup can bring in any of their processes.
 func TestStopLeavesOthersAloneThatHaveEnteredTheEnginesCgroup(t *testing.T) {
 	for name, c := range map[string]struct {
 		user    uint32
@@ -271,18 +276,19 @@ func TestStopLeavesOthersAloneThatHaveEnteredTheEnginesCgroup(t *testing.T) {
 	}
 }
 
-// A tree that is larger than what one Stop may hold is ended in several rounds, and others have descriptors meanwhile.
+// A tree that is larger than what one Stop may hold is ended in several rounds, and others have
+// descriptors meanwhile.
 func TestStopEndsMoreThanItHolds(t *testing.T) {
 	o := openers(t)["pidfd"]
 	c := start(t, o, `trap '' TERM; i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i+1)); done; echo ready; wait`)
 	c.says(t)
 	o.slots = make(slots, 20)
 	for range cap(o.slots) {
-		o.slots.give()
+		o.slots.release()
 	}
 	c.reap()
 	stop(t, o, Engine{Root: c.ref, LastAlive: now()}, 50*time.Millisecond)
-	if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil { // those that nobody has reaped do not count
+	if left, err := Members(proc, Engine{Root: c.ref, LastAlive: now()}); len(left) > 0 || err != nil { // those that were not reaped do not count
 		t.Errorf("left: %v, %v", left, err)
 	}
 	if len(o.slots) != cap(o.slots) {

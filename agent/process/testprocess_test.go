@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processName in the environment makes this binary a test process: a process that does as it is told and tells which signals it gets.
+// processName in the environment makes this binary a test process: a process that does as it is
+// told and tells which signals it gets.
 const processName = "BURSAR_TEST_PROCESS"
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testProcess is one such process. Its saved uid stays root's, so that it can be whoever it is told to be.
+// testProcess is one such process. Its saved uid stays root's, so that it can be whoever it is
+// told to be.
 type testProcess struct {
 	name string // TREE-NUMBER
 	uid  int
@@ -40,7 +42,8 @@ func address(name string) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unixgram", Name: "@bursar-test-process-" + name}
 }
 
-// The words of a test process's environment: NAME=name:uid:heeds, where heeds says that SIGTERM ends it.
+// The words of a test process's environment: NAME=name:uid:heeds, where heeds says that SIGTERM
+// ends it.
 func environment(name string, uid int, heeds bool) []string {
 	return []string{fmt.Sprintf("%s=%s:%d:%t", processName, name, uid, heeds), "GOMAXPROCS=1"}
 }

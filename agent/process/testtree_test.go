@@ -65,7 +65,7 @@ type testTree struct {
 // testTrees is how many there were: their sockets need names of their own.
 var testTrees atomic.Int64
 
-// orphansAreOurs makes whoever is orphaned this process's child, so that it can be reaped here.
+// orphansAreOurs makes orphans this process's children, so that they can be reaped here.
 func orphansAreOurs(t tester) {
 	t.Helper()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -153,7 +153,8 @@ func (p *testTree) hears(name, word string) string {
 	}
 }
 
-// tells has a test process do something, and returns when it is done; exec ends with the new program.
+// tells has a test process do something, and returns when it is done; exec ends with the new
+// program.
 func (p *testTree) tells(n *node, words string) {
 	p.t.Helper()
 	if _, err := p.conn.WriteToUnix([]byte(words), address(n.name)); err != nil {
@@ -264,7 +265,7 @@ func newCgroup(t tester, name string) testCgroup {
 	return c
 }
 
-// remove removes it once nobody is inside.
+// remove removes it once no process is inside.
 func (c testCgroup) remove() {
 	for began := time.Now(); syscall.Rmdir(c.folder) != nil && time.Since(began) < 10*time.Second; {
 		runtime.Gosched() // what was killed is not gone at once

@@ -10,11 +10,12 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Members returns the processes that are proven to descend from an engine's root and are there now, its root among them if it is, whoever
-// they run as and whatever cgroup they are in. It reads the whole process table: it is for the rare moments in which an engine is
-// moved or stopped. This process and those above it are never members.
+// Members returns the processes that are proven to descend from an engine's root and are there
+// now. The root is among them if it is there. It does not matter which user they run as and which
+// cgroup they are in. Members reads the whole process table: it is for the rare moments in which
+// an engine is moved or stopped. This process and those above it are never members.
 func Members(proc string, e Engine) ([]Ref, error) {
-	found, err := look(proc, e, newDescent(e))
+	found, err := findProcesses(proc, e, newDescent(e))
 	var members []Ref
 	for _, f := range found {
 		if f.descends {
@@ -30,12 +31,13 @@ type found struct {
 
 	descends bool // from the root
 	inside   bool // in its cgroup
-	numbered bool // in the session or group of the root's number, which the root has no more
+	numbered bool // in the session or group of the root's number, which is not the root's any more
 }
 
-// look finds the processes of an engine as they are now, in the order of their pids: its descendants and who is in its cgroup, and those that
-// are neither but in the session or group of its root's number, if the root is gone.
-func look(proc string, e Engine, d *descent) ([]found, error) {
+// findProcesses finds the processes of an engine as they are now, in the order of their pids: its
+// descendants and the members of its cgroup. If the root is gone, it also finds others in the
+// session or group that has its number.
+func findProcesses(proc string, e Engine, d *descent) ([]found, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {
 		return nil, fmt.Errorf("process table: %w", err)
@@ -57,7 +59,7 @@ func look(proc string, e Engine, d *descent) ([]found, error) {
 			inside[p.PID] = within(p, e.Cgroup)
 		}
 	}
-	d.look(table, at)
+	d.update(table, at)
 	number := int(e.Root.PID)
 	_, taken := table[number]
 	self := make(map[int]bool)
@@ -69,7 +71,7 @@ func look(proc string, e Engine, d *descent) ([]found, error) {
 		f := found{Ref: refOf(stat), descends: d.known[refOf(stat)], inside: inside[pid]}
 		f.numbered = !taken && (stat.Session == number || stat.PGRP == number)
 		ended := stat.State == "Z" && stat.NumThreads <= 1 // else only its first thread has
-		starter := d.above[f.Ref] && !e.Guarded            // which is not part of the engine
+		starter := d.above[f.Ref] && !e.Guarded            // the launcher is not part of the engine
 		if pid > 1 && !self[pid] && !ended && !starter && (f.descends || f.inside || f.numbered) {
 			list = append(list, f)
 		}
@@ -78,7 +80,8 @@ func look(proc string, e Engine, d *descent) ([]found, error) {
 	return list, nil
 }
 
-// within reports whether a process is in a cgroup or below it, in the hierarchy that accounts for memory.
+// within reports whether a process is in a cgroup or below it, in the hierarchy that accounts for
+// memory.
 func within(p procfs.Proc, name string) bool {
 	cgroups, err := p.Cgroups()
 	if err != nil || name == "/" {

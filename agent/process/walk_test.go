@@ -13,15 +13,16 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 )
 
-// steps is the length of a walk; with rapid's 100 walks they are 10,000 in all. With the race detector, with which a program takes long to
-// start, they are fewer by underrace.Factor: the number that invariant 11 asks for is reached without it.
+// steps is the length of a walk; with rapid's 100 walks they are 10,000 in all. With the race
+// detector, with which a program takes long to start, they are fewer by underrace.Factor: the
+// number that invariant 11 asks for is reached without it.
 const steps = 100 / underrace.Factor
 
 // mostProcesses bounds how many processes there are at a time.
 const mostProcesses = 20
 
-// Invariant 11: whatever processes do between Confirm and Stop, nothing but descendants of the engine's root and members of its cgroup, of
-// its user, is ever signalled.
+// Invariant 11: whatever processes do between Confirm and Stop, nothing but descendants of the
+// engine's root and members of its cgroup, of its user, is ever signalled.
 func TestNobodyButTheEngineIsSignalledWhateverProcessesDo(t *testing.T) {
 	o := openers(t)["pidfd"]
 	rapid.Check(t, func(t *rapid.T) {
@@ -131,7 +132,8 @@ func (w *walk) may(n *node) bool {
 	}
 }
 
-// must reports whether a process is seen to be the engine's now: there are none between it and the root that have ended, or it is inside.
+// must reports whether a process is seen to be the engine's now: there are none between it and the
+// root that have ended, or it is inside.
 func (w *walk) must(n *node) bool {
 	if !n.alive || !w.may(n) {
 		return false

@@ -8,14 +8,15 @@ import (
 	"github.com/bursar/bursar/internal/peercred"
 )
 
-// peerListener accepts connections of which the kernel says whose they are.
+// peerListener accepts connections whose user the kernel names.
 type peerListener struct {
 	net.Listener
 
 	server *Server
 }
 
-// peerConn is a connection of a user; who that is, and what they may, is asked for every request: the connection may outlive it.
+// peerConn is a connection of a user. The user's name and rights are looked up for every request,
+// because they may change while the connection lives.
 type peerConn struct {
 	*admission.Connection
 
@@ -23,13 +24,14 @@ type peerConn struct {
 	process *Process
 }
 
-// Close lets go of the peer, too.
+// Close also closes what is known of the peer's process.
 func (c *peerConn) Close() error {
 	c.process.close()
 	return c.Connection.Close() //nolint:wrapcheck // it is the connection's
 }
 
-// Accept returns the next connection. One whose caller cannot be known, or has too many, is closed and passed over.
+// Accept returns the next connection. One whose caller cannot be known, or has too many, is closed
+// and passed over.
 func (l *peerListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -46,7 +48,8 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			_ = conn.Close() // nothing was sent
 			continue
 		}
-		counted := l.server.connections.Admit(conn, l.server.Peers.atOnce(peer.Uid).Counted()) // nobody waits here for a directory of users
+		// Accept must not wait for a directory of users.
+		counted := l.server.connections.Admit(conn, l.server.Peers.withoutLookup(peer.Uid).Counted())
 		if counted == nil {
 			_ = conn.Close() // nothing was sent
 			continue
@@ -62,7 +65,7 @@ type loopbackListener struct {
 	server *Server
 }
 
-// Accept returns the next connection. Where there are too many it is closed and passed over.
+// Accept returns the next connection. If there are too many, it is closed and passed over.
 func (l *loopbackListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()

@@ -47,7 +47,8 @@ func newServer(handler http.Handler) *Server {
 	})
 }
 
-// dial serves an API in a bubble, of which one procedure reads what it is sent, and gives f a connection to it.
+// dial serves an API in a bubble, of which one procedure reads what it is sent, and gives f a
+// connection to it.
 func dial(t *testing.T, f func(conn net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestAStreamMayBeQuietForLongerThanAWriteMayTake(t *testing.T) {
 		near, far := net.Pipe()
 		protocols := &http.Protocols{}
 		protocols.SetUnencryptedHTTP2(true)
-		server := &http.Server{ReadHeaderTimeout: headerTimeout, Protocols: protocols, Handler: newServer(nil).guard(http.HandlerFunc(
+		server := &http.Server{ReadHeaderTimeout: headerTimeout, Protocols: protocols, Handler: newServer(nil).limited(http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) {
 				for range 2 {
 					_, _ = io.WriteString(w, "event")

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// endpoint is the agent's Unix socket, which is made again where somebody removes it while the agent runs.
+// endpoint is the agent's Unix socket, which is made again if it is removed while the agent runs.
 type endpoint struct {
 	options Options
 	path    string
-	// given: a service manager has made it, and may have handed it over without its path.
+	// given: a service manager has made it, and may not have said its path.
 	given bool
 	// Of the measuring loop alone:
-	there   fs.FileInfo // what was made on the path; nil: nothing that this agent knows
-	rules   fs.FileInfo // who may connect, if it was given: what was found on the path; nil: nobody knows
+	made    fs.FileInfo // what was made on the path; nil: nothing that this agent knows
+	rules   fs.FileInfo // who may connect, if it was given: what was found on the path; nil: not known
 	problem string      // as last logged
 
 	mu      sync.Mutex
@@ -31,7 +31,8 @@ type endpoint struct {
 	serve   func(net.Listener) // guarded by mu; nil: nothing is served
 }
 
-// open returns the socket of a service manager, where there is one, as it is, and else one of the agent's own.
+// open returns the socket of a service manager as it is, or if there is none, one of the agent's
+// own.
 func (s *endpoint) open(ctx context.Context) (net.Listener, error) {
 	configured := s.options.Where().Path
 	s.path = configured
@@ -51,8 +52,8 @@ func (s *endpoint) open(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// find looks at the path of a socket that was given. One on which nobody listens was made by an earlier incarnation, in place of one that
-// somebody had removed: it has the mode of that.
+// find reads the path of a socket that was given. If nothing listens on it, an earlier incarnation
+// has made it, in place of one that was removed, and with the same mode.
 func (s *endpoint) find(ctx context.Context) {
 	info, err := os.Lstat(s.path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -65,7 +66,7 @@ func (s *endpoint) find(ctx context.Context) {
 		_ = conn.Close() // nothing was sent
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		s.there = info
+		s.made = info
 	}
 }
 
@@ -84,13 +85,14 @@ func (s *endpoint) listen(ctx context.Context) (listener *net.UnixListener, err 
 	if listener, err = listenUnix(ctx, s.path, mode, group, s.options.Refuse); err != nil {
 		return nil, err
 	}
-	if s.there, err = os.Lstat(s.path); err == nil && owner != os.Geteuid() {
+	if s.made, err = os.Lstat(s.path); err == nil && owner != os.Geteuid() {
 		err = os.Lchown(s.path, owner, -1)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), listener.Close())
 	}
-	// One that was given is its service manager's to remove; and what is left of it tells the next incarnation its mode.
+	// The service manager removes a socket that it has given. What is left of it shows the next
+	// incarnation its mode.
 	listener.SetUnlinkOnClose(!s.given)
 	return listener, nil
 }
@@ -110,7 +112,7 @@ func (s *endpoint) replaced(listener net.Listener) bool {
 	return is && ofPeers.Listener != s.current
 }
 
-// check makes the socket again where it is not there, and says why that fails; empty: it does not.
+// check makes the socket again if it is not there, and says why that fails; empty: it does not.
 func (s *endpoint) check(ctx context.Context) (problem string) {
 	s.mu.Lock()
 	serving := s.serve != nil
@@ -118,8 +120,8 @@ func (s *endpoint) check(ctx context.Context) (problem string) {
 	if !serving || !filepath.IsAbs(s.path) { // an abstract one cannot be removed
 		return ""
 	}
-	if info, err := os.Lstat(s.path); err == nil && s.there != nil && os.SameFile(info, s.there) {
-		return s.say(ctx, "")
+	if info, err := os.Lstat(s.path); err == nil && s.made != nil && os.SameFile(info, s.made) {
+		return s.logProblem(ctx, "")
 	}
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -127,11 +129,11 @@ func (s *endpoint) check(ctx context.Context) (problem string) {
 		if s.given {
 			problem += "; restart the unit that made it (systemctl restart bursar-agent.socket)"
 		}
-		return s.say(ctx, problem)
+		return s.logProblem(ctx, problem)
 	}
 	s.options.Log.WarnContext(ctx, "the socket was removed while the agent runs: it was made again", "socket", s.path)
 	s.use(listener)
-	return s.say(ctx, "")
+	return s.logProblem(ctx, "")
 }
 
 // use serves on a listener in place of the last that was made.
@@ -147,12 +149,12 @@ func (s *endpoint) use(listener *net.UnixListener) {
 	s.serve(listener)
 	if own, is := before.(*net.UnixListener); is && before != s.options.Given {
 		own.SetUnlinkOnClose(false) // the path is another's now
-		_ = own.Close()             // nobody can reach it any more
+		_ = own.Close()             // it cannot be reached any more
 	}
 }
 
-// say logs what is wrong when that is something else than before.
-func (s *endpoint) say(ctx context.Context, problem string) string {
+// logProblem logs what is wrong, if that has changed.
+func (s *endpoint) logProblem(ctx context.Context, problem string) string {
 	if problem != s.problem && problem != "" {
 		s.options.Log.LogAttrs(ctx, slog.LevelError, "no new engines: callers cannot reach the agent", slog.String("error", problem))
 	}

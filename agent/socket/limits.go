@@ -6,18 +6,22 @@ import (
 )
 
 const (
-	// maxConns is how many connections one user may have open. Over HTTP/1.1 each request that waits has one.
+	// maxConns is how many connections one user may have open. Over HTTP/1.1 each request that
+	// waits has one.
 	maxConns = 256
-	// maxAllConns is how many all users together may have: one with a range of subordinate uids can be many users. A connection
-	// takes some 20 KiB. Those of trusted callers are neither counted nor refused.
+	// maxAllConns is how many connections all users together may have: a user with a range of
+	// subordinate uids can be many users. A connection takes some 20 KiB. Those of trusted callers
+	// are neither counted nor refused.
 	maxAllConns = 4096
-	// maxBodies is how many bytes of requests that are under way are held for one user, maxAllBodies for all: what they become when they are
-	// read takes up to fourteen times as much memory. Requests have some hundred bytes; only a Launch with a large environment has more.
+	// maxBodies is how many bytes of requests that are under way are held for one user,
+	// maxAllBodies for all. Once decoded, they take up to fourteen times as much memory. Requests
+	// have some hundred bytes; only a Launch with a large environment has more.
 	maxBodies    = 4 << 20
 	maxAllBodies = 16 << 20
 )
 
-// Limits are those of one user's requests: how many a second in the long run, how many at once, how many that wait.
+// Limits are those of one user's requests: how many a second in the long run, how many at once,
+// how many that wait.
 func Limits(rate, burst, waiting int) admission.Limits {
 	return admission.Limits{
 		Rate: rate, Burst: burst, Calls: burst + waiting, Waiting: waiting,
@@ -25,9 +29,10 @@ func Limits(rate, burst, waiting int) admission.Limits {
 	}
 }
 
-// settles reports whether a request, by its path, confirms, extends or gives back what was granted, which nobody is to be kept from by
-// having asked for much. Each takes little: what it costs is bounded by a rate of its own.
-func settles(path string) bool {
+// keepsGrant reports whether a request, by its path, confirms, extends or gives back what was
+// granted. A caller that has asked for much must still be able to do that. Each such request costs
+// little, and has a rate of its own.
+func keepsGrant(path string) bool {
 	switch path {
 	case bursarv1connect.AllocationServiceConfirmProcedure, bursarv1connect.AllocationServiceRenewProcedure,
 		bursarv1connect.AllocationServiceReleaseProcedure, bursarv1connect.AllocationServiceCancelProcedure,
@@ -37,8 +42,8 @@ func settles(path string) bool {
 	return false
 }
 
-// connectionLimits are those of the callers' connections. One user can be as many as there are subordinate uids: of whoever has most one
-// makes room where there are too many.
+// connectionLimits are those of the callers' connections. One user can be as many as there are
+// subordinate uids: if there are too many connections, the user with the most loses one.
 func connectionLimits() admission.ConnectionLimits {
 	known, of := admission.Descriptors(maxAllConns, 1, 4)
 	return admission.ConnectionLimits{Known: known, KnownOf: of, Caller: maxConns, First: headerTimeout}

@@ -12,7 +12,8 @@ func refuse(field, value, want string) error {
 	return fmt.Errorf("%s: %q: want %s", field, value, want)
 }
 
-// Who owns the folder of the socket puts a link in its place before its mode is set: what that leads to stays as it is.
+// Who owns the folder of the socket puts a link in its place before its mode is set: what that
+// leads to stays as it is.
 func TestModeIsSetOfTheSocketAlone(t *testing.T) {
 	dir := t.TempDir()
 	secret, link, socket := filepath.Join(dir, "secret"), filepath.Join(dir, "link"), filepath.Join(dir, "socket")
@@ -23,7 +24,7 @@ func TestModeIsSetOfTheSocketAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{link, secret} {
-		if err := giveTo(path, 0o666, "", refuse); err == nil {
+		if err := setAccess(path, 0o666, "", refuse); err == nil {
 			t.Errorf("%s was given to everybody", path)
 		}
 	}
@@ -35,7 +36,7 @@ func TestModeIsSetOfTheSocketAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if err := giveTo(socket, 0o662, "", refuse); err != nil {
+	if err := setAccess(socket, 0o662, "", refuse); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o662 {

@@ -18,10 +18,11 @@ import (
 	"github.com/bursar/bursar/internal/regularfile"
 )
 
-// Refuse makes the error of a setting that cannot be: its name, its value, and what is wanted.
+// Refuse makes the error of a setting that cannot be used: its name, its value, and what is
+// wanted.
 type Refuse func(field, value, want string) error
 
-// InUseError says that somebody serves on the path of the agent's socket.
+// InUseError says that another process serves on the path of the agent's socket.
 type InUseError struct {
 	Path string
 }
@@ -32,7 +33,7 @@ func (e *InUseError) Error() string {
 
 // listenUnix serves on a path, in place of a socket that an agent left behind when it was killed.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string, refuse Refuse) (*net.UnixListener, error) {
-	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil { // whoever may call must get there
+	if err := regularfile.MakeFolders(filepath.Dir(path), 0o755); err != nil { // all callers must get there
 		return nil, fmt.Errorf("socket directory: %w", err)
 	}
 	if err := checkFolder(path, refuse); err != nil {
@@ -48,14 +49,14 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode, group string
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	if err := giveTo(path, mode, group, refuse); err != nil {
+	if err := setAccess(path, mode, group, refuse); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
 }
 
-// listenClosed serves on a path to which nobody else can connect: the kernel makes a socket's file with the mode that the socket has when it
-// is bound, less the umask.
+// listenClosed serves on a path to which no other user can connect yet: the kernel makes a
+// socket's file with the mode that the socket has when it is bound, less the umask.
 func listenClosed(ctx context.Context, path string) (*net.UnixListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) error {
 		var changed error
@@ -73,7 +74,8 @@ func listenClosed(ctx context.Context, path string) (*net.UnixListener, error) {
 	return unixListener, nil
 }
 
-// checkFolder refuses a folder in which everybody could put a socket of their own in place of the agent's, and be shown what callers send.
+// checkFolder refuses a folder in which any user could put a socket in place of the agent's, and
+// get what callers send.
 func checkFolder(path string, refuse Refuse) error {
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil {
@@ -85,7 +87,7 @@ func checkFolder(path string, refuse Refuse) error {
 	return nil
 }
 
-// removeStale removes a socket on which nobody listens. Anything else on the path is an error.
+// removeStale removes a socket on which no process listens. Anything else on the path is an error.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +116,8 @@ func removeStale(ctx context.Context, path string) error {
 	}
 }
 
-// giveTo sets who may connect.
-func giveTo(path string, mode fs.FileMode, group string, refuse Refuse) error {
+// setAccess sets who may connect.
+func setAccess(path string, mode fs.FileMode, group string, refuse Refuse) error {
 	if group != "" {
 		number, err := GroupNumber(group, refuse)
 		if err != nil {
@@ -131,7 +133,8 @@ func giveTo(path string, mode fs.FileMode, group string, refuse Refuse) error {
 	return nil
 }
 
-// chmodSocket sets the mode of a socket and of nothing else: who owns the folder may have put a link to another file there by now.
+// chmodSocket sets the mode of a socket and of nothing else: the folder's owner may have put a
+// link to another file there by now.
 func chmodSocket(path string, mode fs.FileMode) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -149,7 +152,7 @@ func chmodSocket(path string, mode fs.FileMode) error {
 	return os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode) //nolint:wrapcheck // such a descriptor cannot be changed by itself
 }
 
-// GroupNumber is the number of a group of this machine, which may be named by it.
+// GroupNumber is the number of a group of this machine, which is given by its name or its number.
 func GroupNumber(group string, refuse Refuse) (int, error) {
 	if number, err := strconv.Atoi(group); err == nil {
 		return number, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/bursar/bursar/internal/subuid"
 )
 
-// Caller is who is at the other end of a connection.
+// Caller is the user at the other end of a connection.
 type Caller struct {
 	Actor identity.Actor
 	// Header is the actor as it is passed on.
@@ -26,13 +26,15 @@ type Caller struct {
 	Trusted bool
 	// TCP: it may be anybody on this machine.
 	TCP bool
-	// account is on whom what they have here is counted; nobody, where they are trusted.
+	// account is what the caller's requests and connections count on; none, if the caller is
+	// trusted.
 	account admission.Caller
 }
 
 type callerKey struct{}
 
-// CallerOf returns who made the call that a context belongs to; nil: nobody did, over a connection.
+// CallerOf returns who made the call that a context belongs to; nil: the call came over no
+// connection.
 func CallerOf(ctx context.Context) *Caller {
 	c, _ := ctx.Value(callerKey{}).(*Caller)
 	return c
@@ -43,7 +45,8 @@ func WithCaller(ctx context.Context, c *Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// Counted is on whom something is counted. What came through no connection is this process's own.
+// Counted is what a call of the caller counts on. A call that came over no connection is this
+// process's own.
 func (c *Caller) Counted() admission.Caller {
 	if c == nil {
 		return admission.Caller{}
@@ -57,13 +60,15 @@ type Peers struct {
 	self   uint32
 	lookup func(ctx context.Context, uid uint32) (string, error)
 	inFile func(uid uint32) (string, error) // what of it never takes long
-	// account is on whom a user of that name counts.
+	// account is what a user of that name counts on.
 	account func(uid uint32, name string) string
 
 	mu      sync.Mutex
-	trusted []string                 // guarded by mu; names and uids
-	known   map[uint32]known         // guarded by mu
-	asking  map[uint32]chan struct{} // guarded by mu; who is being looked up; closed when that is done
+	trusted []string         // guarded by mu; names and uids
+	known   map[uint32]known // guarded by mu
+	// lookups are the users that are being looked up; a channel is closed when that is done.
+	// Guarded by mu.
+	lookups map[uint32]chan struct{}
 }
 
 // known is a caller as they were last looked up.
@@ -75,28 +80,31 @@ type known struct {
 const (
 	// knownFor is how long that is believed: users are renamed rarely.
 	knownFor = time.Minute
-	// unsureFor is how long, where the machine's name service did not answer.
+	// unsureFor is the same if the machine's name service did not answer.
 	unsureFor = 5 * time.Second
-	// lookupRate and lookupBurst bound how often that is asked, in looks a second: whoever has user namespaces has some ten thousand uids,
-	// none of which is in a file.
+	// lookupRate and lookupBurst bound how often the name service is asked, in lookups a second: a
+	// user of user namespaces has some ten thousand uids, none of which is in a file.
 	lookupRate  = 20
 	lookupBurst = 200
-	// maxUsers is how many users are remembered: one with a range of subordinate uids can be many.
+	// maxUsers is how many users are remembered: a user with a range of subordinate uids can be
+	// many.
 	maxUsers = 1024
-	// LookupsAtOnce bounds how many programs look users up at a time. Each takes a process and a thread of the agent's TasksMax.
+	// LookupsAtOnce bounds how many programs may look up users at a time. Each takes a process and
+	// a thread of the agent's TasksMax.
 	LookupsAtOnce = 16
 )
 
-// newPeers returns the callers of an agent on a host, which runs as the user self. Trusted are names and uids.
+// newPeers returns the callers of an agent on a host, which runs as the user self. Trusted are
+// names and uids.
 func newPeers(hostID string, self uint32, trusted []string) *Peers {
 	users := launch.Users{Pace: rate.NewLimiter(lookupRate, lookupBurst), Slots: make(chan struct{}, LookupsAtOnce)}
 	return &Peers{
 		hostID: hostID, self: self, trusted: trusted, lookup: users.NameOf, inFile: users.NameOfFile, account: subuid.At(subuid.Path, time.Now).Account,
-		known: make(map[uint32]known), asking: make(map[uint32]chan struct{}),
+		known: make(map[uint32]known), lookups: make(map[uint32]chan struct{}),
 	}
 }
 
-// Trust replaces the list of those who may act as anyone, for the next request of everybody.
+// Trust replaces the list of users who may act as anyone. It counts from the next request on.
 func (p *Peers) Trust(users []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,34 +112,35 @@ func (p *Peers) Trust(users []string) {
 	clear(p.known)
 }
 
-// Caller returns who a user of this machine is, and what they may: act as themselves, or where they are trusted as anyone. None of
-// them, root neither, is more than a submitter on this host: that is all that a coordinator believes of an agent's callers.
+// Caller returns a user of this machine with what they may do: act as themselves, or if they are
+// trusted, as anyone. Each of them, also root, is only a submitter on this host: a coordinator
+// grants an agent's callers no more.
 func (p *Peers) Caller(ctx context.Context, uid uint32) *Caller {
 	for {
 		p.mu.Lock()
 		before, seen := p.known[uid]
-		other := p.asking[uid]
+		other := p.lookups[uid]
 		switch {
 		case seen && (other != nil || time.Since(before.read) < knownFor):
 			p.mu.Unlock()
 			return before.caller
 		case other == nil:
 			done := make(chan struct{})
-			p.asking[uid] = done
+			p.lookups[uid] = done
 			p.mu.Unlock()
-			return p.look(ctx, uid, before.caller, done)
+			return p.lookUp(ctx, uid, before.caller, done)
 		}
 		p.mu.Unlock()
 		select {
 		case <-other:
-		case <-ctx.Done(): // nobody waits for what this call will do
-			return p.atOnce(uid)
+		case <-ctx.Done(): // the call has ended
+			return p.withoutLookup(uid)
 		}
 	}
 }
 
-// look asks who a user is, whom it knew as before, and closes done.
-func (p *Peers) look(ctx context.Context, uid uint32, before *Caller, done chan<- struct{}) *Caller {
+// lookUp looks up a user, who was known as before, and closes done.
+func (p *Peers) lookUp(ctx context.Context, uid uint32, before *Caller, done chan<- struct{}) *Caller {
 	userName, sure := p.name(ctx, uid) // without the lock: it may take seconds
 	read := time.Now()
 	if !sure {
@@ -143,17 +152,17 @@ func (p *Peers) look(ctx context.Context, uid uint32, before *Caller, done chan<
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.callerLocked(uid, userName)
-	if len(p.known) >= maxUsers { // those who are trusted are few, and are not to be forgotten because of others
+	if len(p.known) >= maxUsers { // trusted users are few, and must not be forgotten because of others
 		maps.DeleteFunc(p.known, func(_ uint32, k known) bool { return !k.caller.Trusted })
 	}
 	p.known[uid] = known{caller: c, read: read}
-	delete(p.asking, uid)
+	delete(p.lookups, uid)
 	close(done)
 	return c
 }
 
-// atOnce is what can be said of a user without asking a directory of users.
-func (p *Peers) atOnce(uid uint32) *Caller {
+// withoutLookup returns a user as far as they are known without asking a directory of users.
+func (p *Peers) withoutLookup(uid uint32) *Caller {
 	p.mu.Lock()
 	before, seen := p.known[uid]
 	p.mu.Unlock()
@@ -177,7 +186,7 @@ func (p *Peers) callerLocked(uid uint32, userName string) *Caller {
 	}, uid, p.account(uid, userName))
 }
 
-// loopback is whoever calls over TCP, where that is allowed.
+// loopback is the caller over TCP, if that is allowed.
 func (p *Peers) loopback() *Caller {
 	c := NewCaller(identity.Actor{
 		Name: "local@" + p.hostID, Anyone: true, Priority: true, Role: identity.Submitter, Host: p.hostID,
@@ -187,7 +196,8 @@ func (p *Peers) loopback() *Caller {
 	return c
 }
 
-// NewCaller returns a caller with the uid, whose use is counted on an account unless they are trusted.
+// NewCaller returns a caller with the uid, whose use is counted on an account unless they are
+// trusted.
 func NewCaller(actor identity.Actor, uid uint32, account string) *Caller {
 	c := &Caller{Actor: actor, Header: actor.Encode(), UID: uid, Trusted: actor.Anyone}
 	if !c.Trusted {
@@ -201,7 +211,7 @@ func (p *Peers) isTrustedLocked(uid uint32, userName string) bool {
 		return true
 	}
 	for _, trusted := range p.trusted {
-		// A number is a uid, even where a user has it for a name.
+		// A number is a uid, even if a user has it for a name.
 		if number, err := strconv.ParseUint(trusted, 10, 32); err == nil {
 			if number == uint64(uid) {
 				return true
@@ -213,9 +223,10 @@ func (p *Peers) isTrustedLocked(uid uint32, userName string) bool {
 	return false
 }
 
-// name is a user's name, or where the machine knows none its number. It is not sure where the machine could not be asked.
+// name is a user's name, or if the machine knows none, its number. sure is false if the machine
+// could not be asked.
 func (p *Peers) name(ctx context.Context, uid uint32) (text string, sure bool) {
-	text, err := p.lookup(context.WithoutCancel(ctx), uid) // for all that want to know, not for one call
+	text, err := p.lookup(context.WithoutCancel(ctx), uid) // other calls wait for it too
 	if err != nil || text == "" {
 		return strconv.FormatUint(uint64(uid), 10), err == nil || errors.Is(err, launch.ErrNoUser)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/bursar/bursar/providers/host"
 )
 
-// Process is the process at the other end of a connection, which says in whose numbers a caller's pids are: a container that has the
-// agent's socket knows its processes by others.
+// Process is the process at the other end of a connection. It shows in which pid namespace a
+// caller's pids are: a container that has the agent's socket knows its processes by other numbers.
 type Process struct {
 	find func(ctx context.Context) (host.View, error)
 
@@ -25,7 +25,7 @@ type Process struct {
 	view *host.View // guarded by mu; nil: it has not been found yet
 }
 
-// View says how a process sees others. host.ErrNoProcess: nobody has the pid.
+// View says how a process sees others. host.ErrNoProcess: no process has the pid.
 type View func(pid int32) (host.View, error)
 
 type processKey struct{}
@@ -35,13 +35,15 @@ func WithProcess(ctx context.Context, p *Process) context.Context {
 	return context.WithValue(ctx, processKey{}, p)
 }
 
-// ProcessOf returns the process at the other end of the connection that a call came over; nil: it came over none.
+// ProcessOf returns the process at the other end of the connection that a call came over; nil: it
+// came over none.
 func ProcessOf(ctx context.Context) *Process {
 	p, _ := ctx.Value(processKey{}).(*Process)
 	return p
 }
 
-// Seen returns how the peer sees processes, or a refusal which says that the agent cannot tell and what to do.
+// Seen returns how the peer sees processes, or a refusal which says that the agent cannot tell and
+// what to do.
 func (p *Process) Seen(ctx context.Context) (host.View, error) {
 	if p == nil {
 		return host.View{}, nil
@@ -64,11 +66,11 @@ func (p *Process) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.view != nil {
-		_ = p.view.PIDs.Close() // it was only held
+		_ = p.view.PIDs.Close() // it was only read
 	}
 }
 
-// knownProcess is a process that is known already, or of which it is known why it cannot be.
+// knownProcess is a process that is known already, or whose error is known already.
 func knownProcess(view host.View, err error) *Process {
 	if err != nil {
 		return &Process{find: func(context.Context) (host.View, error) { return host.View{}, err }}
@@ -84,7 +86,8 @@ var (
 // UnseenProcess is one in a pid namespace that this process does not see.
 func UnseenProcess() *Process { return knownProcess(host.View{}, errUnseenPeer) }
 
-// connectedProcess is who connected to a Unix socket. It is held while it is looked at, so that its pid is not another's by then.
+// connectedProcess is the process that connected to a Unix socket. A pidfd is kept while it is
+// inspected, so that its pid cannot become another's.
 func connectedProcess(view View, conn *net.UnixConn, pid int32) *Process {
 	if pid == 0 {
 		return UnseenProcess()
@@ -103,7 +106,7 @@ func connectedProcess(view View, conn *net.UnixConn, pid int32) *Process {
 	return knownProcess(seen, err)
 }
 
-// holdPeer returns a pidfd of who connected; nil: this kernel has none.
+// holdPeer returns a pidfd of the process that connected; nil: this kernel has none.
 func holdPeer(conn *net.UnixConn, pid int32) (*os.File, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -127,7 +130,8 @@ func holdPeer(conn *net.UnixConn, pid int32) (*os.File, error) {
 	}
 }
 
-// dialedProcess is who connected over TCP, looked up once it matters: whoever has the other end open.
+// dialedProcess is the process that connected over TCP: the one that has the other end open. It is
+// looked up when it is needed.
 func (s *Server) dialedProcess(conn net.Conn) *Process {
 	return &Process{find: func(ctx context.Context) (host.View, error) {
 		select {

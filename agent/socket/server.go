@@ -19,47 +19,51 @@ import (
 )
 
 const (
-	// receiveBuffer is how much a connection of HTTP/2 may send that nobody has asked for yet, in bytes.
+	// receiveBuffer is how much a connection of HTTP/2 may send before it is read, in bytes.
 	receiveBuffer = 64 << 10
-	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants; idleTimeout how long one may
-	// say nothing between requests.
+	// headerTimeout and bodyTimeout bound how long a connection may take to say what it wants;
+	// idleTimeout how long one may say nothing between requests.
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
-	// writeTimeout bounds each write: a peer that does not read is let go.
+	// writeTimeout bounds each write: the connection of a peer that does not read is closed.
 	writeTimeout = 30 * time.Second
-	// shutdownQuick is how long calls under way have to end when the agent does; shutdownLong how long until they are cut off.
+	// shutdownQuick is how long calls under way have to end when the agent does; shutdownLong how
+	// long until they are cut off.
 	shutdownQuick = time.Second
 	shutdownLong  = 5 * time.Second
 )
 
-// Options say where an agent's local API is served, and to whom.
+// Options say where an agent's local API is served, and for which users.
 type Options struct {
 	HostID string
-	// Trusted are the users, by names and uids, who may act as anyone, next to root and this process's own.
+	// Trusted are the users who may act as anyone, by names and uids. Root and this process's own
+	// user always may.
 	Trusted []string
-	// Limits bound what one user may ask; Settings are the settings that they come from, by the reason of a refusal; Refused counts
-	// those, by reason.
+	// Limits bound what one user may ask. Settings are the settings that they come from, by the
+	// reason of a refusal. Refused counts refusals, by reason.
 	Limits   admission.Limits
 	Settings map[string]string
 	Refused  *prometheus.CounterVec
 	// Where says where to serve, as configured now.
 	Where func() Where
-	// Given is the socket that a service manager has opened; nil: none has.
+	// Given is the socket that a service manager has opened; nil: there is none.
 	Given net.Listener
-	// Refuse makes the error of a setting that cannot be.
+	// Refuse makes the error of a setting that cannot be used.
 	Refuse Refuse
 	// View says how a process sees others, by its pid in the process table Proc.
 	View View
 	Proc string
-	// Handler is what is served: on the socket, or over TCP. Calls that wait for resources end with stopping.
+	// Handler is what is served: on the socket, or over TCP. Calls that wait for resources end
+	// with stopping.
 	Handler func(stopping context.Context, socket bool) http.Handler
 	Log     *slog.Logger
 }
 
 // Where is where the API is served.
 type Where struct {
-	// Path is the Unix socket's, Mode and Group say who may connect. Group may be empty: this process's.
+	// Path is the Unix socket's, Mode and Group say who may connect. Group may be empty: this
+	// process's.
 	Path  string
 	Mode  fs.FileMode
 	Group string
@@ -67,7 +71,8 @@ type Where struct {
 	Loopback string
 }
 
-// Server is the local API: the Unix socket, and TCP on loopback where that is configured. Make it with New.
+// Server is the local API: the Unix socket, and TCP on loopback if that is configured. Make it
+// with New.
 type Server struct {
 	// Peers are the callers, Admitted is what they have asked for.
 	Peers    *Peers
@@ -75,7 +80,7 @@ type Server struct {
 
 	options     Options
 	connections *admission.Connections
-	local       *Caller       // whoever calls over TCP
+	local       *Caller       // all callers over TCP
 	lookups     chan struct{} // one element: a caller over TCP is being looked up
 	endpoint    endpoint
 	listeners   []net.Listener
@@ -103,7 +108,8 @@ func New(o Options) *Server {
 	return s
 }
 
-// Listen opens the listeners. The errors are *InUseError, those of Options.Refuse, and the system's.
+// Listen opens the listeners. The errors are *InUseError, those of Options.Refuse, and the
+// system's.
 func (s *Server) Listen(ctx context.Context) error {
 	socket, err := s.endpoint.open(ctx)
 	if err != nil {
@@ -122,7 +128,8 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Check makes the Unix socket again if it is not there, and says why that fails; empty: it does not.
+// Check makes the Unix socket again if it is not there, and says why that fails; empty: it does
+// not.
 func (s *Server) Check(ctx context.Context) (problem string) { return s.endpoint.check(ctx) }
 
 // Serve answers until ctx ends, then lets the calls under way end.
@@ -164,22 +171,24 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// ofPeers accepts connections of which the kernel says whose they are.
+// ofPeers accepts connections whose user the kernel names.
 func (s *Server) ofPeers(socket net.Listener) net.Listener {
 	return &peerListener{Listener: socket, server: s}
 }
 
-// HTTP returns the server of one listener. What shows the inside of the agent is on the socket only.
+// HTTP returns the server of one listener. What shows the inside of the agent is served on the
+// socket only.
 func (s *Server) HTTP(socket bool) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true) // for gRPC clients
 	handler := s.options.Handler(s.stopping, socket)
 	if !socket {
-		handler = http.NewCrossOriginProtection().Handler(handler) // a browser's pages are not whoever is trusted here
+		// Pages in a browser are not the user who is trusted here.
+		handler = http.NewCrossOriginProtection().Handler(handler)
 	}
 	return &http.Server{
-		Handler:           s.guard(handler),
+		Handler:           s.limited(handler),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
 		Protocols: protocols, HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 256, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
@@ -193,7 +202,7 @@ func (s *Server) HTTP(socket bool) *http.Server {
 // uidKey has the user of a connection.
 type uidKey struct{}
 
-// connContext says whose connection it is.
+// connContext returns the context of a connection, with its user.
 func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*peerConn); ok {
 		ctx, conn = WithProcess(ctx, c.process), c.Connection
@@ -204,7 +213,7 @@ func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context
 	return s.connections.Context(ctx, conn)
 }
 
-// identified says who makes a request, and what they may by now.
+// identified looks up who makes a request, and what they may do now.
 func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
 	c := s.local
 	if uid, ok := r.Context().Value(uidKey{}).(uint32); ok {
@@ -213,9 +222,10 @@ func (s *Server) identified(r *http.Request) (*http.Request, *Caller) {
 	return r.WithContext(WithCaller(r.Context(), c)), c
 }
 
-// guard bounds how long a request may take to arrive, and each part of an answer to leave; how long an answer takes to be
-// found is not bounded, as it may be that of a request that waits. It bounds how many come of one user, too.
-func (s *Server) guard(next http.Handler) http.Handler {
+// limited bounds how long a request may take to arrive, and how long each part of an answer may
+// take to leave. It does not bound how long a call takes, because requests may wait. It also
+// bounds how many requests come from one user.
+func (s *Server) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.handlers.Add(1)
 		defer s.handlers.Done()
@@ -226,11 +236,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		taken := s.Admitted.Intake(c.Counted())
 		defer taken.End()
 		if r.Body != nil && r.Body != http.NoBody {
-			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout)) // every connection here has deadlines
+			// Every connection here has deadlines.
+			_ = answer.Control.SetReadDeadline(time.Now().Add(bodyTimeout))
 			r.Body = &timedBody{ReadCloser: body, control: answer.Control, header: w.Header(), intake: taken}
 		}
 		begin := s.Admitted.Begin
-		if settles(r.URL.Path) {
+		if keepsGrant(r.URL.Path) {
 			begin = s.Admitted.Settle
 		}
 		ended, err := begin(c.Counted())

@@ -9,8 +9,9 @@ import (
 	"github.com/bursar/bursar/internal/admission"
 )
 
-// timedBody lifts the deadline for reading once the request is there, so that the connection can wait for the answer as
-// long as that takes. (http.Server's own ReadTimeout would cut off a request that waits.)
+// timedBody removes the deadline for reading once the request is there, so that the connection can
+// wait for the answer as long as that takes. (http.Server's own ReadTimeout would cut off a
+// request that waits.)
 type timedBody struct {
 	io.ReadCloser
 
@@ -29,7 +30,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		_ = b.control.SetReadDeadline(time.Time{}) // every connection here has deadlines
 	case err != nil:
-		b.header.Set("Connection", "close") // nobody knows where the next request would begin
+		b.header.Set("Connection", "close") // it is not known where the next request would begin
 	}
 	return n, err //nolint:wrapcheck // as the body would say it
 }

@@ -32,9 +32,11 @@ type State struct {
 	// Incarnation is that of the agent that wrote the file.
 	Incarnation uint64
 	SavedAt     time.Time
-	// Log names the log that tells what happened since. It is empty where the file is all there is, and an agent without logs can read it.
+	// Log names the log that tells what happened since. It is empty if the file is all there is;
+	// then an agent without logs can read it.
 	Log string
-	// CutOff is how many bytes at the log's end are of a change that was being written when the agent or the machine failed.
+	// CutOff is how many bytes at the log's end are of a change that was being written when the
+	// agent or the machine failed.
 	CutOff int
 
 	tracker.Snapshot
@@ -131,7 +133,7 @@ func Decode(content []byte) (State, error) {
 	if e.Version < 1 {
 		return State{}, &DamagedError{fmt.Errorf("version %d", e.Version)}
 	}
-	var compact bytes.Buffer // whoever looked at the file with an editor may have spread it out
+	var compact bytes.Buffer // an editor may have put the content on several lines
 	if err := json.Compact(&compact, e.State); err != nil {
 		return State{}, &DamagedError{err}
 	}
@@ -166,7 +168,7 @@ func decodePayload(text []byte) (State, error) {
 	return s, err
 }
 
-// decodeAll reads engines and ends; an id may be among them once.
+// decodeAll reads engines and ends. Each id may occur only once.
 func decodeAll(engines, ended []json.RawMessage, host string) (list []*bursarv1.Allocation, ends []*bursarv1.EngineEnd, err error) {
 	known := make(map[string]bool)
 	for _, text := range engines {
@@ -203,7 +205,7 @@ func decodeEngine(text []byte, host string) (*bursarv1.Allocation, error) {
 	return a, nil
 }
 
-// decodeMessage leaves aside fields that a later version of the contract has added.
+// decodeMessage ignores fields that a later version of the contract has added.
 func decodeMessage(text []byte, m proto.Message) error {
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, m) //nolint:wrapcheck // names the message
 }

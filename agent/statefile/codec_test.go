@@ -231,8 +231,9 @@ func FuzzDecodeSealed(f *testing.F) {
 	})
 }
 
-// A file that has lost pages, ends early, has a piece of itself twice, or other bytes in it is refused or is still what was written: no
-// engine comes out of it that was not there, and none is missing.
+// A file that has lost pages, ends early, has a piece of itself twice, or other bytes in it is
+// refused or is still what was written: no engine comes out of it that was not there, and none is
+// missing.
 func TestDamagedStateIsNeverAnotherState(t *testing.T) {
 	content, err := statefile.Encode(state())
 	if err != nil {

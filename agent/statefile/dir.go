@@ -18,7 +18,7 @@ const (
 	asideInfix = ".aside-"
 )
 
-// ErrNone is returned by Load where nothing was saved yet.
+// ErrNone is returned by Load if nothing was saved yet.
 var ErrNone = errors.New("no state saved yet")
 
 // InUseError says that another agent has the directory.
@@ -30,7 +30,8 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("state directory %s: another agent uses it: stop that one, or give this one a stateDir of its own", e.Dir)
 }
 
-// FolderError says that the directory is not there or not to be used, and will not be as long as nobody changes something.
+// FolderError says that the directory is not there or cannot be used, until an operator changes
+// something.
 type FolderError struct {
 	Path string
 	Want string
@@ -42,7 +43,8 @@ func (e *FolderError) Error() string { return "state directory: " + e.Err.Error(
 // Unwrap returns the cause.
 func (e *FolderError) Unwrap() error { return e.Err }
 
-// wantGuarded says what would be right where others own the directory or a file in it, or may write there.
+// wantGuarded says what would be right if other users own the directory or a file in it, or may
+// write there.
 const wantGuarded = "a folder that nobody else can change or replace"
 
 // Dir is a directory with a state file, locked.
@@ -53,14 +55,15 @@ type Dir struct {
 	log  openLog
 }
 
-// Open makes the directory where it is missing, readable by its owner only, and locks it until Close. The error is an
-// *InUseError where another agent has it, and a *FolderError where it cannot be made, or others could change or replace it or what is in it.
-// A directory that was used before may be one that can only be read.
+// Open makes the directory if it is missing, readable by its owner only, and locks it until Close.
+// The error is an *InUseError if another agent has it. It is a *FolderError if the directory
+// cannot be made, or if other users could change or replace it or what is in it. A directory that
+// was used before may be read-only.
 func Open(path string) (*Dir, error) {
 	if err := makeFolder(path); err != nil {
 		return nil, err
 	}
-	name, err := lockName(path) // first: whoever has it may be about to take the other lock again
+	name, err := lockName(path) // first: an agent that has it may be about to take the other lock again
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +74,10 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path: path, lock: lock, name: name}, nil
 }
 
-// makeFolder makes the directory where it is missing, and looks at who else could change it.
+// makeFolder makes the directory if it is missing, and refuses one that other users could change.
 func makeFolder(path string) error {
-	if err := guard(path, path, regularfile.Guarded); err != nil { // what is there of it, before more is made in it
+	// Check the part that is there before more is made in it.
+	if err := checkGuarded(path, path, regularfile.Guarded); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -82,7 +86,7 @@ func makeFolder(path string) error {
 		}
 		return fmt.Errorf("state directory: %w", err)
 	}
-	if err := guard(path, path, regularfile.Guarded); err != nil {
+	if err := checkGuarded(path, path, regularfile.Guarded); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(path)
@@ -91,7 +95,7 @@ func makeFolder(path string) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); name == lockFile || strings.HasPrefix(name, "state") && !strings.Contains(name, asideInfix) {
-			if err := guard(path, filepath.Join(path, name), regularfile.GuardedFile); err != nil {
+			if err := checkGuarded(path, filepath.Join(path, name), regularfile.GuardedFile); err != nil {
 				return err
 			}
 		}
@@ -99,8 +103,8 @@ func makeFolder(path string) error {
 	return nil
 }
 
-// guard looks at a part of the directory.
-func guard(dir, part string, check func(path string, uid uint32) error) error {
+// checkGuarded checks a part of the directory.
+func checkGuarded(dir, part string, check func(path string, uid uint32) error) error {
 	err := check(part, uint32(os.Geteuid())) //nolint:gosec // a uid
 	if wrong := (*regularfile.GuardError)(nil); errors.As(err, &wrong) {
 		return &FolderError{dir, wantGuarded, err}
@@ -122,7 +126,8 @@ func (d *Dir) Close() error {
 // File is the path of the state file.
 func (d *Dir) File() string { return filepath.Join(d.path, fileName) }
 
-// SetAside renames the state file and its logs, for somebody to look at, and returns the new path of the file.
+// SetAside renames the state file and its logs, so that they can be examined, and returns the new
+// path of the file.
 func (d *Dir) SetAside(now time.Time) (string, error) {
 	suffix := asideInfix + now.UTC().Format("20060102T150405.000")
 	for _, log := range d.logs() {

@@ -74,7 +74,7 @@ func TestFailedSaveSaysSoAndLeavesTheOldState(t *testing.T) {
 	if err := dir.Save(state()); err != nil {
 		t.Fatal(err)
 	}
-	// A directory where the new file should go: nothing can be written there, by root neither.
+	// A directory where the new file should go: nothing can be written there, not even by root.
 	if err := os.Mkdir(dir.File()+".new", 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func flock(path string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the configured directory
 	if errors.Is(err, unix.EROFS) {
-		// What was saved can be read, and the engines in it be looked after.
+		// What was saved can still be read, so that its engines are known.
 		lock, err = os.Open(filepath.Join(path, lockFile)) //nolint:gosec // the configured directory
 	}
 	if err != nil {
@@ -34,8 +34,9 @@ func flock(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// Held reports whether the directory is still the one that is locked: neither it nor its lock was removed or replaced.
-func (d *Dir) Held() bool {
+// Intact reports whether the directory is still the one that is locked: neither it nor its lock
+// was removed or replaced.
+func (d *Dir) Intact() bool {
 	ours, err := d.lock.Stat()
 	if err != nil {
 		return false
@@ -44,9 +45,9 @@ func (d *Dir) Held() bool {
 	return err == nil && os.SameFile(ours, there)
 }
 
-// hold makes the directory and its lock again where they were removed. The errors are Open's.
-func (d *Dir) hold() error {
-	if d.Held() {
+// restore makes the directory and its lock again if they were removed. The errors are Open's.
+func (d *Dir) restore() error {
+	if d.Intact() {
 		return nil
 	}
 	if err := makeFolder(d.path); err != nil {
@@ -64,16 +65,19 @@ func (d *Dir) hold() error {
 	return nil
 }
 
-// nameLock is a second lock, on the directory's name: removing the directory does not free it. It is an abstract Unix socket, which the
-// kernel removes with the process. Any user of the machine can have such a name, so that one that another user has is no lock. Whoever
-// connects learns whose it is, and is let go at once: connections that wait would keep others from asking.
+// nameLock is a second lock, on the directory's name: removing the directory does not free it. It
+// is an abstract Unix socket, which the kernel removes with the process. Any user of the machine
+// can take such a name, so a name that another user has is no lock. A process that connects learns
+// whose it is. Its connection is closed at once: connections that wait would keep others from
+// asking.
 type nameLock struct {
-	listener *net.UnixListener // nil: somebody else has the name
-	closed   chan struct{}     // when nobody is let go any more
+	listener *net.UnixListener // nil: another process has the name
+	closed   chan struct{}     // when no connections are closed any more
 }
 
 const (
-	// askTries and askPause are how often the owner of a name is asked for, in case others ask at the same time without end.
+	// askTries is how often the owner of a name is asked for, and askPause the time in between:
+	// others may ask at the same time.
 	askTries = 50
 	askPause = 10 * time.Millisecond
 )
@@ -87,7 +91,7 @@ func lockName(path string) (*nameLock, error) {
 	address := &net.UnixAddr{Name: name, Net: "unix"}
 	if listener, err := net.ListenUnix("unix", address); err == nil {
 		l := &nameLock{listener: listener, closed: make(chan struct{})}
-		go l.letGo()
+		go l.closeConnections()
 		return l, nil
 	}
 	if askForOwner(address) {
@@ -96,7 +100,8 @@ func lockName(path string) (*nameLock, error) {
 	return &nameLock{}, nil
 }
 
-// askForOwner reports whether a process of this one's user has the name and takes connections, as every agent does.
+// askForOwner reports whether a process of this one's user has the name and takes connections, as
+// every agent does.
 func askForOwner(address *net.UnixAddr) bool {
 	for range askTries {
 		conn, err := net.DialUnix("unix", nil, address) // which never waits
@@ -114,8 +119,8 @@ func askForOwner(address *net.UnixAddr) bool {
 	return false
 }
 
-// letGo ends connections as they come.
-func (l *nameLock) letGo() {
+// closeConnections closes connections as they come.
+func (l *nameLock) closeConnections() {
 	defer close(l.closed)
 	for {
 		conn, err := l.listener.Accept()
@@ -139,8 +144,9 @@ func (l *nameLock) close() error {
 	return err //nolint:wrapcheck // the caller says what it is about
 }
 
-// nameOf is the same for every process that has the directory at this path, also after it was removed and made again, and another one in
-// other roots and on other file systems, as containers have them.
+// nameOf is the same for every process that has the directory at this path, also after it was
+// removed and made again. It is another name in other roots and on other file systems, as
+// containers have them.
 func nameOf(path string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err == nil {

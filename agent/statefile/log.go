@@ -17,9 +17,10 @@ import (
 //
 //	CHECKSUM NUMBER LENGTH {"engines":[…],"ended":[…],"gone":["…"]}
 //
-// in front of the JSON eight hexadecimal digits each: a CRC-32C over the log's name and the rest of the record; how many records there are
-// before it; and the bytes of the JSON. Blanks fill the line up to whole blocks, so that no write touches a block with a record that was
-// stored before: what power loss does to a record, it does to that one alone.
+// in front of the JSON eight hexadecimal digits each: a CRC-32C over the log's name and the rest
+// of the record; how many records there are before it; and the bytes of the JSON. Blanks fill the
+// line up to whole blocks, so that no write touches a block with a record that was stored before:
+// what power loss does to a record, it does to that one alone.
 const (
 	blockSize  = 4096
 	headerSize = 3 * 9
@@ -64,7 +65,8 @@ func recordChecksum(log string, record []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(log), castagnoli()), castagnoli(), record[8:])
 }
 
-// decodeRecord reads the record that content begins with. It is sound where its checksum is right; size is that of its blocks.
+// decodeRecord reads the record that content begins with. It is sound if its checksum is right;
+// size is that of its blocks.
 func decodeRecord(log string, content []byte) (number uint32, text []byte, size int, sound bool) {
 	if len(content) < headerSize {
 		return 0, nil, 0, false
@@ -84,8 +86,9 @@ func decodeRecord(log string, content []byte) (number uint32, text []byte, size 
 	return fields[1], content[headerSize:end], int((end + blockSize) / blockSize * blockSize), true
 }
 
-// replay applies a log to the state that it follows. A record at the end that is not sound was being written when the agent or the machine
-// failed, and nobody was told that it is stored; one with a sound one after it is damage.
+// replay applies a log to the state that it follows. If the last record is not sound, it was being
+// written when the agent or the machine failed, and no caller was told that it is stored. If a
+// sound record follows one that is not, the log is damaged.
 func replay(s State, content []byte) (State, error) {
 	engines, ended := make(map[string]*bursarv1.Allocation), make(map[string]*bursarv1.EngineEnd)
 	for _, a := range s.Engines {
@@ -126,7 +129,7 @@ func replay(s State, content []byte) (State, error) {
 	return s, nil
 }
 
-// nextSound is at which byte a sound record follows one that is not; 0: none does.
+// nextSound is the byte at which a sound record follows one that is not; 0: none does.
 func nextSound(log string, content []byte) int {
 	for i := blockSize; i < len(content); i += blockSize {
 		if _, _, _, sound := decodeRecord(log, content[i:]); sound {

@@ -128,7 +128,8 @@ func TestNothingIsAppendedWithoutALog(t *testing.T) {
 	}
 }
 
-// An agent of the version before logs reads what Save leaves, and refuses what it would read without its log.
+// An agent of the version before logs reads what Save leaves, and refuses what it would read
+// without its log.
 func TestOldAgentsReadWhatIsAllThereIsAndRefuseWhatIsNot(t *testing.T) {
 	dir := open(t, t.TempDir())
 	begin(t, dir, with("a"))
@@ -232,8 +233,8 @@ func TestDamageBeforeTheLastRecordIsFound(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a log, what is loaded is refused or is what was stored, maybe without the last changes: no engine comes out of it that
-// was not there at one moment.
+// Whatever becomes of a log, what is loaded is refused or is what was stored, maybe without the
+// last changes: no engine comes out of it that was not there at one moment.
 func TestDamagedLogIsNeverAnotherState(t *testing.T) {
 	dir := open(t, t.TempDir())
 	states := []statefile.State{with("a"), with("a", "b"), with("a", "b", "c"), with("a", "b", "c", "d")}
@@ -255,7 +256,8 @@ func TestDamagedLogIsNeverAnotherState(t *testing.T) {
 	})
 }
 
-// alone runs the rest of the test in a process of its own: outside it returns false, and the test has been run.
+// alone runs the rest of the test in a process of its own: outside it returns false, and the test
+// has been run.
 func alone(t *testing.T) bool {
 	t.Helper()
 	const inside = "BURSAR_TEST_ALONE"
@@ -270,7 +272,8 @@ func alone(t *testing.T) bool {
 	return false
 }
 
-// A disk that is full in the middle of a record leaves nothing of it before the next one, which fits again.
+// A disk that is full in the middle of a record leaves nothing of it before the next one, which
+// fits again.
 func TestFullDiskLeavesNoHalfRecord(t *testing.T) {
 	if !alone(t) {
 		return

@@ -16,18 +16,20 @@ import (
 )
 
 const (
-	// A log of less than leastLog bytes, or of less than logShare times those of the state file, is no reason to write all anew: so a change
-	// costs no more than what it is, and a share of the file that is the smaller the more engines there are.
+	// A log of less than leastLog bytes, or of less than logShare times those of the state file,
+	// is no reason to write the whole state. So a change costs its own bytes and a share of the
+	// file, and that share shrinks as engines are added.
 	leastLog = 16 * blockSize
 	logShare = 8
 
 	logPrefix, logSuffix = "state-", ".log"
 )
 
-// ErrFull is returned by Append where there is no log that takes more: before the first Begin, and where all is to be written anew.
+// ErrFull is returned by Append if no log takes more: before the first Begin, and if the whole
+// state has to be written.
 var ErrFull = errors.New("the log of the state takes no more")
 
-// openLog is the log that is being written; none while it has no name.
+// openLog is the log that is being written; without a name there is none.
 type openLog struct {
 	name   string
 	number uint32 // of the next record
@@ -35,7 +37,8 @@ type openLog struct {
 	most   int64
 }
 
-// Load reads the state. The errors are ErrNone, *VersionError, *DamagedError, and those of reading the files.
+// Load reads the state. The errors are ErrNone, *VersionError, *DamagedError, and those of reading
+// the files.
 func (d *Dir) Load() (State, error) {
 	content, err := d.read(d.File())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,8 +84,9 @@ func (d *Dir) read(path string) ([]byte, error) {
 	return content, nil
 }
 
-// Save makes the directory again if it was removed, and replaces the state by one that an agent without logs can read, too. When it returns nil, the state survives a crash of the machine;
-// else the old one is there.
+// Save makes the directory again if it was removed, and replaces the state by one that an agent
+// without logs can read, too. When it returns nil, the state survives a crash of the machine; else
+// the old one is there.
 func (d *Dir) Save(s State) error {
 	s.Log = ""
 	_, err := d.replace(s)
@@ -100,8 +104,9 @@ func (d *Dir) Begin(s State) error {
 	return nil
 }
 
-// Append adds to the log what has changed since the last Begin or Append. When it returns nil, that survives a crash of the machine, else
-// what was stored before does. It returns ErrFull where Begin has to write all.
+// Append adds to the log what has changed since the last Begin or Append. When it returns nil,
+// that survives a crash of the machine, else what was stored before does. It returns ErrFull if
+// Begin has to write the whole state.
 func (d *Dir) Append(c tracker.Change) error {
 	if d.log.name == "" || d.log.size >= d.log.most {
 		return ErrFull
@@ -118,7 +123,8 @@ func (d *Dir) Append(c tracker.Change) error {
 	return nil
 }
 
-// add opens the log for each record: what was removed, or is below another mount by now, must not be written to.
+// add opens the log for each record: a log that was removed, or is below another mount by now,
+// must not be written to.
 func (d *Dir) add(record []byte) (err error) {
 	path := d.logFile(d.log.name)
 	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0) //nolint:gosec // a path of this package
@@ -135,7 +141,7 @@ func (d *Dir) add(record []byte) (err error) {
 		return err
 	}
 	if _, err := file.WriteAt(record, d.log.size); err != nil {
-		// What there is of it takes room, and is not to stand before the next record.
+		// The part that was written takes room, and must not stand before the next record.
 		cut := file.Truncate(d.log.size)
 		if cut != nil {
 			d.log = openLog{}
@@ -143,15 +149,16 @@ func (d *Dir) add(record []byte) (err error) {
 		return errors.Join(err, cut)
 	}
 	if err := file.Sync(); err != nil {
-		d.log = openLog{} // nobody knows how much of it the disk has
+		d.log = openLog{} // it is not known how much of it the disk has
 		return err        //nolint:wrapcheck // names operation and path
 	}
 	return nil
 }
 
-// replace writes the state file anew, with an empty log if it names one, and returns its size.
+// replace replaces the state file, makes an empty log if it names one, and returns the file's
+// size.
 func (d *Dir) replace(s State) (size int64, err error) {
-	if err := d.hold(); err != nil {
+	if err := d.restore(); err != nil {
 		return 0, fmt.Errorf("write state: %w", err)
 	}
 	content, err := Encode(s)
@@ -161,13 +168,14 @@ func (d *Dir) replace(s State) (size int64, err error) {
 	next := d.File() + ".new"
 	err = write(next, content)
 	if err == nil && s.Log != "" {
-		err = errors.Join(write(d.logFile(s.Log), nil), d.sync()) // a file must not name a log that is not there
+		// A file must not name a log that is not there.
+		err = errors.Join(write(d.logFile(s.Log), nil), d.sync())
 	}
 	if err == nil {
 		err = os.Rename(next, d.File())
 	}
 	if err != nil {
-		// What there is of it takes room that the next attempt may need.
+		// The part that was written takes room that the next attempt may need.
 		return 0, errors.Join(fmt.Errorf("write state: %w", err), removeIfThere(next), removeIfThere(d.logFile(s.Log)))
 	}
 	d.log = openLog{} // the one that was written belongs to what was replaced
@@ -223,7 +231,8 @@ func (d *Dir) logs() (paths []string) {
 	return paths
 }
 
-// removeLogs removes those that the state file does not name any more. One that stays does no harm.
+// removeLogs removes those that the state file does not name any more. One that stays does no
+// harm.
 func (d *Dir) removeLogs(but string) {
 	for _, log := range d.logs() {
 		if log != d.logFile(but) {

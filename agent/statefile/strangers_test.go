@@ -16,14 +16,14 @@ import (
 
 const nobody = 65534
 
-// as runs the rest of the test in a process of another user, until its input ends: outside it returns that process, which has written a line by
-// then; inside it returns nil.
+// as runs the rest of the test in a process of another user, until its input ends: outside it
+// returns that process, which has written a line by then; inside it returns nil.
 func as(t *testing.T, uid uint32, dir string) *exec.Cmd {
 	t.Helper()
 	if os.Getenv("BURSAR_TEST_AS") != "" {
 		return nil
 	}
-	program := filepath.Join(dir, "test") // where every user gets at it
+	program := filepath.Join(dir, "test") // where every user can read it
 	self, err := os.ReadFile("/proc/self/exe")
 	if err := errors.Join(err, os.WriteFile(program, self, 0o755)); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,8 @@ func namesTaken(t *testing.T) map[string]bool {
 	return names
 }
 
-// The name of a directory locks it where its lock file was removed. A user who takes the name first locks nobody out.
+// The name of a directory locks it if its lock file was removed. Another user who takes the name
+// first does not lock the agent out.
 func TestNameOfADirectoryIsALockForItsUserAlone(t *testing.T) {
 	if dir := os.Getenv("BURSAR_TEST_AS"); dir != "" {
 		name := strings.TrimSpace(string(read(t, filepath.Join(dir, "name"))))

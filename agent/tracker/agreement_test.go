@@ -13,8 +13,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// world is an agent, a coordinator, the processes of the host, and a network between them that drops, repeats, delays and
-// reorders whatever is under way.
+// world is an agent, a coordinator, the processes of the host, and a network between them that
+// drops, repeats, delays and reorders whatever is under way.
 type world struct {
 	now     time.Time
 	books   *books
@@ -23,7 +23,7 @@ type world struct {
 	saved   tracker.Snapshot
 	starts  uint64          // of the agent
 	alive   map[int32]bool  // processes
-	engines map[string]bool // that were confirmed; false where somebody released it
+	engines map[string]bool // that were confirmed; false: it was released
 	pid     int32
 	wire    []func(t *rapid.T) // deliveries that are under way
 }
@@ -54,8 +54,8 @@ func (w *world) measure(*rapid.T) {
 	w.tracker.Measure(w.now, m)
 }
 
-// send puts a delivery on the wire: it may happen once, twice, later, or never. What is for an agent that has been restarted
-// since is lost with its connection.
+// send puts a delivery on the wire: it may happen once, twice, later, or never. What is for an
+// agent that has been restarted since is lost with its connection.
 func (w *world) send(t *rapid.T, deliver func(t *rapid.T)) {
 	to := w.tracker
 	for range rapid.IntRange(0, 2).Draw(t, "deliveries") {
@@ -102,7 +102,8 @@ func (w *world) confirm(t *rapid.T) {
 	w.answer(t, w.tracker.Epoch(), w.books.confirm(id, w.pid))
 }
 
-// confirmForSure is a Confirm whose answer has reached the caller: the agent took note of it and stored that before.
+// confirmForSure is a Confirm whose answer has reached the caller: the agent took note of it and
+// stored that before.
 func (w *world) confirmForSure(t *rapid.T) {
 	ids := w.books.ids(reserved)
 	if len(ids) == 0 {
@@ -166,7 +167,8 @@ func (w *world) sync(t *rapid.T) {
 	})
 }
 
-// take is the arrival of an answer to a Sync. What it makes the agent forget is nothing that runs and was not released.
+// take is the arrival of an answer to a Sync. What it makes the agent forget is nothing that runs
+// and was not released.
 func (w *world) take(t *rapid.T, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) {
 	before := w.tracker.Epoch()
 	outcome, _ := w.tracker.Answer(w.now, q, r) // refused where it is old
@@ -180,7 +182,8 @@ func (w *world) take(t *rapid.T, q *bursarv1.SyncRequest, r *bursarv1.SyncRespon
 	}
 }
 
-// settle is a quiet period: nothing happens but heartbeats that arrive, some of which report everything.
+// settle is a quiet period: nothing happens but heartbeats that arrive, some of which report
+// everything.
 func (w *world) settle(t *rapid.T) {
 	w.wire = nil
 	for range 6 {
@@ -201,7 +204,8 @@ func (w *world) settle(t *rapid.T) {
 	}
 }
 
-// Invariant 8: after a quiet period the ledger equals what the agent reports, and the agent holds what the ledger has.
+// Invariant 8: after a quiet period the ledger equals what the agent reports, and the agent holds
+// what the ledger has.
 func (w *world) agree(t *rapid.T) {
 	var tracked []string
 	for _, e := range w.tracker.Engines() {
@@ -243,7 +247,8 @@ func TestAgentAndLedgerAgreeWhateverTheNetworkDoes(t *testing.T) {
 	})
 }
 
-// Whatever restarts, and whatever the store is put back to, an engine whose Confirm was answered stays in the books.
+// Whatever restarts, and whatever the store is put back to, an engine whose Confirm was answered
+// stays in the books.
 func TestEnginesThatRunAreNeverGivenUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()

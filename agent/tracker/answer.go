@@ -10,11 +10,12 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// ErrLate is returned for the answer to a Sync when a later one was answered already. Nothing is lost with it.
+// ErrLate is returned for the answer to a Sync when a later one was answered already. Nothing is
+// lost with it.
 var ErrLate = errors.New("answer to an older sync")
 
-// EpochError refuses an answer from a coordinator whose leadership is over. Where both epochs are the same, they are of two leaderships. One
-// that is far above is of nobody who leads.
+// EpochError refuses an answer from a coordinator whose leadership is over. If both epochs are the
+// same, they are of two leaderships. An epoch that is far above the agent's is of no leader.
 type EpochError struct {
 	Got, Have uint64
 }
@@ -32,9 +33,11 @@ func (e *EpochError) Error() string {
 
 // Outcome is what the answer to a Sync means for the agent.
 type Outcome struct {
-	// Stops are the engines of this host that must be ended. They are repeated until that has happened.
+	// Stops are the engines of this host that must be ended. They are repeated until that has
+	// happened.
 	Stops []*bursarv1.StopOrder
-	// Adopted are engines that the agent did not know: told by the coordinator, to be watched from now on.
+	// Adopted are engines that the agent did not know: the coordinator has named them, and they
+	// are watched from now on.
 	Adopted []*bursarv1.Allocation
 	// Forgotten are engines that have ended for the ledger. Their processes, if any, run on.
 	Forgotten []*bursarv1.Allocation
@@ -44,7 +47,8 @@ type Outcome struct {
 	Shutdown bool
 }
 
-// Answer takes the answer to a Sync. The errors are ErrLate and *EpochError; the answer is then left aside.
+// Answer takes the answer to a Sync. The errors are ErrLate and *EpochError; the answer is then
+// left aside.
 func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) (Outcome, error) {
 	switch {
 	case q.GetIncarnation() != t.host.Incarnation || q.GetSequence() <= t.answered:
@@ -61,14 +65,15 @@ func (t *Tracker) Answer(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.Syn
 	newEpoch := r.GetEpoch() > t.epoch
 	t.enter(r, "")
 	if r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_RESYNC || newEpoch && !q.GetFull() {
-		// What else it says is not based on all that runs here, and must not make the agent give anything up.
+		// What else it says is not based on all that runs here, and must not make the agent give
+		// anything up.
 		t.Resync()
 		return Outcome{Stops: t.stops(r)}, nil
 	}
 	t.draining = r.GetAction() == bursarv1.SyncAction_SYNC_ACTION_DRAIN
 	out := t.reconcile(now, q, r)
 	t.seen = max(t.seen, r.GetLedgerSequence())
-	t.settle(q)
+	t.forgetServed(q)
 	if q.GetFull() {
 		t.full, t.lastFull = false, now
 	}
@@ -85,15 +90,15 @@ func (t *Tracker) acknowledge(ids []string) {
 	}
 }
 
-// delivered takes note of what the coordinator has heard, if nothing that may be different was sent since. What engines have
-// touched counts only beside a sample that it has not had before, and that says what the machine has left: without one it is told
-// again with the next.
+// delivered notes what the coordinator has heard, if nothing that may be different was sent since.
+// What engines have touched counts only with a sample that is new to the coordinator and says what
+// memory the machine has left. Without one, the next Sync reports it again.
 func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 	if q.GetSequence() != t.sequence {
 		return
 	}
-	counts := q.GetSample() != t.told && q.GetSample().MemoryAvailableBytes != nil
-	t.told = q.GetSample()
+	counts := q.GetSample() != t.reportedSample && q.GetSample().MemoryAvailableBytes != nil
+	t.reportedSample = q.GetSample()
 	for _, report := range q.GetEngines() {
 		if e := t.entries[report.GetAllocationId()]; e != nil && counts {
 			e.pending = false
@@ -108,7 +113,8 @@ func (t *Tracker) delivered(q *bursarv1.SyncRequest) {
 func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.SyncResponse) Outcome {
 	var out Outcome
 	listed := make(map[string]bool, len(r.GetGrants()))
-	// Of what lived before this incarnation began, the last word was spoken by the one before: the engine may have started.
+	// An allocation that is older than this incarnation is not vetted again: the incarnation
+	// before has done that, and the engine may have started.
 	vetted := !t.lastFull.IsZero()
 	for _, a := range r.GetGrants() {
 		if a.GetHostId() != t.host.ID {
@@ -117,7 +123,7 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 		listed[a.GetId()] = true
 		known := t.entries[a.GetId()]
 		wasTracked, wasVetoed := known != nil && known.tracked(), known != nil && known.phase == vetoed
-		verdict := t.take(now, a, r.GetEpoch(), vetted)
+		verdict := t.accept(now, a, r.GetEpoch(), vetted)
 		e := t.entries[a.GetId()]
 		switch {
 		case verdict == Vetoed && !wasVetoed:
@@ -127,7 +133,7 @@ func (t *Tracker) reconcile(now time.Time, q *bursarv1.SyncRequest, r *bursarv1.
 		}
 	}
 	for _, id := range r.GetGone() {
-		// What is listed too was granted again, or adopted, after it was gone.
+		// An allocation that is listed too was granted again, or adopted, after it was gone.
 		if e := t.entries[id]; e != nil && !listed[id] && e.coveredBy(r) {
 			t.drop(e, &out)
 		}
@@ -145,8 +151,8 @@ func (e *entry) coveredBy(r *bursarv1.SyncResponse) bool {
 		(e.epoch < r.GetEpoch() || e.grant.GetRevision() <= r.GetLedgerSequence())
 }
 
-// dropAbsent drops what a complete answer does not list. An engine only if the ledger heard of it in this very Sync, and so
-// could have adopted it.
+// dropAbsent drops what a complete answer does not list. It drops an engine only if this very Sync
+// reported it, so that the ledger could have adopted it.
 func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, listed map[string]bool, out *Outcome) {
 	heard := make(map[string]bool, len(q.GetEngines()))
 	for _, report := range q.GetEngines() {
@@ -161,7 +167,8 @@ func (t *Tracker) dropAbsent(q *bursarv1.SyncRequest, r *bursarv1.SyncResponse, 
 	}
 }
 
-// drop gives an entry up. What is told later of a revision that old is known to be stale by the ledger sequence.
+// drop gives an entry up. If an answer with so old a revision comes later, the ledger sequence
+// shows that it is stale.
 func (t *Tracker) drop(e *entry, out *Outcome) {
 	if e.tracked() {
 		out.Forgotten = append(out.Forgotten, e.grant)
@@ -170,11 +177,12 @@ func (t *Tracker) drop(e *entry, out *Outcome) {
 	t.remove(e.grant.GetId())
 }
 
-// settle lets go of what was only kept until this answer: allocations that ended before it, and vetoes that it has heard.
-func (t *Tracker) settle(q *bursarv1.SyncRequest) {
+// forgetServed forgets what was only kept until this answer: allocations that ended before it, and
+// vetoes that it has heard.
+func (t *Tracker) forgetServed(q *bursarv1.SyncRequest) {
 	for id, e := range t.entries {
 		past := e.epoch < t.epoch || e.grant.GetRevision() <= t.seen
-		heard := e.told != 0 && e.told <= q.GetSequence()
+		heard := e.sentIn != 0 && e.sentIn <= q.GetSequence()
 		if past && (e.phase == forgotten || e.phase == vetoed && heard) {
 			t.remove(id)
 		}

@@ -47,7 +47,7 @@ func TestAnswersOfOlderEpochsAreRefused(t *testing.T) {
 	same(t, "held", []string{"a"}, held(k))
 }
 
-// After one answer of somebody who is no coordinator those would be refused for ever.
+// After one answer that no coordinator gave, those of coordinators would be refused for ever.
 func TestAnEpochOutOfReachIsRefused(t *testing.T) {
 	k := registered(t)
 	var far *tracker.EpochError
@@ -207,7 +207,7 @@ func TestRestartedAgentKeepsAnEngineUntilTheLedgerHasHeardOfIt(t *testing.T) {
 func TestGoneForgetsUnlessItIsNewsSince(t *testing.T) {
 	k := registered(t, engine("a", 3, 100, 42), grant("b", reserved, 4, 100))
 	q := k.BuildSync(start)
-	k.Observe(start, grant("b", reserved, 25, 80), 5) // granted anew
+	k.Observe(start, grant("b", reserved, 25, 80), 5) // granted again
 	outcome := answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 20, Gone: []string{"a", "b", "unknown"}})
 	same(t, "held", []string{"b"}, held(k))
 	same(t, "forgotten", []*bursarv1.Allocation{engine("a", 3, 100, 42)}, outcome.Forgotten)
@@ -245,7 +245,7 @@ func TestEverythingIsReportedAnewNowAndThen(t *testing.T) {
 	}
 }
 
-// Whoever reaches a coordinator can tell it any pid, and any cgroup.
+// Every user who reaches a coordinator can give it any pid, and any cgroup.
 func TestNothingIsKilledOnTheCoordinatorsWordAlone(t *testing.T) {
 	k := registered(t)
 	told := engine("a", 12, 100, 42)

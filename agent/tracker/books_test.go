@@ -11,7 +11,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// books is a slow, obvious coordinator for one host: what the contract says of Register and Sync, and nothing else.
+// books is a slow, obvious coordinator for one host: what the contract says of Register and Sync,
+// and nothing else.
 type books struct {
 	epoch, revision uint64
 	live            map[string]*bursarv1.Allocation
@@ -73,8 +74,9 @@ func (b *books) backup() books {
 	return books{revision: b.revision, live: maps.Clone(b.live), gone: maps.Clone(b.gone)}
 }
 
-// restore puts the store back: what happened since is not in it, revisions are given out a second time, and a new leadership
-// begins, above any epoch that an agent has seen. Ids are made of time and do not come again.
+// restore puts the store back: what happened since is not in it, revisions are given out a second
+// time, and a new leadership begins, above any epoch that an agent has seen. Ids are made of time
+// and do not come again.
 func (b *books) restore(from books) {
 	b.revision, b.live, b.gone = from.revision, maps.Clone(from.live), maps.Clone(from.gone)
 	b.lead()

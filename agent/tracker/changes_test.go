@@ -13,7 +13,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// save stores what has changed, or all where that is needed. What is stored then is what a Snapshot shows.
+// save stores what has changed, or all if that is needed. What is stored then is what a Snapshot
+// shows.
 func (w *world) save(t *rapid.T) {
 	if change, enough := w.tracker.Change(); enough {
 		w.saved = changed(w.saved, change)

@@ -141,7 +141,8 @@ func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 			if list := k.Engines(); !list[0].Identified || k.Unsaved() {
 				t.Errorf("engines: %+v, to be saved: %t", list, k.Unsaved())
 			}
-			// Of an engine that was not shown, what is shown of another process identifies nothing.
+			// Of an engine that was not shown, what is shown of another process identifies
+			// nothing.
 			k.Show("a", nil)
 			k.Show("a", other)
 			if list := k.Engines(); list[0].Identified {
@@ -151,7 +152,7 @@ func TestAnEngineThatWasShownIsNotReplacedByAnother(t *testing.T) {
 	}
 }
 
-// What is measured of an engine that nobody has shown is measured by its process, in a copy of what the coordinator said.
+// An engine that was not shown is measured by its process, in a copy of what the coordinator said.
 func TestTheCgroupOfAnEngineThatWasNotShownIsNotMeasured(t *testing.T) {
 	k := registered(t)
 	told := engine("a", 12, 100, 42)
@@ -167,7 +168,8 @@ func TestTheCgroupOfAnEngineThatWasNotShownIsNotMeasured(t *testing.T) {
 	}
 }
 
-// An id may come again: after a restored backup, or when a coordinator adopts what it had forgotten.
+// An id may come again: after a restored backup, or when a coordinator adopts what it had
+// forgotten.
 func TestWhatWasShownIsForgottenWithItsEngine(t *testing.T) {
 	a := engine("a", 3, 100, 42)
 	k := registered(t, a)
@@ -199,7 +201,8 @@ func TestTheBooksOfTheHost(t *testing.T) {
 	}, k.Stats())
 }
 
-// A Snapshot is to be stored whenever it would say something else, and not otherwise: each is a write to the disk.
+// A Snapshot is to be stored whenever it would say something else, and not otherwise: each is a
+// write to the disk.
 func TestWhatASnapshotHasIsToBeSavedWhenItChanges(t *testing.T) {
 	a := engine("a", 3, 100, 42)
 	resized := engine("a", 12, 90, 42)

@@ -59,7 +59,8 @@ func uses(id string, pid int32, held, unreclaimable int64) tracker.Usage {
 	return tracker.Usage{ID: id, PID: pid, StartTime: 7, MemoryBytes: held * mib, UnreclaimableBytes: unreclaimable * mib}
 }
 
-// registered is a tracker in epoch 5 that has had its first Sync answered, with a sample of 1,000 MiB available.
+// registered is a tracker in epoch 5 that has had its first Sync answered, with a sample of 1,000
+// MiB available.
 func registered(t *testing.T, grants ...*bursarv1.Allocation) *tracker.Tracker {
 	t.Helper()
 	k := tracker.New(start, host(1), tracker.Snapshot{})

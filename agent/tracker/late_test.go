@@ -116,7 +116,8 @@ func TestWhatEndedIsRememberedAsLongAsAnAnswerMayBeOlder(t *testing.T) {
 	}
 }
 
-// The release came from a call that was answered by an earlier leadership: it says nothing of how new what is known is.
+// The release came from a call that was answered by an earlier leadership: it says nothing of how
+// new what is known is.
 func TestAReleaseOfLongAgoDoesNotBringItsEngineBack(t *testing.T) {
 	k := registered(t, engine("a", 12, 100, 42))
 	k.Observe(start, grant("a", released, 1, 100), 4)

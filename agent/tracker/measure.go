@@ -10,8 +10,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Measurement is one look at the machine and its engines. Use is measured before the machine, so that memory an engine
-// takes in between counts twice rather than not at all.
+// Measurement is one measurement of the machine and its engines. Use is measured before the
+// machine, so that memory which an engine takes in between counts twice rather than not at all.
 type Measurement struct {
 	Sample *bursarv1.HostSample
 	Usages []Usage
@@ -23,17 +23,19 @@ type Usage struct {
 	// PID and StartTime say which process was measured: the allocation may have another by now.
 	PID       int32
 	StartTime uint64
-	// MemoryBytes is all memory held, UnreclaimableBytes the part that the kernel cannot take back.
+	// MemoryBytes is all memory held, UnreclaimableBytes the part that the kernel cannot take
+	// back.
 	MemoryBytes        int64
 	UnreclaimableBytes int64
 	// CPUMillis is the mean since the last sample.
 	CPUMillis int64
 	// Partial: a part of it could not be measured. It used that much or more.
 	Partial bool
-	// Orphaned: the engine's process has ended, others that it started are left. Their memory is not free: they keep the
-	// engine's entitlement until they are gone, or it is released.
+	// Orphaned: the engine's process has ended, others that it started are left. Their memory is
+	// not free: they keep the engine's entitlement until they are gone, or it is released.
 	Orphaned bool
-	// Ended: the engine's process has ended and none is left. Exit and Reason say how, where that is known, and ErrorOutput what it wrote last.
+	// Ended: the engine's process has ended and none is left. Exit and Reason say how, if that is
+	// known, and ErrorOutput what it wrote last.
 	Ended               bool
 	Exit                *bursarv1.ExitStatus
 	Reason, ErrorOutput string
@@ -42,10 +44,11 @@ type Usage struct {
 	over []policy.OverUse
 }
 
-// ProcessEnded is the reason of an end of which no more is known.
+// ProcessEnded is the reason of an end of which nothing else is known.
 const ProcessEnded = "process ended"
 
-// cpuNoise is the change in an engine's CPU use, in thousandths of a core, that is not worth a report.
+// cpuNoise is the change in an engine's CPU use, in thousandths of a core, that is not worth a
+// report.
 const cpuNoise = 10
 
 // Measure takes a measurement and returns the engines that ended by it.
@@ -71,7 +74,7 @@ func (t *Tracker) Measure(now time.Time, m Measurement) []*bursarv1.EngineEnd {
 			continue
 		}
 		if e.usage == nil && e.reported == nil {
-			t.urgent = true // whoever looks wants to see what the new engine uses
+			t.urgent = true // users want to see what the new engine uses
 		}
 		t.judge(now, e, &usage)
 		judged[e] = true
@@ -96,8 +99,8 @@ func (u *Usage) measured() *bursarv1.Resource {
 	return &bursarv1.Resource{MemoryBytes: &u.MemoryBytes, CpuMillis: &u.CPUMillis}
 }
 
-// differs reports whether the coordinator should hear of the change. All of memory counts, because the headroom that the
-// coordinator computes must be that of the sample it comes with.
+// differs reports whether the coordinator should hear of the change. All of memory counts, because
+// the headroom that the coordinator computes must be that of the sample it comes with.
 func (u *Usage) differs(reported *Usage) bool {
 	if reported == nil {
 		return true
@@ -108,13 +111,14 @@ func (u *Usage) differs(reported *Usage) bool {
 		!slices.EqualFunc(u.over, reported.over, policy.OverUse.Equal)
 }
 
-// Look takes what is available at this moment, in bytes: a grant is decided on by that and not by a sample that may be a tick old. What
-// engines use is still the sample's, so only less than the sample says counts.
-func (t *Tracker) Look(available int64) { t.available = &available }
+// SetAvailable takes what is available at this moment, in bytes: grants are decided by that, and
+// not by a sample that may be a tick old. What engines use is still the sample's, so it counts
+// only if it is less than the sample says.
+func (t *Tracker) SetAvailable(available int64) { t.available = &available }
 
-// Headroom is the memory in bytes that the last sample, and the last Look since, leave for new grants: available - safety - what was
-// promised and is not touched yet. Below zero, more was promised than there is. It is unknown before the first sample, and where the
-// sample could not tell.
+// Headroom is the memory in bytes that the last sample, and the last SetAvailable since, leave for
+// new grants: available - safety - what was promised and is not touched yet. Below zero, more was
+// promised than there is. It is unknown before the first sample, and if the sample could not tell.
 func (t *Tracker) Headroom() (bytes int64, known bool) { return t.headroomWithout(nil) }
 
 // headroomWithout leaves out the promise to one entry.
@@ -133,8 +137,9 @@ func (t *Tracker) headroomWithout(except *entry) (bytes int64, known bool) {
 	return headroom, true
 }
 
-// promised is the memory that the allocation may still touch beyond what the sample showed: all of it where it is newer than
-// the sample or nothing of it was measured. Page cache is not touched memory, as the kernel takes it back for others.
+// promised is the memory that the allocation may still touch beyond what the sample showed: all of
+// it if it is newer than the sample, or nothing of it was measured. Page cache is not touched
+// memory, as the kernel takes it back for others.
 func (e *entry) promised() int64 {
 	promise := e.grant.GetEntitled().GetMemoryBytes()
 	if e.usage != nil {
@@ -143,7 +148,8 @@ func (e *entry) promised() int64 {
 	return max(0, promise)
 }
 
-// freshFor is how long a sample can be the base of a last word: the time to the next, and as much again for one that is slow.
+// freshFor is how long a sample can be the base of a last word: the time to the next, and as much
+// again for one that is slow.
 func freshFor(tick time.Duration) time.Duration {
 	const most, slow = 30 * time.Second, time.Second
 	if tick == 0 {
@@ -152,8 +158,9 @@ func freshFor(tick time.Duration) time.Duration {
 	return min(most, 2*tick+slow)
 }
 
-// lastWord checks a new grant against the newest sample, which the coordinator may not have seen when it granted, and
-// refuses it where the memory is not there, or the host refuses new engines. It reports whether the grant stands.
+// lastWord checks a new grant against the newest sample, which the coordinator may not have seen
+// when it granted, and refuses it if the memory is not there, or if the host refuses new engines.
+// It reports whether the grant stands.
 func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 	asked, refuses := e.grant.GetEntitled().GetMemoryBytes(), t.sample.GetRefusal() != ""
 	if asked == 0 && !refuses {
@@ -164,7 +171,7 @@ func (t *Tracker) lastWord(now time.Time, e *entry) bool {
 	if fresh && !refuses && !t.sample.GetPressure() && asked <= headroom {
 		return true
 	}
-	e.phase, e.headroom, e.told = vetoed, 0, 0
+	e.phase, e.headroom, e.sentIn = vetoed, 0, 0
 	t.count(e)
 	if fresh {
 		e.headroom = max(0, headroom)

@@ -21,11 +21,11 @@ func TestALastWordTakesNoSampleThatIsOlderThanItsTick(t *testing.T) {
 		t.Errorf("after 6 s without a measurement, of one in 2 s: %v", verdict)
 	}
 	k.Measure(start.Add(6*time.Second), tracker.Measurement{Sample: free(1000)})
-	k.Look(250 * mib)
+	k.SetAvailable(250 * mib)
 	if headroom, known := k.Headroom(); !known || headroom != 50*mib {
 		t.Errorf("headroom %d, %v; want what is there now, less what is safe and what was promised", headroom, known)
 	}
-	k.Look(2000 * mib)
+	k.SetAvailable(2000 * mib)
 	if headroom, _ := k.Headroom(); headroom != 800*mib {
 		t.Errorf("headroom %d: what engines have given back since the sample may still be theirs", headroom)
 	}
@@ -41,10 +41,12 @@ func TestHeadroomCountsWhatIsPromisedAndNotTouched(t *testing.T) {
 	}{
 		{"nothing measured: all promises in full", 1000, nil, 1000 - 100 - 400 - 200 - 50 - 30},
 		{"started, nothing touched", 1000, []tracker.Usage{uses("slow", 42, 0, 0), uses("cache", 43, 0, 0)}, 1000 - 100 - 400 - 200 - 50 - 30},
-		// What an engine touches moves from promised to not available: the headroom stays the same.
+		// What an engine touches moves from promised to not available: the headroom stays the
+		// same.
 		{"half touched", 800, []tracker.Usage{uses("slow", 42, 200, 200), uses("cache", 43, 0, 0)}, 800 - 100 - 200 - 200 - 50 - 30},
 		{"all touched", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 0, 0)}, 600 - 100 - 0 - 200 - 50 - 30},
-		// Page cache is still available, and the promise to whoever filled it is still open.
+		// Page cache is still available, and the promise to the engine that filled it is still
+		// open.
 		{"cache filled", 600, []tracker.Usage{uses("slow", 42, 400, 400), uses("cache", 43, 300, 10)}, 600 - 100 - 0 - 190 - 50 - 30},
 		// More than it is entitled to: that is gone from what is available, and gives no credit.
 		{"overused", 500, []tracker.Usage{uses("slow", 42, 500, 500), uses("cache", 43, 300, 10)}, 500 - 100 - 0 - 190 - 50 - 30},
@@ -129,7 +131,7 @@ func TestVetoIsToldUntilItWasHeard(t *testing.T) {
 	q = k.BuildSync(start)
 	answer(t, k, q, &bursarv1.SyncResponse{Epoch: 5, LedgerSequence: 12, Gone: []string{"a"}})
 	same(t, "after it was heard", []*bursarv1.Veto(nil), k.BuildSync(start).GetVetoes())
-	// Late, or granted anew: only one of the two is news.
+	// Late, or granted again: only one of the two is new.
 	if got := k.Observe(start, grant("a", reserved, 11, 300), 5); got != tracker.Passed {
 		t.Errorf("the old grant, late: verdict %d", got)
 	}
@@ -271,7 +273,7 @@ func TestCapacityIsToldUntilItWasHeard(t *testing.T) {
 	}
 }
 
-// A coordinator counts what engines have touched only beside a sample that it has not had yet.
+// A coordinator counts what engines have touched only next to a sample that it has not had yet.
 func TestUseIsToldAgainBesideASampleThatIsNew(t *testing.T) {
 	k := registered(t, engine("a", 1, 100, 42))
 	reports := func(sample *bursarv1.HostSample) int {

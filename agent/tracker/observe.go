@@ -14,16 +14,19 @@ import (
 type Verdict uint8
 
 const (
-	// Passed means that there is nothing to hold, because it does not count here, has ended, or is older than what is known.
+	// Passed means that there is nothing to hold, because it does not count here, has ended, or is
+	// older than what is known.
 	Passed Verdict = iota
-	// Held means that it counts on this host, as told.
+	// Held means that it counts on this host, as it is.
 	Held
-	// Vetoed means that it is a grant that there is no memory for. It counts as refused, and the next Sync says so.
+	// Vetoed means that it is a grant that there is no memory for. It counts as refused, and the
+	// next Sync says so.
 	Vetoed
 )
 
-// Observe takes an allocation from the answer of a call that was forwarded, such as Allocate or Confirm. Such an answer does
-// not say which epoch it is from: asOf is the Epoch when the call was sent, so that whatever a later epoch says prevails.
+// Observe takes an allocation from the answer of a call that was forwarded, such as Allocate or
+// Confirm. Such an answer does not say which epoch it is from: asOf is the Epoch when the call was
+// sent, so that whatever a later epoch says prevails.
 func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Verdict {
 	if a.GetId() == "" || a.GetHostId() != t.host.ID {
 		return Passed
@@ -32,11 +35,12 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 	switch a.GetState() {
 	case bursarv1.AllocationState_ALLOCATION_STATE_RESERVED, bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE:
 		if e == nil && a.GetRevision() <= t.seen {
-			// All that lived by then has come with a Sync: this one has ended, or waits again. Whoever led when the call was
-			// sent. Of a store that was put back since, revisions say nothing; then it is asked for once more.
+			// All that lived by then has come with a Sync: this one has ended, or waits again. It
+			// does not matter who led when the call was sent. If the store was put back since,
+			// revisions say nothing; then it is asked for once more.
 			return Passed
 		}
-		return t.take(now, a, asOf, true)
+		return t.accept(now, a, asOf, true)
 	case bursarv1.AllocationState_ALLOCATION_STATE_WAITING, bursarv1.AllocationState_ALLOCATION_STATE_LOST:
 		// Not for good: it may be granted, or adopted, later.
 		if e == nil || e.before(a, asOf) {
@@ -50,8 +54,9 @@ func (t *Tracker) Observe(now time.Time, a *bursarv1.Allocation, asOf uint64) Ve
 	return Passed
 }
 
-// giveUp forgets an allocation that did not become an engine, for all that the ledger knows. Where it did, and the engine is here, the ledger
-// is of a past in which it had not yet, or has taken its host for lost: what runs is reported in full, for the ledger to take over.
+// giveUp forgets an allocation that did not become an engine, as far as the ledger knows. If the
+// engine is here, the ledger was put back to a time before it, or has taken the host for lost.
+// Then all that runs is reported, for the ledger to take over.
 func (t *Tracker) giveUp(a *bursarv1.Allocation, epoch uint64) {
 	if e := t.entries[a.GetId()]; e != nil && e.tracked() {
 		t.full = true
@@ -63,15 +68,16 @@ func (t *Tracker) giveUp(a *bursarv1.Allocation, epoch uint64) {
 // Knows reports whether the allocation is, or was a moment ago, one of this host.
 func (t *Tracker) Knows(id string) bool { return t.entries[id] != nil }
 
-// Released takes note that an allocation was given back, by a call that did not return it: the coordinator does not know it.
+// Released notes that an allocation was given back by a call that did not return it: the
+// coordinator does not know it.
 func (t *Tracker) Released(id string) {
 	if e := t.entries[id]; e != nil && e.phase != ended {
 		t.forget(e.grant, e.epoch)
 	}
 }
 
-// take holds a grant that was told in an epoch, or, where it is vetted, may refuse it.
-func (t *Tracker) take(now time.Time, a *bursarv1.Allocation, epoch uint64, vetted bool) Verdict {
+// accept holds a grant of an epoch, or, if it is vetted, may refuse it.
+func (t *Tracker) accept(now time.Time, a *bursarv1.Allocation, epoch uint64, vetted bool) Verdict {
 	e := t.entries[a.GetId()]
 	switch {
 	case e == nil:
@@ -105,18 +111,19 @@ func (t *Tracker) take(now time.Time, a *bursarv1.Allocation, epoch uint64, vett
 	return Held
 }
 
-// before reports whether the entry is older than what is told now. A reservation that became active is news whoever says so.
+// before reports whether the entry is older than the allocation that has come now. A reservation
+// that became active is always newer.
 func (e *entry) before(a *bursarv1.Allocation, epoch uint64) bool {
 	known := e.grant.GetState()
-	told := a.GetState()
+	latest := a.GetState()
 	const (
 		reserved = bursarv1.AllocationState_ALLOCATION_STATE_RESERVED
 		active   = bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE
 	)
 	switch {
-	case e.phase == held && known == reserved && told == active:
+	case e.phase == held && known == reserved && latest == active:
 		return true
-	case e.phase == held && known == active && told == reserved:
+	case e.phase == held && known == active && latest == reserved:
 		return false // a life does not go back; a ledger that did hears of the engine with the next full Sync
 	}
 	return e.epoch < epoch || e.epoch == epoch && e.grant.GetRevision() < a.GetRevision()
@@ -133,7 +140,8 @@ func (e *entry) verdict() Verdict {
 	}
 }
 
-// forget remembers of an allocation only that it ended, until every answer that may still be under way is known to be newer.
+// forget keeps of an allocation only that it ended, until every answer that may still be under way
+// is known to be newer.
 func (t *Tracker) forget(a *bursarv1.Allocation, epoch uint64) {
 	e := t.entries[a.GetId()]
 	if e != nil && e.phase == ended {
@@ -168,7 +176,8 @@ func rebooted(now time.Time, id string) *bursarv1.EngineEnd {
 	return &bursarv1.EngineEnd{AllocationId: id, EndTime: timestamppb.New(now), Reason: "host rebooted"}
 }
 
-// Veto returns the headroom in bytes for lack of which a grant was refused, until the coordinator has heard of it.
+// Veto returns the headroom in bytes for lack of which a grant was refused, until the coordinator
+// has heard of it.
 func (t *Tracker) Veto(id string) (headroom int64, pending bool) {
 	if e := t.entries[id]; e != nil && e.phase == vetoed {
 		return e.headroom, true

@@ -27,8 +27,9 @@ type DueStop struct {
 	Reason string
 }
 
-// SetPolicies says what is done about over-use from the next measurement on, and how far measurements are apart. Before that every engine
-// has the default policy, and its use of CPU is not judged.
+// SetPolicies says what is done about over-use from the next measurement on, and how far
+// measurements are apart. Before that every engine has the default policy, and its use of CPU is
+// not judged.
 func (t *Tracker) SetPolicies(policies policy.Set, tick time.Duration) {
 	t.policies, t.tick = policies, tick
 }
@@ -39,8 +40,8 @@ func (t *Tracker) Policy(labels map[string]string) policy.Policy { return t.poli
 // Notices returns what the last measurement has changed.
 func (t *Tracker) Notices() []Notice { return t.notices }
 
-// DueStops are the engines that are to be stopped now, by id. It goes by the last measurement, and wants nothing stopped that is stopping
-// already, or that this agent was not shown.
+// DueStops are the engines that are to be stopped now, by id. It goes by the last measurement. It
+// leaves out engines that are stopping already, and those that this agent was not shown.
 func (t *Tracker) DueStops(now time.Time) []DueStop {
 	var list []DueStop
 	for _, e := range t.inOrder() {
@@ -59,7 +60,8 @@ func reasonOf(s policy.Stop) string {
 		resource.ApproximateMemory(s.UsedBytes), resource.ApproximateMemory(s.EntitledBytes), s.For.Round(time.Second))
 }
 
-// StopAsked takes note that a coordinator was asked to stop an engine; the zero time says that none heard.
+// StopAsked notes that a coordinator was asked to stop an engine; the zero time says that none
+// heard.
 func (t *Tracker) StopAsked(id string, at time.Time) {
 	if e := t.entries[id]; e != nil {
 		e.judgement.Asked(at)
@@ -85,7 +87,8 @@ type OverUseKind struct {
 	Action    policy.Action
 }
 
-// judge holds a sample against what the engine is entitled to now. A nil usage says that there is none.
+// judge compares a sample with what the engine is entitled to now. A nil usage says that there is
+// none.
 func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 	entitled := e.grant.GetEntitled()
 	terms := policy.Terms{
@@ -114,7 +117,7 @@ func (t *Tracker) judge(now time.Time, e *entry, usage *Usage) {
 	t.notice(e.grant.GetId(), after, before, true)
 }
 
-// notice tells of the dimensions in after that are not in before.
+// notice adds a Notice for each dimension in after that is not in before.
 func (t *Tracker) notice(id string, before, after []policy.OverUse, ended bool) {
 	for _, o := range after {
 		if !slices.ContainsFunc(before, func(b policy.OverUse) bool { return b.Dimension == o.Dimension }) {
@@ -124,7 +127,7 @@ func (t *Tracker) notice(id string, before, after []policy.OverUse, ended bool) 
 	}
 }
 
-// overUses puts what a judgement found into the words of the contract.
+// overUses returns what a judgement found, as messages of the contract.
 func overUses(list []policy.OverUse) []*bursarv1.OverUse {
 	var messages []*bursarv1.OverUse
 	for _, o := range list {

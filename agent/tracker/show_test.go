@@ -9,8 +9,8 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// A confirmation that a coordinator will refuse is shown first: anybody can send one for anybody's engine, and must not make it one that
-// is neither stopped nor kept to its limits nor saved.
+// A confirmation that a coordinator will refuse is shown first: anybody can send one for anybody's
+// engine, and must not make it one that is neither stopped nor kept to its limits nor saved.
 func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	own := engine("a", 3, 100, 42)
 	k := registered(t, own)
@@ -22,7 +22,7 @@ func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	if saved := k.Snapshot().Engines; len(saved) != 1 {
 		t.Errorf("saved: %+v", saved)
 	}
-	// Where the ledger says that it is the engine now, it is.
+	// If the ledger says that it is the engine now, it is.
 	moved := proto.CloneOf(own)
 	moved.Process, moved.Revision = other, 12
 	k.Observe(start, moved, 5)
@@ -32,7 +32,8 @@ func TestNoConfirmationTakesAnEngineAwayThatWasShown(t *testing.T) {
 	}
 }
 
-// What is in the engine's cgroup is ended with it, if it is of the engine's user: neither is a coordinator's to say, whom anybody may have told.
+// What is in the engine's cgroup is ended with it, if it is of the engine's user: neither is a
+// coordinator's to say, whom anybody may have told.
 func TestTheCgroupAndUserOfAnEngineAreWhatTheAgentHasFound(t *testing.T) {
 	found := &bursarv1.Process{Pid: 42, StartTime: 7, BootId: "boot-1", Cgroup: "/own", Uid: new(uint32(1000))}
 	said := engine("a", 3, 100, 42)

@@ -4,9 +4,11 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Snapshot is what an agent must know again after its own restart. Reservations are not in it: the coordinator has them.
+// Snapshot is what an agent must know again after its own restart. Reservations are not in it: the
+// coordinator has them.
 type Snapshot struct {
-	// Epoch is the highest seen, Leadership the number of whose it is, 0 where that is not known, and StoreID the identity of the store behind it.
+	// Epoch is the highest seen, Leadership the number of the leadership that it is of (0: not
+	// known), and StoreID the identity of the store behind it.
 	Epoch      uint64
 	Leadership uint64
 	StoreID    string
@@ -20,14 +22,15 @@ type Snapshot struct {
 
 // Change is what has become of some of a Snapshot's engines since.
 type Change struct {
-	// Engines run, each with its record as it is now, and Ended have ended: whatever was known of them is so no more.
+	// Engines run, each with its record as it is now, and Ended have ended. Both replace what was
+	// known of them.
 	Engines []*bursarv1.Allocation
 	Ended   []*bursarv1.EngineEnd
-	// Gone are allocations that a Snapshot shows no more.
+	// Gone are allocations that a Snapshot does not show any more.
 	Gone []string
 }
 
-// unsaved is what is yet to be stored: all, or what became of some allocations.
+// unsaved is what is not stored yet: all, or what became of some allocations.
 type unsaved struct {
 	all bool
 	ids map[string]struct{}
@@ -43,7 +46,7 @@ func (u *unsaved) add(id string) {
 // Unsaved reports whether a Snapshot would differ from the last one.
 func (t *Tracker) Unsaved() bool { return t.unsaved.all || len(t.unsaved.ids) > 0 }
 
-// SaveAll says that what was stored is there no more.
+// SaveAll says that what was stored is not there any more.
 func (t *Tracker) SaveAll() { t.unsaved.all = true }
 
 // Snapshot returns what to store, in the order of the ids.
@@ -61,8 +64,9 @@ func (t *Tracker) Snapshot() Snapshot {
 	return s
 }
 
-// Change returns what to store in addition to what was stored before: as much as has changed, however many engines there are. It is not
-// enough where more has changed than engines, as the epoch; then nothing is taken, and a Snapshot tells all.
+// Change returns what to store in addition to what was stored before: as much as has changed,
+// however many engines there are. It is not enough if more than engines has changed, such as the
+// epoch. Then nothing is taken, and a Snapshot says all.
 func (t *Tracker) Change() (c Change, enough bool) {
 	if t.unsaved.all {
 		return Change{}, false
@@ -81,7 +85,8 @@ func (t *Tracker) Change() (c Change, enough bool) {
 	return c, true
 }
 
-// stored reports whether an entry is an engine that a Snapshot shows: of those that were not shown here the coordinator tells again.
+// stored reports whether an entry is an engine that a Snapshot shows. The coordinator names those
+// again that were not shown here.
 func (t *Tracker) stored(e *entry) bool { return e.tracked() && t.identified(e) }
 
 // NotSaved says that what was taken last, a Snapshot or a Change, could not be stored.
@@ -94,11 +99,12 @@ func (t *Tracker) NotSaved() {
 
 func (t *Tracker) takeUnsaved() { t.taken, t.unsaved = t.unsaved, unsaved{} }
 
-// Stats is the host's books as the agent knows them.
+// Stats are sums over the host's allocations as the agent knows them.
 type Stats struct {
 	Reserved, Engines, Leases, Orphaned int
 	Tombstones, Vetoes                  int
-	// Booked is what reserved and active allocations are entitled to, Used what the engines' processes were measured to use.
+	// Booked is what reserved and active allocations are entitled to, Used what the engines'
+	// processes were measured to use.
 	BookedMemory, BookedCPU int64
 	UsedMemory, UsedCPU     int64
 	UnreclaimableMemory     int64

@@ -9,7 +9,8 @@ import (
 type sums struct {
 	digest   uint64 // of the FNV-1a hashes of the ids of all engines; it wraps
 	promised int64  // bytes of memory
-	// engines are the ids of the allocations whose engine a process is: one, unless a coordinator says otherwise.
+	// engines are, by process, the ids of the allocations whose engine it is: one, unless a
+	// coordinator says otherwise.
 	engines map[processKey][]string
 }
 
@@ -26,7 +27,7 @@ type share struct {
 	engine   processKey
 }
 
-// put files an entry under its id, in place of another.
+// put enters an entry by its id, in place of another.
 func (t *Tracker) put(e *entry) {
 	id := e.grant.GetId()
 	if before := t.entries[id]; before != nil && before != e {
@@ -36,7 +37,7 @@ func (t *Tracker) put(e *entry) {
 	t.count(e)
 }
 
-// remove lets go of an entry.
+// remove removes an entry.
 func (t *Tracker) remove(id string) {
 	if e := t.entries[id]; e != nil {
 		t.recount(e, share{})

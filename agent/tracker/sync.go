@@ -18,7 +18,8 @@ func (t *Tracker) BuildRegister() *bursarv1.RegisterRequest {
 	}
 }
 
-// Registered takes the answer to a registration. A Sync that reports everything must follow. The error is an *EpochError.
+// Registered takes the answer to a registration. A Sync that reports everything must follow. The
+// error is an *EpochError.
 func (t *Tracker) Registered(r *bursarv1.RegisterResponse) error {
 	if t.refuses(r) {
 		return &EpochError{Got: r.GetEpoch(), Have: t.epoch}
@@ -36,15 +37,17 @@ type led interface {
 	GetLeadership() uint64
 }
 
-// refuses reports whether an answer must not be taken: it is of an older epoch, or of another leadership of the same number. A store that was
-// put back has given that out twice, and the coordinator learns so from the next report. Nor is one of an epoch that is out of reach: who gave it
-// is no coordinator of ours, and after it those would be refused.
+// refuses reports whether an answer must not be taken: it is of an older epoch, or of another
+// leadership of the same number. A store that was put back has given that epoch out twice, and the
+// coordinator learns so from the next report. An answer of an epoch that is out of reach is
+// refused too: it is from no coordinator of ours, and after it the answers of ours would be
+// refused.
 func (t *Tracker) refuses(r led) bool {
 	other := r.GetLeadership() != t.leadership && r.GetLeadership() != 0 && t.leadership != 0
 	return r.GetEpoch() < t.epoch || r.GetEpoch() == t.epoch && other || t.epoch != 0 && !discovery.Believable(r.GetEpoch(), t.epoch)
 }
 
-// enter takes note of a leadership. Revisions of an older one mean nothing in it.
+// enter notes a leadership. Revisions of an older one mean nothing in it.
 func (t *Tracker) enter(r led, storeID string) {
 	if r.GetEpoch() != t.epoch {
 		t.unsaved.all = true
@@ -66,10 +69,12 @@ func (t *Tracker) setInterval(interval time.Duration) {
 	}
 }
 
-// Resync makes the agent register again and report everything: the coordinator has said that it does not know the host.
+// Resync makes the agent register again and report everything: the coordinator has said that it
+// does not know the host.
 func (t *Tracker) Resync() { t.registered, t.full, t.seen = false, true, 0 }
 
-// BuildSync returns the next heartbeat. One that is never answered loses nothing: the next one says it again.
+// BuildSync returns the next heartbeat. One that is never answered loses nothing: the next one
+// says it again.
 func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 	t.sequence++
 	t.urgent = false
@@ -93,8 +98,8 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 		case e.phase == ended:
 			r.Ended = append(r.Ended, e.tombstone)
 		case e.phase == vetoed:
-			if e.told == 0 {
-				e.told = t.sequence
+			if e.sentIn == 0 {
+				e.sentIn = t.sequence
 			}
 			r.Vetoes = append(r.Vetoes, &bursarv1.Veto{AllocationId: e.grant.GetId(), HeadroomBytes: e.headroom, Revision: e.grant.GetRevision()})
 		}
@@ -102,7 +107,7 @@ func (t *Tracker) BuildSync(now time.Time) *bursarv1.SyncRequest {
 	return r
 }
 
-// report is the engine's part of the next Sync; nil where the coordinator knows all there is.
+// report is the engine's part of the next Sync; nil if the coordinator knows all there is.
 func (t *Tracker) report(e *entry) *bursarv1.EngineReport {
 	if !t.full && (e.usage == nil || !e.pending && !e.usage.differs(e.reported)) {
 		return nil

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// fullEvery is how often a Sync reports everything and asks for everything, so that no drift stays.
+	// fullEvery is how often a Sync reports everything and asks for everything, so that no drift
+	// stays.
 	fullEvery = 10 * time.Minute
-	// defaultInterval is the time between two Syncs where no coordinator has said.
+	// defaultInterval is the time between two Syncs if no coordinator has said it.
 	defaultInterval = 5 * time.Second
 )
 
@@ -38,9 +39,11 @@ type Host struct {
 type Tracker struct {
 	host    Host
 	entries map[string]*entry
-	// shown are the processes, by allocation, that were shown to this agent and found to be what they claim. An engine of which
-	// only the coordinator tells is measured, but nothing is killed on its word: anybody who reaches a
-	// coordinator may have told it any pid.
+	// shown are the processes, by allocation, that were shown to this agent and found to be what
+	// they claim. It is no part of an entry: a process is shown before the coordinator confirms
+	// it, and there may be no entry until then. An engine that only the coordinator knows is
+	// measured, but it is never killed on the coordinator's word: anybody who reaches a
+	// coordinator may have given it any pid.
 	shown map[string]*bursarv1.Process
 
 	epoch      uint64 // the highest seen
@@ -61,15 +64,16 @@ type Tracker struct {
 
 	sample  *bursarv1.HostSample
 	sampled time.Time
-	// available is what a later look has found, in bytes; nil: there was none since the sample.
-	available *int64
-	told      *bursarv1.HostSample // the last that a Sync carried which was answered
+	// available is what SetAvailable has taken since the sample, in bytes; nil: nothing.
+	available      *int64
+	reportedSample *bursarv1.HostSample // that of the last Sync that was answered
 
 	policies policy.Set
 	tick     time.Duration // between two measurements
 	notices  []Notice      // of the last one
 
-	// unsaved is of what a Snapshot shows what has changed since the last that was taken to be stored; taken is what that one was about.
+	// unsaved is what has changed of a Snapshot since the last one was taken to be stored; taken
+	// is what that one stores.
 	unsaved, taken unsaved
 
 	sums sums
@@ -99,22 +103,22 @@ type entry struct {
 
 	// Of a veto:
 	headroom int64  // bytes, when it was refused
-	told     uint64 // the first Sync that carried it; 0: none yet
+	sentIn   uint64 // the first Sync that carried it; 0: none yet
 
 	tombstone *bursarv1.EngineEnd
 
 	counted share // in the sums
 }
 
-// New returns a tracker that has not registered yet, with what an earlier incarnation knew. Of another boot no process is left:
-// its engines have ended.
+// New returns a tracker that has not registered yet, with what an earlier incarnation knew.
+// Processes of another boot are not there any more: their engines have ended.
 func New(now time.Time, host Host, saved Snapshot) *Tracker {
 	t := &Tracker{
 		host: host, entries: make(map[string]*entry), shown: make(map[string]*bursarv1.Process), interval: defaultInterval,
 		epoch: saved.Epoch, leadership: saved.Leadership, storeID: saved.StoreID, unsaved: unsaved{all: true},
 	}
 	for _, grant := range saved.Engines {
-		e := &entry{phase: held, grant: grant} // of no epoch: whatever a coordinator says of it is newer
+		e := &entry{phase: held, grant: grant} // of no epoch: all that a coordinator says of it is newer
 		t.put(e)
 		t.shown[grant.GetId()] = grant.GetProcess()
 		if saved.BootID != host.BootID {
@@ -136,10 +140,12 @@ func (t *Tracker) StoreID() string { return t.storeID }
 // Interval is the time until the next Sync, as the coordinator wants it.
 func (t *Tracker) Interval() time.Duration { return t.interval }
 
-// NeedsRegister reports whether the host must be announced, for the first time or again, before the next Sync.
+// NeedsRegister reports whether the host must be announced, for the first time or again, before
+// the next Sync.
 func (t *Tracker) NeedsRegister() bool { return !t.registered }
 
-// Agreed reports whether the coordinator knows the host and all that runs on it, and has told all that it knows.
+// Agreed reports whether the coordinator knows the host and all that runs on it, and has sent all
+// that it knows.
 func (t *Tracker) Agreed() bool { return t.registered && !t.full }
 
 // Urgent reports whether there is something that the coordinator should hear at once.
@@ -151,7 +157,7 @@ func (t *Tracker) Draining() bool { return t.draining }
 // Host is what is announced.
 func (t *Tracker) Host() Host { return t.host }
 
-// SetCapacity replaces the host's capacity; a change is told with the next Sync.
+// SetCapacity replaces the host's capacity; the next Sync reports a change.
 func (t *Tracker) SetCapacity(capacity *bursarv1.Resource) {
 	if proto.Equal(capacity, t.host.Capacity) {
 		return
@@ -160,7 +166,7 @@ func (t *Tracker) SetCapacity(capacity *bursarv1.Resource) {
 	t.resized, t.urgent = true, true
 }
 
-// Announce replaces what is told of the host when it registers, which it does anew.
+// Announce replaces what is said of the host when it registers, and has it register again.
 func (t *Tracker) Announce(labels map[string]string, protected *bursarv1.Resource) {
 	t.host.Labels, t.host.Protected = labels, protected
 	t.Resync()
@@ -174,7 +180,8 @@ func (t *Tracker) Get(id string) (*bursarv1.Allocation, bool) {
 	return nil, false
 }
 
-// Ended returns how an engine has ended of which the coordinator is yet to hear; nil where there is none.
+// Ended returns how an engine has ended, as long as the coordinator has not heard of that; nil: it
+// has, or the engine runs.
 func (t *Tracker) Ended(id string) *bursarv1.EngineEnd {
 	if e := t.entries[id]; e != nil && e.phase == ended {
 		return e.tombstone
@@ -207,7 +214,7 @@ func (e *entry) shown() *bursarv1.Allocation {
 type Engine struct {
 	ID      string
 	Process *bursarv1.Process
-	// Identified: the process was shown to this agent, and is not just what a coordinator was told.
+	// Identified: the process was shown to this agent, and is not only known from a coordinator.
 	Identified bool
 }
 
@@ -240,9 +247,10 @@ func (t *Tracker) engine(e *entry) Engine {
 	return Engine{ID: e.grant.GetId(), Process: process, Identified: identified}
 }
 
-// Show takes note that a process was found to be what somebody says is the allocation's engine, before the coordinator is told, who may say
-// otherwise; nil takes it back. The place of an engine that was shown before it takes once the coordinator has said so: it is to be shown
-// again then.
+// Show notes that a process was found to be what it was said to be: the allocation's engine. That
+// is before the coordinator confirms it, which may refuse; nil takes it back. A process does not
+// replace one that was shown before until the coordinator has confirmed it: it must be shown again
+// then.
 func (t *Tracker) Show(id string, process *bursarv1.Process) {
 	if e := t.entries[id]; e != nil && e.tracked() && !proto.Equal(process, t.shown[id]) {
 		if engine := e.grant.GetProcess(); process != nil && t.identified(e) && (process.GetPid() != engine.GetPid() || process.GetStartTime() != engine.GetStartTime()) {
@@ -260,8 +268,9 @@ func (t *Tracker) Show(id string, process *bursarv1.Process) {
 	}
 }
 
-// believe takes what the agent itself has found of a process that was shown for what is known of it: which cgroup it has to itself and whose it
-// is. What is in there is stopped with it, and anybody may have told a coordinator something else.
+// believe puts what the agent itself has found of a process that was shown in place of what a
+// coordinator says: which cgroup it has to itself, and which user it runs as. What is in the
+// cgroup is stopped with it, and anybody may have told a coordinator something else.
 func (t *Tracker) believe(e *entry) {
 	if own := t.shown[e.grant.GetId()]; t.identified(e) && !proto.Equal(own, e.grant.GetProcess()) {
 		e.grant = proto.CloneOf(e.grant)
@@ -275,8 +284,9 @@ func (t *Tracker) identified(e *entry) bool {
 	return shown != nil && shown.GetPid() == process.GetPid() && shown.GetStartTime() == process.GetStartTime()
 }
 
-// SetProcess completes what is known of an engine's process: a coordinator that was told of it by somebody else may not know
-// when it started. It does nothing where the allocation's pid is another.
+// SetProcess completes what is known of an engine's process: a coordinator that was given the
+// engine by another client may not know when it started. It does nothing if the allocation's pid
+// is another.
 func (t *Tracker) SetProcess(id string, process *bursarv1.Process) {
 	e := t.entries[id]
 	if e == nil || !e.tracked() || e.grant.GetProcess().GetPid() != process.GetPid() {
@@ -291,7 +301,8 @@ func (t *Tracker) SetProcess(id string, process *bursarv1.Process) {
 	t.unsaved.add(id)
 }
 
-// tracked reports whether the entry is an engine: one that is measured, reported and in the digest.
+// tracked reports whether the entry is an engine: one that is measured, reported and in the
+// digest.
 func (e *entry) tracked() bool {
 	return e.phase == held && e.grant.GetState() == bursarv1.AllocationState_ALLOCATION_STATE_ACTIVE && e.grant.GetProcess().GetPid() != 0
 }

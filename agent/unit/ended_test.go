@@ -29,8 +29,8 @@ func (k *killed) StartTransientUnitContext(_ context.Context, name, _ string, _ 
 	return 1, nil
 }
 
-// Its user can kill a keeper at once, or make it stay: they must not get by that to where engines go that systemd could not start, the
-// cgroup of the agent itself.
+// Its user can kill a keeper at once, or make it stay: they must not get by that to where engines
+// go that systemd could not start, the cgroup of the agent itself.
 func TestNoUserKeepsAnEngineOutOfItsUnit(t *testing.T) {
 	for name, test := range map[string]struct {
 		refusal error
@@ -58,7 +58,7 @@ func TestNoUserKeepsAnEngineOutOfItsUnit(t *testing.T) {
 	}
 }
 
-// ending is a systemd that still has a unit when it is asked to start it anew.
+// ending is a systemd that still has a unit when it is asked to start it again.
 type ending struct {
 	*played
 

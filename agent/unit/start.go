@@ -20,12 +20,14 @@ import (
 const (
 	// infinity is systemd's way to say "no limit".
 	infinity = math.MaxUint64
-	// stopTimeout is how long an engine has between SIGTERM and SIGKILL when systemd stops it: at the machine's end, or by systemctl.
+	// stopTimeout is how long an engine has between SIGTERM and SIGKILL when systemd stops it: at
+	// the machine's end, or by systemctl.
 	stopTimeout = 30 * time.Second
-	// adoptRounds is how often a tree is looked at again. An engine that forks all the time needs two or three.
+	// adoptRounds is how often a tree is read again. An engine that forks all the time needs two
+	// or three rounds.
 	adoptRounds = 50
-	// A unit whose program has ended is there for some milliseconds more. One that is started again waits for it, and not for long: its user
-	// can make it stay.
+	// A unit whose program has ended is there for some milliseconds more. The start of another one
+	// of its name waits for that, but not for long: the user can make it stay.
 	goneInterval = 50 * time.Millisecond
 	goneRounds   = 40
 )
@@ -36,10 +38,10 @@ type Service struct {
 	ID string
 	// Command is the program, an absolute path, and its arguments.
 	Command []string
-	// UID, GID and Groups are who it runs as, and nothing of that is looked up.
+	// UID, GID and Groups are the account that it runs as. Nothing of that is looked up.
 	UID, GID uint32
 	Groups   []uint32
-	// Environment is all of it, as KEY=value, but for what systemd itself says in SYSTEMD_EXEC_PID on some versions.
+	// Environment is all of it, as KEY=value; some versions of systemd add SYSTEMD_EXEC_PID.
 	Environment []string
 	Umask       uint32
 	// Stdin, Stdout and Stderr are its descriptors 0, 1 and 2. They stay the caller's to close.
@@ -55,13 +57,15 @@ type Started struct {
 	Cgroup string
 }
 
-// ErrNotStarted says that systemd could not start a unit, and will not: whoever wanted it may try something else. What the user of the
-// program can bring about is none of that: that it ends at once, or that an earlier one of its name is still there.
+// ErrNotStarted says that systemd could not start a unit, and will not: the caller may try
+// something else. It is not returned for what the program's user can cause: that the program ends
+// at once, or that an earlier unit of its name is still there.
 var ErrNotStarted = errors.New("not started")
 
 const unitExists = "org.freedesktop.systemd1.UnitExists"
 
-// Start starts a service and returns when its program runs. Where it fails with ErrNotStarted nothing runs; otherwise that is not known.
+// Start starts a service and returns when its program runs. If the error is ErrNotStarted, nothing
+// runs; if it is another one, that is not known.
 func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 	if err := cgroup.CheckID(s.ID); err != nil {
 		return Started{}, fmt.Errorf("engine: %w", err)
@@ -82,7 +86,7 @@ func (u *Units) Start(ctx context.Context, s Service) (Started, error) {
 	return started, nil
 }
 
-// measured is the path of a unit's cgroup where memory is accounted for there, else "".
+// measured is the path of a unit's cgroup if memory is accounted for there, else "".
 func (u *Units) measured(name string, pid int32) string {
 	if at, err := u.tree.PathOf(pid); err == nil && at == name {
 		return name
@@ -118,7 +122,8 @@ func (u *Units) Adopt(ctx context.Context, id string, limits cgroup.Limits, memb
 	return u.measured(found.cgroup, inside), limitErr
 }
 
-// makeScope makes a scope with one of the processes: of a list, systemd refuses all where one has ended.
+// makeScope makes a scope with one of the processes: systemd refuses a whole list if one of them
+// has ended.
 func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, members []cgroup.Member) (state, error) {
 	name := cgroup.ScopeName(id)
 	err := fmt.Errorf("engine %s has ended: %w", id, cgroup.ErrNone)
@@ -144,8 +149,8 @@ func (u *Units) makeScope(ctx context.Context, id string, limits cgroup.Limits, 
 	return found, err
 }
 
-// attach moves what has started since the scope was made, and looks again until nothing is outside. It returns a process that is
-// inside.
+// attach moves the processes that have started since the scope was made, and looks again until
+// none is outside. It returns a process that is inside.
 func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (int32, error) {
 	attached := make(map[cgroup.Member]bool)
 	for range adoptRounds {
@@ -157,7 +162,8 @@ func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (in
 		if err != nil {
 			return 0, err
 		}
-		// One that was moved before and is outside all the same has ended, and waits for its parent to take note.
+		// A process that was moved before and is still outside has ended, and its parent has not
+		// waited for it yet.
 		outside = slices.DeleteFunc(outside, func(m cgroup.Member) bool { return attached[m] })
 		if len(outside) == 0 {
 			if len(list) == 0 {
@@ -171,7 +177,7 @@ func (u *Units) attach(ctx context.Context, s state, members cgroup.Members) (in
 			if !u.tree.Still(m) {
 				continue // it has ended, and its pid may be another's
 			}
-			// One at a time: one that has ended makes systemd refuse them all.
+			// One at a time: if one has ended, systemd refuses the whole list.
 			err := u.call(ctx, func(c Conn) error {
 				return c.AttachProcessesToUnit(ctx, s.name, "/", []uint32{uint32(pid)}) //nolint:gosec,wrapcheck // a pid; below
 			})
@@ -192,14 +198,15 @@ func (u *Units) runs(pid int32) bool {
 func (u *Units) outside(s state, members []cgroup.Member) ([]cgroup.Member, error) {
 	outside, err := u.tree.Outsiders(s.cgroup, members)
 	if errors.Is(err, cgroup.ErrNone) {
-		return nil, nil // where it cannot be seen; systemd has said that it has moved them
+		return nil, nil // it cannot be seen; systemd has said that it has moved them
 	}
 	return outside, err //nolint:wrapcheck // it names the cgroup
 }
 
-// start starts a transient unit and waits until that is done. Properties that an older systemd does not know are left out.
+// start starts a transient unit and waits until that is done. Properties that an older systemd
+// does not know are left out.
 func (u *Units) start(ctx context.Context, name string, properties []systemd.Property) error {
-	// One that failed before is in the way.
+	// A unit of this name that failed before is in the way.
 	if before, err := u.state(ctx, name); err == nil && before.active == "failed" {
 		err := u.call(ctx, func(c Conn) error { return c.ResetFailedUnitContext(ctx, name) }) //nolint:wrapcheck // below
 		if err != nil {
@@ -232,7 +239,7 @@ func (u *Units) start(ctx context.Context, name string, properties []systemd.Pro
 	}
 }
 
-// ending reports, after a while, whether a unit that is there has no program any more.
+// ending waits a moment, and reports whether a unit that is there has no program any more.
 func (u *Units) ending(ctx context.Context, name string) bool {
 	s, err := u.state(ctx, name)
 	if err == nil && s.active == "failed" {
@@ -294,8 +301,9 @@ func refusedProperty(err error, properties []systemd.Property) string {
 	return ""
 }
 
-// optional are properties that came after version 240 of systemd: OOMPolicy with 243 for services and 253 for scopes. What it is against,
-// that systemd ends a unit in which the kernel has killed one process, came with it.
+// optional are properties that came after version 240 of systemd: OOMPolicy with 243 for services
+// and 253 for scopes. Before that, systemd did not end a unit in which the kernel has killed one
+// process, so it was not needed.
 func optional(name string) bool { return name == "OOMPolicy" }
 
 func value(name string, v any) systemd.Property {
@@ -309,7 +317,7 @@ func common(id string, limits cgroup.Limits, tasks uint64) []systemd.Property {
 		systemd.PropSlice(Slice),
 		value("MemoryAccounting", true),
 		value("CPUAccounting", true),
-		// systemd has a default for the number of tasks, which is none of ours.
+		// systemd has a default for the number of tasks, which must not apply to engines.
 		value("TasksMax", tasks),
 		// The kernel killing one process of an engine is no reason to end the others.
 		value("OOMPolicy", "continue"),
@@ -325,7 +333,7 @@ func scopeProperties(id string, limits cgroup.Limits, pid int32, tasks int64) []
 	}
 	return append(common(id, limits, most),
 		systemd.PropPids(uint32(pid)), //nolint:gosec // a pid
-		// Else nothing more can be moved there.
+		// Without it no other process can be moved there.
 		value("Delegate", true))
 }
 
@@ -336,7 +344,8 @@ func serviceProperties(s Service) []systemd.Property {
 	}
 	return append(common(s.ID, s.Limits, infinity),
 		systemd.PropExecStart(s.Command, false),
-		// Started is when the program runs, so that one that cannot be run is an error here.
+		// The unit counts as started when the program runs, so that a program that cannot be run
+		// is an error here.
 		value("Type", "exec"),
 		value("User", strconv.FormatUint(uint64(s.UID), 10)),
 		value("Group", strconv.FormatUint(uint64(s.GID), 10)),
@@ -353,7 +362,8 @@ func serviceProperties(s Service) []systemd.Property {
 	)
 }
 
-// limitProperties are all limits: what is not limited is said too, as it may have been.
+// limitProperties are all limits. What is not limited is named too, because it may have been
+// limited before.
 func limitProperties(limits cgroup.Limits) []systemd.Property {
 	most, swap, quota := uint64(infinity), uint64(infinity), uint64(infinity)
 	if limits.MemoryMax > 0 {

@@ -89,7 +89,8 @@ func Open(ctx context.Context, o Options) (*Units, error) {
 	return u, nil
 }
 
-// Connect connects to systemd: as root by its private socket, which works before and without a D-Bus daemon, else by the system bus.
+// Connect connects to systemd: as root by its private socket, which works before and without a
+// D-Bus daemon, else by the system bus.
 func Connect(ctx context.Context) (Conn, error) {
 	if os.Geteuid() == 0 {
 		if _, err := os.Stat(private); err == nil {
@@ -99,7 +100,8 @@ func Connect(ctx context.Context) (Conn, error) {
 	return systemd.NewSystemConnectionContext(ctx) //nolint:wrapcheck // the caller says what it is
 }
 
-// connected returns a connection; systemd ends those that it has when it is replaced by a newer version of itself.
+// connected returns a connection; systemd ends those that it has when it is replaced by a newer
+// version of itself.
 func (u *Units) connected(ctx context.Context) (Conn, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -107,7 +109,7 @@ func (u *Units) connected(ctx context.Context) (Conn, error) {
 		return u.conn, nil
 	}
 	u.dropLocked()
-	// It lives on when this call is over, but is not waited for any longer than it.
+	// The connection stays when this call is over, but the call's end also ends the wait for it.
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	conn, err := u.connect(lasting)
@@ -142,7 +144,8 @@ func (u *Units) Close() error {
 	return nil
 }
 
-// call does something over a connection, once more over a new one where the one that there was had just ended.
+// call does something over a connection. If the connection had just ended, it does it once more
+// over a new one.
 func (u *Units) call(ctx context.Context, do func(Conn) error) error {
 	for attempt := 0; ; attempt++ {
 		conn, err := u.connected(ctx)
@@ -161,7 +164,8 @@ func (u *Units) call(ctx context.Context, do func(Conn) error) error {
 	}
 }
 
-// broken reports whether an error is of a connection that systemd has ended: it may be noticed by writing before it is by reading.
+// broken reports whether an error is that of a connection that systemd has ended. A write may
+// notice that before a read does.
 func broken(err error) bool {
 	return errors.Is(err, dbus.ErrClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
@@ -169,11 +173,11 @@ func broken(err error) bool {
 // state is what is read of a unit.
 type state struct {
 	name string
-	// active is its ActiveState; "" where systemd has no such unit.
+	// active is its ActiveState; "": systemd has no such unit.
 	active string
 	// result is "success", "oom-kill", "signal", …
 	result string
-	// cgroup is its path; "" where it has none now.
+	// cgroup is its path; "": it has none now.
 	cgroup    string
 	mainPID   uint32
 	memoryMax uint64
@@ -204,13 +208,14 @@ func (u *Units) state(ctx context.Context, name string) (state, error) {
 	return s, nil
 }
 
-// property is one of a unit's, or the zero value where it has none of that name and type.
+// property is one of a unit's, or the zero value if it has none of that name and type.
 func property[T any](properties map[string]any, name string) T {
 	value, _ := properties[name].(T)
 	return value
 }
 
-// find returns the unit of an engine: that which runs, else one that has failed. ErrNone: there is none.
+// find returns the unit of an engine: one that runs, else one that has failed. ErrNone: there is
+// none.
 func (u *Units) find(ctx context.Context, id string) (state, error) {
 	if err := cgroup.CheckID(id); err != nil {
 		return state{}, fmt.Errorf("engine: %w", err)
@@ -236,7 +241,7 @@ func (u *Units) find(ctx context.Context, id string) (state, error) {
 
 func names(id string) []string { return []string{cgroup.ServiceName(id), cgroup.ScopeName(id)} }
 
-// engineOf is the engine of a unit; false where it is none of ours.
+// engineOf is the engine of a unit; false: it is none of ours.
 func engineOf(name string) (string, bool) {
 	ext := path.Ext(name)
 	id, ours := strings.CutPrefix(strings.TrimSuffix(name, ext), strings.TrimSuffix(cgroup.ServiceName(""), ".service"))
@@ -256,7 +261,7 @@ func (u *Units) Lost(pid int32) (string, error) {
 	return u.tree.Lost(pid, slicePath, "pids.max") //nolint:wrapcheck // it names the process
 }
 
-// Find is that of cgroup.Driver. Of a unit that has failed the path is empty.
+// Find is that of cgroup.Driver. The path of a unit that has failed is empty.
 func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
 	var units []systemd.UnitStatus
 	err := u.call(ctx, func(c Conn) (err error) {
@@ -286,7 +291,8 @@ func (u *Units) Find(ctx context.Context) ([]cgroup.Found, error) {
 // Guarded is that of cgroup.Tree.
 func (u *Units) Guarded(name string) bool { return u.tree.Guarded(name) }
 
-// Facts is that of cgroup.Driver. Of a unit that has failed it says what systemd knows, until Remove.
+// Facts is that of cgroup.Driver. If the unit has failed, it says what systemd knows of it, until
+// Remove.
 func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
 	if facts, err := u.facts(id); err == nil {
 		return facts, nil
@@ -302,7 +308,7 @@ func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
 	}
 	facts := cgroup.Facts{Empty: !s.runs()}
 	if s.result == "oom-kill" {
-		// It is not told whose limit it was. Under one of its own it was most likely that.
+		// systemd does not say whose limit it was. If the unit has one, it was most likely that.
 		facts.OOMKills, facts.AtLimit = 1, s.memoryMax != infinity
 		if facts.AtLimit {
 			facts.MemoryMax = int64(min(s.memoryMax, 1<<62))
@@ -311,7 +317,8 @@ func (u *Units) Facts(ctx context.Context, id string) (cgroup.Facts, error) {
 	return facts, nil
 }
 
-// facts reads the cgroup without asking systemd for it, which would cost a call for every engine at every tick.
+// facts reads the cgroup without asking systemd for it, which would cost a call for every engine
+// at every tick.
 func (u *Units) facts(id string) (cgroup.Facts, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -334,7 +341,7 @@ func (u *Units) Set(ctx context.Context, id string, limits cgroup.Limits) error 
 
 func (u *Units) set(ctx context.Context, s state, limits cgroup.Limits) error {
 	if s.cgroup != "" {
-		// systemd would not ask.
+		// systemd would not check that.
 		if err := u.tree.Fits(s.cgroup, limits.MemoryMax); err != nil {
 			return err //nolint:wrapcheck // it names the cgroup
 		}
@@ -348,8 +355,8 @@ func (u *Units) set(ctx context.Context, s state, limits cgroup.Limits) error {
 	return nil
 }
 
-// Remove is that of cgroup.Driver. systemd itself removes units whose last process has ended; those that have failed stay until now, so
-// that their result could be read.
+// Remove is that of cgroup.Driver. systemd itself removes units whose last process has ended;
+// those that have failed stay until now, so that their result could be read.
 func (u *Units) Remove(ctx context.Context, id string) error {
 	if err := cgroup.CheckID(id); err != nil {
 		return fmt.Errorf("engine: %w", err)
@@ -375,7 +382,8 @@ func (u *Units) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// removeEmpty stops a unit that systemd did not find out to be empty; with cgroups of version 1 in a container it may not be told.
+// removeEmpty stops a unit that is empty without systemd knowing it; with cgroups of version 1 in
+// a container, the kernel may not tell it.
 func (u *Units) removeEmpty(ctx context.Context, s state) error {
 	facts, err := u.tree.Facts(s.cgroup)
 	if err != nil || !facts.Empty || s.cgroup == "" || s.mainPID != 0 {

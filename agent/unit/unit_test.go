@@ -18,7 +18,8 @@ import (
 	"github.com/bursar/bursar/agent/cgroup"
 )
 
-// played is a systemd that takes down what it is asked for. What it really does is tested in test/systemd.
+// played is a systemd that takes down what it is asked for. What it really does is tested in
+// test/systemd.
 type played struct {
 	units     map[string]map[string]any
 	started   [][]systemd.Property
@@ -27,7 +28,7 @@ type played struct {
 	stopped   []string
 	refuse    string // the property that it does not know
 	gone      uint32 // a process that has ended
-	result    string // of a job; "done" where empty
+	result    string // of a job; empty: "done"
 	connected bool
 	broken    error // of the next call: what a connection says of which only writing shows that it has ended
 }
@@ -103,7 +104,8 @@ func (p *played) StopUnitContext(_ context.Context, name, _ string, _ chan<- str
 	return 1, nil
 }
 
-// open returns units of a played systemd on a machine of which nothing is visible but that it has cgroups.
+// open returns units of a played systemd on a machine of which nothing is visible but that it has
+// cgroups.
 func open(t *testing.T, p *played) *Units {
 	t.Helper()
 	proc := t.TempDir()

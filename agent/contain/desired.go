@@ -7,17 +7,18 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// wish is what an engine's cgroup shall be.
-type wish struct {
+// desired is what an engine's cgroup shall be.
+type desired struct {
 	process *bursarv1.Process
 	limits  cgroup.Limits
-	// own says whether it shall have one of ours, if it has none yet.
+	// own says whether the agent shall make one for it, if it has none yet.
 	own policy.Cgroup
 }
 
-// wanted are the engines, all or the named, that were shown to this agent: on a coordinator's word alone no process is moved.
-func (c *Cgroups) wanted(all bool, ids map[string]bool) map[string]wish {
-	wanted := make(map[string]wish)
+// desiredOf returns what all engines, or those named, shall have. Engines that were not shown to
+// this agent are left out: no process is moved on a coordinator's word alone.
+func (c *Cgroups) desiredOf(all bool, ids map[string]bool) map[string]desired {
+	list := make(map[string]desired)
 	policies := c.options.Settings().Policies
 	c.options.Locked(func(t *tracker.Tracker) {
 		var engines []tracker.Engine
@@ -36,22 +37,24 @@ func (c *Cgroups) wanted(all bool, ids map[string]bool) map[string]wish {
 				continue
 			}
 			p := policies.For(grant.GetLabels())
-			// One that its starter has given it is as good, but for limits: these are set on our own alone.
+			// A cgroup that its launcher has given it is as good, but limits are only set on one
+			// of ours.
 			given := e.Process.GetCgroup() != "" && p.Action != policy.Limit
 			own := p.Cgroup
 			if given {
 				own = policy.CgroupNever
 			}
-			wanted[e.ID] = wish{process: e.Process, limits: limitsOf(p, grant.GetEntitled()), own: own}
+			list[e.ID] = desired{process: e.Process, limits: limitsOf(p, grant.GetEntitled()), own: own}
 		}
 	})
-	return wanted
+	return list
 }
 
-// limitsOf are the limits of an engine: those of its entitlement where its policy is to limit it, else only its part of busy processors.
+// limitsOf are the limits of an engine: those of its entitlement if its policy is to limit it,
+// else only its share of busy processors.
 func limitsOf(p policy.Policy, entitled *bursarv1.Resource) cgroup.Limits {
 	const (
-		millisPerWeight = 10 // a core is what a weight of 100 stands for, which everybody has who says nothing
+		millisPerWeight = 10 // a weight of 100, which is the kernel's default, stands for a core
 		leastWeight     = 1
 		mostWeight      = 10_000
 	)

@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/socket"
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// Confirm checks that the engine's process runs and is the caller's, completes what is known of
+// it, and passes the call on. It answers once the agent would still know the engine after a
+// restart.
+func (s *service) Confirm(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.ConfirmResponse, error) {
+	a := s.agent
+	ctx, cancel := a.bounded(ctx, 0)
+	defer cancel()
+	if err := saysWhatRuns(request); err != nil {
+		return nil, err
+	}
+	if err := a.isOfItsHost(); err != nil {
+		return nil, err
+	}
+	if request.GetProcess().GetPid() != 0 {
+		completed, err := a.identify(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		request = proto.CloneOf(request)
+		request.Process = completed
+	}
+	if err := a.mayConfirm(request.GetId()); err != nil {
+		return nil, err
+	}
+	if err := a.ownHost(ctx, request.GetId()); err != nil {
+		return nil, err
+	}
+	if request.GetProcess().GetPid() != 0 {
+		a.locked(func(t *tracker.Tracker) { t.Show(request.GetId(), request.GetProcess()) })
+	}
+	answer, err := relay(ctx, a, a.deps.Allocations.Confirm, request)
+	if err != nil {
+		a.forgetRefused(request.GetId())
+		return nil, err
+	}
+	a.observe(answer.msg.GetAllocation(), answer.asOf)
+	a.showConfirmed(request.GetId(), request.GetProcess())
+	a.watchEngine(ctx, request.GetId())
+	if err := a.save(); err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the engine is confirmed but the agent could not store that; confirm it again: %w", err))
+	}
+	a.measureIn(settleTime)
+	return answer.msg, nil
+}
+
+// saysWhatRuns refuses a Confirm that names a process without its pid, or names nothing. Its
+// launcher does not know what it started, so the agent could not see that end.
+func saysWhatRuns(request *bursarv1.ConfirmRequest) error {
+	if request.GetProcess().GetPid() != 0 {
+		return nil
+	}
+	if request.GetProcess() == nil && (request.GetAddress() != "" || request.GetLease() != nil || len(request.GetApplicationIds()) > 0) {
+		return nil
+	}
+	return invalid("process.pid", "0", "the pid of the engine, or no process for one that is not on this host and has an address, a lease or application_ids")
+}
+
+// identify checks the process that a Confirm names. It returns the process by its pid and its
+// start, as the agent sees them.
+func (a *Agent) identify(ctx context.Context, request *bursarv1.ConfirmRequest) (*bursarv1.Process, error) {
+	claimed, c := request.GetProcess(), socket.CallerOf(ctx)
+	found, err := a.claimed(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case claimed.GetBootId() != "" && claimed.GetBootId() != a.bootID:
+		return nil, notThere(claimed.GetPid(), "a process of this boot, "+a.bootID)
+	case c == nil || !c.Trusted && found.UID != c.UID:
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("process.pid: %d is a process of uid %d: want one of the caller's own", claimed.GetPid(), found.UID))
+	}
+	other := ""
+	a.locked(func(t *tracker.Tracker) { other, _ = t.EngineOf(found.PID, found.StartTime) })
+	if other != "" && other != request.GetId() {
+		return nil, notThere(claimed.GetPid(), "a process that is not yet the engine of another allocation; it is that of "+other)
+	}
+	// The caller's word is not enough: what is in the cgroup is counted as the engine's, and is
+	// killed with it.
+	cgroup, err := a.deps.Meter.OwnCgroup(found.PID)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
+		return nil, notThere(claimed.GetPid(), "a process of this host that runs")
+	case err != nil:
+		a.log.Warn("the engine's cgroup is not known: it is measured by its process tree", "allocation_id", request.GetId(), "error", err)
+		cgroup = ""
+	case claimed.GetCgroup() != "" && claimed.GetCgroup() != cgroup && !seesOtherCgroups(ctx):
+		return nil, invalid("process.cgroup", claimed.GetCgroup(), fmt.Sprintf("the engine's own cgroup, %q, or nothing", cgroup))
+	}
+	return &bursarv1.Process{Pid: found.PID, StartTime: found.StartTime, Cgroup: cgroup, BootId: a.bootID, Uid: &found.UID}, nil
+}
+
+// claimed finds the process that a Confirm names. Its numbers are those that the caller sees,
+// unless they are those that this agent has reported of the engine.
+func (a *Agent) claimed(ctx context.Context, request *bursarv1.ConfirmRequest) (host.Identity, error) {
+	claimed := request.GetProcess()
+	number, started := claimed.GetPid(), claimed.GetStartTime()
+	reported := false
+	a.locked(func(t *tracker.Tracker) {
+		grant, held := t.Get(request.GetId())
+		p := grant.GetProcess()
+		reported = held && started != 0 && p.GetPid() == number && p.GetStartTime() == started
+	})
+	if reported {
+		return a.whoRuns(number, number, started)
+	}
+	if number <= 0 {
+		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine")
+	}
+	view, err := socket.ProcessOf(ctx).Seen(ctx)
+	c := socket.CallerOf(ctx)
+	switch {
+	case err != nil && c != nil && c.TCP && started != 0: // the start shows that the caller sees the same process as this agent
+		return a.whoRuns(number, number, started)
+	case err != nil:
+		return host.Identity{}, err
+	case view.OtherTime && started != 0:
+		return host.Identity{}, invalid("process.start_time", strconv.FormatUint(started, 10), "0: the caller is in a time namespace, and sees another start than the agent, which reads it")
+	case view.PIDs == nil:
+		return a.whoRuns(number, number, started)
+	}
+	pid, err := numberOf(ctx, view.PIDs, number)
+	if err != nil {
+		return host.Identity{}, err
+	}
+	found, err := a.whoRuns(pid, number, started)
+	if err != nil {
+		return host.Identity{}, err
+	}
+	// If the pid differs now, the process has ended, and its pid may be another's.
+	if again, err := numberOf(ctx, view.PIDs, number); err != nil || again != pid {
+		return host.Identity{}, notThere(number, "a process that runs in the caller's pid namespace")
+	}
+	return found, nil
+}
+
+// whoRuns says which process has a pid. Errors name it by the number by which the caller knows it.
+func (a *Agent) whoRuns(pid, number int32, started uint64) (host.Identity, error) {
+	if pid <= 1 || int(pid) == os.Getpid() {
+		return host.Identity{}, invalid("process.pid", strconv.Itoa(int(number)), "the pid of the engine, which is neither init nor the agent")
+	}
+	found, err := a.deps.Meter.Identify(pid)
+	switch {
+	case errors.Is(err, host.ErrNoProcess) || err == nil && found.Ended():
+		return found, notThere(number, "a process of this host that runs")
+	case err != nil:
+		return found, connect.NewError(connect.CodeInternal, err)
+	case started != 0 && started != found.StartTime:
+		return found, notThere(number, fmt.Sprintf("the process that started at %d; the one of this pid started at %d", started, found.StartTime))
+	}
+	return found, nil
+}
+
+// notThere refuses a process; the caller must stop what it started.
+func notThere(pid int32, want string) error {
+	return withDetail(connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("process.pid: %d: want %s", pid, want)),
+		&bursarv1.InvalidField{Field: "process.pid", Value: strconv.Itoa(int(pid)), Want: want})
+}
+
+// mayConfirm refuses an allocation whose grant the agent has vetoed.
+func (a *Agent) mayConfirm(id string) error {
+	headroom, vetoed := int64(0), false
+	a.locked(func(t *tracker.Tracker) { headroom, vetoed = t.Veto(id) })
+	if vetoed {
+		return connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("allocation %s: its grant was refused, as the host had %d bytes of memory left: want a grant that stands", id, headroom))
+	}
+	return nil
+}
+
+// ownHost refuses a call about another host's allocation. If the coordinator does not know the
+// allocation, the call itself will say so.
+func (a *Agent) ownHost(ctx context.Context, id string) error {
+	known := false
+	a.locked(func(t *tracker.Tracker) { known = t.Knows(id) })
+	if known || id == "" {
+		return nil
+	}
+	answer, err := relay(ctx, a, a.deps.Allocations.Get, &bursarv1.AllocationServiceGetRequest{Id: id})
+	if err != nil {
+		if connect.CodeOf(err) == connect.CodeNotFound {
+			return nil
+		}
+		return err
+	}
+	if on := answer.msg.GetAllocation().GetHostId(); on != "" && on != a.settings().HostID {
+		return connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("allocation %s is on host %s: ask that host's agent, or a coordinator; this is the agent of %s", id, on, a.settings().HostID))
+	}
+	return nil
+}
+
+// observe notes what a call has changed.
+func (a *Agent) observe(allocation *bursarv1.Allocation, asOf uint64) {
+	a.locked(func(t *tracker.Tracker) { t.Observe(time.Now(), allocation, asOf) })
+	a.cgroups.Schedule(allocation.GetId()) // it may be entitled to something else
+}
+
+// showConfirmed shows the process that was confirmed once more: in the meantime another call may
+// have shown another process, which was not confirmed.
+func (a *Agent) showConfirmed(id string, process *bursarv1.Process) {
+	if process.GetPid() != 0 {
+		a.locked(func(t *tracker.Tracker) { t.Show(id, process) })
+	}
+}
+
+// forgetRefused takes back what was shown for a Confirm that was refused. If the allocation has an
+// engine already, that stays shown.
+func (a *Agent) forgetRefused(id string) {
+	a.locked(func(t *tracker.Tracker) {
+		if _, held := t.Get(id); !held {
+			t.Show(id, nil)
+		}
+	})
+}
+
+// numberOf is the pid, as the agent knows it, of the process that a caller knows by a pid of its
+// own namespace.
+func numberOf(ctx context.Context, namespace *host.PIDNamespace, pid int32) (int32, error) {
+	found, err := namespace.Find(ctx, pid)
+	switch {
+	case errors.Is(err, host.ErrNoProcess):
+		return 0, notThere(pid, "a process that runs in the caller's pid namespace")
+	case err != nil:
+		return 0, connect.NewError(connect.CodeInternal, err)
+	}
+	return found, nil
+}
+
+// seesOtherCgroups reports whether the caller knows cgroups by other paths than this agent does,
+// or may do so. What it says of them is then ignored.
+func seesOtherCgroups(ctx context.Context) bool {
+	view, err := socket.ProcessOf(ctx).Seen(ctx)
+	return err != nil || view.OtherCgroups
+}

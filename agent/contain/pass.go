@@ -1,0 +1,248 @@
+package contain
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/cgroup"
+	"github.com/bursar/bursar/agent/policy"
+	"github.com/bursar/bursar/agent/tracker"
+)
+
+// pass checks the engines that may have changed, or all of them, once.
+func (c *Cgroups) pass(ctx context.Context) {
+	c.mu.Lock()
+	all, changed := c.all, c.changed
+	c.all, c.changed = false, make(map[string]bool)
+	c.mu.Unlock()
+	if all && c.kernelLog != nil {
+		if err := c.kernelLog.Read(); err != nil {
+			c.log.DebugContext(ctx, "the kernel's log could not be read", "error", err)
+		}
+	}
+	driver := c.open(ctx)
+	if driver == nil || !c.find(ctx, driver) {
+		return
+	}
+	killed := all && c.killedSince()
+	desired := c.desiredOf(all, changed)
+	for id, want := range desired {
+		if ctx.Err() != nil {
+			return
+		}
+		c.ensure(ctx, driver, id, want, killed)
+	}
+	if !all {
+		return
+	}
+	for _, id := range c.others(desired) {
+		c.remove(ctx, driver, id)
+	}
+}
+
+// find enters the cgroups that an earlier incarnation has made. It reports whether they are known.
+func (c *Cgroups) find(ctx context.Context, driver cgroup.Driver) bool {
+	if c.found.Load() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, containTimeout)
+	defer cancel()
+	list, err := driver.Find(ctx)
+	if err != nil {
+		c.failures.Inc()
+		c.log.WarnContext(ctx, "cgroups of engines could not be looked for", "error", err)
+		return false
+	}
+	unknown := make(map[string]time.Time)
+	c.options.Locked(func(t *tracker.Tracker) {
+		for _, f := range list {
+			if !t.Knows(f.ID) {
+				unknown[f.ID] = time.Now()
+			}
+		}
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range list {
+		if c.engines[f.ID] == nil {
+			c.engines[f.ID] = &contained{path: f.Path, inherited: true, unknownSince: unknown[f.ID]}
+		}
+	}
+	c.found.Store(true)
+	return true
+}
+
+// findOnce does so if the loop has not yet: an engine may have ended while no agent ran.
+func (c *Cgroups) findOnce(ctx context.Context) {
+	if c.found.Load() {
+		return
+	}
+	if driver := c.open(ctx); driver != nil {
+		c.find(ctx, driver)
+	}
+}
+
+// ensure gives one engine its cgroup and its limits, if it does not have them. If the kernel may
+// have killed processes of it, it counts them.
+func (c *Cgroups) ensure(ctx context.Context, driver cgroup.Driver, id string, want desired, killed bool) {
+	c.mu.Lock()
+	e := c.engines[id]
+	if e == nil && want.own != policy.CgroupNever {
+		e = &contained{}
+		c.engines[id] = e
+	}
+	if e == nil {
+		c.mu.Unlock()
+		return
+	}
+	e.unknownSince = time.Time{}
+	before := *e
+	c.mu.Unlock()
+	if want.own == policy.CgroupIfFree && c.stays(ctx, driver, id, want, before) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, containTimeout)
+	defer cancel()
+	// Other limits than those that have failed are not made to wait.
+	if before.limits != want.limits || !before.applied && !time.Now().Before(before.retry) {
+		c.apply(ctx, driver, id, want, before)
+	}
+	c.mu.Lock()
+	path := e.path
+	c.mu.Unlock()
+	if path != "" && path != want.process.GetCgroup() {
+		moved := proto.CloneOf(want.process)
+		moved.Cgroup = path
+		c.options.Locked(func(t *tracker.Tracker) { t.SetProcess(id, moved) })
+		c.options.ScheduleSave()
+	}
+	if !killed && !before.inherited && before.applied {
+		return
+	}
+	if facts, err := driver.Facts(ctx, id); err == nil {
+		c.count(id, facts, false)
+	}
+}
+
+// stays reports whether an engine that no policy moves in any case stays where it is, because it
+// would lose something by a move.
+func (c *Cgroups) stays(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) bool {
+	if before.wouldLose != "" || before.applied || before.inherited || before.failed != "" {
+		return before.wouldLose != ""
+	}
+	lost, err := driver.Lost(want.process.GetPid())
+	if err == nil && lost == "" {
+		return false
+	}
+	if errors.Is(err, cgroup.ErrNone) {
+		return true // it has ended, which the next measurement finds
+	}
+	if err != nil {
+		lost = err.Error()
+	}
+	c.mu.Lock()
+	if e := c.engines[id]; e != nil {
+		e.wouldLose = lost
+	}
+	c.mu.Unlock()
+	c.log.InfoContext(ctx, "an engine stays in the cgroup that it is in, as it would lose something by a move; its processes are measured",
+		"allocation_id", id, "lost", lost)
+	return true
+}
+
+// apply moves an engine to its cgroup, or sets other limits.
+func (c *Cgroups) apply(ctx context.Context, driver cgroup.Driver, id string, want desired, before contained) {
+	path := before.path
+	var err error
+	if before.applied {
+		err = driver.Set(ctx, id, want.limits)
+	}
+	if !before.applied || errors.Is(err, cgroup.ErrNone) {
+		path, err = driver.Adopt(ctx, id, want.limits, func() ([]cgroup.Member, error) { return c.members(driver, id, want) })
+	}
+	if errors.Is(err, cgroup.ErrNone) || ctx.Err() != nil && errors.Is(err, ctx.Err()) && path == "" {
+		return // it has ended, which the next measurement finds; or the agent ends
+	}
+	c.mu.Lock()
+	e := c.engines[id]
+	e.path, e.limits, e.applied = path, want.limits, err == nil
+	again := err != nil && e.failed == err.Error()
+	e.failed, e.retry, e.wouldLose = "", time.Time{}, ""
+	if err != nil {
+		e.failed, e.retry = err.Error(), time.Now().Add(containPatience)
+	}
+	c.mu.Unlock()
+	switch {
+	case err != nil:
+		c.failed(ctx, id, err, again)
+	case !before.applied:
+		c.log.InfoContext(ctx, "an engine is in a cgroup of its own", "allocation_id", id, "cgroup", path, "limits", want.limits)
+	default:
+		c.log.InfoContext(ctx, "an engine's limits are set anew", "allocation_id", id, "limits", want.limits)
+	}
+}
+
+func (c *Cgroups) failed(ctx context.Context, id string, err error, again bool) {
+	c.failures.Inc()
+	level := slog.LevelWarn
+	if again {
+		level = slog.LevelDebug
+	}
+	c.log.Log(ctx, level, "an engine's cgroup is not as it should be; the engine goes on", "allocation_id", id, "error", err)
+}
+
+// others are the cgroups of allocations that have no engine any more, or not yet.
+func (c *Cgroups) others(known map[string]desired) (ids []string) {
+	tracked := make(map[string]bool)
+	c.options.Locked(func(t *tracker.Tracker) {
+		for _, e := range t.Engines() {
+			tracked[e.ID] = true
+		}
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, e := range c.engines {
+		if _, is := known[id]; !is && !tracked[id] && time.Since(e.unknownSince) > unknownPatience {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// remove removes a cgroup without processes. One that has processes stays, and the next pass tries
+// again: its engine is being launched, or was released and runs on.
+func (c *Cgroups) remove(ctx context.Context, driver cgroup.Driver, id string) {
+	if c.options.Launching(id) {
+		return
+	}
+	c.mu.Lock()
+	if e := c.engines[id]; e != nil && e.wouldLose != "" {
+		delete(c.engines, id)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, containTimeout)
+	defer cancel()
+	err := driver.Remove(ctx, id)
+	switch {
+	case err == nil:
+		c.mu.Lock()
+		delete(c.engines, id)
+		c.mu.Unlock()
+	case errors.Is(err, cgroup.ErrBusy) || ctx.Err() != nil:
+	default:
+		c.mu.Lock()
+		e := c.engines[id]
+		again := e == nil || e.failed == err.Error()
+		if e != nil {
+			e.failed = err.Error()
+		}
+		c.mu.Unlock()
+		c.failed(ctx, id, err, again)
+	}
+}

@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bursar/bursar/agent/tracker"
+	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
+	"github.com/bursar/bursar/providers/host"
+)
+
+// Release gives an allocation back, and stops watching its engine.
+func (s *service) Release(ctx context.Context, request *bursarv1.ReleaseRequest) (*bursarv1.ReleaseResponse, error) {
+	a := s.agent
+	ctx, cancel := a.bounded(ctx, 0)
+	defer cancel()
+	if err := a.ownHost(ctx, request.GetId()); err != nil {
+		return nil, err
+	}
+	answer, err := relay(ctx, a, a.deps.Allocations.Release, a.knownBetter(ctx, request))
+	if err != nil {
+		return nil, err
+	}
+	engine := a.isEngine(request.GetId())
+	if answer.msg.GetAllocation() == nil {
+		a.locked(func(t *tracker.Tracker) { t.Released(request.GetId()) })
+	} else {
+		a.observe(answer.msg.GetAllocation(), answer.asOf)
+	}
+	if engine {
+		a.scheduleSave() // a restart before that finds the process ended, and says so again
+		a.watchEngine(ctx, request.GetId())
+		// What the engine had touched can be granted once a sample shows that it is free.
+		a.measureIn(0)
+		a.syncDue.by(time.Now().Add(measureGap))
+	}
+	return answer.msg, nil
+}
+
+// knownBetter adds to a release what the agent knows and the launcher does not: that the engine
+// was stopped, and why, or that it was killed for lack of memory. The launcher is often the first
+// to see that its engine has ended.
+func (a *Agent) knownBetter(ctx context.Context, request *bursarv1.ReleaseRequest) *bursarv1.ReleaseRequest {
+	id := request.GetId()
+	var engine host.Engine
+	var end *bursarv1.EngineEnd
+	a.locked(func(t *tracker.Tracker) {
+		grant, _ := t.Get(id)
+		p := grant.GetProcess()
+		engine = host.Engine{ID: id, PID: p.GetPid(), StartTime: p.GetStartTime(), Cgroup: p.GetCgroup()}
+		end = t.Ended(id)
+	})
+	if end != nil { // found out already, and on its way
+		request = proto.CloneOf(request)
+		if end.GetReason() != tracker.ProcessEnded { // which says less than who released it
+			request.Reason = orDefault(request.GetReason(), end.GetReason())
+		}
+		request.ErrorOutput = orDefault(end.GetErrorOutput(), request.GetErrorOutput())
+		if end.GetExitStatus() != nil {
+			request.ExitStatus = end.GetExitStatus()
+		}
+		return request
+	}
+	if engine.PID == 0 {
+		return request
+	}
+	reason := a.endReason(id)
+	exit := request.GetExitStatus()
+	if exit != nil {
+		var lack string
+		if exit, lack = a.cgroups.LackOfMemory(ctx, engine, exit); reason == "" && (exit.GetOutOfMemory() || lack != "") {
+			reason = exitText(exit) + lack
+		}
+	}
+	request = proto.CloneOf(request)
+	request.Reason, request.ExitStatus = orDefault(request.GetReason(), reason), exit
+	return request
+}
+
+// isEngine reports whether an allocation has a process here.
+func (a *Agent) isEngine(id string) (engine bool) {
+	a.locked(func(t *tracker.Tracker) {
+		grant, held := t.Get(id)
+		engine = held && grant.GetProcess().GetPid() != 0
+	})
+	return engine
+}
