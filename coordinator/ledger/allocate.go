@@ -194,7 +194,7 @@ func (l *Ledger) enter(e *entry) {
 	l.entries.Set(e.ID, e)
 	l.countState(e, 1)
 	l.countOverUse(e, 1)
-	l.enterTallies(e)
+	l.addUsage(e)
 	if e.RequestID != "" {
 		if e.key == noRequest {
 			e.key = keyOf(e.Caller, e.RequestID)

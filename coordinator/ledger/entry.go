@@ -18,8 +18,8 @@ type entry struct {
 	lasts    Instant
 	key      requestKey // noRequest before enter
 	bytes    int64      // LiveBytes as of the last touch; 0 before enter
-	caller   *tally     // nil: it was adopted
-	relay    *tally     // nil: it did not come through a host's agent
+	caller   *usage     // nil: it was adopted
+	relay    *usage     // nil: it did not come through a host's agent
 
 	// While it holds something:
 	host      *host
@@ -72,7 +72,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 	e.host, e.hostIndex = h, len(h.entries)
 	h.entries = append(h.entries, e)
 	h.promise(e)
-	l.load(e, h, e.weight())
+	l.countHostBytes(e, h, e.hostBytes())
 	l.count(&h.account, e)
 	for _, quota := range e.accounts {
 		l.count(quota, e)
@@ -115,7 +115,7 @@ func (l *Ledger) unhold(e *entry) {
 	h.entries[len(h.entries)-1] = nil
 	h.entries = h.entries[:len(h.entries)-1]
 	h.promised, e.promise = h.promised-e.promise, 0
-	l.load(e, h, -e.weight())
+	l.countHostBytes(e, h, -e.hostBytes())
 	l.uncount(&h.account, e)
 	for _, quota := range e.accounts {
 		l.uncount(quota, e)
@@ -175,7 +175,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	l.setState(e, s, reason)
 	l.touch(e)
 	l.countOverUse(e, -1)
-	l.leaveTallies(e)
+	l.removeUsage(e)
 
 	l.ends.set(&e.timer, 0)
 	l.entries.Delete(e.ID)

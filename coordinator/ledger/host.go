@@ -22,7 +22,7 @@ type host struct {
 	full     string           // why it has too many bytes of rows; empty: it has not
 	entries  []*entry         // that hold something here
 	bytes    int64            // of their rows and touches
-	callers  map[*tally]int64 // of these the bytes of each caller, without what was adopted
+	callers  map[*usage]int64 // of these the bytes of each caller, without what was adopted
 	brought  int              // branches that are there for nothing but what its agent brought
 
 	// Of its last sample:

@@ -80,8 +80,8 @@ type Ledger struct {
 
 	requests requests
 
-	callers, relays tallies             // what lives, in bytes: by caller, and by host of those that came through its agent
-	full            map[*tally]struct{} // those of both that have nearly as much as they may
+	callers, relays usages              // what lives, in bytes: by caller, and by host of those that came through its agent
+	full            map[*usage]struct{} // those of both that have nearly as much as they may
 
 	hosts     map[string]*host
 	hostOrder []*host // by id
@@ -128,9 +128,9 @@ func New(cfg Config, placer Placer) *Ledger {
 		placer:   placer,
 		overUse:  make(map[OverUseKind]int),
 		requests: newRequests(),
-		callers:  make(tallies),
-		relays:   make(tallies),
-		full:     make(map[*tally]struct{}),
+		callers:  make(usages),
+		relays:   make(usages),
+		full:     make(map[*usage]struct{}),
 		hosts:    make(map[string]*host),
 		rules:    ruleset{keys: label.NewScope(userKey)},
 		filings:  make(map[string]*filing),
@@ -363,7 +363,7 @@ func lastID(s *Snapshot) ID {
 // touch gives the entry a new revision and hands its new form to the store and the watchers.
 func (l *Ledger) touch(e *entry) {
 	if e.State.Live() {
-		l.weigh(e)
+		l.updateBytes(e)
 	}
 	l.revision++
 	e.Revision = l.revision

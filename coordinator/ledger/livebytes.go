@@ -121,8 +121,8 @@ func queuesOf(parts []resource.External) (n int) {
 	return n
 }
 
-// tally is what the live allocations of somebody take.
-type tally struct {
+// usage is what the live allocations of one caller, or of all callers of one host, take.
+type usage struct {
 	name    string
 	host    bool // it is of all callers of a host's agent, and the name is the host's
 	bytes   int64
@@ -132,7 +132,7 @@ type tally struct {
 }
 
 // who is whom errors and warnings name.
-func (t *tally) who() string {
+func (t *usage) who() string {
 	if t.host {
 		return "callers of host " + t.name
 	}
@@ -140,30 +140,30 @@ func (t *tally) who() string {
 }
 
 // full reports whether there is little left of what it may have: less than a twentieth, or than the largest request may take.
-func (t *tally) full() bool { return t.bytes > 0 && t.most-t.bytes < max(t.most/20, largestLive) }
+func (t *usage) full() bool { return t.bytes > 0 && t.most-t.bytes < max(t.most/20, largestLive) }
 
-// tallies are those by name that have live allocations.
-type tallies map[string]*tally
+// usages are those by name that have live allocations.
+type usages map[string]*usage
 
-func (t tallies) of(name string) int64 {
+func (t usages) of(name string) int64 {
 	if has := t[name]; has != nil {
 		return has.bytes
 	}
 	return 0
 }
 
-// open is the tally of a name for one more allocation that lives: with the first it begins.
-func (t tallies) open(name string, most int64) *tally {
+// acquire is the usage of a name for one more allocation that lives: with the first it begins.
+func (t usages) acquire(name string, most int64) *usage {
 	has := t[name]
 	if has == nil {
-		has = &tally{name: name, most: most}
+		has = &usage{name: name, most: most}
 		t[name] = has
 	}
 	has.live++
 	return has
 }
 
-func (t tallies) close(has *tally) {
+func (t usages) release(has *usage) {
 	if has.live--; has.live == 0 {
 		delete(t, has.name)
 	}
@@ -214,23 +214,23 @@ func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 	return l.affords(&e.Allocation, more)
 }
 
-// weigh counts the entry with the bytes that its row takes by now.
-func (l *Ledger) weigh(e *entry) {
+// updateBytes counts the entry with the bytes that its row takes by now.
+func (l *Ledger) updateBytes(e *entry) {
 	bytes := e.LiveBytes()
 	more := bytes - e.bytes
 	if more == 0 {
 		return
 	}
 	e.bytes = bytes
-	l.charge(e, more)
+	l.countCallerBytes(e, more)
 	if e.host != nil {
-		l.load(e, e.host, more)
+		l.countHostBytes(e, e.host, more)
 	}
 }
 
-// charge counts bytes of an entry on its caller, and on all callers of the agent that it came through.
-func (l *Ledger) charge(e *entry, more int64) {
-	for _, t := range [...]*tally{e.caller, e.relay} {
+// countCallerBytes counts bytes of an entry on its caller, and on all callers of the agent that it came through.
+func (l *Ledger) countCallerBytes(e *entry, more int64) {
+	for _, t := range [...]*usage{e.caller, e.relay} {
 		if t == nil {
 			continue
 		}
@@ -242,29 +242,29 @@ func (l *Ledger) charge(e *entry, more int64) {
 	}
 }
 
-// enterTallies counts a new entry.
-func (l *Ledger) enterTallies(e *entry) {
+// addUsage counts a new entry.
+func (l *Ledger) addUsage(e *entry) {
 	most := l.cfg.CallerLiveBytes
 	if e.relayed() {
-		e.relay = l.relays.open(e.HostID, most)
+		e.relay = l.relays.acquire(e.HostID, most)
 		e.relay.host = true
 		most /= 2
 	}
 	if !e.Adopted() {
-		e.caller = l.callers.open(e.Caller, most)
+		e.caller = l.callers.acquire(e.Caller, most)
 	}
-	l.charge(e, e.overhead())
-	l.weigh(e)
+	l.countCallerBytes(e, e.overhead())
+	l.updateBytes(e)
 }
 
-// leaveTallies counts an entry no more that has ended.
-func (l *Ledger) leaveTallies(e *entry) {
-	l.charge(e, -e.bytes-e.overhead())
+// removeUsage counts an entry no more that has ended.
+func (l *Ledger) removeUsage(e *entry) {
+	l.countCallerBytes(e, -e.bytes-e.overhead())
 	if e.caller != nil {
-		l.callers.close(e.caller)
+		l.callers.release(e.caller)
 	}
 	if e.relay != nil {
-		l.relays.close(e.relay)
+		l.relays.release(e.relay)
 	}
 }
 
@@ -278,17 +278,17 @@ func (l *Ledger) FullCallers() []LiveFullError {
 	return list
 }
 
-// weight is what the entry counts with on its host: its row as of the last touch, and the queues that it counts in.
-func (e *entry) weight() int64 { return e.bytes + TouchOverhead*int64(len(e.touches())) }
+// hostBytes is what the entry counts with on its host: its row as of the last touch, and the queues that it counts in.
+func (e *entry) hostBytes() int64 { return e.bytes + TouchOverhead*int64(len(e.touches())) }
 
-// load counts bytes of an entry's row on its host, which closes for new grants, or opens again: to all, or to the entry's caller. What
+// countHostBytes counts bytes of an entry's row on its host, which closes for new grants, or opens again: to all, or to the entry's caller. What
 // was adopted is nobody's: the agent says whose it is.
-func (l *Ledger) load(e *entry, h *host, more int64) {
+func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 	h.bytes += more
 	if e.caller != nil {
 		e.caller.onHosts += more
 		if h.callers == nil {
-			h.callers = make(map[*tally]int64)
+			h.callers = make(map[*usage]int64)
 		}
 		if has := h.callers[e.caller] + more; has != 0 {
 			h.callers[e.caller] = has
@@ -335,7 +335,7 @@ func (l *Ledger) crowdedText(caller string, has int64) string {
 // auditBytes adds up anew what is kept as sums.
 func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 	callers, relays, hosts := make(map[string]int64), make(map[string]int64), make(map[*host]int64)
-	shares := make(map[*host]map[*tally]int64)
+	shares := make(map[*host]map[*usage]int64)
 	for _, e := range l.entries.Values() {
 		bytes := e.LiveBytes()
 		if !e.Adopted() {
@@ -349,7 +349,7 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 			hosts[e.host] += bytes
 			if !e.Adopted() {
 				if shares[e.host] == nil {
-					shares[e.host] = make(map[*tally]int64)
+					shares[e.host] = make(map[*usage]int64)
 				}
 				shares[e.host][l.callers[e.Caller]] += bytes
 			}
@@ -363,8 +363,8 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 			report(2, "the bytes of each %s: %v; their allocations have %v", side.what, side.has, side.want)
 		}
 	}
-	full := make(map[*tally]struct{})
-	for _, side := range []tallies{l.callers, l.relays} {
+	full := make(map[*usage]struct{})
+	for _, side := range []usages{l.callers, l.relays} {
 		for _, t := range side {
 			if t.full() {
 				full[t] = struct{}{}
@@ -384,7 +384,7 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 	}
 }
 
-func sums(t tallies) map[string]int64 {
+func sums(t usages) map[string]int64 {
 	list := make(map[string]int64, len(t))
 	for name, has := range t {
 		list[name] = has.bytes

@@ -97,7 +97,7 @@ func TestWhoHasLittleLeftIsFull(t *testing.T) {
 		{46 << 10, small, false}, // the largest request fits
 		{46<<10 + 1, small, true},
 	} {
-		if c := (tally{bytes: test.bytes, most: test.most}); c.full() != test.full {
+		if c := (usage{bytes: test.bytes, most: test.most}); c.full() != test.full {
 			t.Errorf("who has %d of %d bytes is full: %t; want %t", test.bytes, test.most, c.full(), test.full)
 		}
 	}
