@@ -91,7 +91,7 @@ func (l *Ledger) mayBe(e *entry, c *AllocateCommand) bool {
 func (l *Ledger) disown(e *entry) {
 	l.requests.drop(e.key, e.ID)
 	e.RequestID, e.key = "", noRequest
-	l.touch(e)
+	l.recordEntry(e)
 }
 
 // normalized is what a request asks for: an engine is one instance, and the rules round.
@@ -262,7 +262,7 @@ func (l *Ledger) grant(e *entry, h *host) {
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
 	l.passOver(e)
-	l.touch(e)
+	l.recordEntry(e)
 	l.retime(e)
 }
 

@@ -173,7 +173,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	e.Wishes = nil // of no use any more, and it may be the largest part of what is kept for 30 days
 	e.Forget = e.Forget || e.Adopted()
 	l.setState(e, s, reason)
-	l.touch(e)
+	l.recordEntry(e)
 	l.countOverUse(e, -1)
 	l.removeUsage(e)
 

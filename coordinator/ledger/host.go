@@ -246,8 +246,8 @@ func (l *Ledger) removeHost(h *host) {
 	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
 }
 
-// record gives the host a new revision and hands its durable part to the store.
-func (l *Ledger) record(h *host) {
+// recordHost gives the host a new revision and hands its durable part to the store.
+func (l *Ledger) recordHost(h *host) {
 	l.revision++
 	h.Revision = l.revision
 	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == h.ID })

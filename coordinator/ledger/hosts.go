@@ -45,7 +45,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	h.needFull = true
 	h.lastSync, h.heard = l.now, true
 	l.watch(h)
-	l.record(h)
+	l.recordHost(h)
 	l.show(h)
 	return l.Interval(), nil // it is given nothing before its first report
 }
@@ -110,7 +110,7 @@ func (l *Ledger) hostDue(h *host) {
 func (l *Ledger) lose(h *host) {
 	h.state, h.Lost, h.measured = LostHost, true, false
 	l.endAll(h, "host "+h.ID+" stopped reporting")
-	l.record(h)
+	l.recordHost(h)
 }
 
 func (l *Ledger) endAll(h *host, reason string) {
@@ -176,7 +176,7 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 	if deadline != nil {
 		h.StopTime = l.now.Add(*deadline)
 	}
-	l.record(h)
+	l.recordHost(h)
 	l.stopDrained(h)
 	l.watch(h)
 	l.show(h)
@@ -217,5 +217,5 @@ func (l *Ledger) resized(h *host, capacity resource.Vector) {
 		return
 	}
 	l.size(h, capacity, h.Protected)
-	l.record(h)
+	l.recordHost(h)
 }

@@ -360,8 +360,8 @@ func lastID(s *Snapshot) ID {
 	return last
 }
 
-// touch gives the entry a new revision and hands its new form to the store and the watchers.
-func (l *Ledger) touch(e *entry) {
+// recordEntry gives the entry a new revision and hands its new form to the store and the watchers.
+func (l *Ledger) recordEntry(e *entry) {
 	if e.State.Live() {
 		l.updateBytes(e)
 	}

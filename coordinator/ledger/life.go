@@ -89,7 +89,7 @@ func (l *Ledger) name(e *entry, ids []string) error {
 	if e.ttl() == 0 {
 		l.lastFor(e, 0)
 	}
-	l.touch(e)
+	l.recordEntry(e)
 	l.retime(e)
 	return nil
 }
@@ -105,7 +105,7 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 	if e.tracked() {
 		e.host.digest += digestOf(e.ID)
 	}
-	l.touch(e)
+	l.recordEntry(e)
 	l.retime(e)
 }
 
@@ -257,7 +257,7 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 		*given = c.TTL
 	}
 	l.lastFor(e, e.ttl())
-	l.touch(e)
+	l.recordEntry(e)
 	l.retime(e)
 	return e.Allocation, nil
 }
@@ -293,7 +293,7 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 		return Allocation{}, err
 	}
 	l.entitle(e, next)
-	l.touch(e)
+	l.recordEntry(e)
 	l.settle()
 	return l.reread(c.ID), nil
 }
@@ -365,7 +365,7 @@ func (l *Ledger) halt(e *entry, reason string, grace time.Duration) {
 		return
 	}
 	e.Stopping, e.StopReason, e.StopGrace = true, reason, grace
-	l.touch(e)
+	l.recordEntry(e)
 }
 
 // stopDrained stops what is left on a host that drains, once it is time: also what comes to light later.

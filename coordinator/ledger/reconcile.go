@@ -164,7 +164,7 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 		e.Reason += ", without what was damaged or too large there: " + r.Without
 	}
 	l.judge(e, r.OverUse)
-	l.touch(e)
+	l.recordEntry(e)
 	return true
 }
 

@@ -107,7 +107,7 @@ func TestWhoHasLittleLeftIsFull(t *testing.T) {
 func TestEachByteOfARowCounts(t *testing.T) {
 	w := newAudited(t)
 	w.active.Address = strings.Repeat("a", 1000)
-	w.touch(w.active)
+	w.recordEntry(w.active)
 	next := w.active.Allocation
 	next.Address += "a"
 	w.cfg.CallerLiveBytes = 1 << 30
@@ -130,7 +130,7 @@ func TestEachByteOfARowCounts(t *testing.T) {
 		}
 	}
 	w.active.Address = next.Address
-	w.touch(w.active)
+	w.recordEntry(w.active)
 	for _, v := range w.Audit() {
 		if strings.Contains(v.Message, "bytes of each") {
 			t.Error(v)

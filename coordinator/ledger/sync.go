@@ -130,7 +130,7 @@ func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 			e.Unreclaimable = r.Unreclaimable
 		}
 		if e.State == Active && l.judge(e, r.OverUse) {
-			l.touch(e)
+			l.recordEntry(e)
 		}
 	}
 }

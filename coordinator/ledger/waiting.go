@@ -21,7 +21,7 @@ func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	} else {
 		e.detached = l.now
 	}
-	l.touch(e)
+	l.recordEntry(e)
 	l.retime(e)
 }
 
