@@ -155,8 +155,8 @@ func (a *account) closed(request resource.Vector, note string) Shortfall {
 	return a.shortfall(resource.Instances, 0, 0, note) // it asks for nothing, and gets nothing
 }
 
-// touched reports whether the request asks the account for anything that it limits.
-func (a *account) touched(request resource.Vector) bool {
+// concerns reports whether the request asks the account for anything that it limits.
+func (a *account) concerns(request resource.Vector) bool {
 	for dimension, asked := range request.All() {
 		if asked != 0 && a.mostOf(dimension) < unlimited {
 			return true

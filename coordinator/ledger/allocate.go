@@ -65,7 +65,7 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 		return AllocateResult{}, false, nil
 	case e.State != Waiting || c.Async:
 	case c.Wait > 0:
-		l.attach(e)
+		l.attachCaller(e)
 	default: // it does not want to wait any more, and takes what there is by now
 		h, blocked := l.decide(e)
 		if blocked != nil {
@@ -162,7 +162,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	e := l.blank()
 	e.Allocation = a
 	l.open(e)
-	l.tie(e, nil)
+	l.attachExternal(e, nil)
 	return e, nil
 }
 
@@ -219,7 +219,7 @@ func (l *Ledger) place(e *entry) (*host, *queue) {
 			return nil, &quota.queue
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if !t.branch.fits(t.vector) || t.branch.account.heldFrom(e, t.vector) {
 			return nil, &t.branch.account.queue
 		}
@@ -250,7 +250,7 @@ func (l *Ledger) query(e *entry) Query {
 // heldFrom reports whether what the account has is kept for another request than e, which asks it for v. A quota or a branch keeps only
 // what it limits; a host is kept as a whole.
 func (a *account) heldFrom(e *entry, v resource.Vector) bool {
-	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.touched(v))
+	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.concerns(v))
 }
 
 // grant reserves what the request asks for on the host and in every account.
@@ -276,7 +276,7 @@ func (l *Ledger) never(e *entry) error {
 			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v)
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if t.branch.tooLarge(t.vector) {
 			refusal.Shortfalls = t.branch.account.shortfalls(refusal.Shortfalls, t.vector)
 		}
@@ -312,8 +312,8 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e, e.request())
 	}
 	final, awaited := len(refusal.Shortfalls) > 0, false
-	for i := range e.touches() {
-		t := &e.external.touches[i]
+	for i := range e.charges() {
+		t := &e.external.charges[i]
 		before := len(refusal.Shortfalls)
 		refusal.Shortfalls = l.shortIn(refusal.Shortfalls, t, e)
 		switch {
@@ -342,7 +342,7 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 
 // shortIn appends what a branch lacks, or why nothing new may go there. That its cluster is not known is said once, of the queue that
 // was asked for.
-func (l *Ledger) shortIn(list []Shortfall, t *touch, e *entry) []Shortfall {
+func (l *Ledger) shortIn(list []Shortfall, t *charge, e *entry) []Shortfall {
 	note := t.branch.note()
 	if note == "" {
 		return l.short(list, &t.branch.account, e, t.vector)

@@ -60,7 +60,7 @@ type balances struct {
 	held           int
 	// Of a branch:
 	shown    resource.Vector
-	touching int
+	attached int
 }
 
 // count adds an allocation.
@@ -92,7 +92,7 @@ func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report
 		l.auditAccounts(e, sums, report)
 	}
 	if e.external != nil || len(e.Entitled.External) > 0 {
-		l.auditTouches(e, sums, report)
+		l.auditCharges(e, sums, report)
 	}
 }
 

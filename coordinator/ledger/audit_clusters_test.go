@@ -87,7 +87,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		want  []string
 	}{
 		"a touch that is missing": {
-			func(b books) { b.waits.external.touches = b.waits.external.touches[1:] },
+			func(b books) { b.waits.external.charges = b.waits.external.charges[1:] },
 			[]string{
 				"3: allocation B touches 1 branches, its parts 2",
 				"3: queue yarn:prod:root.a: said to be touched by 2, is by 1, reported true, 0 below",
@@ -95,12 +95,12 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"a touch of another size than its parts": {
-			func(b books) { b.waits.external.touches[1].vector = resource.Vector{}.WithMemory(5) },
+			func(b books) { b.waits.external.charges[1].vector = resource.Vector{}.WithMemory(5) },
 			[]string{"3: allocation B has memory=5B in yarn:prod:root.a, its parts there are memory=90B"},
 		},
 		"a touch of a queue that has none of its parts": {
 			func(b books) {
-				b.waits.external.touches[1] = touch{branch: newBranch(b.cluster, spot{"root.b", ""})}
+				b.waits.external.charges[1] = charge{branch: newBranch(b.cluster, spot{"root.b", ""})}
 			},
 			[]string{
 				"3: allocation B has none in yarn:prod:root.b, its parts there are none",
@@ -117,7 +117,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"more shown of an engine than it has": {
-			func(b books) { b.runs.external.touches[1].shown = resource.Vector{}.WithMemory(5) },
+			func(b books) { b.runs.external.charges[1].shown = resource.Vector{}.WithMemory(5) },
 			[]string{
 				"2: allocation A is active with memory=4B in yarn:prod:root.a, and its cluster is said to show memory=5B of it",
 				"2: queue yarn:prod:root.a: others use memory=2B, by the report memory=5B less memory=5B",
@@ -125,7 +125,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"something shown of a request that waits": {
-			func(b books) { b.waits.external.touches[1].shown = resource.Vector{}.WithMemory(1) },
+			func(b books) { b.waits.external.charges[1].shown = resource.Vector{}.WithMemory(1) },
 			[]string{
 				"2: allocation B is waiting with memory=90B in yarn:prod:root.a, and its cluster is said to show memory=1B of it",
 				"2: queue yarn:prod:root.a: others use memory=2B, by the report memory=5B less memory=4B",
@@ -168,7 +168,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			[]string{"3: queue yarn:prod:root.a: is not below root"},
 		},
 		"a count of touches": {
-			func(b books) { b.a.touching++ },
+			func(b books) { b.a.attached++ },
 			[]string{"3: queue yarn:prod:root.a: said to be touched by 3, is by 2, reported true, 0 below"},
 		},
 		"a queue that nobody needs": {

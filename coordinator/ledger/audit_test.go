@@ -105,7 +105,7 @@ func TestTheAuditFindsEachMistake(t *testing.T) {
 		"over the limit, as is known":                 {func(w *audited) { w.alice.setLimit(one, one) }, 0, ""},
 		"a part in a queue that it does not count in": {func(w *audited) { w.active.external = nil }, 3, "touches 0 branches, its parts 1"},
 		"a queue that it counts in without a part":    {func(w *audited) { w.active.Entitled.External = nil }, 3, "touches 1 branches, its parts 0"},
-		"a queue that has too much in use":            {func(w *audited) { w.active.external.touches[0].branch.account.add(Active, one) }, 2, "queue yarn:prod:root: used"},
+		"a queue that has too much in use":            {func(w *audited) { w.active.external.charges[0].branch.account.add(Active, one) }, 2, "queue yarn:prod:root: used"},
 		"a cluster that nobody has configured":        {func(w *audited) { w.providers = nil }, 3, "cluster yarn:prod: configured true"},
 		"a promise":                                   {func(w *audited) { w.hosts["h1"].promised++ }, 9, "host h1: promised 6, its allocations 5"},
 		"bytes of a caller":                           {func(w *audited) { w.callers["alice@h1"].bytes++ }, 2, "the bytes of each caller"},

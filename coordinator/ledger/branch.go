@@ -16,7 +16,7 @@ type branch struct {
 	parent   *branch // nil: the root
 	address  resource.Address
 	below    int // branches that have it as their parent
-	touching int // live allocations, and requests that are being looked at
+	attached int // live allocations, and requests that are being looked at
 	dropped  bool
 	bringer  *host // whose agent's report made it; nil: a request or a provider did, or one has reported it since
 
@@ -26,8 +26,8 @@ type branch struct {
 	shown  resource.Sum // of what our allocations have here: what the report's figures surely hold
 }
 
-// touch is what an allocation asks of one branch.
-type touch struct {
+// charge is what an allocation asks of one branch.
+type charge struct {
 	branch *branch
 	own    bool            // one of its parts is in this very queue, not in one below
 	vector resource.Vector // the sum of its parts here and below
@@ -190,7 +190,7 @@ func within(v resource.Vector) resource.Vector {
 
 // show changes how much of an allocation the report's figures hold. What others use is to be restated after that: what an allocation
 // leaves behind is theirs until a report says otherwise.
-func (b *branch) show(t *touch, v resource.Vector) (changed bool) {
+func (b *branch) show(t *charge, v resource.Vector) (changed bool) {
 	if t.shown.EqualTo(v) {
 		return false
 	}

@@ -120,7 +120,7 @@ func TestAQueueOfAnEngineCountsWithWhatItTakes(t *testing.T) {
 	}
 	took := (heapInUse() - before) / (n - 1)
 	a, _ := w.ledger.Get(1)
-	counts := a.LiveBytes() + ledger.LiveOverhead + 8*32*ledger.TouchOverhead
+	counts := a.LiveBytes() + ledger.LiveOverhead + 8*32*ledger.ChargeOverhead
 	t.Logf("%d bytes each, counted as %d", took, counts)
 	if took > counts {
 		t.Errorf("each takes %d bytes and counts as %d", took, counts)

@@ -161,7 +161,7 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 func TestABranchCountsWhatIsAskedOfIt(t *testing.T) {
 	other, own := &branch{}, &branch{}
 	q := queue{branch: own}
-	e := &entry{external: &external{touches: []touch{
+	e := &entry{external: &external{charges: []charge{
 		{branch: other, vector: resource.Vector{}.WithMemory(9)}, {branch: own, vector: resource.Vector{}.WithMemory(2)},
 	}}}
 	c := &class{share: &share{weight: 1}, request: resource.Vector{}.WithMemory(5), members: newMembers()}

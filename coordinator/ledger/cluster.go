@@ -13,7 +13,7 @@ type cluster struct {
 	ClusterName
 	configured bool
 	since      Instant  // of its settings, or the load: what was asked earlier may be about another cluster
-	ties       int      // live allocations, and requests that are being looked at, with a part there
+	attached   int      // live allocations, and requests that are being looked at, with a part there
 	members    []*entry // of those, the ones that hold something
 
 	// Of the last report:
@@ -58,7 +58,7 @@ func newOrder() *btree.BTreeG[*branch] {
 
 // dropCluster forgets a cluster that nobody speaks of any more.
 func (l *Ledger) dropCluster(c *cluster) {
-	if !c.configured && c.ties == 0 {
+	if !c.configured && c.attached == 0 {
 		delete(l.clusters, c.ClusterName)
 	}
 }
@@ -150,7 +150,7 @@ func (c *cluster) branch(at spot, bringer *host) *branch {
 
 // tidy drops a branch that the cluster did not report and nobody touches, and with it those above it that were there for it alone.
 func (c *cluster) tidy(b *branch) {
-	for b != nil && !b.known && b.touching == 0 && b.below == 0 && !b.dropped {
+	for b != nil && !b.known && b.attached == 0 && b.below == 0 && !b.dropped {
 		b.dropped = true
 		b.unclaim()
 		c.order.Delete(b)

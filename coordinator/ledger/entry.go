@@ -41,17 +41,17 @@ func (e *entry) present() bool { return e.Async || e.callers > 0 }
 // request is what it asks of hosts and quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
 
-// touches are the branches of its parts elsewhere, those above before those below.
-func (e *entry) touches() []touch {
+// charges are the branches of its parts elsewhere, those above before those below.
+func (e *entry) charges() []charge {
 	if e.external == nil {
 		return nil
 	}
-	return e.external.touches
+	return e.external.charges
 }
 
-// untouched is the memory, in bytes, that the entry may still take beyond what was measured of it. Of a grant newer than
+// untouchedMemory is the memory, in bytes, that the entry may still take beyond what was measured of it. Of a grant newer than
 // the last sample nothing was measured: it counts in full.
-func (e *entry) untouched() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
+func (e *entry) untouchedMemory() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
 
 // setState gives an entry that is in the tables another state, and counts it there instead.
 func (l *Ledger) setState(e *entry, s State, reason string) {
@@ -103,7 +103,7 @@ func (l *Ledger) uncount(a *account, e *entry) {
 // promise counts on the host what the entry may still touch by now, instead of what it was counted with there; 0 if it was not.
 func (h *host) promise(e *entry) {
 	h.promised -= e.promise
-	e.promise = e.untouched()
+	e.promise = e.untouchedMemory()
 	h.promised += e.promise
 }
 
@@ -128,7 +128,7 @@ func (l *Ledger) unhold(e *entry) {
 		h.digest -= digestOf(e.ID)
 	}
 	h.left(e.ID, l.revision+1)
-	h.touched = l.revision + 1
+	h.changed = l.revision + 1
 	e.host = nil
 	l.book(h)
 }
@@ -140,7 +140,7 @@ func (l *Ledger) activate(e *entry) {
 	for _, quota := range e.accounts {
 		quota.change(Reserved, Active, v, v)
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		t.branch.account.change(Reserved, Active, t.vector, t.vector)
 	}
 }

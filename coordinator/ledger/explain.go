@@ -32,7 +32,7 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 		for _, quota := range e.accounts {
 			x.Accounts = append(x.Accounts, quota.info())
 		}
-		for _, t := range e.touches() {
+		for _, t := range e.charges() {
 			x.Accounts = append(x.Accounts, t.branch.account.info())
 		}
 		x.Accounts = append(x.Accounts, l.hostInfo(e.host).Account)
@@ -60,7 +60,7 @@ func (l *Ledger) explain(e *entry) Explanation {
 	for _, quota := range e.accounts {
 		x.Accounts = append(x.Accounts, quota.info())
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		x.Accounts = append(x.Accounts, t.branch.account.info())
 	}
 	if h := l.hosts[e.HostID]; h != nil {

@@ -9,7 +9,7 @@ import (
 
 // external is where an allocation's parts elsewhere belong. Their addresses never change; only what is asked for there does.
 type external struct {
-	touches []touch           // of all parts, those above before those below; one that a part of nothing brought asks for nothing
+	charges []charge          // of all parts, those above before those below; one that a part of nothing brought asks for nothing
 	stays   []stay            // one for each cluster
 	granted []resource.Vector // of each part in Entitled.External: what the last report's figures surely hold of its applications
 	// changed is when it was last granted more or named more applications since the load. The cluster is given as long after this as
@@ -24,9 +24,9 @@ type stay struct {
 	over    bool // by the last report all its applications are
 }
 
-// tie enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet. Those that are new count on
+// attachExternal enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet. Those that are new count on
 // the host whose agent's word they are; nil: they are in a request.
-func (l *Ledger) tie(e *entry, bringer *host) {
+func (l *Ledger) attachExternal(e *entry, bringer *host) {
 	parts := e.Entitled.External
 	if len(parts) == 0 {
 		return
@@ -36,25 +36,25 @@ func (l *Ledger) tie(e *entry, bringer *host) {
 		c := l.cluster(ClusterName{parts[i].Kind, parts[i].Cluster})
 		if !slices.ContainsFunc(x.stays, func(s stay) bool { return s.cluster == c }) {
 			x.stays = append(x.stays, stay{cluster: c})
-			c.ties++
+			c.attached++
 		}
 		own := c.branch(spot{parts[i].Path, parts[i].Partition}, bringer)
 		for b := own; b != nil; b = b.parent {
-			x.touches = append(x.touches, touch{branch: b, own: b == own})
+			x.charges = append(x.charges, charge{branch: b, own: b == own})
 		}
 	}
-	slices.SortStableFunc(x.touches, func(a, b touch) int { return a.branch.address.Compare(b.branch.address) })
-	x.touches = slices.Clip(mergeTouches(x.touches))
-	for i := range x.touches {
-		t := &x.touches[i]
-		t.branch.touching++
+	slices.SortStableFunc(x.charges, func(a, b charge) int { return a.branch.address.Compare(b.branch.address) })
+	x.charges = slices.Clip(mergeCharges(x.charges))
+	for i := range x.charges {
+		t := &x.charges[i]
+		t.branch.attached++
 		t.vector = t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 	}
 	e.external = x
 }
 
-// mergeTouches makes one of those of the same branch, which are next to each other.
-func mergeTouches(list []touch) []touch {
+// mergeCharges makes one of those of the same branch, which are next to each other.
+func mergeCharges(list []charge) []charge {
 	merged := list[:0]
 	for _, t := range list {
 		if n := len(merged); n > 0 && merged[n-1].branch == t.branch {
@@ -66,22 +66,22 @@ func mergeTouches(list []touch) []touch {
 	return merged
 }
 
-// untie takes an entry, which counts in no branch any more, out of the tables of its clusters.
-func (l *Ledger) untie(e *entry) {
+// detachExternal takes an entry, which counts in no branch any more, out of the tables of its clusters.
+func (l *Ledger) detachExternal(e *entry) {
 	x := e.external
 	if x == nil {
 		return
 	}
-	for i := range x.touches {
-		x.touches[i].branch.touching--
+	for i := range x.charges {
+		x.charges[i].branch.attached--
 	}
-	for i := range x.touches {
-		b := x.touches[i].branch
+	for i := range x.charges {
+		b := x.charges[i].branch
 		b.cluster.tidy(b)
 	}
 	for i := range x.stays {
 		c := x.stays[i].cluster
-		c.ties--
+		c.attached--
 		l.dropCluster(c)
 	}
 }
@@ -114,8 +114,8 @@ func (b *branch) sum(parts []resource.External, of func(part int) resource.Vecto
 // holdExternal counts the parts of an entry in their branches.
 func (e *entry) holdExternal() {
 	x := e.external
-	for i := range x.touches {
-		t := &x.touches[i]
+	for i := range x.charges {
+		t := &x.charges[i]
 		t.branch.account.add(e.State, t.vector)
 		t.branch.enlist(t.vector, 1)
 	}
@@ -137,8 +137,8 @@ func (b *branch) enlist(v resource.Vector, by int) {
 // longer shows it; only the rest comes free.
 func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
-	for i := range x.touches {
-		t := &x.touches[i]
+	for i := range x.charges {
+		t := &x.charges[i]
 		if t.branch.show(t, resource.Vector{}) {
 			t.branch.restate()
 		}
@@ -165,8 +165,8 @@ func (x *external) stay(c *cluster) *stay {
 // entitleExternal follows another entitlement of an entry that holds something.
 func (l *Ledger) entitleExternal(e *entry) {
 	parts := e.Entitled.External
-	for i := range e.external.touches {
-		t := &e.external.touches[i]
+	for i := range e.external.charges {
+		t := &e.external.charges[i]
 		before := t.vector
 		after := t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 		if !after.NotMoreThan(before) {
@@ -189,7 +189,7 @@ func (l *Ledger) entitleExternal(e *entry) {
 // There is one exception. The last report of the cluster may still show that the applications of a
 // shrinking part hold more than the part's new size. That surplus no longer counts as the entry's.
 // It counts as used by others until a later report does not show it, so it is added to the growth.
-func (e *entry) growthIn(t *touch, next []resource.External) resource.Vector {
+func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
 	b := t.branch
 	after := b.sum(next, func(part int) resource.Vector { return next[part].Vector })
 	shown := b.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
@@ -205,7 +205,7 @@ func (e *entry) growthIn(t *touch, next []resource.External) resource.Vector {
 }
 
 // reshow works out how much of an entry a branch's figures hold: of each part what its applications hold, but no more than the part.
-func (e *entry) reshow(t *touch) (changed bool) {
+func (e *entry) reshow(t *charge) (changed bool) {
 	parts := e.Entitled.External
 	return t.branch.show(t, t.branch.sum(parts, func(part int) resource.Vector {
 		return lesser(parts[part].Vector, e.external.granted[part])

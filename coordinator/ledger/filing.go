@@ -34,7 +34,7 @@ func (l *Ledger) newFiling(text string, labels label.Set) *filing {
 
 // close takes an entry, which counts nowhere any more, out of its filing. Accounts, branches and shares that nobody is left in go too.
 func (l *Ledger) close(e *entry) {
-	l.untie(e)
+	l.detachExternal(e)
 	f := e.filing
 	if f.live--; f.live > 0 {
 		return

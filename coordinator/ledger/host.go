@@ -31,7 +31,7 @@ type host struct {
 	load     int64 // load average over one minute, in thousandths; 0: unknown
 
 	digest  uint64 // of the ids of its active allocations with a process
-	touched uint64 // revision of the last change of any of its allocations
+	changed uint64 // revision of the last change of any of its allocations
 	gone    departed
 
 	account account

@@ -189,7 +189,7 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 func (l *Ledger) repromise(h *host) {
 	h.promised = 0
 	for _, e := range h.entries {
-		e.promise = e.untouched()
+		e.promise = e.untouchedMemory()
 		h.promised += e.promise
 	}
 }

@@ -298,7 +298,7 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	e.notAfter(l.now)
 	l.open(e)
 	h := l.hosts[a.HostID]
-	l.tie(e, h) // which of them a provider knows it has yet to report
+	l.attachExternal(e, h) // which of them a provider knows it has yet to report
 	l.enter(e)
 	if h == nil && (e.State.Holds() || a.HostID != "") {
 		return unrestored(a.ID, "no such host: %q", a.HostID)
@@ -368,7 +368,7 @@ func (l *Ledger) recordEntry(e *entry) {
 	l.revision++
 	e.Revision = l.revision
 	if e.host != nil {
-		e.host.touched = l.revision
+		e.host.changed = l.revision
 	}
 	l.changes.Transitions = append(l.changes.Transitions, e.Allocation)
 }

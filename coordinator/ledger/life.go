@@ -303,9 +303,9 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, filing: e.filing}
 	grows := !more.Entitled.IsZero()
 	if e.external != nil {
-		more.external = &external{touches: slices.Clone(e.external.touches)}
-		for i := range more.external.touches {
-			t := &more.external.touches[i]
+		more.external = &external{charges: slices.Clone(e.external.charges)}
+		for i := range more.external.charges {
+			t := &more.external.charges[i]
 			t.vector = e.growthIn(t, next.External)
 			grows = grows || !t.vector.IsZero()
 		}

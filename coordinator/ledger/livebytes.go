@@ -19,9 +19,9 @@ const (
 	HostLiveBytes = 16 << 20
 	// hostShare is which part of that the allocations of one caller may have there: one of so many. Who fills it does not fill the host.
 	hostShare = 2
-	// TouchOverhead is what each queue that a row counts in, those above its own included, takes in memory beyond the bytes of its row.
+	// ChargeOverhead is what each queue that a row counts in, those above its own included, takes in memory beyond the bytes of its row.
 	// It counts on the row's host alone. Measured: an engine with 8 parts that are 32 deep takes 41 KiB, 160 bytes a queue.
-	TouchOverhead = 160
+	ChargeOverhead = 160
 	// adoptedTimes is how many times that engines which its agent reports may make it: a real one reports less at a time.
 	adoptedTimes = 2
 	// stopReasonBytes is how much of one answer the reasons of its orders to stop may be. Of more the rest is without a reason.
@@ -279,7 +279,7 @@ func (l *Ledger) FullCallers() []LiveFullError {
 }
 
 // hostBytes is what the entry counts with on its host: its row as of the last touch, and the queues that it counts in.
-func (e *entry) hostBytes() int64 { return e.bytes + TouchOverhead*int64(len(e.touches())) }
+func (e *entry) hostBytes() int64 { return e.bytes + ChargeOverhead*int64(len(e.charges())) }
 
 // countHostBytes counts bytes of an entry's row on its host, which closes for new grants, or opens again: to all, or to the entry's caller. What
 // was adopted is nobody's: the agent says whose it is.
@@ -345,7 +345,7 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 			relays[e.HostID] += bytes + e.overhead()
 		}
 		if e.host != nil {
-			bytes += TouchOverhead * int64(len(e.touches()))
+			bytes += ChargeOverhead * int64(len(e.charges()))
 			hosts[e.host] += bytes
 			if !e.Adopted() {
 				if shares[e.host] == nil {

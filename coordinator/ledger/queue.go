@@ -120,7 +120,7 @@ func (q *queue) asked(c *class) resource.Vector {
 	if q.branch == nil {
 		return c.request
 	}
-	for _, t := range c.first().touches() {
+	for _, t := range c.first().charges() {
 		if t.branch == q.branch {
 			return t.vector
 		}

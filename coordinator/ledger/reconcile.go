@@ -145,7 +145,7 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 	e := l.blank()
 	e.Allocation = a
 	l.open(e)
-	l.tie(e, h)
+	l.attachExternal(e, h)
 	if !l.countable(e, h) {
 		l.discard(e)
 		return false
@@ -156,7 +156,7 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 	for _, account := range append([]*account{&h.account}, e.accounts...) {
 		account.exceeded = account.overLimit()
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		t.branch.account.exceeded = t.branch.account.overLimit()
 	}
 	e.Reason = "adopted from its agent's report"
@@ -215,7 +215,7 @@ func (l *Ledger) countable(e *entry, h *host) bool {
 			return false
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if !t.branch.account.canCount(t.vector) {
 			return false
 		}
@@ -229,7 +229,7 @@ func (l *Ledger) hasRoom(e *entry, h *host) bool {
 			return false
 		}
 	}
-	for _, t := range e.touches() { // by the books: that nothing is known of a cluster does not make it full
+	for _, t := range e.charges() { // by the books: that nothing is known of a cluster does not make it full
 		if !t.branch.account.fits(t.vector) {
 			return false
 		}

@@ -178,8 +178,8 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 			}
 		}
 		if changed {
-			for i := range x.touches {
-				e.reshow(&x.touches[i])
+			for i := range x.charges {
+				e.reshow(&x.charges[i])
 			}
 		}
 		x.stay(c).over = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))

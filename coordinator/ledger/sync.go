@@ -94,7 +94,7 @@ func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult
 	}
 	h.gone.list = kept
 	switch {
-	case h.needFull, !c.Full && h.touched <= seen && c.Digest != h.digest:
+	case h.needFull, !c.Full && h.changed <= seen && c.Digest != h.digest:
 		result.Action = ActionResync
 	case h.Draining:
 		result.Action = ActionDrain

@@ -48,8 +48,8 @@ func (l *Ledger) file(c *class, q *queue) {
 	q.put(c)
 }
 
-// attach gives a waiting entry a caller again, and tries it at once: its turn may have come while nobody was there.
-func (l *Ledger) attach(e *entry) {
+// attachCaller gives a waiting entry a caller again, and tries it at once: its turn may have come while nobody was there.
+func (l *Ledger) attachCaller(e *entry) {
 	e.callers++
 	if e.class != nil {
 		return
@@ -273,8 +273,8 @@ func (l *Ledger) passOver(e *entry) {
 			l.passed(quota.queue.first(), e)
 		}
 	}
-	for i := range e.touches() {
-		if t := &e.external.touches[i]; t.branch.account.queue.waiting > 0 && !t.vector.IsZero() {
+	for i := range e.charges() {
+		if t := &e.external.charges[i]; t.branch.account.queue.waiting > 0 && !t.vector.IsZero() {
 			l.passed(t.branch.account.queue.first(), e)
 		}
 	}
@@ -321,7 +321,7 @@ func (l *Ledger) soleBlocker(e *entry) *account {
 			blockers++
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if !t.branch.fits(t.vector) {
 			sole = &t.branch.account
 			blockers++
