@@ -42,7 +42,7 @@ func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func
 			}
 		}
 	}
-	for _, s := range e.external.stays {
+	for _, s := range e.external.memberships {
 		if in := s.index < len(s.cluster.members) && s.cluster.members[s.index] == e; in != e.State.Holds() {
 			report(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
 		}
@@ -79,7 +79,7 @@ func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, 
 		report(3, "%s: in order and in no table", b.account.name)
 		return
 	}
-	if path, below := above(b.address.Path); below && b.parent != b.cluster.branches[spot{path, b.address.Partition}] {
+	if path, below := above(b.address.Path); below && b.parent != b.cluster.branches[queueKey{path, b.address.Partition}] {
 		report(3, "%s: is not below %s", b.account.name, path)
 	}
 	if b.bringer != nil && b.known {

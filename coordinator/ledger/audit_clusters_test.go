@@ -62,7 +62,7 @@ func rightBooks(t *testing.T) books {
 	report()
 	report()
 	c := l.clusters[prod]
-	b := books{l, c, c.branches[spot{"root", ""}], c.branches[spot{"root.a", ""}], runs, waits}
+	b := books{l, c, c.branches[queueKey{"root", ""}], c.branches[queueKey{"root.a", ""}], runs, waits}
 	if found := b.audit(); len(found) > 0 || runs.State != Active || waits.State != Waiting || b.a.shown.Memory() != 3 {
 		t.Fatalf("the books are not as this test needs them: %v", found)
 	}
@@ -100,7 +100,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 		},
 		"a touch of a queue that has none of its parts": {
 			func(b books) {
-				b.waits.external.charges[1] = charge{branch: newBranch(b.cluster, spot{"root.b", ""})}
+				b.waits.external.charges[1] = charge{branch: newBranch(b.cluster, queueKey{"root.b", ""})}
 			},
 			[]string{
 				"3: allocation B has none in yarn:prod:root.b, its parts there are none",
@@ -108,7 +108,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"a queue that is in no table": {
-			func(b books) { delete(b.cluster.branches, spot{"root.a", ""}) },
+			func(b books) { delete(b.cluster.branches, queueKey{"root.a", ""}) },
 			[]string{
 				"3: allocation A touches yarn:prod:root.a, which is in no table",
 				"3: allocation B touches yarn:prod:root.a, which is in no table",
@@ -172,7 +172,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			[]string{"3: queue yarn:prod:root.a: said to be touched by 3, is by 2, reported true, 0 below"},
 		},
 		"a queue that nobody needs": {
-			func(b books) { b.cluster.branch(spot{"root.b", ""}, nil) },
+			func(b books) { b.cluster.branch(queueKey{"root.b", ""}, nil) },
 			[]string{"3: queue yarn:prod:root.b: said to be touched by 0, is by 0, reported false, 0 below"},
 		},
 		"a queue that is reported and counts as brought": {

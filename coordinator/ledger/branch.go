@@ -34,7 +34,7 @@ type charge struct {
 	shown  resource.Vector // how much of that the last report's figures surely hold
 }
 
-func newBranch(c *cluster, at spot) *branch {
+func newBranch(c *cluster, at queueKey) *branch {
 	b := &branch{cluster: c, address: resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: at.path, Partition: at.partition}}
 	b.account.name = queueName(b.address)
 	b.account.queue.account, b.account.queue.branch = &b.account, b
@@ -96,16 +96,16 @@ func (b *branch) detail(note string, now Instant) string {
 
 // made reports whether a queue that the cluster does not have is made by using it.
 func (b *branch) made() bool {
-	return b.cluster.makes(spot{b.address.Path, b.address.Partition})
+	return b.cluster.makes(queueKey{b.address.Path, b.address.Partition})
 }
 
 // makes reports whether using a queue that is not there makes it: the nearest one above that is there does that.
-func (c *cluster) makes(at spot) bool {
+func (c *cluster) makes(at queueKey) bool {
 	if _, elsewhere := c.standard[at.path]; elsewhere { // it is there, in other partitions
 		return false
 	}
 	for path, below := above(at.path); below; path, below = above(path) {
-		if b := c.branches[spot{path, at.partition}]; b != nil && b.known {
+		if b := c.branches[queueKey{path, at.partition}]; b != nil && b.known {
 			return b.report.CreatesChildren
 		}
 	}

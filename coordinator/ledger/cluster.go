@@ -30,20 +30,20 @@ type cluster struct {
 	leaves      map[string][]string // full paths by their last element, sorted
 	standard    map[string]string   // default partitions by path, of all paths
 
-	branches map[spot]*branch
+	branches map[queueKey]*branch
 	order    *btree.BTreeG[*branch] // the same by address
 
 	timer timer
 }
 
-// spot is a place in a cluster.
-type spot struct{ path, partition string }
+// queueKey is a place in a cluster.
+type queueKey struct{ path, partition string }
 
 // cluster finds or makes the cluster of this name.
 func (l *Ledger) cluster(name ClusterName) *cluster {
 	c := l.clusters[name]
 	if c == nil {
-		c = &cluster{ClusterName: name, branches: make(map[spot]*branch), order: newOrder()}
+		c = &cluster{ClusterName: name, branches: make(map[queueKey]*branch), order: newOrder()}
 		c.timer.cluster = c
 		l.clusters[name] = c
 	}
@@ -85,7 +85,7 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	c.queues, c.leaves, c.standard = 0, nil, nil
 	l.timers.set(&c.timer, 0)
 	for _, e := range c.members {
-		e.external.stay(c).over = false
+		e.external.membership(c).ended = false
 	}
 	for _, b := range c.order.Items() { // a copy: those that nobody touches go
 		b.vanish()
@@ -133,13 +133,13 @@ func (c *cluster) unknown(now Instant) string {
 func (c *cluster) awaited(l *Ledger) bool { return c.configured && !c.reported && l.now < l.loaded }
 
 // branch finds or makes a branch, with those above it. What it makes counts on the host that brought it; nil: none has.
-func (c *cluster) branch(at spot, bringer *host) *branch {
+func (c *cluster) branch(at queueKey, bringer *host) *branch {
 	if b := c.branches[at]; b != nil {
 		return b
 	}
 	b := newBranch(c, at)
 	if path, below := above(at.path); below {
-		b.parent = c.branch(spot{path, at.partition}, bringer)
+		b.parent = c.branch(queueKey{path, at.partition}, bringer)
 		b.parent.below++
 	}
 	b.claim(bringer)
@@ -154,7 +154,7 @@ func (c *cluster) tidy(b *branch) {
 		b.dropped = true
 		b.unclaim()
 		c.order.Delete(b)
-		delete(c.branches, spot{b.address.Path, b.address.Partition})
+		delete(c.branches, queueKey{b.address.Path, b.address.Partition})
 		if b = b.parent; b != nil {
 			b.below--
 		}

@@ -69,7 +69,7 @@ func (l *Ledger) Queue(at resource.Address) (QueueInfo, error) {
 	if full.Partition == "" {
 		full.Partition = c.standard[full.Path]
 	}
-	b := c.branches[spot{full.Path, full.Partition}]
+	b := c.branches[queueKey{full.Path, full.Partition}]
 	if b == nil {
 		return QueueInfo{}, &NotFoundError{What: "queue", ID: full.String()}
 	}

@@ -9,19 +9,19 @@ import (
 
 // external is where an allocation's parts elsewhere belong. Their addresses never change; only what is asked for there does.
 type external struct {
-	charges []charge          // of all parts, those above before those below; one that a part of nothing brought asks for nothing
-	stays   []stay            // one for each cluster
-	granted []resource.Vector // of each part in Entitled.External: what the last report's figures surely hold of its applications
+	charges     []charge          // of all parts, those above before those below; one that a part of nothing brought asks for nothing
+	memberships []membership      // one for each cluster
+	granted     []resource.Vector // of each part in Entitled.External: what the last report's figures surely hold of its applications
 	// changed is when it was last granted more or named more applications since the load. The cluster is given as long after this as
 	// after the confirmation to see it.
 	changed Instant
 }
 
-// stay is an allocation's place in a cluster.
-type stay struct {
+// membership is an allocation's place in a cluster.
+type membership struct {
 	cluster *cluster
 	index   int  // in the cluster's members
-	over    bool // by the last report all its applications are
+	ended   bool // by the last report all its applications are
 }
 
 // attachExternal enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet. Those that are new count on
@@ -34,11 +34,11 @@ func (l *Ledger) attachExternal(e *entry, bringer *host) {
 	x := &external{granted: make([]resource.Vector, len(parts))}
 	for i := range parts {
 		c := l.cluster(ClusterName{parts[i].Kind, parts[i].Cluster})
-		if !slices.ContainsFunc(x.stays, func(s stay) bool { return s.cluster == c }) {
-			x.stays = append(x.stays, stay{cluster: c})
+		if !slices.ContainsFunc(x.memberships, func(s membership) bool { return s.cluster == c }) {
+			x.memberships = append(x.memberships, membership{cluster: c})
 			c.attached++
 		}
-		own := c.branch(spot{parts[i].Path, parts[i].Partition}, bringer)
+		own := c.branch(queueKey{parts[i].Path, parts[i].Partition}, bringer)
 		for b := own; b != nil; b = b.parent {
 			x.charges = append(x.charges, charge{branch: b, own: b == own})
 		}
@@ -79,8 +79,8 @@ func (l *Ledger) detachExternal(e *entry) {
 		b := x.charges[i].branch
 		b.cluster.tidy(b)
 	}
-	for i := range x.stays {
-		c := x.stays[i].cluster
+	for i := range x.memberships {
+		c := x.memberships[i].cluster
 		c.attached--
 		l.dropCluster(c)
 	}
@@ -119,8 +119,8 @@ func (e *entry) holdExternal() {
 		t.branch.account.add(e.State, t.vector)
 		t.branch.enlist(t.vector, 1)
 	}
-	for i := range x.stays {
-		s := &x.stays[i]
+	for i := range x.memberships {
+		s := &x.memberships[i]
 		s.index = len(s.cluster.members)
 		s.cluster.members = append(s.cluster.members, e)
 	}
@@ -146,20 +146,20 @@ func (l *Ledger) unholdExternal(e *entry) {
 		t.branch.enlist(t.vector, -1)
 		l.freed(&t.branch.account)
 	}
-	for i := range x.stays {
-		s := &x.stays[i]
+	for i := range x.memberships {
+		s := &x.memberships[i]
 		list := s.cluster.members
 		last := list[len(list)-1]
 		list[s.index] = last
-		last.external.stay(s.cluster).index = s.index
+		last.external.membership(s.cluster).index = s.index
 		list[len(list)-1] = nil
 		s.cluster.members = list[:len(list)-1]
 	}
 }
 
-// stay is the place in a cluster that a part belongs to.
-func (x *external) stay(c *cluster) *stay {
-	return &x.stays[slices.IndexFunc(x.stays, func(s stay) bool { return s.cluster == c })]
+// membership is the place in a cluster that a part belongs to.
+func (x *external) membership(c *cluster) *membership {
+	return &x.memberships[slices.IndexFunc(x.memberships, func(s membership) bool { return s.cluster == c })]
 }
 
 // entitleExternal follows another entitlement of an entry that holds something.

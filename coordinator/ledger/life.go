@@ -82,8 +82,8 @@ func (l *Ledger) name(e *entry, ids []string) error {
 	e.ApplicationIDs = list
 	if x := e.external; x != nil {
 		x.changed = l.now
-		for i := range x.stays {
-			x.stays[i].over = false
+		for i := range x.memberships {
+			x.memberships[i].ended = false
 		}
 	}
 	if e.ttl() == 0 {

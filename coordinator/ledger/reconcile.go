@@ -67,7 +67,7 @@ func (in *intake) admits(parts []resource.External) bool {
 func (l *Ledger) mayBring(h *host, parts []resource.External) bool {
 	left := mostBrought - h.brought
 	for i := range parts {
-		at := spot{parts[i].Path, parts[i].Partition}
+		at := queueKey{parts[i].Path, parts[i].Partition}
 		c := l.clusters[ClusterName{parts[i].Kind, parts[i].Cluster}]
 		for below := true; below && (c == nil || c.branches[at] == nil); at.path, below = above(at.path) {
 			if left--; left < 0 {

@@ -115,7 +115,7 @@ func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
 	list := make([]*branch, 0, len(queues))
 	for i := range queues {
 		q := &queues[i]
-		b := c.branch(spot{q.Path, q.Partition}, nil)
+		b := c.branch(queueKey{q.Path, q.Partition}, nil)
 		list = append(list, b)
 		switch {
 		case q.Path == "":
@@ -182,8 +182,8 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 				e.reshow(&x.charges[i])
 			}
 		}
-		x.stay(c).over = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))
-		if !slices.ContainsFunc(x.stays, func(s stay) bool { return !s.over }) {
+		x.membership(c).ended = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))
+		if !slices.ContainsFunc(x.memberships, func(s membership) bool { return !s.ended }) {
 			over = append(over, e)
 		}
 	}

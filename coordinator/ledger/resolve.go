@@ -119,7 +119,7 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	if at.Partition == "" {
 		at.Partition = c.defaultPartition(at.Path)
 	}
-	if b := c.branches[spot{at.Path, at.Partition}]; (b == nil || !b.known) && !c.makes(spot{at.Path, at.Partition}) {
+	if b := c.branches[queueKey{at.Path, at.Partition}]; (b == nil || !b.known) && !c.makes(queueKey{at.Path, at.Partition}) {
 		return at, &NotFoundError{What: "queue", ID: at.String()}
 	}
 	return at, nil
