@@ -199,7 +199,7 @@ func (l *Ledger) enter(e *entry) {
 		if e.key == noRequest {
 			e.key = keyOf(e.Caller, e.RequestID)
 		}
-		l.requests.open(e.key, e.RequestHash, e.ID)
+		l.requests.add(e.key, e.RequestHash, e.ID)
 	}
 }
 

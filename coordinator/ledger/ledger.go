@@ -208,7 +208,7 @@ func (l *Ledger) fire() {
 		}
 		l.own += int(l.revision - before) //nolint:gosec // the rows of a host at most
 	}
-	l.requests.forget(l.now)
+	l.requests.expire(l.now)
 }
 
 // Changes returns what changed since it was last called, and begins anew.
