@@ -33,7 +33,7 @@ type account struct {
 	protected resource.Vector
 	key       string // of a quota: within its scope
 	rule      *rule  // of a quota
-	filings   int    // that touch it
+	sets      int    // that touch it
 }
 
 // setLimit changes what the account may give.

@@ -161,7 +161,7 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	}
 	e := l.blank()
 	e.Allocation = a
-	l.open(e)
+	l.link(e)
 	l.attachExternal(e, nil)
 	return e, nil
 }
@@ -182,7 +182,7 @@ func (l *Ledger) blank() *entry {
 
 // discard forgets an entry that is in no table.
 func (l *Ledger) discard(e *entry) {
-	l.close(e)
+	l.unlink(e)
 	l.reuse(e)
 }
 

@@ -87,14 +87,14 @@ func TestTheAuditFindsEachMistake(t *testing.T) {
 		"a waiting one without a class": {func(w *audited) { w.waiting.class = nil }, 7, "waits behind nothing"},
 		"a class that waits nowhere":    {func(w *audited) { w.waiting.class.group = nil }, 7, "waits behind nothing"},
 		"a quota too few": {func(w *audited) {
-			f := *w.active.filing
+			f := *w.active.accountSet
 			f.accounts = f.accounts[:1]
-			w.active.filing = &f
+			w.active.accountSet = &f
 		}, 3, "touches 1 quota accounts, its labels 2"},
 		"the quota of another": {func(w *audited) {
-			f := *w.active.filing
+			f := *w.active.accountSet
 			f.accounts = []*account{w.everybody, w.bob}
-			w.active.filing = &f
+			w.active.accountSet = &f
 		}, 3, "touches quota user=bob, its labels quota user=alice"},
 		"a host in no table":                          {func(w *audited) { w.hostOrder = w.hostOrder[1:] }, 3, "host h1, which is in no table"},
 		"too much in use":                             {func(w *audited) { w.alice.add(Active, one) }, 2, "quota user=alice: used memory=4B"},
@@ -146,7 +146,7 @@ func TestNothingIsLeftInTheTablesOfWhatHasEnded(t *testing.T) {
 		}
 	}
 	for name, left := range map[string]int{
-		"allocations": w.entries.Len(), "filings": len(w.filings), "shares": len(w.shares), "classes": len(w.classes), "callers": len(w.callers),
+		"allocations": w.entries.Len(), "filings": len(w.accountSets), "shares": len(w.shares), "classes": len(w.classes), "callers": len(w.callers),
 		"callers of hosts": len(w.relays), "callers that are full": len(w.full), "requests": w.requests.live, "quota accounts": w.Counts().QuotaAccounts - 1, // that of everybody stays
 	} {
 		if left != 0 {

@@ -9,7 +9,7 @@ import (
 type entry struct {
 	Allocation
 
-	*filing
+	*accountSet
 	external *external // nil where it has no part elsewhere
 
 	timer timer
@@ -185,7 +185,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	} else {
 		l.requests.remember(e.key, e.RequestHash, e.ID, l.now.Add(l.cfg.RequestRetention))
 	}
-	l.close(e)
+	l.unlink(e)
 	l.reuse(e)
 }
 

@@ -2,46 +2,46 @@ package ledger
 
 import "github.com/bursar/bursar/label"
 
-// filing is where in the books an allocation of certain labels belongs. All live allocations whose labels agree in the keys that
+// accountSet is where in the books an allocation of certain labels belongs. All live allocations whose labels agree in the keys that
 // some rule speaks of, and in the user, share one.
-type filing struct {
+type accountSet struct {
 	text     string     // of those labels
 	accounts []*account // the quotas they touch, in the order of their scopes; the host is apart
 	share    *share
 	live     int // allocations that are filed so
 }
 
-// open files an entry.
-func (l *Ledger) open(e *entry) {
+// link files an entry.
+func (l *Ledger) link(e *entry) {
 	l.scratch = l.rules.keys.AppendKey(l.scratch[:0], e.Labels)
-	f := l.filings[string(l.scratch)]
+	f := l.accountSets[string(l.scratch)]
 	if f == nil {
-		f = l.newFiling(string(l.scratch), e.Labels)
+		f = l.newAccountSet(string(l.scratch), e.Labels)
 	}
 	f.live++
-	e.filing = f
+	e.accountSet = f
 }
 
-func (l *Ledger) newFiling(text string, labels label.Set) *filing {
-	f := &filing{text: text, accounts: l.rules.accounts(nil, labels, &l.scratch)}
+func (l *Ledger) newAccountSet(text string, labels label.Set) *accountSet {
+	f := &accountSet{text: text, accounts: l.rules.accounts(nil, labels, &l.scratch)}
 	for _, quota := range f.accounts {
-		quota.filings++
+		quota.sets++
 	}
 	f.share = l.shareOf(f, labels)
-	l.filings[text] = f
+	l.accountSets[text] = f
 	return f
 }
 
-// close takes an entry, which counts nowhere any more, out of its filing. Accounts, branches and shares that nobody is left in go too.
-func (l *Ledger) close(e *entry) {
+// unlink takes an entry, which counts nowhere any more, out of its filing. Accounts, branches and shares that nobody is left in go too.
+func (l *Ledger) unlink(e *entry) {
 	l.detachExternal(e)
-	f := e.filing
+	f := e.accountSet
 	if f.live--; f.live > 0 {
 		return
 	}
-	delete(l.filings, f.text)
+	delete(l.accountSets, f.text)
 	for _, quota := range f.accounts {
-		quota.filings--
+		quota.sets--
 		l.rules.tidy(quota)
 	}
 	l.dropShare(f.share)

@@ -93,9 +93,9 @@ type Ledger struct {
 
 	rules ruleset
 	// rulesTurn counts how often they were replaced.
-	rulesTurn uint64
-	filings   map[string]*filing
-	shares    map[string]*share
+	rulesTurn   uint64
+	accountSets map[string]*accountSet
+	shares      map[string]*share
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
@@ -124,19 +124,19 @@ type Ledger struct {
 // New returns an empty ledger.
 func New(cfg Config, placer Placer) *Ledger {
 	return &Ledger{
-		cfg:      cfg.withDefaults(),
-		placer:   placer,
-		overUse:  make(map[OverUseKind]int),
-		requests: newRequests(),
-		callers:  make(usages),
-		relays:   make(usages),
-		full:     make(map[*usage]struct{}),
-		hosts:    make(map[string]*host),
-		rules:    ruleset{keys: label.NewScope(userKey)},
-		filings:  make(map[string]*filing),
-		shares:   make(map[string]*share),
-		clusters: make(map[ClusterName]*cluster),
-		classes:  make(map[string]*class),
+		cfg:         cfg.withDefaults(),
+		placer:      placer,
+		overUse:     make(map[OverUseKind]int),
+		requests:    newRequests(),
+		callers:     make(usages),
+		relays:      make(usages),
+		full:        make(map[*usage]struct{}),
+		hosts:       make(map[string]*host),
+		rules:       ruleset{keys: label.NewScope(userKey)},
+		accountSets: make(map[string]*accountSet),
+		shares:      make(map[string]*share),
+		clusters:    make(map[ClusterName]*cluster),
+		classes:     make(map[string]*class),
 	}
 }
 
@@ -296,7 +296,7 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	e := l.blank()
 	e.Allocation = *a
 	e.notAfter(l.now)
-	l.open(e)
+	l.link(e)
 	h := l.hosts[a.HostID]
 	l.attachExternal(e, h) // which of them a provider knows it has yet to report
 	l.enter(e)

@@ -300,7 +300,7 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 
 // roomFor checks that every account has what an entitlement would grow by.
 func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
-	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, filing: e.filing}
+	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, accountSet: e.accountSet}
 	grows := !more.Entitled.IsZero()
 	if e.external != nil {
 		more.external = &external{charges: slices.Clone(e.external.charges)}

@@ -142,7 +142,7 @@ func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool, refuse func
 		return changes, nil
 	}
 	l.recordQuotas(changes)
-	l.refile(rules)
+	l.replaceRules(rules)
 	l.settle()
 	return changes, nil
 }
@@ -207,15 +207,15 @@ func (q Quota) equal(r Quota) bool {
 		q.Guaranteed.Equal(r.Guaranteed) && q.Weight == r.Weight && q.Source == r.Source
 }
 
-// refile puts new rules in force: every live allocation touches the accounts that a restart would give it.
-func (l *Ledger) refile(rules ruleset) {
+// replaceRules puts new rules in force: every live allocation touches the accounts that a restart would give it.
+func (l *Ledger) replaceRules(rules ruleset) {
 	classes := l.unqueue()
 	l.rules = rules
 	l.rulesTurn++
 	l.shares = make(map[string]*share)
-	l.filings = make(map[string]*filing)
+	l.accountSets = make(map[string]*accountSet)
 	for _, e := range l.entries.Values() {
-		l.open(e)
+		l.link(e)
 		if !e.State.Holds() {
 			continue
 		}

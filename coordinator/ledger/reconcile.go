@@ -144,7 +144,7 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 	}
 	e := l.blank()
 	e.Allocation = a
-	l.open(e)
+	l.link(e)
 	l.attachExternal(e, h)
 	if !l.countable(e, h) {
 		l.discard(e)

@@ -74,7 +74,7 @@ func newRuleset(sources map[string][]Quota) ruleset {
 		rs.fill(s, rules)
 		rs.scopes = append(rs.scopes, s)
 		keys = append(keys, s.Keys()...)
-		s.open()
+		s.makeFixedAccounts()
 	}
 	rs.keys = label.NewScope(keys...)
 	slices.SortFunc(rs.scopes, func(a, b *scope) int {
@@ -215,8 +215,8 @@ func (s *scope) resolved(x, y *rule) bool {
 	return s.match(both, nil).Selector.Exact() > x.Selector.Exact() // x itself matches, if nothing else
 }
 
-// open makes the accounts of the rules without a "*".
-func (s *scope) open() {
+// makeFixedAccounts makes the accounts of the rules without a "*".
+func (s *scope) makeFixedAccounts() {
 	for _, m := range s.masks {
 		for _, r := range m.rules {
 			if r.fixed {
@@ -268,7 +268,7 @@ func (rs *ruleset) accounts(list []*account, labels label.Set, scratch *[]byte) 
 
 // tidy drops an account that no live allocation touches any more, unless its rule names it exactly.
 func (rs *ruleset) tidy(a *account) {
-	if a.filings == 0 && !a.rule.fixed {
+	if a.sets == 0 && !a.rule.fixed {
 		delete(a.rule.scope.accounts, a.key)
 	}
 }

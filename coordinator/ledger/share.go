@@ -15,7 +15,7 @@ type share struct {
 	guaranteed resource.Vector
 
 	memory, cpu, instances int64 // entitled to all its reserved and active allocations
-	filings                int   // that count in it
+	sets                   int   // that count in it
 
 	// value orders: the largest of its fractions of the fleet, by weight; those within their guarantee come before all others.
 	value  float64
@@ -76,7 +76,7 @@ func (s *share) drop(g *group) {
 
 // shareOf finds or makes the share of a request: that of the first of its quota accounts whose rule sets a weight or a
 // guarantee, else its user's.
-func (l *Ledger) shareOf(f *filing, labels label.Set) *share {
+func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 	buf := make([]byte, 0, 64)
 	var of *rule
 	for _, a := range f.accounts {
@@ -97,13 +97,13 @@ func (l *Ledger) shareOf(f *filing, labels label.Set) *share {
 		}
 		l.shares[s.key] = s
 	}
-	s.filings++
+	s.sets++
 	return s
 }
 
 func (l *Ledger) dropShare(s *share) {
-	s.filings--
-	if s.filings == 0 {
+	s.sets--
+	if s.sets == 0 {
 		delete(l.shares, s.key)
 	}
 }
