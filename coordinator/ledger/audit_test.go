@@ -146,7 +146,7 @@ func TestNothingIsLeftInTheTablesOfWhatHasEnded(t *testing.T) {
 		}
 	}
 	for name, left := range map[string]int{
-		"allocations": w.entries.Len(), "filings": len(w.accountSets), "shares": len(w.shares), "classes": len(w.classes), "callers": len(w.callers),
+		"allocations": w.entries.Len(), "account sets": len(w.accountSets), "shares": len(w.shares), "classes": len(w.classes), "callers": len(w.callers),
 		"callers of hosts": len(w.relays), "callers that are full": len(w.full), "requests": w.requests.live, "quota accounts": w.Counts().QuotaAccounts - 1, // that of everybody stays
 	} {
 		if left != 0 {
