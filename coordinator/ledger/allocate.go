@@ -71,7 +71,7 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 		if blocked != nil {
 			return AllocateResult{}, true, l.insufficient(e)
 		}
-		l.unwait(e)
+		l.stopWaiting(e)
 		l.grant(e, h)
 	}
 	return AllocateResult{Allocation: e.shown()}, true, nil

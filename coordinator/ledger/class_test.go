@@ -66,7 +66,7 @@ func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 func waitingClass(s *share, request resource.Vector, ids ...ID) *class {
 	c := &class{share: s, request: request, members: newMembers()}
 	for _, id := range ids {
-		c.join(&entry{Allocation: Allocation{ID: id}})
+		c.add(&entry{Allocation: Allocation{ID: id}})
 	}
 	return c
 }
@@ -80,8 +80,8 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var q queue
 			one, two := waitingClass(shares[0], resource.Vector{}, 5, 9), waitingClass(shares[1], resource.Vector{}, 7)
-			q.put(one)
-			q.put(two)
+			q.push(one)
+			q.push(two)
 			first := func(want ID) {
 				t.Helper()
 				if got := q.first().ID; got != want {
@@ -90,13 +90,13 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 			}
 			first(5)
 			back := &entry{Allocation: Allocation{ID: 3}}
-			two.join(back)
+			two.add(back)
 			first(3)
-			two.leave(back)
+			two.remove(back)
 			first(5)
-			one.leave(one.first())
+			one.remove(one.first())
 			first(7)
-			two.leave(two.first())
+			two.remove(two.first())
 			first(9)
 			if q.waiting != 1 {
 				t.Errorf("%d wait; want 1", q.waiting)
@@ -109,7 +109,7 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 func TestTheLastOfAClassThatWaitsNowhereMayLeave(t *testing.T) {
 	c := waitingClass(&share{weight: 1}, resource.Vector{}, 1)
 	e := c.first()
-	c.leave(e)
+	c.remove(e)
 	if e.class != nil || len(c.members.items) != 0 {
 		t.Error("it has not left")
 	}
@@ -125,9 +125,9 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 	vector := func(memory, cpu, instances int64) resource.Vector {
 		return resource.Vector{}.WithMemory(memory).WithCPU(cpu).WithInstances(instances)
 	}
-	q.put(waitingClass(s, vector(1, 4000, 3), 1))
-	q.put(waitingClass(s, vector(5, 1000, 2), 2))
-	q.put(waitingClass(s, vector(7, 2000, 9), 3))
+	q.push(waitingClass(s, vector(1, 4000, 3), 1))
+	q.push(waitingClass(s, vector(5, 1000, 2), 2))
+	q.push(waitingClass(s, vector(7, 2000, 9), 3))
 	for _, test := range []struct {
 		free     [3]int64
 		hopeless bool
@@ -147,8 +147,8 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 	for i, name := range []string{resource.Memory, resource.CPU, resource.Instances} {
 		free := [3]int64{9, 9, 9}
 		var one, none queue
-		one.put(waitingClass(s, vector(1, 1, 1), 1))
-		none.put(waitingClass(s, vector(1, 1, 1).With(name, 0), 1))
+		one.push(waitingClass(s, vector(1, 1, 1), 1))
+		none.push(waitingClass(s, vector(1, 1, 1).With(name, 0), 1))
 		for _, n := range []int64{0, -5} {
 			if free[i] = n; !one.hopeless(free) || none.hopeless(free) {
 				t.Errorf("%d is left of %s: hopeless for one of it: %t, for none of it: %t", n, name, one.hopeless(free), none.hopeless(free))
@@ -165,8 +165,8 @@ func TestABranchCountsWhatIsAskedOfIt(t *testing.T) {
 		{branch: other, vector: resource.Vector{}.WithMemory(9)}, {branch: own, vector: resource.Vector{}.WithMemory(2)},
 	}}}
 	c := &class{share: &share{weight: 1}, request: resource.Vector{}.WithMemory(5), members: newMembers()}
-	c.join(e)
-	q.put(c)
+	c.add(e)
+	q.push(c)
 	if q.hopeless([3]int64{2, 0, 0}) || !q.hopeless([3]int64{1, 0, 0}) {
 		t.Errorf("the least that is asked for is %v; want 2 of memory", q.least)
 	}

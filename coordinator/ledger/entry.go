@@ -165,7 +165,7 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 
 // end closes an entry for good and records why.
 func (l *Ledger) end(e *entry, s State, reason string) {
-	l.unwait(e)
+	l.stopWaiting(e)
 	if e.State.Holds() {
 		l.unhold(e)
 	}

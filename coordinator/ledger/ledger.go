@@ -307,7 +307,7 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 		e.detached = l.now
 		if _, ends := aside[e.ID]; !ends && e.present() {
 			_, blocked := l.decide(e) // no host is open before it reports
-			l.join(e, blocked)
+			l.enqueue(e, blocked)
 		}
 		l.retime(e)
 		return nil

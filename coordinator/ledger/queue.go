@@ -86,8 +86,8 @@ func newGroups() heap[*group] {
 	return heap[*group]{before: groupBefore, moved: func(g *group, i int) { g.index = i }}
 }
 
-// put files a class, which has members and waits nowhere, behind the queue's account.
-func (q *queue) put(c *class) {
+// push files a class, which has members and waits nowhere, behind the queue's account.
+func (q *queue) push(c *class) {
 	if q.byShare == nil {
 		q.byShare = make(map[*share]*group)
 		q.groups = newGroups()
@@ -128,8 +128,8 @@ func (q *queue) asked(c *class) resource.Vector {
 	return resource.Vector{}
 }
 
-// remove takes a class out of where it waits.
-func (c *class) remove() {
+// dequeue takes a class out of where it waits.
+func (c *class) dequeue() {
 	g := c.group
 	if g == nil {
 		return
@@ -147,8 +147,8 @@ func (c *class) remove() {
 	g.share.drop(g)
 }
 
-// join adds a request to its class.
-func (c *class) join(e *entry) {
+// add adds a request to its class.
+func (c *class) add(e *entry) {
 	e.class = c
 	c.members.push(e)
 	if c.group != nil {
@@ -157,10 +157,10 @@ func (c *class) join(e *entry) {
 	}
 }
 
-// leave takes a request out of its class. A class that is empty waits nowhere.
-func (c *class) leave(e *entry) {
+// remove takes a request out of its class. A class that is empty waits nowhere.
+func (c *class) remove(e *entry) {
 	if len(c.members.items) == 1 {
-		c.remove()
+		c.dequeue()
 		c.members.remove(e.memberIndex)
 		e.class = nil
 		return

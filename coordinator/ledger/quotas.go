@@ -209,7 +209,7 @@ func (q Quota) equal(r Quota) bool {
 
 // replaceRules puts new rules in force: every live allocation touches the accounts that a restart would give it.
 func (l *Ledger) replaceRules(rules ruleset) {
-	classes := l.unqueue()
+	classes := l.dequeueAll()
 	l.rules = rules
 	l.rulesTurn++
 	l.shares = make(map[string]*share)
@@ -230,8 +230,8 @@ func (l *Ledger) replaceRules(rules ruleset) {
 	}
 }
 
-// unqueue takes every waiting class out of its queue, first come first, and ends all that is kept for somebody.
-func (l *Ledger) unqueue() []*class {
+// dequeueAll takes every waiting class out of its queue, first come first, and ends all that is kept for somebody.
+func (l *Ledger) dequeueAll() []*class {
 	for _, e := range l.entries.Values() {
 		l.letGo(e)
 	}
@@ -239,7 +239,7 @@ func (l *Ledger) unqueue() []*class {
 		return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(a.first().ID, b.first().ID))
 	})
 	for _, c := range classes {
-		c.remove()
+		c.dequeue()
 	}
 	for _, q := range l.dirty {
 		q.dirty = false
@@ -252,7 +252,7 @@ func (l *Ledger) unqueue() []*class {
 func (l *Ledger) requeue(c *class) {
 	e := c.first()
 	if _, blocked := l.decide(e); blocked != nil {
-		l.file(c, blocked)
+		l.enqueueClass(c, blocked)
 		return
 	}
 	q := &l.anyHost
@@ -261,6 +261,6 @@ func (l *Ledger) requeue(c *class) {
 	} else if e.HostID != "" {
 		q = &l.hosts[e.HostID].account.queue
 	}
-	l.file(c, q)
+	l.enqueueClass(c, q)
 	l.mark(q)
 }

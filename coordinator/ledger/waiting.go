@@ -17,7 +17,7 @@ func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	l.setState(e, Waiting, reason)
 	l.lastFor(e, 0)
 	if e.present() {
-		l.join(e, blocked)
+		l.enqueue(e, blocked)
 	} else {
 		e.detached = l.now
 	}
@@ -25,27 +25,27 @@ func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	l.retime(e)
 }
 
-// join adds a waiting entry to its class, which waits behind the given queue if it is new.
-func (l *Ledger) join(e *entry, blocked *queue) {
+// enqueue adds a waiting entry to its class, which waits behind the given queue if it is new.
+func (l *Ledger) enqueue(e *entry, blocked *queue) {
 	l.scratch = classKey(l.scratch[:0], &e.Allocation)
 	c := l.classes[string(l.scratch)]
 	if c == nil {
 		c = &class{key: string(l.scratch), priority: e.Priority, share: e.share, request: e.request(), members: newMembers()}
 		l.classes[c.key] = c
 	}
-	c.join(e)
+	c.add(e)
 	if c.group == nil {
-		l.file(c, blocked)
+		l.enqueueClass(c, blocked)
 	}
 }
 
-// file puts a class behind a queue.
-func (l *Ledger) file(c *class, q *queue) {
+// enqueueClass puts a class behind a queue.
+func (l *Ledger) enqueueClass(c *class, q *queue) {
 	c.share = c.first().share
 	if len(c.share.groups) == 0 {
 		c.share.revalue(l.fleet)
 	}
-	q.put(c)
+	q.push(c)
 }
 
 // attachCaller gives a waiting entry a caller again, and tries it at once: its turn may have come while nobody was there.
@@ -56,11 +56,11 @@ func (l *Ledger) attachCaller(e *entry) {
 	}
 	h, blocked := l.decide(e)
 	if blocked == nil {
-		l.unwait(e)
+		l.stopWaiting(e)
 		l.grant(e, h)
 		return
 	}
-	l.join(e, blocked)
+	l.enqueue(e, blocked)
 	l.retime(e)
 }
 
@@ -77,27 +77,27 @@ func (l *Ledger) Detach(now Instant, id ID) {
 		return
 	}
 	e.detached = l.now
-	l.unfile(e)
+	l.dequeue(e)
 	l.letGo(e)
 	l.retime(e)
 	l.settle()
 }
 
-// unfile takes a waiting entry out of its class.
-func (l *Ledger) unfile(e *entry) {
+// dequeue takes a waiting entry out of its class.
+func (l *Ledger) dequeue(e *entry) {
 	c := e.class
 	if c == nil {
 		return
 	}
-	c.leave(e)
+	c.remove(e)
 	if len(c.members.items) == 0 {
 		delete(l.classes, c.key)
 	}
 }
 
-// unwait takes an entry out of everything that has to do with waiting.
-func (l *Ledger) unwait(e *entry) {
-	l.unfile(e)
+// stopWaiting takes an entry out of everything that has to do with waiting.
+func (l *Ledger) stopWaiting(e *entry) {
+	l.dequeue(e)
 	l.letGo(e)
 	e.callers = 0
 }
@@ -153,7 +153,7 @@ func (l *Ledger) settle() {
 	}
 	l.dirty = l.dirty[:0]
 	for _, s := range l.skipped {
-		l.file(s.class, s.queue)
+		l.enqueueClass(s.class, s.queue)
 	}
 	l.skipped = l.skipped[:0]
 }
@@ -221,11 +221,11 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 		l.admit(e, h)
 		return true
 	case q:
-		c.remove()
+		c.dequeue()
 		l.skipped = append(l.skipped, skip{c, q})
 	default:
-		c.remove()
-		l.file(c, blocked)
+		c.dequeue()
+		l.enqueueClass(c, blocked)
 		l.refuse(c, blocked)
 	}
 	return false
@@ -234,7 +234,7 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 // admit grants a request that waits, whatever the command is that made room for it.
 func (l *Ledger) admit(e *entry, h *host) {
 	l.deciding, l.admits = e, true
-	l.unwait(e)
+	l.stopWaiting(e)
 	l.grant(e, h)
 	l.deciding, l.admits = nil, false
 }
@@ -242,7 +242,7 @@ func (l *Ledger) admit(e *entry, h *host) {
 // refuse makes sure that a class which has just been found blocked there is not tried there again in this step.
 func (l *Ledger) refuse(c *class, blocked *queue) {
 	if blocked.dirty {
-		c.remove()
+		c.dequeue()
 		l.skipped = append(l.skipped, skip{c, blocked})
 	}
 }
