@@ -261,7 +261,7 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.lastFor(e, e.ReservationTTL)
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
-	l.passOver(e)
+	l.markPassedOver(e)
 	l.recordEntry(e)
 	l.retime(e)
 }

@@ -31,8 +31,8 @@ type entry struct {
 	detached    Instant // since when there is none
 	class       *class  // nil while it has no caller
 	memberIndex int
-	holding     *account // what comes free there is kept for it
-	lookAgain   Instant  // when it may next ask for that
+	heldAccount *account // what comes free there is kept for it
+	nextHold    Instant  // when it may next ask for that
 }
 
 // present reports whether a grant would reach somebody.
@@ -203,7 +203,7 @@ func (l *Ledger) retime(e *entry) {
 			first(e.detached.Add(l.cfg.CallerGrace))
 		}
 		if e.PassedSince != 0 && e.present() {
-			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.lookAgain))
+			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.nextHold))
 		}
 	} else if e.unstored == 0 {
 		first(max(e.Expires, e.lasts))
@@ -224,7 +224,7 @@ func (l *Ledger) entryDue(e *entry) {
 		e.Forget = true
 		l.end(e, Canceled, "its caller did not come back within "+l.cfg.CallerGrace.String())
 	default:
-		l.starved(e)
+		l.holdForStarved(e)
 	}
 }
 

@@ -233,7 +233,7 @@ func (l *Ledger) replaceRules(rules ruleset) {
 // dequeueAll takes every waiting class out of its queue, first come first, and ends all that is kept for somebody.
 func (l *Ledger) dequeueAll() []*class {
 	for _, e := range l.entries.Values() {
-		l.letGo(e)
+		l.dropHold(e)
 	}
 	classes := slices.SortedFunc(maps.Values(l.classes), func(a, b *class) int {
 		return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(a.first().ID, b.first().ID))

@@ -78,7 +78,7 @@ func (l *Ledger) Detach(now Instant, id ID) {
 	}
 	e.detached = l.now
 	l.dequeue(e)
-	l.letGo(e)
+	l.dropHold(e)
 	l.retime(e)
 	l.settle()
 }
@@ -98,17 +98,17 @@ func (l *Ledger) dequeue(e *entry) {
 // stopWaiting takes an entry out of everything that has to do with waiting.
 func (l *Ledger) stopWaiting(e *entry) {
 	l.dequeue(e)
-	l.letGo(e)
+	l.dropHold(e)
 	e.callers = 0
 }
 
-// letGo ends what is kept for an entry.
-func (l *Ledger) letGo(e *entry) {
-	a := e.holding
+// dropHold ends what is kept for an entry.
+func (l *Ledger) dropHold(e *entry) {
+	a := e.heldAccount
 	if a == nil {
 		return
 	}
-	a.holder, e.holding = nil, nil
+	a.holder, e.heldAccount = nil, nil
 	l.freed(a)
 	if h := a.queue.host; h != nil {
 		l.show(h)
@@ -226,7 +226,7 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 	default:
 		c.dequeue()
 		l.enqueueClass(c, blocked)
-		l.refuse(c, blocked)
+		l.setAside(c, blocked)
 	}
 	return false
 }
@@ -239,8 +239,8 @@ func (l *Ledger) admit(e *entry, h *host) {
 	l.deciding, l.admits = nil, false
 }
 
-// refuse makes sure that a class which has just been found blocked there is not tried there again in this step.
-func (l *Ledger) refuse(c *class, blocked *queue) {
+// setAside makes sure that a class which has just been found blocked there is not tried there again in this step.
+func (l *Ledger) setAside(c *class, blocked *queue) {
 	if blocked.dirty {
 		c.dequeue()
 		l.skipped = append(l.skipped, skip{c, blocked})
@@ -259,34 +259,34 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 		q.dirty = false
 		l.dirty = slices.DeleteFunc(l.dirty, func(other *queue) bool { return other == q })
 	default: // something else blocks it, the host has lost its labels, or is closed to its caller: others need not wait for that
-		e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
-		l.letGo(e)
+		e.nextHold = l.now.Add(l.cfg.StarvationAfter)
+		l.dropHold(e)
 		l.retime(e)
 	}
 	return false
 }
 
-// passOver notes which requests the grant of e went past: the first ones behind its accounts that came earlier and are no less urgent.
-func (l *Ledger) passOver(e *entry) {
+// markPassedOver notes which requests the grant of e went past: the first ones behind its accounts that came earlier and are no less urgent.
+func (l *Ledger) markPassedOver(e *entry) {
 	for _, quota := range e.accounts {
 		if quota.queue.waiting > 0 {
-			l.passed(quota.queue.first(), e)
+			l.markPassed(quota.queue.first(), e)
 		}
 	}
 	for i := range e.charges() {
 		if t := &e.external.charges[i]; t.branch.account.queue.waiting > 0 && !t.vector.IsZero() {
-			l.passed(t.branch.account.queue.first(), e)
+			l.markPassed(t.branch.account.queue.first(), e)
 		}
 	}
 	if e.host.account.queue.waiting > 0 {
-		l.passed(e.host.account.queue.first(), e)
+		l.markPassed(e.host.account.queue.first(), e)
 	}
 	for i := 0; i < len(l.skipped) && i < 8; i++ { // those set aside are the first of their queues
-		l.passed(l.skipped[i].class.first(), e)
+		l.markPassed(l.skipped[i].class.first(), e)
 	}
 }
 
-func (l *Ledger) passed(first, e *entry) {
+func (l *Ledger) markPassed(first, e *entry) {
 	if first.PassedSince != 0 || first.ID > e.ID || first.Priority < e.Priority {
 		return
 	}
@@ -294,16 +294,16 @@ func (l *Ledger) passed(first, e *entry) {
 	l.retime(first)
 }
 
-// starved keeps for a request that was passed over too long what its account frees, where and as long as that one account
+// holdForStarved keeps for a request that was passed over too long what its account frees, where and as long as that one account
 // is all it lacks.
-func (l *Ledger) starved(e *entry) {
-	e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
+func (l *Ledger) holdForStarved(e *entry) {
+	e.nextHold = l.now.Add(l.cfg.StarvationAfter)
 	a := l.soleBlocker(e)
-	if e.holding != a {
-		l.letGo(e)
+	if e.heldAccount != a {
+		l.dropHold(e)
 	}
 	if a != nil && a.holder == nil {
-		a.holder, e.holding = e, a
+		a.holder, e.heldAccount = e, a
 		if h := a.queue.host; h != nil {
 			l.show(h)
 		}
