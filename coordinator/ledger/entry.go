@@ -84,7 +84,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 	if e.tracked() {
 		h.digest += digestOf(e.ID)
 	}
-	l.book(h)
+	l.updatePlacerBalance(h)
 }
 
 // count counts the entry in one of its accounts.
@@ -130,7 +130,7 @@ func (l *Ledger) unhold(e *entry) {
 	h.left(e.ID, l.revision+1)
 	h.changed = l.revision + 1
 	e.host = nil
-	l.book(h)
+	l.updatePlacerBalance(h)
 }
 
 // activate moves what the entry holds from reserved to used.
@@ -160,7 +160,7 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	}
 	e.share.count(before, -1, l.fleet)
 	e.share.count(after, 1, l.fleet)
-	l.book(h)
+	l.updatePlacerBalance(h)
 }
 
 // end closes an entry for good and records why.

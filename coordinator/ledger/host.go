@@ -138,8 +138,8 @@ func (h *host) free() [3]int64 {
 	}
 }
 
-// show tells the Placer how the host is now.
-func (l *Ledger) show(h *host) {
+// updatePlacer tells the Placer how the host is now.
+func (l *Ledger) updatePlacer(h *host) {
 	note, _ := h.open()
 	v := HostView{
 		ID: h.ID, Labels: h.Labels, Limit: h.most(),
@@ -150,8 +150,8 @@ func (l *Ledger) show(h *host) {
 	l.placer.Put(h.slot, v)
 }
 
-// book tells the Placer, which knows the host, that something was given away or came back.
-func (l *Ledger) book(h *host) {
+// updatePlacerBalance tells the Placer, which knows the host, that something was given away or came back.
+func (l *Ledger) updatePlacerBalance(h *host) {
 	available, booked := h.balance()
 	l.placer.Book(h.slot, available, booked)
 }

@@ -46,7 +46,7 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	h.lastSync, h.heard = l.now, true
 	l.watch(h)
 	l.recordHost(h)
-	l.show(h)
+	l.updatePlacer(h)
 	return l.Interval(), nil // it is given nothing before its first report
 }
 
@@ -103,7 +103,7 @@ func (l *Ledger) hostDue(h *host) {
 		h.measured = false
 	}
 	l.watch(h)
-	l.show(h)
+	l.updatePlacer(h)
 }
 
 // lose gives up the allocations of a host that was silent for too long.
@@ -179,7 +179,7 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 	l.recordHost(h)
 	l.stopDrained(h)
 	l.watch(h)
-	l.show(h)
+	l.updatePlacer(h)
 	l.freed(&h.account)
 	l.settle()
 	return l.hostInfo(h), nil

@@ -243,7 +243,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	for _, r := range s.Hosts {
 		l.restoreHost(r)
-		l.show(l.hosts[r.ID])
+		l.updatePlacer(l.hosts[r.ID])
 	}
 	l.loaded = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	if len(s.Hosts) > 0 {

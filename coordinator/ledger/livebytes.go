@@ -300,10 +300,10 @@ func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 	case full == (h.full != ""):
 	case full:
 		h.full = h.fullText(l.cfg.HostLiveBytes)
-		l.show(h)
+		l.updatePlacer(h)
 	default:
 		h.full = ""
-		l.show(h)
+		l.updatePlacer(h)
 		l.freed(&h.account)
 	}
 }

@@ -44,7 +44,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	h.state = Healthy
 	l.stopDrained(h)
 	l.watch(h)
-	l.show(h)
+	l.updatePlacer(h)
 	l.freed(&h.account)
 	l.settle()
 

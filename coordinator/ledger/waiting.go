@@ -111,7 +111,7 @@ func (l *Ledger) dropHold(e *entry) {
 	a.holder, e.heldAccount = nil, nil
 	l.freed(a)
 	if h := a.queue.host; h != nil {
-		l.show(h)
+		l.updatePlacer(h)
 	}
 }
 
@@ -305,7 +305,7 @@ func (l *Ledger) holdForStarved(e *entry) {
 	if a != nil && a.holder == nil {
 		a.holder, e.heldAccount = e, a
 		if h := a.queue.host; h != nil {
-			l.show(h)
+			l.updatePlacer(h)
 		}
 	}
 	l.retime(e)
