@@ -145,8 +145,8 @@ func (a *account) shortfall(dimension string, asked, available int64, note strin
 	}
 }
 
-// closed says that the account gives nothing at all of what a request asks for, in the first dimension of that.
-func (a *account) closed(request resource.Vector, note string) Shortfall {
+// closedShortfall says that the account gives nothing at all of what a request asks for, in the first dimension of that.
+func (a *account) closedShortfall(request resource.Vector, note string) Shortfall {
 	for dimension, asked := range request.All() {
 		if asked != 0 {
 			return a.shortfall(dimension, asked, 0, note)

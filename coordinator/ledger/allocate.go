@@ -343,7 +343,7 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 // shortIn appends what a branch lacks, or why nothing new may go there. That its cluster is not known is said once, of the queue that
 // was asked for.
 func (l *Ledger) shortIn(list []Shortfall, t *charge, e *entry) []Shortfall {
-	note := t.branch.note()
+	note := t.branch.unschedulable()
 	if note == "" {
 		return l.short(list, &t.branch.account, e, t.vector)
 	}
@@ -365,12 +365,12 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	before := len(list)
 	list = h.shortfalls(list, e.request())
 	if len(list) == before && !h.suits(e.Wishes) {
-		lost := h.account.closed(e.request(), NoteLabels)
+		lost := h.account.closedShortfall(e.request(), NoteLabels)
 		lost.Detail = "it does not have all of " + e.Wishes.Required.String()
 		list = append(list, lost)
 	}
 	if len(list) == before && l.crowded(e, h) {
-		crowded := h.account.closed(e.request(), NoteRefused)
+		crowded := h.account.closedShortfall(e.request(), NoteRefused)
 		crowded.Detail = l.crowdedText(e.Caller, h.callers[l.callers[e.Caller]])
 		list = append(list, crowded)
 	}

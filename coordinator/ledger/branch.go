@@ -70,8 +70,8 @@ func above(path string) (string, bool) {
 // leaf returns the last element of a path.
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// note says that nothing new may go there, and why; empty where it may.
-func (b *branch) note() string {
+// unschedulable says that nothing new may go there, and why; empty where it may.
+func (b *branch) unschedulable() string {
 	switch {
 	case !b.cluster.known:
 		return NoteUnknown
@@ -114,12 +114,12 @@ func (c *cluster) makes(at queueKey) bool {
 
 // fits reports whether the request can go there now: by what is known of the cluster and by the books.
 func (b *branch) fits(request resource.Vector) bool {
-	return request.IsZero() || b.note() == "" && b.account.fits(request)
+	return request.IsZero() || b.unschedulable() == "" && b.account.fits(request)
 }
 
 // free is what a request could get at most, in memory, cpu and instances.
 func (b *branch) free() [3]int64 {
-	if b.note() != "" {
+	if b.unschedulable() != "" {
 		return [3]int64{-1, -1, -1}
 	}
 	return b.account.free()

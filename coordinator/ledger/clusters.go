@@ -101,7 +101,7 @@ func (l *Ledger) queueInfo(b *branch) QueueInfo {
 func (b *branch) unavailable(now Instant) string {
 	for at := b; at != nil; at = at.parent {
 		var why string
-		switch note := at.note(); note {
+		switch note := at.unschedulable(); note {
 		case "":
 			continue
 		case NoteUnknown:

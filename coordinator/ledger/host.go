@@ -50,8 +50,8 @@ type host struct {
 // headroom is the memory that the machine can still promise, in bytes; below zero where it has promised too much.
 func (h *host) headroom() int64 { return h.live - h.promised }
 
-// open says whether new grants may go there, and if not, why.
-func (h *host) open() (note, why string) {
+// unschedulable says whether new grants may go there, and if not, why.
+func (h *host) unschedulable() (note, why string) {
 	switch {
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
@@ -94,7 +94,7 @@ func withReason(what, reason string) string {
 
 // fits reports whether the request can go there now: by health, by the books and by measurement.
 func (h *host) fits(request resource.Vector) bool {
-	if note, _ := h.open(); note != "" {
+	if note, _ := h.unschedulable(); note != "" {
 		return false
 	}
 	if m := request.Memory(); m != 0 && m > h.headroom() {
@@ -110,11 +110,11 @@ func (h *host) suits(w *Wishes) bool { return w == nil || h.Labels.MatchesFilter
 func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	before := len(list)
 	list = h.account.shortfalls(list, request)
-	if note, why := h.open(); note != "" {
+	if note, why := h.unschedulable(); note != "" {
 		if len(list) > before {
 			return list
 		}
-		closed := h.account.closed(request, note)
+		closed := h.account.closedShortfall(request, note)
 		if note == NoteRefused { // which alone does not say it all
 			closed.Detail = why
 		}
@@ -128,7 +128,7 @@ func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall
 
 // free is what a request could get at most, in memory, cpu and instances.
 func (h *host) free() [3]int64 {
-	if note, _ := h.open(); note != "" {
+	if note, _ := h.unschedulable(); note != "" {
 		return [3]int64{}
 	}
 	return [3]int64{
@@ -140,7 +140,7 @@ func (h *host) free() [3]int64 {
 
 // updatePlacer tells the Placer how the host is now.
 func (l *Ledger) updatePlacer(h *host) {
-	note, _ := h.open()
+	note, _ := h.unschedulable()
 	v := HostView{
 		ID: h.ID, Labels: h.Labels, Limit: h.most(),
 		Health: note != NoteHealth, Measured: note == "" || note == NoteHealth,

@@ -201,7 +201,7 @@ func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 		return nil
 	}
 	if h := e.host; h != nil {
-		s := h.account.closed(e.request(), NoteRefused)
+		s := h.account.closedShortfall(e.request(), NoteRefused)
 		switch has := h.callers[e.caller]; {
 		case h.bytes+more > l.cfg.HostLiveBytes:
 			s.Detail = h.fullText(l.cfg.HostLiveBytes)
