@@ -258,12 +258,12 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.setState(e, Reserved, "")
 	e.HostID, e.HostAddress = h.ID, h.Address
 	e.Reserved = l.now
-	l.lastFor(e, e.ReservationTTL)
+	l.setTTL(e, e.ReservationTTL)
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
 	l.markPassedOver(e)
 	l.recordEntry(e)
-	l.retime(e)
+	l.setEntryTimer(e)
 }
 
 // never refuses a request that could not be granted even if everything else ended: a quota's limit, that of a branch or every matching

@@ -8,10 +8,10 @@ type unstored struct {
 	revision uint64
 }
 
-// lastFor gives the entry, which is about to be touched, a time to live; zero: it does not end by itself. The time is counted from now in
+// setTTL gives the entry, which is about to be touched, a time to live; zero: it does not end by itself. The time is counted from now in
 // what is stored and told, and by the timer from when that is durable.
-func (l *Ledger) lastFor(e *entry, ttl time.Duration) {
-	e.Expires, e.unstored, e.lasts = 0, 0, 0
+func (l *Ledger) setTTL(e *entry, ttl time.Duration) {
+	e.Expires, e.unstored, e.durableExpiry = 0, 0, 0
 	if ttl > 0 {
 		e.Expires, e.unstored = l.now.Add(ttl), l.revision+1
 		l.unstored = append(l.unstored, unstored{e, e.unstored})
@@ -45,8 +45,8 @@ func (l *Ledger) Durable(now Instant, revision uint64) {
 		done++
 		// Revisions come once: an entry that was confirmed, renewed, took a place in line again, or was reused for another has another.
 		if e := u.entry; e.unstored == u.revision {
-			e.unstored, e.lasts = 0, now.Add(e.ttl())
-			l.retime(e)
+			e.unstored, e.durableExpiry = 0, now.Add(e.ttl())
+			l.setEntryTimer(e)
 		}
 	}
 	rest := copy(l.unstored, l.unstored[done:])

@@ -14,12 +14,12 @@ type entry struct {
 
 	timer timer
 	// Of what expires: the revision with whose commit its time begins to count, 0 once it does, and when that is over. See Durable.
-	unstored uint64
-	lasts    Instant
-	key      requestKey // noRequest before enter
-	bytes    int64      // LiveBytes as of the last touch; 0 before enter
-	caller   *usage     // nil: it was adopted
-	relay    *usage     // nil: it did not come through a host's agent
+	unstored      uint64
+	durableExpiry Instant
+	key           requestKey // noRequest before enter
+	bytes         int64      // LiveBytes as of the last touch; 0 before enter
+	caller        *usage     // nil: it was adopted
+	relay         *usage     // nil: it did not come through a host's agent
 
 	// While it holds something:
 	host      *host
@@ -127,7 +127,7 @@ func (l *Ledger) unhold(e *entry) {
 	if e.tracked() {
 		h.digest -= digestOf(e.ID)
 	}
-	h.left(e.ID, l.revision+1)
+	h.addDeparture(e.ID, l.revision+1)
 	h.changed = l.revision + 1
 	e.host = nil
 	l.updatePlacerBalance(h)
@@ -189,8 +189,8 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	l.reuse(e)
 }
 
-// retime sets the entry's timer to what is due first.
-func (l *Ledger) retime(e *entry) {
+// setEntryTimer sets the entry's timer to what is due first.
+func (l *Ledger) setEntryTimer(e *entry) {
 	due := Instant(0)
 	first := func(at Instant) {
 		if at != 0 && (due == 0 || at < due) {
@@ -206,7 +206,7 @@ func (l *Ledger) retime(e *entry) {
 			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.nextHold))
 		}
 	} else if e.unstored == 0 {
-		first(max(e.Expires, e.lasts))
+		first(max(e.Expires, e.durableExpiry))
 	}
 	l.ends.set(&e.timer, due)
 }

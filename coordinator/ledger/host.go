@@ -204,7 +204,7 @@ func (l *Ledger) addHost(r HostRecord) *host {
 	l.hosts[r.ID] = h
 	at, _ := l.hostPlace(r.ID)
 	l.hostOrder = slices.Insert(l.hostOrder, at, h)
-	l.size(h, r.Capacity, r.Protected)
+	l.setCapacity(h, r.Capacity, r.Protected)
 	return h
 }
 
@@ -212,8 +212,8 @@ func (l *Ledger) hostPlace(id string) (int, bool) {
 	return slices.BinarySearchFunc(l.hostOrder, id, func(h *host, id string) int { return strings.Compare(h.ID, id) })
 }
 
-// size sets what the host may give, and with it the measure of all fair shares.
-func (l *Ledger) size(h *host, capacity, protected resource.Vector) {
+// setCapacity sets what the host may give, and with it the measure of all fair shares.
+func (l *Ledger) setCapacity(h *host, capacity, protected resource.Vector) {
 	l.fleet.memory -= known(h.account.most[0])
 	l.fleet.cpu -= known(h.account.most[1])
 	h.Capacity, h.Protected = capacity, protected
@@ -233,7 +233,7 @@ func known(most int64) int64 {
 // removeHost takes a host, on which nothing is left, out of the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
-	l.size(h, resource.Vector{}, resource.Vector{}) // what is not listed counts in no share
+	l.setCapacity(h, resource.Vector{}, resource.Vector{}) // what is not listed counts in no share
 	l.placer.Remove(h.slot)
 	l.slots[h.slot] = nil
 	l.freeSlots = append(l.freeSlots, h.slot)
@@ -275,7 +275,7 @@ type departure struct {
 // departuresKept bounds the list between two reports; an agent that missed more is told all that lives instead.
 const departuresKept = 256
 
-func (h *host) left(id ID, revision uint64) {
+func (h *host) addDeparture(id ID, revision uint64) {
 	if len(h.gone.list) >= departuresKept {
 		h.gone.before, h.gone.list = h.gone.list[0].revision, h.gone.list[1:]
 	}

@@ -39,12 +39,12 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	h.BootID, h.MachineID, h.PIDNamespace = words(c.BootID), words(c.MachineID), words(c.PIDNamespace)
 	h.Lost = false
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
-		l.size(h, c.Capacity, c.Protected)
+		l.setCapacity(h, c.Capacity, c.Protected)
 	}
 	h.state = Healthy
 	h.needFull = true
 	h.lastSync, h.heard = l.now, true
-	l.watch(h)
+	l.setHostTimer(h)
 	l.recordHost(h)
 	l.updatePlacer(h)
 	return l.Interval(), nil // it is given nothing before its first report
@@ -59,11 +59,11 @@ func (l *Ledger) restoreHost(r HostRecord) {
 	}
 	h.needFull = true
 	h.lastSync = l.now
-	l.watch(h)
+	l.setHostTimer(h)
 }
 
-// watch sets the host's timer to when it becomes suspect, unmeasured or lost.
-func (l *Ledger) watch(h *host) {
+// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost.
+func (l *Ledger) setHostTimer(h *host) {
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	switch h.state {
 	case Healthy, Returning:
@@ -102,7 +102,7 @@ func (l *Ledger) hostDue(h *host) {
 	case h.measured && h.sampleAt.Add(patience) <= l.now:
 		h.measured = false
 	}
-	l.watch(h)
+	l.setHostTimer(h)
 	l.updatePlacer(h)
 }
 
@@ -152,21 +152,21 @@ func (l *Ledger) host(id string) (*host, error) {
 
 // Cordon stops new grants on a host; what runs goes on. The error is a *NotFoundError.
 func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
-	return l.mute(now, hostID, reason, true, false, nil)
+	return l.setCordon(now, hostID, reason, true, false, nil)
 }
 
 // Drain cordons a host and tells its agent. What is left there after the deadline is stopped; nil: it is left to end. The error is a
 // *NotFoundError.
 func (l *Ledger) Drain(now Instant, hostID, reason string, deadline *time.Duration) (HostInfo, error) {
-	return l.mute(now, hostID, reason, true, true, deadline)
+	return l.setCordon(now, hostID, reason, true, true, deadline)
 }
 
 // Uncordon ends a cordon or a drain. The error is a *NotFoundError.
 func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
-	return l.mute(now, hostID, "", false, false, nil)
+	return l.setCordon(now, hostID, "", false, false, nil)
 }
 
-func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration) (HostInfo, error) {
+func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration) (HostInfo, error) {
 	l.begin(now)
 	h, err := l.host(hostID)
 	if err != nil {
@@ -178,15 +178,15 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 	}
 	l.recordHost(h)
 	l.stopDrained(h)
-	l.watch(h)
+	l.setHostTimer(h)
 	l.updatePlacer(h)
 	l.freed(&h.account)
 	l.settle()
 	return l.hostInfo(h), nil
 }
 
-// repromise adds up anew what the allocations of the host may still touch.
-func (l *Ledger) repromise(h *host) {
+// resetPromises adds up anew what the allocations of the host may still touch.
+func (l *Ledger) resetPromises(h *host) {
 	h.promised = 0
 	for _, e := range h.entries {
 		e.promise = e.untouchedMemory()
@@ -194,8 +194,10 @@ func (l *Ledger) repromise(h *host) {
 	}
 }
 
-// has reports whether a sample is the one that the host has, sent once more: that one grows old.
-func (h *host) has(s *Sample) bool { return h.sample != nil && s.Time != 0 && s.Time == h.sample.Time }
+// hasSample reports whether a sample is the one that the host has, sent once more: that one grows old.
+func (h *host) hasSample(s *Sample) bool {
+	return h.sample != nil && s.Time != 0 && s.Time == h.sample.Time
+}
 
 // measure takes over a sample.
 func (l *Ledger) measure(h *host, s *Sample) {
@@ -207,15 +209,15 @@ func (l *Ledger) measure(h *host, s *Sample) {
 	h.measured = s.MemoryAvailable != nil
 	if h.measured {
 		h.live = *s.MemoryAvailable - s.MemorySafety
-		l.repromise(h)
+		l.resetPromises(h)
 	}
 }
 
-// resized takes over another capacity that an agent reports.
-func (l *Ledger) resized(h *host, capacity resource.Vector) {
+// updateCapacity takes over another capacity that an agent reports.
+func (l *Ledger) updateCapacity(h *host, capacity resource.Vector) {
 	if capacity.Equal(h.Capacity) || capacity.Validate() != nil {
 		return
 	}
-	l.size(h, capacity, h.Protected)
+	l.setCapacity(h, capacity, h.Protected)
 	l.recordHost(h)
 }

@@ -309,14 +309,14 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 			_, blocked := l.decide(e) // no host is open before it reports
 			l.enqueue(e, blocked)
 		}
-		l.retime(e)
+		l.setEntryTimer(e)
 		return nil
 	}
 	if e.Expires != 0 {
 		e.Expires = max(e.Expires, l.now.Add(l.Interval()))
 	}
 	l.hold(e, h)
-	l.retime(e)
+	l.setEntryTimer(e)
 	return nil
 }
 

@@ -87,10 +87,10 @@ func (l *Ledger) name(e *entry, ids []string) error {
 		}
 	}
 	if e.ttl() == 0 {
-		l.lastFor(e, 0)
+		l.setTTL(e, 0)
 	}
 	l.recordEntry(e)
-	l.retime(e)
+	l.setEntryTimer(e)
 	return nil
 }
 
@@ -101,12 +101,12 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 	l.setState(e, Active, "")
 	e.Confirmed = l.now
 	e.confirm(entitled, c)
-	l.lastFor(e, e.ttl())
+	l.setTTL(e, e.ttl())
 	if e.tracked() {
 		e.host.digest += digestOf(e.ID)
 	}
 	l.recordEntry(e)
-	l.retime(e)
+	l.setEntryTimer(e)
 }
 
 // confirm takes over what a confirmation says.
@@ -256,9 +256,9 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 	if c.TTL > 0 {
 		*given = c.TTL
 	}
-	l.lastFor(e, e.ttl())
+	l.setTTL(e, e.ttl())
 	l.recordEntry(e)
-	l.retime(e)
+	l.setEntryTimer(e)
 	return e.Allocation, nil
 }
 

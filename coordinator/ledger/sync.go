@@ -26,7 +26,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		h.needFull = true
 	}
 	result := SyncResult{Acknowledged: l.buryAll(h, c.Ended)}
-	fresh := c.Sample != nil && !h.has(c.Sample)
+	fresh := c.Sample != nil && !h.hasSample(c.Sample)
 	sampled := fresh && c.Sample.MemoryAvailable != nil
 	l.report(h, c.Engines, sampled)
 	if c.Full {
@@ -36,14 +36,14 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		l.veto(h, v)
 	}
 	if c.Capacity != nil {
-		l.resized(h, *c.Capacity)
+		l.updateCapacity(h, *c.Capacity)
 	}
 	if fresh {
 		l.measure(h, c.Sample)
 	}
 	h.state = Healthy
 	l.stopDrained(h)
-	l.watch(h)
+	l.setHostTimer(h)
 	l.updatePlacer(h)
 	l.freed(&h.account)
 	l.settle()

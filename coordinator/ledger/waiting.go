@@ -15,14 +15,14 @@ type skip struct {
 // wait lets an entry, which is in the tables, wait behind what blocks it.
 func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	l.setState(e, Waiting, reason)
-	l.lastFor(e, 0)
+	l.setTTL(e, 0)
 	if e.present() {
 		l.enqueue(e, blocked)
 	} else {
 		e.detached = l.now
 	}
 	l.recordEntry(e)
-	l.retime(e)
+	l.setEntryTimer(e)
 }
 
 // enqueue adds a waiting entry to its class, which waits behind the given queue if it is new.
@@ -61,7 +61,7 @@ func (l *Ledger) attachCaller(e *entry) {
 		return
 	}
 	l.enqueue(e, blocked)
-	l.retime(e)
+	l.setEntryTimer(e)
 }
 
 // Detach says that a caller of a waiting request went away. The request keeps its place for a while, but is not granted
@@ -79,7 +79,7 @@ func (l *Ledger) Detach(now Instant, id ID) {
 	e.detached = l.now
 	l.dequeue(e)
 	l.dropHold(e)
-	l.retime(e)
+	l.setEntryTimer(e)
 	l.settle()
 }
 
@@ -261,7 +261,7 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	default: // something else blocks it, the host has lost its labels, or is closed to its caller: others need not wait for that
 		e.nextHold = l.now.Add(l.cfg.StarvationAfter)
 		l.dropHold(e)
-		l.retime(e)
+		l.setEntryTimer(e)
 	}
 	return false
 }
@@ -291,7 +291,7 @@ func (l *Ledger) markPassed(first, e *entry) {
 		return
 	}
 	first.PassedSince = l.now
-	l.retime(first)
+	l.setEntryTimer(first)
 }
 
 // holdForStarved keeps for a request that was passed over too long what its account frees, where and as long as that one account
@@ -308,7 +308,7 @@ func (l *Ledger) holdForStarved(e *entry) {
 			l.updatePlacer(h)
 		}
 	}
-	l.retime(e)
+	l.setEntryTimer(e)
 }
 
 // soleBlocker is the one account that the request lacks; nil where there are several, or no host in particular.
