@@ -284,7 +284,7 @@ func (l *Ledger) never(e *entry) error {
 	switch {
 	case len(refusal.Shortfalls) > 0:
 		return refusal
-	case l.now < l.settled:
+	case l.now < l.hostsBack:
 		return nil
 	case e.HostID != "":
 		h := l.hosts[e.HostID]
@@ -334,7 +334,7 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		if short = l.placer.Choose(q) == NoSlot; short {
 			l.noHost(refusal, e, q)
 		}
-		returning = l.now < l.settled && l.Counts().HostsReturning > 0
+		returning = l.now < l.hostsBack && l.Counts().HostsReturning > 0
 	}
 	refusal.Returning = !final && (returning || awaited && !short)
 	return refusal

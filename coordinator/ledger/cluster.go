@@ -130,7 +130,9 @@ func (c *cluster) unknown(now Instant) string {
 }
 
 // awaited says that it is too early to refuse anything for want of the cluster: it has not been read since the load, which was only now.
-func (c *cluster) awaited(l *Ledger) bool { return c.configured && !c.reported && l.now < l.loaded }
+func (c *cluster) awaited(l *Ledger) bool {
+	return c.configured && !c.reported && l.now < l.clustersRead
+}
 
 // branch finds or makes a branch, with those above it. What it makes counts on the host that brought it; nil: none has.
 func (c *cluster) branch(at queueKey, bringer *host) *branch {

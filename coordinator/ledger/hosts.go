@@ -139,7 +139,7 @@ func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 		}
 	}
 	l.removeHost(h)
-	l.settle()
+	l.grantWaiting()
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, drainin
 	l.setHostTimer(h)
 	l.updatePlacer(h)
 	l.freed(&h.account)
-	l.settle()
+	l.grantWaiting()
 	return l.hostInfo(h), nil
 }
 

@@ -88,8 +88,8 @@ type Ledger struct {
 	slots     []*host
 	freeSlots []Slot
 	fleet     fleet
-	// settled is when hosts had the time to come back after a load. Before, nothing is refused as never to fit.
-	settled Instant
+	// hostsBack is when hosts had the time to come back after a load. Before, nothing is refused as never to fit.
+	hostsBack Instant
 
 	rules ruleset
 	// rulesTurn counts how often they were replaced.
@@ -99,8 +99,8 @@ type Ledger struct {
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
-	// loaded is when clusters had the time to be read after a load. Before, nothing is refused for good for want of one.
-	loaded Instant
+	// clustersRead is when clusters had the time to be read after a load. Before, nothing is refused for good for want of one.
+	clustersRead Instant
 
 	classes map[string]*class
 	anyHost queue    // requests that no host has room for
@@ -145,7 +145,7 @@ func (l *Ledger) begin(now Instant) {
 	l.now = max(l.now, now)
 	l.early = true
 	l.fire()
-	l.settle()
+	l.grantWaiting()
 	l.early = false
 }
 
@@ -245,9 +245,9 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		l.restoreHost(r)
 		l.updatePlacer(l.hosts[r.ID])
 	}
-	l.loaded = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
+	l.clustersRead = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	if len(s.Hosts) > 0 {
-		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
+		l.hostsBack = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	}
 	allocations := sorted(s.Allocations, func(a, b Allocation) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range allocations {

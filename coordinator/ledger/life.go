@@ -47,7 +47,7 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 		return Allocation{}, err
 	}
 	l.start(e, entitled, &c)
-	l.settle()
+	l.grantWaiting()
 	return l.reread(c.ID), nil
 }
 
@@ -187,7 +187,7 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
 	e.Exit, e.ErrorOutput = c.Exit, words(c.ErrorOutput)
-	return l.ended(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
+	return l.endAndGrant(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
 }
 
 // orElse is a text of whoever gave a command, or another where that said nothing.
@@ -198,11 +198,11 @@ func orElse(text, otherwise string) string {
 	return words(text)
 }
 
-// ended ends an entry and lets others have what it held.
-func (l *Ledger) ended(e *entry, s State, reason string) Allocation {
+// endAndGrant ends an entry and lets others have what it held.
+func (l *Ledger) endAndGrant(e *entry, s State, reason string) Allocation {
 	l.end(e, s, reason)
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]
-	l.settle()
+	l.grantWaiting()
 	return last
 }
 
@@ -229,7 +229,7 @@ func (l *Ledger) Cancel(now Instant, c CancelCommand) (Allocation, error) {
 	if e.State == Active {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "active", "waiting or reserved; Release or Stop ends an active one"}
 	}
-	return l.ended(e, Canceled, orElse(c.Reason, "canceled by "+c.Actor.Name)), nil
+	return l.endAndGrant(e, Canceled, orElse(c.Reason, "canceled by "+c.Actor.Name)), nil
 }
 
 // Renew extends a reservation or a lease from when the renewal is durable.
@@ -294,7 +294,7 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	}
 	l.entitle(e, next)
 	l.recordEntry(e)
-	l.settle()
+	l.grantWaiting()
 	return l.reread(c.ID), nil
 }
 
@@ -349,7 +349,7 @@ func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
 	}
 	l.halt(e, orElse(c.Reason, "stopped by "+c.Actor.Name), grace)
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]
-	l.settle()
+	l.grantWaiting()
 	return last, nil
 }
 

@@ -176,7 +176,7 @@ func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecor
 			l.configure(list[i].ClusterName)
 		}
 	}
-	l.settle()
+	l.grantWaiting()
 	return nil
 }
 

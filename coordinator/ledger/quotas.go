@@ -143,7 +143,7 @@ func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool, refuse func
 	}
 	l.recordQuotas(changes)
 	l.replaceRules(rules)
-	l.settle()
+	l.grantWaiting()
 	return changes, nil
 }
 

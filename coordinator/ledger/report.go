@@ -104,7 +104,7 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	for _, e := range over {
 		l.end(e, Released, "its application ended")
 	}
-	l.settle()
+	l.grantWaiting()
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	l.setHostTimer(h)
 	l.updatePlacer(h)
 	l.freed(&h.account)
-	l.settle()
+	l.grantWaiting()
 
 	l.answer(h, &c, seen, &result)
 	return result, nil

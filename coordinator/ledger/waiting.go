@@ -80,7 +80,7 @@ func (l *Ledger) Detach(now Instant, id ID) {
 	l.dequeue(e)
 	l.dropHold(e)
 	l.setEntryTimer(e)
-	l.settle()
+	l.grantWaiting()
 }
 
 // dequeue takes a waiting entry out of its class.
@@ -130,9 +130,9 @@ func (l *Ledger) mark(q *queue) {
 	}
 }
 
-// settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival. All of it, before anybody
+// grantWaiting grants what the accounts that have more to give allow, in the order of priority, fair share and arrival. All of it, before anybody
 // who comes later is looked at.
-func (l *Ledger) settle() {
+func (l *Ledger) grantWaiting() {
 	for misses := 0; misses < missesPerStep; {
 		q := l.nextQueue()
 		if q == nil {
