@@ -50,8 +50,8 @@ func (l *Ledger) unlink(e *entry) {
 	l.dropShare(set.share)
 }
 
-// reuse keeps the memory of an entry that is in no table any more.
-func (l *Ledger) reuse(e *entry) {
+// recycle keeps the memory of an entry that is in no table any more.
+func (l *Ledger) recycle(e *entry) {
 	*e = entry{}
 	l.spare = append(l.spare, e)
 }

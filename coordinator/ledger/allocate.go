@@ -28,7 +28,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	e.key = key
 	h, blocked := l.decide(e)
 	if blocked == nil {
-		l.enter(e)
+		l.index(e)
 		l.grant(e, h)
 		return AllocateResult{Allocation: e.Allocation}, nil
 	}
@@ -39,7 +39,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		l.discard(e)
 		return AllocateResult{}, never
 	}
-	l.enter(e)
+	l.index(e)
 	if !c.Async {
 		e.callers = 1
 	}
@@ -60,8 +60,8 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	}
 	e := l.entry(r.id)
 	switch {
-	case e.Adopted() && r.hash == 0 && !l.mayBe(e, c):
-		l.disown(e)
+	case e.Adopted() && r.hash == 0 && !l.matchesAdopted(e, c):
+		l.clearRequestID(e)
 		return AllocateResult{}, false, nil
 	case e.State != Waiting || c.Async:
 	case c.Wait > 0:
@@ -77,9 +77,9 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	return AllocateResult{Allocation: e.shown()}, true, nil
 }
 
-// mayBe reports whether an engine that an agent has brought, with the request id of c, is what c asks for, as far as can be
+// matchesAdopted reports whether an engine that an agent has brought, with the request id of c, is what c asks for, as far as can be
 // told: the agent does not know the request's hash. Else whoever runs that agent could answer others' requests.
-func (l *Ledger) mayBe(e *entry, c *AllocateCommand) bool {
+func (l *Ledger) matchesAdopted(e *entry, c *AllocateCommand) bool {
 	if w := c.Wishes; w != nil && (w.Host != "" && w.Host != e.HostID || !e.host.suits(w) || slices.Contains(w.Avoid, e.HostID)) {
 		return false
 	}
@@ -87,8 +87,8 @@ func (l *Ledger) mayBe(e *entry, c *AllocateCommand) bool {
 	return err == nil && r.Equal(e.Requested) && e.Labels.Equal(c.Labels) && e.Priority == c.Priority
 }
 
-// disown takes the request id from an engine that an agent has brought.
-func (l *Ledger) disown(e *entry) {
+// clearRequestID takes the request id from an engine that an agent has brought.
+func (l *Ledger) clearRequestID(e *entry) {
 	l.requests.drop(e.key, e.ID)
 	e.RequestID, e.key = "", noRequest
 	l.recordEntry(e)
@@ -159,15 +159,15 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if err := l.affords(&a, a.LiveBytes()+a.overhead()); err != nil {
 		return nil, err
 	}
-	e := l.blank()
+	e := l.newEntry()
 	e.Allocation = a
 	l.link(e)
 	l.attachExternal(e, nil)
 	return e, nil
 }
 
-// blank returns an entry to fill in.
-func (l *Ledger) blank() *entry {
+// newEntry returns an entry to fill in.
+func (l *Ledger) newEntry() *entry {
 	n := len(l.spare)
 	if n == 0 {
 		e := &entry{}
@@ -183,11 +183,11 @@ func (l *Ledger) blank() *entry {
 // discard forgets an entry that is in no table.
 func (l *Ledger) discard(e *entry) {
 	l.unlink(e)
-	l.reuse(e)
+	l.recycle(e)
 }
 
-// enter puts a new entry into the tables.
-func (l *Ledger) enter(e *entry) {
+// index puts a new entry into the tables.
+func (l *Ledger) index(e *entry) {
 	if e.ID == 0 {
 		e.ID = l.nextID()
 	}

@@ -163,8 +163,8 @@ func (c *cluster) tidy(b *branch) {
 	}
 }
 
-// index lists the paths that the cluster has, by what they may be called.
-func (c *cluster) index() {
+// indexQueues lists the paths that the cluster has, by what they may be called.
+func (c *cluster) indexQueues() {
 	c.leaves, c.standard = make(map[string][]string, c.queues), make(map[string]string, c.queues)
 	c.order.Scan(func(b *branch) bool {
 		if !b.known {

@@ -186,7 +186,7 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 		l.requests.remember(e.key, e.RequestHash, e.ID, l.now.Add(l.cfg.RequestRetention))
 	}
 	l.unlink(e)
-	l.reuse(e)
+	l.recycle(e)
 }
 
 // setEntryTimer sets the entry's timer to what is due first.

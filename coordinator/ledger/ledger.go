@@ -293,13 +293,13 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	if l.entry(a.ID) != nil {
 		return unrestored(a.ID, "twice")
 	}
-	e := l.blank()
+	e := l.newEntry()
 	e.Allocation = *a
 	e.notAfter(l.now)
 	l.link(e)
 	h := l.hosts[a.HostID]
 	l.attachExternal(e, h) // which of them a provider knows it has yet to report
-	l.enter(e)
+	l.index(e)
 	if h == nil && (e.State.Holds() || a.HostID != "") {
 		return unrestored(a.ID, "no such host: %q", a.HostID)
 	}

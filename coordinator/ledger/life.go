@@ -26,19 +26,19 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
 	if e.State == Active && sameProcess(e.Process, c.Process) {
-		return e.Allocation, l.name(e, c.ApplicationIDs)
+		return e.Allocation, l.addApplications(e, c.ApplicationIDs)
 	}
 	if e.State != Reserved {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
 	}
-	entitled, err := confirmed(e.Entitled, c.Entitled)
+	entitled, err := confirmedResource(e.Entitled, c.Entitled)
 	if err != nil {
 		return Allocation{}, err
 	}
 	if c.Lease > 0 && c.Process.PID != 0 {
 		return Allocation{}, &FieldError{"lease", c.Lease.String(), "none for an engine with a pid: it lives as long as its process"}
 	}
-	if c.ApplicationIDs, err = named(nil, everyWord(c.ApplicationIDs)); err != nil {
+	if c.ApplicationIDs, err = appendApplications(nil, everyWord(c.ApplicationIDs)); err != nil {
 		return Allocation{}, err
 	}
 	next := e.Allocation
@@ -48,14 +48,14 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	}
 	l.start(e, entitled, &c)
 	l.grantWaiting()
-	return l.reread(c.ID), nil
+	return l.current(c.ID), nil
 }
 
 // mostApplications is how many one allocation may have, as in the wire contract.
 const mostApplications = 64
 
-// named adds application ids that are not there yet. The list may be shared, so it is never changed. The error is a *FieldError.
-func named(ids, more []string) ([]string, error) {
+// appendApplications adds application ids that are not there yet. The list may be shared, so it is never changed. The error is a *FieldError.
+func appendApplications(ids, more []string) ([]string, error) {
 	list := slices.Clip(ids)
 	for _, id := range more {
 		if !slices.Contains(list, id) {
@@ -68,9 +68,9 @@ func named(ids, more []string) ([]string, error) {
 	return list, nil
 }
 
-// name takes in the applications that an active entry has next to those that are known.
-func (l *Ledger) name(e *entry, ids []string) error {
-	list, err := named(e.ApplicationIDs, everyWord(ids))
+// addApplications takes in the applications that an active entry has next to those that are known.
+func (l *Ledger) addApplications(e *entry, ids []string) error {
+	list, err := appendApplications(e.ApplicationIDs, everyWord(ids))
 	if err != nil || len(list) == len(e.ApplicationIDs) {
 		return err
 	}
@@ -119,8 +119,8 @@ func sameProcess(a, b Process) bool {
 	return a.PID == b.PID && (a.StartTime == b.StartTime || b.StartTime == 0)
 }
 
-// confirmed is the entitlement after a Confirm: as reserved where it says nothing, else what it says, which must not be more.
-func confirmed(reserved resource.Resource, said *resource.Resource) (resource.Resource, error) {
+// confirmedResource is the entitlement after a Confirm: as reserved where it says nothing, else what it says, which must not be more.
+func confirmedResource(reserved resource.Resource, said *resource.Resource) (resource.Resource, error) {
 	if said == nil {
 		return reserved, nil
 	}
@@ -163,8 +163,8 @@ func merged(base, over resource.Resource) (next resource.Resource, places []int,
 	return next, places, nil
 }
 
-// reread returns a live allocation as it is after settling; the zero Allocation where it is gone.
-func (l *Ledger) reread(id ID) Allocation {
+// current returns a live allocation as it is after settling; the zero Allocation where it is gone.
+func (l *Ledger) current(id ID) Allocation {
 	if e := l.entry(id); e != nil {
 		return e.Allocation
 	}
@@ -295,7 +295,7 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	l.entitle(e, next)
 	l.recordEntry(e)
 	l.grantWaiting()
-	return l.reread(c.ID), nil
+	return l.current(c.ID), nil
 }
 
 // roomFor checks that every account has what an entitlement would grow by.
@@ -347,14 +347,14 @@ func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
 	if c.Grace != nil {
 		grace = *c.Grace
 	}
-	l.halt(e, orElse(c.Reason, "stopped by "+c.Actor.Name), grace)
+	l.stopEntry(e, orElse(c.Reason, "stopped by "+c.Actor.Name), grace)
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]
 	l.grantWaiting()
 	return last, nil
 }
 
-// halt is how anything is stopped: it ends here where there is no process of it, else its host's agent is asked to end that.
-func (l *Ledger) halt(e *entry, reason string, grace time.Duration) {
+// stopEntry is how anything is stopped: it ends here where there is no process of it, else its host's agent is asked to end that.
+func (l *Ledger) stopEntry(e *entry, reason string, grace time.Duration) {
 	switch {
 	case e.State == Reserved && e.host.needFull: // the report decides
 	case e.State != Active:
@@ -375,7 +375,7 @@ func (l *Ledger) stopDrained(h *host) {
 	}
 	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
 		if !e.Stopping {
-			l.halt(e, withReason("host "+h.ID+" is drained", h.Reason), l.cfg.StopGrace)
+			l.stopEntry(e, withReason("host "+h.ID+" is drained", h.Reason), l.cfg.StopGrace)
 		}
 	}
 }

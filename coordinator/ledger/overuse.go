@@ -48,10 +48,10 @@ type OverUseKind struct {
 	Policy    OverUsePolicy
 }
 
-// judge takes over what a host's agent says that an engine uses beyond its entitlement, and reports whether others must see it: that begins or
+// updateOverUse takes over what a host's agent says that an engine uses beyond its entitlement, and reports whether others must see it: that begins or
 // ends in a dimension, begins once more, or meets another policy or entitlement. What else changes meanwhile is not kept, so that an engine
 // in over-use does not cost a commit with every heartbeat.
-func (l *Ledger) judge(e *entry, said []OverUse) (changed bool) {
+func (l *Ledger) updateOverUse(e *entry, said []OverUse) (changed bool) {
 	next := make([]OverUse, 0, len(said))
 	for _, u := range said {
 		u.Dimension = words(u.Dimension)

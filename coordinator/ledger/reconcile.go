@@ -94,7 +94,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	case known == nil && l.requests.isOther(r.ID, keyOf(words(r.Grant.Caller), words(r.Grant.RequestID))):
 		return &Allocation{ID: r.ID}
 	case known == nil:
-		l.bring(h, r, sampled, in)
+		l.adoptUnknown(h, r, sampled, in)
 	case known.State == Active && known.host == h:
 	case known.State == Reserved && known.host == h: // started; its confirmation is still on its way
 		l.startReported(known, r)
@@ -102,7 +102,7 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 		// Waiting, or reserved elsewhere, while it really runs here: the books are from another time.
 		ttl := known.ReservationTTL
 		l.end(known, Lost, "its engine runs on host "+h.ID)
-		l.takeOver(h, r, sampled, ttl)
+		l.adoptRecord(h, r, sampled, ttl)
 	default:
 		h.notTaken++
 		return &known.Allocation
@@ -110,29 +110,29 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	return nil
 }
 
-// bring takes over an engine that the ledger does not know, within the bounds of its host and of one report.
-func (l *Ledger) bring(h *host, r *EngineReport, sampled bool, in *intake) {
+// adoptUnknown takes over an engine that the ledger does not know, within the bounds of its host and of one report.
+func (l *Ledger) adoptUnknown(h *host, r *EngineReport, sampled bool, in *intake) {
 	if h.bytes >= adoptedTimes*l.cfg.HostLiveBytes || len(h.entries) >= mostEngines || in.rest {
 		return
 	}
 	if parts := r.Grant.Entitled.External; l.mayBring(h, parts) && in.admits(parts) {
-		in.taken = l.takeOver(h, r, sampled, 0) || in.taken
+		in.taken = l.adoptRecord(h, r, sampled, 0) || in.taken
 	}
 }
 
 // startReported makes a reservation active whose engine runs by its agent's report.
 func (l *Ledger) startReported(e *entry, r *EngineReport) {
-	entitled, _ := confirmed(e.Entitled, &r.Grant.Entitled) // as reserved, if that is more or is wrong
-	l.judge(e, r.OverUse)
+	entitled, _ := confirmedResource(e.Entitled, &r.Grant.Entitled) // as reserved, if that is more or is wrong
+	l.updateOverUse(e, r.OverUse)
 	l.start(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: everyWord(r.Grant.ApplicationIDs),
 	})
 }
 
-// takeOver makes an entry of an agent's record. The time to live of its reservation says that the ledger has known of the
+// adoptRecord makes an entry of an agent's record. The time to live of its reservation says that the ledger has known of the
 // request; zero: it has not, or has forgotten it. It reports whether the record can be counted.
-func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Duration) bool {
-	a := l.described(h, r, sampled)
+func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Duration) bool {
+	a := l.adoptedAllocation(h, r, sampled)
 	a.ReservationTTL = ttl
 	switch before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id {
 	case 0:
@@ -142,7 +142,7 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 	default:
 		a.RequestID = "" // another's
 	}
-	e := l.blank()
+	e := l.newEntry()
 	e.Allocation = a
 	l.link(e)
 	l.attachExternal(e, h)
@@ -151,7 +151,7 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 		return false
 	}
 	e.OverLimit = !l.hasRoom(e, h)
-	l.enter(e)
+	l.index(e)
 	l.hold(e, h)
 	for _, account := range append([]*account{&h.account}, e.accounts...) {
 		account.exceeded = account.overLimit()
@@ -163,7 +163,7 @@ func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Durat
 	if r.Without != "" {
 		e.Reason += ", without what was damaged or too large there: " + r.Without
 	}
-	l.judge(e, r.OverUse)
+	l.updateOverUse(e, r.OverUse)
 	l.recordEntry(e)
 	return true
 }
@@ -176,8 +176,8 @@ func (e *entry) mayRunOn(h *host, record *Allocation) bool {
 		record.Labels.Equal(e.Labels) && record.Requested.Equal(e.Requested)
 }
 
-// described is an allocation as an agent's record tells it, made safe to enter.
-func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
+// adoptedAllocation is an allocation as an agent's record tells it, made safe to enter.
+func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Allocation {
 	a := *r.Grant
 	a.ID, a.State = r.ID, Active
 	a.HostID, a.HostAddress = h.ID, h.Address

@@ -93,7 +93,7 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 		l.timers.set(&c.timer, until)
 	}
 	if changed {
-		c.index()
+		c.indexQueues()
 	}
 	over := c.takeAnswers(&r)
 	c.order.Scan(func(b *branch) bool {

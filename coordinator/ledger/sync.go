@@ -25,10 +25,10 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		seen = 0
 		h.needFull = true
 	}
-	result := SyncResult{Acknowledged: l.buryAll(h, c.Ended)}
+	result := SyncResult{Acknowledged: l.releaseEnded(h, c.Ended)}
 	fresh := c.Sample != nil && !h.hasSample(c.Sample)
 	sampled := fresh && c.Sample.MemoryAvailable != nil
-	l.report(h, c.Engines, sampled)
+	l.updateMeasured(h, c.Engines, sampled)
 	if c.Full {
 		result.NotTaken, h.needFull = l.reconcile(h, c.Engines, seen, sampled)
 	}
@@ -101,8 +101,8 @@ func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult
 	}
 }
 
-// buryAll releases the engines that ended. Each is acknowledged, known or not.
-func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
+// releaseEnded releases the engines that ended. Each is acknowledged, known or not.
+func (l *Ledger) releaseEnded(h *host, ended []EngineEnd) []ID {
 	acknowledged := make([]ID, 0, len(ended))
 	for _, end := range ended {
 		acknowledged = append(acknowledged, end.ID)
@@ -116,9 +116,9 @@ func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
 	return acknowledged
 }
 
-// report takes over what engines were measured to use. What they have touched counts together with a sample of the
+// updateMeasured takes over what engines were measured to use. What they have touched counts together with a sample of the
 // machine that shows it as no longer available, not without one.
-func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
+func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 	for i := range engines {
 		r := &engines[i]
 		e := l.entry(r.ID)
@@ -129,7 +129,7 @@ func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable
 		}
-		if e.State == Active && l.judge(e, r.OverUse) {
+		if e.State == Active && l.updateOverUse(e, r.OverUse) {
 			l.recordEntry(e)
 		}
 	}
