@@ -45,7 +45,7 @@ func (l *Ledger) unlink(e *entry) {
 	delete(l.accountSets, set.text)
 	for _, quota := range set.accounts {
 		quota.sets--
-		l.rules.tidy(quota)
+		l.rules.prune(quota)
 	}
 	l.dropShare(set.share)
 }

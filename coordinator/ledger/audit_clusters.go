@@ -9,7 +9,7 @@ func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func
 	want := make(map[resource.Address]resource.Vector)
 	for _, part := range e.Entitled.External {
 		at := part.Address
-		for below := true; below; at.Path, below = above(at.Path) {
+		for below := true; below; at.Path, below = parentPath(at.Path) {
 			want[at], _ = want[at].Add(part.Vector)
 		}
 	}
@@ -79,7 +79,7 @@ func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, 
 		report(3, "%s: in order and in no table", b.account.name)
 		return
 	}
-	if path, below := above(b.address.Path); below && b.parent != b.cluster.branches[queueKey{path, b.address.Partition}] {
+	if path, below := parentPath(b.address.Path); below && b.parent != b.cluster.branches[queueKey{path, b.address.Partition}] {
 		report(3, "%s: is not below %s", b.account.name, path)
 	}
 	if b.bringer != nil && b.known {

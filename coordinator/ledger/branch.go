@@ -58,8 +58,8 @@ const (
 	partitionKey = "partition"
 )
 
-// above returns the path of the queue above; false where there is none.
-func above(path string) (string, bool) {
+// parentPath returns the path of the queue above; false where there is none.
+func parentPath(path string) (string, bool) {
 	at := strings.LastIndexByte(path, '.')
 	if at < 0 {
 		return "", false
@@ -75,7 +75,7 @@ func (b *branch) unschedulable() string {
 	switch {
 	case !b.cluster.known:
 		return NoteUnknown
-	case !b.known && !b.made():
+	case !b.known && !b.autoCreated():
 		return NoteMissing
 	case b.report.Closed:
 		return NoteStopped
@@ -94,17 +94,17 @@ func (b *branch) detail(note string, now Instant) string {
 	return ""
 }
 
-// made reports whether a queue that the cluster does not have is made by using it.
-func (b *branch) made() bool {
-	return b.cluster.makes(queueKey{b.address.Path, b.address.Partition})
+// autoCreated reports whether a queue that the cluster does not have is made by using it.
+func (b *branch) autoCreated() bool {
+	return b.cluster.autoCreates(queueKey{b.address.Path, b.address.Partition})
 }
 
-// makes reports whether using a queue that is not there makes it: the nearest one above that is there does that.
-func (c *cluster) makes(at queueKey) bool {
+// autoCreates reports whether using a queue that is not there makes it: the nearest one above that is there does that.
+func (c *cluster) autoCreates(at queueKey) bool {
 	if _, elsewhere := c.standard[at.path]; elsewhere { // it is there, in other partitions
 		return false
 	}
-	for path, below := above(at.path); below; path, below = above(path) {
+	for path, below := parentPath(at.path); below; path, below = parentPath(path) {
 		if b := c.branches[queueKey{path, at.partition}]; b != nil && b.known {
 			return b.report.CreatesChildren
 		}
@@ -130,45 +130,45 @@ func (b *branch) tooLarge(request resource.Vector) bool {
 	return b.cluster.known && b.known && !b.account.couldEverFit(request)
 }
 
-// take takes over what a report says.
-func (b *branch) take(r *QueueReport) {
-	b.unclaim()
+// setReport takes over what a report says.
+func (b *branch) setReport(r *QueueReport) {
+	b.clearBringer()
 	b.known, b.report = true, *r
-	b.report.Limit, b.report.Used = within(r.Limit), within(r.Used)
+	b.report.Limit, b.report.Used = clamped(r.Limit), clamped(r.Used)
 }
 
-// claim counts a new branch on the host whose agent brought it, if one has.
-func (b *branch) claim(h *host) {
+// setBringer counts a new branch on the host whose agent brought it, if one has.
+func (b *branch) setBringer(h *host) {
 	if h != nil {
 		b.bringer = h
 		h.brought++
 	}
 }
 
-// unclaim counts the branch on no host any more.
-func (b *branch) unclaim() {
+// clearBringer counts the branch on no host any more.
+func (b *branch) clearBringer() {
 	if b.bringer != nil {
 		b.bringer.brought--
 		b.bringer = nil
 	}
 }
 
-// vanish forgets what was said of the branch.
-func (b *branch) vanish() {
+// forgetReport forgets what was said of the branch.
+func (b *branch) forgetReport() {
 	b.known, b.report = false, QueueReport{}
-	b.apply()
-	b.cluster.tidy(b)
+	b.applyReport()
+	b.cluster.prune(b)
 }
 
-// apply makes what the report says the account's.
-func (b *branch) apply() {
+// applyReport makes what the report says the account's.
+func (b *branch) applyReport() {
 	b.account.complete = b.known
-	b.restate()
+	b.updateOthers()
 	b.account.setLimit(b.report.Limit, resource.Vector{})
 }
 
-// restate works out what others use: what the report's figures hold beyond what they hold of our allocations.
-func (b *branch) restate() {
+// updateOthers works out what others use: what the report's figures hold beyond what they hold of our allocations.
+func (b *branch) updateOthers() {
 	others := resource.Vector{}
 	for dimension, used := range b.report.Used.All() {
 		if more := used - b.shown.Get(dimension); more > 0 {
@@ -178,8 +178,8 @@ func (b *branch) restate() {
 	b.account.others = others
 }
 
-// within brings quantities into the range in which sums cannot overflow.
-func within(v resource.Vector) resource.Vector {
+// clamped brings quantities into the range in which sums cannot overflow.
+func clamped(v resource.Vector) resource.Vector {
 	for dimension, quantity := range v.All() {
 		if quantity < 0 || quantity > resource.MaxQuantity {
 			v = v.With(dimension, min(max(0, quantity), resource.MaxQuantity))
@@ -188,9 +188,9 @@ func within(v resource.Vector) resource.Vector {
 	return v
 }
 
-// show changes how much of an allocation the report's figures hold. What others use is to be restated after that: what an allocation
+// setShown changes how much of an allocation the report's figures hold. What others use is to be restated after that: what an allocation
 // leaves behind is theirs until a report says otherwise.
-func (b *branch) show(t *charge, v resource.Vector) (changed bool) {
+func (b *branch) setShown(t *charge, v resource.Vector) (changed bool) {
 	if t.shown.EqualTo(v) {
 		return false
 	}

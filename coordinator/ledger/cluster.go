@@ -88,7 +88,7 @@ func (l *Ledger) forgetCluster(c *cluster) {
 		e.external.membership(c).ended = false
 	}
 	for _, b := range c.order.Items() { // a copy: those that nobody touches go
-		b.vanish()
+		b.forgetReport()
 	}
 }
 
@@ -140,21 +140,21 @@ func (c *cluster) branch(at queueKey, bringer *host) *branch {
 		return b
 	}
 	b := newBranch(c, at)
-	if path, below := above(at.path); below {
+	if path, below := parentPath(at.path); below {
 		b.parent = c.branch(queueKey{path, at.partition}, bringer)
 		b.parent.below++
 	}
-	b.claim(bringer)
+	b.setBringer(bringer)
 	c.branches[at] = b
 	c.order.Set(b)
 	return b
 }
 
-// tidy drops a branch that the cluster did not report and nobody touches, and with it those above it that were there for it alone.
-func (c *cluster) tidy(b *branch) {
+// prune drops a branch that the cluster did not report and nobody touches, and with it those above it that were there for it alone.
+func (c *cluster) prune(b *branch) {
 	for b != nil && !b.known && b.attached == 0 && b.below == 0 && !b.dropped {
 		b.dropped = true
-		b.unclaim()
+		b.clearBringer()
 		c.order.Delete(b)
 		delete(c.branches, queueKey{b.address.Path, b.address.Partition})
 		if b = b.parent; b != nil {

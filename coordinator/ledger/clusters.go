@@ -81,7 +81,7 @@ func (l *Ledger) queueInfo(b *branch) QueueInfo {
 		Address: b.address, Account: b.account.info(), Report: b.report,
 		Known: b.known && b.cluster.known, Asked: b.cluster.asked, Unavailable: b.unavailable(l.now),
 	}
-	info.Parent, _ = above(b.address.Path)
+	info.Parent, _ = parentPath(b.address.Path)
 	for limiting := b; limiting != nil; limiting = limiting.parent {
 		for dimension := range limiting.account.limit.All() {
 			if info.Available.Has(dimension) {

@@ -77,7 +77,7 @@ func (l *Ledger) detachExternal(e *entry) {
 	}
 	for i := range x.charges {
 		b := x.charges[i].branch
-		b.cluster.tidy(b)
+		b.cluster.prune(b)
 	}
 	for i := range x.memberships {
 		c := x.memberships[i].cluster
@@ -86,8 +86,8 @@ func (l *Ledger) detachExternal(e *entry) {
 	}
 }
 
-// over reports whether a part at this address counts in the branch.
-func (b *branch) over(at resource.Address) bool {
+// contains reports whether a part at this address counts in the branch.
+func (b *branch) contains(at resource.Address) bool {
 	if b.address.Kind != at.Kind || b.address.Cluster != at.Cluster || b.address.Partition != at.Partition {
 		return false
 	}
@@ -99,7 +99,7 @@ func (b *branch) over(at resource.Address) bool {
 func (b *branch) sum(parts []resource.External, of func(part int) resource.Vector) resource.Vector {
 	total := resource.Vector{}
 	for i := range parts {
-		if !b.over(parts[i].Address) {
+		if !b.contains(parts[i].Address) {
 			continue
 		}
 		sum, err := total.Add(of(i))
@@ -117,7 +117,7 @@ func (e *entry) holdExternal() {
 	for i := range x.charges {
 		t := &x.charges[i]
 		t.branch.account.add(e.State, t.vector)
-		t.branch.enlist(t.vector, 1)
+		t.branch.countHeld(t.vector, 1)
 	}
 	for i := range x.memberships {
 		s := &x.memberships[i]
@@ -126,8 +126,8 @@ func (e *entry) holdExternal() {
 	}
 }
 
-// enlist counts, or with -1 discounts, an allocation that has the vector in the branch.
-func (b *branch) enlist(v resource.Vector, by int) {
+// countHeld counts, or with -1 discounts, an allocation that has the vector in the branch.
+func (b *branch) countHeld(v resource.Vector, by int) {
 	if !v.IsZero() {
 		b.account.held += by
 	}
@@ -139,11 +139,11 @@ func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
 	for i := range x.charges {
 		t := &x.charges[i]
-		if t.branch.show(t, resource.Vector{}) {
-			t.branch.restate()
+		if t.branch.setShown(t, resource.Vector{}) {
+			t.branch.updateOthers()
 		}
 		t.branch.account.take(e.State, t.vector)
-		t.branch.enlist(t.vector, -1)
+		t.branch.countHeld(t.vector, -1)
 		l.freed(&t.branch.account)
 	}
 	for i := range x.memberships {
@@ -172,11 +172,11 @@ func (l *Ledger) entitleExternal(e *entry) {
 		if !after.NotMoreThan(before) {
 			e.external.changed = l.now
 		}
-		t.branch.enlist(before, -1)
-		t.branch.enlist(after, 1)
+		t.branch.countHeld(before, -1)
+		t.branch.countHeld(after, 1)
 		t.vector = after
-		if e.reshow(t) { // even if it is as large as before: its parts may have changed against one another
-			t.branch.restate()
+		if e.updateShown(t) { // even if it is as large as before: its parts may have changed against one another
+			t.branch.updateOthers()
 		}
 		t.branch.account.change(e.State, e.State, before, after)
 		l.freed(&t.branch.account)
@@ -204,10 +204,10 @@ func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
 	return less
 }
 
-// reshow works out how much of an entry a branch's figures hold: of each part what its applications hold, but no more than the part.
-func (e *entry) reshow(t *charge) (changed bool) {
+// updateShown works out how much of an entry a branch's figures hold: of each part what its applications hold, but no more than the part.
+func (e *entry) updateShown(t *charge) (changed bool) {
 	parts := e.Entitled.External
-	return t.branch.show(t, t.branch.sum(parts, func(part int) resource.Vector {
+	return t.branch.setShown(t, t.branch.sum(parts, func(part int) resource.Vector {
 		return lesser(parts[part].Vector, e.external.granted[part])
 	}))
 }

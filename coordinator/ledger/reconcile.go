@@ -69,7 +69,7 @@ func (l *Ledger) mayBring(h *host, parts []resource.External) bool {
 	for i := range parts {
 		at := queueKey{parts[i].Path, parts[i].Partition}
 		c := l.clusters[ClusterName{parts[i].Kind, parts[i].Cluster}]
-		for below := true; below && (c == nil || c.branches[at] == nil); at.path, below = above(at.path) {
+		for below := true; below && (c == nil || c.branches[at] == nil); at.path, below = parentPath(at.path) {
 			if left--; left < 0 {
 				return false
 			}

@@ -77,7 +77,7 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	if asked < c.asked || asked < c.since {
 		return nil
 	}
-	changed, err := c.takeQueues(r.Queues)
+	changed, err := c.applyQueues(r.Queues)
 	if err != nil {
 		return err
 	}
@@ -95,9 +95,9 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	if changed {
 		c.indexQueues()
 	}
-	over := c.takeAnswers(&r)
+	over := c.applyAnswers(&r)
 	c.order.Scan(func(b *branch) bool {
-		b.apply()
+		b.applyReport()
 		l.freed(&b.account)
 		return true
 	})
@@ -108,9 +108,9 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	return nil
 }
 
-// takeQueues takes over the queues of a report, and says whether there are others than before or another partition is some queue's
+// applyQueues takes over the queues of a report, and says whether there are others than before or another partition is some queue's
 // default. What they have is worked out later. On an error nothing has changed.
-func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
+func (c *cluster) applyQueues(queues []QueueReport) (changed bool, err error) {
 	c.reports++
 	list := make([]*branch, 0, len(queues))
 	for i := range queues {
@@ -127,25 +127,25 @@ func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
 	}
 	if err != nil {
 		for _, b := range list {
-			c.tidy(b)
+			c.prune(b)
 		}
 		return changed, err
 	}
 	for i, b := range list {
 		changed = changed || !b.known || b.report.DefaultPartition != queues[i].DefaultPartition
-		b.take(&queues[i])
+		b.setReport(&queues[i])
 	}
 	for _, b := range c.order.Items() { // a copy: those that nobody touches go
 		if b.known && b.seen != c.reports {
 			changed = true
-			b.vanish()
+			b.forgetReport()
 		}
 	}
 	return changed, nil
 }
 
-// takeAnswers takes over what a report says of our applications, and returns the allocations that are over with them, by id.
-func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
+// applyAnswers takes over what a report says of our applications, and returns the allocations that are over with them, by id.
+func (c *cluster) applyAnswers(r *ClusterReport) (over []*entry) {
 	answers := make(map[string]*ApplicationReport, len(r.Applications))
 	for i := range r.Applications {
 		answers[r.Applications[i].ID] = &r.Applications[i]
@@ -179,7 +179,7 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 		}
 		if changed {
 			for i := range x.charges {
-				e.reshow(&x.charges[i])
+				e.updateShown(&x.charges[i])
 			}
 		}
 		x.membership(c).ended = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))
@@ -254,7 +254,7 @@ func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
 			return resource.Vector{}
 		}
 	}
-	return within(held)
+	return clamped(held)
 }
 
 // runsIn reports whether the application is in the queue with this path, as far as the cluster tells.

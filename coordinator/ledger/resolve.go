@@ -119,7 +119,7 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	if at.Partition == "" {
 		at.Partition = c.defaultPartition(at.Path)
 	}
-	if b := c.branches[queueKey{at.Path, at.Partition}]; (b == nil || !b.known) && !c.makes(queueKey{at.Path, at.Partition}) {
+	if b := c.branches[queueKey{at.Path, at.Partition}]; (b == nil || !b.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
 		return at, &NotFoundError{What: "queue", ID: at.String()}
 	}
 	return at, nil
@@ -139,7 +139,7 @@ func (c *cluster) unresolved(now Instant, at resource.Address, v resource.Vector
 
 // defaultPartition is the partition of an application in this queue, or in the nearest one above it that is there.
 func (c *cluster) defaultPartition(path string) string {
-	for below := true; below; path, below = above(path) {
+	for below := true; below; path, below = parentPath(path) {
 		if partition, there := c.standard[path]; there {
 			return partition
 		}

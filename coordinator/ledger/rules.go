@@ -266,8 +266,8 @@ func (rs *ruleset) accounts(list []*account, labels label.Set, scratch *[]byte) 
 	return list
 }
 
-// tidy drops an account that no live allocation touches any more, unless its rule names it exactly.
-func (rs *ruleset) tidy(a *account) {
+// prune drops an account that no live allocation touches any more, unless its rule names it exactly.
+func (rs *ruleset) prune(a *account) {
 	if a.sets == 0 && !a.rule.fixed {
 		delete(a.rule.scope.accounts, a.key)
 	}
