@@ -200,8 +200,8 @@ func (a *account) add(s State, v resource.Vector) {
 	}
 }
 
-// take gives back what add counted.
-func (a *account) take(s State, v resource.Vector) {
+// subtract gives back what add counted.
+func (a *account) subtract(s State, v resource.Vector) {
 	if err := a.balance(s).Minus(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
 	}
@@ -210,10 +210,10 @@ func (a *account) take(s State, v resource.Vector) {
 	}
 }
 
-// change counts something else in place of what was counted. An account that was over its limit may stay there.
-func (a *account) change(from, to State, before, after resource.Vector) {
+// replace counts something else in place of what was counted. An account that was over its limit may stay there.
+func (a *account) replace(from, to State, before, after resource.Vector) {
 	exceeded := a.exceeded
-	a.take(from, before)
+	a.subtract(from, before)
 	a.add(to, after)
 	a.exceeded = exceeded && a.overLimit()
 }

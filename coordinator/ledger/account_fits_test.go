@@ -127,7 +127,7 @@ func BenchmarkAccount(b *testing.B) {
 					b.Fatal("it no longer fits")
 				}
 				a.add(Active, request)
-				a.take(Active, request)
+				a.subtract(Active, request)
 			}
 		})
 	}

@@ -88,17 +88,17 @@ func TestAnAccountIsOverItsLimitUntilEnoughIsGivenBack(t *testing.T) {
 		over bool
 	}{
 		{"a smaller limit", func() {}, true},
-		{"less, and not enough", func() { a.take(Active, memory(10)) }, true},
-		{"confirmed while over it", func() { a.change(Reserved, Active, memory(5), memory(5)) }, true},
-		{"enough", func() { a.take(Active, memory(8)) }, false},
-		{"confirmed within it", func() { a.change(Active, Reserved, memory(5), memory(5)) }, false},
+		{"less, and not enough", func() { a.subtract(Active, memory(10)) }, true},
+		{"confirmed while over it", func() { a.replace(Reserved, Active, memory(5), memory(5)) }, true},
+		{"enough", func() { a.subtract(Active, memory(8)) }, false},
+		{"confirmed within it", func() { a.replace(Active, Reserved, memory(5), memory(5)) }, false},
 	} {
 		step.do()
 		if a.exceeded != step.over || a.overLimit() != step.over {
 			t.Errorf("%s: noted %t, is %t; want %t", step.what, a.exceeded, a.overLimit(), step.over)
 		}
 	}
-	a.change(Reserved, Active, memory(5), memory(9)) // nobody who checks would let that in
+	a.replace(Reserved, Active, memory(5), memory(9)) // nobody who checks would let that in
 	if a.exceeded || !a.overLimit() {
 		t.Error("a change that was never checked passes for a limit that shrank: the audit would not tell")
 	}

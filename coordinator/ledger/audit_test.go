@@ -98,7 +98,7 @@ func TestTheAuditFindsEachMistake(t *testing.T) {
 		}, 3, "touches quota user=bob, its labels quota user=alice"},
 		"a host in no table":                          {func(w *audited) { w.hostOrder = w.hostOrder[1:] }, 3, "host h1, which is in no table"},
 		"too much in use":                             {func(w *audited) { w.alice.add(Active, one) }, 2, "quota user=alice: used memory=4B"},
-		"too little reserved":                         {func(w *audited) { w.bob.take(Reserved, one) }, 2, "quota user=bob: used"},
+		"too little reserved":                         {func(w *audited) { w.bob.subtract(Reserved, one) }, 2, "quota user=bob: used"},
 		"too much reserved, on a host":                {func(w *audited) { w.hosts["h1"].account.add(Reserved, one) }, 2, "host h1: used"},
 		"one too many":                                {func(w *audited) { w.everybody.held++ }, 2, "quota (all): used"},
 		"over the limit":                              {func(w *audited) { w.alice.setLimit(one, one); w.alice.exceeded = false }, 1, "quota user=alice: over its limit"},

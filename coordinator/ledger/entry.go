@@ -95,7 +95,7 @@ func (l *Ledger) count(a *account, e *entry) {
 
 // uncount gives back what count counted. What comes free may let others in.
 func (l *Ledger) uncount(a *account, e *entry) {
-	a.take(e.State, e.request())
+	a.subtract(e.State, e.request())
 	a.held--
 	l.freed(a)
 }
@@ -136,12 +136,12 @@ func (l *Ledger) unhold(e *entry) {
 // activate moves what the entry holds from reserved to used.
 func (l *Ledger) activate(e *entry) {
 	v := e.request()
-	e.host.account.change(Reserved, Active, v, v)
+	e.host.account.replace(Reserved, Active, v, v)
 	for _, quota := range e.accounts {
-		quota.change(Reserved, Active, v, v)
+		quota.replace(Reserved, Active, v, v)
 	}
 	for _, t := range e.charges() {
-		t.branch.account.change(Reserved, Active, t.vector, t.vector)
+		t.branch.account.replace(Reserved, Active, t.vector, t.vector)
 	}
 }
 
@@ -152,7 +152,7 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	e.Entitled = r
 	h.promise(e)
 	for _, a := range append([]*account{&h.account}, e.accounts...) {
-		a.change(e.State, e.State, before, after)
+		a.replace(e.State, e.State, before, after)
 		l.freed(a)
 	}
 	if e.external != nil {

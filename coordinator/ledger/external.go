@@ -142,7 +142,7 @@ func (l *Ledger) unholdExternal(e *entry) {
 		if t.branch.setShown(t, resource.Vector{}) {
 			t.branch.updateOthers()
 		}
-		t.branch.account.take(e.State, t.vector)
+		t.branch.account.subtract(e.State, t.vector)
 		t.branch.countHeld(t.vector, -1)
 		l.freed(&t.branch.account)
 	}
@@ -178,7 +178,7 @@ func (l *Ledger) entitleExternal(e *entry) {
 		if e.updateShown(t) { // even if it is as large as before: its parts may have changed against one another
 			t.branch.updateOthers()
 		}
-		t.branch.account.change(e.State, e.State, before, after)
+		t.branch.account.replace(e.State, e.State, before, after)
 		l.freed(&t.branch.account)
 	}
 }
