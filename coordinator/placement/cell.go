@@ -91,8 +91,8 @@ func (c *cell) update(at int, r room) {
 	c.raise(at, r)
 }
 
-// take removes a place. The last one moves there; its slot is returned, which may be the one that was removed.
-func (c *cell) take(at int) ledger.Slot {
+// remove removes a place. The last one moves there; its slot is returned, which may be the one that was removed.
+func (c *cell) remove(at int) ledger.Slot {
 	last := len(c.places) - 1
 	p := c.places[last]
 	if at != last {

@@ -52,7 +52,7 @@ func TestCellFindsWhatIsThere(t *testing.T) {
 					if len(c.places) > 0 {
 						at := rapid.IntRange(0, len(c.places)-1).Draw(t, "at")
 						last := c.places[len(c.places)-1].slot
-						if moved := c.take(at); moved != last {
+						if moved := c.remove(at); moved != last {
 							t.Fatalf("%d moved, not %d", moved, last)
 						}
 					}

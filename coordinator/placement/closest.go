@@ -36,18 +36,18 @@ func (d *directory) closest(c *contest) ledger.Slot {
 		for word, left := range v.ranked {
 			for ; left != 0; left &= left - 1 {
 				if n := word*64 + bits.TrailingZeros64(left); v.mayBe(n, c.near, c.search) {
-					c.look(v, v.ranks[n])
+					c.searchRank(v, v.ranks[n])
 				}
 			}
 		}
 	}
-	d.settle(c.search)
+	d.countWaste(c.search)
 	return c.nearest
 }
 
 // mayBe reports whether hosts of a rank can be that near.
 func (v *view) mayBe(rank, near int, s *search) bool {
-	if rank == v.closed() {
+	if rank == v.closedRank() {
 		return near == nearClosed
 	}
 	switch {
@@ -55,7 +55,7 @@ func (v *view) mayBe(rank, near int, s *search) bool {
 		return near == nearClosed
 	case near == nearClosed:
 		return false
-	case rank >= v.short() || rank&gradeSpent != 0 && s.instances > 0:
+	case rank >= v.shortRank() || rank&gradeSpent != 0 && s.instances > 0:
 		return near == nearShort
 	default:
 		return near == nearOpen || s.partial
@@ -67,7 +67,7 @@ func (s *search) nearness(h *host) int {
 	switch {
 	case s.instances > h.amounts[limit].instances || !s.countsFit(h, limit):
 		return nearLevels
-	case !h.open() || h.held() && s.noHeld:
+	case !h.schedulable() || h.held() && s.noHeld:
 		return nearClosed
 	case s.instances > h.amounts[available].instances || !s.countsFit(h, available):
 		return nearShort
@@ -97,9 +97,9 @@ func (c *contest) shareOf(r room) float64 {
 	return share
 }
 
-// look looks into the cells of a rank, the largest first, that may have a larger share than the best so far. Levels below
+// searchRank looks into the cells of a rank, the largest first, that may have a larger share than the best so far. Levels below
 // that share of the need are left out.
-func (c *contest) look(v *view, in *rank) {
+func (c *contest) searchRank(v *view, in *rank) {
 	share := max(0, c.share)
 	row, column := memoryLevel(int64(share*float64(c.need.memory))), cpuLevel(int64(share*float64(c.need.cpu)))
 	c.steps++

@@ -85,7 +85,7 @@ func (d *directory) put(slot ledger.Slot, h *host) {
 		i := bits.TrailingZeros16(in)
 		d.place(d.views[i], slot, h)
 		if i != 0 {
-			d.keep(i)
+			d.countUpkeep(i)
 		}
 	}
 }
@@ -94,8 +94,8 @@ func (d *directory) place(v *view, slot ledger.Slot, h *host) {
 	v.put(slot, v.rankOf(slot, h, d.of), h.amounts[d.of].room())
 }
 
-// keep counts a change in a view and drops it when it is not worth that any more.
-func (d *directory) keep(i int) {
+// countUpkeep counts a change in a view and drops it when it is not worth that any more.
+func (d *directory) countUpkeep(i int) {
 	v := d.views[i]
 	if v.upkeep++; v.upkeep > idleUpkeep*d.fleet.size() {
 		d.drop(i)
@@ -139,8 +139,8 @@ func (d *directory) view(s *search) *view {
 	return found
 }
 
-// settle counts what the search wasted against its signature, and makes a view when that has become too much.
-func (d *directory) settle(s *search) {
+// countWaste counts what the search wasted against its signature, and makes a view when that has become too much.
+func (d *directory) countWaste(s *search) {
 	if s.wasted <= freeChecks || len(s.preferred) > maxPreferred {
 		return
 	}

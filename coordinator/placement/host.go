@@ -41,16 +41,16 @@ type host struct {
 type state uint8
 
 const (
-	present  state = 1 << iota
-	healthy        // not suspect, lost, cordoned or draining
-	measured       // a fresh measurement without pressure
-	open     = present | healthy | measured
+	present     state = 1 << iota
+	healthy           // not suspect, lost, cordoned or draining
+	measured          // a fresh measurement without pressure
+	schedulable = present | healthy | measured
 )
 
 func (h *host) present() bool { return h.state&present != 0 }
 
-// open reports whether new grants may go there.
-func (h *host) open() bool { return h.state == open }
+// schedulable reports whether new grants may go there.
+func (h *host) schedulable() bool { return h.state == schedulable }
 
 func (h *host) held() bool { return h.grade&gradeHeld != 0 }
 
@@ -72,15 +72,15 @@ func amount(list []resource.Quantity, name string) int64 {
 	return 0
 }
 
-// learn takes over a view. It reports whether labels or limits changed.
-func (h *host) learn(v *ledger.HostView, policy Policy) (reshaped bool) {
+// update takes over a view. It reports whether labels or limits changed.
+func (h *host) update(v *ledger.HostView, policy Policy) (reshaped bool) {
 	amounts := [aspects]amounts{available: amountsOf(&v.Available), limit: amountsOf(&v.Limit), booked: amountsOf(&v.Booked)}
 	reshaped = !h.present() || amounts[limit] != h.amounts[limit] || !sameLabels(h.labels, v.Labels)
 	h.amounts = amounts
 	if reshaped {
 		h.labels = v.Labels
 	}
-	if h.learnCustom(v) {
+	if h.updateCustom(v) {
 		reshaped = true
 	}
 	h.state = present
@@ -111,8 +111,8 @@ func sameLabels(a, b label.Set) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || a.Equal(b))
 }
 
-// learnCustom takes over the custom countables and reports whether a limit changed.
-func (h *host) learnCustom(v *ledger.HostView) (changed bool) {
+// updateCustom takes over the custom countables and reports whether a limit changed.
+func (h *host) updateCustom(v *ledger.HostView) (changed bool) {
 	custom := [aspects][]resource.Quantity{available: v.Available.Custom(), limit: v.Limit.Custom(), booked: v.Booked.Custom()}
 	if h.custom == nil {
 		if len(custom[available])+len(custom[limit])+len(custom[booked]) == 0 {
@@ -139,8 +139,8 @@ func (f *fleet) at(slot ledger.Slot) *host {
 	return &f.hosts[slot]
 }
 
-// name enters a host under its id, which no other host has.
-func (f *fleet) name(slot ledger.Slot, h *host, id string) {
+// setID enters a host under its id, which no other host has.
+func (f *fleet) setID(slot ledger.Slot, h *host, id string) {
 	if h.present() {
 		if h.id == id {
 			return

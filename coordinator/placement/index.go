@@ -32,8 +32,8 @@ func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
 		x.free.grow()
 		x.limits.grow()
 	}
-	x.fleet.name(slot, h, view.ID)
-	if h.learn(&view, x.policy) {
+	x.fleet.setID(slot, h, view.ID)
+	if h.update(&view, x.policy) {
 		x.free.reshape(slot, h)
 		x.limits.reshape(slot, h)
 		x.limits.put(slot, h)
@@ -83,7 +83,7 @@ func (x *Index) Possible(q ledger.Query) bool {
 
 func (d *directory) choose(s *search) ledger.Slot {
 	slot := d.view(s).choose(s)
-	d.settle(s)
+	d.countWaste(s)
 	return slot
 }
 

@@ -27,8 +27,8 @@ func (r *rank) seek(row, column int) (at int, found bool) {
 	return r.first[row] + bits.OnesCount64(columns&(1<<column-1)), columns>>column&1 != 0
 }
 
-// open adds a cell, at the place that seek told.
-func (r *rank) open(at, row, column int, cell int32) {
+// insertCell adds a cell, at the place that seek told.
+func (r *rank) insertCell(at, row, column int, cell int32) {
 	r.cells = slices.Insert(r.cells, at, cellRef{cell: cell})
 	r.columns[row] |= 1 << column
 	r.rows |= 1 << row
@@ -37,8 +37,8 @@ func (r *rank) open(at, row, column int, cell int32) {
 	}
 }
 
-// shut takes an empty cell out.
-func (r *rank) shut(at, row, column int) {
+// removeCell takes an empty cell out.
+func (r *rank) removeCell(at, row, column int) {
 	r.cells = slices.Delete(r.cells, at, at+1)
 	r.columns[row] &^= 1 << column
 	if r.columns[row] == 0 {

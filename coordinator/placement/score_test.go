@@ -73,10 +73,10 @@ func TestBookingAHostIsLearningIt(t *testing.T) {
 		for _, load := range []int64{0, 5000} {
 			view := ledger.HostView{ID: "h", Limit: test.limit, Available: test.before, LoadMillis: load, Held: load > 0, Health: true}
 			var told, learned host
-			told.learn(&view, Spread)
+			told.update(&view, Spread)
 			told.book(&test.free, &test.used, Spread)
 			view.Available, view.Booked = test.free, test.used
-			learned.learn(&view, Spread)
+			learned.update(&view, Spread)
 			if told.amounts != learned.amounts || told.grade != learned.grade || told.state != learned.state {
 				t.Errorf("%s: booked %+v, learned %+v", name, told, learned)
 			}
@@ -101,14 +101,14 @@ func TestAHostLearnsItsCountables(t *testing.T) {
 		"none and its own": {Limit: one, Available: one, Booked: one},
 	} {
 		var h host
-		h.learn(&view, Spread)
+		h.update(&view, Spread)
 		for of, v := range map[aspect]resource.Vector{available: view.Available, limit: view.Limit, booked: view.Booked} {
 			want, _ := v.Get("gpu")
 			if got := h.count(of, "gpu"); got != want {
 				t.Errorf("%s: %d gpus in aspect %d; want %d", name, got, of, want)
 			}
 		}
-		if changed := h.learn(&view, Spread); changed {
+		if changed := h.update(&view, Spread); changed {
 			t.Errorf("%s: told the same again, the host has changed", name)
 		}
 	}

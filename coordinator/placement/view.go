@@ -49,24 +49,24 @@ func (v *view) grow(slots int) {
 	}
 }
 
-// open is the number of ranks in which a search finds hosts.
-func (v *view) open() int { return (len(v.preferred) + 1) * grades }
+// openRanks is the number of ranks in which a search finds hosts.
+func (v *view) openRanks() int { return (len(v.preferred) + 1) * grades }
 
-func (v *view) short() int { return v.open() }
+func (v *view) shortRank() int { return v.openRanks() }
 
-func (v *view) closed() int { return v.open() + 2 }
+func (v *view) closedRank() int { return v.openRanks() + 2 }
 
 // rankOf is the rank in which a host belongs. By their limits all hosts are empty and open.
 func (v *view) rankOf(slot ledger.Slot, h *host, of aspect) int {
 	grade := 0
 	if of == available {
-		if !h.open() {
-			return v.closed()
+		if !h.schedulable() {
+			return v.closedRank()
 		}
 		grade = int(h.grade)
 	}
 	if v.counted() && !v.countsFit(h, of) {
-		return v.short() + grade&gradeHeld
+		return v.shortRank() + grade&gradeHeld
 	}
 	if h.amounts[of].instances <= 0 {
 		grade |= gradeSpent
@@ -105,7 +105,7 @@ func (v *view) insert(slot ledger.Slot, rank, row, column int, r room) {
 	in := v.rank(rank)
 	at, found := in.seek(row, column)
 	if !found {
-		in.open(at, row, column, v.newCell(rank, row, column))
+		in.insertCell(at, row, column, v.newCell(rank, row, column))
 		v.ranked[rank/64] |= 1 << (rank % 64)
 	}
 	v.hosts++
@@ -123,7 +123,7 @@ func (v *view) remove(slot ledger.Slot) {
 		return
 	}
 	c := &v.cells[from.cell]
-	if moved := c.take(int(from.place)); moved != slot {
+	if moved := c.remove(int(from.place)); moved != slot {
 		v.where[moved].place = from.place
 	}
 	v.where[slot] = location{}
@@ -134,7 +134,7 @@ func (v *view) remove(slot ledger.Slot) {
 	if ref.hosts--; ref.hosts > 0 {
 		return
 	}
-	in.shut(at, c.row, c.column)
+	in.removeCell(at, c.row, c.column)
 	if len(in.cells) == 0 {
 		v.ranked[c.rank/64] &^= 1 << (c.rank % 64)
 	}
@@ -166,7 +166,7 @@ func (v *view) newCell(rank, row, column int) int32 {
 func (v *view) choose(s *search) ledger.Slot {
 	s.best, s.bestMatches = ledger.NoSlot, -1
 	kinds := s.grades()
-	for word := range v.open() / 64 {
+	for word := range v.openRanks() / 64 {
 		for left := v.ranked[word] & kinds; left != 0; left &= left - 1 {
 			n := word*64 + bits.TrailingZeros64(left)
 			if slot := v.chooseIn(v.ranks[n], s); slot != ledger.NoSlot {
