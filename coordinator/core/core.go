@@ -104,9 +104,9 @@ type Core struct {
 	refused RefusedSet
 	aside   map[ledger.ID]string
 
-	informed   map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
-	superseded uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
-	claims     claims          // of hosts that have seen such epochs, over all leaderships
+	informed    map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
+	superseded  uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
+	fenceLimits fenceLimits     // of hosts that have seen such epochs, over all leaderships
 
 	// files are the rules that come from files, by source: they are not in the store.
 	files map[string][]ledger.Quota
@@ -139,8 +139,8 @@ func (b *Batch) Answer(err error) {
 		return
 	}
 	for _, command := range b.Commands {
-		if ask, ok := command.(*Request); ok && err == nil {
-			ask.stored(b)
+		if request, ok := command.(*Request); ok && err == nil {
+			request.stored(b)
 		}
 		command.Answer(err)
 	}
@@ -154,7 +154,7 @@ func (b *Batch) Size() int { return len(b.Commands) }
 func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() uint64) *Core {
 	return &Core{
 		config: config, newPlacer: newPlacer, draw: draw, advance: Call{Do: advance, Done: func(error) {}},
-		waiters: make(map[ledger.ID]*Request), files: make(map[string][]ledger.Quota), claims: make(claims),
+		waiters: make(map[ledger.ID]*Request), files: make(map[string][]ledger.Quota), fenceLimits: make(fenceLimits),
 		aside: make(map[ledger.ID]string),
 	}
 }
@@ -172,17 +172,17 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
 	c.now = max(now, Latest(&snapshot))
 	c.skew, c.kept = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
-	books := c.EmptyLedger()
+	l := c.EmptyLedger()
 	snapshot.SetAside = c.aside
 	var err error
-	if fault := c.enter(books, nil, func() { err = books.Restore(c.now, snapshot) }); fault != nil {
+	if fault := c.withRecover(l, nil, func() { err = l.Restore(c.now, snapshot) }); fault != nil {
 		c.fault, err = nil, fault
 	}
 	if err != nil {
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
 	c.refused.restore(snapshot.Refusals, c.now)
-	c.ledger, c.meta, c.taken, c.superseded = books, meta, snapshot.Revision, 0
+	c.ledger, c.meta, c.taken, c.superseded = l, meta, snapshot.Revision, 0
 	c.leadership = c.draw()
 	c.informed, c.providerTurns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	return nil
@@ -235,8 +235,8 @@ func (c *Core) Leading() bool { return c.ledger != nil }
 // Meta is the store's, as of the leadership's begin.
 func (c *Core) Meta() store.Meta { return c.meta }
 
-// sighting is what a host that hears of this leadership has seen.
-func (c *Core) sighting() SeenEpoch { return SeenEpoch{c.meta.Epoch, c.leadership} }
+// ownEpoch is what a host that hears of this leadership has seen.
+func (c *Core) ownEpoch() SeenEpoch { return SeenEpoch{c.meta.Epoch, c.leadership} }
 
 // Ledger is the ledger as it is now, including what is not durable yet; nil while not leading.
 func (c *Core) Ledger() *ledger.Ledger { return c.ledger }
@@ -268,7 +268,7 @@ func (c *Core) Do(now ledger.Instant, command Command) error {
 			report.refused = refused
 		}
 	}
-	return c.enter(c.ledger, command, func() {
+	return c.withRecover(c.ledger, command, func() {
 		if command.apply(c, c.now) {
 			c.applied = append(c.applied, command)
 		}
@@ -288,7 +288,7 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 	if c.ledger == nil {
 		return 0, false
 	}
-	if c.fault != nil || c.enter(c.ledger, nil, func() {
+	if c.fault != nil || c.withRecover(c.ledger, nil, func() {
 		due, set = c.ledger.NextTimer()
 		if keep := c.kept.Add(keepTime); c.inFlight == nil && c.ledger.Pending() && (!set || keep < due) {
 			due, set = keep, true
@@ -320,7 +320,7 @@ func (c *Core) Take() *Batch {
 		return nil
 	}
 	var changes ledger.Changes
-	if c.enter(c.ledger, nil, func() {
+	if c.withRecover(c.ledger, nil, func() {
 		changes = c.ledger.Changes()
 		c.decideWaiters(changes.Transitions)
 	}) != nil {
@@ -352,7 +352,7 @@ func (c *Core) Done(now ledger.Instant) {
 	done := c.inFlight
 	c.inFlight = nil
 	c.refused.keep(done.Refusals)
-	_ = c.enter(c.ledger, nil, func() { // what panics there is in Fault
+	_ = c.withRecover(c.ledger, nil, func() { // what panics there is in Fault
 		c.ledger.Durable(max(c.now, c.skew.Ledger(now)), done.Revision)
 	})
 }
@@ -360,36 +360,36 @@ func (c *Core) Done(now ledger.Instant) {
 // Drop ends the leadership: the ledger is forgotten, and whoever has not been answered is, with err, but for the callers of
 // a batch under way, who are answered by whoever commits it.
 func (c *Core) Drop(err error) {
-	open, line := c.applied, c.waiters
+	open, waiters := c.applied, c.waiters
 	c.ledger, c.applied, c.inFlight, c.fault = nil, nil, nil, nil
 	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
 	for _, command := range open {
 		command.Answer(err)
 	}
-	clearWaiters(line, func(_ ledger.ID, ask *Request) { ask.Answer(err) })
+	clearWaiters(waiters, func(_ ledger.ID, request *Request) { request.Answer(err) })
 }
 
 // DetachAll answers all waiters with err. What they wait for keeps its place for as long as that of a
 // caller who went away.
 func (c *Core) DetachAll(now ledger.Instant, err error) {
-	line := c.waiters
+	waiters := c.waiters
 	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
-	clearWaiters(line, func(id ledger.ID, ask *Request) {
+	clearWaiters(waiters, func(id ledger.ID, request *Request) {
 		if c.fault == nil {
-			_ = c.enter(c.ledger, nil, func() { c.ledger.Detach(c.advanceTime(now), id) }) // Fault tells
+			_ = c.withRecover(c.ledger, nil, func() { c.ledger.Detach(c.advanceTime(now), id) }) // Fault tells
 		}
-		ask.Answer(err)
+		request.Answer(err)
 	})
 }
 
 // clearWaiters takes out every waiter, in the order of their allocations: the same commands have the same answers.
-func clearWaiters(line map[ledger.ID]*Request, each func(ledger.ID, *Request)) {
-	for _, id := range slices.Sorted(maps.Keys(line)) {
-		for ask := line[id]; ask != nil; {
-			next := ask.next
-			ask.next, ask.waiting = nil, false
-			each(id, ask)
-			ask = next
+func clearWaiters(waiters map[ledger.ID]*Request, each func(ledger.ID, *Request)) {
+	for _, id := range slices.Sorted(maps.Keys(waiters)) {
+		for request := waiters[id]; request != nil; {
+			next := request.next
+			request.next, request.waiting = nil, false
+			each(id, request)
+			request = next
 		}
 	}
 }

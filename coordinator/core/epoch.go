@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// claimEvery and claimBurst bound how often the word of one host ends a leadership. A real one does once for each time that the store
+	// fenceEvery and fenceBurst bound how often the word of one host ends a leadership. A real one does once for each time that the store
 	// was put back, if others have not done so before; one that lies costs everybody a pause, which must stay a rare one.
-	claimEvery = 5 * time.Minute
-	claimBurst = 3
+	fenceEvery = 5 * time.Minute
+	fenceBurst = 3
 )
 
 // anyHost stands for all hosts that nobody vouches for: the ledger does not have them, and whoever reports is not known as their
@@ -49,9 +49,9 @@ type SeenEpoch struct {
 //
 // ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
 // same.
-func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, sighting SeenEpoch) error {
-	seen := sighting.Epoch
-	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, sighting.Number) || sighting.Number == 0 && !c.has(host)) {
+func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, last SeenEpoch) error {
+	seen := last.Epoch
+	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, last.Number) || last.Number == 0 && !c.hasHost(host)) {
 		return nil
 	}
 	refuse := func(err error) error { return &EpochError{HostID: host, Epoch: seen, Err: err} }
@@ -60,11 +60,11 @@ func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, sight
 			"seen such epochs, raise the store's with bursar store epoch --at-least %d; if few, start those once with --forget-epoch", c.meta.Epoch, seen+1)))
 	}
 	if seen > c.superseded || c.superseded == 0 {
-		claimant := host
-		if !c.has(host) && !ofAgent {
-			claimant = anyHost
+		reporter := host
+		if !c.hasHost(host) && !ofAgent {
+			reporter = anyHost
 		}
-		if wait := c.claims.take(claimant, now); wait > 0 {
+		if wait := c.fenceLimits.allow(reporter, now); wait > 0 {
 			return refuse(epochError(seen, fmt.Sprintf(
 				"one that this coordinator gave out, which is at %d: the word of this host has ended enough leaderships, and counts again in %s",
 				c.meta.Epoch, wait.Round(time.Second))))
@@ -86,8 +86,8 @@ func (c *Core) isOurs(host string, number uint64) bool {
 	return c.informed[host]
 }
 
-// has reports whether the ledger has a host.
-func (c *Core) has(host string) bool {
+// hasHost reports whether the ledger has a host.
+func (c *Core) hasHost(host string) bool {
 	_, known := c.ledger.Host(host)
 	return known
 }
@@ -95,14 +95,15 @@ func (c *Core) has(host string) bool {
 // markInformed notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.
 func (c *Core) markInformed(host string) { c.informed[host] = true }
 
-// claims are those that have ended leaderships, each with the moment from which nothing is held against the claimant. There are
-// no more of them than there are hosts.
-type claims map[string]ledger.Instant
+// fenceLimits has the hosts whose reports have ended leaderships, each with the moment from which
+// nothing is held against it. There are no more of them than there are hosts.
+type fenceLimits map[string]ledger.Instant
 
-// take counts a claim. Where the claimant has made too many it is not counted, and wait says when the next one is.
-func (c claims) take(claimant string, now ledger.Instant) (wait time.Duration) {
-	free := max(c[claimant], now)
-	if wait = free.Sub(now) - (claimBurst-1)*claimEvery; wait > 0 {
+// allow counts one ended leadership on the host that reports. If the host has ended too many, it is
+// not counted, and wait says when the next one is.
+func (c fenceLimits) allow(reporter string, now ledger.Instant) (wait time.Duration) {
+	free := max(c[reporter], now)
+	if wait = free.Sub(now) - (fenceBurst-1)*fenceEvery; wait > 0 {
 		return wait
 	}
 	for other, until := range c {
@@ -110,7 +111,7 @@ func (c claims) take(claimant string, now ledger.Instant) (wait time.Duration) {
 			delete(c, other)
 		}
 	}
-	c[claimant] = free.Add(claimEvery)
+	c[reporter] = free.Add(fenceEvery)
 	return 0
 }
 

@@ -8,12 +8,12 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// enter is the one way into the ledger, and through it into a placer. What panics there ends the leadership, and nothing else. command is
+// withRecover is the one way into the ledger, and through it into a placer. What panics there ends the leadership, and nothing else. command is
 // what the ledger is entered for; nil: nobody's.
-func (c *Core) enter(books *ledger.Ledger, command Command, f func()) (err error) {
+func (c *Core) withRecover(l *ledger.Ledger, command Command, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = c.panicked(books, command, cause)
+			err = c.panicked(l, command, cause)
 		}
 	}()
 	f()
@@ -30,10 +30,10 @@ func (c *Core) Fault() error {
 
 // panicked finds out whose fault it is that the ledger panicked. A command is refused from then on, and its caller told; a stored request
 // that waits is canceled when the next leadership begins.
-func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error {
+func (c *Core) panicked(l *ledger.Ledger, command Command, cause any) error {
 	fault := &PanicError{Cause: cause, Stack: debug.Stack()}
 	c.fault = fault
-	culprit := books.Culprit()
+	culprit := l.Culprit()
 	blamed := command
 	switch id := culprit.Request.ID; {
 	case c.explaining != nil: // whose wait was over; it is no waiter any more
@@ -44,13 +44,13 @@ func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error 
 	case id != 0:
 		c.aside[id] = fmt.Sprintf("it made the coordinator fail: %v", cause)
 		fault.Refused = "allocation " + id.String()
-		if ask, asks := command.(*Request); !asks || !ask.repeats(&culprit.Request) {
+		if request, asks := command.(*Request); !asks || !request.repeats(&culprit.Request) {
 			blamed = nil
 		}
-		for ask := c.waiters[id]; ask != nil; ask = c.waiters[id] {
-			c.removeWaiter(id, ask)
-			c.refuse(ask, fault)
-			ask.Answer(fault)
+		for request := c.waiters[id]; request != nil; request = c.waiters[id] {
+			c.removeWaiter(id, request)
+			c.refuse(request, fault)
+			request.Answer(fault)
 		}
 	case culprit.Early:
 		blamed = nil

@@ -42,7 +42,7 @@ func TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost(t *testing.T) {
 		sequence++
 		memory := int64(100)
 		report := &Report{
-			Seen: r.core.sighting(),
+			Seen: r.core.ownEpoch(),
 			Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: sequence, Full: true, Sample: &ledger.Sample{
 				Time: r.now, MemoryAvailable: &memory, Load1Millis: &load, CPUTotalMillis: new(int64(1 << 30)),
 			}},

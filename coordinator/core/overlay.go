@@ -82,7 +82,7 @@ func (c *Core) HiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
 	if c.ledger == nil || c.fault != nil {
 		return 0, nil
 	}
-	_ = c.enter(c.ledger, nil, func() { turn, hidden = c.ledger.RulesTurn(), c.ledger.HiddenQuotas() }) // Fault tells
+	_ = c.withRecover(c.ledger, nil, func() { turn, hidden = c.ledger.RulesTurn(), c.ledger.HiddenQuotas() }) // Fault tells
 	return turn, hidden
 }
 

@@ -36,7 +36,7 @@ func (r *Report) Answer(err error) { r.Done(err) }
 func (r *Report) origin() *Origin { return r.From }
 
 func (r *Report) apply(c *Core, now ledger.Instant) bool {
-	r.Led = c.sighting()
+	r.Led = c.ownEpoch()
 	if r.Err = c.observeEpoch(now, r.Command.HostID, r.OfAgent, r.Seen); r.Err != nil {
 		r.Done(r.Err) // it has seen nothing that could fail to become durable
 		return false
@@ -51,7 +51,7 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 		return true
 	}
 	// What it has seen is of a ledger that is gone: it must begin anew before anything it says counts.
-	if !c.has(r.Command.HostID) {
+	if !c.hasHost(r.Command.HostID) {
 		r.Err = &ledger.NotFoundError{What: "host", ID: r.Command.HostID} // which tells no epoch
 		return true
 	}
@@ -93,7 +93,7 @@ func (e *Enrolment) Answer(err error) { e.Done(err) }
 func (e *Enrolment) origin() *Origin { return e.From }
 
 func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
-	e.Result.Led, e.Result.StoreID = c.sighting(), c.meta.StoreID
+	e.Result.Led, e.Result.StoreID = c.ownEpoch(), c.meta.StoreID
 	if e.Err = c.observeEpoch(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
 		e.Done(e.Err) // it has seen nothing that could fail to become durable
 		return false

@@ -22,15 +22,15 @@ type Request struct {
 	Span *Span
 
 	// While it waits:
-	next    *Request // others that wait for the same allocation
-	since   uint64   // the revision at which it began to
-	waiting bool
-	until   ledger.Instant // when its own wait is over
-	place   int            // among those who leave before what they wait for is over
+	next      *Request // others that wait for the same allocation
+	since     uint64   // the revision at which it began to
+	waiting   bool
+	until     ledger.Instant // when its own wait is over
+	heapIndex int            // among those who leave before what they wait for is over
 
-	applied bool
-	Waited  bool        // it has waited for resources
-	gone    atomic.Bool // its caller has left; set by the caller's goroutine
+	applied   bool
+	Waited    bool        // it has waited for resources
+	withdrawn atomic.Bool // its caller has left; set by the caller's goroutine
 }
 
 // Trace implements Command.
@@ -47,7 +47,7 @@ func (a *Request) repeats(of *ledger.Allocation) bool {
 }
 
 func (a *Request) apply(c *Core, now ledger.Instant) bool {
-	if a.gone.Load() {
+	if a.withdrawn.Load() {
 		return true
 	}
 	a.applied = true
@@ -77,7 +77,7 @@ func (a *Request) stored(b *Batch) {
 // which then does nothing. An allocation without a request id could never be found again by who wanted it, so it ends;
 // any other keeps its place, or its reservation, for a while.
 func (a *Request) Withdraw() Command {
-	a.gone.Store(true)
+	a.withdrawn.Store(true)
 	return &Call{Do: a.withdraw, Done: func(error) {}}
 }
 
@@ -97,22 +97,22 @@ func (a *Request) withdraw(c *Core, now ledger.Instant) {
 }
 
 // removeWaiter takes a request out of the waiters.
-func (c *Core) removeWaiter(id ledger.ID, ask *Request) {
-	ask.waiting = false
-	c.deadlines.drop(ask)
+func (c *Core) removeWaiter(id ledger.ID, request *Request) {
+	request.waiting = false
+	c.deadlines.drop(request)
 	first := c.waiters[id]
-	if first == ask {
-		if ask.next == nil {
+	if first == request {
+		if request.next == nil {
 			delete(c.waiters, id)
 		} else {
-			c.waiters[id] = ask.next
+			c.waiters[id] = request.next
 		}
-		ask.next = nil
+		request.next = nil
 		return
 	}
 	for before := first; before != nil; before = before.next {
-		if before.next == ask {
-			before.next, ask.next = ask.next, nil
+		if before.next == request {
+			before.next, request.next = request.next, nil
 			return
 		}
 	}
@@ -125,8 +125,8 @@ const (
 	surveyLimit  = 10000 // hosts that they look at, together
 )
 
-// explaining is what has been spent, and what was found by that.
-type explaining struct {
+// explainBudget is what has been spent, and what was found by that.
+type explainBudget struct {
 	explained, surveyed int
 	found               map[string]*ledger.InsufficientError // by who asked for what
 }
@@ -144,7 +144,7 @@ func requestKey(c *ledger.AllocateCommand) string {
 // decideWaiters decides the waiting requests for which a transition is the end of their wait: they are answered with the batch
 // that makes it durable.
 func (c *Core) decideWaiters(transitions []ledger.Allocation) {
-	var spent explaining
+	var spent explainBudget
 	for i := range transitions {
 		if len(c.waiters) == 0 {
 			return
@@ -153,39 +153,39 @@ func (c *Core) decideWaiters(transitions []ledger.Allocation) {
 		if t.State == ledger.Waiting {
 			continue
 		}
-		ask := c.waiters[t.ID]
-		for ask != nil {
-			next := ask.next
-			if ask.since < t.Revision { // else it began to wait after this, when a grant had been taken back
-				c.removeWaiter(t.ID, ask)
-				ask.Result.Allocation = *t
-				ask.Err = c.verdict(ask, t, &spent)
-				c.applied = append(c.applied, ask)
+		request := c.waiters[t.ID]
+		for request != nil {
+			next := request.next
+			if request.since < t.Revision { // else it began to wait after this, when a grant had been taken back
+				c.removeWaiter(t.ID, request)
+				request.Result.Allocation = *t
+				request.Err = c.verdict(request, t, &spent)
+				c.applied = append(c.applied, request)
 			}
-			ask = next
+			request = next
 		}
 	}
 }
 
 // verdict is the error that the end of a wait means for its caller; nil for a grant.
-func (c *Core) verdict(ask *Request, t *ledger.Allocation, spent *explaining) error {
+func (c *Core) verdict(request *Request, t *ledger.Allocation, spent *explainBudget) error {
 	switch {
 	case t.State.Holds():
 		return nil
 	case t.State == ledger.Expired:
-		return c.waited(ask, spent)
+		return c.waitExpired(request, spent)
 	default:
 		return &ledger.StateError{What: "allocation", ID: t.ID.String(), State: DescribeEnd(t), Want: "a new request"}
 	}
 }
 
-// waited refuses a request whose wait is over.
-func (c *Core) waited(ask *Request, spent *explaining) error {
+// waitExpired refuses a request whose wait is over.
+func (c *Core) waitExpired(request *Request, spent *explainBudget) error {
 	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
 	if c.mute {
 		return insufficient
 	}
-	what := requestKey(&ask.Command)
+	what := requestKey(&request.Command)
 	if found := spent.found[what]; found != nil {
 		return found
 	}
@@ -193,8 +193,8 @@ func (c *Core) waited(ask *Request, spent *explaining) error {
 		return insufficient
 	}
 	spent.explained++
-	c.explaining = ask
-	if why, err := c.explain(ask); err == nil {
+	c.explaining = request
+	if why, err := c.explain(request); err == nil {
 		insufficient.Shortfalls, insufficient.Filters = why.Shortfalls, why.Filters
 	}
 	c.explaining = nil
@@ -209,12 +209,12 @@ func (c *Core) waited(ask *Request, spent *explaining) error {
 }
 
 // explain says what is in the way of an ask: of its request, where that waits on, because a new one like it may be more than its caller may have.
-func (c *Core) explain(ask *Request) (ledger.Explanation, error) {
-	id := ask.Result.Allocation.ID
+func (c *Core) explain(request *Request) (ledger.Explanation, error) {
+	id := request.Result.Allocation.ID
 	if a, live := c.ledger.Get(id); live && a.State == ledger.Waiting {
 		return c.ledger.ExplainID(c.now, id) //nolint:wrapcheck // it is not shown
 	}
-	return c.ledger.Explain(c.now, ask.Command) //nolint:wrapcheck // likewise
+	return c.ledger.Explain(c.now, request.Command) //nolint:wrapcheck // likewise
 }
 
 // DescribeEnd names the state of an allocation, and why it is in it.
