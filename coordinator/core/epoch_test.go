@@ -28,7 +28,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 		}
 	}
 	enrol := func(host string, seen uint64) error {
-		e := &Enrolment{Seen: SeenEpoch{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
+		e := &Registration{Seen: SeenEpoch{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
 		say(e)
 		return e.Err
 	}
@@ -253,7 +253,7 @@ func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	if _, unknown := errors.AsType[*ledger.NotFoundError](report.Err); !unknown {
 		t.Errorf("got %+v, %v: want it to be told that it is unknown", report.Result, report.Err)
 	}
-	enrolment := &Enrolment{
+	enrolment := &Registration{
 		Seen: SeenEpoch{Epoch: r.core.Meta().Epoch}, Done: func(error) {},
 		Command: ledger.RegisterCommand{HostID: "made-up", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1).WithCPU(1)},
 	}

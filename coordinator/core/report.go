@@ -60,14 +60,14 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	return true
 }
 
-// Enrolment is an agent's announcement of its host.
-type Enrolment struct {
+// Registration is an agent's announcement of its host.
+type Registration struct {
 	Seen SeenEpoch
 	// OfAgent says that it comes from the host's own agent, as far as identities tell; else it may be anybody's.
 	OfAgent bool
 	Command ledger.RegisterCommand
 	// Result and Err may be read after Done was called with nil.
-	Result Enrolled
+	Result Registered
 	Err    error
 	// Done is told once when the result holds, or why it does not. It must not block.
 	Done func(error)
@@ -77,22 +77,22 @@ type Enrolment struct {
 	Span *Span
 }
 
-// Enrolled answers an Enrolment.
-type Enrolled struct {
+// Registered answers an Enrolment.
+type Registered struct {
 	Led      SeenEpoch
 	StoreID  string
 	Interval time.Duration // until the first Sync, and between two
 }
 
 // Trace implements Command.
-func (e *Enrolment) Trace() *Span { return e.Span }
+func (e *Registration) Trace() *Span { return e.Span }
 
 // Answer implements Command.
-func (e *Enrolment) Answer(err error) { e.Done(err) }
+func (e *Registration) Answer(err error) { e.Done(err) }
 
-func (e *Enrolment) origin() *Origin { return e.From }
+func (e *Registration) origin() *Origin { return e.From }
 
-func (e *Enrolment) apply(c *Core, now ledger.Instant) bool {
+func (e *Registration) apply(c *Core, now ledger.Instant) bool {
 	e.Result.Led, e.Result.StoreID = c.ownEpoch(), c.meta.StoreID
 	if e.Err = c.observeEpoch(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
 		e.Done(e.Err) // it has seen nothing that could fail to become durable
