@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Command is one thing to do to the ledger, with the caller that waits for it: a *Call, a *Request, a *Report or an *Enrolment.
+// Command is one thing to do to the ledger, with the caller that waits for it: a *Call, a *Request, a *Report or a *Registration.
 type Command interface {
 	// Trace is what is recorded of its way; nil: nothing is.
 	Trace() *Span

@@ -27,15 +27,15 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	enrol := func(host string, seen uint64) error {
+	register := func(host string, seen uint64) error {
 		e := &Registration{Seen: SeenEpoch{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
 		say(e)
 		return e.Err
 	}
-	if err := enrol("h", 0); err != nil {
+	if err := register("h", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := enrol("h", first); err != nil {
+	if err := register("h", first); err != nil {
 		t.Fatalf("a host that was told the epoch in this leadership: %v", err)
 	}
 
@@ -45,7 +45,7 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	if second := r.core.Meta().Epoch; second != first {
 		t.Fatalf("epochs %d and %d", first, second)
 	}
-	if err := enrol("h2", 0); err != nil {
+	if err := register("h2", 0); err != nil {
 		t.Fatalf("a new host: %v", err)
 	}
 	if _, superseded := r.core.Superseded(); superseded {
@@ -253,15 +253,15 @@ func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	if _, unknown := errors.AsType[*ledger.NotFoundError](report.Err); !unknown {
 		t.Errorf("got %+v, %v: want it to be told that it is unknown", report.Result, report.Err)
 	}
-	enrolment := &Registration{
+	registration := &Registration{
 		Seen: SeenEpoch{Epoch: r.core.Meta().Epoch}, Done: func(error) {},
 		Command: ledger.RegisterCommand{HostID: "made-up", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1).WithCPU(1)},
 	}
-	if err := r.core.Do(r.now, enrolment); err != nil {
+	if err := r.core.Do(r.now, registration); err != nil {
 		t.Fatal(err)
 	}
-	if enrolment.Err != nil || enrolment.Result.Led != r.core.ownEpoch() {
-		t.Errorf("it cannot register: %+v, %v", enrolment.Result, enrolment.Err)
+	if registration.Err != nil || registration.Result.Led != r.core.ownEpoch() {
+		t.Errorf("it cannot register: %+v, %v", registration.Result, registration.Err)
 	}
 	if report := r.reports("made-up", r.core.Meta().Epoch, false); report.Err != nil {
 		t.Errorf("it is registered and not heard: %v", report.Err)

@@ -77,7 +77,7 @@ type Registration struct {
 	Span *Span
 }
 
-// Registered answers an Enrolment.
+// Registered answers a Registration.
 type Registered struct {
 	Led      SeenEpoch
 	StoreID  string

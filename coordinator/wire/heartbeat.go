@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// NewEnrolment reads an announcement. Done is the caller's to set.
-func NewEnrolment(req *bursarv1.RegisterRequest) (*core.Registration, error) {
+// NewRegistration reads an announcement. Done is the caller's to set.
+func NewRegistration(req *bursarv1.RegisterRequest) (*core.Registration, error) {
 	e := &core.Registration{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
