@@ -50,7 +50,7 @@ func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep fu
 	}
 	var all []store.AsideRow
 	for _, where := range wheres {
-		rows, err := whole(ctx, tx, where)
+		rows, err := readRows(ctx, tx, where)
 		if err != nil {
 			return meta, err
 		}
@@ -69,8 +69,8 @@ func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep fu
 	return scanMeta(tx.QueryRow(ctx, metaSQL))
 }
 
-// whole reads all columns of rows.
-func whole(ctx context.Context, tx pgx.Tx, where store.AsideWhere) ([]store.AsideRow, error) {
+// readRows reads all columns of rows.
+func readRows(ctx context.Context, tx pgx.Tx, where store.AsideWhere) ([]store.AsideRow, error) {
 	rows, err := tx.Query(ctx, where.Select("$1"), where.Value)
 	if err != nil {
 		return nil, fmt.Errorf("reading them: %w", err)

@@ -74,7 +74,7 @@ func newServer(dsn string, log *slog.Logger) (*server, error) {
 	config.ValidateConnect = refuseStandby
 	config.MaxProtocolMessageBodyLen = longestMessage
 	s := &server{config: pooled, where: place(config), log: log}
-	pooled.AfterConnect = s.settle
+	pooled.AfterConnect = s.setUpSession
 	limit(pooled)
 	return s, nil
 }
@@ -131,15 +131,15 @@ func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx
 	if err != nil {
 		return nil, s.refuse(ctx, err)
 	}
-	if err := s.settle(ctx, conn); err != nil {
+	if err := s.setUpSession(ctx, conn); err != nil {
 		abandon(ctx, conn)
 		return nil, err
 	}
 	return conn, nil
 }
 
-// settle sets up a new session. It has a limit of its own: the pool goes on making a connection whose caller has given up.
-func (s *server) settle(ctx context.Context, conn *pgx.Conn) error {
+// setUpSession sets up a new session. It has a limit of its own: the pool goes on making a connection whose caller has given up.
+func (s *server) setUpSession(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.ConnConfig.ConnectTimeout)
 	defer cancel()
 	if _, err := conn.Exec(ctx, sessionSQL, pgx.QueryExecModeExec); err != nil {

@@ -57,7 +57,7 @@ func (s *server) migrate(ctx context.Context) error {
 // lock sets up a session for migrations. Not by goose's locker, which goose does not ask before it makes its own table, and which looks
 // once a second whether the lock is free.
 func (s *server) lock(ctx context.Context, conn *pgx.Conn) error {
-	err := s.settle(ctx, conn)
+	err := s.setUpSession(ctx, conn)
 	if err == nil {
 		_, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock))
 	}

@@ -87,7 +87,7 @@ func (h *historySearch) run(ctx context.Context, conn *pgx.Conn) error {
 	limit := h.query.Size() + 1
 	for looked := 0; looked < scanned; {
 		limit = min(limit, scanned-looked)
-		n, err := h.look(ctx, conn, limit)
+		n, err := h.scan(ctx, conn, limit)
 		if err != nil || n < limit || h.next != "" {
 			return err
 		}
@@ -98,8 +98,8 @@ func (h *historySearch) run(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// look goes through so many rows, or fewer where the history or the page ends, and returns how many there were.
-func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n int, err error) {
+// scan goes through so many rows, or fewer where the history or the page ends, and returns how many there were.
+func (h *historySearch) scan(ctx context.Context, conn *pgx.Conn, limit int) (n int, err error) {
 	found, err := conn.Query(ctx, historySQL, int64(h.at.Ended), store.Signed(uint64(h.at.ID)), limit)
 	if err != nil {
 		return 0, err //nolint:wrapcheck // read does

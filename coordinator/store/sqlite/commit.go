@@ -130,7 +130,7 @@ func (w *writer) writeAllocation(ctx context.Context, row *store.AllocationRow) 
 	if n, err := result.RowsAffected(); err != nil || n == 1 {
 		return err
 	}
-	_, err = w.refileAllocation.ExecContext(ctx, args[:]...)
+	_, err = w.moveAllocation.ExecContext(ctx, args[:]...)
 	return err
 }
 

@@ -29,7 +29,7 @@ func acquire(path string) (*os.File, error) {
 		}
 	}
 	if err == nil {
-		err = note(file)
+		err = writeHolder(file)
 	}
 	if err != nil {
 		file.Close()
@@ -38,8 +38,8 @@ func acquire(path string) (*os.File, error) {
 	return file, nil
 }
 
-// note writes down who holds the lock.
-func note(file *os.File) error {
+// writeHolder writes down who holds the lock.
+func writeHolder(file *os.File) error {
 	if err := file.Truncate(0); err != nil {
 		return fmt.Errorf("lock file: %w", err)
 	}

@@ -28,13 +28,13 @@ type writer struct {
 
 // statements are prepared on a writer's connection.
 type statements struct {
-	begin, commit, rollback                        *sql.Stmt
-	fence, setEpoch                                *sql.Stmt
-	putAllocation, endAllocation, refileAllocation *sql.Stmt
-	putHost, removeHost, putQuota, removeQuota     *sql.Stmt
-	putProvider, removeProvider                    *sql.Stmt
-	putRefusal, removeRefusal                      *sql.Stmt
-	deleteEnded                                    *sql.Stmt
+	begin, commit, rollback                      *sql.Stmt
+	fence, setEpoch                              *sql.Stmt
+	putAllocation, endAllocation, moveAllocation *sql.Stmt
+	putHost, removeHost, putQuota, removeQuota   *sql.Stmt
+	putProvider, removeProvider                  *sql.Stmt
+	putRefusal, removeRefusal                    *sql.Stmt
+	deleteEnded                                  *sql.Stmt
 }
 
 // The statements that change an allocation's row differ in the indexes that they touch, because SQLite writes every index of
@@ -48,7 +48,7 @@ const (
 
 	putAllocationSQL = insertAllocation + sameRequest + ` AND allocation.ended = excluded.ended`
 	endAllocationSQL = insertAllocation + `, ended = excluded.ended` + sameRequest
-	refileSQL        = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
+	moveSQL          = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
 
 	// The fence: no row is changed where the epoch is another.
 	fenceSQL = `UPDATE meta SET sequence = ?, last_id = ?, ledger_time = ? WHERE one = 1 AND epoch = ?`
@@ -74,23 +74,23 @@ func (w *writer) connect(ctx context.Context) error {
 // all returns every statement with its text.
 func (s *statements) all() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
-		&s.begin:            `BEGIN IMMEDIATE`,
-		&s.commit:           `COMMIT`,
-		&s.rollback:         `ROLLBACK`,
-		&s.fence:            fenceSQL,
-		&s.setEpoch:         `UPDATE meta SET epoch = ? WHERE one = 1`,
-		&s.putAllocation:    putAllocationSQL,
-		&s.endAllocation:    endAllocationSQL,
-		&s.refileAllocation: refileSQL,
-		&s.putHost:          `INSERT INTO host (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
-		&s.removeHost:       `DELETE FROM host WHERE id = ?`,
-		&s.putQuota:         `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`,
-		&s.removeQuota:      `DELETE FROM quota WHERE selector = ?`,
-		&s.putProvider:      `INSERT INTO provider (name, payload) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET payload = excluded.payload`,
-		&s.removeProvider:   `DELETE FROM provider WHERE name = ?`,
-		&s.putRefusal:       `INSERT INTO refusal (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
-		&s.removeRefusal:    `DELETE FROM refusal WHERE id = ?`,
-		&s.deleteEnded:      deleteSQL,
+		&s.begin:          `BEGIN IMMEDIATE`,
+		&s.commit:         `COMMIT`,
+		&s.rollback:       `ROLLBACK`,
+		&s.fence:          fenceSQL,
+		&s.setEpoch:       `UPDATE meta SET epoch = ? WHERE one = 1`,
+		&s.putAllocation:  putAllocationSQL,
+		&s.endAllocation:  endAllocationSQL,
+		&s.moveAllocation: moveSQL,
+		&s.putHost:        `INSERT INTO host (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
+		&s.removeHost:     `DELETE FROM host WHERE id = ?`,
+		&s.putQuota:       `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`,
+		&s.removeQuota:    `DELETE FROM quota WHERE selector = ?`,
+		&s.putProvider:    `INSERT INTO provider (name, payload) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET payload = excluded.payload`,
+		&s.removeProvider: `DELETE FROM provider WHERE name = ?`,
+		&s.putRefusal:     `INSERT INTO refusal (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
+		&s.removeRefusal:  `DELETE FROM refusal WHERE id = ?`,
+		&s.deleteEnded:    deleteSQL,
 	}
 }
 
