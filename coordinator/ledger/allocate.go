@@ -9,7 +9,8 @@ import (
 
 // Allocate reserves, waits or refuses.
 //
-// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants), *LiveFullError, *InsufficientError.
+// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants),
+// *LiveFullError, *InsufficientError.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -53,7 +54,8 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	switch {
 	case r.id == 0:
 		return AllocateResult{}, false, nil
-	case r.hash != c.RequestHash && r.hash != 0: // 0: adopted from an agent, which does not know the body
+	case r.hash != c.RequestHash && r.hash != 0:
+		// 0: adopted from an agent, which does not know the body
 		return AllocateResult{}, true, &ConflictError{c.RequestID, r.id}
 	case !r.live():
 		return AllocateResult{Allocation: Allocation{ID: r.id}, Ended: true}, true, nil
@@ -66,7 +68,7 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	case e.State != Waiting || c.Async:
 	case c.Wait > 0:
 		l.attachCaller(e)
-	default: // it does not want to wait any more, and takes what there is by now
+	default: // it does not want to wait any longer: it gets what is free now, or is refused
 		h, blocked := l.decide(e)
 		if blocked != nil {
 			return AllocateResult{}, true, l.insufficient(e)
@@ -77,8 +79,9 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	return AllocateResult{Allocation: e.shown()}, true, nil
 }
 
-// matchesAdopted reports whether an engine that an agent has brought, with the request id of c, is what c asks for, as far as can be
-// told: the agent does not know the request's hash. Else whoever runs that agent could answer others' requests.
+// matchesAdopted reports whether an adopted engine with the request id of c can be what c asks
+// for. It compares what is known, because the agent does not know the request's hash. Without this
+// check the owner of that agent could answer requests of others.
 func (l *Ledger) matchesAdopted(e *entry, c *AllocateCommand) bool {
 	if w := c.Wishes; w != nil && (w.Host != "" && w.Host != e.HostID || !e.host.suits(w) || slices.Contains(w.Avoid, e.HostID)) {
 		return false
@@ -87,7 +90,7 @@ func (l *Ledger) matchesAdopted(e *entry, c *AllocateCommand) bool {
 	return err == nil && r.Equal(e.Requested) && e.Labels.Equal(c.Labels) && e.Priority == c.Priority
 }
 
-// clearRequestID takes the request id from an engine that an agent has brought.
+// clearRequestID takes the request id away from an adopted engine.
 func (l *Ledger) clearRequestID(e *entry) {
 	l.requests.drop(e.key, e.ID)
 	e.RequestID, e.key = "", noRequest
@@ -203,8 +206,9 @@ func (l *Ledger) index(e *entry) {
 	}
 }
 
-// decide finds where a request can go now, or the queue of what blocks it: the first of its quotas that is short, then the first of its
-// branches, then the host it wants, then all hosts.
+// decide finds the host that a request can go to now, or the queue of what blocks it: the first of
+// its quotas that is short, then the first of its branches, then the host it wants, then all
+// hosts.
 func (l *Ledger) decide(e *entry) (*host, *queue) {
 	l.deciding = e
 	h, blocked := l.place(e)
@@ -247,8 +251,8 @@ func (l *Ledger) query(e *entry) Query {
 	return q
 }
 
-// heldFrom reports whether what the account has is kept for another request than e, which asks it for v. A quota or a branch keeps only
-// what it limits; a host is kept as a whole.
+// heldFrom reports whether the account is held for another request, so that e, which asks it for
+// v, cannot have it. A quota or a branch holds only what it limits. A host is held as a whole.
 func (a *account) heldFrom(e *entry, v resource.Vector) bool {
 	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.concerns(v))
 }
@@ -266,8 +270,10 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.setEntryTimer(e)
 }
 
-// never refuses a request that could not be granted even if everything else ended: a quota's limit, that of a branch or every matching
-// host is smaller. Hosts are not judged while they are still coming back after a load, nor branches while nothing is known of them.
+// never refuses a request that could not be granted even if everything else ended, because the
+// limit of a quota or of a branch, or every matching host, is smaller. It does not judge hosts
+// until they had the time to report after a load, and does not judge branches of which nothing is
+// known.
 func (l *Ledger) never(e *entry) error {
 	v := e.request()
 	refusal := &InsufficientError{Reason: ReasonNever}
@@ -299,13 +305,13 @@ func (l *Ledger) never(e *entry) error {
 		return nil
 	}
 	l.noHost(refusal, e, q)
-	if len(refusal.Shortfalls) == 0 { // not one host matches: there is no number to show
+	if len(refusal.Shortfalls) == 0 { // no host matches, so there is no number to show
 		refusal.Filters = l.survey(q)
 	}
 	return refusal
 }
 
-// insufficient describes everything that a request falls short of.
+// insufficient describes everything that is short for a request.
 func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	refusal := &InsufficientError{Reason: ReasonRefused}
 	for _, quota := range e.accounts {
@@ -340,8 +346,8 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	return refusal
 }
 
-// shortIn appends what a branch lacks, or why nothing new may go there. That its cluster is not known is said once, of the queue that
-// was asked for.
+// shortIn appends what a branch lacks, or why nothing new may go there. If its cluster is not
+// known, that is said once, for the queue that was asked for.
 func (l *Ledger) shortIn(list []Shortfall, t *charge, e *entry) []Shortfall {
 	note := t.branch.unschedulable()
 	if note == "" {
@@ -380,7 +386,8 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	return list
 }
 
-// short appends what one account lacks for v, or that what it has is kept for another request than e.
+// short appends what one account lacks for v, or that what it has is kept for another request than
+// e.
 func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector) []Shortfall {
 	before := len(list)
 	list = a.shortfalls(list, v)
@@ -390,7 +397,7 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector
 				list = append(list, a.shortfall(dimension, asked, 0, NoteHeld))
 			}
 		}
-		if len(list) == before { // it asks for nothing that is limited
+		if len(list) == before { // it asks for nothing that the account limits
 			list = append(list, a.shortfall(resource.Instances, v.Instances(), 0, NoteHeld))
 		}
 	}
@@ -400,7 +407,8 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector
 // surveyed is how many hosts a refusal looks at one by one. A larger fleet is left to Explain.
 const surveyed = 1000
 
-// noHost describes that no host takes the request: the one that comes closest, and in a small fleet why each does not.
+// noHost describes why no host takes the request: what the closest host lacks, and in a small
+// fleet how many hosts each filter removes.
 func (l *Ledger) noHost(refusal *InsufficientError, e *entry, q Query) {
 	if slot := l.placer.Closest(q); slot != NoSlot {
 		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.slots[slot], e)
@@ -415,7 +423,7 @@ func (l *Ledger) survey(q Query) *HostFilters {
 	return &filters
 }
 
-// why names what a queue waits for.
+// why names what the requests in a queue wait for.
 func (q *queue) why() string {
 	if q.account == nil {
 		return "waits for a host"

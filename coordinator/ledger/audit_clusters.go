@@ -49,7 +49,7 @@ func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func
 	}
 }
 
-// auditClusters checks the tables of the clusters, and what others are said to use in their branches.
+// auditClusters checks the tables of the clusters, and what others use in their branches.
 func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, string, ...any)) {
 	brought := make(map[*host]int)
 	for name, c := range l.clusters {

@@ -7,31 +7,35 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// branch is a queue of an external cluster, in one of its partitions, with its account. A part of an allocation counts in its queue and
-// in every branch above that, to the root. Which these are is in the path alone, so that a ledger which was just loaded, and knows
-// nothing of the cluster yet, has the same books.
+// branch is a queue of an external cluster, in one of its partitions, with its account. A part of
+// an allocation counts in its queue and in every branch above, up to the root. The path alone says
+// which these are. So a ledger that was just loaded, and knows nothing of the cluster yet, has the
+// same sums.
 type branch struct {
 	account  account
 	cluster  *cluster
 	parent   *branch // nil: the root
 	address  resource.Address
 	below    int // branches that have it as their parent
-	attached int // live allocations, and requests that are being looked at
+	attached int // live allocations, and requests that are being decided
 	dropped  bool
-	bringer  *host // whose agent's report made it; nil: a request or a provider did, or one has reported it since
+	// whose agent's report created it; nil: a request or a provider did, or a provider has
+	// reported it since
+	bringer *host
 
 	report QueueReport
-	known  bool         // the last report has it
-	seen   int          // the cluster's count of reports at the last one that had it
-	shown  resource.Sum // of what our allocations have here: what the report's figures surely hold
+	known  bool // it is in the last report
+	seen   int  // the cluster's count of reports when it was last in one
+	// the part of our allocations here that the report's figures include for certain
+	shown resource.Sum
 }
 
-// charge is what an allocation asks of one branch.
+// charge is what an allocation asks of one branch, and counts there.
 type charge struct {
 	branch *branch
 	own    bool            // one of its parts is in this very queue, not in one below
 	vector resource.Vector // the sum of its parts here and below
-	shown  resource.Vector // how much of that the last report's figures surely hold
+	shown  resource.Vector // the part of it that the last report's figures include for certain
 }
 
 func newBranch(c *cluster, at queueKey) *branch {
@@ -58,7 +62,7 @@ const (
 	partitionKey = "partition"
 )
 
-// parentPath returns the path of the queue above; false where there is none.
+// parentPath returns the path of the queue above; false if there is none.
 func parentPath(path string) (string, bool) {
 	at := strings.LastIndexByte(path, '.')
 	if at < 0 {
@@ -70,7 +74,7 @@ func parentPath(path string) (string, bool) {
 // leaf returns the last element of a path.
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// unschedulable says that nothing new may go there, and why; empty where it may.
+// unschedulable says why no new grant may go there; empty if one may.
 func (b *branch) unschedulable() string {
 	switch {
 	case !b.cluster.known:
@@ -94,14 +98,16 @@ func (b *branch) detail(note string, now Instant) string {
 	return ""
 }
 
-// autoCreated reports whether a queue that the cluster does not have is made by using it.
+// autoCreated reports whether the cluster creates the queue, which it does not have, when it is
+// used.
 func (b *branch) autoCreated() bool {
 	return b.cluster.autoCreates(queueKey{b.address.Path, b.address.Partition})
 }
 
-// autoCreates reports whether using a queue that is not there makes it: the nearest one above that is there does that.
+// autoCreates reports whether the cluster creates a queue that it does not have when it is used.
+// The nearest existing queue above it decides that.
 func (c *cluster) autoCreates(at queueKey) bool {
-	if _, elsewhere := c.standard[at.path]; elsewhere { // it is there, in other partitions
+	if _, elsewhere := c.standard[at.path]; elsewhere { // the queue exists, in other partitions
 		return false
 	}
 	for path, below := parentPath(at.path); below; path, below = parentPath(path) {
@@ -112,7 +118,8 @@ func (c *cluster) autoCreates(at queueKey) bool {
 	return false
 }
 
-// fits reports whether the request can go there now: by what is known of the cluster and by the books.
+// fits reports whether the request can go there now, by what is known of the cluster and by the
+// account.
 func (b *branch) fits(request resource.Vector) bool {
 	return request.IsZero() || b.unschedulable() == "" && b.account.fits(request)
 }
@@ -130,14 +137,14 @@ func (b *branch) tooLarge(request resource.Vector) bool {
 	return b.cluster.known && b.known && !b.account.couldEverFit(request)
 }
 
-// setReport takes over what a report says.
+// setReport stores what a report says of the branch.
 func (b *branch) setReport(r *QueueReport) {
 	b.clearBringer()
 	b.known, b.report = true, *r
 	b.report.Limit, b.report.Used = clamped(r.Limit), clamped(r.Used)
 }
 
-// setBringer counts a new branch on the host whose agent brought it, if one has.
+// setBringer counts a new branch on the host whose agent's report created it, if one did.
 func (b *branch) setBringer(h *host) {
 	if h != nil {
 		b.bringer = h
@@ -145,7 +152,7 @@ func (b *branch) setBringer(h *host) {
 	}
 }
 
-// clearBringer counts the branch on no host any more.
+// clearBringer stops counting the branch on a host.
 func (b *branch) clearBringer() {
 	if b.bringer != nil {
 		b.bringer.brought--
@@ -153,21 +160,22 @@ func (b *branch) clearBringer() {
 	}
 }
 
-// forgetReport forgets what was said of the branch.
+// forgetReport forgets what was reported of the branch.
 func (b *branch) forgetReport() {
 	b.known, b.report = false, QueueReport{}
 	b.applyReport()
 	b.cluster.prune(b)
 }
 
-// applyReport makes what the report says the account's.
+// applyReport gives the account the limits and the use of the report.
 func (b *branch) applyReport() {
 	b.account.complete = b.known
 	b.updateOthers()
 	b.account.setLimit(b.report.Limit, resource.Vector{})
 }
 
-// updateOthers works out what others use: what the report's figures hold beyond what they hold of our allocations.
+// updateOthers computes what others use: the report's figures less the part of our allocations
+// that they include.
 func (b *branch) updateOthers() {
 	others := resource.Vector{}
 	for dimension, used := range b.report.Used.All() {
@@ -178,7 +186,7 @@ func (b *branch) updateOthers() {
 	b.account.others = others
 }
 
-// clamped brings quantities into the range in which sums cannot overflow.
+// clamped limits quantities to the range in which sums cannot overflow.
 func clamped(v resource.Vector) resource.Vector {
 	for dimension, quantity := range v.All() {
 		if quantity < 0 || quantity > resource.MaxQuantity {
@@ -188,8 +196,9 @@ func clamped(v resource.Vector) resource.Vector {
 	return v
 }
 
-// setShown changes how much of an allocation the report's figures hold. What others use is to be restated after that: what an allocation
-// leaves behind is theirs until a report says otherwise.
+// setShown changes how much of an allocation the report's figures include. Call updateOthers
+// afterwards: what an allocation leaves behind counts as used by others until a report says
+// otherwise.
 func (b *branch) setShown(t *charge, v resource.Vector) (changed bool) {
 	if t.shown.EqualTo(v) {
 		return false

@@ -5,43 +5,44 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// entry is a live allocation with its place in the books.
+// entry is a live allocation with its place in the ledger's tables.
 type entry struct {
 	Allocation
 
 	*accountSet
-	external *external // nil where it has no part elsewhere
+	external *external // nil if it has no part in an external cluster
 
 	timer timer
-	// Of what expires: the revision with whose commit its time begins to count, 0 once it does, and when that is over. See Durable.
+	// If it expires: the revision from whose commit its time counts, 0 once it counts, and when
+	// that time is over. See Durable.
 	unstored      uint64
 	durableExpiry Instant
-	key           requestKey // noRequest before enter
-	bytes         int64      // LiveBytes as of the last touch; 0 before enter
+	key           requestKey // noRequest before it is indexed
+	bytes         int64      // LiveBytes when it was last recorded; 0 before it is indexed
 	caller        *usage     // nil: it was adopted
 	relay         *usage     // nil: it did not come through a host's agent
 
 	// While it holds something:
 	host      *host
 	hostIndex int   // in host.entries
-	promise   int64 // bytes of memory that it may still touch beyond what the last sample showed
+	promise   int64 // bytes of memory that it may still use beyond what the last sample showed
 
 	// While it waits:
-	callers     int     // on the line
-	detached    Instant // since when there is none
+	callers     int     // callers that wait for its answer
+	detached    Instant // since when there are none
 	class       *class  // nil while it has no caller
 	memberIndex int
-	heldAccount *account // what comes free there is kept for it
-	nextHold    Instant  // when it may next ask for that
+	heldAccount *account // the account that is held for it
+	nextHold    Instant  // when it may next get a hold
 }
 
-// present reports whether a grant would reach somebody.
+// present reports whether somebody waits for a grant or will look for it.
 func (e *entry) present() bool { return e.Async || e.callers > 0 }
 
-// request is what it asks of hosts and quotas.
+// request is what it asks of its host and its quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
 
-// charges are the branches of its parts elsewhere, those above before those below.
+// charges are those of its external parts, of branches above before those below.
 func (e *entry) charges() []charge {
 	if e.external == nil {
 		return nil
@@ -49,8 +50,9 @@ func (e *entry) charges() []charge {
 	return e.external.charges
 }
 
-// untouchedMemory is the memory, in bytes, that the entry may still take beyond what was measured of it. Of a grant newer than
-// the last sample nothing was measured: it counts in full.
+// untouchedMemory is the memory, in bytes, that the entry may still use beyond what was measured
+// of it. A grant that is newer than the last sample counts in full, because nothing was measured
+// of it.
 func (e *entry) untouchedMemory() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
 
 // setState gives an entry that is in the tables another state, and counts it there instead.
@@ -60,7 +62,8 @@ func (l *Ledger) setState(e *entry, s State, reason string) {
 	l.countState(e, 1)
 }
 
-// countState counts, or with -1 discounts, an entry in its state. What has ended is not counted.
+// countState counts, or with -1 discounts, an entry in its state. Entries that have ended are not
+// counted.
 func (l *Ledger) countState(e *entry, by int) {
 	if e.State.Live() {
 		l.states[e.State] += by
@@ -93,21 +96,22 @@ func (l *Ledger) count(a *account, e *entry) {
 	a.held++
 }
 
-// uncount gives back what count counted. What comes free may let others in.
+// uncount gives back what count counted. What becomes free may let others be granted.
 func (l *Ledger) uncount(a *account, e *entry) {
 	a.subtract(e.State, e.request())
 	a.held--
 	l.freed(a)
 }
 
-// promise counts on the host what the entry may still touch by now, instead of what it was counted with there; 0 if it was not.
+// promise counts on the host the memory that the entry may still use now, instead of what it
+// counted with before.
 func (h *host) promise(e *entry) {
 	h.promised -= e.promise
 	e.promise = e.untouchedMemory()
 	h.promised += e.promise
 }
 
-// unhold gives back what hold counted. State is still the one it was counted in.
+// unhold gives back what hold counted. State must still be the one that it was counted in.
 func (l *Ledger) unhold(e *entry) {
 	h := e.host
 	last := h.entries[len(h.entries)-1]
@@ -145,7 +149,8 @@ func (l *Ledger) activate(e *entry) {
 	}
 }
 
-// entitle changes what a holding entry counts as. What it lets go may let others in.
+// entitle changes what an entry that holds something counts as. What becomes free may let others
+// be granted.
 func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	h := e.host
 	before, after := e.request(), r.Vector
@@ -163,14 +168,15 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	l.updatePlacerBalance(h)
 }
 
-// end closes an entry for good and records why.
+// end ends an entry for good and records why.
 func (l *Ledger) end(e *entry, s State, reason string) {
 	l.stopWaiting(e)
 	if e.State.Holds() {
 		l.unhold(e)
 	}
 	e.Ended, e.Expires = l.now, 0
-	e.Wishes = nil // of no use any more, and it may be the largest part of what is kept for 30 days
+	// not needed any more, and it may be the largest part of a row that is kept for 30 days
+	e.Wishes = nil
 	e.Forget = e.Forget || e.Adopted()
 	l.setState(e, s, reason)
 	l.recordEntry(e)
@@ -228,7 +234,7 @@ func (l *Ledger) entryDue(e *entry) {
 	}
 }
 
-// may checks that the actor may touch the entry.
+// may checks that the actor may change the entry.
 func (e *entry) may(actor identity.Actor, wanted string) error {
 	if e.Caller == actor.Name || actor.MayActAs(e.Labels.Value(userKey)) {
 		return nil

@@ -1,8 +1,8 @@
 package ledger
 
-// Explain says what a request would meet now. It changes nothing but the time.
+// Explain says what would happen to a request now. It changes only the time.
 //
-// Errors: those of Allocate but for *InsufficientError, *ConflictError.
+// Errors: those of Allocate, except *InsufficientError and *ConflictError.
 func (l *Ledger) Explain(now Instant, c AllocateCommand) (Explanation, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -51,7 +51,8 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 	return x, nil
 }
 
-// explain looks at a request as Allocate would now. Placement goes on as if nobody had asked.
+// explain decides a request as Allocate would now. It does not change which host Placement chooses
+// next.
 func (l *Ledger) explain(e *entry) Explanation {
 	turn := l.turn
 	defer func() { l.turn = turn }()
@@ -74,7 +75,8 @@ func (l *Ledger) explain(e *entry) Explanation {
 	}
 	x.Verdict = Waits
 	refusal := l.insufficient(e)
-	if never, ok := l.never(e).(*InsufficientError); ok { //nolint:errorlint // never returns it as it is, or nil
+	// never returns it as it is, or nil
+	if never, ok := l.never(e).(*InsufficientError); ok { //nolint:errorlint
 		x.Verdict, refusal = Never, never
 	}
 	x.Shortfalls = refusal.Shortfalls

@@ -7,25 +7,30 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// external is where an allocation's parts elsewhere belong. Their addresses never change; only what is asked for there does.
+// external is where the external parts of an allocation count. Their addresses never change; only
+// what is asked for there does.
 type external struct {
-	charges     []charge          // of all parts, those above before those below; one that a part of nothing brought asks for nothing
-	memberships []membership      // one for each cluster
-	granted     []resource.Vector // of each part in Entitled.External: what the last report's figures surely hold of its applications
-	// changed is when it was last granted more or named more applications since the load. The cluster is given as long after this as
-	// after the confirmation to see it.
+	// of all parts, those above before those below; the charge of an empty part is empty
+	charges     []charge
+	memberships []membership // one for each cluster
+	// for each part in Entitled.External, what the last report's figures include of its
+	// applications for certain
+	granted []resource.Vector
+	// changed is when it was last granted more, or named more applications, since the load. The
+	// cluster has as long after this as after the confirmation to see it.
 	changed Instant
 }
 
-// membership is an allocation's place in a cluster.
+// membership is the place of an allocation in a cluster.
 type membership struct {
 	cluster *cluster
 	index   int  // in the cluster's members
-	ended   bool // by the last report all its applications are
+	ended   bool // by the last report all its applications have ended
 }
 
-// attachExternal enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet. Those that are new count on
-// the host whose agent's word they are; nil: they are in a request.
+// attachExternal adds the parts of an entry to the tables of their clusters. The entry does not
+// count in the branches yet. New branches count on the host whose agent's report has them; nil: a
+// request has them.
 func (l *Ledger) attachExternal(e *entry, bringer *host) {
 	parts := e.Entitled.External
 	if len(parts) == 0 {
@@ -53,7 +58,7 @@ func (l *Ledger) attachExternal(e *entry, bringer *host) {
 	e.external = x
 }
 
-// mergeCharges makes one of those of the same branch, which are next to each other.
+// mergeCharges merges the charges of the same branch, which are next to each other.
 func mergeCharges(list []charge) []charge {
 	merged := list[:0]
 	for _, t := range list {
@@ -66,7 +71,8 @@ func mergeCharges(list []charge) []charge {
 	return merged
 }
 
-// detachExternal takes an entry, which counts in no branch any more, out of the tables of its clusters.
+// detachExternal takes an entry, which counts in no branch any more, out of the tables of its
+// clusters.
 func (l *Ledger) detachExternal(e *entry) {
 	x := e.external
 	if x == nil {
@@ -86,7 +92,7 @@ func (l *Ledger) detachExternal(e *entry) {
 	}
 }
 
-// contains reports whether a part at this address counts in the branch.
+// contains reports whether a part with this address counts in the branch.
 func (b *branch) contains(at resource.Address) bool {
 	if b.address.Kind != at.Kind || b.address.Cluster != at.Cluster || b.address.Partition != at.Partition {
 		return false
@@ -95,7 +101,8 @@ func (b *branch) contains(at resource.Address) bool {
 	return inside && (rest == "" || rest[0] == '.')
 }
 
-// sum adds up something of those parts that count in the branch. A resource that Validate lets pass cannot overflow here.
+// sum adds up a value of each part that counts in the branch. A resource that Validate lets pass
+// cannot overflow here.
 func (b *branch) sum(parts []resource.External, of func(part int) resource.Vector) resource.Vector {
 	total := resource.Vector{}
 	for i := range parts {
@@ -133,8 +140,8 @@ func (b *branch) countHeld(v resource.Vector, by int) {
 	}
 }
 
-// unholdExternal gives back what holdExternal counted. What the clusters have seen of it others use from now on, until a report no
-// longer shows it; only the rest comes free.
+// unholdExternal gives back what holdExternal counted. What the clusters have seen of it counts as
+// used by others from now on, until a report no longer shows it. Only the rest becomes free.
 func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
 	for i := range x.charges {
@@ -157,12 +164,12 @@ func (l *Ledger) unholdExternal(e *entry) {
 	}
 }
 
-// membership is the place in a cluster that a part belongs to.
+// membership returns the membership in a cluster.
 func (x *external) membership(c *cluster) *membership {
 	return &x.memberships[slices.IndexFunc(x.memberships, func(s membership) bool { return s.cluster == c })]
 }
 
-// entitleExternal follows another entitlement of an entry that holds something.
+// entitleExternal applies another entitlement of an entry that holds something.
 func (l *Ledger) entitleExternal(e *entry) {
 	parts := e.Entitled.External
 	for i := range e.external.charges {
@@ -175,7 +182,7 @@ func (l *Ledger) entitleExternal(e *entry) {
 		t.branch.countHeld(before, -1)
 		t.branch.countHeld(after, 1)
 		t.vector = after
-		if e.updateShown(t) { // even if it is as large as before: its parts may have changed against one another
+		if e.updateShown(t) { // even if the sum is the same: its parts may have changed
 			t.branch.updateOthers()
 		}
 		t.branch.account.replace(e.State, e.State, before, after)
@@ -194,9 +201,11 @@ func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
 	after := b.sum(next, func(part int) resource.Vector { return next[part].Vector })
 	shown := b.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
 	less := resource.Vector{}
-	for dimension, quantity := range after.All() { // after has all dimensions of before: a resize removes none
-		beyond := get(b.report.Used, dimension) - b.shown.Get(dimension) // what others use now, if positive
-		left := max(0, get(t.shown, dimension)-get(shown, dimension))    // the surplus
+	// after has all dimensions of before: a resize removes none
+	for dimension, quantity := range after.All() {
+		// what others use now, if it is positive
+		beyond := get(b.report.Used, dimension) - b.shown.Get(dimension)
+		left := max(0, get(t.shown, dimension)-get(shown, dimension)) // the surplus
 		if n := quantity - get(t.vector, dimension) + max(0, beyond+left) - max(0, beyond); n > 0 {
 			less = less.With(dimension, n)
 		}
@@ -204,7 +213,8 @@ func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
 	return less
 }
 
-// updateShown works out how much of an entry a branch's figures hold: of each part what its applications hold, but no more than the part.
+// updateShown computes how much of an entry a branch's figures include: for each part what its
+// applications hold, but no more than the part.
 func (e *entry) updateShown(t *charge) (changed bool) {
 	parts := e.Entitled.External
 	return t.branch.setShown(t, t.branch.sum(parts, func(part int) resource.Vector {
@@ -212,7 +222,8 @@ func (e *entry) updateShown(t *charge) (changed bool) {
 	}))
 }
 
-// lesser is the smaller quantity of both in each dimension. One that either does not set is zero.
+// lesser is the smaller quantity of both in each dimension. A dimension that one of them does not
+// set is zero.
 func lesser(v, w resource.Vector) resource.Vector {
 	least := resource.Vector{}
 	for dimension, quantity := range v.All() {

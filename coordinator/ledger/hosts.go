@@ -8,7 +8,8 @@ import (
 
 // Register announces a host, new or known. Its next Sync must report everything.
 //
-// Errors: *StrangerError, *StaleError (a later incarnation of its agent has registered), *FieldError.
+// Errors: *StrangerError, *StaleError (a later incarnation of its agent has registered),
+// *FieldError.
 func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error) {
 	l.begin(now)
 	if err := checkName("host_id", c.HostID); err != nil {
@@ -47,10 +48,10 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	l.setHostTimer(h)
 	l.recordHost(h)
 	l.updatePlacer(h)
-	return l.Interval(), nil // it is given nothing before its first report
+	return l.Interval(), nil // it gets no grants before its first report
 }
 
-// restoreHost brings back a host from the store: returning, until its agent reports.
+// restoreHost adds a host from the store. It is returning until its agent reports.
 func (l *Ledger) restoreHost(r HostRecord) {
 	h := l.addHost(r)
 	h.state = Returning
@@ -79,8 +80,8 @@ func (l *Ledger) setHostTimer(h *host) {
 	}
 }
 
-// orStop is when the engines of the host are stopped, where that is before another moment. Where it is past they have been, or will be when
-// the host next reports.
+// orStop is the earlier of due and the time when the engines of the host are stopped. If that time
+// is past, they were stopped, or will be when the host next reports.
 func (l *Ledger) orStop(h *host, due Instant) Instant {
 	if h.StopTime > l.now {
 		return min(due, h.StopTime)
@@ -106,7 +107,7 @@ func (l *Ledger) hostDue(h *host) {
 	l.updatePlacer(h)
 }
 
-// lose gives up the allocations of a host that was silent for too long.
+// lose ends the allocations of a host that was silent for too long: they become lost.
 func (l *Ledger) lose(h *host) {
 	h.state, h.Lost, h.measured = LostHost, true, false
 	l.endAll(h, "host "+h.ID+" stopped reporting")
@@ -119,8 +120,8 @@ func (l *Ledger) endAll(h *host, reason string) {
 	}
 }
 
-// Deregister removes a host. With live allocations it is refused unless forced; then they become lost. Requests that wait
-// for this very host are canceled.
+// Deregister removes a host. With live allocations it is refused unless forced; then they become
+// lost. Requests that wait for this very host are canceled.
 //
 // Errors: *NotFoundError, *StateError.
 func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
@@ -150,12 +151,13 @@ func (l *Ledger) host(id string) (*host, error) {
 	return nil, &NotFoundError{What: "host", ID: id}
 }
 
-// Cordon stops new grants on a host; what runs goes on. The error is a *NotFoundError.
+// Cordon stops new grants on a host; engines there go on. The error is a *NotFoundError.
 func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
 	return l.setCordon(now, hostID, reason, true, false, nil)
 }
 
-// Drain cordons a host and tells its agent. What is left there after the deadline is stopped; nil: it is left to end. The error is a
+// Drain cordons a host and tells its agent. Engines that are left after the deadline are stopped;
+// nil: they end by themselves. The error is a
 // *NotFoundError.
 func (l *Ledger) Drain(now Instant, hostID, reason string, deadline *time.Duration) (HostInfo, error) {
 	return l.setCordon(now, hostID, reason, true, true, deadline)
@@ -185,7 +187,7 @@ func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, drainin
 	return l.hostInfo(h), nil
 }
 
-// resetPromises adds up anew what the allocations of the host may still touch.
+// resetPromises adds up again what the allocations of the host may still use.
 func (l *Ledger) resetPromises(h *host) {
 	h.promised = 0
 	for _, e := range h.entries {
@@ -194,12 +196,13 @@ func (l *Ledger) resetPromises(h *host) {
 	}
 }
 
-// hasSample reports whether a sample is the one that the host has, sent once more: that one grows old.
+// hasSample reports whether a sample is the one that the host has, sent again: it must not count
+// as fresh.
 func (h *host) hasSample(s *Sample) bool {
 	return h.sample != nil && s.Time != 0 && s.Time == h.sample.Time
 }
 
-// measure takes over a sample.
+// measure stores a sample.
 func (l *Ledger) measure(h *host, s *Sample) {
 	h.sample, h.sampleAt = s, l.now
 	h.pressure, h.refusal, h.load = s.Pressure, s.Refusal, 0
@@ -213,7 +216,7 @@ func (l *Ledger) measure(h *host, s *Sample) {
 	}
 }
 
-// updateCapacity takes over another capacity that an agent reports.
+// updateCapacity applies another capacity that an agent reports.
 func (l *Ledger) updateCapacity(h *host, capacity resource.Vector) {
 	if capacity.Equal(h.Capacity) || capacity.Validate() != nil {
 		return

@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 )
 
-// requestKey is a request id in its caller's scope: half of the SHA-256 of both. A day's request ids are a million and more; in this
-// form they take some 150 bytes each, the garbage collector does not look at them, and nobody can make up one that passes for another's.
+// requestKey is a request id in its caller's scope: half of the SHA-256 of both. A day has a
+// million request ids and more. In this form each takes about 150 bytes, the garbage collector
+// does not scan them, and nobody can make up an id that has the key of another.
 type requestKey [16]byte
 
-// noRequest is the key of what came without a request id.
+// noRequest is the key of requests without a request id.
 var noRequest requestKey //nolint:gochecknoglobals // the zero value, never changed
 
 func keyOf(caller, requestID string) requestKey {
@@ -27,33 +28,33 @@ func keyOf(caller, requestID string) requestKey {
 type request struct {
 	hash uint64 // of the body
 	id   ID
-	node nodeIndex // where it is among those that are forgotten in time; zero while the allocation is live
+	node nodeIndex // its node in the expiry list; zero while the allocation is live
 }
 
 func (r request) live() bool { return r.id != 0 && r.node == 0 }
 
-// requests knows the request ids of what is live, and for a while of what has ended.
+// requests has the request ids of live allocations, and for some time of ended ones.
 type requests struct {
 	known    map[requestKey]request
-	live     int // of those, the ones whose allocations are live
+	live     int // how many of them have live allocations
 	expiries expiryList
-	ended    map[ID]nodeIndex // the others, by their allocations
+	ended    map[ID]nodeIndex // the nodes of the others, by their allocations
 }
 
 func newRequests() requests {
 	return requests{known: make(map[requestKey]request), expiries: newExpiryList(), ended: make(map[ID]nodeIndex)}
 }
 
-// find returns what is known; the zero request where nothing is.
+// find returns what is known; the zero request if nothing is.
 func (r *requests) find(key requestKey) request { return r.known[key] }
 
-// isOther reports whether it is remembered that an allocation that has ended was another request.
+// isOther reports whether an allocation that has ended is remembered as another request.
 func (r *requests) isOther(id ID, key requestKey) bool {
 	place, ended := r.ended[id]
 	return ended && r.expiries.at(place).key != key
 }
 
-// unlistExpiry takes what is remembered out of the list, unless it is not there.
+// unlistExpiry takes a remembered request out of the expiry list, if it is there.
 func (r *requests) unlistExpiry(q request) {
 	if q.node != 0 {
 		r.expiries.remove(q.node)
@@ -61,7 +62,8 @@ func (r *requests) unlistExpiry(q request) {
 	}
 }
 
-// add makes a request id, which no live allocation has, that of one. What is remembered under it is forgotten.
+// add gives a request id, which no live allocation has, to a live allocation. What is remembered
+// under it is forgotten.
 func (r *requests) add(key requestKey, hash uint64, id ID) {
 	if key == noRequest {
 		return
@@ -71,8 +73,8 @@ func (r *requests) add(key requestKey, hash uint64, id ID) {
 	r.live++
 }
 
-// remember keeps the request id of an allocation that has ended, until a moment that is not before those of earlier calls. It
-// belongs to a live one that has it by now.
+// remember keeps the request id of an allocation that has ended, until a time that is not before
+// those of earlier calls. If a live allocation has the id now, it keeps it.
 func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 	if key == noRequest {
 		return
@@ -98,7 +100,7 @@ func (r *requests) drop(key requestKey, id ID) {
 	}
 }
 
-// expire drops what is due, and next says when something is.
+// expire drops what is due; next returns when something is due.
 func (r *requests) expire(now Instant) {
 	for at, waits := r.next(); waits && at <= now; at, waits = r.next() {
 		key := r.expiries.at(r.expiries.at(0).next).key
@@ -112,16 +114,18 @@ func (r *requests) next() (at Instant, ok bool) {
 	return r.expiries.at(first).until, first != 0
 }
 
-// expiryList is a list of remembered request ids by when they are forgotten, each of which can be taken out: what comes back and ends
-// once more is in it once. It is in blocks, so that however long it is nothing in it is moved, and links are numbers, so that the garbage
-// collector does not look at it.
+// expiryList is a list of remembered request ids, ordered by when they are forgotten. Each can be
+// removed, so that an allocation that comes back and ends again is in it once. It is stored in
+// blocks, so that a long list is never copied. Its links are numbers, so that the garbage
+// collector does not scan it.
 type expiryList struct {
 	blocks []*[nodesPerBlock]expiryNode
-	used   nodeIndex // that were ever in use
-	free   nodeIndex // the first of those that are not now
+	used   nodeIndex // the number of nodes that were ever in use
+	free   nodeIndex // the first node that is not in use now
 }
 
-// nodeIndex is a place in the list. Place 0 is none: it stands between the last and the first.
+// nodeIndex is the index of a node in the list. Node 0 is no entry: it is between the last and the
+// first one.
 type nodeIndex uint32
 
 type expiryNode struct {
@@ -140,7 +144,7 @@ func (l *expiryList) at(place nodeIndex) *expiryNode {
 	return &l.blocks[place/nodesPerBlock][place%nodesPerBlock]
 }
 
-// add puts one at the end of the list.
+// add appends a node to the list.
 func (l *expiryList) add(key requestKey, until Instant) nodeIndex {
 	place := l.free
 	if place != 0 {
@@ -157,7 +161,7 @@ func (l *expiryList) add(key requestKey, until Instant) nodeIndex {
 	return place
 }
 
-// remove takes one out of the list, unless it is none.
+// remove takes a node out of the list, unless it is node 0.
 func (l *expiryList) remove(place nodeIndex) {
 	if place == 0 {
 		return
