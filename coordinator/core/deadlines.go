@@ -6,11 +6,11 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// deadlines are the waiting requests that want to wait for less time than what they wait for: repeats, each with a wait of its own. Who comes
-// first to the end of it stands first.
+// deadlines are the waiting requests whose own wait is shorter than that of their allocation:
+// repeats, each with a wait of its own. It is a heap: the one that ends first is first.
 type deadlines []*Request
 
-// notQueued is an ask's place where it is not among them.
+// notQueued is the index of a request that is not in the heap.
 const notQueued = -1
 
 func (l deadlines) Len() int           { return len(l) }
@@ -20,14 +20,14 @@ func (l deadlines) Swap(i, j int) {
 	l[i].heapIndex, l[j].heapIndex = i, j
 }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (l *deadlines) Push(x any) {
 	request, _ := x.(*Request)
 	request.heapIndex = len(*l)
 	*l = append(*l, request)
 }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (l *deadlines) Pop() any {
 	last := len(*l) - 1
 	request := (*l)[last]
@@ -37,7 +37,7 @@ func (l *deadlines) Pop() any {
 	return request
 }
 
-// add takes in a request that has just begun to wait, if its wait is over before that of its allocation.
+// add adds a request that has just begun to wait, if its wait ends before that of its allocation.
 func (l *deadlines) add(request *Request, now ledger.Instant) {
 	request.heapIndex = notQueued
 	if request.until = now.Add(request.Command.Wait); request.until < request.Result.Allocation.WaitDeadline {
@@ -45,14 +45,14 @@ func (l *deadlines) add(request *Request, now ledger.Instant) {
 	}
 }
 
-// drop takes out a request that waits no more.
+// drop removes a request that does not wait any more.
 func (l *deadlines) drop(request *Request) {
 	if request.heapIndex != notQueued {
 		heap.Remove(l, request.heapIndex)
 	}
 }
 
-// advance does what is due: first in the ledger, then for the requests whose own wait is over.
+// advance does what is due, first in the ledger, then for the requests whose own wait is over.
 func advance(c *Core, now ledger.Instant) {
 	c.ledger.Advance(now)
 	var spent explainBudget
@@ -60,10 +60,13 @@ func advance(c *Core, now ledger.Instant) {
 		request := c.deadlines[0]
 		id := request.Result.Allocation.ID
 		if a, live := c.ledger.Get(id); !live || a.State != ledger.Waiting {
-			c.deadlines.drop(request) // it has been decided: it is answered with the batch that says so
+			// it has been decided: it is answered with the batch of the decision
+			c.deadlines.drop(request)
 			continue
 		}
-		c.ledger.Detach(now, id) // first: should it panic, the request still waits, and is answered with all others
+		// before removeWaiter: if it panics, the request is still a waiter and is answered with
+		// all others
+		c.ledger.Detach(now, id)
 		c.removeWaiter(id, request)
 		request.Err = c.waitExpired(request, &spent)
 		c.applied = append(c.applied, request)

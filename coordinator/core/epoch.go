@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// fenceEvery and fenceBurst bound how often the word of one host ends a leadership. A real one does once for each time that the store
-	// was put back, if others have not done so before; one that lies costs everybody a pause, which must stay a rare one.
+	// fenceEvery and fenceBurst bound how often the reports of one host end a leadership. A real
+	// host does that once for each time that the store was restored from a backup, if no other
+	// host has done so before. A host that lies costs all callers a pause, which must be rare.
 	fenceEvery = 5 * time.Minute
 	fenceBurst = 3
 )
 
-// anyHost stands for all hosts that nobody vouches for: the ledger does not have them, and whoever reports is not known as their
-// agent. They are not worth more than one host together. Who has lost a store altogether has only such ones, where it has no
-// identities.
+// anyHost stands for all hosts that are not known: the ledger does not have them, and the reporter
+// is not known as their agent. Together they count as one host. If a whole store was lost and no
+// identities are configured, all hosts are of this kind.
 const anyHost = ""
 
-// EpochError refuses what a host reports that has seen an epoch which this leadership did not give out. Nothing of it was taken in. Where it is
-// an ErrNotLeading the leadership ends because of it, and else it is a *ledger.FieldError.
+// EpochError refuses the report of a host that has seen an epoch which this leadership did not
+// give out. Nothing of the report was applied. It wraps ErrNotLeading if the leadership ends
+// because of it, else a *ledger.FieldError.
 type EpochError struct {
 	HostID string
 	Epoch  uint64 // that the host has seen
@@ -35,20 +37,23 @@ func (e *EpochError) Error() string { return fmt.Sprintf("host %s: %v", e.HostID
 // Unwrap returns what it means for the caller.
 func (e *EpochError) Unwrap() error { return e.Err }
 
-// SeenEpoch is the leadership of which a host has heard last. Number is 0 where its agent does not know it: one of the version before.
+// SeenEpoch is the last leadership that a host knows. Number is 0 if its agent does not know it:
+// an agent of the version before.
 type SeenEpoch struct {
 	Epoch  uint64
 	Number uint64
 }
 
-// observeEpoch looks at the leadership that a host has seen, in its report. An epoch above this leadership's ends it: the store was put back to an
-// earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does the same epoch of another
-// leadership: that was given out before the store was put back, and the revisions that the host knows are of a ledger that is gone. Where
-// the host does not say which leadership it was, it is taken for this one if this one has told the host, or does not have it: there is
-// nothing that it could be wrong about. The error is an *EpochError.
+// observeEpoch checks the leadership that a host has seen, in its report. An epoch above this
+// leadership's ends this leadership: the store was restored to an earlier state, or another
+// coordinator leads now, and nothing may be accepted or granted any more. The same epoch of
+// another leadership ends it, too: that was given out before the store was restored, and the
+// revisions that the host knows are of a ledger that is gone. If the host does not say which
+// leadership it was, it counts as this one if this one has informed the host, or if the ledger
+// does not have the host: then nothing can be wrong. The error is an *EpochError.
 //
-// ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
-// same.
+// ofAgent says that the reporter is known to be the host's own agent. A host can end only a
+// limited number of leaderships; beyond that its report is still refused.
 func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, last SeenEpoch) error {
 	seen := last.Epoch
 	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, last.Number) || last.Number == 0 && !c.hasHost(host)) {
@@ -78,7 +83,7 @@ func epochError(seen uint64, want string) error {
 	return &ledger.FieldError{Field: "epoch", Value: fmt.Sprint(seen), Want: want}
 }
 
-// isOurs reports whether what a host says of this epoch's number is about this leadership.
+// isOurs reports whether a host that has seen this epoch has seen this leadership.
 func (c *Core) isOurs(host string, number uint64) bool {
 	if number != 0 {
 		return number == c.leadership
@@ -92,7 +97,8 @@ func (c *Core) hasHost(host string) bool {
 	return known
 }
 
-// markInformed notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.
+// markInformed records that a host gets this leadership's epoch. Only hosts that the ledger has
+// get it.
 func (c *Core) markInformed(host string) { c.informed[host] = true }
 
 // fenceLimits has the hosts whose reports have ended leaderships, each with the moment from which
@@ -115,5 +121,5 @@ func (c fenceLimits) allow(reporter string, now ledger.Instant) (wait time.Durat
 	return 0
 }
 
-// DrawLeadership draws the number of a leadership.
+// DrawLeadership draws draws the number of a leadership.
 func DrawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }

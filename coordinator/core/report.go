@@ -9,21 +9,24 @@ import (
 // Report is one heartbeat of a host, with the leadership that its agent has seen.
 type Report struct {
 	Seen SeenEpoch
-	// OfAgent says that it comes from the host's own agent, as far as identities tell; else it may be anybody's.
+	// OfAgent says that it comes from the host's own agent, as far as identities say. If not, it
+	// may come from anybody.
 	OfAgent bool
 	Command ledger.SyncCommand
-	// Result and Err may be read after Done was called with nil. The answer carries Led.
+	// Result and Err may be read after Done was called with nil. Led is part of the answer.
 	Result ledger.SyncResult
 	Led    SeenEpoch
 	Err    error
-	// Done is told once when the result holds, or why it does not. It must not block.
+	// Done is called once: with nil when the result is durable, or with the reason why it is not.
+	// It must not block.
 	Done func(error)
 	// From may be nil.
 	From *Origin
 	// Span may be nil.
 	Span *Span
 
-	// refused is why nothing of it is taken in but that the host lives; nil: all of it is.
+	// refused is why only the fact that the host lives is applied; nil: all of the report is
+	// applied.
 	refused *RefusedError
 }
 
@@ -38,7 +41,7 @@ func (r *Report) origin() *Origin { return r.From }
 func (r *Report) apply(c *Core, now ledger.Instant) bool {
 	r.Led = c.ownEpoch()
 	if r.Err = c.observeEpoch(now, r.Command.HostID, r.OfAgent, r.Seen); r.Err != nil {
-		r.Done(r.Err) // it has seen nothing that could fail to become durable
+		r.Done(r.Err) // it has read nothing that could fail to become durable
 		return false
 	}
 	if r.Seen.Epoch == c.meta.Epoch && c.isOurs(r.Command.HostID, r.Seen.Number) {
@@ -50,9 +53,11 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 		r.Result, r.Err = c.ledger.Sync(now, r.Command)
 		return true
 	}
-	// What it has seen is of a ledger that is gone: it must begin anew before anything it says counts.
+	// What it has seen is of a ledger that is gone: it must register again before its reports
+	// count.
 	if !c.hasHost(r.Command.HostID) {
-		r.Err = &ledger.NotFoundError{What: "host", ID: r.Command.HostID} // which tells no epoch
+		// an answer without an epoch
+		r.Err = &ledger.NotFoundError{What: "host", ID: r.Command.HostID}
 		return true
 	}
 	c.markInformed(r.Command.HostID)
@@ -63,13 +68,15 @@ func (r *Report) apply(c *Core, now ledger.Instant) bool {
 // Registration is an agent's announcement of its host.
 type Registration struct {
 	Seen SeenEpoch
-	// OfAgent says that it comes from the host's own agent, as far as identities tell; else it may be anybody's.
+	// OfAgent says that it comes from the host's own agent, as far as identities say. If not, it
+	// may come from anybody.
 	OfAgent bool
 	Command ledger.RegisterCommand
 	// Result and Err may be read after Done was called with nil.
 	Result Registered
 	Err    error
-	// Done is told once when the result holds, or why it does not. It must not block.
+	// Done is called once: with nil when the result is durable, or with the reason why it is not.
+	// It must not block.
 	Done func(error)
 	// From may be nil.
 	From *Origin
@@ -95,7 +102,7 @@ func (e *Registration) origin() *Origin { return e.From }
 func (e *Registration) apply(c *Core, now ledger.Instant) bool {
 	e.Result.Led, e.Result.StoreID = c.ownEpoch(), c.meta.StoreID
 	if e.Err = c.observeEpoch(now, e.Command.HostID, e.OfAgent, e.Seen); e.Err != nil {
-		e.Done(e.Err) // it has seen nothing that could fail to become durable
+		e.Done(e.Err) // it has read nothing that could fail to become durable
 		return false
 	}
 	if e.Result.Interval, e.Err = c.ledger.Register(now, e.Command); e.Err == nil {

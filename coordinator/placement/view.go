@@ -8,17 +8,18 @@ import (
 
 // view is the hosts that a signature admits, arranged by rank and, inside a rank, by room.
 //
-// Ranks are numbered from the best: for every number of preferred labels that match, most first, the grades; then three
-// in which no search finds a host: short ones, whose counts do not fit, held or not, and closed ones.
+// Ranks are numbered from the best: for every number of preferred labels that match, most first,
+// the grades. Three ranks follow in which no search finds a host: two for hosts whose counts do
+// not fit (held or not), and one for hosts that are not schedulable.
 type view struct {
 	signature
 	ranks   []*rank
 	ranked  []uint64 // bit: the rank has a host
-	cells   []cell   // the first is nobody's
-	spare   []int32  // cells that are in no rank
+	cells   []cell   // the first is not used
+	spare   []int32  // free cells
 	where   []location
 	hosts   int
-	matched []uint8 // by slot: preferred labels that match; nil where none is preferred
+	matched []uint8 // by slot: preferred labels that match; nil if none is preferred
 
 	asked  uint64 // when it was last searched, by directory.clock
 	upkeep int    // changes since then
@@ -56,7 +57,7 @@ func (v *view) shortRank() int { return v.openRanks() }
 
 func (v *view) closedRank() int { return v.openRanks() + 2 }
 
-// rankOf is the rank in which a host belongs. By their limits all hosts are empty and open.
+// rankOf is the rank in which a host belongs. By their limits all hosts are empty and schedulable.
 func (v *view) rankOf(slot ledger.Slot, h *host, of aspect) int {
 	grade := 0
 	if of == available {
@@ -77,7 +78,7 @@ func (v *view) rankOf(slot ledger.Slot, h *host, of aspect) int {
 	return grade
 }
 
-// put enters a host or moves it to where it belongs now.
+// put adds a host or moves it to its present place.
 func (v *view) put(slot ledger.Slot, rank int, r room) {
 	row, column := memoryLevel(r.memory), cpuLevel(r.cpu)
 	if at := v.where[slot]; at.cell != 0 {
@@ -113,10 +114,11 @@ func (v *view) insert(slot ledger.Slot, rank, row, column int, r room) {
 	ref.hosts++
 	ref.bound.raise(r)
 	place := v.cells[ref.cell].add(place{r, slot})
-	v.where[slot] = location{ref.cell, int32(place)} //nolint:gosec // there are fewer places than slots
+	// there are fewer places than slots
+	v.where[slot] = location{ref.cell, int32(place)} //nolint:gosec
 }
 
-// remove takes a host out, if it is there.
+// remove removes a host, if it is there.
 func (v *view) remove(slot ledger.Slot) {
 	from := v.where[slot]
 	if from.cell == 0 {
@@ -177,8 +179,8 @@ func (v *view) choose(s *search) ledger.Slot {
 	return s.best
 }
 
-// chooseIn returns any host of the rank that the search accepts. It begins where the search's draw falls among all hosts
-// of the cells that may have the room, and goes round.
+// chooseIn returns any host of the rank that the search accepts. It begins at the host that the
+// search's draw selects among all hosts of the cells that may have the room, and wraps around.
 func (v *view) chooseIn(in *rank, s *search) ledger.Slot {
 	s.steps++
 	hosts := in.candidates(s)
