@@ -44,7 +44,8 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 }
 
 func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep func([]store.AsideRow) error) (meta store.Meta, err error) {
-	// The row of meta is held until it is decided: a commit of the leader waits, and is then deposed.
+	// The row of meta is locked until this is decided: a commit of the leader waits, and the
+	// leader is then deposed.
 	if _, err := tx.Exec(ctx, `UPDATE meta SET epoch = epoch + 1, leadership = '' WHERE one = 1`); err != nil {
 		return meta, fmt.Errorf("raising the epoch: %w", err)
 	}

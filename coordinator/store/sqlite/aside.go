@@ -26,7 +26,8 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 			if _, err := w.conn.ExecContext(ctx, `UPDATE meta SET epoch = epoch + 1 WHERE one = 1`); err != nil {
 				return err
 			}
-			wheres := asBytes // a key of bytes is garbage, also if there is a text of the same bytes
+			// a key of bytes is garbage, also if there is a text of the same bytes
+			wheres := asBytes
 			all, err := w.readAside(ctx, wheres)
 			if err == nil && len(all) == 0 {
 				wheres = asText

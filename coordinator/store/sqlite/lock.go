@@ -11,11 +11,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// acquire takes the lock of a store's file: that of a file beside it, which holds the pid of the process that has it. The
-// kernel gives it back when the process ends, however it ends. The database's own locks would not do: they let
-// several processes in, and any close of the file in this process drops them.
+// acquire takes the lock of a store's file: that of a file next to it, which has the pid of the
+// process that holds the lock. The kernel releases it when the process ends, however it ends. The
+// database's own locks are not enough: they admit several processes, and any close of the file in
+// this process drops them.
 func acquire(path string) (*os.File, error) {
-	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator says where
+	// the operator says where
+	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec
 	if err != nil {
 		return nil, refusal(path, err)
 	}
@@ -49,7 +51,7 @@ func writeHolder(file *os.File) error {
 	return nil
 }
 
-// holder says who holds the lock, as far as the file tells.
+// holder says who holds the lock, as far as the file says.
 func holder(file *os.File) string {
 	text, err := io.ReadAll(io.LimitReader(file, 32))
 	pid := bytes.TrimSpace(text)
