@@ -20,7 +20,7 @@ func (e *FieldError) Error() string {
 type ClaimError struct {
 	Key     string
 	Claimed string
-	// Derived is empty where the rules give the label no value.
+	// Derived is empty if the rules give the label no value.
 	Derived string
 }
 

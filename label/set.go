@@ -124,7 +124,7 @@ func (s Set) Get(key string) (value string, found bool) {
 	return "", false
 }
 
-// Value returns the value of a key, "" where it is not there.
+// Value returns the value of a key, "" if it is not there.
 func (s Set) Value(key string) string {
 	value, _ := s.Get(key)
 	return value
@@ -136,7 +136,7 @@ func (s Set) Has(key string) bool {
 	return found
 }
 
-// Map returns the labels as a new map, nil where there are none.
+// Map returns the labels as a new map, nil if there are none.
 func (s Set) Map() map[string]string {
 	if len(s) == 0 {
 		return nil

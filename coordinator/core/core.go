@@ -400,7 +400,7 @@ func (c *Core) DetachAll(now ledger.Instant, err error) {
 	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
 	clearWaiters(waiters, func(id ledger.ID, request *Request) {
 		if c.fault == nil {
-			// Fault tells
+			// a panic is in Fault
 			_ = c.withRecover(c.ledger, nil, func() { c.ledger.Detach(c.advanceTime(now), id) })
 		}
 		request.Answer(err)

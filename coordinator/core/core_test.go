@@ -19,7 +19,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// rig drives a core by hand: its store commits when the test says so, and answers are noted in the order they come.
+// rig drives a core by hand: its store commits when the test says so, and answers are recorded in
+// the order in which they come.
 type rig struct {
 	t       *testing.T
 	core    *Core
@@ -59,7 +60,7 @@ func (r *rig) do(f func(l *ledger.Ledger, now ledger.Instant)) {
 	}
 }
 
-// ask applies an Allocate of so much memory, whose answer is noted under the name.
+// ask applies an Allocate of so much memory, and records its answer under the name.
 func (r *rig) ask(name string, memory int64, wait time.Duration) *Request {
 	return r.askAs(name, ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait,
@@ -142,7 +143,8 @@ func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.ask("a", 60, 0)
-	r.ask("b", 60, 0) // a refusal has seen a's grant: it must not be told before that is durable either
+	// a refusal has seen a's grant: it, too, must not be answered before that is durable
+	r.ask("b", 60, 0)
 	first := r.core.Take()
 	r.ask("c", 10, 0)
 	if r.core.Take() != nil {

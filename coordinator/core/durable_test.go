@@ -29,7 +29,7 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 		a, _ := r.core.Ledger().Get(request.Result.Allocation.ID)
 		return a.State
 	}
-	// slowly commits what there is, while the coordinator goes on.
+	// slowly commits the batch, while the coordinator goes on.
 	slowly := func() {
 		t.Helper()
 		batch := r.core.Take()
@@ -72,7 +72,8 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 	}
 }
 
-// A commit is given up on, its callers are told so, and the request is used for another request: then it turns out to be durable after all.
+// A commit is given up, its callers get that answer, and the Request is used again for another
+// one: then the commit is durable after all.
 func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
 	request := &Request{Done: func(error) {}}
 	batch := &Batch{Commands: []Command{request}, grace: time.Hour}

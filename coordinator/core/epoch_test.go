@@ -11,8 +11,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A store that was put back gives out an epoch once more. Hosts that have seen the first one of that number must not pass
-// for hosts of the second: what they know is of a ledger that is gone.
+// A store that was restored from a backup gives out an epoch again. Hosts that have seen the first
+// one of that number must not count as hosts of the second: what they know is of a ledger that is
+// gone.
 func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
@@ -61,8 +62,8 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	}
 }
 
-// The number alone does not say whose it is: an old message of a host that is delivered once more makes a host of the first leadership
-// look as if the second had told it.
+// The number alone does not say whose it is: an old message of a host that is delivered once more
+// makes a host of the first leadership look as if the second had told it.
 func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
@@ -114,7 +115,8 @@ func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
 	return report
 }
 
-// again leads anew, above what has ended the leadership before, and reports whether something has.
+// again leads again, above the epoch that has ended the leadership before, and reports whether one
+// has.
 func (r *rig) again() bool {
 	r.t.Helper()
 	epoch, superseded := r.core.Superseded()
@@ -125,8 +127,8 @@ func (r *rig) again() bool {
 	return superseded
 }
 
-// fence lets a host report an epoch that nobody has given out, and reports whether that has ended the leadership. It must be refused
-// either way, with what fits.
+// fence lets a host report an epoch that nobody has given out, and reports whether that has ended
+// the leadership. The report must be refused in both cases, with the right error.
 func (r *rig) fence(host string, ofAgent bool) bool {
 	r.t.Helper()
 	report := r.reports(host, r.core.Meta().Epoch+1, ofAgent)
@@ -178,7 +180,7 @@ func TestOneHostEndsFewLeaderships(t *testing.T) {
 	}
 }
 
-// Whoever is let in without being known as an agent can make up hosts.
+// A caller that is not known as an agent can make up hosts.
 func TestHostsThatNobodyVouchesForCountAsOne(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -226,7 +228,7 @@ func TestOneStepIsEnoughForAllHosts(t *testing.T) {
 	}
 }
 
-// What a host that the ledger does not have says changes nothing, and must not take memory either.
+// A report of a host that the ledger does not have changes nothing, and must not take memory.
 func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -244,8 +246,9 @@ func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	}
 }
 
-// Of a host that the ledger does not have there is nothing that could be wrong, whatever it has seen: it is told to register, and whoever
-// makes one up with this epoch's number, which is no secret, ends nothing.
+// For a host that the ledger does not have nothing can be wrong, whatever it has seen: it must
+// register. A caller that makes up a host with this epoch's number, which is not secret, ends
+// nothing.
 func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()

@@ -16,8 +16,9 @@ import (
 	"github.com/bursar/bursar/test/trapplacer"
 )
 
-// TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: whoever frees what it waits for is not to blame, and it does not keep anybody from
-// leading, as it would when it is looked at again at each load.
+// TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: the command that frees what it waits for is
+// not to blame. The request keeps no coordinator from leading, as it would if it were decided
+// again at each load.
 func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	sprung := new(atomic.Int64)
@@ -57,7 +58,8 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	}
 }
 
-// TestAStoredRequestWhoseGrantPanicsIsSetAside: whoever gives back what it waits for is not to blame, nor is the next one.
+// TestAStoredRequestWhoseGrantPanicsIsSetAside: the command that gives back what it waits for is
+// not to blame, and the next one is not, either.
 func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	r, sprung := trapRig(t, "Book")
 	r.host()
@@ -94,7 +96,8 @@ func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	}
 }
 
-// TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: whatever its host says of it then, it does not end another leadership.
+// TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: whatever its host says of it then, it does not
+// end another leadership.
 func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -132,8 +135,9 @@ func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another request of its caller comes in. If that is
-// its repeat, it is refused. No request without an id is.
+// TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another
+// request of its caller comes in. If that is its repeat, it is refused. No request without an id
+// is.
 func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {
 	for name, c := range map[string]struct {
 		id, first, then string

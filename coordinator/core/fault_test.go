@@ -77,7 +77,8 @@ func (r *rig) faulted(err error) {
 	r.lead(0)
 }
 
-// TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn: invariant 10. Only its caller hears of it, under whatever request id.
+// TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn: invariant 10. Only its caller hears of
+// it, under whatever request id.
 func TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn(t *testing.T) {
 	r, sprung := trapRig(t, "Choose")
 	r.host()
@@ -133,7 +134,7 @@ func TestAPanicWhileAWaitEndsCostsOneLeadership(t *testing.T) {
 	}
 	r.answered("again: refused")
 
-	// Of another caller it is another command: it waits without a look at what would have panicked.
+	// From another caller it is another command: it waits and does not run what would panic.
 	request, err := r.asks("stranger", trapMemory+1, time.Second, false)
 	if err != nil {
 		t.Fatal(err)

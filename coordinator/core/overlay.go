@@ -85,7 +85,7 @@ func (c *Core) HiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
 	if c.ledger == nil || c.fault != nil {
 		return 0, nil
 	}
-	// Fault tells
+	// a panic is in Fault
 	_ = c.withRecover(c.ledger, nil, func() { turn, hidden = c.ledger.RulesTurn(), c.ledger.HiddenQuotas() })
 	return turn, hidden
 }

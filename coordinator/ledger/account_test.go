@@ -11,8 +11,8 @@ func allDimensions() []string {
 	return []string{resource.Memory, resource.CPU, resource.Instances, "gpu"}
 }
 
-// full is an account that has every kind of number in every dimension: of a limit of 100 it protects 10, uses 20, has reserved 5, and
-// others have 3, which leaves 62.
+// full is an account that has every kind of number in every dimension: of a limit of 100 it
+// protects 10, uses 20, has reserved 5, and others have 3, which leaves 62.
 func full(t *testing.T) *account {
 	t.Helper()
 	a := &account{complete: true}
@@ -47,7 +47,7 @@ func TestWhatIsProtectedUsedReservedOrOthersIsNotAvailable(t *testing.T) {
 	}
 }
 
-// A reader sees what may still be given of each dimension that is limited, and 0 where more is used than that.
+// A reader sees what is left of each dimension that is limited, and 0 if more is used than that.
 func TestAnAccountShowsWhatIsAvailable(t *testing.T) {
 	a := full(t)
 	want := resource.Vector{}
@@ -63,7 +63,8 @@ func TestAnAccountShowsWhatIsAvailable(t *testing.T) {
 	}
 }
 
-// What is not checked against the limit, as what an agent brings back, is counted as long as the numbers hold it.
+// What is not checked against the limit, such as adopted engines, is counted unless the sum
+// overflows.
 func TestAnAccountCountsWhatTheNumbersHold(t *testing.T) {
 	a := full(t)
 	for _, test := range []struct {
@@ -76,8 +77,8 @@ func TestAnAccountCountsWhatTheNumbersHold(t *testing.T) {
 	}
 }
 
-// An account may be over its limit because that shrank or engines were adopted. This ends when enough was given back, and then no
-// grant may bring it back.
+// An account may be over its limit because that shrank or engines were adopted. This ends when
+// enough was given back, and no grant may cause it again.
 func TestAnAccountIsOverItsLimitUntilEnoughIsGivenBack(t *testing.T) {
 	a := full(t)
 	memory := func(n int64) resource.Vector { return resource.Vector{}.WithMemory(n) }

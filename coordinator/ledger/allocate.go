@@ -386,8 +386,7 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	return list
 }
 
-// short appends what one account lacks for v, or that what it has is kept for another request than
-// e.
+// short appends what one account lacks for v, or that it is held for another request than e.
 func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector) []Shortfall {
 	before := len(list)
 	list = a.shortfalls(list, v)

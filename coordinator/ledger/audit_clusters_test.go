@@ -12,8 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// books are those of a cluster with the queues root and root.a. An engine has 4 bytes of root.a, 3 of which the cluster shows, and a
-// request waits for 90.
+// books is a ledger of a cluster with the queues root and root.a. An engine has 4 bytes of root.a,
+// 3 of which the cluster shows, and a request waits for 90.
 type books struct {
 	*Ledger
 
@@ -80,7 +80,8 @@ func (b books) audit() []string {
 	return found
 }
 
-// Books that are wrong can only be made by hand: each of these changes one thing that must agree with others.
+// A ledger with wrong sums can only be made by hand: each of these changes one thing that must
+// agree with others.
 func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 	for what, test := range map[string]struct {
 		spoil func(b books)
@@ -200,7 +201,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 	}
 }
 
-// Queues that only a refused report has are gone with it, each once, whatever their order there.
+// Queues that only a refused report has are removed with it, each once, in any order.
 func TestARefusedReportLeavesNoQueues(t *testing.T) {
 	b := rightBooks(t)
 	err := b.ReportCluster(1, ClusterReport{
@@ -229,9 +230,12 @@ func TestBroughtBackIsWhatHoldsSomethingAfterItsEngineStarted(t *testing.T) {
 	}{
 		{Allocation{ReservationTTL: 1, Confirmed: 1, Reserved: 2}, true},
 		{Allocation{ReservationTTL: 1, Confirmed: 2, Reserved: 2}, false},
-		{Allocation{ReservationTTL: 1, Reserved: 2}, false},                               // it has no engine
-		{Allocation{State: Active, Confirmed: 1, Reserved: 2}, false},                     // it was adopted
-		{Allocation{State: Reserved, ReservationTTL: 0, Confirmed: 1, Reserved: 2}, true}, // what is reserved never is
+		// it has no engine
+		{Allocation{ReservationTTL: 1, Reserved: 2}, false},
+		// it was adopted
+		{Allocation{State: Active, Confirmed: 1, Reserved: 2}, false},
+		// what is reserved never is
+		{Allocation{State: Reserved, ReservationTTL: 0, Confirmed: 1, Reserved: 2}, true},
 		{Allocation{State: Released, ReservationTTL: 1, Confirmed: 1, Reserved: 2}, true},
 	} {
 		if got := test.a.BroughtBack(); got != test.want {

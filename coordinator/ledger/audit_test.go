@@ -16,7 +16,7 @@ type noPlacer struct{ Placer }
 func (noPlacer) Put(Slot, HostView)                          {}
 func (noPlacer) Book(Slot, resource.Vector, resource.Vector) {}
 
-// audited is a ledger with books that are right: two quotas, two hosts, and allocations on the first of these.
+// audited is a ledger with right sums: two quotas, two hosts, and allocations on the first host.
 type audited struct {
 	*Ledger
 
@@ -66,7 +66,8 @@ func newAudited(t *testing.T) *audited {
 	return w
 }
 
-// The audit is what tests and the simulator rely on. Here books are wrong in one way each, and it must say so.
+// Tests and the simulator rely on the audit. Here the ledger is wrong in one way each, and the
+// audit must report it.
 func TestTheAuditFindsEachMistake(t *testing.T) {
 	one := resource.Vector{}.WithMemory(1)
 	for name, test := range map[string]struct {
@@ -137,7 +138,7 @@ func TestTheAuditFindsEachMistake(t *testing.T) {
 	}
 }
 
-// What ends leaves nothing in the tables but what is remembered of it.
+// What ends leaves nothing in the tables, except its remembered request id.
 func TestNothingIsLeftInTheTablesOfWhatHasEnded(t *testing.T) {
 	w := newAudited(t)
 	for _, e := range []*entry{w.waiting, w.away, w.active, w.reserved} {
@@ -147,7 +148,8 @@ func TestNothingIsLeftInTheTablesOfWhatHasEnded(t *testing.T) {
 	}
 	for name, left := range map[string]int{
 		"allocations": w.entries.Len(), "account sets": len(w.accountSets), "shares": len(w.shares), "classes": len(w.classes), "callers": len(w.callers),
-		"callers of hosts": len(w.relays), "callers that are full": len(w.full), "requests": w.requests.live, "quota accounts": w.Counts().QuotaAccounts - 1, // that of everybody stays
+		// that of everybody stays
+		"callers of hosts": len(w.relays), "callers that are full": len(w.full), "requests": w.requests.live, "quota accounts": w.Counts().QuotaAccounts - 1,
 	} {
 		if left != 0 {
 			t.Errorf("%d %s are left", left, name)

@@ -7,8 +7,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Requests wait as one class if they are alike. What tells two apart, for some account or host, makes two classes of them: else the first
-// of a class would speak for others that it knows nothing of.
+// Requests wait as one class if they are alike. If some account or host treats two requests
+// differently, they are in two classes: otherwise the first of a class would stand for others that
+// are different.
 func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 	part := func(change func(*resource.External)) func(*Allocation) {
 		return func(a *Allocation) {
@@ -19,10 +20,11 @@ func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 	}
 	wishes := func(w Wishes) func(*Allocation) { return func(a *Allocation) { a.Wishes = &w } }
 	variants := map[string]func(*Allocation){
-		"as they are":              func(*Allocation) {},
-		"priority":                 func(a *Allocation) { a.Priority = 1 },
-		"host":                     func(a *Allocation) { a.HostID = "h1" },
-		"caller":                   func(a *Allocation) { a.Caller = "bob" }, // a host may be closed to one of them
+		"as they are": func(*Allocation) {},
+		"priority":    func(a *Allocation) { a.Priority = 1 },
+		"host":        func(a *Allocation) { a.HostID = "h1" },
+		// a host may be closed to one of them
+		"caller":                   func(a *Allocation) { a.Caller = "bob" },
 		"another label":            func(a *Allocation) { a.Labels = label.Of("user", "bob") },
 		"one more label":           func(a *Allocation) { a.Labels = label.Of("user", "alice", "creator", "IDE") },
 		"no label":                 func(a *Allocation) { a.Labels = nil },
@@ -71,7 +73,8 @@ func waitingClass(s *share, request resource.Vector, ids ...ID) *class {
 	return c
 }
 
-// A class comes where its first member does: also after one has come back that is older, and after the first has left.
+// A class has the place of its first member, also after an older one has come back, and after the
+// first has left.
 func TestAClassMovesWithItsFirstMember(t *testing.T) {
 	for name, shares := range map[string][2]*share{
 		"of one share":    func() [2]*share { s := &share{weight: 1}; return [2]*share{s, s} }(),
@@ -105,7 +108,7 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 	}
 }
 
-// A class may wait nowhere for a moment, while what is behind it is looked at.
+// A class may be in no queue for a moment, while the classes behind it are tried.
 func TestTheLastOfAClassThatWaitsNowhereMayLeave(t *testing.T) {
 	c := waitingClass(&share{weight: 1}, resource.Vector{}, 1)
 	e := c.first()
@@ -115,7 +118,8 @@ func TestTheLastOfAClassThatWaitsNowhereMayLeave(t *testing.T) {
 	}
 }
 
-// Nobody in a queue is tried where less is free than anybody there asks for, and somebody is where it may be enough for one.
+// No request in a queue is tried if less is free than each of them asks for, and one is tried if
+// it may be enough for one.
 func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 	s := &share{weight: 1}
 	var q queue
@@ -143,7 +147,8 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 			t.Errorf("%v is free: hopeless is %t; want %t", test.free, got, test.hopeless)
 		}
 	}
-	// Who asks for nothing of a dimension lacks nothing, even where less than nothing is left; who asks for one lacks one.
+	// A request that asks for nothing of a dimension lacks nothing, even if less than zero is
+	// left; one that asks for 1 lacks 1.
 	for i, name := range []string{resource.Memory, resource.CPU, resource.Instances} {
 		free := [3]int64{9, 9, 9}
 		var one, none queue
@@ -157,7 +162,8 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 	}
 }
 
-// Behind a queue of an external cluster counts what a request asks for there, not what it asks of hosts.
+// Behind a queue of an external cluster counts what a request asks for there, not what it asks of
+// hosts.
 func TestABranchCountsWhatIsAskedOfIt(t *testing.T) {
 	other, own := &branch{}, &branch{}
 	q := queue{branch: own}

@@ -75,8 +75,7 @@ func (l *Ledger) explain(e *entry) Explanation {
 	}
 	x.Verdict = Waits
 	refusal := l.insufficient(e)
-	// never returns it as it is, or nil
-	if never, ok := l.never(e).(*InsufficientError); ok { //nolint:errorlint
+	if never, ok := l.never(e).(*InsufficientError); ok { //nolint:errorlint // never returns it as it is, or nil
 		x.Verdict, refusal = Never, never
 	}
 	x.Shortfalls = refusal.Shortfalls

@@ -203,7 +203,7 @@ func orElse(text, otherwise string) string {
 	return words(text)
 }
 
-// endAndGrant ends an entry and grants what waited for what it held.
+// endAndGrant ends an entry and grants requests that waited for what it held.
 func (l *Ledger) endAndGrant(e *entry, s State, reason string) Allocation {
 	l.end(e, s, reason)
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]

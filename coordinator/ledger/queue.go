@@ -24,7 +24,7 @@ type class struct {
 	// members have a caller that waits, or need none; the oldest is first. Requests whose callers
 	// are gone are in no class.
 	members heap[*entry]
-	group   *group // where it waits
+	group   *group // that it waits in; nil: in none
 	index   int    // in the group's heap
 }
 

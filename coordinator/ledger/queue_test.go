@@ -83,7 +83,8 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for _, s := range shares {
-					s.revalue(everything) // the same value where somebody waits, a current one where nobody does
+					// the same value if a request waits, a current one if none does
+					s.revalue(everything)
 				}
 				slices.SortFunc(model, order)
 				if q.waiting != len(model) {

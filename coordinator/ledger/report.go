@@ -19,7 +19,7 @@ type QueueReport struct {
 	// limited. Custom countables that are not listed do not exist. Used is what all its
 	// applications hold, Guaranteed what the cluster promises it.
 	Limit, Used, Guaranteed resource.Vector
-	// State is the cluster's word for it; Closed says that it takes no new applications.
+	// State is its state as the cluster names it; Closed says that it takes no new applications.
 	State  string
 	Closed bool
 	// CreatesChildren says that the cluster creates a queue below it when it is used.

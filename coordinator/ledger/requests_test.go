@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// knownRequest is a request id in the obvious model: of a live allocation, or remembered until a moment.
+// knownRequest is a request id in the obvious model: of a live allocation, or remembered until a
+// moment.
 type knownRequest struct {
 	id    ID
 	until Instant
@@ -110,8 +111,8 @@ func TestARequestWithoutAnIDIsNotKnown(t *testing.T) {
 	}
 }
 
-// A day's ends are millions, and some come back and end once more: they come out in order, however many blocks they fill, and what was
-// taken out leaves its place to another.
+// A day's ends are millions, and some come back and end once more: they come out in order, however
+// many blocks they fill, and what was taken out leaves its place to another.
 func TestForgettingsComeOutAsTheyWentIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newExpiryList()
@@ -146,7 +147,8 @@ func TestForgettingsComeOutAsTheyWentIn(t *testing.T) {
 	})
 }
 
-// TestWhatComesBackAndEndsAgainIsRememberedOnce: a host can bring an allocation back that has ended, as often as it likes.
+// TestWhatComesBackAndEndsAgainIsRememberedOnce: a host can bring back an ended allocation as
+// often as it likes.
 func TestWhatComesBackAndEndsAgainIsRememberedOnce(t *testing.T) {
 	r := newRequests()
 	key := keyOf("caller", "r")

@@ -9,10 +9,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What a row counts as is what its parts take encoded at most, by these sizes; that they are enough is tested where rows are encoded. Of
-// what a grant and a confirmation add, the first kilobyte counts from the start.
+// What a row counts as is what its parts take encoded at most, by these sizes; that they are
+// enough is tested where rows are encoded. Of what a grant and a confirmation add, the first
+// kilobyte counts from the start.
 func TestEachPartOfARowCounts(t *testing.T) {
-	const request, room = 2 * 40, 1024 // what is asked for counts twice, as it is granted as well; and what the row may grow by
+	// what is asked for counts twice, as it is granted as well; and what the row may grow by
+	const request, room = 2 * 40, 1024
 	text := strings.Repeat("x", 1000)
 	countables := func(n int) (v resource.Vector) {
 		for i := range n {
@@ -113,7 +115,8 @@ func TestEachByteOfARowCounts(t *testing.T) {
 	w.cfg.CallerLiveBytes = 1 << 30
 	h := w.hosts["h1"]
 	shares := h.callers
-	h.callers, w.cfg.HostLiveBytes = nil, h.bytes // of the host alone, and then of what its caller may have there
+	// of the host alone, and then of what its caller may have there
+	h.callers, w.cfg.HostLiveBytes = nil, h.bytes
 	if err := w.mayGrow(w.active, &next); err == nil {
 		t.Error("a host gets a byte too much")
 	}

@@ -22,7 +22,7 @@ type share struct {
 	// value is the order: the largest of its fractions of the fleet, divided by the weight. Shares
 	// within their guarantee come before all others.
 	value  float64
-	groups []*group // where requests of it wait
+	groups []*group // the groups in which requests of it wait
 }
 
 // aboveGuarantee is added to the value of a share that has more than its guarantee, or has no

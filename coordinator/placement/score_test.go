@@ -63,11 +63,12 @@ func TestBookingAHostIsLearningIt(t *testing.T) {
 	gpus := func(n int64) resource.Vector { return resource.Vector{}.WithMemory(8).With("gpu", n) }
 	plain := resource.Vector{}.WithMemory(8)
 	for name, test := range map[string]struct{ limit, before, free, used resource.Vector }{
-		"nothing was booked":             {plain, plain, plain.WithMemory(5), plain.WithMemory(3)},
-		"all was booked":                 {plain, plain.WithMemory(0), plain, plain.WithMemory(0)},
-		"countables are taken":           {gpus(4), gpus(4), gpus(1), gpus(3)},
-		"the last countables are gone":   {gpus(4), gpus(4), plain, plain},
-		"countables that it has none of": {plain, plain, plain, gpus(1)}, // of an engine that an agent has brought back
+		"nothing was booked":           {plain, plain, plain.WithMemory(5), plain.WithMemory(3)},
+		"all was booked":               {plain, plain.WithMemory(0), plain, plain.WithMemory(0)},
+		"countables are taken":         {gpus(4), gpus(4), gpus(1), gpus(3)},
+		"the last countables are gone": {gpus(4), gpus(4), plain, plain},
+		// of an engine that an agent has brought back
+		"countables that it has none of": {plain, plain, plain, gpus(1)},
 		"countables beyond its limit":    {plain, plain, gpus(1), plain},
 	} {
 		for _, load := range []int64{0, 5000} {

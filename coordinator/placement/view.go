@@ -114,8 +114,7 @@ func (v *view) insert(slot ledger.Slot, rank, row, column int, r room) {
 	ref.hosts++
 	ref.bound.raise(r)
 	place := v.cells[ref.cell].add(place{r, slot})
-	// there are fewer places than slots
-	v.where[slot] = location{ref.cell, int32(place)} //nolint:gosec
+	v.where[slot] = location{ref.cell, int32(place)} //nolint:gosec // there are fewer places than slots
 }
 
 // remove removes a host, if it is there.

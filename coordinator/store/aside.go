@@ -77,8 +77,7 @@ func AsideRows(table, key string, held any) ([]AsideWhere, error) {
 
 // Select and Delete are the statements, with the database's own placeholder.
 func (w AsideWhere) Select(placeholder string) string {
-	// all columns that there are, whichever version made them
-	return "SELECT * FROM " + w.Table + " WHERE " + fmt.Sprintf(w.Condition, placeholder) //nolint:unqueryvet
+	return "SELECT * FROM " + w.Table + " WHERE " + fmt.Sprintf(w.Condition, placeholder) //nolint:unqueryvet // all columns that there are, whichever version made them
 }
 
 // Delete is Select's counterpart.

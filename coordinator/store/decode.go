@@ -256,8 +256,7 @@ func (r *reader) instant(field string, m *timestamppb.Timestamp) ledger.Instant 
 	}
 	// may wrap; then it does not come back
 	i := ledger.Instant(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos()))
-	// below 1e9
-	if back := i.Time(); back.Unix() != m.GetSeconds() || int32(back.Nanosecond()) != m.GetNanos() { //nolint:gosec
+	if back := i.Time(); back.Unix() != m.GetSeconds() || int32(back.Nanosecond()) != m.GetNanos() { //nolint:gosec // below 1e9
 		r.fail(field, fmt.Errorf("%d s and %d ns: want a time from 1678 to 2261", m.GetSeconds(), m.GetNanos()))
 	}
 	return i

@@ -32,7 +32,7 @@ var (
 // DeposedError is an ErrDeposed that says which epochs were involved.
 type DeposedError struct {
 	Epoch  uint64 // of the call
-	Stored uint64 // that may write; the same as Epoch where an error ended it
+	Stored uint64 // that may write; the same as Epoch if an error ended it
 }
 
 func (e *DeposedError) Error() string {
@@ -109,7 +109,7 @@ type RefusedError struct {
 	Reason Refusal
 	Found  string // what is there
 	Want   string // what to do, to be read after "want "
-	Err    error  // the cause, where there is one
+	Err    error  // the cause, if there is one
 }
 
 func (e *RefusedError) Error() string {

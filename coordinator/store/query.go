@@ -47,8 +47,7 @@ const positionLength = 16
 
 // Token is the page token for what comes after the position.
 func (p Position) Token() string {
-	// comes back as it was
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, positionLength), uint64(p.Ended)) //nolint:gosec
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, positionLength), uint64(p.Ended)) //nolint:gosec // comes back as it was
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(b, uint64(p.ID)))
 }
 

@@ -196,8 +196,7 @@ func (w *wire) integer(field protowire.Number, n int64) {
 
 // present writes an integer that may be zero.
 func (w *wire) present(field protowire.Number, n int64) {
-	// two's complement, as protobuf has it
-	w.b = protowire.AppendVarint(protowire.AppendTag(w.b, field, protowire.VarintType), uint64(n)) //nolint:gosec
+	w.b = protowire.AppendVarint(protowire.AppendTag(w.b, field, protowire.VarintType), uint64(n)) //nolint:gosec // two's complement, as protobuf has it
 }
 
 func (w *wire) flag(field protowire.Number, set bool) {

@@ -113,9 +113,8 @@ func View(r resource.Resource) Type {
 	return ""
 }
 
-// Complete returns r with every dimension that the type has and r leaves unset set to zero: what
-// Linkis means by a resource that is used or asked for, where an unset dimension would be without
-// limit.
+// Complete returns r with zero for every dimension that the type has and r does not set. Linkis
+// needs that for a resource that is used or asked for: an unset dimension would have no limit.
 func (t Type) Complete(r resource.Resource) resource.Resource {
 	s, err := t.shape()
 	if err != nil {
@@ -138,7 +137,7 @@ func zeroed(v resource.Vector, fixed uint8) resource.Vector {
 	return v
 }
 
-// covers returns nil where the type has room for everything that r sets.
+// covers returns nil if the type has room for everything that r sets.
 func (s shape) covers(r resource.Resource) *resource.FieldError {
 	if err := roomFor(r.Vector, s.here, s.custom); err != nil {
 		return err

@@ -118,7 +118,7 @@ func (l *reader) special(resources members) resource.Vector {
 	return v
 }
 
-// object returns a member that is an object, nil where it is not there or null.
+// object returns a member that is an object, nil if it is not there or null.
 func (l *reader) object(fields members, name string) members {
 	text, found := fields[name]
 	if !found {
@@ -131,7 +131,7 @@ func (l *reader) object(fields members, name string) members {
 	return inner
 }
 
-// name returns a member that is a string, Linkis's default where it is not there or null.
+// name returns a member that is a string, Linkis's default if it is not there or null.
 func (l *reader) name(fields members, name string) string {
 	value := defaultName
 	if text, found := fields[name]; found {

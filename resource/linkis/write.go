@@ -69,9 +69,9 @@ type (
 )
 
 // Marshal writes r as Linkis persists the type. It is exact or an error, a *resource.FieldError: r
-// must set nothing that the type has no field for, and where the type counts whole cores, cpu must
-// be whole ones (a Normalization with an increment of 1000 rounds up). An unset dimension is
-// written as Linkis's "without limit"; see Type.Complete for zeros instead.
+// must set nothing that the type has no field for, and if the type counts whole cores, cpu must be
+// whole ones (a Normalization with an increment of 1000 rounds up). An unset dimension is written
+// as Linkis's "without limit"; see Type.Complete for zeros instead.
 func Marshal(r resource.Resource, t Type) ([]byte, error) {
 	s, err := t.shape()
 	if err != nil {
@@ -155,7 +155,7 @@ func (w *writer) kubernetes(r resource.Resource) *kubernetesForm {
 
 func (w *writer) cores(v resource.Vector) int64 { return w.int32(v, resource.CPU, 1000) }
 
-// int32 returns a quantity in units of so many, as the Java int that it will be.
+// int32 returns a quantity in the given unit, as the Java int that it becomes.
 func (w *writer) int32(v resource.Vector, dimension string, unit int64) int64 {
 	quantity, set := v.Get(dimension)
 	switch {

@@ -183,8 +183,7 @@ func loadLive(ctx context.Context, tx pgx.Tx) ([]ledger.Allocation, error) {
 		return nil, fmt.Errorf("live allocations: %w", err)
 	}
 	defer found.Close()
-	// read does
-	return store.DecodeLive(ctx, count, func() (row store.LiveRow, err error) { //nolint:wrapcheck
+	return store.DecodeLive(ctx, count, func() (row store.LiveRow, err error) { //nolint:wrapcheck // read does
 		if !found.Next() {
 			return row, errors.Join(errors.New("fewer live allocations than were counted"), found.Err())
 		}

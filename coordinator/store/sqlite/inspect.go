@@ -48,8 +48,7 @@ func prepareFile(path string) error {
 }
 
 func create(path string) error {
-	// the operator says where
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator says where
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,7 @@ import (
 // database's own locks are not enough: they admit several processes, and any close of the file in
 // this process drops them.
 func acquire(path string) (*os.File, error) {
-	// the operator says where
-	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec
+	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator says where
 	if err != nil {
 		return nil, refusal(path, err)
 	}

@@ -96,17 +96,15 @@ func place(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("store %s: %w", path, err)
 	}
-	// the operator says where
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { //nolint:gosec
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { //nolint:gosec // the operator says where
 		if regularfile.CannotBeMade(err) {
 			return "", &store.RefusedError{Where: path, Reason: store.Denied, Found: err.Error(), Want: regularfile.WantFolder, Err: err}
 		}
 		return "", refusal(path, err)
 	}
 	target, err := filepath.EvalSymlinks(path)
-	// as above
-	if info, statErr := os.Stat(target); statErr == nil && !info.Mode().IsRegular() { //nolint:gosec
-		return "", foreign(path, "it is a "+kind(info.Mode())) // before a lock is put beside it
+	if info, statErr := os.Stat(target); statErr == nil && !info.Mode().IsRegular() { //nolint:gosec // as above
+		return "", foreign(path, "it is a "+kind(info.Mode())) // before a lock file is created next to it
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(path))

@@ -38,8 +38,7 @@ func (r *reads) prepare(ctx context.Context, db *sql.DB) error {
 		query string
 	}{{&r.meta, metaSQL}, {&r.get, getSQL}, {&r.getByRequest, getByRequestSQL}, {&r.history, historySQL}, {&r.ends, endsSQL}} {
 		var err error
-		// close does
-		if *s.to, err = db.PrepareContext(ctx, s.query); err != nil { //nolint:sqlclosecheck
+		if *s.to, err = db.PrepareContext(ctx, s.query); err != nil { //nolint:sqlclosecheck // close does
 			return errors.Join(err, r.close())
 		}
 	}

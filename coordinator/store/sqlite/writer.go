@@ -66,8 +66,7 @@ func (w *writer) connect(ctx context.Context) error {
 	}
 	w.conn = conn
 	for statement, query := range w.all() {
-		// disconnect does
-		if *statement, err = conn.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck
+		if *statement, err = conn.PrepareContext(ctx, query); err != nil { //nolint:sqlclosecheck // disconnect does
 			return errors.Join(err, w.disconnect())
 		}
 	}

@@ -13,8 +13,7 @@ import (
 
 // Aside tests what a store does with unreadable rows. spoil replaces all payloads in a table by
 // garbage.
-// one story
-func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.T, s store.Store, table string)) { //nolint:cyclop
+func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.T, s store.Store, table string)) { //nolint:cyclop // one story
 	t.Helper()
 	for _, test := range []struct {
 		table, key string

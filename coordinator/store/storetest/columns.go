@@ -116,6 +116,5 @@ func rebuild(t *testing.T, s store.Store) error {
 		return err //nolint:wrapcheck // names the row
 	}
 	books := ledger.New(ledger.Config{}, placement.New(placement.Spread))
-	// as above
-	return books.Restore(ledger.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)), snapshot) //nolint:wrapcheck
+	return books.Restore(ledger.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)), snapshot) //nolint:wrapcheck // as above
 }
