@@ -121,5 +121,5 @@ func (c fenceLimits) allow(reporter string, now ledger.Instant) (wait time.Durat
 	return 0
 }
 
-// DrawLeadership draws draws the number of a leadership.
+// DrawLeadership draws the number of a leadership.
 func DrawLeadership() uint64 { return 1 + rand.Uint64N(math.MaxUint64) }

@@ -25,7 +25,7 @@ type account struct {
 	// holder is the request that everything that becomes free is held for. It was passed over for
 	// too long.
 	holder *entry
-	held   int // live allocations account sets that count in it
+	held   int // live allocations that count in it
 	// complete says that the account has no custom countable that the limit does not list. If it
 	// is false, such a countable is not limited.
 	complete bool

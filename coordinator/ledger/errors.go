@@ -67,13 +67,12 @@ const (
 	NoteHeld     = "held"     // held for a request that waits longer
 	NoteUnknown  = "unknown"  // no fresh measurement; for a queue: no fresh report of its cluster
 	NotePressure = "pressure" // the host is under memory pressure
-	// the host's agent wants no new grants, or its answer has no room for more
-	NoteRefused = "refused"
-	NoteHealth  = "health"  // the host is suspect, lost, cordoned or draining
-	NoteNever   = "never"   // above the limit: it can never fit
-	NoteLabels  = "labels"  // the host that was asked for has lost a required label
-	NoteStopped = "stopped" // the queue takes no applications
-	NoteMissing = "missing" // the cluster does not have the queue
+	NoteRefused  = "refused"  // the agent wants no new grants, or its answer has no room for more
+	NoteHealth   = "health"   // the host is suspect, lost, cordoned or draining
+	NoteNever    = "never"    // above the limit: it can never fit
+	NoteLabels   = "labels"   // the host that was asked for has lost a required label
+	NoteStopped  = "stopped"  // the queue takes no applications
+	NoteMissing  = "missing"  // the cluster does not have the queue
 )
 
 // Shortfall says what one account lacks for a request, in one dimension.

@@ -48,8 +48,8 @@ const (
 	// confirmation (a process, its cgroup, an address, some application ids) take less. So these
 	// two are never refused because of bytes.
 	grown = 1 << 10
-	// Bounds of what parts of a row take encoded, without their texts.
-	// states, times, numbers, the process, the lengths of texts, an order to stop
+	// Bounds of what parts of a row take encoded, without their texts. rowBytes is for states,
+	// times, numbers, the process, the lengths of texts, and an order to stop.
 	rowBytes      = 360
 	pairBytes     = 12
 	textBytes     = 3

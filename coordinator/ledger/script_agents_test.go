@@ -175,11 +175,12 @@ func (g *scriptAgent) digest() uint64 {
 // sync is one report, in every detail. The defaults are those of the agent. Its input lists what
 // it reports:
 //
-//	engine a1 pid=100 memory=1GiB unreclaimable=512MiB      an engine and what it uses; labels=, entitled=, caller=, request=, created=: as its
-//	                                                        agent's record says
-//	… over=(memory:5GiB:4GiB:kill,cpu:3:2:warn) since=10s   what of that is beyond its entitlement, since a time after the start
-//	ended a1 exit=0 reason=…                                a tombstone
-//	veto a1 left=1GiB                                       a grant that the agent does not have the memory for
+//	engine a1 pid=100 memory=1GiB unreclaimable=512MiB   an engine and what it uses;
+//	    labels=, entitled=, caller=, request=, created=  as its agent's record says
+//	… over=(memory:5GiB:4GiB:kill,cpu:3:2:warn)          what of that is beyond its entitlement,
+//	    since=10s                                        since a time after the start
+//	ended a1 exit=0 reason=…                             a tombstone
+//	veto a1 left=1GiB                                    a grant without the memory for it
 func (s *script) sync(a *arguments) string {
 	id := a.word()
 	agent := s.agents[id]

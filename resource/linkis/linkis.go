@@ -2,8 +2,8 @@
 // each a view of a resource.Resource, with JSON of its own.
 //
 // It says how a resource is written there and read back, exactly or with an error. It does not
-// talk to Linkis, and what a quantity means is package resource's to say. All of it is pure:
-// nothing is shared between calls.
+// talk to Linkis. Package resource defines what a quantity means. All of it is pure: nothing is
+// shared between calls.
 package linkis
 
 import (
@@ -19,15 +19,14 @@ type Type string
 
 // The types, and what each is a view of.
 const (
-	Memory       Type = "Memory"       // memory
-	CPU          Type = "CPU"          // cpu
-	Load         Type = "Load"         // memory, cpu
-	Instance     Type = "Instance"     // instances
-	LoadInstance Type = "LoadInstance" // memory, cpu, instances
-	// a part of kind "yarn": memory, cpu, instances
-	Yarn                Type = "Yarn"
+	Memory              Type = "Memory"              // memory
+	CPU                 Type = "CPU"                 // cpu
+	Load                Type = "Load"                // memory, cpu
+	Instance            Type = "Instance"            // instances
+	LoadInstance        Type = "LoadInstance"        // memory, cpu, instances
+	Yarn                Type = "Yarn"                // a "yarn" part: memory, cpu, instances
 	DriverAndYarn       Type = "DriverAndYarn"       // LoadInstance and Yarn
-	Kubernetes          Type = "Kubernetes"          // a part of kind "kubernetes": memory, cpu
+	Kubernetes          Type = "Kubernetes"          // a "kubernetes" part: memory, cpu
 	DriverAndKubernetes Type = "DriverAndKubernetes" // LoadInstance and Kubernetes
 	Special             Type = "Special"             // custom countables
 )
