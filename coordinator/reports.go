@@ -11,7 +11,7 @@ import (
 
 // Register announces an agent's host.
 func (s *hostService) Register(ctx context.Context, req *bursarv1.RegisterRequest) (*bursarv1.RegisterResponse, error) {
-	e, err := wire.NewEnrolment(req)
+	e, err := wire.NewRegistration(req)
 	if err != nil {
 		return nil, err
 	}

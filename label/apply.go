@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Apply returns the labels that decide. The errors are *FieldError, for labels that contradict each other, are required and
-// missing, or came out malformed; and *ClaimError.
+// Apply returns the labels that decide. The errors are *FieldError, for labels that contradict
+// each other, are required and missing, or came out malformed; and *ClaimError.
 //
-// Applying the rules to their own result changes nothing. The set itself is not checked, see FromMap. Labels with an empty value are
-// left out of the result.
+// Applying the rules to their own result changes nothing. The set itself is not checked, see
+// FromMap. The result has no labels with an empty value.
 func (p *Preprocessor) Apply(set Set) (Set, error) {
 	if p == nil {
 		p = &Preprocessor{}
@@ -122,7 +122,8 @@ func (d derivation) lookUp(from string) (string, bool) {
 	return "", false
 }
 
-// groupIndex returns the index of a group that is named by its number or, where that is not negative, by its name.
+// groupIndex returns the index of a group that is named by its number, or by its name if named is
+// not negative.
 func groupIndex(named int, name string) int {
 	if named >= 0 {
 		return named

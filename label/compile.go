@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Preprocessor is rules made ready. The zero Preprocessor and the nil one have no rules.
+// Preprocessor is compiled rules. The zero Preprocessor and the nil one have no rules.
 type Preprocessor struct {
 	keys     map[string]string            // an alias -> its key
 	values   map[string]map[string]string // key -> an alias of a value -> the value
@@ -186,7 +186,8 @@ func compilePattern(at string, source Pattern) (pattern, error) {
 	}
 	groups := []string{}
 	if source.Match != "" {
-		if _, err := regexp.Compile(source.Match); err != nil { // alone, so that the message shows what was written
+		// alone, so that the message shows what was written
+		if _, err := regexp.Compile(source.Match); err != nil {
 			return p, &FieldError{at + ".match", source.Match, "a regular expression: " + err.Error()}
 		}
 		expression, err := regexp.Compile(`^(?:` + source.Match + `)$`)

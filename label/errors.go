@@ -16,11 +16,11 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// ClaimError refuses a request that brings a label which is derived, with another value than the derived one.
+// ClaimError refuses a request that has a derived label with another value than the derived one.
 type ClaimError struct {
 	Key     string
 	Claimed string
-	// Derived is empty where the rules give the label no value.
+	// Derived is empty if the rules give the label no value.
 	Derived string
 }
 

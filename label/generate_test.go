@@ -46,7 +46,8 @@ func awkward() *rapid.Generator[string] {
 	return rapid.StringOfN(rapid.RuneFrom([]rune(`a\,= *"'ö{}`)), 0, 12, maxValue)
 }
 
-// checkField fails unless err is a complete *FieldError about that field, or nil where the field is "".
+// checkField fails unless err is a complete *FieldError about that field, or nil if the field is
+// "".
 func checkField(t *testing.T, err error, field string) {
 	t.Helper()
 	if field == "" {

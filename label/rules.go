@@ -1,13 +1,14 @@
 package label
 
-// Rules say what becomes of a request's labels before quotas, hosts and queues are chosen by them. They go in this order:
-// aliases convert keys and values to the ones used here, defaults fill in what is missing, derivations make labels from other
-// labels, and required keys must be there then. What no rule and no quota mentions passes unchanged and limits nothing.
+// Rules change a request's labels before quotas, hosts and queues are chosen by them. They apply
+// in this order: aliases convert keys and values to the ones used here, defaults add missing
+// labels, derivations make labels from other labels, and finally required keys must be there. A
+// label that no rule and no quota mentions stays unchanged and limits nothing.
 //
 // A label with the empty value counts as missing everywhere.
 type Rules struct {
 	Aliases []Alias `yaml:"aliases"`
-	// Defaults are labels that a request gets where it does not have them.
+	// Defaults are labels that a request gets if it does not have them.
 	Defaults map[string]string `yaml:"defaults"`
 	Derived  []Derivation      `yaml:"derived"`
 	// Required are keys that a request must have in the end.
@@ -18,15 +19,16 @@ type Rules struct {
 type Alias struct {
 	// Key is the label's key here.
 	Key string `yaml:"key"`
-	// Keys are other keys that mean the same, such as "engine_type" for "engineType". A request that has several of them with
-	// different values is refused.
+	// Keys are other keys that mean the same, such as "engine_type" for "engineType". A request
+	// that has several of them with different values is refused.
 	Keys []string `yaml:"keys"`
 	// Values are other values, each with the one used here: "spark3": "spark-3.3".
 	Values map[string]string `yaml:"values"`
 }
 
-// Derivation makes one label: from another one by looking its value up, exactly or by pattern; from several by a template; or
-// the same for everyone by a default alone. The label cannot be claimed: a request that brings it with another value is refused.
+// Derivation makes one label: from another one by looking its value up, exactly or by pattern;
+// from several by a template; or the same for everyone by a default alone. The label cannot be
+// claimed: a request that has it with another value is refused.
 type Derivation struct {
 	// Key is the label that is made.
 	Key string `yaml:"key"`
@@ -36,9 +38,10 @@ type Derivation struct {
 	Values map[string]string `yaml:"values"`
 	// Patterns are tried in order; the first that matches decides.
 	Patterns []Pattern `yaml:"patterns"`
-	// Template combines labels, "${user}-${creator}", and stands instead of From. It gives nothing where one of them is missing.
+	// Template combines labels, "${user}-${creator}", and is used instead of From. It gives
+	// nothing if one of them is missing.
 	Template string `yaml:"template"`
-	// Default is the result where nothing else gave one. Without it the label is not set then.
+	// Default is the result if nothing else gives one. Without it the label is not set then.
 	Default string `yaml:"default"`
 }
 
@@ -48,6 +51,7 @@ type Pattern struct {
 	Prefix string `yaml:"prefix"`
 	// Match is a regular expression (RE2) for the whole value.
 	Match string `yaml:"match"`
-	// Value is the result. After Match, "${1}" and "${name}" stand for what a group has captured; "$$" is a dollar sign.
+	// Value is the result. After Match, "${1}" and "${name}" stand for what a group has captured;
+	// "$$" is a dollar sign.
 	Value string `yaml:"value"`
 }

@@ -20,14 +20,14 @@ func NewScope(keys ...string) Scope {
 	return Scope{keys: keys, key: strings.Join(keys, ",")}
 }
 
-// Key returns the keys joined by commas; two scopes are equal where their Keys are.
+// Key returns the keys joined by commas; two scopes are equal if their Keys are.
 func (s Scope) Key() string { return s.key }
 
 // Keys returns the keys in order. The slice is shared and must not be modified.
 func (s Scope) Keys() []string { return s.keys }
 
-// AppendKey appends this scope and the values that the set has for it, in a form that no other scope or values share, and does
-// not allocate beyond dst. It identifies an account.
+// AppendKey appends this scope and the values that the set has for it, in a form that no other
+// scope or values share, and does not allocate beyond dst. It identifies an account.
 func (s Scope) AppendKey(dst []byte, set Set) []byte {
 	dst = appendString(dst, s.key)
 	i := 0
@@ -48,7 +48,8 @@ func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// Project returns the set restricted to the scope's keys; keys that it does not have get the empty value.
+// Project returns the set restricted to the scope's keys; keys that it does not have get the empty
+// value.
 func (s Scope) Project(set Set) Set {
 	if len(s.keys) == 0 {
 		return nil

@@ -16,7 +16,8 @@ func TestAScopeLeavesTheKeysThatItIsMadeOfAlone(t *testing.T) {
 	}
 }
 
-// What tells accounts apart is every value of the scope's keys, wherever these stand among the labels, and nothing else.
+// What tells accounts apart is every value of the scope's keys, wherever these stand among the
+// labels, and nothing else.
 func TestTheKeyOfAScopeHoldsEachValueOfItsKeys(t *testing.T) {
 	scope := NewScope("a", "c")
 	of := func(pairs ...string) string { return string(scope.AppendKey(nil, Of(pairs...))) }

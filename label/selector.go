@@ -2,7 +2,8 @@ package label
 
 import "strings"
 
-// Selector is labels whose values are exact or "*". Its keys are its scope. The zero Selector is that of a rule for everything.
+// Selector is labels whose values are exact or "*". Its keys are its scope. The zero Selector
+// matches everything.
 type Selector struct {
 	labels Set
 	scope  Scope
@@ -18,8 +19,9 @@ func NewSelector(labels map[string]string) (Selector, error) {
 	return newSelector(set), nil
 }
 
-// ParseSelector reads "user=alice,creator=*" in the form of Parse, and "*" alone as the selector without labels, which matches
-// everything. The empty text is refused: it is rather a mistake than a rule for all. The error is a *FieldError.
+// ParseSelector reads "user=alice,creator=*" in the form of Parse, and "*" alone as the selector
+// without labels, which matches everything. The empty text is refused: it is more likely a mistake
+// than a rule for all. The error is a *FieldError.
 func ParseSelector(text string) (Selector, error) {
 	switch strings.Trim(text, " ") {
 	case Any:
@@ -61,14 +63,15 @@ func (s Selector) Scope() Scope { return s.scope }
 // Labels returns the pairs, with "*" as it is.
 func (s Selector) Labels() Set { return s.labels }
 
-// Exact returns the number of values that are not "*": of two rules for one scope the one with more is the more specific.
+// Exact returns the number of values that are not "*": of two rules for one scope the one with
+// more is the more specific.
 func (s Selector) Exact() int { return s.exact }
 
 // Equal reports whether both selectors have the same labels.
 func (s Selector) Equal(t Selector) bool { return s.labels.Equal(t.labels) }
 
-// Matches reports whether the set has every exact value. A label that is not there is the empty value, which "*" matches: leaving
-// a label out never escapes a rule.
+// Matches reports whether the set has every exact value. A label that is not there is the empty
+// value, which "*" matches: leaving a label out never escapes a rule.
 func (s Selector) Matches(set Set) bool {
 	i := 0
 	for _, want := range s.labels {

@@ -34,7 +34,8 @@ type Label struct{ Key, Value string }
 // Set is labels sorted by key, each key once. It is immutable by convention; nil is the empty set.
 type Set []Label
 
-// FromMap returns the labels of a map. The error is a *FieldError that names the first wrong label by key.
+// FromMap returns the labels of a map. The error is a *FieldError that names the first wrong label
+// by key.
 func FromMap(labels map[string]string) (Set, error) {
 	if len(labels) == 0 {
 		return nil, nil
@@ -52,7 +53,8 @@ func FromMap(labels map[string]string) (Set, error) {
 	return set, nil
 }
 
-// Of returns a set of alternating keys and values, for tests and constants. It panics where they are no valid labels.
+// Of returns a set of alternating keys and values, for tests and constants. It panics if they are
+// not valid labels.
 func Of(keysAndValues ...string) Set {
 	if len(keysAndValues)%2 != 0 {
 		panic(fmt.Sprintf("label.Of: %d strings are no pairs", len(keysAndValues)))
@@ -81,7 +83,8 @@ func (l Label) check() *FieldError {
 	return checkValue(l.Key, l.Value)
 }
 
-// checkKey returns nil for a key that a label may have: a letter, then up to 62 letters, digits and "_./-".
+// checkKey returns nil for a key that a label may have: a letter, then up to 62 letters, digits
+// and "_./-".
 func checkKey(key string) *FieldError {
 	wrong := &FieldError{field(key), key, `as key a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`}
 	if key == "" || len(key) > maxKey || !isLetter(key[0]) {
@@ -121,7 +124,7 @@ func (s Set) Get(key string) (value string, found bool) {
 	return "", false
 }
 
-// Value returns the value of a key, "" where it is not there.
+// Value returns the value of a key, "" if it is not there.
 func (s Set) Value(key string) string {
 	value, _ := s.Get(key)
 	return value
@@ -133,7 +136,7 @@ func (s Set) Has(key string) bool {
 	return found
 }
 
-// Map returns the labels as a new map, nil where there are none.
+// Map returns the labels as a new map, nil if there are none.
 func (s Set) Map() map[string]string {
 	if len(s) == 0 {
 		return nil
@@ -159,7 +162,8 @@ func (s Set) With(key, value string) Set {
 	return slices.Insert(slices.Clip(s), i, Label{key, value})
 }
 
-// MatchesFilter reports whether every label of the filter is there with its value, or with any value where that is "*".
+// MatchesFilter reports whether every label of the filter is there with its value, or with any
+// value if that is "*".
 func (s Set) MatchesFilter(filter Set) bool {
 	for _, want := range filter {
 		if value, found := s.Get(want.Key); !found || value != want.Value && want.Value != Any {

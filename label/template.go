@@ -2,7 +2,7 @@ package label
 
 import "strings"
 
-// template is text with names in it, as literal and name in turn.
+// template is text with names in it, as literals and names in order.
 type template []piece
 
 type piece struct{ literal, name string }
@@ -48,7 +48,7 @@ func (t template) names() []string {
 	return names
 }
 
-// expand puts values in place of the names; false where one of them is empty.
+// expand replaces the names by values; false if one of them is empty.
 func (t template) expand(value func(name string) string) (string, bool) {
 	var b strings.Builder
 	for _, p := range t {

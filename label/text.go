@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Parse reads "key=value,key=value", the form of the command line. In a value a backslash takes the next character as it is,
-// so that values may hold commas and spaces at their ends; spaces around keys and values are dropped otherwise. The empty text is
-// the empty set. The error is a *FieldError.
+// Parse reads "key=value,key=value", the form of the command line. In a value a backslash escapes
+// the next character, so that values may hold commas and spaces at their ends. Other spaces around
+// keys and values are dropped. The empty text is the empty set. The error is a *FieldError.
 func Parse(text string) (Set, error) {
 	if strings.Trim(text, " ") == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func trimValue(value string) string {
 	return value[:end]
 }
 
-// unescape removes the backslashes; false where one stands at the end.
+// unescape removes the backslashes; false if one is at the end.
 func unescape(value string) (string, bool) {
 	if !strings.Contains(value, `\`) {
 		return value, true

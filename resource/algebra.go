@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Add returns the sum; a dimension is set where either operand sets it. The error is ErrOverflow.
+// Add returns the sum; a dimension is set if either operand sets it. The error is ErrOverflow.
 func (v Vector) Add(w Vector) (Vector, error) {
 	return v.combine(w, func(dimension string, a, b int64) (int64, error) {
 		sum := a + b
@@ -17,7 +17,8 @@ func (v Vector) Add(w Vector) (Vector, error) {
 	})
 }
 
-// Minus returns the difference; the dimensions that v sets stay set. The error is ErrUnderflow: w has more of something.
+// Minus returns the difference; the dimensions that v sets stay set. The error is ErrUnderflow: w
+// has more of something.
 func (v Vector) Minus(w Vector) (Vector, error) {
 	difference, err := v.combine(w, func(dimension string, a, b int64) (int64, error) {
 		if (a|b|(a-b)) < 0 || a < b {
@@ -31,20 +32,22 @@ func (v Vector) Minus(w Vector) (Vector, error) {
 	return difference.only(v), nil
 }
 
-// Multiply returns every quantity times n. The errors are ErrOverflow, and ErrUnderflow where n is negative.
+// Multiply returns every quantity times n. The errors are ErrOverflow, and ErrUnderflow if n is
+// negative.
 func (v Vector) Multiply(n int64) (Vector, error) { return v.MultiplyRatio(n, 1) }
 
-// Divide returns every quantity divided by n, rounded down. The errors are ErrDivideByZero, and ErrUnderflow where n is
-// negative.
+// Divide returns every quantity divided by n, rounded down. The errors are ErrDivideByZero, and
+// ErrUnderflow if n is negative.
 func (v Vector) Divide(n int64) (Vector, error) { return v.MultiplyRatio(1, n) }
 
-// MultiplyRatio returns every quantity times num/den, exactly and then rounded down, so that a share never exceeds its part.
-// The errors are those of Multiply and Divide.
+// MultiplyRatio returns every quantity times num/den, exactly and then rounded down, so that a
+// share never exceeds its part. The errors are those of Multiply and Divide.
 func (v Vector) MultiplyRatio(num, den int64) (Vector, error) {
 	return v.transform(func(dimension string, a int64) (int64, error) { return scale(dimension, a, num, den) })
 }
 
-// MultiplyVector returns v with each dimension multiplied by that of w. Dimensions that either leaves unset stay as in v.
+// MultiplyVector returns v with each dimension multiplied by that of w. Dimensions that one of
+// them does not set stay as in v.
 func (v Vector) MultiplyVector(w Vector) (Vector, error) {
 	return v.transform(func(dimension string, a int64) (int64, error) {
 		if b, set := w.Get(dimension); set {
@@ -54,8 +57,8 @@ func (v Vector) MultiplyVector(w Vector) (Vector, error) {
 	})
 }
 
-// DivideVector returns v with each dimension divided by that of w, rounded down. Dimensions that either leaves unset stay as in
-// v; one that w sets to zero is ErrDivideByZero.
+// DivideVector returns v with each dimension divided by that of w, rounded down. Dimensions that
+// one of them does not set stay as in v; one that w sets to zero is ErrDivideByZero.
 func (v Vector) DivideVector(w Vector) (Vector, error) {
 	return v.transform(func(dimension string, a int64) (int64, error) {
 		if b, set := w.Get(dimension); set {

@@ -6,9 +6,9 @@ import (
 )
 
 var (
-	// ErrOverflow is returned where a result would not fit into 63 bits.
+	// ErrOverflow is returned if a result would not fit into 63 bits.
 	ErrOverflow = errors.New("resource: overflow")
-	// ErrUnderflow is returned where a result would be negative.
+	// ErrUnderflow is returned if a result would be negative.
 	ErrUnderflow = errors.New("resource: less than zero")
 	// ErrDivideByZero is returned by the divisions.
 	ErrDivideByZero = errors.New("resource: division by zero")

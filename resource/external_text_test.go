@@ -63,7 +63,8 @@ func TestParseExternalSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// addresses are all that can be written in one piece: without a comma, and without a colon in the cluster.
+// addresses are all that can be written in one piece: without a comma, and without a colon in the
+// cluster.
 func addresses() *rapid.Generator[Address] {
 	return rapid.Custom(func(t *rapid.T) Address {
 		return Address{

@@ -5,18 +5,20 @@ import (
 	"strconv"
 )
 
-// Normalization rounds requests as YARN does. Each vector lists the dimensions it is about; the others are left alone.
+// Normalization rounds requests as YARN does. Each vector lists the dimensions that it applies to;
+// others do not change.
 type Normalization struct {
-	// Minimum is what a request is raised to; it applies also where the request leaves the dimension unset.
+	// Minimum is what a request is raised to; it applies also if the request does not set the
+	// dimension.
 	Minimum Vector
 	// Increment is the step above the minimum. Zero is no step.
 	Increment Vector
-	// Maximum is what a request must not exceed. Rounding up never does: it stops there.
+	// Maximum is what a request must not exceed. Rounding up stops at it.
 	Maximum Vector
 }
 
-// Apply returns the request raised to the minimum, then up to the next minimum + k*increment. A request above the maximum, or one
-// that Validate refuses, is refused with a *FieldError.
+// Apply returns the request raised to the minimum, then up to the next minimum + k*increment. A
+// request above the maximum, or one that Validate refuses, is refused with a *FieldError.
 func (n Normalization) Apply(request Vector) (Vector, error) {
 	if err := request.Validate(); err != nil {
 		return Vector{}, err
@@ -55,7 +57,8 @@ func (n Normalization) round(dimension string, asked int64) int64 {
 	return rounded
 }
 
-// Validate reports the first quantity that is out of range, and the first minimum above its maximum, as a *FieldError.
+// Validate reports the first quantity that is out of range, and the first minimum above its
+// maximum, as a *FieldError.
 func (n Normalization) Validate() error {
 	for _, part := range []struct {
 		name string
@@ -74,8 +77,8 @@ func (n Normalization) Validate() error {
 	return nil
 }
 
-// FormatQuantity writes a quantity in its dimension's usual form, which ParseQuantity reads: memory as FormatMemory does,
-// cpu as FormatCPU does, and everything else as a plain number.
+// FormatQuantity writes a quantity in its dimension's usual form, which ParseQuantity reads:
+// memory as FormatMemory does, cpu as FormatCPU does, and everything else as a plain number.
 func FormatQuantity(dimension string, quantity int64) string {
 	switch dimension {
 	case Memory:

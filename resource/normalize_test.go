@@ -87,7 +87,8 @@ func TestNormalizationLaws(t *testing.T) {
 	})
 }
 
-// withinLimit reports whether v has at most what the limit lists of each dimension. What it does not list is not limited.
+// withinLimit reports whether v has at most what the limit lists of each dimension. What it does
+// not list is not limited.
 func withinLimit(v, limit Vector) bool {
 	for dimension, most := range limit.All() {
 		if quantity, _ := v.Get(dimension); quantity > most {

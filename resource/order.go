@@ -2,13 +2,15 @@ package resource
 
 import "iter"
 
-// MoreThan reports whether v is nowhere smaller and somewhere greater. See the package comment on order.
+// MoreThan reports whether v is nowhere smaller and somewhere greater. See the package comment on
+// order.
 func (v Vector) MoreThan(w Vector) bool { less, more := v.compare(w); return more && !less }
 
 // LessThan reports whether v is nowhere greater and somewhere smaller.
 func (v Vector) LessThan(w Vector) bool { less, more := v.compare(w); return less && !more }
 
-// EqualTo reports whether v and w are equal in every dimension, where unset counts as zero. See Equal for telling these apart.
+// EqualTo reports whether v and w are equal in every dimension; unset counts as zero. Equal
+// distinguishes these two.
 func (v Vector) EqualTo(w Vector) bool { less, more := v.compare(w); return !less && !more }
 
 // NotLessThan reports whether v is nowhere smaller.
@@ -31,7 +33,7 @@ func (v Vector) compare(w Vector) (less, more bool) {
 	return less, more
 }
 
-// pair is one custom name with its quantities on both sides, 0 where a side does not have it.
+// pair is one custom name with its quantities on both sides, 0 if a side does not have it.
 type pair struct {
 	name     string
 	a, b     int64

@@ -37,7 +37,8 @@ func TestOrderIsDimensionByDimension(t *testing.T) {
 	})
 }
 
-// close draws vectors of few and small quantities, so that order relations between three of them are common.
+// close draws vectors of few and small quantities, so that order relations between three of them
+// are common.
 func closeVectors() *rapid.Generator[Vector] {
 	return rapid.Custom(func(t *rapid.T) Vector {
 		var v Vector
@@ -85,7 +86,8 @@ func TestIncomparableVectorsAreInNoRelation(t *testing.T) {
 }
 
 func TestZeroDimensionsHideNothing(t *testing.T) {
-	// The peer asked whether something was reserved by "greater than zero in every dimension", and so forgot to give this back.
+	// The peer asked whether something was reserved by "greater than zero in every dimension", and
+	// so forgot to give this back.
 	v := Vector{}.WithMemory(1 << 30).WithCPU(0).WithInstances(1)
 	if !v.MoreThan(Vector{}) || v.IsZero() {
 		t.Errorf("%v is more than nothing", v)

@@ -5,12 +5,15 @@ import (
 	"slices"
 )
 
-// Resource is what an allocation, a host or a limit consists of: a vector here, and parts elsewhere.
+// Resource is what an allocation, a host or a limit consists of: a vector here, and external
+// parts.
 //
-// The methods of Vector that it does not define itself (Get, With and their kin) concern the vector here alone.
+// The methods of Vector that it does not define itself (such as Get and With) are for the vector
+// here only.
 type Resource struct {
 	Vector
-	// External is sorted by address, no address twice, and must not be modified. NewResource and WithPart keep it so.
+	// External is sorted by address, no address twice, and must not be modified. NewResource and
+	// WithPart keep it so.
 	External []External
 }
 
@@ -28,7 +31,8 @@ type External struct {
 	Vector
 }
 
-// NewResource returns a resource of these parts, in any order. Addresses that are there twice stay so, for Validate to refuse.
+// NewResource returns a resource of these parts, in any order. Duplicate addresses stay; Validate
+// refuses them.
 func NewResource(here Vector, external ...External) Resource {
 	external = slices.Clone(external)
 	slices.SortStableFunc(external, func(a, b External) int { return a.Compare(b.Address) })
@@ -65,17 +69,18 @@ func (r Resource) find(at Address) (int, bool) {
 	return slices.BinarySearchFunc(r.External, at, func(e External, at Address) int { return e.Compare(at) })
 }
 
-// IsZero reports whether no quantity differs from zero, here or elsewhere.
+// IsZero reports whether every quantity is zero, here and in external parts.
 func (r Resource) IsZero() bool {
 	return r.Vector.IsZero() && !slices.ContainsFunc(r.External, func(e External) bool { return !e.IsZero() })
 }
 
-// IsUnset reports whether no dimension is set, here or elsewhere.
+// IsUnset reports whether no dimension is set, here or in external parts.
 func (r Resource) IsUnset() bool {
 	return r.Vector.IsUnset() && !slices.ContainsFunc(r.External, func(e External) bool { return !e.IsUnset() })
 }
 
-// Equal reports whether both have the same parts with the same dimensions set to the same quantities.
+// Equal reports whether both have the same parts with the same dimensions set to the same
+// quantities.
 func (r Resource) Equal(s Resource) bool {
 	return r.Vector.Equal(s.Vector) && slices.EqualFunc(r.External, s.External, External.Equal)
 }
@@ -83,14 +88,14 @@ func (r Resource) Equal(s Resource) bool {
 // Equal reports whether address and vector are equal.
 func (e External) Equal(f External) bool { return e.Address == f.Address && e.Vector.Equal(f.Vector) }
 
-// MoreThan reports whether r is nowhere smaller and somewhere greater. Parts are matched by address; one that is not there is
-// zero.
+// MoreThan reports whether r is nowhere smaller and somewhere greater. Parts are matched by
+// address; one that is not there is zero.
 func (r Resource) MoreThan(s Resource) bool { less, more := r.compare(s); return more && !less }
 
 // LessThan reports whether r is nowhere greater and somewhere smaller.
 func (r Resource) LessThan(s Resource) bool { less, more := r.compare(s); return less && !more }
 
-// EqualTo reports whether all quantities are equal, where unset counts as zero.
+// EqualTo reports whether all quantities are equal; unset counts as zero.
 func (r Resource) EqualTo(s Resource) bool { less, more := r.compare(s); return !less && !more }
 
 // NotLessThan reports whether r is nowhere smaller.
@@ -108,7 +113,7 @@ func (r Resource) compare(s Resource) (less, more bool) {
 	return less, more
 }
 
-// place is one address with the vectors of both sides, unset where a side does not have it.
+// place is one address with the vectors of both sides, unset if a side does not have it.
 type place struct {
 	Address
 	a, b Vector

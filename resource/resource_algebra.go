@@ -2,12 +2,14 @@ package resource
 
 import "fmt"
 
-// Add returns the sum, part by part; a part that only one side has is that side's. The error is ErrOverflow.
+// Add returns the sum, part by part; a part that only one side has stays as it is. The error is
+// ErrOverflow.
 func (r Resource) Add(s Resource) (Resource, error) {
 	return r.combine(s, Vector.Add, func(place) bool { return true })
 }
 
-// Minus returns the difference, part by part; the parts that r has stay. The error is ErrUnderflow: s has more of something.
+// Minus returns the difference, part by part; the parts that r has stay. The error is
+// ErrUnderflow: s has more of something.
 func (r Resource) Minus(s Resource) (Resource, error) {
 	return r.combine(s, Vector.Minus, func(p place) bool { return p.inA })
 }
@@ -15,25 +17,30 @@ func (r Resource) Minus(s Resource) (Resource, error) {
 // Multiply returns every quantity of every part times n, with the errors of Vector.Multiply.
 func (r Resource) Multiply(n int64) (Resource, error) { return r.MultiplyRatio(n, 1) }
 
-// Divide returns every quantity of every part divided by n, rounded down, with the errors of Vector.Divide.
+// Divide returns every quantity of every part divided by n, rounded down, with the errors of
+// Vector.Divide.
 func (r Resource) Divide(n int64) (Resource, error) { return r.MultiplyRatio(1, n) }
 
-// MultiplyRatio returns every quantity of every part times num/den, rounded down, with the errors of Vector.MultiplyRatio.
+// MultiplyRatio returns every quantity of every part times num/den, rounded down, with the errors
+// of Vector.MultiplyRatio.
 func (r Resource) MultiplyRatio(num, den int64) (Resource, error) {
 	return r.combine(Resource{}, func(v, _ Vector) (Vector, error) { return v.MultiplyRatio(num, den) }, func(place) bool { return true })
 }
 
-// MultiplyVector multiplies dimension by dimension. Dimensions and parts that either leaves unset stay as in r.
+// MultiplyVector multiplies dimension by dimension. Dimensions and parts that one of them does not
+// set stay as in r.
 func (r Resource) MultiplyVector(s Resource) (Resource, error) {
 	return r.combine(s, Vector.MultiplyVector, func(p place) bool { return p.inA })
 }
 
-// DivideVector divides dimension by dimension, rounded down. Dimensions and parts that either leaves unset stay as in r.
+// DivideVector divides dimension by dimension, rounded down. Dimensions and parts that one of them
+// does not set stay as in r.
 func (r Resource) DivideVector(s Resource) (Resource, error) {
 	return r.combine(s, Vector.DivideVector, func(p place) bool { return p.inA })
 }
 
-// combine applies f to the vectors here and to those of every address of either side, and keeps the parts that keep says.
+// combine applies f to the vectors here and to those of every address of either side, and keeps
+// the parts for which keep returns true.
 func (r Resource) combine(s Resource, f func(v, w Vector) (Vector, error), keep func(place) bool) (Resource, error) {
 	here, err := f(r.Vector, s.Vector)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Size is a number of bytes in a configuration. As text it is what ParseMemory reads: 64MiB as well as 67108864.
+// Size is a number of bytes in a configuration. As text it has the form that ParseMemory reads,
+// such as 64MiB or 67108864.
 type Size int64
 
 var (

@@ -2,8 +2,9 @@ package resource
 
 import "slices"
 
-// Sum is a running total, such as what an account has given away. Unlike a Vector it changes: one owner keeps it in one place,
-// does not copy it after its first use, and hands out Vector. The zero Sum is nothing.
+// Sum is a running total, such as what an account has given away. Unlike a Vector it changes: it
+// has one owner, is not copied after its first use, and is read with Vector. The zero Sum is
+// empty.
 type Sum struct {
 	memory, cpu, instances int64
 	set                    uint8
@@ -19,7 +20,7 @@ func (s *Sum) CPU() int64 { return s.cpu }
 // Instances returns a count.
 func (s *Sum) Instances() int64 { return s.instances }
 
-// Get returns the quantity of a dimension; 0 where nothing of it was added.
+// Get returns the quantity of a dimension; 0 if nothing of it was added.
 func (s *Sum) Get(dimension string) int64 {
 	quantity, _ := s.view().Get(dimension)
 	return quantity
@@ -37,7 +38,8 @@ func (s *Sum) view() Vector {
 	return Vector{memory: s.memory, cpu: s.cpu, instances: s.instances, set: s.set, custom: s.custom}
 }
 
-// Add adds v. On an error (ErrOverflow) the total is unchanged. It does not allocate once it has seen all custom names.
+// Add adds v. On an error (ErrOverflow) the total is unchanged. It does not allocate once it has
+// seen all custom names.
 func (s *Sum) Add(v Vector) error {
 	memory, cpu, instances := s.memory+v.memory, s.cpu+v.cpu, s.instances+v.instances
 	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canAdd(s.custom, v.custom) {
@@ -57,7 +59,8 @@ func (s *Sum) Add(v Vector) error {
 	return nil
 }
 
-// Minus takes v away. On an error (ErrUnderflow) the total is unchanged. Dimensions that were added stay set.
+// Minus subtracts v. On an error (ErrUnderflow) the total is unchanged. Dimensions that were added
+// stay set.
 func (s *Sum) Minus(v Vector) error {
 	memory, cpu, instances := s.memory-v.memory, s.cpu-v.cpu, s.instances-v.instances
 	if (s.memory|v.memory|memory|s.cpu|v.cpu|cpu|s.instances|v.instances|instances) < 0 || !canTake(s.custom, v.custom) {
@@ -66,7 +69,8 @@ func (s *Sum) Minus(v Vector) error {
 	i := 0
 	for _, q := range v.custom {
 		i = seek(s.custom, i, q.Name)
-		if i < len(s.custom) && s.custom[i].Name == q.Name { // a name that is not there is zero in v
+		// a name that is not there is zero in v
+		if i < len(s.custom) && s.custom[i].Name == q.Name {
 			s.custom[i].Value -= q.Value
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSumIsTheValueForms runs additions and subtractions on a total and on the values that it should have.
+// TestSumIsTheValueForms runs additions and subtractions on a total and on the values that it
+// should have.
 func TestSumIsTheValueForms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var total Sum
@@ -106,7 +107,8 @@ func TestSumErrorsLeaveItAlone(t *testing.T) {
 }
 
 func TestTakingNoneOfWhatIsNotThereChangesNothing(t *testing.T) {
-	for _, name := range []string{"fpga", "gpu", "zpu"} { // before, at and behind the one that is there
+	// before, at and behind the one that is there
+	for _, name := range []string{"fpga", "gpu", "zpu"} {
 		var v Sum
 		succeed(t, v.Add(Vector{}.With("gpu", 1)))
 		succeed(t, v.Minus(Vector{}.With(name, 0)))

@@ -44,9 +44,9 @@ func unitBytes(name string) (int64, bool) {
 	return 0, false
 }
 
-// ParseMemory reads a size in bytes: "4GiB", "512Mi", "1.5GiB" in powers of 1024; "4G", "500MB" in powers of 1000; "1048576" or
-// "1048576B" in bytes. A fraction of a byte is rounded up. Units are told apart by case: a small "m" or "g" is refused rather
-// than guessed at. The error is a *FieldError.
+// ParseMemory reads a size in bytes: "4GiB", "512Mi", "1.5GiB" in powers of 1024; "4G", "500MB" in
+// powers of 1000; "1048576" or "1048576B" in bytes. A fraction of a byte is rounded up. Units are
+// case-sensitive: a small "m" or "g" is refused, not guessed. The error is a *FieldError.
 func ParseMemory(text string) (int64, error) {
 	number := strings.TrimRight(text, "kKMGTPiB")
 	bytes, known := unitBytes(text[len(number):])
@@ -58,8 +58,8 @@ func ParseMemory(text string) (int64, error) {
 	return 0, &FieldError{Memory, text, "a size such as 4GiB, 512MiB or 1.5GiB (powers of 1024), 4G or 500M (powers of 1000), or plain bytes, up to 8PiB"}
 }
 
-// FormatMemory writes a size so that ParseMemory reads exactly it: in the unit that needs the fewest digits, at most three of
-// them decimals, and rather in powers of 1024.
+// FormatMemory writes a size so that ParseMemory reads exactly the same size: in the unit that
+// needs the fewest digits, with at most three decimals, and preferably in powers of 1024.
 func FormatMemory(bytes int64) string {
 	if bytes <= 0 {
 		return strconv.FormatInt(bytes, 10) + "B"
@@ -75,7 +75,7 @@ func FormatMemory(bytes int64) string {
 	return best + name
 }
 
-// inUnit writes the size in this unit, "" where it is smaller or needs more than three decimals.
+// inUnit writes the size in this unit, "" if it is smaller or needs more than three decimals.
 func inUnit(bytes, unit int64) string {
 	whole, rest := bytes/unit, bytes%unit
 	thousandths, left := rest*1000/unit, rest*1000%unit // rest is below 2^50
@@ -88,7 +88,8 @@ func inUnit(bytes, unit int64) string {
 	return strings.TrimRight(fmt.Sprintf("%d.%03d", whole, thousandths), "0")
 }
 
-// ApproximateMemory writes a size for the eye, with at most one decimal: "117.7MiB". It does not read back as the same size.
+// ApproximateMemory writes a size for people, with at most one decimal: "117.7MiB". It does not
+// read back as the same size.
 func ApproximateMemory(bytes int64) string {
 	for _, u := range binaryUnits {
 		if bytes >= u.bytes {
@@ -99,8 +100,8 @@ func ApproximateMemory(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + "B"
 }
 
-// ParseCPU reads thousandths of a core: "2", "1.5" and "0.5" are cores, "500m" is thousandths. A fraction of a thousandth is
-// rounded up. The error is a *FieldError.
+// ParseCPU reads thousandths of a core: "2", "1.5" and "0.5" are cores, "500m" is thousandths. A
+// fraction of a thousandth is rounded up. The error is a *FieldError.
 func ParseCPU(text string) (int64, error) {
 	number, inMillis := strings.CutSuffix(text, "m")
 	perUnit := int64(1000)
@@ -121,8 +122,8 @@ func FormatCPU(millis int64) string {
 	return strconv.FormatInt(millis, 10) + "m"
 }
 
-// scaleDecimal reads digits, with a fraction or without, and returns them times unit, rounded up; false where that is no
-// number or above MaxQuantity.
+// scaleDecimal reads digits, with a fraction or without, and returns them times unit, rounded up;
+// false if that is not a number or is above MaxQuantity.
 func scaleDecimal(number string, unit int64) (int64, bool) {
 	const longest = 40 // digits; more are a mistake
 	whole, fraction, point := strings.Cut(number, ".")
@@ -147,7 +148,8 @@ func scaleDecimal(number string, unit int64) (int64, bool) {
 	return scaled.Int64(), true
 }
 
-// ParseQuantity reads the quantity of one dimension in the form that ParseMemory, ParseCPU or a plain count has. The error is a
+// ParseQuantity reads the quantity of one dimension in the form that ParseMemory, ParseCPU or a
+// plain count has. The error is a
 // *FieldError.
 func ParseQuantity(dimension, text string) (int64, error) {
 	switch dimension {
@@ -171,8 +173,8 @@ func ParseQuantity(dimension, text string) (int64, error) {
 	return 0, &FieldError{dimension, text, want}
 }
 
-// misspelled is the dimension whose name a custom one was probably meant to be: with the same first letter, and in three letters at most one
-// put in, left out or changed; empty: there is none.
+// misspelled is the fixed dimension that a custom name was probably meant to be: with the same
+// first letter, and in three letters at most one added, left out or changed; empty: there is none.
 func misspelled(custom string) string {
 	custom = strings.ToLower(custom)
 	for _, dimension := range []string{Memory, CPU, Instances} {
@@ -183,8 +185,8 @@ func misspelled(custom string) string {
 	return ""
 }
 
-// ParseVector reads the form of configuration files and the command line: quantities as text by dimension, "memory", "cpu",
-// "instances", and custom names. The error is a *FieldError.
+// ParseVector reads the form of configuration files and the command line: quantities as text by
+// dimension, "memory", "cpu", "instances", and custom names. The error is a *FieldError.
 func ParseVector(quantities map[string]string) (Vector, error) {
 	var v Vector
 	dimensions := make([]string, 0, len(quantities))
@@ -211,7 +213,7 @@ func (v Vector) Text() map[string]string {
 	return text
 }
 
-// String returns "memory=4GiB,cpu=500m,gpu=1", and "none" where nothing is set.
+// String returns "memory=4GiB,cpu=500m,gpu=1", and "none" if nothing is set.
 func (v Vector) String() string {
 	if v.IsUnset() {
 		return "none"
@@ -226,8 +228,9 @@ func (v Vector) String() string {
 	return b.String()
 }
 
-// String returns "kind:cluster:path", and "@partition" behind it where there is one. Where the path itself has an @, there is always one
-// behind it, so that ParseExternal takes no part of the path for the partition.
+// String returns "kind:cluster:path", and "@partition" after it if there is one. If the path
+// itself has an @, there is always one after it, so that ParseExternal does not take a part of the
+// path as the partition.
 func (a Address) String() string {
 	s := a.Kind + ":" + a.Cluster + ":" + a.Path
 	if a.Partition != "" || strings.Contains(a.Path, "@") {
@@ -239,9 +242,11 @@ func (a Address) String() string {
 // externalExample is what an external part looks like.
 const externalExample = "yarn:default:root.a,memory=4GiB,cpu=4"
 
-// ParseExternal reads "KIND:CLUSTER:PATH[@PARTITION],NAME=QUANTITY,…", the inverse of External.String: "yarn:prod:root.a@gpu,memory=4GiB,cpu=4".
-// CLUSTER may be empty, "yarn::root.a,…", or left out with its colon, "yarn:root.a,…": the default cluster of that kind. The quantities are
-// those of ParseVector; "none" is none at all. There can be no comma in an address and no colon in a cluster. The error is a *FieldError.
+// ParseExternal reads "KIND:CLUSTER:PATH[@PARTITION],NAME=QUANTITY,…", the inverse of
+// External.String: "yarn:prod:root.a@gpu,memory=4GiB,cpu=4". CLUSTER may be empty,
+// "yarn::root.a,…", or left out with its colon, "yarn:root.a,…": the default cluster of that kind.
+// The quantities are those of ParseVector; "none" is no quantity. An address cannot have a comma,
+// and a cluster cannot have a colon. The error is a *FieldError.
 func ParseExternal(text string) (External, error) {
 	place, quantities, some := strings.Cut(text, ",")
 	at, err := parseAddress(place)

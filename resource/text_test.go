@@ -163,8 +163,8 @@ func FuzzParseCPU(f *testing.F) {
 	})
 }
 
-// checkParsed fails unless the text is refused with a complete error, or read as a quantity that is written and read again as
-// itself.
+// checkParsed fails unless the text is refused with a complete error, or read as a quantity that
+// is written and read again as itself.
 func checkParsed(t *testing.T, text string, parse func(string) (int64, error), format func(int64) string) {
 	t.Helper()
 	quantity, err := parse(text)
@@ -205,7 +205,8 @@ func FuzzParseVector(f *testing.F) {
 	})
 }
 
-// A dimension that was misspelled is a custom one to whoever reads it: the error says which was meant.
+// A dimension that was misspelled is a custom one to whoever reads it: the error says which was
+// meant.
 func TestAMisspelledDimensionIsSaid(t *testing.T) {
 	for dimension, want := range map[string]string{
 		"memroy": "memory", "memry": "memory", "Memory": "memory", "mem0ry": "memory", "cpus": "cpu", "cp": "cpu", "Cpu": "cpu",

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of what is accepted from outside, those of the wire contract.
+// The limits of input from outside, as in the wire contract.
 const (
 	// MaxCustom is the most custom dimensions of one vector.
 	MaxCustom = 16
@@ -18,12 +18,13 @@ const (
 	maxKind    = 32
 	maxCluster = 128
 	maxPath    = 512
-	// maxDepth is how many names a path may have. The deepest that were seen have a dozen; each is an account while somebody asks for it.
+	// maxDepth is how many names a path may have. The deepest known paths have a dozen. Each name
+	// is an account while a request uses it.
 	maxDepth = 32
 )
 
-// Validate reports the first thing about v that may not come in from outside, as a *FieldError: a quantity below zero or above
-// MaxQuantity, a malformed custom name, too many of them.
+// Validate reports the first thing about v that is not accepted from outside, as a *FieldError: a
+// quantity below zero or above MaxQuantity, a malformed custom name, too many of them.
 func (v Vector) Validate() error {
 	if err := v.check(); err != nil {
 		return err
@@ -31,8 +32,8 @@ func (v Vector) Validate() error {
 	return nil
 }
 
-// Validate reports the first thing about r that may not come in from outside, as a *FieldError: what Vector.Validate says of
-// any part, a malformed address, one that is there twice, too many of them.
+// Validate reports the first thing about r that is not accepted from outside, as a *FieldError:
+// what Vector.Validate reports of any part, a malformed or duplicate address, too many of them.
 func (r Resource) Validate() error {
 	if err := r.check(); err != nil {
 		return err
@@ -81,8 +82,8 @@ func tooMany(field string, n, most int) *FieldError {
 	return &FieldError{field, strconv.Itoa(n), fmt.Sprintf("at most %d of them", most)}
 }
 
-// checkCustomName returns nil for a name that a custom countable may have: a letter, then up to 62 letters, digits and "_./-", and
-// none of the fixed dimensions.
+// checkCustomName returns nil for a name that a custom countable may have: a letter, then up to 62
+// letters, digits and "_./-", and none of the fixed dimensions.
 func checkCustomName(name string) *FieldError {
 	const want = `a letter, then up to 62 letters, digits, "_", ".", "/" or "-"`
 	switch name {
@@ -126,7 +127,7 @@ func (a Address) check() *FieldError {
 	return nil
 }
 
-// ValidPath reports whether a place in a cluster may be called so: names with a dot between two.
+// ValidPath reports whether a place in a cluster may have this path: names separated by dots.
 func ValidPath(path string) bool {
 	depth := 0
 	for name := range strings.SplitSeq(path, ".") {

@@ -13,8 +13,8 @@ const (
 	Instances = "instances" // engines, or containers of an external part
 )
 
-// MaxQuantity is the largest quantity that is accepted from outside: every JSON reader keeps it exact. Sums of accounts may
-// be larger, up to 63 bits.
+// MaxQuantity is the largest quantity that is accepted from outside: every JSON reader keeps it
+// exact. Sums of accounts may be larger, up to 63 bits.
 const MaxQuantity = 1<<53 - 1
 
 // Presence of the fixed dimensions.
@@ -30,14 +30,14 @@ type Quantity struct {
 	Value int64
 }
 
-// Vector is the quantities of one place. The zero Vector has nothing set. It is a value and never changes: assign and share it
-// freely. A running total is a Sum.
+// Vector is the quantities of one place. The zero Vector has nothing set. It is a value and never
+// changes: assign and share it freely. A running total is a Sum.
 //
 // Compare with Equal.
 type Vector struct {
 	memory, cpu, instances int64
 	set                    uint8
-	custom                 []Quantity // sorted by name, no name twice; never changed once it is here
+	custom                 []Quantity // sorted by name, each name once; never changed
 }
 
 // Memory returns bytes, 0 when unset.
@@ -73,7 +73,8 @@ func (v Vector) Has(dimension string) bool {
 	return set
 }
 
-// Custom returns the custom countables sorted by name. The slice is shared and must not be modified.
+// Custom returns the custom countables sorted by name. The slice is shared and must not be
+// modified.
 func (v Vector) Custom() []Quantity { return v.custom }
 
 // All yields the dimensions that are set: memory, cpu, instances, then custom ones by name.
@@ -96,7 +97,7 @@ func (v Vector) All() iter.Seq2[string, int64] {
 	}
 }
 
-// IsZero reports whether no quantity differs from zero: the vector asks for nothing.
+// IsZero reports whether every quantity is zero: the vector asks for nothing.
 func (v Vector) IsZero() bool {
 	if v.memory|v.cpu|v.instances != 0 {
 		return false
@@ -112,8 +113,8 @@ func (v Vector) IsZero() bool {
 // IsUnset reports whether no dimension is set.
 func (v Vector) IsUnset() bool { return v.set == 0 && len(v.custom) == 0 }
 
-// WithMemory returns the vector with memory set to that many bytes. Like the other With forms it takes the quantity as it
-// is; Validate tells whether it is in range.
+// WithMemory returns the vector with memory set to that many bytes. Like the other With forms it
+// takes the quantity as it is; Validate reports whether it is in range.
 func (v Vector) WithMemory(bytes int64) Vector {
 	v.memory, v.set = bytes, v.set|setMemory
 	return v
@@ -153,8 +154,8 @@ func (v Vector) With(dimension string, quantity int64) Vector {
 	return v
 }
 
-// WithCustom returns the vector with these custom countables set. Unlike With it takes every name for a custom one; Validate
-// refuses those that may not be, "memory" among them.
+// WithCustom returns the vector with these custom countables set. Unlike With it takes every name
+// for a custom one; Validate refuses those that may not be, "memory" among them.
 func (v Vector) WithCustom(quantities map[string]int64) Vector {
 	if len(quantities) == 0 {
 		return v
@@ -190,7 +191,8 @@ func (v Vector) Without(dimension string) Vector {
 	return v
 }
 
-// Equal reports whether both have the same dimensions set, to the same quantities. See EqualTo for unset counting as zero.
+// Equal reports whether both have the same dimensions set, to the same quantities. See EqualTo for
+// unset counting as zero.
 func (v Vector) Equal(w Vector) bool {
 	return v.set == w.set && v.memory == w.memory && v.cpu == w.cpu && v.instances == w.instances &&
 		slices.Equal(v.custom, w.custom)

@@ -164,7 +164,8 @@ func TestWithCustomIsWithForEach(t *testing.T) {
 
 func make63(c byte) []byte { return slices.Repeat([]byte{c}, 63) }
 
-// checkField fails unless err is a complete *FieldError about that field, or nil where the field is "".
+// checkField fails unless err is a complete *FieldError about that field, or nil if the field is
+// "".
 func checkField(t *testing.T, err error, field string) {
 	t.Helper()
 	if field == "" {

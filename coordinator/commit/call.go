@@ -129,7 +129,7 @@ func (w *Loop) Sync(ctx context.Context, r *core.Report) error {
 }
 
 // Register sends an announcement of a host through the loop.
-func (w *Loop) Register(ctx context.Context, e *core.Enrolment) error {
+func (w *Loop) Register(ctx context.Context, e *core.Registration) error {
 	done := make(chan error, 1)
 	e.Done, e.From, e.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.enter(ctx)
 	if _, err := w.send(ctx, e, done); err != nil {

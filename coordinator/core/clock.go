@@ -15,8 +15,9 @@ type Clock interface {
 	Elapsed() time.Duration
 }
 
-// Steady is a coordinator's clock: the time of day at the start, and from then on as much as has elapsed. A jump of the time of day
-// while the coordinator runs changes nothing. See skew for how the ledger's time follows from it.
+// Steady is a coordinator's clock: the time of day at the start plus the time that has elapsed
+// since. A jump of the time of day while the coordinator runs changes nothing. See Skew for how
+// the ledger's time follows from it.
 type Steady struct {
 	clock Clock
 	base  ledger.Instant
@@ -28,38 +29,41 @@ func NewSteady(clock Clock) Steady {
 	return Steady{clock: clock, base: ledger.At(clock.Now()), start: clock.Elapsed()}
 }
 
-// Earliest is the time by the clock that is behind: the time of day as it is set now, or as it went on
-// from the start. The ledger's time is never behind the second. What cannot be taken back goes by it:
-// a clock that is ahead, here or at an earlier leader, must not make anything old.
+// Earliest is the earlier of two times: the time of day as it is set now, and Now. The ledger's
+// time is never behind Now. What cannot be undone uses Earliest: a clock that is ahead, here or at
+// an earlier leader, must not make anything old.
 func (s Steady) Earliest() ledger.Instant { return min(s.Now(), ledger.At(s.clock.Now())) }
 
 // Now is the time.
 func (s Steady) Now() ledger.Instant { return s.base.Add(s.clock.Elapsed() - s.start) }
 
-// Skew is how the ledger's time follows from a coordinator's clock in one leadership. Where the store holds later times than the clock
-// tells, the ledger's time runs on from there, ahead of the clock. That is worked off: until both agree it runs slower than the
-// clock by one part in skewPace, so that what takes t by the ledger takes at most t·skewPace/(skewPace−1). The zero skew is none.
+// Skew is how the ledger's time follows from a coordinator's clock in one leadership. If the store
+// holds later times than the clock, the ledger's time goes on from there, ahead of the clock.
+// Until both agree it runs slower than the clock by one part in skewPace, so that what takes t by
+// the ledger takes at most t·skewPace/(skewPace−1). The zero Skew is no skew.
 type Skew struct {
 	Since ledger.Instant // when the leadership began, by the clock
 	Ahead time.Duration  // then; not below zero
 }
 
 const (
-	// skewPace makes an hour's skew disappear in ten hours, and no timer later than by a ninth of its length.
+	// skewPace makes an hour's skew disappear in ten hours, and makes no timer later than by a
+	// ninth of its length.
 	skewPace = 10
-	// skewTold is what is worth a warning. Clocks that a time server keeps are far closer.
+	// skewTold is the skew from which on there is a warning. Clocks that a time server sets are
+	// far closer.
 	skewTold = 5 * time.Second
 )
 
-// Left is how far the ledger's time is ahead at a moment of the clock.
+// Left is how far the ledger's time is ahead at a time of the clock.
 func (s Skew) Left(clock ledger.Instant) time.Duration {
 	return min(s.Ahead, max(0, s.Ahead-clock.Sub(s.Since)/skewPace))
 }
 
-// Ledger is the ledger's time at a moment of the clock. It rises with it.
+// Ledger is the ledger's time at a time of the clock. It rises with the clock.
 func (s Skew) Ledger(clock ledger.Instant) ledger.Instant { return clock.Add(s.Left(clock)) }
 
-// clock is the first moment of the clock at which the ledger's time is at least that.
+// clock is the first time of the clock at which the ledger's time is at least at.
 func (s Skew) clock(at ledger.Instant) ledger.Instant {
 	passes := at.Sub(s.Since.Add(s.Ahead)) // by the ledger, since the leadership began
 	if passes/(skewPace-1) >= s.Ahead {
@@ -68,7 +72,8 @@ func (s Skew) clock(at ledger.Instant) ledger.Instant {
 	return s.Since.Add(passes + max(0, passes)/(skewPace-1) + 1)
 }
 
-// Warning says in words that a clock is behind the ledger's time; nothing where that is too little to matter.
+// Warning says in words that a clock is behind the ledger's time; nothing if the skew is too small
+// to matter.
 func (s Skew) Warning(clock ledger.Instant) (list []string) {
 	if left := s.Left(clock); left >= skewTold {
 		list = append(list, fmt.Sprintf("the ledger's time is %s ahead of this coordinator's clock: an earlier leader's clock was ahead, or this one is behind; "+

@@ -5,35 +5,39 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/bursar/bursar/coordinator/ledger"
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Command is one thing to do to the ledger, with the caller that waits for it: a *Call, a *Request, a *Report or an *Enrolment.
+// Command is one change or reading of the ledger, with the caller that waits for it: a *Call, a
+// *Request, a *Report or a *Registration.
 type Command interface {
-	// Trace is what is recorded of its way; nil: nothing is.
+	// Trace is what is recorded of its way; nil: nothing.
 	Trace() *Span
 
-	// apply does it. It reports whether the caller is to be answered with this batch; if not, the command has put itself
-	// among those that wait, or has answered where there was nothing to do or to see.
+	// apply runs the command. It reports whether the caller is answered with this batch. If not,
+	// the command has added itself to the waiters, or has answered because it changed and read
+	// nothing.
 	apply(c *Core, now ledger.Instant) (answer bool)
-	// Answer tells the caller, once, from any goroutine, without blocking: nil once everything that the command changed or
-	// could have seen is durable, else why nothing is known of it.
+	// Answer answers the caller, once, from any goroutine, without blocking: nil once everything
+	// that the command changed or could have seen is durable, else why its outcome is unknown.
 	Answer(err error)
-	// origin is where it comes from; nil: from nowhere that would send it again.
+	// origin is where it comes from; nil: nobody would send it again.
 	origin() *Origin
 }
 
 // Call is a command that is answered with the batch it was applied in.
 type Call struct {
-	// Do is run once, while the core leads. What it keeps for its caller may be read after Done was called with nil.
+	// Do is run once, while the core leads. What it stores for its caller may be read after Done
+	// was called with nil.
 	Do func(c *Core, now ledger.Instant)
-	// AtOnce has Done called as soon as Do has run, for what shows nobody anything that could fail to become durable.
+	// AtOnce makes Done be called as soon as Do has run. It is for commands that return nothing
+	// that could fail to become durable.
 	AtOnce bool
-	// Done is told once when the result holds, or why it does not. It must not block.
+	// Done is called once: with nil when the result is durable, or with the reason why it is not.
+	// It must not block.
 	Done func(error)
 	// From may be nil.
 	From *Origin
@@ -62,106 +66,86 @@ func (c *Call) Answer(err error) { c.Done(err) }
 
 func (c *Call) origin() *Origin { return c.From }
 
-// Core is the write path of a coordinator: commands are applied to the ledger in order, gathered into batches, and their
-// callers answered when the batch is durable. While one batch is being committed the next one gathers; there is never more
-// than one under way, so a batch that fails takes only what was built on it down with it.
+// Core is the write path of a coordinator: commands are applied to the ledger in order and
+// gathered into batches, and their callers are answered when the batch is durable. While one batch
+// is being committed, the next one gathers. At most one batch is in flight, so if it fails, only
+// what was built on it fails, too.
 //
-// The now of every method is the coordinator's own clock. The ledger's time follows from it, see skew.
+// The now of every method is the coordinator's own clock. The ledger's time follows from it, see
+// Skew.
 //
 //	core.Lead(now, meta, snapshot)
 //	core.Do(now, command) …           any number
-//	batch := core.Take()              nil while one is under way, or where there is nothing
+//	batch := core.Take()              nil while one is in flight, or if there is nothing
 //	err := store.Commit(batch.Batch)  anywhere
-//	batch.Stored(now)                 anywhere, where err is nil
+//	batch.Stored(now)                 anywhere, if err is nil
 //	batch.Answer(err)                 anywhere, once the outcome is known
-//	core.Done(now)                    or, where err != nil, core.Drop and a new Lead
+//	core.Done(now)                    or, if err != nil, core.Drop and a new Lead
 type Core struct {
 	config    ledger.Config
 	newPlacer func() ledger.Placer
-	draw      func() uint64 // the number of a leadership
+	draw      func() uint64 // draws the number of a leadership
 
-	ledger    *ledger.Ledger // nil while not leading
-	meta      store.Meta
-	skew      Skew           // of the ledger's time to the clock that callers tell the time by
-	now       ledger.Instant // the ledger's, of the latest command; it never goes back in a leadership
-	kept      ledger.Instant // the ledger's time that was last given to the store
+	ledger *ledger.Ledger // nil while not leading
+	meta   store.Meta
+	skew   Skew // of the ledger's time to the coordinator's clock
+	// the ledger's time of the latest command; it never goes back in a leadership
+	now       ledger.Instant
+	kept      ledger.Instant // the ledger's time that the store got last
 	taken     uint64         // the revision that the last batch reached
 	applied   []Command      // applied; answered with the next batch
 	waiters   map[ledger.ID]*Request
 	deadlines deadlines // of the waiters
 	advance   Call      // does what is due
 	inFlight  *Batch
-	// leadership is a number that no other leadership has, not even one of the same epoch in a store that was put back.
+	// leadership is a number that no other leadership has, not even one of the same epoch in a
+	// store that was restored from a backup.
 	leadership uint64
 
-	// fault is why this leadership cannot go on. explaining is the ask for which it is being found out why its wait was in vain; once that has
-	// panicked, mute is set, and waits end without an explanation.
+	// fault is why this leadership cannot go on. explaining is the request whose failed wait is
+	// being explained. If that panics, mute is set, and waits end without an explanation from then
+	// on.
 	fault      *PanicError
 	explaining *Request
 	mute       bool
-	// refused are commands, and aside stored requests that wait, which made the ledger panic. The store has the first of an earlier leadership,
-	// or gets them with the first batch of the next; the others are canceled there.
+	// refused are commands, and aside stored requests that wait, which made the ledger panic. The
+	// store has the refused commands of an earlier leadership, or gets them with the first batch
+	// of the next one. The stored requests are canceled in the next leadership.
 	refused RefusedSet
 	aside   map[ledger.ID]string
 
-	informed   map[string]bool // hosts of the ledger that have heard of this leadership's epoch, or may have
-	superseded uint64          // an epoch of another leadership, not below this one's, that an agent has seen; 0: none
-	claims     claims          // of hosts that have seen such epochs, over all leaderships
+	// hosts of the ledger that know this leadership's epoch, or may know it
+	informed map[string]bool
+	// an epoch of another leadership, not below this one's, that an agent has seen; 0: none
+	superseded  uint64
+	fenceLimits fenceLimits // limits of hosts that have seen such epochs, over all leaderships
 
-	// files are the rules that come from files, by source: they are not in the store.
+	// files are the rules from files, by source. They are not in the store.
 	files map[string][]ledger.Quota
-	// providers are those of the file: they are not in the store. What they hide of the stored ones is shadowed, and in words hidden; of the
-	// last Lead, or the last reload in it.
+	// providers are those of the file. They are not in the store. shadowed are the stored ones
+	// that they hide, and hidden says so in words, as of the last Lead or the last reload after
+	// it.
 	providers []ledger.ProviderRecord
 	shadowed  []ledger.ProviderRecord
 	hidden    []string
-	// providerTurns count how often a provider was changed in this leadership: what was read for an earlier one is of another cluster, maybe.
+	// providerTurns counts how often a provider was changed in this leadership: what was read
+	// before a change may be of another cluster.
 	providerTurns map[ledger.ClusterName]uint64
 }
 
-// Batch is what one commit covers: the changed rows, and the callers that are answered when they are durable.
-type Batch struct {
-	store.Batch
-	Commands []Command
-	answered atomic.Bool
-	after    uint64         // the revision of the batch before
-	grace    time.Duration  // that a time to live has at least after a load
-	stored   ledger.Instant // when it became durable
-}
-
-// Stored says when the batch has become durable, by the ledger's time, before Answer says that it is. Done may come later.
-func (b *Batch) Stored(at ledger.Instant) { b.stored = at }
-
-// Answer tells every caller that the batch covers: nil where it is durable, else why it is not known to be. Only the first
-// call does; whoever gives up on a commit may do so while it is still under way.
-func (b *Batch) Answer(err error) {
-	if !b.answered.CompareAndSwap(false, true) {
-		return
-	}
-	for _, command := range b.Commands {
-		if ask, ok := command.(*Request); ok && err == nil {
-			ask.stored(b)
-		}
-		command.Answer(err)
-	}
-}
-
-// Size is the number of callers that wait for the batch.
-func (b *Batch) Size() int { return len(b.Commands) }
-
-// NewCore returns a core that does not lead yet. Every Lead takes a fresh placer, and draws a number for the leadership, which is never 0 and
-// never comes twice.
+// NewCore returns a core that does not lead yet. Every Lead makes a new placer, and draws a number
+// for the leadership, which must never be 0 and never repeat.
 func NewCore(config ledger.Config, newPlacer func() ledger.Placer, draw func() uint64) *Core {
 	return &Core{
 		config: config, newPlacer: newPlacer, draw: draw, advance: Call{Do: advance, Done: func(error) {}},
-		waiters: make(map[ledger.ID]*Request), files: make(map[string][]ledger.Quota), claims: make(claims),
+		waiters: make(map[ledger.ID]*Request), files: make(map[string][]ledger.Quota), fenceLimits: make(fenceLimits),
 		aside: make(map[ledger.ID]string),
 	}
 }
 
-// Lead begins a leadership with what the store has. The ledger's time goes on where the store has it, or with the clock where that is
-// later. The rules and providers from files are those of SetFiles and SetProviders. An error leaves the core
-// not leading.
+// Lead begins a leadership with what the store has. The ledger's time goes on from the store's
+// time, or from the clock if that is later. The rules and providers from files are those of
+// SetFiles and SetProviders. An error leaves the core not leading.
 func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapshot) error {
 	if c.ledger != nil {
 		return errors.New("coordinator: lead: leads already")
@@ -172,23 +156,23 @@ func (c *Core) Lead(now ledger.Instant, meta store.Meta, snapshot ledger.Snapsho
 	c.shadowed = hiddenOf(stored, snapshot.Providers)
 	c.now = max(now, Latest(&snapshot))
 	c.skew, c.kept = Skew{Since: now, Ahead: c.now.Sub(now)}, c.now
-	books := c.EmptyLedger()
+	l := c.EmptyLedger()
 	snapshot.SetAside = c.aside
 	var err error
-	if fault := c.enter(books, nil, func() { err = books.Restore(c.now, snapshot) }); fault != nil {
+	if fault := c.withRecover(l, nil, func() { err = l.Restore(c.now, snapshot) }); fault != nil {
 		c.fault, err = nil, fault
 	}
 	if err != nil {
 		return fmt.Errorf("coordinator: lead: %w", err)
 	}
 	c.refused.restore(snapshot.Refusals, c.now)
-	c.ledger, c.meta, c.taken, c.superseded = books, meta, snapshot.Revision, 0
+	c.ledger, c.meta, c.taken, c.superseded = l, meta, snapshot.Revision, 0
 	c.leadership = c.draw()
 	c.informed, c.providerTurns = make(map[string]bool), make(map[ledger.ClusterName]uint64)
 	return nil
 }
 
-// FromFiles are the rules of files, as a snapshot has them.
+// FromFiles returns the rules of files in the form of a snapshot.
 func FromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 	for source, quotas := range files {
 		for _, q := range quotas {
@@ -199,8 +183,8 @@ func FromFiles(files map[string][]ledger.Quota) (rules []ledger.Quota) {
 	return rules
 }
 
-// Latest is the latest time that the store tells of. What no ledger's time can have been is no time. The last id tells none: ids rise from
-// wherever they are.
+// Latest is the latest time in the store. Times that are impossible for a ledger do not count. The
+// last id has no usable time: ids rise from any value.
 func Latest(s *ledger.Snapshot) (last ledger.Instant) {
 	tells := func(times ...ledger.Instant) {
 		for _, at := range times {
@@ -232,25 +216,28 @@ func (c *Core) ClockSkew() Skew { return c.skew }
 // Leading reports whether commands can be applied.
 func (c *Core) Leading() bool { return c.ledger != nil }
 
-// Meta is the store's, as of the leadership's begin.
+// Meta is the store's meta at the beginning of the leadership.
 func (c *Core) Meta() store.Meta { return c.meta }
 
-// sighting is what a host that hears of this leadership has seen.
-func (c *Core) sighting() SeenEpoch { return SeenEpoch{c.meta.Epoch, c.leadership} }
+// ownEpoch is the epoch and number of this leadership, which hosts get.
+func (c *Core) ownEpoch() SeenEpoch { return SeenEpoch{c.meta.Epoch, c.leadership} }
 
-// Ledger is the ledger as it is now, including what is not durable yet; nil while not leading.
+// Ledger is the ledger as it is now, including changes that are not durable yet; nil while not
+// leading.
 func (c *Core) Ledger() *ledger.Ledger { return c.ledger }
 
-// advanceTime moves the ledger's time on. It never goes back: an earlier now counts as the latest one.
+// advanceTime moves the ledger's time on. It never goes back: an earlier now counts as the latest
+// one.
 func (c *Core) advanceTime(now ledger.Instant) ledger.Instant {
 	c.now = max(c.now, c.skew.Ledger(now))
 	return c.now
 }
 
-// Time is the ledger's time at a moment of the coordinator's clock, in the latest leadership.
+// Time is the ledger's time at a time of the coordinator's clock, in the latest leadership.
 func (c *Core) Time(now ledger.Instant) ledger.Instant { return c.skew.Ledger(now) }
 
-// Do applies a command, or answers it at once where the core does not lead. An error is a panic of the ledger: the core must be dropped.
+// Do applies a command, or answers it at once if the core does not lead. An error is a panic of
+// the ledger: the core must be dropped.
 func (c *Core) Do(now ledger.Instant, command Command) error {
 	if c.ledger == nil || c.fault != nil {
 		command.Answer(ErrNotLeading)
@@ -268,7 +255,7 @@ func (c *Core) Do(now ledger.Instant, command Command) error {
 			report.refused = refused
 		}
 	}
-	return c.enter(c.ledger, command, func() {
+	return c.withRecover(c.ledger, command, func() {
 		if command.apply(c, c.now) {
 			c.applied = append(c.applied, command)
 		}
@@ -288,13 +275,13 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 	if c.ledger == nil {
 		return 0, false
 	}
-	if c.fault != nil || c.enter(c.ledger, nil, func() {
+	if c.fault != nil || c.withRecover(c.ledger, nil, func() {
 		due, set = c.ledger.NextTimer()
 		if keep := c.kept.Add(keepTime); c.inFlight == nil && c.ledger.Pending() && (!set || keep < due) {
 			due, set = keep, true
 		}
 	}) != nil {
-		return 0, true // at once: Advance says what is wrong
+		return 0, true // at once: Advance returns the error
 	}
 	if len(c.deadlines) > 0 && (!set || c.deadlines[0].until < due) {
 		due, set = c.deadlines[0].until, true
@@ -302,15 +289,17 @@ func (c *Core) NextTimer() (due ledger.Instant, set bool) {
 	return c.skew.clock(due), set
 }
 
-// keepTime is how often the ledger's time is made durable while something waits for it to pass and no row changes: what the next
-// leadership may have to do again where its clock is behind.
+// keepTime is how often the ledger's time is made durable while something waits for time to pass
+// and no row changes. If the clock of the next leadership is behind, at most this much time has to
+// pass again.
 const keepTime = 5 * time.Second
 
 // Pending is the number of commands that were applied and are not in a batch yet.
 func (c *Core) Pending() int { return len(c.applied) }
 
-// Take closes the batch that has gathered, for its owner to commit. It is nil while another is under way, and where
-// nothing has changed, nobody asks and the time need not be kept, and where there is a Fault.
+// Take closes the batch that has gathered and returns it to be committed. It returns nil while
+// another batch is in flight, if there is a Fault, and if nothing has changed, no caller waits and
+// the time need not be stored.
 func (c *Core) Take() *Batch {
 	if c.ledger == nil || c.fault != nil || c.inFlight != nil {
 		return nil
@@ -320,7 +309,7 @@ func (c *Core) Take() *Batch {
 		return nil
 	}
 	var changes ledger.Changes
-	if c.enter(c.ledger, nil, func() {
+	if c.withRecover(c.ledger, nil, func() {
 		changes = c.ledger.Changes()
 		c.decideWaiters(changes.Transitions)
 	}) != nil {
@@ -330,7 +319,7 @@ func (c *Core) Take() *Batch {
 		c.refused.changes(&changes)
 	}
 	after := c.taken
-	changes.Time = c.now // which commands that only look have moved on as well
+	changes.Time = c.now // commands that only read move it on, too
 	c.taken = changes.Revision
 	c.inFlight = &Batch{Batch: store.Batch{Epoch: c.meta.Epoch, Changes: changes, KeepTime: keep}, Commands: c.applied, after: after, grace: c.ledger.Interval()}
 	if !c.inFlight.Empty() {
@@ -340,11 +329,11 @@ func (c *Core) Take() *Batch {
 	return c.inFlight
 }
 
-// InFlight reports whether a batch was taken and is not done.
+// InFlight reports whether a batch was taken and is not done yet.
 func (c *Core) InFlight() bool { return c.inFlight != nil }
 
-// Done says that the batch that was taken last is durable: what it granted begins to count. No command is applied, and so the ledger's
-// time stays where it is.
+// Done says that the batch that was taken last is durable: the time of its grants begins to count.
+// It applies no command and does not move the ledger's time.
 func (c *Core) Done(now ledger.Instant) {
 	if c.inFlight == nil {
 		return
@@ -352,54 +341,59 @@ func (c *Core) Done(now ledger.Instant) {
 	done := c.inFlight
 	c.inFlight = nil
 	c.refused.keep(done.Refusals)
-	_ = c.enter(c.ledger, nil, func() { // what panics there is in Fault
+	_ = c.withRecover(c.ledger, nil, func() { // a panic there is in Fault
 		c.ledger.Durable(max(c.now, c.skew.Ledger(now)), done.Revision)
 	})
 }
 
-// Drop ends the leadership: the ledger is forgotten, and whoever has not been answered is, with err, but for the callers of
-// a batch under way, who are answered by whoever commits it.
+// Drop ends the leadership: it forgets the ledger and answers all callers that have no answer yet
+// with err. It does not answer the callers of a batch in flight: the goroutine that commits the
+// batch does.
 func (c *Core) Drop(err error) {
-	open, line := c.applied, c.waiters
+	open, waiters := c.applied, c.waiters
 	c.ledger, c.applied, c.inFlight, c.fault = nil, nil, nil, nil
 	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
 	for _, command := range open {
 		command.Answer(err)
 	}
-	clearWaiters(line, func(_ ledger.ID, ask *Request) { ask.Answer(err) })
+	clearWaiters(waiters, func(_ ledger.ID, request *Request) { request.Answer(err) })
 }
 
-// DetachAll answers all waiters with err. What they wait for keeps its place for as long as that of a
-// caller who went away.
+// DetachAll answers all waiters with err. Their requests keep their places for the time that a
+// request without a caller does.
 func (c *Core) DetachAll(now ledger.Instant, err error) {
-	line := c.waiters
+	waiters := c.waiters
 	c.waiters, c.deadlines = make(map[ledger.ID]*Request), nil
-	clearWaiters(line, func(id ledger.ID, ask *Request) {
+	clearWaiters(waiters, func(id ledger.ID, request *Request) {
 		if c.fault == nil {
-			_ = c.enter(c.ledger, nil, func() { c.ledger.Detach(c.advanceTime(now), id) }) // Fault tells
+			// a panic is in Fault
+			_ = c.withRecover(c.ledger, nil, func() { c.ledger.Detach(c.advanceTime(now), id) })
 		}
-		ask.Answer(err)
+		request.Answer(err)
 	})
 }
 
-// clearWaiters takes out every waiter, in the order of their allocations: the same commands have the same answers.
-func clearWaiters(line map[ledger.ID]*Request, each func(ledger.ID, *Request)) {
-	for _, id := range slices.Sorted(maps.Keys(line)) {
-		for ask := line[id]; ask != nil; {
-			next := ask.next
-			ask.next, ask.waiting = nil, false
-			each(id, ask)
-			ask = next
+// clearWaiters removes every waiter, in the order of their allocations, so that the same commands
+// have the same answers.
+func clearWaiters(waiters map[ledger.ID]*Request, each func(ledger.ID, *Request)) {
+	for _, id := range slices.Sorted(maps.Keys(waiters)) {
+		for request := waiters[id]; request != nil; {
+			next := request.next
+			request.next, request.waiting = nil, false
+			each(id, request)
+			request = next
 		}
 	}
 }
 
-// Superseded returns the epoch that the next Lead must exceed, where an agent has reported one that is above this core's, or the
-// same of another leadership: the store was restored from a backup, or this is not the leader any more.
+// Superseded returns the epoch that the next Lead must exceed, if an agent has reported an epoch
+// above this core's, or the same epoch of another leadership. Then the store was restored from a
+// backup, or this is not the leader any more.
 func (c *Core) Superseded() (uint64, bool) { return c.superseded, c.superseded != 0 }
 
-// SetFiles replaces the rules of some files, by source, all or nothing. Where the core leads, the ledger takes them over or
-// refuses them with a *ledger.FieldError; where it does not, the next Lead does.
+// SetFiles replaces the rules of some files, by source, all or nothing. If the core leads, the
+// ledger applies them or refuses them with a *ledger.FieldError. If not, the next Lead applies
+// them.
 func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
 		now = c.advanceTime(now)
@@ -407,7 +401,7 @@ func (c *Core) SetFiles(now ledger.Instant, files map[string][]ledger.Quota) err
 	return c.ReplaceFiles(now, files)
 }
 
-// ReplaceFiles does that at a moment of the ledger's time, which a command is told.
+// ReplaceFiles does the same at a given time of the ledger. It is for use in a command.
 func (c *Core) ReplaceFiles(now ledger.Instant, files map[string][]ledger.Quota) error {
 	if c.ledger != nil {
 		if err := c.ledger.SetSources(now, files); err != nil {
@@ -418,7 +412,8 @@ func (c *Core) ReplaceFiles(now ledger.Instant, files map[string][]ledger.Quota)
 	return nil
 }
 
-// SetVersion says which version of the coordinator this is, for the next Lead: only what its own ledger has panicked over is refused.
+// SetVersion says which version of the coordinator this is, for the next Lead: only commands that
+// made a ledger of this version panic are refused.
 func (c *Core) SetVersion(version string) { c.refused.version = version }
 
 // SetProviders says which providers come from a file, for the next Lead.

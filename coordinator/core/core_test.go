@@ -19,7 +19,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// rig drives a core by hand: its store commits when the test says so, and answers are noted in the order they come.
+// rig drives a core by hand: its store commits when the test says so, and answers are recorded in
+// the order in which they come.
 type rig struct {
 	t       *testing.T
 	core    *Core
@@ -59,7 +60,7 @@ func (r *rig) do(f func(l *ledger.Ledger, now ledger.Instant)) {
 	}
 }
 
-// ask applies an Allocate of so much memory, whose answer is noted under the name.
+// ask applies an Allocate of so much memory, and records its answer under the name.
 func (r *rig) ask(name string, memory int64, wait time.Duration) *Request {
 	return r.askAs(name, ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait,
@@ -69,26 +70,26 @@ func (r *rig) ask(name string, memory int64, wait time.Duration) *Request {
 
 func (r *rig) askAs(name string, command ledger.AllocateCommand) *Request {
 	r.t.Helper()
-	ask := &Request{Command: command}
-	ask.Done = func(err error) {
+	request := &Request{Command: command}
+	request.Done = func(err error) {
 		if err == nil {
-			err = ask.Err
+			err = request.Err
 		}
-		text := ask.Result.Allocation.State.String()
+		text := request.Result.Allocation.State.String()
 		if err != nil {
 			text = strings.SplitN(err.Error(), ":", 2)[0]
 		}
 		r.answers = append(r.answers, name+" "+text)
 	}
-	if err := r.core.Do(r.now, ask); err != nil {
+	if err := r.core.Do(r.now, request); err != nil {
 		r.t.Fatal(err)
 	}
-	return ask
+	return request
 }
 
-func (r *rig) withdraw(ask *Request) {
+func (r *rig) withdraw(request *Request) {
 	r.t.Helper()
-	if err := r.core.Do(r.now, ask.Withdraw()); err != nil {
+	if err := r.core.Do(r.now, request.Withdraw()); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -142,7 +143,8 @@ func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	r.ask("a", 60, 0)
-	r.ask("b", 60, 0) // a refusal has seen a's grant: it must not be told before that is durable either
+	// a refusal has seen a's grant: it, too, must not be answered before that is durable
+	r.ask("b", 60, 0)
 	first := r.core.Take()
 	r.ask("c", 10, 0)
 	if r.core.Take() != nil {
@@ -231,10 +233,10 @@ func TestTheEndOfManyWaitsSaysToEachWhatIsShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.commit()
-	for i, ask := range asks {
-		insufficient, ok := errors.AsType[*ledger.InsufficientError](ask.Err)
+	for i, request := range asks {
+		insufficient, ok := errors.AsType[*ledger.InsufficientError](request.Err)
 		if !ok || len(insufficient.Shortfalls) != 1 || insufficient.Shortfalls[0].Requested != int64(50+i%2) {
-			t.Fatalf("request %d: %v, want what it falls short of", i, ask.Err)
+			t.Fatalf("request %d: %v, want what it falls short of", i, request.Err)
 		}
 	}
 }
@@ -291,11 +293,11 @@ func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 			if !granted {
 				r.ask("a", 100, 0)
 			}
-			ask := r.askAs("b", command)
+			request := r.askAs("b", command)
 			r.commit()
-			r.withdraw(ask)
+			r.withdraw(request)
 			r.commit()
-			if _, live := r.core.Ledger().Get(ask.Result.Allocation.ID); live {
+			if _, live := r.core.Ledger().Get(request.Result.Allocation.ID); live {
 				t.Error("what nobody can find is still live")
 			}
 		})
@@ -305,11 +307,11 @@ func TestWhoAsksWithoutARequestIDAndLeavesHoldsNothing(t *testing.T) {
 func TestALeaveThatOvertakesItsAskUndoesIt(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
-	ask := &Request{Command: ledger.AllocateCommand{
+	request := &Request{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "a", Resource: resource.NewResource(resource.Vector{}.WithMemory(1)),
 	}, Done: func(error) {}}
-	r.withdraw(ask)
-	if err := r.core.Do(r.now, ask); err != nil {
+	r.withdraw(request)
+	if err := r.core.Do(r.now, request); err != nil {
 		t.Fatal(err)
 	}
 	r.commit()
@@ -402,14 +404,14 @@ func TestAnAgentThatHasSeenALaterEpochEndsTheLeadership(t *testing.T) {
 	if absurd := report(1 << 63); absurd.Err == nil {
 		t.Error("an absurd epoch was taken seriously")
 	}
-	if _, outdone := r.core.Superseded(); outdone {
-		t.Error("outdone by an old or an absurd epoch")
+	if _, superseded := r.core.Superseded(); superseded {
+		t.Error("superseded by an old or an absurd epoch")
 	}
 	if ahead := report(epoch + 7); !errors.Is(ahead.Err, ErrNotLeading) {
 		t.Errorf("got %v", ahead.Err)
 	}
-	if seen, outdone := r.core.Superseded(); !outdone || seen != epoch+7 {
-		t.Errorf("got %d, %v", seen, outdone)
+	if seen, superseded := r.core.Superseded(); !superseded || seen != epoch+7 {
+		t.Errorf("got %d, %v", seen, superseded)
 	}
 }
 

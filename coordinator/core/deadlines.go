@@ -6,66 +6,69 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// deadlines are the waiting requests that want to wait for less time than what they wait for: repeats, each with a wait of its own. Who comes
-// first to the end of it stands first.
+// deadlines are the waiting requests whose own wait is shorter than that of their allocation:
+// repeats, each with a wait of its own. It is a heap: the one that ends first is first.
 type deadlines []*Request
 
-// notLeaving is an ask's place where it is not among them.
-const notLeaving = -1
+// notQueued is the index of a request that is not in the heap.
+const notQueued = -1
 
 func (l deadlines) Len() int           { return len(l) }
 func (l deadlines) Less(i, j int) bool { return l[i].until < l[j].until }
 func (l deadlines) Swap(i, j int) {
 	l[i], l[j] = l[j], l[i]
-	l[i].place, l[j].place = i, j
+	l[i].heapIndex, l[j].heapIndex = i, j
 }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (l *deadlines) Push(x any) {
-	ask, _ := x.(*Request)
-	ask.place = len(*l)
-	*l = append(*l, ask)
+	request, _ := x.(*Request)
+	request.heapIndex = len(*l)
+	*l = append(*l, request)
 }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (l *deadlines) Pop() any {
 	last := len(*l) - 1
-	ask := (*l)[last]
+	request := (*l)[last]
 	(*l)[last] = nil
 	*l = (*l)[:last]
-	ask.place = notLeaving
-	return ask
+	request.heapIndex = notQueued
+	return request
 }
 
-// add takes in a request that has just begun to wait, if its wait is over before that of its allocation.
-func (l *deadlines) add(ask *Request, now ledger.Instant) {
-	ask.place = notLeaving
-	if ask.until = now.Add(ask.Command.Wait); ask.until < ask.Result.Allocation.WaitDeadline {
-		heap.Push(l, ask)
+// add adds a request that has just begun to wait, if its wait ends before that of its allocation.
+func (l *deadlines) add(request *Request, now ledger.Instant) {
+	request.heapIndex = notQueued
+	if request.until = now.Add(request.Command.Wait); request.until < request.Result.Allocation.WaitDeadline {
+		heap.Push(l, request)
 	}
 }
 
-// drop takes out a request that waits no more.
-func (l *deadlines) drop(ask *Request) {
-	if ask.place != notLeaving {
-		heap.Remove(l, ask.place)
+// drop removes a request that does not wait any more.
+func (l *deadlines) drop(request *Request) {
+	if request.heapIndex != notQueued {
+		heap.Remove(l, request.heapIndex)
 	}
 }
 
-// advance does what is due: first in the ledger, then for the requests whose own wait is over.
+// advance does what is due, first in the ledger, then for the requests whose own wait is over.
 func advance(c *Core, now ledger.Instant) {
 	c.ledger.Advance(now)
-	var spent explaining
+	var spent explainBudget
 	for len(c.deadlines) > 0 && c.deadlines[0].until <= now {
-		ask := c.deadlines[0]
-		id := ask.Result.Allocation.ID
+		request := c.deadlines[0]
+		id := request.Result.Allocation.ID
 		if a, live := c.ledger.Get(id); !live || a.State != ledger.Waiting {
-			c.deadlines.drop(ask) // it has been decided: it is answered with the batch that says so
+			// it has been decided: it is answered with the batch of the decision
+			c.deadlines.drop(request)
 			continue
 		}
-		c.ledger.Detach(now, id) // first: should it panic, the request still waits, and is answered with all others
-		c.removeWaiter(id, ask)
-		ask.Err = c.waited(ask, &spent)
-		c.applied = append(c.applied, ask)
+		// before removeWaiter: if it panics, the request is still a waiter and is answered with
+		// all others
+		c.ledger.Detach(now, id)
+		c.removeWaiter(id, request)
+		request.Err = c.waitExpired(request, &spent)
+		c.applied = append(c.applied, request)
 	}
 }

@@ -67,11 +67,11 @@ func TestARepeatWaitsForItsOwnTime(t *testing.T) {
 	r.advance(6 * time.Second)
 	r.answered("r insufficient resources (waited)", "r insufficient resources (waited)")
 	if len(r.core.waiters) != 0 || len(r.core.deadlines) != 0 {
-		t.Errorf("%d on the line, %d of them leaving", len(r.core.waiters), len(r.core.deadlines))
+		t.Errorf("%d waiting, %d of them leaving", len(r.core.waiters), len(r.core.deadlines))
 	}
 }
 
-// Whoever was the last to wait leaves the request as one whose caller went away.
+// When the last caller has stopped waiting, the request is one whose caller went away.
 func TestAfterARepeatOfAnAbandonedRequestNobodyWaits(t *testing.T) {
 	r := full(t)
 	first := r.ask("r", 60, time.Hour)
@@ -114,7 +114,8 @@ func TestARepeatIsGrantedAtItsLastMoment(t *testing.T) {
 	}
 }
 
-// Whatever takes calls off the line takes them out of those that leave by themselves, for they are used again.
+// Everything that removes waiters removes them from deadlines, too, because requests are used
+// again.
 func TestNoCallThatHasLeftIsKept(t *testing.T) {
 	for name, off := range map[string]func(r *rig, repeat *Request){
 		"leave":   func(r *rig, repeat *Request) { r.withdraw(repeat) },
@@ -140,7 +141,7 @@ func TestNoCallThatHasLeftIsKept(t *testing.T) {
 	}
 }
 
-// A caller who has as much as it may have is told why a repeat of its has waited in vain.
+// A caller that has as much as it may have gets the reason why its repeat was not granted.
 func TestARepeatOfACallerWhoHasAllThatItMayIsToldWhatWasShort(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.core.Drop(ErrNotLeading)
@@ -150,11 +151,11 @@ func TestARepeatOfACallerWhoHasAllThatItMayIsToldWhatWasShort(t *testing.T) {
 	r.ask("holder", 100, 0)
 	r.ask("r", 60, time.Hour)
 	for {
-		ask := r.askAs("more", ledger.AllocateCommand{
+		request := r.askAs("more", ledger.AllocateCommand{
 			Actor: identity.Local(), Labels: label.Of("user", "alice", "note", strings.Repeat("x", 200)), Wait: time.Hour, Async: true,
 			Resource: resource.NewResource(resource.Vector{}.WithMemory(60)),
 		})
-		if ask.Err != nil {
+		if request.Err != nil {
 			break
 		}
 	}

@@ -17,7 +17,7 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 	const ttl, slow = 4 * time.Second, 6 * time.Second
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
-	ask := r.askAs("a", ledger.AllocateCommand{
+	request := r.askAs("a", ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: "a", Labels: label.Of("user", "alice"), ReservationTTL: ttl,
 		Resource: resource.NewResource(resource.Vector{}.WithMemory(100)),
 	})
@@ -26,10 +26,10 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 		if err := r.core.Advance(r.now); err != nil {
 			t.Fatal(err)
 		}
-		a, _ := r.core.Ledger().Get(ask.Result.Allocation.ID)
+		a, _ := r.core.Ledger().Get(request.Result.Allocation.ID)
 		return a.State
 	}
-	// slowly commits what there is, while the coordinator goes on.
+	// slowly commits the batch, while the coordinator goes on.
 	slowly := func() {
 		t.Helper()
 		batch := r.core.Take()
@@ -57,30 +57,31 @@ func TestATimeToLiveCountsFromTheCommit(t *testing.T) {
 	}
 	slowly()
 	r.answered("a reserved")
-	if told := ask.Result.Allocation.Expires; told != r.now.Add(ttl) {
+	if told := request.Result.Allocation.Expires; told != r.now.Add(ttl) {
 		t.Errorf("its caller is told %s: want the whole time to live, %s", told.Sub(r.now), ttl)
 	}
 	r.now = r.now.Add(ttl / 2)
 	r.do(func(l *ledger.Ledger, now ledger.Instant) {
-		if _, err := l.Renew(now, ledger.RenewCommand{Actor: identity.Local(), ID: ask.Result.Allocation.ID}); err != nil {
+		if _, err := l.Renew(now, ledger.RenewCommand{Actor: identity.Local(), ID: request.Result.Allocation.ID}); err != nil {
 			t.Fatalf("within its time to live: %v", err)
 		}
 	})
 	slowly()
-	if told, got := ask.Result.Allocation.Expires, lives(); got != ttl || r.now < told {
+	if told, got := request.Result.Allocation.Expires, lives(); got != ttl || r.now < told {
 		t.Errorf("it has lived for %s after its renewal was durable, until %d: want %s, and not less than %d, which its caller was told", got, r.now, ttl, told)
 	}
 }
 
-// A commit is given up on, its callers are told so, and the ask is used for another request: then it turns out to be durable after all.
+// A commit is given up, its callers get that answer, and the Request is used again for another
+// one: then the commit is durable after all.
 func TestACommitThatEndsLateTouchesNoAskOfAnother(t *testing.T) {
-	ask := &Request{Done: func(error) {}}
-	batch := &Batch{Commands: []Command{ask}, grace: time.Hour}
+	request := &Request{Done: func(error) {}}
+	batch := &Batch{Commands: []Command{request}, grace: time.Hour}
 	batch.Answer(store.ErrUnknownOutcome)
-	ask.Result.Allocation = ledger.Allocation{State: ledger.Reserved, GrantRevision: 1, ReservationTTL: time.Minute}
+	request.Result.Allocation = ledger.Allocation{State: ledger.Reserved, GrantRevision: 1, ReservationTTL: time.Minute}
 	batch.Stored(ledger.Instant(time.Hour))
 	batch.Answer(nil)
-	if got := ask.Result.Allocation.Expires; got != 0 {
+	if got := request.Result.Allocation.Expires; got != 0 {
 		t.Errorf("another request's grant is told to last until %d", got)
 	}
 }

@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// claimEvery and claimBurst bound how often the word of one host ends a leadership. A real one does once for each time that the store
-	// was put back, if others have not done so before; one that lies costs everybody a pause, which must stay a rare one.
-	claimEvery = 5 * time.Minute
-	claimBurst = 3
+	// fenceEvery and fenceBurst bound how often the reports of one host end a leadership. A real
+	// host does that once for each time that the store was restored from a backup, if no other
+	// host has done so before. A host that lies costs all callers a pause, which must be rare.
+	fenceEvery = 5 * time.Minute
+	fenceBurst = 3
 )
 
-// anyHost stands for all hosts that nobody vouches for: the ledger does not have them, and whoever reports is not known as their
-// agent. They are not worth more than one host together. Who has lost a store altogether has only such ones, where it has no
-// identities.
+// anyHost stands for all hosts that are not known: the ledger does not have them, and the reporter
+// is not known as their agent. Together they count as one host. If a whole store was lost and no
+// identities are configured, all hosts are of this kind.
 const anyHost = ""
 
-// EpochError refuses what a host reports that has seen an epoch which this leadership did not give out. Nothing of it was taken in. Where it is
-// an ErrNotLeading the leadership ends because of it, and else it is a *ledger.FieldError.
+// EpochError refuses the report of a host that has seen an epoch which this leadership did not
+// give out. Nothing of the report was applied. It wraps ErrNotLeading if the leadership ends
+// because of it, else a *ledger.FieldError.
 type EpochError struct {
 	HostID string
 	Epoch  uint64 // that the host has seen
@@ -35,23 +37,26 @@ func (e *EpochError) Error() string { return fmt.Sprintf("host %s: %v", e.HostID
 // Unwrap returns what it means for the caller.
 func (e *EpochError) Unwrap() error { return e.Err }
 
-// SeenEpoch is the leadership of which a host has heard last. Number is 0 where its agent does not know it: one of the version before.
+// SeenEpoch is the last leadership that a host knows. Number is 0 if its agent does not know it:
+// an agent of the version before.
 type SeenEpoch struct {
 	Epoch  uint64
 	Number uint64
 }
 
-// observeEpoch looks at the leadership that a host has seen, in its report. An epoch above this leadership's ends it: the store was put back to an
-// earlier state, or another leads by now, and nothing may be accepted or granted on the strength of it. So does the same epoch of another
-// leadership: that was given out before the store was put back, and the revisions that the host knows are of a ledger that is gone. Where
-// the host does not say which leadership it was, it is taken for this one if this one has told the host, or does not have it: there is
-// nothing that it could be wrong about. The error is an *EpochError.
+// observeEpoch checks the leadership that a host has seen, in its report. An epoch above this
+// leadership's ends this leadership: the store was restored to an earlier state, or another
+// coordinator leads now, and nothing may be accepted or granted any more. The same epoch of
+// another leadership ends it, too: that was given out before the store was restored, and the
+// revisions that the host knows are of a ledger that is gone. If the host does not say which
+// leadership it was, it counts as this one if this one has informed the host, or if the ledger
+// does not have the host: then nothing can be wrong. The error is an *EpochError.
 //
-// ofAgent says that the host's own agent is known to report. A host ends a leadership only so often; what it reports is refused all the
-// same.
-func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, sighting SeenEpoch) error {
-	seen := sighting.Epoch
-	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, sighting.Number) || sighting.Number == 0 && !c.has(host)) {
+// ofAgent says that the reporter is known to be the host's own agent. A host can end only a
+// limited number of leaderships; beyond that its report is still refused.
+func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, last SeenEpoch) error {
+	seen := last.Epoch
+	if seen < c.meta.Epoch || seen == c.meta.Epoch && (c.isOurs(host, last.Number) || last.Number == 0 && !c.hasHost(host)) {
 		return nil
 	}
 	refuse := func(err error) error { return &EpochError{HostID: host, Epoch: seen, Err: err} }
@@ -60,11 +65,11 @@ func (c *Core) observeEpoch(now ledger.Instant, host string, ofAgent bool, sight
 			"seen such epochs, raise the store's with bursar store epoch --at-least %d; if few, start those once with --forget-epoch", c.meta.Epoch, seen+1)))
 	}
 	if seen > c.superseded || c.superseded == 0 {
-		claimant := host
-		if !c.has(host) && !ofAgent {
-			claimant = anyHost
+		reporter := host
+		if !c.hasHost(host) && !ofAgent {
+			reporter = anyHost
 		}
-		if wait := c.claims.take(claimant, now); wait > 0 {
+		if wait := c.fenceLimits.allow(reporter, now); wait > 0 {
 			return refuse(epochError(seen, fmt.Sprintf(
 				"one that this coordinator gave out, which is at %d: the word of this host has ended enough leaderships, and counts again in %s",
 				c.meta.Epoch, wait.Round(time.Second))))
@@ -78,7 +83,7 @@ func epochError(seen uint64, want string) error {
 	return &ledger.FieldError{Field: "epoch", Value: fmt.Sprint(seen), Want: want}
 }
 
-// isOurs reports whether what a host says of this epoch's number is about this leadership.
+// isOurs reports whether a host that has seen this epoch has seen this leadership.
 func (c *Core) isOurs(host string, number uint64) bool {
 	if number != 0 {
 		return number == c.leadership
@@ -86,23 +91,25 @@ func (c *Core) isOurs(host string, number uint64) bool {
 	return c.informed[host]
 }
 
-// has reports whether the ledger has a host.
-func (c *Core) has(host string) bool {
+// hasHost reports whether the ledger has a host.
+func (c *Core) hasHost(host string) bool {
 	_, known := c.ledger.Host(host)
 	return known
 }
 
-// markInformed notes that a host is told of this leadership's epoch. Only those that the ledger has are: others are told nothing.
+// markInformed records that a host gets this leadership's epoch. Only hosts that the ledger has
+// get it.
 func (c *Core) markInformed(host string) { c.informed[host] = true }
 
-// claims are those that have ended leaderships, each with the moment from which nothing is held against the claimant. There are
-// no more of them than there are hosts.
-type claims map[string]ledger.Instant
+// fenceLimits has the hosts whose reports have ended leaderships, each with the moment from which
+// nothing is held against it. There are no more of them than there are hosts.
+type fenceLimits map[string]ledger.Instant
 
-// take counts a claim. Where the claimant has made too many it is not counted, and wait says when the next one is.
-func (c claims) take(claimant string, now ledger.Instant) (wait time.Duration) {
-	free := max(c[claimant], now)
-	if wait = free.Sub(now) - (claimBurst-1)*claimEvery; wait > 0 {
+// allow counts one ended leadership on the host that reports. If the host has ended too many, it is
+// not counted, and wait says when the next one is.
+func (c fenceLimits) allow(reporter string, now ledger.Instant) (wait time.Duration) {
+	free := max(c[reporter], now)
+	if wait = free.Sub(now) - (fenceBurst-1)*fenceEvery; wait > 0 {
 		return wait
 	}
 	for other, until := range c {
@@ -110,7 +117,7 @@ func (c claims) take(claimant string, now ledger.Instant) (wait time.Duration) {
 			delete(c, other)
 		}
 	}
-	c[claimant] = free.Add(claimEvery)
+	c[reporter] = free.Add(fenceEvery)
 	return 0
 }
 

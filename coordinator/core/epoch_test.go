@@ -11,8 +11,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A store that was put back gives out an epoch once more. Hosts that have seen the first one of that number must not pass
-// for hosts of the second: what they know is of a ledger that is gone.
+// A store that was restored from a backup gives out an epoch again. Hosts that have seen the first
+// one of that number must not count as hosts of the second: what they know is of a ledger that is
+// gone.
 func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
@@ -27,15 +28,15 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	enrol := func(host string, seen uint64) error {
-		e := &Enrolment{Seen: SeenEpoch{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
+	register := func(host string, seen uint64) error {
+		e := &Registration{Seen: SeenEpoch{Epoch: seen}, Command: ledger.RegisterCommand{HostID: host, Incarnation: 1}, Done: func(error) {}}
 		say(e)
 		return e.Err
 	}
-	if err := enrol("h", 0); err != nil {
+	if err := register("h", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := enrol("h", first); err != nil {
+	if err := register("h", first); err != nil {
 		t.Fatalf("a host that was told the epoch in this leadership: %v", err)
 	}
 
@@ -45,38 +46,38 @@ func TestAnEpochThatWasGivenOutTwiceIsExceeded(t *testing.T) {
 	if second := r.core.Meta().Epoch; second != first {
 		t.Fatalf("epochs %d and %d", first, second)
 	}
-	if err := enrol("h2", 0); err != nil {
+	if err := register("h2", 0); err != nil {
 		t.Fatalf("a new host: %v", err)
 	}
-	if _, outdone := r.core.Superseded(); outdone {
-		t.Fatal("outdone by a host that has seen nothing")
+	if _, superseded := r.core.Superseded(); superseded {
+		t.Fatal("superseded by a host that has seen nothing")
 	}
 	report := &Report{Seen: SeenEpoch{Epoch: first}, Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: 9}, Done: func(error) {}}
 	say(report)
 	if !errors.Is(report.Err, ErrNotLeading) {
 		t.Errorf("a host of the first epoch was heard in the second: %+v, %v", report.Result, report.Err)
 	}
-	if seen, outdone := r.core.Superseded(); !outdone || seen != first {
-		t.Errorf("got %d, %v: want to be outdone by %d", seen, outdone, first)
+	if seen, superseded := r.core.Superseded(); !superseded || seen != first {
+		t.Errorf("got %d, %v: want to be superseded by %d", seen, superseded, first)
 	}
 }
 
-// The number alone does not say whose it is: an old message of a host that is delivered once more makes a host of the first leadership
-// look as if the second had told it.
+// The number alone does not say whose it is: an old message of a host that is delivered once more
+// makes a host of the first leadership look as if the second had told it.
 func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	r := newRig(t, place.Open())
-	older := r.core.sighting()
+	older := r.core.ownEpoch()
 	r.host()
 	r.commit()
 	backup := place.Copy("memory")
 	r.core.Drop(ErrNotLeading)
 	r.lead(0)
-	first := r.core.sighting()
+	first := r.core.ownEpoch()
 	r.core.Drop(ErrNotLeading)
 	place.Restore(backup)
 	r.lead(0)
-	second := r.core.sighting()
+	second := r.core.ownEpoch()
 	if second.Epoch != first.Epoch || second.Number == first.Number {
 		t.Fatalf("want two leaderships of one epoch: %+v, %+v", first, second)
 	}
@@ -99,8 +100,8 @@ func TestAHostOfAnotherLeadershipOfTheSameEpochIsNotHeard(t *testing.T) {
 	if lost := say(first); !errors.Is(lost.Err, ErrNotLeading) {
 		t.Errorf("a host of the leadership that is gone was heard in another one of its number: %+v, %v", lost.Result, lost.Err)
 	}
-	if seen, outdone := r.core.Superseded(); !outdone || seen != first.Epoch {
-		t.Errorf("got %d, %v: want to be outdone by %d", seen, outdone, first.Epoch)
+	if seen, superseded := r.core.Superseded(); !superseded || seen != first.Epoch {
+		t.Errorf("got %d, %v: want to be superseded by %d", seen, superseded, first.Epoch)
 	}
 }
 
@@ -114,24 +115,25 @@ func (r *rig) reports(host string, seen uint64, ofAgent bool) *Report {
 	return report
 }
 
-// again leads anew, above what has ended the leadership before, and reports whether something has.
+// again leads again, above the epoch that has ended the leadership before, and reports whether one
+// has.
 func (r *rig) again() bool {
 	r.t.Helper()
-	epoch, outdone := r.core.Superseded()
-	if outdone {
+	epoch, superseded := r.core.Superseded()
+	if superseded {
 		r.core.Drop(ErrNotLeading)
 		r.lead(epoch + 1)
 	}
-	return outdone
+	return superseded
 }
 
-// claim lets a host report an epoch that nobody has given out, and reports whether that has ended the leadership. It must be refused
-// either way, with what fits.
-func (r *rig) claim(host string, ofAgent bool) bool {
+// fence lets a host report an epoch that nobody has given out, and reports whether that has ended
+// the leadership. The report must be refused in both cases, with the right error.
+func (r *rig) fence(host string, ofAgent bool) bool {
 	r.t.Helper()
 	report := r.reports(host, r.core.Meta().Epoch+1, ofAgent)
-	claim, ok := errors.AsType[*EpochError](report.Err)
-	if !ok || claim.HostID != host || claim.Epoch != r.core.Meta().Epoch+1 {
+	refused, ok := errors.AsType[*EpochError](report.Err)
+	if !ok || refused.HostID != host || refused.Epoch != r.core.Meta().Epoch+1 {
 		r.t.Fatalf("%s has seen a later epoch and is not refused for it: %+v, %v", host, report.Result, report.Err)
 	}
 	ended := r.again()
@@ -141,9 +143,9 @@ func (r *rig) claim(host string, ofAgent bool) bool {
 	return ended
 }
 
-func (r *rig) claimUntilRefused(host string, ofAgent bool) (ended int) {
+func (r *rig) fenceUntilRefused(host string, ofAgent bool) (ended int) {
 	r.t.Helper()
-	for ended < 100 && r.claim(host, ofAgent) {
+	for ended < 100 && r.fence(host, ofAgent) {
 		ended++
 	}
 	return ended
@@ -153,48 +155,48 @@ func (r *rig) claimUntilRefused(host string, ofAgent bool) (ended int) {
 func TestOneHostEndsFewLeaderships(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
-	if ended := r.claimUntilRefused("h", true); ended != claimBurst {
-		t.Errorf("%d leaderships ended by one host at once, want %d", ended, claimBurst)
+	if ended := r.fenceUntilRefused("h", true); ended != fenceBurst {
+		t.Errorf("%d leaderships ended by one host at once, want %d", ended, fenceBurst)
 	}
 	for range 12 {
-		r.now = r.now.Add(claimEvery - time.Second)
-		if r.claim("h", true) {
+		r.now = r.now.Add(fenceEvery - time.Second)
+		if r.fence("h", true) {
 			t.Error("its word counts before its time")
 		}
 		r.now = r.now.Add(time.Second)
-		if !r.claim("h", true) || r.claim("h", true) {
-			t.Errorf("want one leadership in %s", claimEvery)
+		if !r.fence("h", true) || r.fence("h", true) {
+			t.Errorf("want one leadership in %s", fenceEvery)
 		}
 	}
 	if old := r.reports("h", 0, true); old.Err != nil || old.Result.Action != ledger.ActionResync {
 		t.Errorf("a host that lied must be heard where it does not: %v", old.Err)
 	}
 	r.now = r.now.Add(time.Hour)
-	if !r.claim("other", true) {
+	if !r.fence("other", true) {
 		t.Error("another host does not count")
 	}
-	if len(r.core.claims) != 1 {
-		t.Errorf("%d claims are kept, all but one of them long past", len(r.core.claims))
+	if len(r.core.fenceLimits) != 1 {
+		t.Errorf("%d hosts are kept, all but one of them long past", len(r.core.fenceLimits))
 	}
 }
 
-// Whoever is let in without being known as an agent can make up hosts.
+// A caller that is not known as an agent can make up hosts.
 func TestHostsThatNobodyVouchesForCountAsOne(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
 	ended := 0
 	for i := range 100 {
-		if r.claim(fmt.Sprint("made-up-", i), false) {
+		if r.fence(fmt.Sprint("made-up-", i), false) {
 			ended++
 		}
 	}
-	if ended != claimBurst || len(r.core.claims) != 1 {
-		t.Errorf("%d leaderships ended, %d claimants are kept", ended, len(r.core.claims))
+	if ended != fenceBurst || len(r.core.fenceLimits) != 1 {
+		t.Errorf("%d leaderships ended, %d reporters are kept", ended, len(r.core.fenceLimits))
 	}
-	if !r.claim("h", false) {
+	if !r.fence("h", false) {
 		t.Error("a host that the ledger has does not count for itself")
 	}
-	if !r.claim("new", true) {
+	if !r.fence("new", true) {
 		t.Error("a new host whose agent is known does not count for itself")
 	}
 }
@@ -209,8 +211,8 @@ func TestOneStepIsEnoughForAllHosts(t *testing.T) {
 			t.Fatalf("host %d: %v", i, report.Err)
 		}
 	}
-	if len(r.core.claims) != 1 {
-		t.Errorf("%d hosts have used up their word for the same epoch", len(r.core.claims))
+	if len(r.core.fenceLimits) != 1 {
+		t.Errorf("%d hosts have used up their word for the same epoch", len(r.core.fenceLimits))
 	}
 	if !r.again() || r.core.Meta().Epoch != latest+1 {
 		t.Errorf("epoch %d after %d was seen", r.core.Meta().Epoch, latest)
@@ -226,7 +228,7 @@ func TestOneStepIsEnoughForAllHosts(t *testing.T) {
 	}
 }
 
-// What a host that the ledger does not have says changes nothing, and must not take memory either.
+// A report of a host that the ledger does not have changes nothing, and must not take memory.
 func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -244,8 +246,9 @@ func TestOnlyHostsOfTheLedgerAreNoted(t *testing.T) {
 	}
 }
 
-// Of a host that the ledger does not have there is nothing that could be wrong, whatever it has seen: it is told to register, and whoever
-// makes one up with this epoch's number, which is no secret, ends nothing.
+// For a host that the ledger does not have nothing can be wrong, whatever it has seen: it must
+// register. A caller that makes up a host with this epoch's number, which is not secret, ends
+// nothing.
 func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -253,20 +256,20 @@ func TestAnUnknownHostThatNamesThisEpochEndsNothing(t *testing.T) {
 	if _, unknown := errors.AsType[*ledger.NotFoundError](report.Err); !unknown {
 		t.Errorf("got %+v, %v: want it to be told that it is unknown", report.Result, report.Err)
 	}
-	enrolment := &Enrolment{
+	registration := &Registration{
 		Seen: SeenEpoch{Epoch: r.core.Meta().Epoch}, Done: func(error) {},
 		Command: ledger.RegisterCommand{HostID: "made-up", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(1).WithCPU(1)},
 	}
-	if err := r.core.Do(r.now, enrolment); err != nil {
+	if err := r.core.Do(r.now, registration); err != nil {
 		t.Fatal(err)
 	}
-	if enrolment.Err != nil || enrolment.Result.Led != r.core.sighting() {
-		t.Errorf("it cannot register: %+v, %v", enrolment.Result, enrolment.Err)
+	if registration.Err != nil || registration.Result.Led != r.core.ownEpoch() {
+		t.Errorf("it cannot register: %+v, %v", registration.Result, registration.Err)
 	}
 	if report := r.reports("made-up", r.core.Meta().Epoch, false); report.Err != nil {
 		t.Errorf("it is registered and not heard: %v", report.Err)
 	}
-	if _, outdone := r.core.Superseded(); outdone || len(r.core.claims) > 0 {
+	if _, superseded := r.core.Superseded(); superseded || len(r.core.fenceLimits) > 0 {
 		t.Error("the leadership ends because of a host that it does not have")
 	}
 }

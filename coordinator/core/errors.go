@@ -5,20 +5,21 @@ import (
 	"fmt"
 )
 
-// What callers see as UNAVAILABLE: nothing is known of what they asked for, and asking again with the same request id is
-// right.
+// Callers see these as UNAVAILABLE: the outcome of their call is unknown, and they should repeat
+// it with the same request id.
 var (
-	// ErrNotLeading answers what came while the coordinator was between two leaderships.
+	// ErrNotLeading answers commands that came while the coordinator was between two leaderships.
 	ErrNotLeading = errors.New("not leading at the moment: try again")
-	// ErrStopping answers what came while the coordinator was shutting down.
+	// ErrStopping answers commands that came while the coordinator was shutting down.
 	ErrStopping = errors.New("shutting down: try again")
 )
 
-// PanicError is a fault of the ledger. The leadership in which it happened is over.
+// PanicError is a panic of the ledger. Its leadership is over.
 type PanicError struct {
 	Cause any
 	Stack []byte
-	// Refused is what is refused, or canceled, from now on, because it is to blame. Empty: nothing is known to be.
+	// Refused is the command that is refused, or the request that is canceled, from now on,
+	// because it caused the panic. Empty: the cause is not known.
 	Refused string
 }
 

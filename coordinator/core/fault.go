@@ -8,19 +8,20 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// enter is the one way into the ledger, and through it into a placer. What panics there ends the leadership, and nothing else. command is
-// what the ledger is entered for; nil: nobody's.
-func (c *Core) enter(books *ledger.Ledger, command Command, f func()) (err error) {
+// withRecover runs f on the ledger, and through it on a placer. All calls of the ledger go through
+// it. A panic there ends the leadership, and nothing else. command is the command that f runs;
+// nil: none.
+func (c *Core) withRecover(l *ledger.Ledger, command Command, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = c.panicked(books, command, cause)
+			err = c.panicked(l, command, cause)
 		}
 	}()
 	f()
 	return nil
 }
 
-// Fault is why the leadership cannot go on: the core must be dropped. Nil: it can.
+// Fault is why the leadership cannot go on: the core must be dropped. Nil: it can go on.
 func (c *Core) Fault() error {
 	if c.fault == nil {
 		return nil
@@ -28,15 +29,15 @@ func (c *Core) Fault() error {
 	return c.fault
 }
 
-// panicked finds out whose fault it is that the ledger panicked. A command is refused from then on, and its caller told; a stored request
-// that waits is canceled when the next leadership begins.
-func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error {
+// panicked finds the cause of a panic of the ledger. A command is refused from then on, and its
+// caller gets the error. A stored request that waits is canceled when the next leadership begins.
+func (c *Core) panicked(l *ledger.Ledger, command Command, cause any) error {
 	fault := &PanicError{Cause: cause, Stack: debug.Stack()}
 	c.fault = fault
-	culprit := books.Culprit()
+	culprit := l.Culprit()
 	blamed := command
 	switch id := culprit.Request.ID; {
-	case c.explaining != nil: // whose wait was over; it is no waiter any more
+	case c.explaining != nil: // its wait was over, so it is not a waiter any more
 		c.mute = true
 		blamed = c.explaining
 		c.explaining = nil
@@ -44,13 +45,13 @@ func (c *Core) panicked(books *ledger.Ledger, command Command, cause any) error 
 	case id != 0:
 		c.aside[id] = fmt.Sprintf("it made the coordinator fail: %v", cause)
 		fault.Refused = "allocation " + id.String()
-		if ask, asks := command.(*Request); !asks || !ask.repeats(&culprit.Request) {
+		if request, asks := command.(*Request); !asks || !request.repeats(&culprit.Request) {
 			blamed = nil
 		}
-		for ask := c.waiters[id]; ask != nil; ask = c.waiters[id] {
-			c.removeWaiter(id, ask)
-			c.refuse(ask, fault)
-			ask.Answer(fault)
+		for request := c.waiters[id]; request != nil; request = c.waiters[id] {
+			c.removeWaiter(id, request)
+			c.refuse(request, fault)
+			request.Answer(fault)
 		}
 	case culprit.Early:
 		blamed = nil

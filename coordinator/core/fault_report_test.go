@@ -27,8 +27,8 @@ func (p *overloaded) Put(slot ledger.Slot, view ledger.HostView) {
 	p.Placer.Put(slot, view)
 }
 
-// TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost: one number costs one leadership, and for as
-// long as the host's heartbeats are refused it is taken for alive.
+// TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost: one number costs one leadership, and as
+// long as the host's heartbeats are refused it counts as alive.
 func TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost(t *testing.T) {
 	sprung := new(atomic.Int64)
 	r := newRig(t, storetest.NewMemory("test").Open())
@@ -42,7 +42,7 @@ func TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost(t *testing.T) {
 		sequence++
 		memory := int64(100)
 		report := &Report{
-			Seen: r.core.sighting(),
+			Seen: r.core.ownEpoch(),
 			Command: ledger.SyncCommand{HostID: "h", Incarnation: 1, Sequence: sequence, Full: true, Sample: &ledger.Sample{
 				Time: r.now, MemoryAvailable: &memory, Load1Millis: &load, CPUTotalMillis: new(int64(1 << 30)),
 			}},
@@ -57,7 +57,7 @@ func TestAHeartbeatThatMakesTheLedgerPanicDoesNotLoseItsHost(t *testing.T) {
 		t.Fatalf("told %v; want a *PanicError", told)
 	}
 	r.faulted(fault)
-	for range 150 { // 12.5 minutes, of which a silent host is given up after five
+	for range 150 { // 12.5 minutes, a silent host is lost after five of them
 		r.now = r.now.Add(5 * time.Second)
 		told, fault := beat(overload)
 		if _, ok := errors.AsType[*RefusedError](told); !ok || fault != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/bursar/bursar/test/trapplacer"
 )
 
-// TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: whoever frees what it waits for is not to blame, and it does not keep anybody from
-// leading, as it would when it is looked at again at each load.
+// TestAStoredRequestThatMakesTheLedgerPanicIsSetAside: the command that frees what it waits for is
+// not to blame. The request keeps no coordinator from leading, as it would if it were decided
+// again at each load.
 func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	sprung := new(atomic.Int64)
@@ -26,7 +27,7 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	if _, err := r.asks("full", 100, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	ask, err := r.asks("poisoned", trapMemory, time.Hour, true)
+	request, err := r.asks("poisoned", trapMemory, time.Hour, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,16 +49,17 @@ func TestAStoredRequestThatMakesTheLedgerPanicIsSetAside(t *testing.T) {
 	}
 	r.lead(0) // the second attempt leads
 	r.commit()
-	if _, live := r.core.Ledger().Get(ask.Result.Allocation.ID); live || sprung.Load() != 1 {
+	if _, live := r.core.Ledger().Get(request.Result.Allocation.ID); live || sprung.Load() != 1 {
 		t.Errorf("the poisoned request is live: %t, after %d panics", live, sprung.Load())
 	}
-	stored, err := r.store.Get(context.Background(), ask.Result.Allocation.ID)
+	stored, err := r.store.Get(context.Background(), request.Result.Allocation.ID)
 	if err != nil || stored.State != ledger.Canceled || !strings.Contains(stored.Reason, "a trap in Choose") {
 		t.Errorf("the store has it as %s (%s), %v", stored.State, stored.Reason, err)
 	}
 }
 
-// TestAStoredRequestWhoseGrantPanicsIsSetAside: whoever gives back what it waits for is not to blame, nor is the next one.
+// TestAStoredRequestWhoseGrantPanicsIsSetAside: the command that gives back what it waits for is
+// not to blame, and the next one is not, either.
 func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	r, sprung := trapRig(t, "Book")
 	r.host()
@@ -94,7 +96,8 @@ func TestAStoredRequestWhoseGrantPanicsIsSetAside(t *testing.T) {
 	}
 }
 
-// TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: whatever its host says of it then, it does not end another leadership.
+// TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain: whatever its host says of it then, it does not
+// end another leadership.
 func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	r.host()
@@ -132,8 +135,9 @@ func TestAGrantThatPanicsAfterAVetoIsNotLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another request of its caller comes in. If that is
-// its repeat, it is refused. No request without an id is.
+// TestWhoRepeatsTheRequestThatPanicsIsToBlame: one that waits makes the ledger panic while another
+// request of its caller comes in. If that is its repeat, it is refused. No request without an id
+// is.
 func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {
 	for name, c := range map[string]struct {
 		id, first, then string
@@ -154,13 +158,13 @@ func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			ask := func(id string, memory int64, wait time.Duration) {
+			request := func(id string, memory int64, wait time.Duration) {
 				if _, err := r.asks(id, memory, wait, true); err != nil {
 					t.Fatal(err)
 				}
 			}
-			ask("full", 10, 0)
-			ask(c.id, trapMemory, time.Hour) // it waits behind the quota: no host is looked for
+			request("full", 10, 0)
+			request(c.id, trapMemory, time.Hour) // it waits behind the quota: no host is looked for
 			r.commit()
 			r.answered("full: reserved", c.id+": waiting")
 			r.now = r.now.Add(3 * time.Minute) // the reservation expires as the next command begins
@@ -168,7 +172,7 @@ func TestWhoRepeatsTheRequestThatPanicsIsToBlame(t *testing.T) {
 			r.faulted(err)
 			r.answered(c.id + ": " + c.first)
 			r.do(func(l *ledger.Ledger, now ledger.Instant) { r.heartbeat(l, now, 100, 2) })
-			ask(c.id, c.memory, 0)
+			request(c.id, c.memory, 0)
 			r.commit()
 			r.answered(c.id + ": " + c.then)
 		})

@@ -34,24 +34,24 @@ const trapMemory = 77
 
 // asks sends a request for memory, which waits for so long, as a message like that would.
 func (r *rig) asks(name string, memory int64, wait time.Duration, async bool) (*Request, error) {
-	ask := &Request{Command: ledger.AllocateCommand{
+	request := &Request{Command: ledger.AllocateCommand{
 		Actor: identity.Local(), RequestID: name, Labels: label.Of("user", "alice"), Wait: wait, Async: async,
 		Resource: resource.NewResource(resource.Vector{}.WithMemory(memory)),
 	}}
-	ask.From = &Origin{Procedure: "/Allocate", Caller: "alice", Message: &bursarv1.AllocateRequest{
+	request.From = &Origin{Procedure: "/Allocate", Caller: "alice", Message: &bursarv1.AllocateRequest{
 		RequestId: name, Resource: &bursarv1.Resource{MemoryBytes: &memory},
 	}}
-	ask.Done = func(err error) { r.answers = append(r.answers, name+": "+kindOf(err, ask)) }
-	return ask, r.core.Do(r.now, ask)
+	request.Done = func(err error) { r.answers = append(r.answers, name+": "+kindOf(err, request)) }
+	return request, r.core.Do(r.now, request)
 }
 
 // kindOf says in a word what an answer is.
-func kindOf(err error, ask *Request) string {
+func kindOf(err error, request *Request) string {
 	if err == nil {
-		if ask.Err != nil {
-			return strings.SplitN(ask.Err.Error(), ":", 2)[0]
+		if request.Err != nil {
+			return strings.SplitN(request.Err.Error(), ":", 2)[0]
 		}
-		return ask.Result.Allocation.State.String()
+		return request.Result.Allocation.State.String()
 	}
 	if _, ok := errors.AsType[*PanicError](err); ok {
 		return "fault"
@@ -77,7 +77,8 @@ func (r *rig) faulted(err error) {
 	r.lead(0)
 }
 
-// TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn: invariant 10. Only its caller hears of it, under whatever request id.
+// TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn: invariant 10. Only its caller hears of
+// it, under whatever request id.
 func TestACommandThatMakesTheLedgerPanicIsRefusedFromThenOn(t *testing.T) {
 	r, sprung := trapRig(t, "Choose")
 	r.host()
@@ -133,12 +134,12 @@ func TestAPanicWhileAWaitEndsCostsOneLeadership(t *testing.T) {
 	}
 	r.answered("again: refused")
 
-	// Of another caller it is another command: it waits without a look at what would have panicked.
-	ask, err := r.asks("stranger", trapMemory+1, time.Second, false)
+	// From another caller it is another command: it waits and does not run what would panic.
+	request, err := r.asks("stranger", trapMemory+1, time.Second, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask.Command.Resource = resource.NewResource(resource.Vector{}.WithMemory(trapMemory))
+	request.Command.Resource = resource.NewResource(resource.Vector{}.WithMemory(trapMemory))
 	r.now = r.now.Add(time.Second)
 	if err := r.core.Advance(r.now); err != nil {
 		t.Fatal(err)

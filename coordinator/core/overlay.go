@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// ReplaceProviders does for a leadership that goes on what Lead does for one that begins.
+// ReplaceProviders does during a leadership what Lead does at its beginning.
 func (c *Core) ReplaceProviders(now ledger.Instant, file []ledger.ProviderRecord) error {
 	before := make(map[ledger.ClusterName]ledger.ProviderRecord)
 	var stored []ledger.ProviderRecord
@@ -23,7 +23,8 @@ func (c *Core) ReplaceProviders(now ledger.Instant, file []ledger.ProviderRecord
 		switch {
 		case i < 0 && before[shadowed.ClusterName].Source != "":
 			stored = append(stored, shadowed)
-		case i >= 0 && maps.Equal(stored[i].Settings, shadowed.Settings): // of which the file has only hidden that it is the default
+		case i >= 0 && maps.Equal(stored[i].Settings, shadowed.Settings):
+			// the file had hidden only that it is the default
 			stored[i] = shadowed
 		}
 	}
@@ -57,9 +58,11 @@ func hiddenOf(stored, all []ledger.ProviderRecord) (list []ledger.ProviderRecord
 	return list
 }
 
-// WithFile puts the providers of the file next to those that are stored, and says what it hides of these: a cluster that the file has is the
-// file's, and so is the default of a kind where the file has one. What is hidden stays stored, and is there again once the file does not
-// have it: another coordinator, whose file does not, may have taken it in. To refuse to lead for it would leave everybody without a leader.
+// WithFile merges the providers of the file with the stored ones, and says which stored ones the
+// file hides. If both have a cluster, or a default of a kind, that of the file is in force. Hidden
+// providers stay stored and are in force again once the file does not have them: another
+// coordinator with another file may have stored them. To refuse to lead because of that would
+// leave the cluster without a leader.
 func WithFile(stored, file []ledger.ProviderRecord) (all []ledger.ProviderRecord, hidden []string) {
 	all = slices.Clone(file)
 	for _, record := range stored {
@@ -82,18 +85,20 @@ func (c *Core) HiddenRules() (turn uint64, hidden []ledger.HiddenQuota) {
 	if c.ledger == nil || c.fault != nil {
 		return 0, nil
 	}
-	_ = c.enter(c.ledger, nil, func() { turn, hidden = c.ledger.RulesTurn(), c.ledger.HiddenQuotas() }) // Fault tells
+	// a panic is in Fault
+	_ = c.withRecover(c.ledger, nil, func() { turn, hidden = c.ledger.RulesTurn(), c.ledger.HiddenQuotas() })
 	return turn, hidden
 }
 
-// Assignment is a cluster that is to be read, and under what it was so: in which leadership, and after how many changes of its provider.
+// Assignment is a cluster that is to be read, with the leadership and the number of changes of its
+// provider at that time.
 type Assignment struct {
 	ledger.ProviderRecord
 
 	epoch, turn uint64
 }
 
-// Same reports whether an assignment has not changed.
+// Same reports whether two assignments are the same.
 func (a *Assignment) Same(b *Assignment) bool {
 	return a.ClusterName == b.ClusterName && a.epoch == b.epoch && a.turn == b.turn
 }
@@ -106,12 +111,12 @@ func (c *Core) Assignments() (list []Assignment) {
 	return list
 }
 
-// IsCurrent reports whether what is read for an assignment still counts.
+// IsCurrent reports whether what is read for an assignment is still valid.
 func (c *Core) IsCurrent(a *Assignment) bool {
 	return c.meta.Epoch == a.epoch && c.providerTurns[a.ClusterName] == a.turn
 }
 
-// ChangeProvider puts or deletes a provider: what was read for it before counts no more.
+// ChangeProvider puts or deletes a provider: what was read for it before is no longer valid.
 func (c *Core) ChangeProvider(now ledger.Instant, name ledger.ClusterName, change func(*ledger.Ledger, ledger.Instant) error) error {
 	err := change(c.ledger, now)
 	if err == nil {
@@ -120,5 +125,5 @@ func (c *Core) ChangeProvider(now ledger.Instant, name ledger.ClusterName, chang
 	return err
 }
 
-// HiddenProviders says what the file of providers hides of the stored ones, in words.
+// HiddenProviders says in words which stored providers the file hides.
 func (c *Core) HiddenProviders() []string { return c.hidden }

@@ -5,7 +5,7 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// ShownReason is why an allocation is in its state, without an engine's words.
+// ShownReason is why an allocation is in its state, without text from an engine.
 func ShownReason(a *ledger.Allocation) string {
 	if a.Exit == nil {
 		return a.Reason

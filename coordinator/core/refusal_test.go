@@ -15,7 +15,8 @@ import (
 	"github.com/bursar/bursar/test/trapplacer"
 )
 
-// TestWhatIsRefusedIsRefusedByWhoeverLeadsNext: invariant 10 holds over all coordinators of a store, and through restarts.
+// TestWhatIsRefusedIsRefusedByWhoeverLeadsNext: invariant 10 holds over all coordinators of a
+// store, and through restarts.
 func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 	disk := storetest.NewMemory("test")
 	sprung := new(atomic.Int64)
@@ -56,7 +57,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 		t.Errorf("it says that it refuses %q", list)
 	}
 
-	// Another version may have been mended. This one has not.
+	// Another version may be fixed. This one is not.
 	other := over("2")
 	_, err = other.asks("bad", trapMemory, 0, false)
 	other.faulted(err)
@@ -91,7 +92,7 @@ func TestWhatIsRefusedIsRefusedByWhoeverLeadsNext(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedIsBounded: the oldest is let through again, and its row goes.
+// TestWhatIsRefusedIsBounded: the oldest is accepted again, and its row is deleted.
 func TestWhatIsRefusedIsBounded(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	for i := range mostRefused + 3 {
@@ -112,8 +113,8 @@ func TestWhatIsRefusedIsBounded(t *testing.T) {
 	}
 }
 
-// TestEachVersionHasABoundOfItsOwn: one that panics over many commands does not have another one forget its own,
-// and all of them are bounded as well.
+// TestEachVersionHasABoundOfItsOwn: a version that panics over many commands does not make another
+// one forget its own, and all of them together are bounded, too.
 func TestEachVersionHasABoundOfItsOwn(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	at := r.now
@@ -202,7 +203,7 @@ func (r *rig) stored() ledger.Snapshot {
 	return s
 }
 
-// A time that the store makes up does not have a refusal last, nor those after it.
+// A wrong time in the store does not make a refusal last longer, or those after it.
 func TestARefusalLastsADayWhateverTimeItsRowHas(t *testing.T) {
 	var r RefusedSet
 	now := ledger.Instant(1e18)

@@ -14,16 +14,16 @@ import (
 	bursarv1 "github.com/bursar/bursar/proto/bursar/v1"
 )
 
-// Origin is where a command comes from. It costs nothing until a command has made the ledger panic: what tells one command from another is
-// only made up for those of a caller and a procedure of which one has.
+// Origin is where a command comes from. It costs nothing until a command makes the ledger panic:
+// only commands of the same caller and procedure are hashed then.
 type Origin struct {
-	// Procedure is the path of the call, or in words what this coordinator does by itself.
+	// Procedure is the path of the call, or in words what the coordinator does by itself.
 	Procedure string
-	// Caller is in whose name it is called; empty: this coordinator.
+	// Caller is the caller's name; empty: this coordinator.
 	Caller string
 	// Message is the request. It must not change any more.
 	Message proto.Message
-	// Detail tells apart what has no message.
+	// Detail distinguishes commands without a message.
 	Detail string
 }
 
@@ -36,27 +36,32 @@ func (e *RefusedError) Error() string {
 }
 
 const (
-	// mostRefused bounds how many commands a version refuses: of more its oldest is let through again, and may cost
-	// another leadership. It is a bound for each version: if they shared one, those that lead in turns would forget
-	// each other's.
+	// mostRefused bounds how many commands a version refuses. If there are more, the oldest is
+	// accepted again and may cost another leadership. Each version has this bound for itself: if
+	// they shared it, versions that lead in turns would drop each other's refusals.
 	mostRefused = 256
-	// mostVersions bounds all that is kept, to so many versions' worth. A cluster has two, during an upgrade.
+	// mostVersions bounds all refusals together, to so many versions. A cluster has two during an
+	// upgrade.
 	mostVersions = 4
-	// RefusedFor bounds for how long.
+	// RefusedFor is how long a command is refused.
 	RefusedFor = 24 * time.Hour
 )
 
-// mostCause bounds what is kept of a panic's text, in bytes: the log has all of it.
+// mostCause bounds the stored text of a panic, in bytes. The log has all of it.
 const mostCause = 200
 
-// RefusedSet are the commands that are refused, as the store has them and will have them, the oldest first.
+// RefusedSet has the commands that are refused, those in the store and those that the store gets
+// next, the oldest first.
 type RefusedSet struct {
 	list []refusal
-	// version is this coordinator's: what another one's ledger has panicked over this one's may not.
+	// version is that of this coordinator: a command that made another version panic may not make
+	// this one panic.
 	version string
-	// origins counts those of this version by procedure and caller: only commands of these are hashed.
+	// origins counts those of this version by procedure and caller: only commands of these are
+	// hashed.
 	origins map[originKey]int
-	// unkept counts those that the store has yet to get, and gone are the ids that it has yet to forget.
+	// unkept counts the refusals that the store does not have yet, and gone has the ids that it
+	// must still delete.
 	unkept int
 	gone   []string
 }
@@ -69,8 +74,8 @@ type refusal struct {
 
 type originKey struct{ procedure, caller string }
 
-// restore takes over what the store has, but for what is too old, and adds what it did not get in an earlier leadership.
-// Times that are later than now are taken for now.
+// restore takes the refusals of the store, except those that are too old, and adds those that it
+// did not get in an earlier leadership. Times that are later than now count as now.
 func (r *RefusedSet) restore(stored []ledger.Refusal, now ledger.Instant) {
 	all := slices.DeleteFunc(r.list, func(known refusal) bool { return known.kept })
 	for i := range stored {
@@ -147,7 +152,7 @@ func (r *RefusedSet) expire(now ledger.Instant) {
 	}
 }
 
-// Of returns the refusal of a command; nil where it is not refused.
+// Of returns the refusal of a command; nil if it is not refused.
 func (r *RefusedSet) Of(o *Origin, now ledger.Instant) *ledger.Refusal {
 	r.expire(now)
 	if o == nil || r.origins[originKey{o.Procedure, o.Caller}] == 0 {
@@ -162,7 +167,8 @@ func (r *RefusedSet) Of(o *Origin, now ledger.Instant) *ledger.Refusal {
 	return nil
 }
 
-// changes adds to a batch what the store does not have yet, and takes from it what is over.
+// changes adds to a batch the refusals that the store does not have yet, and the ids of those that
+// it must delete.
 func (r *RefusedSet) changes(batch *ledger.Changes) {
 	for i := range r.list {
 		if !r.list[i].kept {
@@ -188,12 +194,13 @@ func (r *RefusedSet) keep(durable []ledger.Refusal) {
 func (o *Origin) Hash() [sha256.Size]byte {
 	text := []byte(o.Procedure + "\x00" + o.Caller + "\x00" + o.Detail + "\x00")
 	if o.Message != nil {
-		text, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(text, lasting(o.Message)) // what was read can be written
+		// a message that was read can be written
+		text, _ = proto.MarshalOptions{Deterministic: true}.MarshalAppend(text, lasting(o.Message))
 	}
 	return sha256.Sum256(text)
 }
 
-// lasting is a message without what is another thing each time that it is sent.
+// lasting is a message without the parts that differ each time it is sent.
 func lasting(message proto.Message) proto.Message {
 	switch m := message.(type) {
 	case *bursarv1.SyncRequest:
@@ -217,9 +224,10 @@ func lasting(message proto.Message) proto.Message {
 	}
 }
 
-// lastingReport is of a heartbeat which host it is of and which engines it speaks of: all numbers differ
-// from one to the next, and the one that made the ledger panic is likely to come again among others. So
-// heartbeats with good numbers are refused, too. The host does not get lost by that: see Report.refused.
+// lastingReport is the host of a heartbeat and the engines that it names. All numbers differ from
+// one heartbeat to the next, and the one that made the ledger panic is likely to come again among
+// others. So heartbeats with good numbers are refused, too. The host does not become lost because
+// of that: see Report.refused.
 func lastingReport(m *bursarv1.SyncRequest) proto.Message {
 	same := &bursarv1.SyncRequest{HostId: m.GetHostId(), Capacity: m.GetCapacity()}
 	for _, engine := range m.GetEngines() {

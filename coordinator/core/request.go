@@ -7,14 +7,15 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Request is a request for an allocation whose caller waits until it is decided. A caller that does not want to wait
-// any longer sends what Leave returns.
+// Request is a request for an allocation. Its caller waits until it is decided. If the caller does
+// not want to wait any longer, it sends the command that Withdraw returns.
 type Request struct {
 	Command ledger.AllocateCommand
 	// Result and Err may be read after Done was called with nil.
 	Result ledger.AllocateResult
 	Err    error
-	// Done is told once when the result holds, or why it does not. It must not block.
+	// Done is called once: with nil when the result is durable, or with the reason why it is not.
+	// It must not block.
 	Done func(error)
 	// From may be nil.
 	From *Origin
@@ -22,15 +23,15 @@ type Request struct {
 	Span *Span
 
 	// While it waits:
-	next    *Request // others that wait for the same allocation
-	since   uint64   // the revision at which it began to
-	waiting bool
-	until   ledger.Instant // when its own wait is over
-	place   int            // among those who leave before what they wait for is over
+	next      *Request // others that wait for the same allocation
+	since     uint64   // the revision at which it began to
+	waiting   bool
+	until     ledger.Instant // when its own wait is over
+	heapIndex int            // its index in deadlines; notQueued if it is not there
 
-	applied bool
-	Waited  bool        // it has waited for resources
-	gone    atomic.Bool // its caller has left; set by the caller's goroutine
+	applied   bool
+	Waited    bool        // it has waited for resources
+	withdrawn atomic.Bool // its caller went away; set by the caller's goroutine
 }
 
 // Trace implements Command.
@@ -41,13 +42,14 @@ func (a *Request) Answer(err error) { a.Done(err) }
 
 func (a *Request) origin() *Origin { return a.From }
 
-// repeats reports whether it is the same request as that of an allocation. One without an id is no other's repeat.
+// repeats reports whether it is the same request as that of an allocation. A request without an id
+// repeats no other.
 func (a *Request) repeats(of *ledger.Allocation) bool {
 	return a.Command.RequestID != "" && a.Command.RequestID == of.RequestID && a.Command.Actor.Name == of.Caller
 }
 
 func (a *Request) apply(c *Core, now ledger.Instant) bool {
-	if a.gone.Load() {
+	if a.withdrawn.Load() {
 		return true
 	}
 	a.applied = true
@@ -62,9 +64,10 @@ func (a *Request) apply(c *Core, now ledger.Instant) bool {
 	return false
 }
 
-// stored corrects until when a grant is told to last, where its commit took so long that this is about over. Its time to live counts from
-// the commit, but whoever leads next may not know more than the row, and that nothing ends within one interval of a load: no caller is
-// told of more than both give.
+// stored corrects the expiry in a grant's answer if its commit took so long that the expiry is
+// near. The time to live counts from the commit, but the next leader may know only the row, and
+// that nothing ends within one interval after a load. So the answer has no later expiry than these
+// two give.
 func (a *Request) stored(b *Batch) {
 	grant := &a.Result.Allocation
 	fresh := a.Err == nil && grant.State == ledger.Reserved && grant.GrantRevision > b.after
@@ -73,17 +76,18 @@ func (a *Request) stored(b *Batch) {
 	}
 }
 
-// Withdraw returns the command that says that the caller of the Request went away without its answer. It may overtake the Request,
-// which then does nothing. An allocation without a request id could never be found again by who wanted it, so it ends;
-// any other keeps its place, or its reservation, for a while.
+// Withdraw returns the command that says that the caller of the Request went away without its
+// answer. It may overtake the Request, which then does nothing. An allocation without a request id
+// ends, because its caller could never find it again. Any other keeps its place, or its
+// reservation, for some time.
 func (a *Request) Withdraw() Command {
-	a.gone.Store(true)
+	a.withdrawn.Store(true)
 	return &Call{Do: a.withdraw, Done: func(error) {}}
 }
 
 func (a *Request) withdraw(c *Core, now ledger.Instant) {
 	if !a.applied || a.Err != nil || a.Result.Ended {
-		return // it came before the Request, or that was refused
+		return // it came before the Request, or the Request was refused
 	}
 	id := a.Result.Allocation.ID
 	if a.waiting {
@@ -91,48 +95,51 @@ func (a *Request) withdraw(c *Core, now ledger.Instant) {
 		c.ledger.Detach(now, id)
 	}
 	if a.Command.RequestID == "" && !a.Command.Async {
-		// Whatever it has become since: an allocation that is confirmed is left alone, one that ended needs nothing.
+		// This is right in every state: an allocation that is confirmed is not changed, and one
+		// that ended needs nothing.
 		_, _ = c.ledger.Cancel(now, ledger.CancelCommand{Actor: a.Command.Actor, ID: id, Reason: "its caller went away"})
 	}
 }
 
 // removeWaiter takes a request out of the waiters.
-func (c *Core) removeWaiter(id ledger.ID, ask *Request) {
-	ask.waiting = false
-	c.deadlines.drop(ask)
+func (c *Core) removeWaiter(id ledger.ID, request *Request) {
+	request.waiting = false
+	c.deadlines.drop(request)
 	first := c.waiters[id]
-	if first == ask {
-		if ask.next == nil {
+	if first == request {
+		if request.next == nil {
 			delete(c.waiters, id)
 		} else {
-			c.waiters[id] = ask.next
+			c.waiters[id] = request.next
 		}
-		ask.next = nil
+		request.next = nil
 		return
 	}
 	for before := first; before != nil; before = before.next {
-		if before.next == ask {
-			before.next, ask.next = ask.next, nil
+		if before.next == request {
+			before.next, request.next = request.next, nil
 			return
 		}
 	}
 }
 
-// What a batch may spend on looking up why waits have ended, once for all like requests of a caller:
-// a look at every host for each of a thousand that end at once would hold up the loop.
+// How much a batch may spend on explaining why waits have ended, once for all alike requests of a
+// caller. To look at every host for each of a thousand requests that end at once would block the
+// loop.
 const (
 	explainLimit = 64    // explanations
-	surveyLimit  = 10000 // hosts that they look at, together
+	surveyLimit  = 10000 // hosts that they look at together
 )
 
-// explaining is what has been spent, and what was found by that.
-type explaining struct {
+// explainBudget is what has been spent, and the explanations that were found.
+type explainBudget struct {
 	explained, surveyed int
-	found               map[string]*ledger.InsufficientError // by who asked for what
+	found               map[string]*ledger.InsufficientError // by requestKey
 }
 
-// requestKey is who asks for what, as a text: requests of one caller that ask for the same fall short of
-// the same. Another caller may fall short of something else, and is not told what the first one has.
+// requestKey is the caller and what it asks for, as a text: the same is short for all requests of
+// one caller that ask for the same. For another caller something else may be short, and it must
+// not see the data of the first one.
 func requestKey(c *ledger.AllocateCommand) string {
 	text := fmt.Sprintf("%q\n", c.Actor.Name) + c.Labels.String() + "\n" + c.Resource.String()
 	if c.Wishes != nil {
@@ -141,10 +148,10 @@ func requestKey(c *ledger.AllocateCommand) string {
 	return text
 }
 
-// decideWaiters decides the waiting requests for which a transition is the end of their wait: they are answered with the batch
-// that makes it durable.
+// decideWaiters decides the waiting requests whose wait ends by a transition: they are answered
+// with the batch that makes it durable.
 func (c *Core) decideWaiters(transitions []ledger.Allocation) {
-	var spent explaining
+	var spent explainBudget
 	for i := range transitions {
 		if len(c.waiters) == 0 {
 			return
@@ -153,39 +160,40 @@ func (c *Core) decideWaiters(transitions []ledger.Allocation) {
 		if t.State == ledger.Waiting {
 			continue
 		}
-		ask := c.waiters[t.ID]
-		for ask != nil {
-			next := ask.next
-			if ask.since < t.Revision { // else it began to wait after this, when a grant had been taken back
-				c.removeWaiter(t.ID, ask)
-				ask.Result.Allocation = *t
-				ask.Err = c.verdict(ask, t, &spent)
-				c.applied = append(c.applied, ask)
+		request := c.waiters[t.ID]
+		for request != nil {
+			next := request.next
+			// else it began to wait later, after a grant had been taken back
+			if request.since < t.Revision {
+				c.removeWaiter(t.ID, request)
+				request.Result.Allocation = *t
+				request.Err = c.verdict(request, t, &spent)
+				c.applied = append(c.applied, request)
 			}
-			ask = next
+			request = next
 		}
 	}
 }
 
-// verdict is the error that the end of a wait means for its caller; nil for a grant.
-func (c *Core) verdict(ask *Request, t *ledger.Allocation, spent *explaining) error {
+// verdict is the error for the caller when its wait ends; nil for a grant.
+func (c *Core) verdict(request *Request, t *ledger.Allocation, spent *explainBudget) error {
 	switch {
 	case t.State.Holds():
 		return nil
 	case t.State == ledger.Expired:
-		return c.waited(ask, spent)
+		return c.waitExpired(request, spent)
 	default:
 		return &ledger.StateError{What: "allocation", ID: t.ID.String(), State: DescribeEnd(t), Want: "a new request"}
 	}
 }
 
-// waited refuses a request whose wait is over.
-func (c *Core) waited(ask *Request, spent *explaining) error {
+// waitExpired refuses a request whose wait is over.
+func (c *Core) waitExpired(request *Request, spent *explainBudget) error {
 	insufficient := &ledger.InsufficientError{Reason: ledger.ReasonWaited}
 	if c.mute {
 		return insufficient
 	}
-	what := requestKey(&ask.Command)
+	what := requestKey(&request.Command)
 	if found := spent.found[what]; found != nil {
 		return found
 	}
@@ -193,8 +201,8 @@ func (c *Core) waited(ask *Request, spent *explaining) error {
 		return insufficient
 	}
 	spent.explained++
-	c.explaining = ask
-	if why, err := c.explain(ask); err == nil {
+	c.explaining = request
+	if why, err := c.explain(request); err == nil {
 		insufficient.Shortfalls, insufficient.Filters = why.Shortfalls, why.Filters
 	}
 	c.explaining = nil
@@ -208,13 +216,14 @@ func (c *Core) waited(ask *Request, spent *explaining) error {
 	return insufficient
 }
 
-// explain says what is in the way of an ask: of its request, where that waits on, because a new one like it may be more than its caller may have.
-func (c *Core) explain(ask *Request) (ledger.Explanation, error) {
-	id := ask.Result.Allocation.ID
+// explain says what blocks a request. If its allocation still waits, it explains that one, because
+// a new request like it may be more than its caller may have.
+func (c *Core) explain(request *Request) (ledger.Explanation, error) {
+	id := request.Result.Allocation.ID
 	if a, live := c.ledger.Get(id); live && a.State == ledger.Waiting {
 		return c.ledger.ExplainID(c.now, id) //nolint:wrapcheck // it is not shown
 	}
-	return c.ledger.Explain(c.now, ask.Command) //nolint:wrapcheck // likewise
+	return c.ledger.Explain(c.now, request.Command) //nolint:wrapcheck // likewise
 }
 
 // DescribeEnd names the state of an allocation, and why it is in it.

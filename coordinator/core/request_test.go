@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Two callers ask for the same of one host. It is closed to the first, who has as much there as one
-// caller may. From the second it is kept for somebody who has waited for longer.
+// Two callers ask for the same of one host. It is closed to the first, who has as much there as
+// one caller may. For the second it is held for a request that has waited longer.
 func TestTheEndOfAWaitIsExplainedToEachCallerOnItsOwn(t *testing.T) {
 	r := newRig(t, storetest.NewMemory("test").Open())
 	config := ledger.Config{HostLiveBytes: 6 << 10, StarvationAfter: time.Second}

@@ -7,7 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Span is what is recorded of one call's way: its own goroutine tells it, once it was answered.
+// Span is what is recorded of one call's way. The call's own goroutine exports it after the
+// answer.
 type Span struct {
 	Call    context.Context //nolint:containedctx // of the call, with its span
 	Queued  time.Time
@@ -18,6 +19,6 @@ type Span struct {
 // CommitSpan is what is recorded of a commit.
 type CommitSpan struct {
 	Span         trace.Span
-	Owner        *Span // whose call it is below
+	Owner        *Span // the span of the call that it belongs to
 	Began, Ended time.Time
 }

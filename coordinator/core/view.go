@@ -5,16 +5,17 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// View is the whole at one moment.
+// View is an overview at one time.
 type View struct {
 	Meta     store.Meta
 	Revision uint64
 	Counts   ledger.Counts
 	Skew     Skew
-	Full     []ledger.LiveFullError // callers with nearly as much as they may have
+	// callers whose live allocations take nearly as much as they may
+	Full []ledger.LiveFullError
 }
 
-// View is the whole as it is now.
+// View returns the overview of now.
 func (c *Core) View() View {
 	return View{Meta: c.meta, Revision: c.ledger.Revision(), Counts: c.ledger.Counts(), Skew: c.skew, Full: c.ledger.FullCallers()}
 }

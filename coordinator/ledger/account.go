@@ -6,25 +6,31 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// unlimited is what an account may give of a dimension that it does not list: more than any request may ask.
+// unlimited is what an account may give of a dimension that it does not list: more than any
+// request may ask.
 const unlimited = math.MaxInt64 / 4
 
-// account is one thing that limits. available = limit - protected - used - reserved - others, per dimension. What every decision
-// reads stands first, in few cache lines: in a large fleet, fetching an account costs more than all that is done with it.
+// account is one thing that limits. available = limit - protected - used - reserved - others, per
+// dimension. The fields that every decision reads come first, in few cache lines: in a large
+// fleet, fetching an account costs more than everything that is done with it.
 type account struct {
-	// most is limit less protected in memory, cpu and instances, or unlimited where the limit does not list it.
+	// most is limit less protected in memory, cpu and instances, or unlimited if the limit does
+	// not list it.
 	most [3]int64
 
 	used     resource.Sum    // of active allocations
 	reserved resource.Sum    // of reservations
-	others   resource.Vector // of others than us, in an external queue
+	others   resource.Vector // in an external queue: what is used and is not ours
 
-	// holder is the request for which everything that comes free is kept, after it was passed over for too long.
+	// holder is the request that everything that becomes free is held for. It was passed over for
+	// too long.
 	holder *entry
 	held   int // live allocations that count in it
-	// complete says that a custom countable which the limit does not list is not there. Otherwise it is not limited.
+	// complete says that the account has no custom countable that the limit does not list. If it
+	// is false, such a countable is not limited.
 	complete bool
-	// exceeded says that more may be used than the limit allows, because the limit shrank or engines were adopted.
+	// exceeded says that more may be used than the limit allows, because the limit shrank or
+	// engines were adopted.
 	exceeded bool
 	queue    queue // requests that wait behind it
 
@@ -33,7 +39,7 @@ type account struct {
 	protected resource.Vector
 	key       string // of a quota: within its scope
 	rule      *rule  // of a quota
-	filings   int    // that touch it
+	sets      int    // that charge it
 }
 
 // setLimit changes what the account may give.
@@ -51,7 +57,7 @@ func (a *account) setLimit(limit, protected resource.Vector) {
 	a.exceeded = a.overLimit()
 }
 
-// available is what is left of the dimension; below zero where more is used than the limit allows.
+// available is what is left of the dimension; below zero if more is used than the limit allows.
 func (a *account) available(dimension string) int64 {
 	switch dimension {
 	case resource.Memory:
@@ -64,8 +70,8 @@ func (a *account) available(dimension string) int64 {
 	return a.mostOf(dimension) - a.used.Get(dimension) - a.reserved.Get(dimension) - get(a.others, dimension)
 }
 
-// mostOf is what the account could give of the dimension if nothing were used. A host or a queue that does not list a custom
-// countable has none; a quota that does not list it does not limit it.
+// mostOf is what the account could give of the dimension if nothing were used. A host or a queue
+// that does not list a custom countable has none; a quota that does not list it does not limit it.
 func (a *account) mostOf(dimension string) int64 {
 	switch dimension {
 	case resource.Memory:
@@ -145,8 +151,9 @@ func (a *account) shortfall(dimension string, asked, available int64, note strin
 	}
 }
 
-// closed says that the account gives nothing at all of what a request asks for, in the first dimension of that.
-func (a *account) closed(request resource.Vector, note string) Shortfall {
+// closedShortfall says that the account gives nothing of what a request asks for. It names the
+// first dimension that the request asks for.
+func (a *account) closedShortfall(request resource.Vector, note string) Shortfall {
 	for dimension, asked := range request.All() {
 		if asked != 0 {
 			return a.shortfall(dimension, asked, 0, note)
@@ -155,8 +162,8 @@ func (a *account) closed(request resource.Vector, note string) Shortfall {
 	return a.shortfall(resource.Instances, 0, 0, note) // it asks for nothing, and gets nothing
 }
 
-// touched reports whether the request asks the account for anything that it limits.
-func (a *account) touched(request resource.Vector) bool {
+// concerns reports whether the request asks the account for anything that it limits.
+func (a *account) concerns(request resource.Vector) bool {
 	for dimension, asked := range request.All() {
 		if asked != 0 && a.mostOf(dimension) < unlimited {
 			return true
@@ -175,7 +182,7 @@ func (a *account) overLimit() bool {
 	return false
 }
 
-// balance is where an allocation in the given state counts.
+// balance is the sum that an allocation in the given state counts in.
 func (a *account) balance(s State) *resource.Sum {
 	if s == Active {
 		return &a.used
@@ -183,7 +190,8 @@ func (a *account) balance(s State) *resource.Sum {
 	return &a.reserved
 }
 
-// canCount reports whether a resource that is not checked against the limit can be added without leaving the numbers.
+// canCount reports whether a resource that is not checked against the limit can be added without
+// an overflow.
 func (a *account) canCount(v resource.Vector) bool {
 	for dimension, quantity := range v.All() {
 		if quantity < 0 || quantity > unlimited-a.used.Get(dimension)-a.reserved.Get(dimension) {
@@ -193,15 +201,16 @@ func (a *account) canCount(v resource.Vector) bool {
 	return true
 }
 
-// add counts a resource. What fits, or canCount let in, cannot overflow; a ledger that has lost count must not go on.
+// add counts a resource. A resource that fits, or that canCount has accepted, cannot overflow. A
+// ledger whose sums are wrong must not go on, so it panics.
 func (a *account) add(s State, v resource.Vector) {
 	if err := a.balance(s).Add(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
 	}
 }
 
-// take gives back what add counted.
-func (a *account) take(s State, v resource.Vector) {
+// subtract gives back what add counted.
+func (a *account) subtract(s State, v resource.Vector) {
 	if err := a.balance(s).Minus(v); err != nil {
 		panic("ledger: " + a.name.String() + ": " + err.Error())
 	}
@@ -210,10 +219,11 @@ func (a *account) take(s State, v resource.Vector) {
 	}
 }
 
-// change counts something else in place of what was counted. An account that was over its limit may stay there.
-func (a *account) change(from, to State, before, after resource.Vector) {
+// replace counts another resource instead of the one that was counted. An account that was over
+// its limit may stay over it.
+func (a *account) replace(from, to State, before, after resource.Vector) {
 	exceeded := a.exceeded
-	a.take(from, before)
+	a.subtract(from, before)
 	a.add(to, after)
 	a.exceeded = exceeded && a.overLimit()
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What a request does not ask for cannot block it. What a limit does not list is not limited, but for a custom countable of
-// a host or a queue, which has none of it.
+// What a request does not ask for cannot block it. What a limit does not list is not limited,
+// except a custom countable of a host or a queue, which then has none of it.
 func TestWhatIsAskedForMustFit(t *testing.T) {
 	request := resource.Vector{}.WithMemory(4<<30).WithCPU(0).With("gpu", 1).With("tpu", 0)
 	for _, test := range []struct {
@@ -109,8 +109,9 @@ func TestLookingWhetherItFitsDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkAccount measures what the ledger does with one account for one request and its release: look, add, take. The
-// vectors are those of a host with three fixed dimensions, and of one that lists custom ones next to them.
+// BenchmarkAccount measures what the ledger does with one account for one request and its release:
+// fits, add, subtract. The vectors are those of a host with three fixed dimensions, and of one
+// that lists custom ones next to them.
 func BenchmarkAccount(b *testing.B) {
 	for _, custom := range []int{0, 1, 4, resource.MaxCustom} {
 		request := resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)
@@ -127,7 +128,7 @@ func BenchmarkAccount(b *testing.B) {
 					b.Fatal("it no longer fits")
 				}
 				a.add(Active, request)
-				a.take(Active, request)
+				a.subtract(Active, request)
 			}
 		})
 	}

@@ -11,8 +11,8 @@ func allDimensions() []string {
 	return []string{resource.Memory, resource.CPU, resource.Instances, "gpu"}
 }
 
-// full is an account that has every kind of number in every dimension: of a limit of 100 it protects 10, uses 20, has reserved 5, and
-// others have 3, which leaves 62.
+// full is an account that has every kind of number in every dimension: of a limit of 100 it
+// protects 10, uses 20, has reserved 5, and others have 3, which leaves 62.
 func full(t *testing.T) *account {
 	t.Helper()
 	a := &account{complete: true}
@@ -47,7 +47,7 @@ func TestWhatIsProtectedUsedReservedOrOthersIsNotAvailable(t *testing.T) {
 	}
 }
 
-// A reader sees what may still be given of each dimension that is limited, and 0 where more is used than that.
+// A reader sees what is left of each dimension that is limited, and 0 if more is used than that.
 func TestAnAccountShowsWhatIsAvailable(t *testing.T) {
 	a := full(t)
 	want := resource.Vector{}
@@ -63,7 +63,8 @@ func TestAnAccountShowsWhatIsAvailable(t *testing.T) {
 	}
 }
 
-// What is not checked against the limit, as what an agent brings back, is counted as long as the numbers hold it.
+// What is not checked against the limit, such as adopted engines, is counted unless the sum
+// overflows.
 func TestAnAccountCountsWhatTheNumbersHold(t *testing.T) {
 	a := full(t)
 	for _, test := range []struct {
@@ -76,8 +77,8 @@ func TestAnAccountCountsWhatTheNumbersHold(t *testing.T) {
 	}
 }
 
-// An account may be over its limit because that shrank or engines were adopted. This ends when enough was given back, and then no
-// grant may bring it back.
+// An account may be over its limit because that shrank or engines were adopted. This ends when
+// enough was given back, and no grant may cause it again.
 func TestAnAccountIsOverItsLimitUntilEnoughIsGivenBack(t *testing.T) {
 	a := full(t)
 	memory := func(n int64) resource.Vector { return resource.Vector{}.WithMemory(n) }
@@ -88,17 +89,17 @@ func TestAnAccountIsOverItsLimitUntilEnoughIsGivenBack(t *testing.T) {
 		over bool
 	}{
 		{"a smaller limit", func() {}, true},
-		{"less, and not enough", func() { a.take(Active, memory(10)) }, true},
-		{"confirmed while over it", func() { a.change(Reserved, Active, memory(5), memory(5)) }, true},
-		{"enough", func() { a.take(Active, memory(8)) }, false},
-		{"confirmed within it", func() { a.change(Active, Reserved, memory(5), memory(5)) }, false},
+		{"less, and not enough", func() { a.subtract(Active, memory(10)) }, true},
+		{"confirmed while over it", func() { a.replace(Reserved, Active, memory(5), memory(5)) }, true},
+		{"enough", func() { a.subtract(Active, memory(8)) }, false},
+		{"confirmed within it", func() { a.replace(Active, Reserved, memory(5), memory(5)) }, false},
 	} {
 		step.do()
 		if a.exceeded != step.over || a.overLimit() != step.over {
 			t.Errorf("%s: noted %t, is %t; want %t", step.what, a.exceeded, a.overLimit(), step.over)
 		}
 	}
-	a.change(Reserved, Active, memory(5), memory(9)) // nobody who checks would let that in
+	a.replace(Reserved, Active, memory(5), memory(9)) // nobody who checks would let that in
 	if a.exceeded || !a.overLimit() {
 		t.Error("a change that was never checked passes for a limit that shrank: the audit would not tell")
 	}

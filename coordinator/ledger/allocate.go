@@ -9,7 +9,8 @@ import (
 
 // Allocate reserves, waits or refuses.
 //
-// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants), *LiveFullError, *InsufficientError.
+// Errors: *DeniedError, *FieldError, *ConflictError, *NotFoundError (the host it wants),
+// *LiveFullError, *InsufficientError.
 func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -28,7 +29,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 	e.key = key
 	h, blocked := l.decide(e)
 	if blocked == nil {
-		l.enter(e)
+		l.index(e)
 		l.grant(e, h)
 		return AllocateResult{Allocation: e.Allocation}, nil
 	}
@@ -39,7 +40,7 @@ func (l *Ledger) Allocate(now Instant, c AllocateCommand) (AllocateResult, error
 		l.discard(e)
 		return AllocateResult{}, never
 	}
-	l.enter(e)
+	l.index(e)
 	if !c.Async {
 		e.callers = 1
 	}
@@ -53,33 +54,35 @@ func (l *Ledger) repeat(key requestKey, c *AllocateCommand) (AllocateResult, boo
 	switch {
 	case r.id == 0:
 		return AllocateResult{}, false, nil
-	case r.hash != c.RequestHash && r.hash != 0: // 0: adopted from an agent, which does not know the body
+	case r.hash != c.RequestHash && r.hash != 0:
+		// 0: adopted from an agent, which does not know the body
 		return AllocateResult{}, true, &ConflictError{c.RequestID, r.id}
 	case !r.live():
 		return AllocateResult{Allocation: Allocation{ID: r.id}, Ended: true}, true, nil
 	}
 	e := l.entry(r.id)
 	switch {
-	case e.Adopted() && r.hash == 0 && !l.mayBe(e, c):
-		l.disown(e)
+	case e.Adopted() && r.hash == 0 && !l.matchesAdopted(e, c):
+		l.clearRequestID(e)
 		return AllocateResult{}, false, nil
 	case e.State != Waiting || c.Async:
 	case c.Wait > 0:
-		l.attach(e)
-	default: // it does not want to wait any more, and takes what there is by now
+		l.attachCaller(e)
+	default: // it does not want to wait any longer: it gets what is free now, or is refused
 		h, blocked := l.decide(e)
 		if blocked != nil {
 			return AllocateResult{}, true, l.insufficient(e)
 		}
-		l.unwait(e)
+		l.stopWaiting(e)
 		l.grant(e, h)
 	}
 	return AllocateResult{Allocation: e.shown()}, true, nil
 }
 
-// mayBe reports whether an engine that an agent has brought, with the request id of c, is what c asks for, as far as can be
-// told: the agent does not know the request's hash. Else whoever runs that agent could answer others' requests.
-func (l *Ledger) mayBe(e *entry, c *AllocateCommand) bool {
+// matchesAdopted reports whether an adopted engine with the request id of c can be what c asks
+// for. It compares what is known, because the agent does not know the request's hash. Without this
+// check the owner of that agent could answer requests of others.
+func (l *Ledger) matchesAdopted(e *entry, c *AllocateCommand) bool {
 	if w := c.Wishes; w != nil && (w.Host != "" && w.Host != e.HostID || !e.host.suits(w) || slices.Contains(w.Avoid, e.HostID)) {
 		return false
 	}
@@ -87,11 +90,11 @@ func (l *Ledger) mayBe(e *entry, c *AllocateCommand) bool {
 	return err == nil && r.Equal(e.Requested) && e.Labels.Equal(c.Labels) && e.Priority == c.Priority
 }
 
-// disown takes the request id from an engine that an agent has brought.
-func (l *Ledger) disown(e *entry) {
+// clearRequestID takes the request id away from an adopted engine.
+func (l *Ledger) clearRequestID(e *entry) {
 	l.requests.drop(e.key, e.ID)
 	e.RequestID, e.key = "", noRequest
-	l.touch(e)
+	l.recordEntry(e)
 }
 
 // normalized is what a request asks for: an engine is one instance, and the rules round.
@@ -159,15 +162,15 @@ func (l *Ledger) prepare(c *AllocateCommand) (*entry, error) {
 	if err := l.affords(&a, a.LiveBytes()+a.overhead()); err != nil {
 		return nil, err
 	}
-	e := l.blank()
+	e := l.newEntry()
 	e.Allocation = a
-	l.open(e)
-	l.tie(e, nil)
+	l.link(e)
+	l.attachExternal(e, nil)
 	return e, nil
 }
 
-// blank returns an entry to fill in.
-func (l *Ledger) blank() *entry {
+// newEntry returns an entry to fill in.
+func (l *Ledger) newEntry() *entry {
 	n := len(l.spare)
 	if n == 0 {
 		e := &entry{}
@@ -182,29 +185,30 @@ func (l *Ledger) blank() *entry {
 
 // discard forgets an entry that is in no table.
 func (l *Ledger) discard(e *entry) {
-	l.close(e)
-	l.reuse(e)
+	l.unlink(e)
+	l.recycle(e)
 }
 
-// enter puts a new entry into the tables.
-func (l *Ledger) enter(e *entry) {
+// index puts a new entry into the tables.
+func (l *Ledger) index(e *entry) {
 	if e.ID == 0 {
 		e.ID = l.nextID()
 	}
 	l.entries.Set(e.ID, e)
 	l.countState(e, 1)
 	l.countOverUse(e, 1)
-	l.enterTallies(e)
+	l.addUsage(e)
 	if e.RequestID != "" {
 		if e.key == noRequest {
 			e.key = keyOf(e.Caller, e.RequestID)
 		}
-		l.requests.open(e.key, e.RequestHash, e.ID)
+		l.requests.add(e.key, e.RequestHash, e.ID)
 	}
 }
 
-// decide finds where a request can go now, or the queue of what blocks it: the first of its quotas that is short, then the first of its
-// branches, then the host it wants, then all hosts.
+// decide finds the host that a request can go to now, or the queue of what blocks it: the first of
+// its quotas that is short, then the first of its branches, then the host it wants, then all
+// hosts.
 func (l *Ledger) decide(e *entry) (*host, *queue) {
 	l.deciding = e
 	h, blocked := l.place(e)
@@ -219,7 +223,7 @@ func (l *Ledger) place(e *entry) (*host, *queue) {
 			return nil, &quota.queue
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if !t.branch.fits(t.vector) || t.branch.account.heldFrom(e, t.vector) {
 			return nil, &t.branch.account.queue
 		}
@@ -247,10 +251,10 @@ func (l *Ledger) query(e *entry) Query {
 	return q
 }
 
-// heldFrom reports whether what the account has is kept for another request than e, which asks it for v. A quota or a branch keeps only
-// what it limits; a host is kept as a whole.
+// heldFrom reports whether the account is held for another request, so that e, which asks it for
+// v, cannot have it. A quota or a branch holds only what it limits. A host is held as a whole.
 func (a *account) heldFrom(e *entry, v resource.Vector) bool {
-	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.touched(v))
+	return a.holder != nil && a.holder != e && (a.queue.host != nil || a.concerns(v))
 }
 
 // grant reserves what the request asks for on the host and in every account.
@@ -258,16 +262,18 @@ func (l *Ledger) grant(e *entry, h *host) {
 	l.setState(e, Reserved, "")
 	e.HostID, e.HostAddress = h.ID, h.Address
 	e.Reserved = l.now
-	l.lastFor(e, e.ReservationTTL)
+	l.setTTL(e, e.ReservationTTL)
 	e.GrantRevision = l.revision + 1
 	l.hold(e, h)
-	l.passOver(e)
-	l.touch(e)
-	l.retime(e)
+	l.markPassedOver(e)
+	l.recordEntry(e)
+	l.setEntryTimer(e)
 }
 
-// never refuses a request that could not be granted even if everything else ended: a quota's limit, that of a branch or every matching
-// host is smaller. Hosts are not judged while they are still coming back after a load, nor branches while nothing is known of them.
+// never refuses a request that could not be granted even if everything else ended, because the
+// limit of a quota or of a branch, or every matching host, is smaller. It does not judge hosts
+// until they had the time to report after a load, and does not judge branches of which nothing is
+// known.
 func (l *Ledger) never(e *entry) error {
 	v := e.request()
 	refusal := &InsufficientError{Reason: ReasonNever}
@@ -276,7 +282,7 @@ func (l *Ledger) never(e *entry) error {
 			refusal.Shortfalls = quota.shortfalls(refusal.Shortfalls, v)
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if t.branch.tooLarge(t.vector) {
 			refusal.Shortfalls = t.branch.account.shortfalls(refusal.Shortfalls, t.vector)
 		}
@@ -284,7 +290,7 @@ func (l *Ledger) never(e *entry) error {
 	switch {
 	case len(refusal.Shortfalls) > 0:
 		return refusal
-	case l.now < l.settled:
+	case l.now < l.hostsBack:
 		return nil
 	case e.HostID != "":
 		h := l.hosts[e.HostID]
@@ -299,21 +305,21 @@ func (l *Ledger) never(e *entry) error {
 		return nil
 	}
 	l.noHost(refusal, e, q)
-	if len(refusal.Shortfalls) == 0 { // not one host matches: there is no number to show
+	if len(refusal.Shortfalls) == 0 { // no host matches, so there is no number to show
 		refusal.Filters = l.survey(q)
 	}
 	return refusal
 }
 
-// insufficient describes everything that a request falls short of.
+// insufficient describes everything that is short for a request.
 func (l *Ledger) insufficient(e *entry) *InsufficientError {
 	refusal := &InsufficientError{Reason: ReasonRefused}
 	for _, quota := range e.accounts {
 		refusal.Shortfalls = l.short(refusal.Shortfalls, quota, e, e.request())
 	}
 	final, awaited := len(refusal.Shortfalls) > 0, false
-	for i := range e.touches() {
-		t := &e.external.touches[i]
+	for i := range e.charges() {
+		t := &e.external.charges[i]
 		before := len(refusal.Shortfalls)
 		refusal.Shortfalls = l.shortIn(refusal.Shortfalls, t, e)
 		switch {
@@ -334,16 +340,16 @@ func (l *Ledger) insufficient(e *entry) *InsufficientError {
 		if short = l.placer.Choose(q) == NoSlot; short {
 			l.noHost(refusal, e, q)
 		}
-		returning = l.now < l.settled && l.Counts().HostsReturning > 0
+		returning = l.now < l.hostsBack && l.Counts().HostsReturning > 0
 	}
 	refusal.Returning = !final && (returning || awaited && !short)
 	return refusal
 }
 
-// shortIn appends what a branch lacks, or why nothing new may go there. That its cluster is not known is said once, of the queue that
-// was asked for.
-func (l *Ledger) shortIn(list []Shortfall, t *touch, e *entry) []Shortfall {
-	note := t.branch.note()
+// shortIn appends what a branch lacks, or why nothing new may go there. If its cluster is not
+// known, that is said once, for the queue that was asked for.
+func (l *Ledger) shortIn(list []Shortfall, t *charge, e *entry) []Shortfall {
+	note := t.branch.unschedulable()
 	if note == "" {
 		return l.short(list, &t.branch.account, e, t.vector)
 	}
@@ -365,12 +371,12 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	before := len(list)
 	list = h.shortfalls(list, e.request())
 	if len(list) == before && !h.suits(e.Wishes) {
-		lost := h.account.closed(e.request(), NoteLabels)
+		lost := h.account.closedShortfall(e.request(), NoteLabels)
 		lost.Detail = "it does not have all of " + e.Wishes.Required.String()
 		list = append(list, lost)
 	}
 	if len(list) == before && l.crowded(e, h) {
-		crowded := h.account.closed(e.request(), NoteRefused)
+		crowded := h.account.closedShortfall(e.request(), NoteRefused)
 		crowded.Detail = l.crowdedText(e.Caller, h.callers[l.callers[e.Caller]])
 		list = append(list, crowded)
 	}
@@ -380,7 +386,7 @@ func (l *Ledger) shortOn(list []Shortfall, h *host, e *entry) []Shortfall {
 	return list
 }
 
-// short appends what one account lacks for v, or that what it has is kept for another request than e.
+// short appends what one account lacks for v, or that it is held for another request than e.
 func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector) []Shortfall {
 	before := len(list)
 	list = a.shortfalls(list, v)
@@ -390,7 +396,7 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector
 				list = append(list, a.shortfall(dimension, asked, 0, NoteHeld))
 			}
 		}
-		if len(list) == before { // it asks for nothing that is limited
+		if len(list) == before { // it asks for nothing that the account limits
 			list = append(list, a.shortfall(resource.Instances, v.Instances(), 0, NoteHeld))
 		}
 	}
@@ -400,7 +406,8 @@ func (l *Ledger) short(list []Shortfall, a *account, e *entry, v resource.Vector
 // surveyed is how many hosts a refusal looks at one by one. A larger fleet is left to Explain.
 const surveyed = 1000
 
-// noHost describes that no host takes the request: the one that comes closest, and in a small fleet why each does not.
+// noHost describes why no host takes the request: what the closest host lacks, and in a small
+// fleet how many hosts each filter removes.
 func (l *Ledger) noHost(refusal *InsufficientError, e *entry, q Query) {
 	if slot := l.placer.Closest(q); slot != NoSlot {
 		refusal.Shortfalls = l.shortOn(refusal.Shortfalls, l.slots[slot], e)
@@ -415,7 +422,7 @@ func (l *Ledger) survey(q Query) *HostFilters {
 	return &filters
 }
 
-// why names what a queue waits for.
+// why names what the requests in a queue wait for.
 func (q *queue) why() string {
 	if q.account == nil {
 		return "waits for a host"

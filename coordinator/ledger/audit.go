@@ -6,8 +6,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Audit recomputes every balance from the allocations and checks the invariants that a state can show: 1 to 3. It
-// returns nothing where the books are right.
+// Audit recomputes every balance from the allocations and checks the invariants that a state can
+// show: 1 to 3. It returns nothing if all sums are right.
 func (l *Ledger) Audit() []Violation {
 	var found []Violation
 	report := func(invariant int, format string, args ...any) {
@@ -54,13 +54,13 @@ func (l *Ledger) Audit() []Violation {
 	return found
 }
 
-// balances is what the allocations of an account add up to.
+// balances is the sum of the allocations of an account.
 type balances struct {
 	used, reserved resource.Vector
 	held           int
 	// Of a branch:
 	shown    resource.Vector
-	touching int
+	attached int
 }
 
 // count adds an allocation.
@@ -74,7 +74,7 @@ func (b *balances) count(s State, v resource.Vector) {
 	}
 }
 
-// auditEntry checks what an entry says of itself.
+// auditEntry checks an entry by itself.
 func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
 	switch {
 	case id != e.ID:
@@ -92,7 +92,7 @@ func (l *Ledger) auditEntry(id ID, e *entry, sums map[*account]*balances, report
 		l.auditAccounts(e, sums, report)
 	}
 	if e.external != nil || len(e.Entitled.External) > 0 {
-		l.auditTouches(e, sums, report)
+		l.auditCharges(e, sums, report)
 	}
 }
 

@@ -4,21 +4,21 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// auditTouches checks which branches an entry counts in, and adds it to their sums.
-func (l *Ledger) auditTouches(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
+// auditCharges checks which branches an entry counts in, and adds it to their sums.
+func (l *Ledger) auditCharges(e *entry, sums map[*account]*balances, report func(int, string, ...any)) {
 	want := make(map[resource.Address]resource.Vector)
 	for _, part := range e.Entitled.External {
 		at := part.Address
-		for below := true; below; at.Path, below = above(at.Path) {
+		for below := true; below; at.Path, below = parentPath(at.Path) {
 			want[at], _ = want[at].Add(part.Vector)
 		}
 	}
-	if len(want) != len(e.touches()) {
-		report(3, "allocation %s touches %d branches, its parts %d", e.ID, len(e.touches()), len(want))
+	if len(want) != len(e.charges()) {
+		report(3, "allocation %s touches %d branches, its parts %d", e.ID, len(e.charges()), len(want))
 		return
 	}
-	for i := range e.touches() {
-		t := &e.external.touches[i]
+	for i := range e.charges() {
+		t := &e.external.charges[i]
 		at := t.branch.address
 		asked, wanted := want[at]
 		sum := sums[&t.branch.account]
@@ -33,7 +33,7 @@ func (l *Ledger) auditTouches(e *entry, sums map[*account]*balances, report func
 		if sum == nil {
 			continue
 		}
-		sum.touching++
+		sum.attached++
 		sum.shown, _ = sum.shown.Add(t.shown)
 		if e.State.Holds() {
 			sum.count(e.State, t.vector)
@@ -42,19 +42,19 @@ func (l *Ledger) auditTouches(e *entry, sums map[*account]*balances, report func
 			}
 		}
 	}
-	for _, s := range e.external.stays {
+	for _, s := range e.external.memberships {
 		if in := s.index < len(s.cluster.members) && s.cluster.members[s.index] == e; in != e.State.Holds() {
 			report(3, "allocation %s is %s; that it holds something in %s is %t", e.ID, e.State, s.cluster, in)
 		}
 	}
 }
 
-// auditClusters checks the tables of the clusters, and what others are said to use in their branches.
+// auditClusters checks the tables of the clusters, and what others use in their branches.
 func (l *Ledger) auditClusters(sums map[*account]*balances, report func(int, string, ...any)) {
 	brought := make(map[*host]int)
 	for name, c := range l.clusters {
-		if c.configured != (l.provider(name) != nil) || !c.configured && c.ties == 0 {
-			report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.ties)
+		if c.configured != (l.provider(name) != nil) || !c.configured && c.attached == 0 {
+			report(3, "cluster %s: configured %t, %d allocations", name, c.configured, c.attached)
 		}
 		if c.order.Len() != len(c.branches) {
 			report(3, "cluster %s: %d branches, %d in order", name, len(c.branches), c.order.Len())
@@ -79,14 +79,14 @@ func (l *Ledger) auditBranch(b *branch, sum *balances, report func(int, string, 
 		report(3, "%s: in order and in no table", b.account.name)
 		return
 	}
-	if path, below := above(b.address.Path); below && b.parent != b.cluster.branches[spot{path, b.address.Partition}] {
+	if path, below := parentPath(b.address.Path); below && b.parent != b.cluster.branches[queueKey{path, b.address.Partition}] {
 		report(3, "%s: is not below %s", b.account.name, path)
 	}
 	if b.bringer != nil && b.known {
 		report(3, "%s: is reported, and counts on host %s", b.account.name, b.bringer.ID)
 	}
-	if b.touching != sum.touching || !b.known && b.touching == 0 && b.below == 0 {
-		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", b.account.name, b.touching, sum.touching, b.known, b.below)
+	if b.attached != sum.attached || !b.known && b.attached == 0 && b.below == 0 {
+		report(3, "%s: said to be touched by %d, is by %d, reported %t, %d below", b.account.name, b.attached, sum.attached, b.known, b.below)
 	}
 	if !sum.shown.EqualTo(b.shown.Vector()) {
 		report(2, "%s: shows %s of our allocations, by these %s", b.account.name, b.shown.Vector(), sum.shown)

@@ -12,8 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// books are those of a cluster with the queues root and root.a. An engine has 4 bytes of root.a, 3 of which the cluster shows, and a
-// request waits for 90.
+// books is a ledger of a cluster with the queues root and root.a. An engine has 4 bytes of root.a,
+// 3 of which the cluster shows, and a request waits for 90.
 type books struct {
 	*Ledger
 
@@ -62,7 +62,7 @@ func rightBooks(t *testing.T) books {
 	report()
 	report()
 	c := l.clusters[prod]
-	b := books{l, c, c.branches[spot{"root", ""}], c.branches[spot{"root.a", ""}], runs, waits}
+	b := books{l, c, c.branches[queueKey{"root", ""}], c.branches[queueKey{"root.a", ""}], runs, waits}
 	if found := b.audit(); len(found) > 0 || runs.State != Active || waits.State != Waiting || b.a.shown.Memory() != 3 {
 		t.Fatalf("the books are not as this test needs them: %v", found)
 	}
@@ -80,14 +80,15 @@ func (b books) audit() []string {
 	return found
 }
 
-// Books that are wrong can only be made by hand: each of these changes one thing that must agree with others.
+// A ledger with wrong sums can only be made by hand: each of these changes one thing that must
+// agree with others.
 func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 	for what, test := range map[string]struct {
 		spoil func(b books)
 		want  []string
 	}{
 		"a touch that is missing": {
-			func(b books) { b.waits.external.touches = b.waits.external.touches[1:] },
+			func(b books) { b.waits.external.charges = b.waits.external.charges[1:] },
 			[]string{
 				"3: allocation B touches 1 branches, its parts 2",
 				"3: queue yarn:prod:root.a: said to be touched by 2, is by 1, reported true, 0 below",
@@ -95,12 +96,12 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"a touch of another size than its parts": {
-			func(b books) { b.waits.external.touches[1].vector = resource.Vector{}.WithMemory(5) },
+			func(b books) { b.waits.external.charges[1].vector = resource.Vector{}.WithMemory(5) },
 			[]string{"3: allocation B has memory=5B in yarn:prod:root.a, its parts there are memory=90B"},
 		},
 		"a touch of a queue that has none of its parts": {
 			func(b books) {
-				b.waits.external.touches[1] = touch{branch: newBranch(b.cluster, spot{"root.b", ""})}
+				b.waits.external.charges[1] = charge{branch: newBranch(b.cluster, queueKey{"root.b", ""})}
 			},
 			[]string{
 				"3: allocation B has none in yarn:prod:root.b, its parts there are none",
@@ -108,7 +109,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"a queue that is in no table": {
-			func(b books) { delete(b.cluster.branches, spot{"root.a", ""}) },
+			func(b books) { delete(b.cluster.branches, queueKey{"root.a", ""}) },
 			[]string{
 				"3: allocation A touches yarn:prod:root.a, which is in no table",
 				"3: allocation B touches yarn:prod:root.a, which is in no table",
@@ -117,7 +118,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"more shown of an engine than it has": {
-			func(b books) { b.runs.external.touches[1].shown = resource.Vector{}.WithMemory(5) },
+			func(b books) { b.runs.external.charges[1].shown = resource.Vector{}.WithMemory(5) },
 			[]string{
 				"2: allocation A is active with memory=4B in yarn:prod:root.a, and its cluster is said to show memory=5B of it",
 				"2: queue yarn:prod:root.a: others use memory=2B, by the report memory=5B less memory=5B",
@@ -125,7 +126,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			},
 		},
 		"something shown of a request that waits": {
-			func(b books) { b.waits.external.touches[1].shown = resource.Vector{}.WithMemory(1) },
+			func(b books) { b.waits.external.charges[1].shown = resource.Vector{}.WithMemory(1) },
 			[]string{
 				"2: allocation B is waiting with memory=90B in yarn:prod:root.a, and its cluster is said to show memory=1B of it",
 				"2: queue yarn:prod:root.a: others use memory=2B, by the report memory=5B less memory=4B",
@@ -168,15 +169,15 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 			[]string{"3: queue yarn:prod:root.a: is not below root"},
 		},
 		"a count of touches": {
-			func(b books) { b.a.touching++ },
+			func(b books) { b.a.attached++ },
 			[]string{"3: queue yarn:prod:root.a: said to be touched by 3, is by 2, reported true, 0 below"},
 		},
 		"a queue that nobody needs": {
-			func(b books) { b.cluster.branch(spot{"root.b", ""}, nil) },
+			func(b books) { b.cluster.branch(queueKey{"root.b", ""}, nil) },
 			[]string{"3: queue yarn:prod:root.b: said to be touched by 0, is by 0, reported false, 0 below"},
 		},
 		"a queue that is reported and counts as brought": {
-			func(b books) { b.a.claim(b.hosts["h1"]) },
+			func(b books) { b.a.setBringer(b.hosts["h1"]) },
 			[]string{"3: queue yarn:prod:root.a: is reported, and counts on host h1"},
 		},
 		"a count of what a host's agent has brought": {
@@ -200,7 +201,7 @@ func TestTheAuditTellsWhereTheBooksOfAClusterAreWrong(t *testing.T) {
 	}
 }
 
-// Queues that only a refused report has are gone with it, each once, whatever their order there.
+// Queues that only a refused report has are removed with it, each once, in any order.
 func TestARefusedReportLeavesNoQueues(t *testing.T) {
 	b := rightBooks(t)
 	err := b.ReportCluster(1, ClusterReport{
@@ -229,9 +230,12 @@ func TestBroughtBackIsWhatHoldsSomethingAfterItsEngineStarted(t *testing.T) {
 	}{
 		{Allocation{ReservationTTL: 1, Confirmed: 1, Reserved: 2}, true},
 		{Allocation{ReservationTTL: 1, Confirmed: 2, Reserved: 2}, false},
-		{Allocation{ReservationTTL: 1, Reserved: 2}, false},                               // it has no engine
-		{Allocation{State: Active, Confirmed: 1, Reserved: 2}, false},                     // it was adopted
-		{Allocation{State: Reserved, ReservationTTL: 0, Confirmed: 1, Reserved: 2}, true}, // what is reserved never is
+		// it has no engine
+		{Allocation{ReservationTTL: 1, Reserved: 2}, false},
+		// it was adopted
+		{Allocation{State: Active, Confirmed: 1, Reserved: 2}, false},
+		// what is reserved never is
+		{Allocation{State: Reserved, ReservationTTL: 0, Confirmed: 1, Reserved: 2}, true},
 		{Allocation{State: Released, ReservationTTL: 1, Confirmed: 1, Reserved: 2}, true},
 	} {
 		if got := test.a.BroughtBack(); got != test.want {

@@ -16,7 +16,7 @@ type noPlacer struct{ Placer }
 func (noPlacer) Put(Slot, HostView)                          {}
 func (noPlacer) Book(Slot, resource.Vector, resource.Vector) {}
 
-// audited is a ledger with books that are right: two quotas, two hosts, and allocations on the first of these.
+// audited is a ledger with right sums: two quotas, two hosts, and allocations on the first host.
 type audited struct {
 	*Ledger
 
@@ -66,7 +66,8 @@ func newAudited(t *testing.T) *audited {
 	return w
 }
 
-// The audit is what tests and the simulator rely on. Here books are wrong in one way each, and it must say so.
+// Tests and the simulator rely on the audit. Here the ledger is wrong in one way each, and the
+// audit must report it.
 func TestTheAuditFindsEachMistake(t *testing.T) {
 	one := resource.Vector{}.WithMemory(1)
 	for name, test := range map[string]struct {
@@ -87,33 +88,33 @@ func TestTheAuditFindsEachMistake(t *testing.T) {
 		"a waiting one without a class": {func(w *audited) { w.waiting.class = nil }, 7, "waits behind nothing"},
 		"a class that waits nowhere":    {func(w *audited) { w.waiting.class.group = nil }, 7, "waits behind nothing"},
 		"a quota too few": {func(w *audited) {
-			f := *w.active.filing
+			f := *w.active.accountSet
 			f.accounts = f.accounts[:1]
-			w.active.filing = &f
+			w.active.accountSet = &f
 		}, 3, "touches 1 quota accounts, its labels 2"},
 		"the quota of another": {func(w *audited) {
-			f := *w.active.filing
+			f := *w.active.accountSet
 			f.accounts = []*account{w.everybody, w.bob}
-			w.active.filing = &f
+			w.active.accountSet = &f
 		}, 3, "touches quota user=bob, its labels quota user=alice"},
 		"a host in no table":                          {func(w *audited) { w.hostOrder = w.hostOrder[1:] }, 3, "host h1, which is in no table"},
 		"too much in use":                             {func(w *audited) { w.alice.add(Active, one) }, 2, "quota user=alice: used memory=4B"},
-		"too little reserved":                         {func(w *audited) { w.bob.take(Reserved, one) }, 2, "quota user=bob: used"},
+		"too little reserved":                         {func(w *audited) { w.bob.subtract(Reserved, one) }, 2, "quota user=bob: used"},
 		"too much reserved, on a host":                {func(w *audited) { w.hosts["h1"].account.add(Reserved, one) }, 2, "host h1: used"},
 		"one too many":                                {func(w *audited) { w.everybody.held++ }, 2, "quota (all): used"},
 		"over the limit":                              {func(w *audited) { w.alice.setLimit(one, one); w.alice.exceeded = false }, 1, "quota user=alice: over its limit"},
 		"over the limit, as is known":                 {func(w *audited) { w.alice.setLimit(one, one) }, 0, ""},
 		"a part in a queue that it does not count in": {func(w *audited) { w.active.external = nil }, 3, "touches 0 branches, its parts 1"},
 		"a queue that it counts in without a part":    {func(w *audited) { w.active.Entitled.External = nil }, 3, "touches 1 branches, its parts 0"},
-		"a queue that has too much in use":            {func(w *audited) { w.active.external.touches[0].branch.account.add(Active, one) }, 2, "queue yarn:prod:root: used"},
+		"a queue that has too much in use":            {func(w *audited) { w.active.external.charges[0].branch.account.add(Active, one) }, 2, "queue yarn:prod:root: used"},
 		"a cluster that nobody has configured":        {func(w *audited) { w.providers = nil }, 3, "cluster yarn:prod: configured true"},
 		"a promise":                                   {func(w *audited) { w.hosts["h1"].promised++ }, 9, "host h1: promised 6, its allocations 5"},
 		"bytes of a caller":                           {func(w *audited) { w.callers["alice@h1"].bytes++ }, 2, "the bytes of each caller"},
 		"bytes of a host's callers":                   {func(w *audited) { w.relays["h1"].bytes++ }, 2, "the bytes of each callers of host"},
-		"a caller who has nothing":                    {func(w *audited) { w.callers["zoe"] = &tally{name: "zoe"} }, 2, "the bytes of each caller"},
+		"a caller who has nothing":                    {func(w *audited) { w.callers["zoe"] = &usage{name: "zoe"} }, 2, "the bytes of each caller"},
 		"a caller who is nearly full":                 {func(w *audited) { c := w.callers["alice@h1"]; c.most = c.bytes }, 2, "callers with nearly as much as they may have: 1, and these or others are said to be: 0"},
 		"callers of a host who are nearly full":       {func(w *audited) { c := w.relays["h1"]; c.most = c.bytes }, 2, "callers with nearly as much as they may have: 1, and these or others are said to be: 0"},
-		"a caller who is not nearly full":             {func(w *audited) { w.full[&tally{}] = struct{}{} }, 2, "callers with nearly as much as they may have: 0, and these or others are said to be: 1"},
+		"a caller who is not nearly full":             {func(w *audited) { w.full[&usage{}] = struct{}{} }, 2, "callers with nearly as much as they may have: 0, and these or others are said to be: 1"},
 		"bytes of a host":                             {func(w *audited) { w.hosts["h1"].bytes-- }, 2, "host h1: "},
 		"a host said to be full":                      {func(w *audited) { w.hosts["h2"].full = "full" }, 2, "host h2: 0 bytes, full"},
 		"a host not said to be full":                  {func(w *audited) { w.cfg.HostLiveBytes = w.hosts["h1"].bytes }, 2, "host h1: "},
@@ -137,7 +138,7 @@ func TestTheAuditFindsEachMistake(t *testing.T) {
 	}
 }
 
-// What ends leaves nothing in the tables but what is remembered of it.
+// What ends leaves nothing in the tables, except its remembered request id.
 func TestNothingIsLeftInTheTablesOfWhatHasEnded(t *testing.T) {
 	w := newAudited(t)
 	for _, e := range []*entry{w.waiting, w.away, w.active, w.reserved} {
@@ -146,8 +147,9 @@ func TestNothingIsLeftInTheTablesOfWhatHasEnded(t *testing.T) {
 		}
 	}
 	for name, left := range map[string]int{
-		"allocations": w.entries.Len(), "filings": len(w.filings), "shares": len(w.shares), "classes": len(w.classes), "callers": len(w.callers),
-		"callers of hosts": len(w.relays), "callers that are full": len(w.full), "requests": w.requests.live, "quota accounts": w.Counts().QuotaAccounts - 1, // that of everybody stays
+		"allocations": w.entries.Len(), "account sets": len(w.accountSets), "shares": len(w.shares), "classes": len(w.classes), "callers": len(w.callers),
+		// that of everybody stays
+		"callers of hosts": len(w.relays), "callers that are full": len(w.full), "requests": w.requests.live, "quota accounts": w.Counts().QuotaAccounts - 1,
 	} {
 		if left != 0 {
 			t.Errorf("%d %s are left", left, name)

@@ -7,34 +7,38 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// branch is a queue of an external cluster, in one of its partitions, with its account. A part of an allocation counts in its queue and
-// in every branch above that, to the root. Which these are is in the path alone, so that a ledger which was just loaded, and knows
-// nothing of the cluster yet, has the same books.
+// branch is a queue of an external cluster, in one of its partitions, with its account. A part of
+// an allocation counts in its queue and in every branch above, up to the root. The path alone says
+// which these are. So a ledger that was just loaded, and knows nothing of the cluster yet, has the
+// same sums.
 type branch struct {
 	account  account
 	cluster  *cluster
 	parent   *branch // nil: the root
 	address  resource.Address
 	below    int // branches that have it as their parent
-	touching int // live allocations, and requests that are being looked at
+	attached int // live allocations, and requests that are being decided
 	dropped  bool
-	bringer  *host // whose agent's report made it; nil: a request or a provider did, or one has reported it since
+	// whose agent's report created it; nil: a request or a provider did, or a provider has
+	// reported it since
+	bringer *host
 
 	report QueueReport
-	known  bool         // the last report has it
-	seen   int          // the cluster's count of reports at the last one that had it
-	shown  resource.Sum // of what our allocations have here: what the report's figures surely hold
+	known  bool // it is in the last report
+	seen   int  // the cluster's count of reports when it was last in one
+	// the part of our allocations here that the report's figures include for certain
+	shown resource.Sum
 }
 
-// touch is what an allocation asks of one branch.
-type touch struct {
+// charge is what an allocation asks of one branch, and counts there.
+type charge struct {
 	branch *branch
 	own    bool            // one of its parts is in this very queue, not in one below
 	vector resource.Vector // the sum of its parts here and below
-	shown  resource.Vector // how much of that the last report's figures surely hold
+	shown  resource.Vector // the part of it that the last report's figures include for certain
 }
 
-func newBranch(c *cluster, at spot) *branch {
+func newBranch(c *cluster, at queueKey) *branch {
 	b := &branch{cluster: c, address: resource.Address{Kind: c.Kind, Cluster: c.Cluster, Path: at.path, Partition: at.partition}}
 	b.account.name = queueName(b.address)
 	b.account.queue.account, b.account.queue.branch = &b.account, b
@@ -58,8 +62,8 @@ const (
 	partitionKey = "partition"
 )
 
-// above returns the path of the queue above; false where there is none.
-func above(path string) (string, bool) {
+// parentPath returns the path of the queue above; false if there is none.
+func parentPath(path string) (string, bool) {
 	at := strings.LastIndexByte(path, '.')
 	if at < 0 {
 		return "", false
@@ -70,12 +74,12 @@ func above(path string) (string, bool) {
 // leaf returns the last element of a path.
 func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// note says that nothing new may go there, and why; empty where it may.
-func (b *branch) note() string {
+// unschedulable says why no new grant may go there; empty if one may.
+func (b *branch) unschedulable() string {
 	switch {
 	case !b.cluster.known:
 		return NoteUnknown
-	case !b.known && !b.made():
+	case !b.known && !b.autoCreated():
 		return NoteMissing
 	case b.report.Closed:
 		return NoteStopped
@@ -94,32 +98,35 @@ func (b *branch) detail(note string, now Instant) string {
 	return ""
 }
 
-// made reports whether a queue that the cluster does not have is made by using it.
-func (b *branch) made() bool {
-	return b.cluster.makes(spot{b.address.Path, b.address.Partition})
+// autoCreated reports whether the cluster creates the queue, which it does not have, when it is
+// used.
+func (b *branch) autoCreated() bool {
+	return b.cluster.autoCreates(queueKey{b.address.Path, b.address.Partition})
 }
 
-// makes reports whether using a queue that is not there makes it: the nearest one above that is there does that.
-func (c *cluster) makes(at spot) bool {
-	if _, elsewhere := c.standard[at.path]; elsewhere { // it is there, in other partitions
+// autoCreates reports whether the cluster creates a queue that it does not have when it is used.
+// The nearest existing queue above it decides that.
+func (c *cluster) autoCreates(at queueKey) bool {
+	if _, elsewhere := c.standard[at.path]; elsewhere { // the queue exists, in other partitions
 		return false
 	}
-	for path, below := above(at.path); below; path, below = above(path) {
-		if b := c.branches[spot{path, at.partition}]; b != nil && b.known {
+	for path, below := parentPath(at.path); below; path, below = parentPath(path) {
+		if b := c.branches[queueKey{path, at.partition}]; b != nil && b.known {
 			return b.report.CreatesChildren
 		}
 	}
 	return false
 }
 
-// fits reports whether the request can go there now: by what is known of the cluster and by the books.
+// fits reports whether the request can go there now, by what is known of the cluster and by the
+// account.
 func (b *branch) fits(request resource.Vector) bool {
-	return request.IsZero() || b.note() == "" && b.account.fits(request)
+	return request.IsZero() || b.unschedulable() == "" && b.account.fits(request)
 }
 
 // free is what a request could get at most, in memory, cpu and instances.
 func (b *branch) free() [3]int64 {
-	if b.note() != "" {
+	if b.unschedulable() != "" {
 		return [3]int64{-1, -1, -1}
 	}
 	return b.account.free()
@@ -130,45 +137,46 @@ func (b *branch) tooLarge(request resource.Vector) bool {
 	return b.cluster.known && b.known && !b.account.couldEverFit(request)
 }
 
-// take takes over what a report says.
-func (b *branch) take(r *QueueReport) {
-	b.unclaim()
+// setReport stores what a report says of the branch.
+func (b *branch) setReport(r *QueueReport) {
+	b.clearBringer()
 	b.known, b.report = true, *r
-	b.report.Limit, b.report.Used = within(r.Limit), within(r.Used)
+	b.report.Limit, b.report.Used = clamped(r.Limit), clamped(r.Used)
 }
 
-// claim counts a new branch on the host whose agent brought it, if one has.
-func (b *branch) claim(h *host) {
+// setBringer counts a new branch on the host whose agent's report created it, if one did.
+func (b *branch) setBringer(h *host) {
 	if h != nil {
 		b.bringer = h
 		h.brought++
 	}
 }
 
-// unclaim counts the branch on no host any more.
-func (b *branch) unclaim() {
+// clearBringer stops counting the branch on a host.
+func (b *branch) clearBringer() {
 	if b.bringer != nil {
 		b.bringer.brought--
 		b.bringer = nil
 	}
 }
 
-// vanish forgets what was said of the branch.
-func (b *branch) vanish() {
+// forgetReport forgets what was reported of the branch.
+func (b *branch) forgetReport() {
 	b.known, b.report = false, QueueReport{}
-	b.apply()
-	b.cluster.tidy(b)
+	b.applyReport()
+	b.cluster.prune(b)
 }
 
-// apply makes what the report says the account's.
-func (b *branch) apply() {
+// applyReport gives the account the limits and the use of the report.
+func (b *branch) applyReport() {
 	b.account.complete = b.known
-	b.restate()
+	b.updateOthers()
 	b.account.setLimit(b.report.Limit, resource.Vector{})
 }
 
-// restate works out what others use: what the report's figures hold beyond what they hold of our allocations.
-func (b *branch) restate() {
+// updateOthers computes what others use: the report's figures less the part of our allocations
+// that they include.
+func (b *branch) updateOthers() {
 	others := resource.Vector{}
 	for dimension, used := range b.report.Used.All() {
 		if more := used - b.shown.Get(dimension); more > 0 {
@@ -178,8 +186,8 @@ func (b *branch) restate() {
 	b.account.others = others
 }
 
-// within brings quantities into the range in which sums cannot overflow.
-func within(v resource.Vector) resource.Vector {
+// clamped limits quantities to the range in which sums cannot overflow.
+func clamped(v resource.Vector) resource.Vector {
 	for dimension, quantity := range v.All() {
 		if quantity < 0 || quantity > resource.MaxQuantity {
 			v = v.With(dimension, min(max(0, quantity), resource.MaxQuantity))
@@ -188,9 +196,10 @@ func within(v resource.Vector) resource.Vector {
 	return v
 }
 
-// show changes how much of an allocation the report's figures hold. What others use is to be restated after that: what an allocation
-// leaves behind is theirs until a report says otherwise.
-func (b *branch) show(t *touch, v resource.Vector) (changed bool) {
+// setShown changes how much of an allocation the report's figures include. Call updateOthers
+// afterwards: what an allocation leaves behind counts as used by others until a report says
+// otherwise.
+func (b *branch) setShown(t *charge, v resource.Vector) (changed bool) {
 	if t.shown.EqualTo(v) {
 		return false
 	}

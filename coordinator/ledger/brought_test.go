@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/test/underrace"
 )
 
-// madeUp is an engine that an agent makes up: with n parts, each in a queue that is depth deep.
+// madeUp is an engine that an agent makes up: with n parts, each in a queue of the given depth.
 func madeUp(id, n, depth, note int, cluster func(part int) string) ledger.EngineReport {
 	grant := &ledger.Allocation{
 		Caller: "alice@h1", Process: ledger.Process{PID: int32(id)}, Labels: label.Set{{Key: "note", Value: strings.Repeat("x", note)}, {Key: "user", Value: "alice"}},
@@ -78,7 +78,7 @@ func TestAHostsAgentBringsFewQueuesThatNobodyElseKnows(t *testing.T) {
 	t.Logf("took %v", took)
 	w.audit()
 
-	// Once a provider reports a queue it counts no more, and what has ended makes room.
+	// Once a provider reports a queue it does not count any more, and ended engines make room.
 	name := ledger.ClusterName{Kind: "yarn", Cluster: "c0-0"}
 	must(t, w.ledger.PutProvider(w.now, ledger.ProviderRecord{ClusterName: name}))
 	must(t, w.ledger.ReportCluster(w.now, ledger.ClusterReport{ClusterName: name, Asked: w.now, GoodFor: time.Hour, Queues: []ledger.QueueReport{{Path: "root"}, {Path: "root.a", Parent: "root"}}}))
@@ -101,7 +101,7 @@ func TestAHostsAgentBringsFewQueuesThatNobodyElseKnows(t *testing.T) {
 	w.audit()
 }
 
-// An agent may have as many engines as it likes in queues that are there: each counts with what it takes.
+// An agent may have any number of engines in queues that exist: each counts with what it takes.
 func TestAQueueOfAnEngineCountsWithWhatItTakes(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{}, "h1")
 	const n = 300
@@ -120,7 +120,7 @@ func TestAQueueOfAnEngineCountsWithWhatItTakes(t *testing.T) {
 	}
 	took := (heapInUse() - before) / (n - 1)
 	a, _ := w.ledger.Get(1)
-	counts := a.LiveBytes() + ledger.LiveOverhead + 8*32*ledger.TouchOverhead
+	counts := a.LiveBytes() + ledger.LiveOverhead + 8*32*ledger.ChargeOverhead
 	t.Logf("%d bytes each, counted as %d", took, counts)
 	if took > counts {
 		t.Errorf("each takes %d bytes and counts as %d", took, counts)
@@ -158,7 +158,8 @@ func TestOneReportOfAnAgentTakesLittleTime(t *testing.T) {
 			}
 			const most = 250 * time.Millisecond * underrace.Factor
 			least := time.Hour
-			for attempt := 0; attempt < 5 && least > most; attempt++ { // other processes may have the machine
+			// other processes may have the machine
+			for attempt := 0; attempt < 5 && least > most; attempt++ {
 				least = min(least, longestReport(t, engines))
 			}
 			if least > most {
@@ -168,7 +169,8 @@ func TestOneReportOfAnAgentTakesLittleTime(t *testing.T) {
 	}
 }
 
-// longestReport reports the engines until they are all taken over that ever are, and says how long the ledger was busy with one report at most.
+// longestReport reports the engines until all that can be adopted are, and returns the longest
+// time that the ledger was busy with one report.
 func longestReport(t *testing.T, engines []ledger.EngineReport) time.Duration {
 	t.Helper()
 	w := newLiveWorld(t, ledger.Config{}, "h1")
@@ -194,7 +196,8 @@ func longestReport(t *testing.T, engines []ledger.EngineReport) time.Duration {
 
 func TestWhatOneReportLeavesIsTakenOverFromTheNext(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{}, "h1")
-	const n, places, most = 600, 1 + 2*10, 8192 // of each engine: the host, two queues and the nine above each
+	// of each engine: the host, two queues and the nine above each
+	const n, places, most = 600, 1 + 2*10, 8192
 	engines := make([]ledger.EngineReport, n)
 	for i := range engines {
 		engines[i] = madeUp(i+1, 2, 10, 10, func(part int) string { return fmt.Sprint("c", part) })

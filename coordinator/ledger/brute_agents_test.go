@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// nameOthers is a report of a host that names everything that waits or is on others. It knows all of it but
-// one thing.
+// nameOthers is a report of a host that names everything that waits or is on other hosts. It knows
+// all values of it except one.
 func (b *brute) nameOthers() {
 	h := b.host()
 	c := b.report(h, true)
@@ -72,7 +72,8 @@ func (b *brute) adopt() {
 	}
 }
 
-// overLimit reports whether an engine, which is not in the books yet, has more of some account than there is.
+// overLimit reports whether an engine, which the ledger does not have yet, has more of some
+// account than is left.
 func (b *brute) overLimit(a *ledger.Allocation) bool {
 	for _, p := range append(b.purses(a), b.purseOf(b.hosts[a.HostID])) {
 		if len(b.lacks(p, p.has(a))) > 0 {
@@ -165,8 +166,8 @@ func (r *rows) take(c *ledger.Changes) {
 	}
 }
 
-// restart puts a new ledger in the place of the one that is there, from the store's rows. Nobody is on the
-// line of what waits, and the cluster and all hosts report anew.
+// restart replaces the ledger by a new one from the store's rows. Waiting requests have no
+// callers, and the cluster and all hosts report again.
 func (b *brute) restart() {
 	b.ledger = ledger.New(ledger.Config{}, newPlainPlacer())
 	s := &b.stored

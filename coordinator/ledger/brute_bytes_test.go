@@ -8,13 +8,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What a row counts with, by the tables in coordinator/ledger/livebytes.go, added up here without its code.
+// What a row counts with, by the tables in coordinator/ledger/livebytes.go, added up here without
+// its code.
 const (
 	bruteRow      = 360  // of a row that says nothing
 	brutePair     = 12   // a label, beside its texts
 	bruteVector   = 40   // a vector of memory, cpu and instances
 	bruteCustom   = 22   // another countable, beside its name
-	brutePart     = 16   // a part elsewhere, beside its address and its vector
+	brutePart     = 16   // an external part, without its address and its vector
 	bruteItem     = 3    // one of a list of texts, beside itself
 	bruteRoom     = 1024 // what a row may grow by from the start
 	bruteLive     = 1024 // on its caller: that it lives
@@ -51,8 +52,8 @@ func bytesOfLabels(set label.Set) (n int64) {
 	return n
 }
 
-// bytesOfRow is what a row counts with: what was asked twice, as it is granted too, and whichever is more
-// of what it says beyond that and of what it has room for.
+// bytesOfRow is what a row counts with: what was asked for twice, as it is granted, too, and the
+// larger of two: what the row says beyond that, and the room that it has.
 func bytesOfRow(a *ledger.Allocation) int64 {
 	asked := int64(len(a.RequestID+a.Caller)) + bytesOfLabels(a.Labels) + 2*bytesOfResource(a.Requested)
 	if w := a.Wishes; w != nil {
@@ -69,8 +70,8 @@ func bytesOfRow(a *ledger.Allocation) int64 {
 	return asked + says
 }
 
-// judgeBytes compares the bytes of callers, of hosts, and of all callers of a host's agent with the rows of
-// what lives.
+// judgeBytes compares the bytes of callers, of hosts, and of all callers of a host's agent with
+// the rows of what lives.
 func (b *brute) judgeBytes() {
 	type share struct{ host, caller string }
 	callers, agents, onHosts, shares := make(map[string]int64), make(map[string]int64), make(map[string]int64), make(map[share]int64)

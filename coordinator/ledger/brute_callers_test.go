@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// bruteCallers are who asks: somebody at a coordinator, and at the agents of two hosts.
+// bruteCallers are the callers: one at a coordinator, and some at the agents of two hosts.
 var bruteCallers = []string{"local", "alice@h0", "bob@h1"}
 
 // ask sends a request that nobody remembers.
@@ -50,14 +50,16 @@ func (b *brute) judgeRefused(c *ledger.AllocateCommand, before uint64, err error
 	}
 }
 
-// allocateAgain repeats a request, or sends another one under its id: invariant 5. A repeat may have
-// another wait, and be one that somebody is on the line of while the first was not, or the other way round.
+// allocateAgain repeats a request, or sends another one under its id: invariant 5. A repeat may
+// have another wait, and it may have a caller that waits although the first had none, or none
+// although the first had one.
 func (b *brute) allocateAgain() {
 	if len(b.asked) == 0 {
 		return
 	}
 	i := b.random.IntN(len(b.asked))
-	if gone := slices.Sorted(maps.Keys(b.alone)); len(gone) > 0 && b.random.IntN(3) > 0 { // as those do who were cut off
+	// as those do who were cut off
+	if gone := slices.Sorted(maps.Keys(b.alone)); len(gone) > 0 && b.random.IntN(3) > 0 {
 		i = max(0, slices.Index(b.of, gone[b.random.IntN(len(gone))]))
 	} else if waits := b.pick(ledger.Waiting); waits != nil && b.random.IntN(2) == 0 {
 		i = max(0, slices.Index(b.of, waits.ID))
@@ -91,9 +93,9 @@ func (b *brute) allocateAgain() {
 	}
 }
 
-// judgeRepeat looks at the repeat, by somebody on the line, of a request that waits. It is granted if there
-// is room. Else it goes on to wait, at its old place; who does not want to wait is refused, and leaves it
-// as it was.
+// judgeRepeat checks the repeat of a waiting request by a caller that waits. It is granted if
+// there is room. Else it waits on, in its old place. If the caller does not want to wait, it is
+// refused and the request stays as it was.
 func (b *brute) judgeRepeat(a *ledger.Allocation, c *ledger.AllocateCommand, now *ledger.Allocation, changes bool, err error) {
 	b.asks = a.ID
 	switch {
@@ -113,7 +115,7 @@ func (b *brute) judgeRepeat(a *ledger.Allocation, c *ledger.AllocateCommand, now
 	}
 }
 
-// hangUp is a caller on the line who goes away.
+// hangUp is a waiting caller that goes away.
 func (b *brute) hangUp() {
 	if ids := slices.Sorted(maps.Keys(b.line)); len(ids) > 0 {
 		id := ids[b.random.IntN(len(ids))]
@@ -121,8 +123,8 @@ func (b *brute) hangUp() {
 	}
 }
 
-// leave lets those hang up who do not want to wait any longer, which may be before their request's wait is
-// over.
+// leave makes callers go away that do not want to wait any longer, which may be before their
+// request's wait is over.
 func (b *brute) leave() {
 	for _, id := range slices.Sorted(maps.Keys(b.line)) {
 		for {

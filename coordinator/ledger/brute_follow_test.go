@@ -8,7 +8,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// next are the states that may follow one; none is that of what was not there.
+// next are the states that may follow a state; none is the state before the first.
 func next(s ledger.State) []ledger.State {
 	switch s {
 	case ledger.Waiting:
@@ -22,7 +22,7 @@ func next(s ledger.State) []ledger.State {
 	}
 }
 
-// follow takes in what the ledger announces, in its order, and judges each grant at its moment.
+// follow applies what the ledger announces, in order, and judges each grant at its time.
 func (b *brute) follow() {
 	changes := b.ledger.Changes()
 	b.ledger.Durable(b.now, changes.Revision)
@@ -47,7 +47,7 @@ func (b *brute) follow() {
 		if a.State != ledger.Waiting {
 			delete(b.line, a.ID)
 			delete(b.alone, a.ID)
-		} else if was.Holds() { // vetoed: whoever asked has been told of the grant
+		} else if was.Holds() { // vetoed: the caller has got the grant
 			b.alone[a.ID] = b.now
 		}
 		if b.adopted[a.ID] && was == 0 && a.OverLimit != b.overLimit(&a) {
@@ -74,7 +74,7 @@ func (b *brute) forget(a *ledger.Allocation) {
 	}
 }
 
-// present reports whether a grant of what waits would reach somebody.
+// present reports whether somebody waits for a grant or will look for it.
 func (b *brute) present(a *ledger.Allocation) bool { return a.Async || len(b.line[a.ID]) > 0 }
 
 // judgeEnd looks at an end that nobody asked for: it must have been due.
@@ -95,8 +95,8 @@ func (b *brute) judgeEnd(before, a *ledger.Allocation) {
 	}
 }
 
-// judgeTurn looks at who is granted: of those who ask for the very same whoever came first, and nobody who
-// is not there.
+// judgeTurn checks which request is granted: of those that ask for the same, the first one, and
+// none without a caller.
 func (b *brute) judgeTurn(a *ledger.Allocation) {
 	if !b.present(a) && a.ID != b.asks {
 		b.t.Fatalf("seed %d: %s is granted while nobody is on its line", b.seed, a.ID)
@@ -117,7 +117,8 @@ func sameWishes(v, w *ledger.Wishes) bool {
 	return v.Host == w.Host && v.Required.Equal(w.Required) && slices.Equal(v.Avoid, w.Avoid)
 }
 
-// judgeRest looks at what has settled: nothing is overdue, and nobody waits for what is there.
+// judgeRest checks the state after a step: nothing is overdue, and no request waits for what is
+// free.
 func (b *brute) judgeRest() {
 	b.judgeBooks()
 	b.judgeBytes()
@@ -144,8 +145,8 @@ func (b *brute) judgeRest() {
 	}
 }
 
-// judgeReason looks at what a request is said to wait for: it must be short now, whatever was when the wait
-// began.
+// judgeReason checks what a request is said to wait for: it must be short now, even if it was not
+// when the wait began.
 func (b *brute) judgeReason(id ledger.ID, a *ledger.Allocation) {
 	says, _ := b.ledger.Get(id)
 	_, account, _ := strings.Cut(says.Reason, "waits for ")

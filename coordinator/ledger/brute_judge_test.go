@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// purse is one account as the design defines it, worked out from nothing but rules, hosts, reports and the list of what lives. A
-// dimension without a most is not limited.
+// purse is one account as the design defines it, computed only from rules, hosts, reports and the
+// list of live allocations. A dimension without a most is not limited.
 type purse struct {
 	name string
 	most map[string]*big.Int // limit - protected - used by others
@@ -42,7 +42,8 @@ func without(limit, kept map[string]*big.Int) map[string]*big.Int {
 	return most
 }
 
-// rulesFor finds by enumeration the rules that a request must pass: of each set of keys the matching one with most exact values.
+// rulesFor finds by enumeration the rules that a request must pass: of each set of keys the
+// matching one with most exact values.
 func (b *brute) rulesFor(labels label.Set) map[string]ledger.Quota {
 	if found, is := b.scopes[labels.String()]; is {
 		return found
@@ -78,7 +79,7 @@ func (b *brute) rulesFor(labels label.Set) map[string]ledger.Quota {
 	return best
 }
 
-// purses are the accounts that an allocation touches beside hosts, in no order.
+// purses are the accounts that an allocation charges apart from hosts, in no order.
 func (b *brute) purses(a *ledger.Allocation) []purse {
 	var list []purse
 	for scope, q := range b.rulesFor(a.Labels) {
@@ -147,7 +148,7 @@ func (b *brute) taken(p purse, state func(ledger.State) bool) map[string]*big.In
 	return sum
 }
 
-// left is what the account still has of a dimension; nil where that is not limited.
+// left is what the account still has of a dimension; nil if that is not limited.
 func (b *brute) left(p purse, dimension string) *big.Int {
 	most := p.most[dimension]
 	if most == nil {
@@ -171,7 +172,7 @@ func (b *brute) lacks(p purse, asked map[string]*big.Int) []string {
 	return short
 }
 
-// headroom is what the machine can still promise: in this world no engine has touched anything yet.
+// headroom is what the machine can still promise: in this world no engine has used any memory yet.
 func (b *brute) headroom(h *bruteHost) *big.Int {
 	left := whole(h.available)
 	for _, a := range b.live {
@@ -195,13 +196,14 @@ func (h *bruteHost) suits(w *ledger.Wishes) bool {
 	return (w.Host == "" || w.Host == h.id) && !slices.Contains(w.Avoid, h.id)
 }
 
-// takes reports whether a host has room for a request, by health, by books and by measurement.
+// takes reports whether a host has room for a request, by health, by its account and by
+// measurement.
 func (b *brute) takes(h *bruteHost, asked map[string]*big.Int) bool {
 	memory := asked[resource.Memory]
 	return !h.cordoned && len(b.lacks(b.purseOf(h), asked)) == 0 && (memory == nil || memory.Sign() == 0 || b.headroom(h).Cmp(memory) >= 0)
 }
 
-// fits reports whether nothing at all stands in a request's way.
+// fits reports whether nothing blocks a request.
 func (b *brute) fits(a *ledger.Allocation) bool {
 	for _, p := range b.purses(a) {
 		if len(b.lacks(p, p.has(a))) > 0 {
@@ -216,8 +218,8 @@ func (b *brute) fits(a *ledger.Allocation) bool {
 	return false
 }
 
-// mayBecome reports whether every account has what an allocation, which holds something, would have more of
-// it.
+// mayBecome reports whether every account has what an allocation, which holds something, would
+// have more of it.
 func (b *brute) mayBecome(a, next *ledger.Allocation) bool {
 	grows := false
 	more := func(p purse) map[string]*big.Int {
@@ -242,8 +244,8 @@ func (b *brute) mayBecome(a, next *ledger.Allocation) bool {
 	return !grows || b.takes(h, on)
 }
 
-// judgeGrant looks at an allocation that has just come to hold more than before, and is in the list of what lives: invariants 1 and 9. What it had
-// before is nil where it held nothing.
+// judgeGrant checks an allocation that holds more than before, and is in the list of live ones:
+// invariants 1 and 9. before is nil if it held nothing.
 func (b *brute) judgeGrant(a, before *ledger.Allocation) {
 	h := b.hosts[a.HostID]
 	if h == nil {
@@ -278,7 +280,8 @@ func (b *brute) judgeGrant(a, before *ledger.Allocation) {
 	}
 }
 
-// judgeRefusal looks at a refusal: something must be short, and what is said of an account must be so.
+// judgeRefusal checks a refusal: something must be short, and what it says of an account must be
+// true.
 func (b *brute) judgeRefusal(a *ledger.Allocation, err error) {
 	refusal, is := errors.AsType[*ledger.InsufficientError](err)
 	if !is {
@@ -332,7 +335,8 @@ func (b *brute) couldFitSomewhere(a *ledger.Allocation) bool {
 	return false
 }
 
-// anythingHeld reports whether some account keeps what it has for one request: then the order of the others is the policy's.
+// anythingHeld reports whether some account is held for one request: then the policy decides the
+// order of the others.
 func (b *brute) anythingHeld() bool {
 	held := false
 	look := func(a ledger.AccountInfo) { held = held || a.HeldFor != 0 }

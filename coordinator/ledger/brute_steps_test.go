@@ -54,7 +54,7 @@ func (b *brute) step() {
 	b.judgeRest()
 }
 
-// pick is one of the live allocations in these states; nil where there is none.
+// pick is one of the live allocations in these states; nil if there is none.
 func (b *brute) pick(states ...ledger.State) *ledger.Allocation {
 	var list []*ledger.Allocation
 	for _, id := range slices.Sorted(maps.Keys(b.live)) {
@@ -80,7 +80,8 @@ func (b *brute) allocate() {
 		RequestID: fmt.Sprintf("r%d", len(b.asked)), RequestHash: uint64(len(b.asked)) + 1,
 	}
 	c.Resource, c.Wishes = resource.NewResource(b.vector(), b.parts()...), b.wishes()
-	if len(b.asked) > 0 && b.random.IntN(3) == 0 { // several who want the same: the first of them gets it
+	// several requests for the same: the first of them gets it
+	if len(b.asked) > 0 && b.random.IntN(3) == 0 {
 		like := b.asked[b.random.IntN(len(b.asked))]
 		c.Actor, c.Labels, c.Resource = like.Actor, like.Labels, like.Resource
 		if b.random.IntN(4) > 0 {

@@ -16,12 +16,13 @@ import (
 
 var bruteSeeds = flag.Int("brute.seeds", 600, "how many worlds the brute force judges")
 
-// TestABruteForceFindsNothingWrong judges what the ledger answers and announces by the design alone: each
-// sum is added up anew, in numbers without bound, from the list of what lives, and bytes by an arithmetic
-// of its own. Its world has requests with several parts elsewhere, hosts whose labels change, repeats with
-// other waits, vetoes, engines that the ledger does not know, and restarts from the store's rows. It shares
-// nothing with the model of TestLedgerAgreesWithAModel, so that one mistake in how the design was read is
-// not made twice. For long runs:
+// TestABruteForceFindsNothingWrong judges what the ledger answers and announces by the design
+// alone: each sum is added up again, in numbers without bound, from the list of live allocations,
+// and bytes by an arithmetic of its own. Its world has requests with several external parts, hosts
+// whose labels change, repeats with other waits, vetoes, engines that the ledger does not know,
+// and restarts from the store's rows. It shares nothing with the model of
+// TestLedgerAgreesWithAModel, so that one mistake in how the design was read is not made twice.
+// For long runs:
 //
 //	go test -run BruteForce -brute.seeds=20000
 func TestABruteForceFindsNothingWrong(t *testing.T) {
@@ -55,7 +56,7 @@ type brute struct {
 	of      []ledger.ID              // and what became of them; 0: nothing that is remembered
 	stored  rows
 
-	line    map[ledger.ID][]ledger.Instant // callers on the line of what waits: until when each waits
+	line    map[ledger.ID][]ledger.Instant // callers of waiting requests: until when each waits
 	alone   map[ledger.ID]ledger.Instant   // since when nobody is on the line
 	adopted map[ledger.ID]bool
 	asks    ledger.ID // what the step's command is about: it may be granted, or end, at once
@@ -99,7 +100,7 @@ func (b *brute) some(most int64) resource.Vector {
 	return resource.Vector{}.WithMemory(b.upTo(most)).WithCPU(b.upTo(most)).WithInstances(1 + b.upTo(most))
 }
 
-// register announces a host with other labels, and reports all that runs there.
+// register announces a host with other labels, and reports everything that runs there.
 func (b *brute) register(h *bruteHost) {
 	h.incarnation++
 	h.sequence, h.labels = 0, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A batch holds what several commands changed. What it says of a host, a rule or a provider must not depend on whether the store writes
-// rows or removes them first.
+// A batch holds what several commands changed. What it says of a host, a rule or a provider must
+// not depend on whether the store writes rows or removes them first.
 func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 	register := func(l *ledger.Ledger) error {
 		_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(8)})
@@ -76,7 +76,8 @@ func TestABatchDoesNotSayThatSomethingIsThereAndGone(t *testing.T) {
 	}
 }
 
-// However many wait: what comes free is given to all it is enough for, in the same step, so that nobody who comes later is before them.
+// However many wait: what becomes free is given to all requests that it is enough for, in the same
+// step, so that no later request is before them.
 func TestOneStepServesAllWhomItCan(t *testing.T) {
 	const waiting = 3000
 	l := ready(t)

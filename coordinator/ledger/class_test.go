@@ -7,8 +7,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Requests wait as one class if they are alike. What tells two apart, for some account or host, makes two classes of them: else the first
-// of a class would speak for others that it knows nothing of.
+// Requests wait as one class if they are alike. If some account or host treats two requests
+// differently, they are in two classes: otherwise the first of a class would stand for others that
+// are different.
 func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 	part := func(change func(*resource.External)) func(*Allocation) {
 		return func(a *Allocation) {
@@ -19,10 +20,11 @@ func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 	}
 	wishes := func(w Wishes) func(*Allocation) { return func(a *Allocation) { a.Wishes = &w } }
 	variants := map[string]func(*Allocation){
-		"as they are":              func(*Allocation) {},
-		"priority":                 func(a *Allocation) { a.Priority = 1 },
-		"host":                     func(a *Allocation) { a.HostID = "h1" },
-		"caller":                   func(a *Allocation) { a.Caller = "bob" }, // a host may be closed to one of them
+		"as they are": func(*Allocation) {},
+		"priority":    func(a *Allocation) { a.Priority = 1 },
+		"host":        func(a *Allocation) { a.HostID = "h1" },
+		// a host may be closed to one of them
+		"caller":                   func(a *Allocation) { a.Caller = "bob" },
 		"another label":            func(a *Allocation) { a.Labels = label.Of("user", "bob") },
 		"one more label":           func(a *Allocation) { a.Labels = label.Of("user", "alice", "creator", "IDE") },
 		"no label":                 func(a *Allocation) { a.Labels = nil },
@@ -66,12 +68,13 @@ func TestRequestsThatDifferInAnythingAreOfDifferentClasses(t *testing.T) {
 func waitingClass(s *share, request resource.Vector, ids ...ID) *class {
 	c := &class{share: s, request: request, members: newMembers()}
 	for _, id := range ids {
-		c.join(&entry{Allocation: Allocation{ID: id}})
+		c.add(&entry{Allocation: Allocation{ID: id}})
 	}
 	return c
 }
 
-// A class comes where its first member does: also after one has come back that is older, and after the first has left.
+// A class has the place of its first member, also after an older one has come back, and after the
+// first has left.
 func TestAClassMovesWithItsFirstMember(t *testing.T) {
 	for name, shares := range map[string][2]*share{
 		"of one share":    func() [2]*share { s := &share{weight: 1}; return [2]*share{s, s} }(),
@@ -80,8 +83,8 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var q queue
 			one, two := waitingClass(shares[0], resource.Vector{}, 5, 9), waitingClass(shares[1], resource.Vector{}, 7)
-			q.put(one)
-			q.put(two)
+			q.push(one)
+			q.push(two)
 			first := func(want ID) {
 				t.Helper()
 				if got := q.first().ID; got != want {
@@ -90,13 +93,13 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 			}
 			first(5)
 			back := &entry{Allocation: Allocation{ID: 3}}
-			two.join(back)
+			two.add(back)
 			first(3)
-			two.leave(back)
+			two.remove(back)
 			first(5)
-			one.leave(one.first())
+			one.remove(one.first())
 			first(7)
-			two.leave(two.first())
+			two.remove(two.first())
 			first(9)
 			if q.waiting != 1 {
 				t.Errorf("%d wait; want 1", q.waiting)
@@ -105,17 +108,18 @@ func TestAClassMovesWithItsFirstMember(t *testing.T) {
 	}
 }
 
-// A class may wait nowhere for a moment, while what is behind it is looked at.
+// A class may be in no queue for a moment, while the classes behind it are tried.
 func TestTheLastOfAClassThatWaitsNowhereMayLeave(t *testing.T) {
 	c := waitingClass(&share{weight: 1}, resource.Vector{}, 1)
 	e := c.first()
-	c.leave(e)
+	c.remove(e)
 	if e.class != nil || len(c.members.items) != 0 {
 		t.Error("it has not left")
 	}
 }
 
-// Nobody in a queue is tried where less is free than anybody there asks for, and somebody is where it may be enough for one.
+// No request in a queue is tried if less is free than each of them asks for, and one is tried if
+// it may be enough for one.
 func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 	s := &share{weight: 1}
 	var q queue
@@ -125,9 +129,9 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 	vector := func(memory, cpu, instances int64) resource.Vector {
 		return resource.Vector{}.WithMemory(memory).WithCPU(cpu).WithInstances(instances)
 	}
-	q.put(waitingClass(s, vector(1, 4000, 3), 1))
-	q.put(waitingClass(s, vector(5, 1000, 2), 2))
-	q.put(waitingClass(s, vector(7, 2000, 9), 3))
+	q.push(waitingClass(s, vector(1, 4000, 3), 1))
+	q.push(waitingClass(s, vector(5, 1000, 2), 2))
+	q.push(waitingClass(s, vector(7, 2000, 9), 3))
 	for _, test := range []struct {
 		free     [3]int64
 		hopeless bool
@@ -143,12 +147,13 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 			t.Errorf("%v is free: hopeless is %t; want %t", test.free, got, test.hopeless)
 		}
 	}
-	// Who asks for nothing of a dimension lacks nothing, even where less than nothing is left; who asks for one lacks one.
+	// A request that asks for nothing of a dimension lacks nothing, even if less than zero is
+	// left; one that asks for 1 lacks 1.
 	for i, name := range []string{resource.Memory, resource.CPU, resource.Instances} {
 		free := [3]int64{9, 9, 9}
 		var one, none queue
-		one.put(waitingClass(s, vector(1, 1, 1), 1))
-		none.put(waitingClass(s, vector(1, 1, 1).With(name, 0), 1))
+		one.push(waitingClass(s, vector(1, 1, 1), 1))
+		none.push(waitingClass(s, vector(1, 1, 1).With(name, 0), 1))
 		for _, n := range []int64{0, -5} {
 			if free[i] = n; !one.hopeless(free) || none.hopeless(free) {
 				t.Errorf("%d is left of %s: hopeless for one of it: %t, for none of it: %t", n, name, one.hopeless(free), none.hopeless(free))
@@ -157,16 +162,17 @@ func TestAQueueIsHopelessWhereNobodyCanHaveEnough(t *testing.T) {
 	}
 }
 
-// Behind a queue of an external cluster counts what a request asks for there, not what it asks of hosts.
+// Behind a queue of an external cluster counts what a request asks for there, not what it asks of
+// hosts.
 func TestABranchCountsWhatIsAskedOfIt(t *testing.T) {
 	other, own := &branch{}, &branch{}
 	q := queue{branch: own}
-	e := &entry{external: &external{touches: []touch{
+	e := &entry{external: &external{charges: []charge{
 		{branch: other, vector: resource.Vector{}.WithMemory(9)}, {branch: own, vector: resource.Vector{}.WithMemory(2)},
 	}}}
 	c := &class{share: &share{weight: 1}, request: resource.Vector{}.WithMemory(5), members: newMembers()}
-	c.join(e)
-	q.put(c)
+	c.add(e)
+	q.push(c)
 	if q.hopeless([3]int64{2, 0, 0}) || !q.hopeless([3]int64{1, 0, 0}) {
 		t.Errorf("the least that is asked for is %v; want 2 of memory", q.least)
 	}

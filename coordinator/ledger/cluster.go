@@ -8,42 +8,45 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// cluster is an external system that grants resources: one that a provider is configured for, or in which a live allocation has a part.
+// cluster is an external system that grants resources: one that a provider is configured for, or
+// in which a live allocation has a part.
 type cluster struct {
 	ClusterName
 	configured bool
-	since      Instant  // of its settings, or the load: what was asked earlier may be about another cluster
-	ties       int      // live allocations, and requests that are being looked at, with a part there
-	members    []*entry // of those, the ones that hold something
+	// when it got its settings, or the load: an answer to an earlier question may be about another
+	// cluster
+	since    Instant
+	attached int      // live allocations, and requests that are being decided, with a part there
+	members  []*entry // the live allocations that hold something there
 
 	// Of the last report:
 	reported    bool // there was one, since the load and with these settings
-	known       bool // what it said holds still
+	known       bool // what it said is still valid
 	asked       Instant
-	taken       Instant // when it was handed in: all its answers are from before
+	taken       Instant // when it was handed in: all its answers are older
 	incarnation string
 	untrusted   string
-	silence     string // why the cluster could not be read since
+	silence     string // why the cluster could not be read after it
 	answers     map[string]*ApplicationReport
-	reports     int                 // counts them
-	queues      int                 // in it, once for each partition
+	reports     int                 // how many there were
+	queues      int                 // in the last report, counted once for each partition
 	leaves      map[string][]string // full paths by their last element, sorted
 	standard    map[string]string   // default partitions by path, of all paths
 
-	branches map[spot]*branch
-	order    *btree.BTreeG[*branch] // the same by address
+	branches map[queueKey]*branch
+	order    *btree.BTreeG[*branch] // the branches by address
 
 	timer timer
 }
 
-// spot is a place in a cluster.
-type spot struct{ path, partition string }
+// queueKey is the key of a queue in a cluster, in one partition.
+type queueKey struct{ path, partition string }
 
 // cluster finds or makes the cluster of this name.
 func (l *Ledger) cluster(name ClusterName) *cluster {
 	c := l.clusters[name]
 	if c == nil {
-		c = &cluster{ClusterName: name, branches: make(map[spot]*branch), order: newOrder()}
+		c = &cluster{ClusterName: name, branches: make(map[queueKey]*branch), order: newOrder()}
 		c.timer.cluster = c
 		l.clusters[name] = c
 	}
@@ -56,21 +59,21 @@ func newOrder() *btree.BTreeG[*branch] {
 	return btree.NewBTreeGOptions(before, btree.Options{NoLocks: true})
 }
 
-// dropCluster forgets a cluster that nobody speaks of any more.
+// dropCluster forgets a cluster that has no provider and no allocation any more.
 func (l *Ledger) dropCluster(c *cluster) {
-	if !c.configured && c.ties == 0 {
+	if !c.configured && c.attached == 0 {
 		delete(l.clusters, c.ClusterName)
 	}
 }
 
-// configure follows a provider that is new or has other settings.
+// configure applies a provider that is new or has other settings.
 func (l *Ledger) configure(name ClusterName) {
 	c := l.cluster(name)
 	c.configured, c.since = true, l.now
 	l.forgetCluster(c)
 }
 
-// unconfigure follows a provider that is gone.
+// unconfigure applies that a provider was removed.
 func (l *Ledger) unconfigure(name ClusterName) {
 	c := l.cluster(name)
 	c.configured = false
@@ -85,15 +88,17 @@ func (l *Ledger) forgetCluster(c *cluster) {
 	c.queues, c.leaves, c.standard = 0, nil, nil
 	l.timers.set(&c.timer, 0)
 	for _, e := range c.members {
-		e.external.stay(c).over = false
+		e.external.membership(c).ended = false
 	}
-	for _, b := range c.order.Items() { // a copy: those that nobody touches go
-		b.vanish()
+	// a copy: branches that no allocation charges are removed meanwhile
+	for _, b := range c.order.Items() {
+		b.forgetReport()
 	}
 }
 
-// ClusterSilent says that a cluster could not be read, and why. What was read last stays good until it is too old or, with forget,
-// is forgotten at once: nobody is in charge there, and whoever will be may say something else.
+// ClusterSilent says that a cluster could not be read, and why. The last report stays valid until
+// it is too old. With forget it is forgotten at once: the cluster has no leader at the moment, and
+// the next one may report something else.
 func (l *Ledger) ClusterSilent(now Instant, name ClusterName, reason string, forget bool) {
 	l.begin(now)
 	c := l.clusters[name]
@@ -113,7 +118,7 @@ func (l *Ledger) clusterDue(c *cluster) {
 	l.timers.set(&c.timer, 0)
 }
 
-// unknown says why nothing is known of the cluster at the moment; empty where something is.
+// unknown says why nothing is known of the cluster at the moment; empty if something is.
 func (c *cluster) unknown(now Instant) string {
 	switch {
 	case c.known:
@@ -129,47 +134,52 @@ func (c *cluster) unknown(now Instant) string {
 	}
 }
 
-// awaited says that it is too early to refuse anything for want of the cluster: it has not been read since the load, which was only now.
-func (c *cluster) awaited(l *Ledger) bool { return c.configured && !c.reported && l.now < l.loaded }
+// awaited says that it is too early to refuse a request because the cluster is unknown: the ledger
+// was loaded a short time ago, and the cluster has not been read since.
+func (c *cluster) awaited(l *Ledger) bool {
+	return c.configured && !c.reported && l.now < l.clustersRead
+}
 
-// branch finds or makes a branch, with those above it. What it makes counts on the host that brought it; nil: none has.
-func (c *cluster) branch(at spot, bringer *host) *branch {
+// branch finds or makes a branch, with those above it. Branches that it creates count on the host
+// that brought them; nil: no host did.
+func (c *cluster) branch(at queueKey, bringer *host) *branch {
 	if b := c.branches[at]; b != nil {
 		return b
 	}
 	b := newBranch(c, at)
-	if path, below := above(at.path); below {
-		b.parent = c.branch(spot{path, at.partition}, bringer)
+	if path, below := parentPath(at.path); below {
+		b.parent = c.branch(queueKey{path, at.partition}, bringer)
 		b.parent.below++
 	}
-	b.claim(bringer)
+	b.setBringer(bringer)
 	c.branches[at] = b
 	c.order.Set(b)
 	return b
 }
 
-// tidy drops a branch that the cluster did not report and nobody touches, and with it those above it that were there for it alone.
-func (c *cluster) tidy(b *branch) {
-	for b != nil && !b.known && b.touching == 0 && b.below == 0 && !b.dropped {
+// prune drops a branch that the cluster did not report and that no allocation charges, and then
+// the branches above it that were there for it alone.
+func (c *cluster) prune(b *branch) {
+	for b != nil && !b.known && b.attached == 0 && b.below == 0 && !b.dropped {
 		b.dropped = true
-		b.unclaim()
+		b.clearBringer()
 		c.order.Delete(b)
-		delete(c.branches, spot{b.address.Path, b.address.Partition})
+		delete(c.branches, queueKey{b.address.Path, b.address.Partition})
 		if b = b.parent; b != nil {
 			b.below--
 		}
 	}
 }
 
-// index lists the paths that the cluster has, by what they may be called.
-func (c *cluster) index() {
+// indexQueues lists the paths of the cluster's queues by the names that a request may use.
+func (c *cluster) indexQueues() {
 	c.leaves, c.standard = make(map[string][]string, c.queues), make(map[string]string, c.queues)
 	c.order.Scan(func(b *branch) bool {
 		if !b.known {
 			return true
 		}
 		path := b.address.Path
-		if _, twice := c.standard[path]; !twice { // else in another partition
+		if _, twice := c.standard[path]; !twice { // else it was listed for another partition
 			c.leaves[leaf(path)] = append(c.leaves[leaf(path)], path)
 		}
 		c.standard[path] = b.report.DefaultPartition

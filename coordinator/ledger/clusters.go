@@ -9,13 +9,15 @@ type QueueInfo struct {
 	Address resource.Address
 	Parent  string // path of the queue above; empty for the root
 	Account AccountInfo
-	// Report is what was read of it last, Known whether that still holds, and Asked when it was asked for.
+	// Report is what was last read of it, Known whether that is still valid, and Asked when it was
+	// asked for.
 	Report QueueReport
 	Known  bool
 	Asked  Instant
-	// Available is the least that it and the queues above it have left, in the dimensions that any of them limits.
+	// Available is the least that it and the queues above it have left, in the dimensions that any
+	// of them limits.
 	Available resource.Vector
-	// Unavailable says why it grants nothing; empty where it does.
+	// Unavailable says why nothing is granted from it; empty if it is available.
 	Unavailable string
 }
 
@@ -23,15 +25,16 @@ type QueueInfo struct {
 type ClusterInfo struct {
 	ClusterName
 	Configured  bool // a provider is
-	Known       bool // what was read last holds
+	Known       bool // the last report is still valid
 	Asked       Instant
-	Unavailable string // why nothing is granted there; empty where it is
+	Unavailable string // why nothing is granted there; empty if it is available
 	Queues      int    // in the last report, counted once for each partition
 	Allocations int    // reserved and active ones that have a part there
 }
 
-// Queues yields the queues with addresses after the given one, in the order of Address.Compare: those that their clusters reported last,
-// and those that live allocations touch, with the ones above them.
+// Queues yields the queues with addresses after the given one, in the order of Address.Compare:
+// those in the last reports of their clusters, and those that live allocations charge, with the
+// queues above them.
 func (l *Ledger) Queues(after resource.Address, yield func(QueueInfo) bool) {
 	for _, name := range l.clusterNames() {
 		c := l.clusters[name]
@@ -46,8 +49,8 @@ func (l *Ledger) Queues(after resource.Address, yield func(QueueInfo) bool) {
 	}
 }
 
-// Queue returns a queue. What it leaves out of the address means what it means in a request without labels. Unlike a request it finds
-// what is not known any more, as it was.
+// Queue returns a queue. Parts that are left out of the address mean what they mean in a request
+// without labels. Unlike a request it also finds a queue that is no longer known, as it last was.
 //
 // Errors: *FieldError, *NotFoundError.
 func (l *Ledger) Queue(at resource.Address) (QueueInfo, error) {
@@ -69,7 +72,7 @@ func (l *Ledger) Queue(at resource.Address) (QueueInfo, error) {
 	if full.Partition == "" {
 		full.Partition = c.standard[full.Path]
 	}
-	b := c.branches[spot{full.Path, full.Partition}]
+	b := c.branches[queueKey{full.Path, full.Partition}]
 	if b == nil {
 		return QueueInfo{}, &NotFoundError{What: "queue", ID: full.String()}
 	}
@@ -81,7 +84,7 @@ func (l *Ledger) queueInfo(b *branch) QueueInfo {
 		Address: b.address, Account: b.account.info(), Report: b.report,
 		Known: b.known && b.cluster.known, Asked: b.cluster.asked, Unavailable: b.unavailable(l.now),
 	}
-	info.Parent, _ = above(b.address.Path)
+	info.Parent, _ = parentPath(b.address.Path)
 	for limiting := b; limiting != nil; limiting = limiting.parent {
 		for dimension := range limiting.account.limit.All() {
 			if info.Available.Has(dimension) {
@@ -97,11 +100,11 @@ func (l *Ledger) queueInfo(b *branch) QueueInfo {
 	return info
 }
 
-// unavailable says why the queue grants nothing; empty where it does.
+// unavailable says why the queue grants nothing; empty if it is available.
 func (b *branch) unavailable(now Instant) string {
 	for at := b; at != nil; at = at.parent {
 		var why string
-		switch note := at.note(); note {
+		switch note := at.unschedulable(); note {
 		case "":
 			continue
 		case NoteUnknown:

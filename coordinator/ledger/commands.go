@@ -10,32 +10,41 @@ import (
 
 // Config holds the ledger's times. The zero value of a field is its default.
 type Config struct {
-	// ReservationTTL is how long a grant holds without Confirm, once it is durable, where the request does not say. Default 2 min.
+	// ReservationTTL is how long a grant lasts without Confirm, counted from when it is durable,
+	// if the request does not say. Default 2 min.
 	ReservationTTL time.Duration
-	// Interval is the least time between two reports of a host; it grows with the number of hosts. Default 5 s.
+	// Interval is the least time between two reports of a host; it grows with the number of hosts.
+	// Default 5 s.
 	Interval time.Duration
-	// ReportsPerSecond bounds what all hosts together send: the interval is at least hosts / ReportsPerSecond. Default 200.
+	// ReportsPerSecond bounds what all hosts together send: the interval is at least hosts /
+	// ReportsPerSecond. Default 200.
 	ReportsPerSecond int
-	// SuspectAfter is how many intervals without a report make a host suspect: no new grants. Default 3.
+	// SuspectAfter is how many intervals without a report make a host suspect: no new grants.
+	// Default 3.
 	SuspectAfter int
-	// LostAfter is how long a host may be silent before its allocations are given up. Default 5 min.
+	// LostAfter is how long a host may be silent before its allocations become lost. Default 5
+	// min.
 	LostAfter time.Duration
-	// StarvationAfter is how long others may go past a waiting request before what its account frees is held for it. Default 30 s.
+	// StarvationAfter is how long other requests may be granted ahead of a waiting one before its
+	// account is held for it. Default 30 s.
 	StarvationAfter time.Duration
 	// CallerGrace is how long a waiting request keeps its place without a caller. Default 10 s.
 	CallerGrace time.Duration
-	// RequestRetention is how long a request id is remembered after its allocation ended. Default 24 h.
+	// RequestRetention is how long a request id is remembered after its allocation ended. Default
+	// 24 h.
 	RequestRetention time.Duration
-	// StopGrace is the time between SIGTERM and SIGKILL where a Stop does not say. Default 10 s.
+	// StopGrace is the time between SIGTERM and SIGKILL if a Stop does not say. Default 10 s.
 	StopGrace time.Duration
-	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant, and twice what those of one caller may have there.
-	// Default: the constant of this name.
+	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant. The rows
+	// of one caller may have half of that on the host. Default: the constant of this name.
 	HostLiveBytes int64
-	// CallerLiveBytes is how many bytes of live rows one caller may have, LiveOverhead of each and QueueOverhead of its queues included, and how many the callers of one
-	// host's agent may have together, each of which has at most half of it. Default: the constant of this name.
+	// CallerLiveBytes is how many bytes of live rows one caller may have, LiveOverhead of each row
+	// and QueueOverhead of its queues included. The callers of one host's agent together may have
+	// as much, and each of them at most half of it. Default: the constant of this name.
 	CallerLiveBytes int64
-	// OwnChanges is after how many transitions of what came due a batch takes no more of it. The rest comes with the next ones, so that
-	// others need not wait for all who chose the same moment. A host that is lost ends with all that it holds at once. Default 512.
+	// OwnChanges is how many transitions that came due by themselves go into one batch. The rest
+	// goes into the next batches, so that callers do not wait for everything that is due at the
+	// same moment. A host that is lost ends all its allocations at once. Default 512.
 	OwnChanges int
 }
 
@@ -55,33 +64,37 @@ type AllocateCommand struct {
 
 // AllocateResult is what became of an AllocateCommand.
 type AllocateResult struct {
-	// Allocation is reserved, waiting, or, for a repeat, in whatever state it is. Where Ended is set only its ID is.
+	// Allocation is reserved or waiting; for a repeat it has its present state. If Ended is set,
+	// only its ID is set.
 	Allocation Allocation
-	// Ended says that this is the repeat of a request whose allocation has ended: the store has it.
+	// Ended says that this repeats a request whose allocation has ended: the store has the
+	// allocation.
 	Ended bool
 }
 
 // ConfirmCommand says that an engine runs.
 type ConfirmCommand struct {
-	Actor          identity.Actor
-	ID             ID
-	HostID         string             // the agent's, where it came through one; the allocation must be on it
-	Entitled       *resource.Resource // nil: as reserved; never more
+	Actor identity.Actor
+	ID    ID
+	// the agent's host, if it came through an agent; the allocation must be on it
+	HostID         string
+	Entitled       *resource.Resource // nil: as reserved; it must not be more
 	Process        Process
 	Address        string
 	ApplicationIDs []string
 	Lease          time.Duration // zero: none, or DefaultLease
 }
 
-// DefaultLease is the lease of an engine of which a confirmation says nothing to live by: no process, no lease, and no application of a part in
-// another cluster. It is long enough for a day's work of a client that does not know of leases; one that died gives back by then.
+// DefaultLease is the lease of an engine whose confirmation names no process, no lease, and no
+// application of a part in another cluster. It is long enough for a day's work of a client that
+// does not use leases. If the client has died, its allocation ends after this time.
 const DefaultLease = 24 * time.Hour
 
-// ReleaseCommand gives back.
+// ReleaseCommand gives an allocation back.
 type ReleaseCommand struct {
 	Actor  identity.Actor
 	ID     ID
-	HostID string // the agent's, where it came through one
+	HostID string // the agent's host, if it came through an agent
 	Reason string
 	Exit   *ExitStatus
 
@@ -128,7 +141,8 @@ type RegisterCommand struct {
 	BootID      string
 	Incarnation uint64
 	Version     string
-	// MachineID and PIDNamespace say, with BootID, who the host's agent is; empty: not known, as of an older agent.
+	// MachineID and PIDNamespace say, with BootID, who the host's agent is; empty: not known, such
+	// as from an older agent.
 	MachineID, PIDNamespace string
 	// Uptime is how long ago its machine was booted; 0: not known, or just now.
 	Uptime time.Duration
@@ -149,12 +163,13 @@ type Sample struct {
 	Pressure        bool
 	SwapUsed        *int64
 	SwapTotal       *int64
-	HugePagesTotal  *int64 // bytes set aside for them, no part of MemoryTotal
+	HugePagesTotal  *int64 // bytes reserved for them, not part of MemoryTotal
 	HugePagesFree   *int64
 	Processes       int32
-	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory had run out.
+	// OutOfMemoryKills is how many processes the kernel has ended since the boot because memory
+	// was short.
 	OutOfMemoryKills *int64
-	// Refusal is why the agent wants no new grants, other than pressure; empty: it takes them.
+	// Refusal is why the agent wants no new grants, other than pressure; empty: it accepts them.
 	Refusal  string
 	Disks    []Disk
 	Degraded map[string]string
@@ -164,8 +179,8 @@ type Sample struct {
 type Disk struct {
 	Path                    string
 	Total, Free             int64 // bytes; Free is what ordinary users can still write
-	TotalInodes, FreeInodes int64 // both 0 where it does not count them
-	Short                   bool  // less is left than the agent is configured to want
+	TotalInodes, FreeInodes int64 // both 0 if it does not count them
+	Short                   bool  // less is free than the agent's configuration requires
 }
 
 // EngineReport is what an agent knows of one engine.
@@ -175,7 +190,9 @@ type EngineReport struct {
 	Unreclaimable int64
 	OverUse       []OverUse   // all of it; one dimension each
 	Grant         *Allocation // the agent's record, in a full report
-	Without       string      // what of that record was left out, because it is damaged or too large; empty: nothing
+	// the parts of that record that were left out because they are damaged or too large; empty:
+	// none
+	Without string
 }
 
 // EngineEnd is the tombstone of an engine.
@@ -192,7 +209,8 @@ type EngineEnd struct {
 type Veto struct {
 	ID       ID
 	Headroom int64 // bytes it had left
-	// Revision is the allocation's as the agent was told. A later grant is another one.
+	// Revision is the allocation's revision that the agent got. A veto does not apply to a later
+	// grant.
 	Revision uint64
 }
 
@@ -212,7 +230,7 @@ type SyncCommand struct {
 	Capacity    *resource.Vector
 }
 
-// Action is what an agent must do beyond its grants.
+// Action is what an agent must do apart from its grants.
 type Action uint8
 
 // The actions of a SyncResult.
@@ -234,7 +252,7 @@ type StopOrder struct {
 type SyncResult struct {
 	Revision     uint64
 	Grants       []Allocation
-	Complete     bool // Grants are all that live on the host
+	Complete     bool // Grants has all allocations that live on the host
 	Gone         []ID
 	Stops        []StopOrder
 	Interval     time.Duration
@@ -243,14 +261,16 @@ type SyncResult struct {
 	NotTaken     NotTaken
 }
 
-// NotTaken are engines that a report names although the books have their allocations elsewhere, or had them as other requests, and that
-// were not taken in.
+// NotTaken are engines in a report that the ledger did not adopt, because their allocations are on
+// another host, or were other requests.
 type NotTaken struct {
 	Count int
-	First Allocation // as the books have the first of them: of one that has ended, its id; the zero Allocation where Count is 0
+	// the first of them as the ledger has it; only its id if it has ended; the zero Allocation if
+	// Count is 0
+	First Allocation
 }
 
-// Quota is a rule: what requests that match the selector may have together.
+// Quota is a rule: what all requests that match the selector may have together.
 type Quota struct {
 	Selector   label.Selector
 	Limit      resource.Vector
@@ -262,15 +282,15 @@ type Quota struct {
 	Source string
 }
 
-// HostState is what the ledger thinks of a host's agent.
+// HostState says whether a host's agent reports.
 type HostState uint8
 
 // The states of a host.
 const (
 	Healthy   HostState = iota + 1
 	Suspect             // missed reports: no new grants
-	LostHost            // silent for so long that its allocations were given up
-	Returning           // known from the store, not heard of since the load
+	LostHost            // silent for so long that its allocations became lost
+	Returning           // known from the store; it has not reported since the load
 )
 
 func (s HostState) String() string {
@@ -288,7 +308,7 @@ func (s HostState) String() string {
 	}
 }
 
-// HostRecord is the part of a host that must survive a restart.
+// HostRecord is the part of a host that is stored.
 type HostRecord struct {
 	ID          string
 	Address     string
@@ -304,7 +324,7 @@ type HostRecord struct {
 	BootID      string
 	Version     string
 	Revision    uint64
-	// StopTime is when the engines of a draining host are stopped; zero: they are left to end.
+	// StopTime is when the engines of a draining host are stopped; zero: they end by themselves.
 	StopTime Instant
 	// MachineID and PIDNamespace are those of its agent; empty: not known.
 	MachineID, PIDNamespace string
@@ -318,9 +338,10 @@ type HostInfo struct {
 	Sample      *Sample
 	Headroom    *int64 // bytes; nil: unknown
 	LastSync    Instant
-	Unavailable string // why it takes no new grants; empty where it does
+	Unavailable string // why it gets no new grants; empty if it does
 	Engines     resource.Vector
-	Stranger    string // another agent that called for the host lately, and was refused; empty: none
+	// another agent that lately reported for this host and was refused; empty: none
+	Stranger string
 }
 
 // AccountInfo is an account's state, for readers.
@@ -335,7 +356,7 @@ type AccountInfo struct {
 	Allocations int
 	Waiting     int
 	OverLimit   bool
-	HeldFor     ID // zero: nobody
+	HeldFor     ID // zero: not held
 }
 
 // Remembered is a request id whose allocation has ended.
@@ -346,11 +367,11 @@ type Remembered struct {
 	Ended             Instant
 }
 
-// Snapshot is all that a ledger is rebuilt from.
+// Snapshot is everything that a ledger is rebuilt from.
 type Snapshot struct {
 	Revision uint64
 	LastID   ID
-	// Time is the latest that the ledger's time is known to have been. Zero: the rows alone tell.
+	// Time is the latest known time of the ledger. Zero: only the times in the rows are known.
 	Time        Instant
 	Allocations []Allocation // live ones
 	Hosts       []HostRecord
@@ -358,29 +379,30 @@ type Snapshot struct {
 	Providers   []ProviderRecord
 	Remembered  []Remembered
 	Refusals    []Refusal
-	// SetAside are requests, each with the reason: the ledger panicked over them. One that waits is canceled without being looked at; one
-	// that is reserved will not wait again.
+	// SetAside are requests that made the ledger panic, each with the reason. A request that waits
+	// is canceled without being decided. A request that is reserved does not wait again.
 	SetAside map[ID]string
 }
 
-// Changes is what a batch of commands changed, in order. No host, no rule and no provider is both among those that changed and
-// among those that were removed: what happened to it last counts.
+// Changes is what a batch of commands changed, in order. A host, a rule or a provider is either
+// among the changed or among the removed ones: its last change counts.
 type Changes struct {
 	// Revision after the batch.
 	Revision uint64
 	LastID   ID
-	// Time is the ledger's after the batch.
+	// Time is the ledger's time after the batch.
 	Time Instant
-	// Transitions are the allocations as they were after each transition; the last one of an id is its row.
+	// Transitions are the allocations after each transition. The last one of an id is its row.
 	Transitions   []Allocation
 	Hosts         []HostRecord
 	HostsRemoved  []string
-	Quotas        []Quota  // of every source but files
-	QuotasRemoved []string // selectors in text form, of every source but files
-	// Providers and ProvidersRemoved are those of every source but files.
+	Quotas        []Quota  // of every source except files
+	QuotasRemoved []string // selectors in text form, of every source except files
+	// Providers and ProvidersRemoved are those of every source except files.
 	Providers        []ProviderRecord
 	ProvidersRemoved []ClusterName
-	// Refusals, and RefusalsRemoved by id, are the coordinator's: the ledger leaves them empty.
+	// Refusals, and RefusalsRemoved by id, belong to the coordinator: the ledger leaves them
+	// empty.
 	Refusals        []Refusal
 	RefusalsRemoved []string
 }
@@ -403,7 +425,7 @@ type Explanation struct {
 	Accounts   []AccountInfo
 	Filters    *HostFilters
 	HostID     string
-	Place      int // how many go before it; -1 where it does not wait
+	Place      int // how many requests are ahead of it; -1 if it does not wait
 	BlockedBy  *AccountName
 	Allocation *Allocation
 }

@@ -29,7 +29,7 @@ func ask(l *ledger.Ledger, now ledger.Instant, user string, memory int64, change
 	return result.Allocation, err
 }
 
-// Time moves on with every command, and what has ended by then has ended before the command is looked at.
+// Time moves on with every command, and what is due by then ends before the command is applied.
 func TestEveryCommandDoesFirstWhatIsDue(t *testing.T) {
 	const late = 3 * time.Minute // a reservation lasts two
 	here, someone := identity.Local(), label.Of("user", "bob")
@@ -197,7 +197,7 @@ func TestEachRequestHasItsTurn(t *testing.T) {
 	}
 }
 
-// panicking is a placer that panics where it is told to.
+// panicking is a placer that panics on demand.
 type panicking struct {
 	*plainPlacer
 
@@ -211,8 +211,8 @@ func (p *panicking) Choose(q ledger.Query) ledger.Slot {
 	return p.plainPlacer.Choose(q)
 }
 
-// Whoever finds that the ledger has panicked is told over which stored request, so that it is not looked at again; and of none that has
-// been decided.
+// After a panic the ledger says which stored request caused it, so that it is not decided again;
+// it names none that was decided before.
 func TestAPanicHasTheRequestThatWasLookedAt(t *testing.T) {
 	p := &panicking{plainPlacer: newPlainPlacer()}
 	l := ledger.New(ledger.Config{}, p)
@@ -243,8 +243,8 @@ func TestAPanicHasTheRequestThatWasLookedAt(t *testing.T) {
 	}
 }
 
-// What is due by the time of a command happens before it, and is not its fault: who waits for what comes free is looked at then, and
-// who was passed over for too long.
+// What is due by the time of a command happens before it, and is not its fault: then requests that
+// wait for what becomes free are tried, and those that were passed over for too long.
 func TestAPanicInWhatWasDueIsEarly(t *testing.T) {
 	check := func(name string, others []int64, memory int64, after time.Duration, panics bool) {
 		p := &panicking{plainPlacer: newPlainPlacer()}
@@ -286,7 +286,8 @@ func TestAPanicInWhatWasDueIsEarly(t *testing.T) {
 	}
 }
 
-// An agent may bring back ids of a coordinator whose clock was ahead. When this one's clock gets there, they are not given out again.
+// An agent may bring back ids of a coordinator whose clock was ahead. When this one's clock gets
+// there, they are not given out again.
 func TestAnIDThatAnAgentHasBroughtBackIsNotGivenOutAgain(t *testing.T) {
 	ahead := start.Add(10 * time.Second)
 	for _, number := range []int{1, 3} {
@@ -323,7 +324,8 @@ func TestAnIDThatAnAgentHasBroughtBackIsNotGivenOutAgain(t *testing.T) {
 	}
 }
 
-// Nor are those that have ended since, whatever the clock of the coordinator was that they come from.
+// Nor are those that have ended since, whatever the clock of the coordinator was that they come
+// from.
 func TestAnIDThatAnAgentHasBroughtBackIsNotGivenOutOnceItHasEnded(t *testing.T) {
 	for _, at := range []ledger.Instant{start, start.Add(10 * time.Second)} {
 		l, other := ready(t), ready(t)
@@ -350,7 +352,8 @@ func TestAnIDThatAnAgentHasBroughtBackIsNotGivenOutOnceItHasEnded(t *testing.T) 
 	}
 }
 
-// In a large fleet hosts are not counted one by one for every refusal, unless there is nothing else to tell.
+// In a large fleet hosts are not counted one by one for every refusal, unless there is nothing
+// else to report.
 func TestARefusalInALargeFleetCountsHostsWhereNoneMatches(t *testing.T) {
 	l := ledger.New(ledger.Config{}, newPlainPlacer())
 	for i := range 1001 {
@@ -373,14 +376,15 @@ func TestARefusalInALargeFleetCountsHostsWhereNoneMatches(t *testing.T) {
 	}
 }
 
-// Only an engine that an agent has brought is compared with the request.
+// Only an adopted engine is compared with the request.
 func TestARepeatOfAKnownRequestIsNotComparedInItsParts(t *testing.T) {
 	for name, hash := range map[string]uint64{"with a hash": 7, "with the hash that stands for none": 0} {
 		l := ready(t)
 		request := func(c *ledger.AllocateCommand) { c.RequestID, c.RequestHash = "r1", hash }
 		first, err := ask(l, start, "alice", 1, request)
 		must(t, err)
-		again, err := ask(l, start, "alice", 2, request) // with that hash it is the same, whatever it looks like
+		// with that hash it is the same, whatever it looks like
+		again, err := ask(l, start, "alice", 2, request)
 		if err != nil || again.ID != first.ID {
 			t.Errorf("%s: the repeat is %s, %v; want %s", name, again.ID, err, first.ID)
 		}

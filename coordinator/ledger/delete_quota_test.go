@@ -9,8 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Rows that somebody wrote may have two stored rules for one selector. Deleting that leaves none,
-// whatever the order in which their sources come out of a map.
+// The store may have two rules for one selector if somebody wrote rows by hand. Deleting it leaves
+// none, in any order of their sources in a map.
 func TestDeletingARuleThatTwoSourcesHaveLeavesNone(t *testing.T) {
 	selector, err := label.NewSelector(map[string]string{"user": "alice"})
 	if err != nil {

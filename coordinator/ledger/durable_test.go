@@ -8,7 +8,8 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// A time to live begins with the commit that holds its grant: with no other, and not before the ledger's time.
+// A time to live begins with the commit that holds its grant: with no other, and not before the
+// ledger's time.
 func TestATimeToLiveBeginsWithItsOwnCommit(t *testing.T) {
 	at := func(seconds int) ledger.Instant { return start.Add(time.Duration(seconds) * time.Second) }
 	l := ready(t)

@@ -5,53 +5,55 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// entry is a live allocation with its place in the books.
+// entry is a live allocation with its place in the ledger's tables.
 type entry struct {
 	Allocation
 
-	*filing
-	external *external // nil where it has no part elsewhere
+	*accountSet
+	external *external // nil if it has no part in an external cluster
 
 	timer timer
-	// Of what expires: the revision with whose commit its time begins to count, 0 once it does, and when that is over. See Durable.
-	unstored uint64
-	lasts    Instant
-	key      requestKey // noRequest before enter
-	bytes    int64      // LiveBytes as of the last touch; 0 before enter
-	caller   *tally     // nil: it was adopted
-	relay    *tally     // nil: it did not come through a host's agent
+	// If it expires: the revision from whose commit its time counts, 0 once it counts, and when
+	// that time is over. See Durable.
+	unstored      uint64
+	durableExpiry Instant
+	key           requestKey // noRequest before it is indexed
+	bytes         int64      // LiveBytes when it was last recorded; 0 before it is indexed
+	caller        *usage     // nil: it was adopted
+	relay         *usage     // nil: it did not come through a host's agent
 
 	// While it holds something:
 	host      *host
 	hostIndex int   // in host.entries
-	promise   int64 // bytes of memory that it may still touch beyond what the last sample showed
+	promise   int64 // bytes of memory that it may still use beyond what the last sample showed
 
 	// While it waits:
-	callers     int     // on the line
-	detached    Instant // since when there is none
+	callers     int     // callers that wait for its answer
+	detached    Instant // since when there are none
 	class       *class  // nil while it has no caller
 	memberIndex int
-	holding     *account // what comes free there is kept for it
-	lookAgain   Instant  // when it may next ask for that
+	heldAccount *account // the account that is held for it
+	nextHold    Instant  // when it may next get a hold
 }
 
-// present reports whether a grant would reach somebody.
+// present reports whether somebody waits for a grant or will look for it.
 func (e *entry) present() bool { return e.Async || e.callers > 0 }
 
-// request is what it asks of hosts and quotas.
+// request is what it asks of its host and its quotas.
 func (e *entry) request() resource.Vector { return e.Entitled.Vector }
 
-// touches are the branches of its parts elsewhere, those above before those below.
-func (e *entry) touches() []touch {
+// charges are those of its external parts, of branches above before those below.
+func (e *entry) charges() []charge {
 	if e.external == nil {
 		return nil
 	}
-	return e.external.touches
+	return e.external.charges
 }
 
-// untouched is the memory, in bytes, that the entry may still take beyond what was measured of it. Of a grant newer than
-// the last sample nothing was measured: it counts in full.
-func (e *entry) untouched() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
+// untouchedMemory is the memory, in bytes, that the entry may still use beyond what was measured
+// of it. A grant that is newer than the last sample counts in full, because nothing was measured
+// of it.
+func (e *entry) untouchedMemory() int64 { return max(0, e.Entitled.Memory()-e.Unreclaimable) }
 
 // setState gives an entry that is in the tables another state, and counts it there instead.
 func (l *Ledger) setState(e *entry, s State, reason string) {
@@ -60,7 +62,8 @@ func (l *Ledger) setState(e *entry, s State, reason string) {
 	l.countState(e, 1)
 }
 
-// countState counts, or with -1 discounts, an entry in its state. What has ended is not counted.
+// countState counts, or with -1 discounts, an entry in its state. Entries that have ended are not
+// counted.
 func (l *Ledger) countState(e *entry, by int) {
 	if e.State.Live() {
 		l.states[e.State] += by
@@ -72,7 +75,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 	e.host, e.hostIndex = h, len(h.entries)
 	h.entries = append(h.entries, e)
 	h.promise(e)
-	l.load(e, h, e.weight())
+	l.countHostBytes(e, h, e.hostBytes())
 	l.count(&h.account, e)
 	for _, quota := range e.accounts {
 		l.count(quota, e)
@@ -84,7 +87,7 @@ func (l *Ledger) hold(e *entry, h *host) {
 	if e.tracked() {
 		h.digest += digestOf(e.ID)
 	}
-	l.book(h)
+	l.updatePlacerBalance(h)
 }
 
 // count counts the entry in one of its accounts.
@@ -93,21 +96,22 @@ func (l *Ledger) count(a *account, e *entry) {
 	a.held++
 }
 
-// uncount gives back what count counted. What comes free may let others in.
+// uncount gives back what count counted. What becomes free may let others be granted.
 func (l *Ledger) uncount(a *account, e *entry) {
-	a.take(e.State, e.request())
+	a.subtract(e.State, e.request())
 	a.held--
 	l.freed(a)
 }
 
-// promise counts on the host what the entry may still touch by now, instead of what it was counted with there; 0 if it was not.
+// promise counts on the host the memory that the entry may still use now, instead of what it
+// counted with before.
 func (h *host) promise(e *entry) {
 	h.promised -= e.promise
-	e.promise = e.untouched()
+	e.promise = e.untouchedMemory()
 	h.promised += e.promise
 }
 
-// unhold gives back what hold counted. State is still the one it was counted in.
+// unhold gives back what hold counted. State must still be the one that it was counted in.
 func (l *Ledger) unhold(e *entry) {
 	h := e.host
 	last := h.entries[len(h.entries)-1]
@@ -115,7 +119,7 @@ func (l *Ledger) unhold(e *entry) {
 	h.entries[len(h.entries)-1] = nil
 	h.entries = h.entries[:len(h.entries)-1]
 	h.promised, e.promise = h.promised-e.promise, 0
-	l.load(e, h, -e.weight())
+	l.countHostBytes(e, h, -e.hostBytes())
 	l.uncount(&h.account, e)
 	for _, quota := range e.accounts {
 		l.uncount(quota, e)
@@ -127,32 +131,33 @@ func (l *Ledger) unhold(e *entry) {
 	if e.tracked() {
 		h.digest -= digestOf(e.ID)
 	}
-	h.left(e.ID, l.revision+1)
-	h.touched = l.revision + 1
+	h.addDeparture(e.ID, l.revision+1)
+	h.changed = l.revision + 1
 	e.host = nil
-	l.book(h)
+	l.updatePlacerBalance(h)
 }
 
 // activate moves what the entry holds from reserved to used.
 func (l *Ledger) activate(e *entry) {
 	v := e.request()
-	e.host.account.change(Reserved, Active, v, v)
+	e.host.account.replace(Reserved, Active, v, v)
 	for _, quota := range e.accounts {
-		quota.change(Reserved, Active, v, v)
+		quota.replace(Reserved, Active, v, v)
 	}
-	for _, t := range e.touches() {
-		t.branch.account.change(Reserved, Active, t.vector, t.vector)
+	for _, t := range e.charges() {
+		t.branch.account.replace(Reserved, Active, t.vector, t.vector)
 	}
 }
 
-// entitle changes what a holding entry counts as. What it lets go may let others in.
+// entitle changes what an entry that holds something counts as. What becomes free may let others
+// be granted.
 func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	h := e.host
 	before, after := e.request(), r.Vector
 	e.Entitled = r
 	h.promise(e)
 	for _, a := range append([]*account{&h.account}, e.accounts...) {
-		a.change(e.State, e.State, before, after)
+		a.replace(e.State, e.State, before, after)
 		l.freed(a)
 	}
 	if e.external != nil {
@@ -160,22 +165,23 @@ func (l *Ledger) entitle(e *entry, r resource.Resource) {
 	}
 	e.share.count(before, -1, l.fleet)
 	e.share.count(after, 1, l.fleet)
-	l.book(h)
+	l.updatePlacerBalance(h)
 }
 
-// end closes an entry for good and records why.
+// end ends an entry for good and records why.
 func (l *Ledger) end(e *entry, s State, reason string) {
-	l.unwait(e)
+	l.stopWaiting(e)
 	if e.State.Holds() {
 		l.unhold(e)
 	}
 	e.Ended, e.Expires = l.now, 0
-	e.Wishes = nil // of no use any more, and it may be the largest part of what is kept for 30 days
+	// not needed any more, and it may be the largest part of a row that is kept for 30 days
+	e.Wishes = nil
 	e.Forget = e.Forget || e.Adopted()
 	l.setState(e, s, reason)
-	l.touch(e)
+	l.recordEntry(e)
 	l.countOverUse(e, -1)
-	l.leaveTallies(e)
+	l.removeUsage(e)
 
 	l.ends.set(&e.timer, 0)
 	l.entries.Delete(e.ID)
@@ -185,12 +191,12 @@ func (l *Ledger) end(e *entry, s State, reason string) {
 	} else {
 		l.requests.remember(e.key, e.RequestHash, e.ID, l.now.Add(l.cfg.RequestRetention))
 	}
-	l.close(e)
-	l.reuse(e)
+	l.unlink(e)
+	l.recycle(e)
 }
 
-// retime sets the entry's timer to what is due first.
-func (l *Ledger) retime(e *entry) {
+// setEntryTimer sets the entry's timer to what is due first.
+func (l *Ledger) setEntryTimer(e *entry) {
 	due := Instant(0)
 	first := func(at Instant) {
 		if at != 0 && (due == 0 || at < due) {
@@ -203,10 +209,10 @@ func (l *Ledger) retime(e *entry) {
 			first(e.detached.Add(l.cfg.CallerGrace))
 		}
 		if e.PassedSince != 0 && e.present() {
-			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.lookAgain))
+			first(max(e.PassedSince.Add(l.cfg.StarvationAfter), e.nextHold))
 		}
 	} else if e.unstored == 0 {
-		first(max(e.Expires, e.lasts))
+		first(max(e.Expires, e.durableExpiry))
 	}
 	l.ends.set(&e.timer, due)
 }
@@ -224,11 +230,11 @@ func (l *Ledger) entryDue(e *entry) {
 		e.Forget = true
 		l.end(e, Canceled, "its caller did not come back within "+l.cfg.CallerGrace.String())
 	default:
-		l.starved(e)
+		l.holdForStarved(e)
 	}
 }
 
-// may checks that the actor may touch the entry.
+// may checks that the actor may change the entry.
 func (e *entry) may(actor identity.Actor, wanted string) error {
 	if e.Caller == actor.Name || actor.MayActAs(e.Labels.Value(userKey)) {
 		return nil

@@ -34,8 +34,9 @@ func (k Kind) String() string {
 	}
 }
 
-// AccountName identifies an account by what it limits: a host by {host=ID}, a quota by its scope's keys and values, a queue by its kind,
-// cluster, path and, where it is not the default one, partition.
+// AccountName identifies an account by what it limits: a host by {host=ID}, a quota by its scope's
+// keys and values, a queue by its kind, cluster, path and, if it is not the default one,
+// partition.
 type AccountName struct {
 	Kind   Kind
 	Labels label.Set
@@ -60,18 +61,18 @@ func (n AccountName) String() string {
 // hostKey is the key in the name of a host's account.
 const hostKey = "host"
 
-// Why an account is short where its numbers alone do not tell.
+// Why an account is short if its numbers alone do not say it.
 const (
-	NoteMeasured = "measured" // the books would allow it, the machine does not
-	NoteHeld     = "held"     // kept for a request that waits longer
-	NoteUnknown  = "unknown"  // no fresh measurement; of a queue: no fresh word from its cluster
+	NoteMeasured = "measured" // the account would allow it, the machine does not
+	NoteHeld     = "held"     // held for a request that waits longer
+	NoteUnknown  = "unknown"  // no fresh measurement; for a queue: no fresh report of its cluster
 	NotePressure = "pressure" // the host is under memory pressure
-	NoteRefused  = "refused"  // the host's agent wants no new grants, or could not be told of more
+	NoteRefused  = "refused"  // the agent wants no new grants, or its answer has no room for more
 	NoteHealth   = "health"   // the host is suspect, lost, cordoned or draining
 	NoteNever    = "never"    // above the limit: it can never fit
 	NoteLabels   = "labels"   // the host that was asked for has lost a required label
 	NoteStopped  = "stopped"  // the queue takes no applications
-	NoteMissing  = "missing"  // its cluster does not have the queue
+	NoteMissing  = "missing"  // the cluster does not have the queue
 )
 
 // Shortfall says what one account lacks for a request, in one dimension.
@@ -82,7 +83,7 @@ type Shortfall struct {
 	Available int64
 	Limit     int64
 	Note      string
-	Detail    string // the note in full; empty where it says it all
+	Detail    string // the note in full; empty if the note says everything
 }
 
 func (s Shortfall) String() string {
@@ -108,10 +109,11 @@ const (
 // InsufficientError refuses a request for lack of resources, with every account that fell short.
 type InsufficientError struct {
 	Shortfalls []Shortfall
-	Filters    *HostFilters // where no host was named
+	Filters    *HostFilters // if no host was named
 	Reason     string
-	// Returning says that it is too early to say no: what is known does not stand in the way, and a host that it may go to has not
-	// reported yet since the ledger was loaded, or a cluster has not been read.
+	// Returning says that it is too early to refuse: nothing that is known blocks the request, and
+	// a host that it may go to has not reported since the ledger was loaded, or a cluster has not
+	// been read.
 	Returning bool
 }
 
@@ -142,7 +144,8 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %q: want %s", e.Field, e.Value, e.Want)
 }
 
-// outOfRange says what the check of a resource says, with the path of the field that holds it.
+// outOfRange returns the error of a resource's check with the path of the field that holds the
+// resource.
 func outOfRange(path string, err error) error {
 	wrong, ok := errors.AsType[*resource.FieldError](err)
 	if !ok {
@@ -169,7 +172,8 @@ func (e *StateError) Error() string {
 
 // RestoreError says which row of a Snapshot keeps a ledger from being restored.
 type RestoreError struct {
-	// What is "allocation" or "provider", and ID an allocation's id, or a provider's "kind:cluster".
+	// What is "allocation" or "provider", and ID an allocation's id, or a provider's
+	// "kind:cluster".
 	What, ID string
 	Err      error
 }
@@ -196,7 +200,7 @@ func (e *ConflictError) Error() string {
 // DeniedError refuses a command that the actor may not give.
 type DeniedError struct {
 	Actor, Wanted string
-	// Instead is what the actor may do; empty where that is not known here.
+	// Instead is what the actor may do; empty if that is not known here.
 	Instead string
 }
 
@@ -208,7 +212,8 @@ func (e *DeniedError) Error() string {
 	return text
 }
 
-// notAs refuses a request for a user that the actor may not act as. Who has forgotten to name one is told how.
+// notAs refuses a request for a user that the actor may not act as. If no user is named, the error
+// says how to name one.
 func notAs(actor *identity.Actor, user string) error {
 	denied := &DeniedError{Actor: actor.Name, Wanted: fmt.Sprintf("act as user %q", user)}
 	if user != "" {
@@ -221,7 +226,8 @@ func notAs(actor *identity.Actor, user string) error {
 	return denied
 }
 
-// StaleError refuses a report from an older incarnation, sequence or epoch than one that was already accepted.
+// StaleError refuses a report from an older incarnation, sequence or epoch than one that was
+// already accepted.
 type StaleError struct {
 	Host, What string
 	Got, Have  uint64

@@ -1,8 +1,8 @@
 package ledger
 
-// Explain says what a request would meet now. It changes nothing but the time.
+// Explain says what would happen to a request now. It changes only the time.
 //
-// Errors: those of Allocate but for *InsufficientError, *ConflictError.
+// Errors: those of Allocate, except *InsufficientError and *ConflictError.
 func (l *Ledger) Explain(now Instant, c AllocateCommand) (Explanation, error) {
 	l.begin(now)
 	if user := c.Labels.Value(userKey); !c.Actor.MayActAs(user) {
@@ -32,7 +32,7 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 		for _, quota := range e.accounts {
 			x.Accounts = append(x.Accounts, quota.info())
 		}
-		for _, t := range e.touches() {
+		for _, t := range e.charges() {
 			x.Accounts = append(x.Accounts, t.branch.account.info())
 		}
 		x.Accounts = append(x.Accounts, l.hostInfo(e.host).Account)
@@ -51,7 +51,8 @@ func (l *Ledger) ExplainID(now Instant, id ID) (Explanation, error) {
 	return x, nil
 }
 
-// explain looks at a request as Allocate would now. Placement goes on as if nobody had asked.
+// explain decides a request as Allocate would now. It does not change which host Placement chooses
+// next.
 func (l *Ledger) explain(e *entry) Explanation {
 	turn := l.turn
 	defer func() { l.turn = turn }()
@@ -60,7 +61,7 @@ func (l *Ledger) explain(e *entry) Explanation {
 	for _, quota := range e.accounts {
 		x.Accounts = append(x.Accounts, quota.info())
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		x.Accounts = append(x.Accounts, t.branch.account.info())
 	}
 	if h := l.hosts[e.HostID]; h != nil {

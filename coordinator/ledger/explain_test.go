@@ -10,7 +10,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// turns is a placer that notes the turns of the searches that a request is placed by.
+// turns is a placer that records the turns of the searches.
 type turns struct {
 	*plainPlacer
 
@@ -22,8 +22,8 @@ func (p *turns) Choose(q ledger.Query) ledger.Slot {
 	return p.plainPlacer.Choose(q)
 }
 
-// To explain has no side effects: what is placed later goes where it would have gone, and the first of it where the
-// explanation said.
+// To explain has no side effects: what is placed later goes where it would have gone, and the
+// first of it where the explanation said.
 func TestExplainingDoesNotChangeWhereThingsGo(t *testing.T) {
 	const requests = 4
 	run := func(explain bool) (placed []uint64, explained []uint64) {
@@ -75,7 +75,8 @@ func TestExplainingDoesNotChangeWhereThingsGo(t *testing.T) {
 	}
 }
 
-// What the steps of a search say of a host agrees with the verdict: in each dimension what is protected and what is in use count once.
+// What the steps of a search say of a host agrees with the verdict: in each dimension what is
+// protected and what is in use count once.
 func TestAnExplanationCountsWhatIsProtectedAndInUseOnce(t *testing.T) {
 	for _, dimension := range []string{resource.Memory, resource.CPU, resource.Instances, "gpu"} {
 		l := ledger.New(ledger.Config{}, newPlainPlacer())
@@ -105,7 +106,8 @@ func TestAnExplanationCountsWhatIsProtectedAndInUseOnce(t *testing.T) {
 	}
 }
 
-// Where a machine has promised more memory than it has by now, whoever asks for none of it does not lack memory.
+// If a machine has promised more memory than it has now, a request that asks for no memory does
+// not lack it.
 func TestOnlyWhoAsksForMemoryLacksWhatIsMeasured(t *testing.T) {
 	l := ledger.New(ledger.Config{}, newPlainPlacer())
 	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1, Capacity: resource.Vector{}.WithMemory(8).WithCPU(1)})

@@ -1,6 +1,6 @@
 package ledger
 
-// Unstored is how many times to live the ledger remembers that do not count yet.
+// Unstored is how many times to live do not count yet.
 func (l *Ledger) Unstored() int { return len(l.unstored) }
 
 // HostBytes is what the rows of a host count with, and which part of that is one caller's.
@@ -9,7 +9,8 @@ func (l *Ledger) HostBytes(host, caller string) (all, its int64) {
 	return h.bytes, h.callers[l.callers[caller]]
 }
 
-// CallerBytes is what the live allocations of a caller take: LiveBytes of each, LiveOverhead and QueueOverhead included.
+// CallerBytes is what the live allocations of a caller take: LiveBytes of each, LiveOverhead and
+// QueueOverhead included.
 func (l *Ledger) CallerBytes(caller string) int64 { return l.callers.of(caller) }
 
 // RelayedBytes is the same of all callers of a host's agent together.

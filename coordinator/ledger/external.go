@@ -7,26 +7,31 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// external is where an allocation's parts elsewhere belong. Their addresses never change; only what is asked for there does.
+// external is where the external parts of an allocation count. Their addresses never change; only
+// what is asked for there does.
 type external struct {
-	touches []touch           // of all parts, those above before those below; one that a part of nothing brought asks for nothing
-	stays   []stay            // one for each cluster
-	granted []resource.Vector // of each part in Entitled.External: what the last report's figures surely hold of its applications
-	// changed is when it was last granted more or named more applications since the load. The cluster is given as long after this as
-	// after the confirmation to see it.
+	// of all parts, those above before those below; the charge of an empty part is empty
+	charges     []charge
+	memberships []membership // one for each cluster
+	// for each part in Entitled.External, what the last report's figures include of its
+	// applications for certain
+	granted []resource.Vector
+	// changed is when it was last granted more, or named more applications, since the load. The
+	// cluster has as long after this as after the confirmation to see it.
 	changed Instant
 }
 
-// stay is an allocation's place in a cluster.
-type stay struct {
+// membership is the place of an allocation in a cluster.
+type membership struct {
 	cluster *cluster
 	index   int  // in the cluster's members
-	over    bool // by the last report all its applications are
+	ended   bool // by the last report all its applications have ended
 }
 
-// tie enters the parts of an entry into the tables of their clusters. It counts in none of the branches yet. Those that are new count on
-// the host whose agent's word they are; nil: they are in a request.
-func (l *Ledger) tie(e *entry, bringer *host) {
+// attachExternal adds the parts of an entry to the tables of their clusters. The entry does not
+// count in the branches yet. New branches count on the host whose agent's report has them; nil: a
+// request has them.
+func (l *Ledger) attachExternal(e *entry, bringer *host) {
 	parts := e.Entitled.External
 	if len(parts) == 0 {
 		return
@@ -34,27 +39,27 @@ func (l *Ledger) tie(e *entry, bringer *host) {
 	x := &external{granted: make([]resource.Vector, len(parts))}
 	for i := range parts {
 		c := l.cluster(ClusterName{parts[i].Kind, parts[i].Cluster})
-		if !slices.ContainsFunc(x.stays, func(s stay) bool { return s.cluster == c }) {
-			x.stays = append(x.stays, stay{cluster: c})
-			c.ties++
+		if !slices.ContainsFunc(x.memberships, func(s membership) bool { return s.cluster == c }) {
+			x.memberships = append(x.memberships, membership{cluster: c})
+			c.attached++
 		}
-		own := c.branch(spot{parts[i].Path, parts[i].Partition}, bringer)
+		own := c.branch(queueKey{parts[i].Path, parts[i].Partition}, bringer)
 		for b := own; b != nil; b = b.parent {
-			x.touches = append(x.touches, touch{branch: b, own: b == own})
+			x.charges = append(x.charges, charge{branch: b, own: b == own})
 		}
 	}
-	slices.SortStableFunc(x.touches, func(a, b touch) int { return a.branch.address.Compare(b.branch.address) })
-	x.touches = slices.Clip(mergeTouches(x.touches))
-	for i := range x.touches {
-		t := &x.touches[i]
-		t.branch.touching++
+	slices.SortStableFunc(x.charges, func(a, b charge) int { return a.branch.address.Compare(b.branch.address) })
+	x.charges = slices.Clip(mergeCharges(x.charges))
+	for i := range x.charges {
+		t := &x.charges[i]
+		t.branch.attached++
 		t.vector = t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 	}
 	e.external = x
 }
 
-// mergeTouches makes one of those of the same branch, which are next to each other.
-func mergeTouches(list []touch) []touch {
+// mergeCharges merges the charges of the same branch, which are next to each other.
+func mergeCharges(list []charge) []charge {
 	merged := list[:0]
 	for _, t := range list {
 		if n := len(merged); n > 0 && merged[n-1].branch == t.branch {
@@ -66,28 +71,29 @@ func mergeTouches(list []touch) []touch {
 	return merged
 }
 
-// untie takes an entry, which counts in no branch any more, out of the tables of its clusters.
-func (l *Ledger) untie(e *entry) {
+// detachExternal takes an entry, which counts in no branch any more, out of the tables of its
+// clusters.
+func (l *Ledger) detachExternal(e *entry) {
 	x := e.external
 	if x == nil {
 		return
 	}
-	for i := range x.touches {
-		x.touches[i].branch.touching--
+	for i := range x.charges {
+		x.charges[i].branch.attached--
 	}
-	for i := range x.touches {
-		b := x.touches[i].branch
-		b.cluster.tidy(b)
+	for i := range x.charges {
+		b := x.charges[i].branch
+		b.cluster.prune(b)
 	}
-	for i := range x.stays {
-		c := x.stays[i].cluster
-		c.ties--
+	for i := range x.memberships {
+		c := x.memberships[i].cluster
+		c.attached--
 		l.dropCluster(c)
 	}
 }
 
-// over reports whether a part at this address counts in the branch.
-func (b *branch) over(at resource.Address) bool {
+// contains reports whether a part with this address counts in the branch.
+func (b *branch) contains(at resource.Address) bool {
 	if b.address.Kind != at.Kind || b.address.Cluster != at.Cluster || b.address.Partition != at.Partition {
 		return false
 	}
@@ -95,11 +101,12 @@ func (b *branch) over(at resource.Address) bool {
 	return inside && (rest == "" || rest[0] == '.')
 }
 
-// sum adds up something of those parts that count in the branch. A resource that Validate lets pass cannot overflow here.
+// sum adds up a value of each part that counts in the branch. A resource that Validate lets pass
+// cannot overflow here.
 func (b *branch) sum(parts []resource.External, of func(part int) resource.Vector) resource.Vector {
 	total := resource.Vector{}
 	for i := range parts {
-		if !b.over(parts[i].Address) {
+		if !b.contains(parts[i].Address) {
 			continue
 		}
 		sum, err := total.Add(of(i))
@@ -114,71 +121,71 @@ func (b *branch) sum(parts []resource.External, of func(part int) resource.Vecto
 // holdExternal counts the parts of an entry in their branches.
 func (e *entry) holdExternal() {
 	x := e.external
-	for i := range x.touches {
-		t := &x.touches[i]
+	for i := range x.charges {
+		t := &x.charges[i]
 		t.branch.account.add(e.State, t.vector)
-		t.branch.enlist(t.vector, 1)
+		t.branch.countHeld(t.vector, 1)
 	}
-	for i := range x.stays {
-		s := &x.stays[i]
+	for i := range x.memberships {
+		s := &x.memberships[i]
 		s.index = len(s.cluster.members)
 		s.cluster.members = append(s.cluster.members, e)
 	}
 }
 
-// enlist counts, or with -1 discounts, an allocation that has the vector in the branch.
-func (b *branch) enlist(v resource.Vector, by int) {
+// countHeld counts, or with -1 discounts, an allocation that has the vector in the branch.
+func (b *branch) countHeld(v resource.Vector, by int) {
 	if !v.IsZero() {
 		b.account.held += by
 	}
 }
 
-// unholdExternal gives back what holdExternal counted. What the clusters have seen of it others use from now on, until a report no
-// longer shows it; only the rest comes free.
+// unholdExternal gives back what holdExternal counted. What the clusters have seen of it counts as
+// used by others from now on, until a report no longer shows it. Only the rest becomes free.
 func (l *Ledger) unholdExternal(e *entry) {
 	x := e.external
-	for i := range x.touches {
-		t := &x.touches[i]
-		if t.branch.show(t, resource.Vector{}) {
-			t.branch.restate()
+	for i := range x.charges {
+		t := &x.charges[i]
+		if t.branch.setShown(t, resource.Vector{}) {
+			t.branch.updateOthers()
 		}
-		t.branch.account.take(e.State, t.vector)
-		t.branch.enlist(t.vector, -1)
+		t.branch.account.subtract(e.State, t.vector)
+		t.branch.countHeld(t.vector, -1)
 		l.freed(&t.branch.account)
 	}
-	for i := range x.stays {
-		s := &x.stays[i]
+	for i := range x.memberships {
+		s := &x.memberships[i]
 		list := s.cluster.members
 		last := list[len(list)-1]
 		list[s.index] = last
-		last.external.stay(s.cluster).index = s.index
+		last.external.membership(s.cluster).index = s.index
 		list[len(list)-1] = nil
 		s.cluster.members = list[:len(list)-1]
 	}
 }
 
-// stay is the place in a cluster that a part belongs to.
-func (x *external) stay(c *cluster) *stay {
-	return &x.stays[slices.IndexFunc(x.stays, func(s stay) bool { return s.cluster == c })]
+// membership returns the membership in a cluster.
+func (x *external) membership(c *cluster) *membership {
+	return &x.memberships[slices.IndexFunc(x.memberships, func(s membership) bool { return s.cluster == c })]
 }
 
-// entitleExternal follows another entitlement of an entry that holds something.
+// entitleExternal applies another entitlement of an entry that holds something.
 func (l *Ledger) entitleExternal(e *entry) {
 	parts := e.Entitled.External
-	for i := range e.external.touches {
-		t := &e.external.touches[i]
+	for i := range e.external.charges {
+		t := &e.external.charges[i]
 		before := t.vector
 		after := t.branch.sum(parts, func(part int) resource.Vector { return parts[part].Vector })
 		if !after.NotMoreThan(before) {
 			e.external.changed = l.now
 		}
-		t.branch.enlist(before, -1)
-		t.branch.enlist(after, 1)
+		t.branch.countHeld(before, -1)
+		t.branch.countHeld(after, 1)
 		t.vector = after
-		if e.reshow(t) { // even if it is as large as before: its parts may have changed against one another
-			t.branch.restate()
+		if e.updateShown(t) { // even if the sum is the same: its parts may have changed
+			t.branch.updateOthers()
 		}
-		t.branch.account.change(e.State, e.State, before, after)
+		t.branch.account.replace(e.State, e.State, before, after)
 		l.freed(&t.branch.account)
 	}
 }
@@ -189,14 +196,16 @@ func (l *Ledger) entitleExternal(e *entry) {
 // There is one exception. The last report of the cluster may still show that the applications of a
 // shrinking part hold more than the part's new size. That surplus no longer counts as the entry's.
 // It counts as used by others until a later report does not show it, so it is added to the growth.
-func (e *entry) growthIn(t *touch, next []resource.External) resource.Vector {
+func (e *entry) growthIn(t *charge, next []resource.External) resource.Vector {
 	b := t.branch
 	after := b.sum(next, func(part int) resource.Vector { return next[part].Vector })
 	shown := b.sum(next, func(part int) resource.Vector { return lesser(next[part].Vector, e.external.granted[part]) })
 	less := resource.Vector{}
-	for dimension, quantity := range after.All() { // after has all dimensions of before: a resize removes none
-		beyond := get(b.report.Used, dimension) - b.shown.Get(dimension) // what others use now, if positive
-		left := max(0, get(t.shown, dimension)-get(shown, dimension))    // the surplus
+	// after has all dimensions of before: a resize removes none
+	for dimension, quantity := range after.All() {
+		// what others use now, if it is positive
+		beyond := get(b.report.Used, dimension) - b.shown.Get(dimension)
+		left := max(0, get(t.shown, dimension)-get(shown, dimension)) // the surplus
 		if n := quantity - get(t.vector, dimension) + max(0, beyond+left) - max(0, beyond); n > 0 {
 			less = less.With(dimension, n)
 		}
@@ -204,15 +213,17 @@ func (e *entry) growthIn(t *touch, next []resource.External) resource.Vector {
 	return less
 }
 
-// reshow works out how much of an entry a branch's figures hold: of each part what its applications hold, but no more than the part.
-func (e *entry) reshow(t *touch) (changed bool) {
+// updateShown computes how much of an entry a branch's figures include: for each part what its
+// applications hold, but no more than the part.
+func (e *entry) updateShown(t *charge) (changed bool) {
 	parts := e.Entitled.External
-	return t.branch.show(t, t.branch.sum(parts, func(part int) resource.Vector {
+	return t.branch.setShown(t, t.branch.sum(parts, func(part int) resource.Vector {
 		return lesser(parts[part].Vector, e.external.granted[part])
 	}))
 }
 
-// lesser is the smaller quantity of both in each dimension. One that either does not set is zero.
+// lesser is the smaller quantity of both in each dimension. A dimension that one of them does not
+// set is zero.
 func lesser(v, w resource.Vector) resource.Vector {
 	least := resource.Vector{}
 	for dimension, quantity := range v.All() {

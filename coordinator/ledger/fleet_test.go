@@ -11,8 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Another capacity of one host changes everybody's share. That takes time as there are users who wait,
-// not as its square: eight times as many may take 24 times as long, and not 64 times.
+// Another capacity of one host changes every share. That takes time in proportion to the users who
+// wait, not to their square: eight times as many may take 24 times as long, and not 64 times.
 func TestACapacityChangesInTimeHoweverManyUsersWait(t *testing.T) {
 	bytes := func(n int64) resource.Vector { return resource.Vector{}.WithMemory(n) }
 	takes := func(users int) time.Duration {
@@ -30,7 +30,7 @@ func TestACapacityChangesInTimeHoweverManyUsersWait(t *testing.T) {
 			}
 		}
 		least := time.Hour
-		for i := range 40 { // the least of many: a collection of garbage may come in between
+		for i := range 40 { // the least of many: a garbage collection may come in between
 			capacity := bytes(1<<40 + int64(i) + 1)
 			began := time.Now()
 			_, err := l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: uint64(i + 2), Capacity: &capacity})

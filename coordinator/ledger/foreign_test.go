@@ -15,8 +15,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Whatever a host's agent says, in whatever numbers and about whatever ids, what others have, wait for and are granted is
-// as if it had said nothing.
+// Whatever a host's agent reports, with any numbers and any ids, what others have, wait for and
+// are granted is as if it had reported nothing.
 func TestNothingThatAHostReportsReachesAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := func(name string) int64 {
@@ -105,7 +105,8 @@ func TestNothingThatAHostReportsReachesAnother(t *testing.T) {
 				t.Fatal(v)
 			}
 		}
-		// Longer than it takes to be starved: what is held is looked at, and the host's numbers with it.
+		// Longer than it takes to be starved: what is held is looked at, and the host's numbers
+		// with it.
 		for range 30 {
 			at = at.Add(4 * time.Second)
 			l.Advance(at)
@@ -147,7 +148,7 @@ func TestAHostThatRegistersAnewMovesNobody(t *testing.T) {
 	}
 }
 
-// What a host brings that the ledger does not know is bounded.
+// What a host reports that the ledger does not know is bounded.
 func TestWhatAHostBringsIsBounded(t *testing.T) {
 	l := ready(t)
 	var engines []ledger.EngineReport
@@ -163,7 +164,7 @@ func TestWhatAHostBringsIsBounded(t *testing.T) {
 	}
 }
 
-// A host may guess a thousand times what is another's, and not once more.
+// A host may name allocations of others a thousand times, and not once more.
 func TestHowOftenAHostMayTryWhatIsAnothersIsBounded(t *testing.T) {
 	for guesses, want := range map[int]ledger.State{999: ledger.Active, 1000: ledger.Waiting} {
 		tryWhatIsAnothers(t, guesses, want)
@@ -201,7 +202,8 @@ func tryWhatIsAnothers(t *testing.T, guesses int, want ledger.State) {
 	}
 }
 
-// Where among all ids those lie that an agent brings makes no difference to the time that its report takes: others wait for that.
+// The time that a report takes does not depend on where its ids are among all ids: other callers
+// wait for it.
 func TestAReportOfLowIDsTakesNoLongerThanOneOfHighIDs(t *testing.T) {
 	const engines = 8000
 	took := func(first ledger.ID, step int64) time.Duration {
@@ -233,7 +235,8 @@ func TestAReportOfLowIDsTakesNoLongerThanOneOfHighIDs(t *testing.T) {
 	}
 }
 
-// Whatever ids an agent brings, in whatever order, and whatever becomes of them: all that lives is listed by id.
+// Whatever ids an agent brings, in whatever order, and whatever becomes of them: all that lives is
+// listed by id.
 func TestIDsThatAgentsBringAreListedInOrder(t *testing.T) {
 	l := ready(t)
 	sequence := uint64(1)
@@ -273,8 +276,9 @@ func TestIDsThatAgentsBringAreListedInOrder(t *testing.T) {
 	}
 }
 
-// An engine that an agent has brought, with somebody's request id, is the answer to a request that is like it. Who asks for
-// anything else under that id gets its own, and the engine has no request id from then on.
+// An adopted engine with somebody's request id is the answer to a request that is like it. A
+// request for anything else with that id gets its own allocation, and the engine has no request id
+// from then on.
 func TestWhatAnAgentBringsAnswersOnlyWhatIsLikeIt(t *testing.T) {
 	like := func() ledger.AllocateCommand {
 		return ledger.AllocateCommand{
@@ -345,7 +349,8 @@ func TestWhatAnAgentBringsAnswersOnlyWhatIsLikeIt(t *testing.T) {
 	}
 }
 
-// What a rule refuses is like nothing, not even an engine of which its agent cannot say what was requested.
+// What a rule refuses is like nothing, not even an engine of which its agent cannot say what was
+// requested.
 func TestARefusedRequestIsNotAnsweredWithWhatAnAgentBrings(t *testing.T) {
 	l := ready(t)
 	_, err := l.Sync(start, ledger.SyncCommand{HostID: "h1", Incarnation: 1, Sequence: 2, Full: true, Engines: []ledger.EngineReport{{
@@ -361,7 +366,7 @@ func TestARefusedRequestIsNotAnsweredWithWhatAnAgentBrings(t *testing.T) {
 	}
 }
 
-// A request id that is known of another allocation, one that lives or one that has ended, stays that one's.
+// A request id that another allocation has, live or ended, stays with that one.
 func TestARequestIDThatIsTakenIsNotAnAgentsToGive(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		l := ready(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// A caller is told of from when it has little left until it has more.
+// A caller is listed from when it has little left until it has more.
 func TestCallersAreFullWhileTheyHaveLittleLeft(t *testing.T) {
 	const most = 512 << 10
 	w := newLiveWorld(t, ledger.Config{CallerLiveBytes: most}, "h1")

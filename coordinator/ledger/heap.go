@@ -2,7 +2,8 @@ package ledger
 
 import "slices"
 
-// heap is a binary heap that tells its items where they are, so that any of them can be moved or removed.
+// heap is a binary heap that reports the index of each item, so that any item can be moved or
+// removed.
 type heap[T any] struct {
 	items  []T
 	before func(a, b T) bool

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// item is what a heap holds here: it is ordered by its value and knows where it is.
+// item is an item of a heap: it is ordered by its value and knows its index.
 type item struct{ value, index int }
 
 func TestTheHeapKeepsItsOrderAndTellsItsItemsWhereTheyAre(t *testing.T) {

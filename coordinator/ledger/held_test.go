@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// From the moment on that a host is held for a request that waits for it, requests for any host do not get it, and from the moment on
-// that it is not held any more they do: neither waits for the host's next report.
+// As soon as a host is held for a request that waits for it, requests for any host do not get it,
+// and as soon as it is not held any more they do: neither needs the host's next report.
 func TestAHeldHostIsClosedAndOpenedAtOnce(t *testing.T) {
 	const starvation = 30 * time.Second
 	memory := int64(10)

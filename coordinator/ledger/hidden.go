@@ -6,15 +6,17 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// HiddenQuota is a rule that is not in force: another one holds in its place, or it is wrong by itself. It stays stored, or in its file, and
-// is in force again once what hides it is gone.
+// HiddenQuota is a rule that is not in force: another rule is in force in its place, or it is
+// wrong by itself. It stays in the store or in its file, and is in force again once what hides it
+// is gone.
 type HiddenQuota struct {
 	Quota
-	// Holder is the selector of the rule that hides it, and HolderSource where that comes from. Empty source: it is wrong by itself.
+	// Holder is the selector of the rule that hides it, and HolderSource the source of that rule.
+	// Empty source: it is wrong by itself.
 	Holder       label.Selector
 	HolderSource string
 
-	refusal error // a *FieldError: what a command is told that would put it
+	refusal error // a *FieldError, for a command that would put the rule
 }
 
 // Why says in words why the rule is not in force.
@@ -36,7 +38,7 @@ func (h *HiddenQuota) String() string {
 // tie reports whether it is hidden by a rule with another selector.
 func (h *HiddenQuota) tie() bool { return h.HolderSource != "" && !h.Holder.Equal(h.Selector) }
 
-// hide notes that a rule is not in force.
+// hide records that a rule is not in force.
 func (rs *ruleset) hide(q Quota, holder *rule, err error) {
 	h := HiddenQuota{Quota: q, refusal: err}
 	if holder != nil {
@@ -58,8 +60,9 @@ func tied(selector, with label.Selector) error {
 	}
 }
 
-// refusal returns why a command may not make these rules: it would put one that is hidden at once, or hide one that is in force now.
-// put reports whether the command puts a rule, by selector and source.
+// refusal returns why a command may not make these rules: a rule that it puts would be hidden at
+// once, or it would hide a rule that is in force now. put reports whether the command puts a rule,
+// by selector and source.
 func (rs *ruleset) refusal(before []HiddenQuota, put func(selector label.Selector, source string) bool) error {
 	type name struct{ source, selector string }
 	known := make(map[name]bool, len(before))
@@ -73,7 +76,7 @@ func (rs *ruleset) refusal(before []HiddenQuota, put func(selector label.Selecto
 			return h.refusal
 		case known[name{h.Source, h.Selector.String()}]:
 		case h.tie() && put(h.Holder, h.HolderSource):
-			return tied(h.Holder, h.Selector) // the error is about the command's own
+			return tied(h.Holder, h.Selector) // the error names the command's own rule
 		default:
 			return h.refusal
 		}
@@ -81,12 +84,14 @@ func (rs *ruleset) refusal(before []HiddenQuota, put func(selector label.Selecto
 	return nil
 }
 
-// CheckQuotas looks at the rules of files alone, without a ledger. The error is a *FieldError: a rule is wrong, or in the way of another.
+// CheckQuotas checks the rules of files alone, without a ledger. The error is a *FieldError: a
+// rule is wrong, or hides another.
 func CheckQuotas(quotas []Quota) error {
 	return checkFiles(bySource(quotas), func(label.Selector, string) bool { return true })
 }
 
-// checkFiles lets no rule of a file be in the way of another, whatever is stored: what is there after a restart must not depend on that.
+// checkFiles refuses rules of files that hide each other, whatever is stored: the result of a
+// restart must not depend on the store.
 func checkFiles(sources map[string][]Quota, put func(selector label.Selector, source string) bool) error {
 	files := make(map[string][]Quota, len(sources))
 	for source, quotas := range sources {

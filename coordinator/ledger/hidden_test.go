@@ -23,7 +23,7 @@ func TestARuleThatIsWrongByItselfIsHiddenWithWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Rules of files are looked at together, and stored ones do not matter.
+// Rules of files are checked together, and stored ones do not matter.
 func TestRulesOfFilesMustNotBeInTheWayOfOneAnother(t *testing.T) {
 	const a, b = "file:a", "file:b"
 	rule := func(source, text string) ledger.Quota {

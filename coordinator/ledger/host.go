@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// host is a machine with its account, its measurements and what is on it. As in an account, what every decision reads stands
-// first.
+// host is a machine with its account, its measurements and what is on it. As in an account, the
+// fields that every decision reads come first.
 type host struct {
 	slot     Slot
 	state    HostState
@@ -19,19 +19,19 @@ type host struct {
 	measured bool             // by a fresh sample, with known memory
 	pressure bool             // by the last sample
 	refusal  string           // by the last sample; empty: none
-	full     string           // why it has too many bytes of rows; empty: it has not
-	entries  []*entry         // that hold something here
-	bytes    int64            // of their rows and touches
-	callers  map[*tally]int64 // of these the bytes of each caller, without what was adopted
-	brought  int              // branches that are there for nothing but what its agent brought
+	full     string           // why its rows take too many bytes; empty: they do not
+	entries  []*entry         // entries that hold something here
+	bytes    int64            // of their rows and charges
+	callers  map[*usage]int64 // the bytes of each caller, without adopted engines
+	brought  int              // branches that exist only because its agent's reports created them
 
 	// Of its last sample:
 	live     int64 // bytes available beyond safety
-	promised int64 // bytes that its allocations may still touch beyond what the sample showed
+	promised int64 // bytes that its allocations may still use beyond what the sample showed
 	load     int64 // load average over one minute, in thousandths; 0: unknown
 
 	digest  uint64 // of the ids of its active allocations with a process
-	touched uint64 // revision of the last change of any of its allocations
+	changed uint64 // revision of the last change of any of its allocations
 	gone    departed
 
 	account account
@@ -44,14 +44,16 @@ type host struct {
 	sequence uint64 // of the last Sync of this incarnation
 	sample   *Sample
 	sampleAt Instant
-	notTaken int // how often its agent has named an engine that the books have elsewhere
+	notTaken int // how often its agent has named an engine that the ledger has elsewhere
 }
 
-// headroom is the memory that the machine can still promise, in bytes; below zero where it has promised too much.
+// headroom is the memory that the machine can still promise, in bytes; below zero if it has
+// promised too much.
 func (h *host) headroom() int64 { return h.live - h.promised }
 
-// open says whether new grants may go there, and if not, why.
-func (h *host) open() (note, why string) {
+// unschedulable says why no new grant may go there, as a note and in words; both are empty if one
+// may.
+func (h *host) unschedulable() (note, why string) {
 	switch {
 	case h.state != Healthy:
 		return NoteHealth, h.state.String()
@@ -73,7 +75,8 @@ func (h *host) open() (note, why string) {
 	return "", ""
 }
 
-// MutedReason is why operators keep new engines off the host, in their words, and when those that run there are stopped.
+// MutedReason is why operators keep new engines off the host, in their words, and when the engines
+// there are stopped.
 func (r *HostRecord) MutedReason() string {
 	if r.StopTime == 0 {
 		return r.Reason
@@ -92,9 +95,9 @@ func withReason(what, reason string) string {
 	return what + ": " + reason
 }
 
-// fits reports whether the request can go there now: by health, by the books and by measurement.
+// fits reports whether the request can go there now, by health, by the account and by measurement.
 func (h *host) fits(request resource.Vector) bool {
-	if note, _ := h.open(); note != "" {
+	if note, _ := h.unschedulable(); note != "" {
 		return false
 	}
 	if m := request.Memory(); m != 0 && m > h.headroom() {
@@ -103,19 +106,20 @@ func (h *host) fits(request resource.Vector) bool {
 	return h.account.fits(request)
 }
 
-// suits reports whether the host has the labels that a request requires. Other wishes are not asked for.
+// suits reports whether the host has the labels that a request requires. It does not look at other
+// wishes.
 func (h *host) suits(w *Wishes) bool { return w == nil || h.Labels.MatchesFilter(w.Required) }
 
 // shortfalls appends why the request cannot go there.
 func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall {
 	before := len(list)
 	list = h.account.shortfalls(list, request)
-	if note, why := h.open(); note != "" {
+	if note, why := h.unschedulable(); note != "" {
 		if len(list) > before {
 			return list
 		}
-		closed := h.account.closed(request, note)
-		if note == NoteRefused { // which alone does not say it all
+		closed := h.account.closedShortfall(request, note)
+		if note == NoteRefused { // which says too little alone
 			closed.Detail = why
 		}
 		return append(list, closed)
@@ -128,7 +132,7 @@ func (h *host) shortfalls(list []Shortfall, request resource.Vector) []Shortfall
 
 // free is what a request could get at most, in memory, cpu and instances.
 func (h *host) free() [3]int64 {
-	if note, _ := h.open(); note != "" {
+	if note, _ := h.unschedulable(); note != "" {
 		return [3]int64{}
 	}
 	return [3]int64{
@@ -138,9 +142,9 @@ func (h *host) free() [3]int64 {
 	}
 }
 
-// show tells the Placer how the host is now.
-func (l *Ledger) show(h *host) {
-	note, _ := h.open()
+// updatePlacer gives the Placer the host's present state.
+func (l *Ledger) updatePlacer(h *host) {
+	note, _ := h.unschedulable()
 	v := HostView{
 		ID: h.ID, Labels: h.Labels, Limit: h.most(),
 		Health: note != NoteHealth, Measured: note == "" || note == NoteHealth,
@@ -150,8 +154,9 @@ func (l *Ledger) show(h *host) {
 	l.placer.Put(h.slot, v)
 }
 
-// book tells the Placer, which knows the host, that something was given away or came back.
-func (l *Ledger) book(h *host) {
+// updatePlacerBalance gives the Placer, which knows the host, the host's present balance after a
+// grant or a release.
+func (l *Ledger) updatePlacerBalance(h *host) {
 	available, booked := h.balance()
 	l.placer.Book(h.slot, available, booked)
 }
@@ -186,9 +191,10 @@ func (h *host) loadPerCore() int64 {
 	return 0
 }
 
-// addHost enters a host into the tables.
+// addHost adds a host to the tables.
 func (l *Ledger) addHost(r HostRecord) *host {
-	h := &host{HostRecord: r, gone: departed{before: l.revision}} // what went before is not known here
+	// earlier departures are not known here
+	h := &host{HostRecord: r, gone: departed{before: l.revision}}
 	h.timer.host = h
 	h.account.name = AccountName{Kind: HostAccount, Labels: label.Set{{Key: hostKey, Value: r.ID}}}
 	h.account.complete = true
@@ -204,7 +210,7 @@ func (l *Ledger) addHost(r HostRecord) *host {
 	l.hosts[r.ID] = h
 	at, _ := l.hostPlace(r.ID)
 	l.hostOrder = slices.Insert(l.hostOrder, at, h)
-	l.size(h, r.Capacity, r.Protected)
+	l.setCapacity(h, r.Capacity, r.Protected)
 	return h
 }
 
@@ -212,8 +218,8 @@ func (l *Ledger) hostPlace(id string) (int, bool) {
 	return slices.BinarySearchFunc(l.hostOrder, id, func(h *host, id string) int { return strings.Compare(h.ID, id) })
 }
 
-// size sets what the host may give, and with it the measure of all fair shares.
-func (l *Ledger) size(h *host, capacity, protected resource.Vector) {
+// setCapacity sets what the host may give. All fair shares are measured by the sum of that.
+func (l *Ledger) setCapacity(h *host, capacity, protected resource.Vector) {
 	l.fleet.memory -= known(h.account.most[0])
 	l.fleet.cpu -= known(h.account.most[1])
 	h.Capacity, h.Protected = capacity, protected
@@ -230,10 +236,10 @@ func known(most int64) int64 {
 	return most
 }
 
-// removeHost takes a host, on which nothing is left, out of the tables.
+// removeHost removes a host, on which nothing is left, from the tables.
 func (l *Ledger) removeHost(h *host) {
 	l.timers.set(&h.timer, 0)
-	l.size(h, resource.Vector{}, resource.Vector{}) // what is not listed counts in no share
+	l.setCapacity(h, resource.Vector{}, resource.Vector{}) // a host that is gone counts in no share
 	l.placer.Remove(h.slot)
 	l.slots[h.slot] = nil
 	l.freeSlots = append(l.freeSlots, h.slot)
@@ -246,16 +252,16 @@ func (l *Ledger) removeHost(h *host) {
 	l.changes.HostsRemoved = append(l.changes.HostsRemoved, h.ID)
 }
 
-// record gives the host a new revision and hands its durable part to the store.
-func (l *Ledger) record(h *host) {
+// recordHost gives the host a new revision and hands its durable part to the store.
+func (l *Ledger) recordHost(h *host) {
 	l.revision++
 	h.Revision = l.revision
 	l.changes.HostsRemoved = slices.DeleteFunc(l.changes.HostsRemoved, func(id string) bool { return id == h.ID })
 	l.changes.Hosts = append(l.changes.Hosts, h.HostRecord)
 }
 
-// Interval is the time between two reports of a host: longer for more hosts, so that all together stay below a rate. It is also what every
-// deadline has left at least after a load.
+// Interval is the time between two reports of a host: longer for more hosts, so that all together
+// stay below a rate. After a load every deadline is at least this far away.
 func (l *Ledger) Interval() time.Duration {
 	return max(l.cfg.Interval, time.Duration(len(l.hosts))*time.Second/time.Duration(l.cfg.ReportsPerSecond))
 }
@@ -272,17 +278,18 @@ type departure struct {
 	revision uint64
 }
 
-// departuresKept bounds the list between two reports; an agent that missed more is told all that lives instead.
+// departuresKept bounds the list between two reports. An agent that missed more gets the list of
+// all live allocations instead.
 const departuresKept = 256
 
-func (h *host) left(id ID, revision uint64) {
+func (h *host) addDeparture(id ID, revision uint64) {
 	if len(h.gone.list) >= departuresKept {
 		h.gone.before, h.gone.list = h.gone.list[0].revision, h.gone.list[1:]
 	}
 	h.gone.list = append(h.gone.list, departure{id, revision})
 }
 
-// tracked reports whether the host's agent watches a process of the entry.
+// tracked reports whether the host's agent watches the entry's process.
 func (e *entry) tracked() bool { return e.State == Active && e.Process.PID != 0 }
 
 // digestOf is an allocation's part of a host's digest: the FNV-1a hash of its id's text.

@@ -8,7 +8,8 @@ import (
 
 // Register announces a host, new or known. Its next Sync must report everything.
 //
-// Errors: *StrangerError, *StaleError (a later incarnation of its agent has registered), *FieldError.
+// Errors: *StrangerError, *StaleError (a later incarnation of its agent has registered),
+// *FieldError.
 func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error) {
 	l.begin(now)
 	if err := checkName("host_id", c.HostID); err != nil {
@@ -39,18 +40,18 @@ func (l *Ledger) Register(now Instant, c RegisterCommand) (time.Duration, error)
 	h.BootID, h.MachineID, h.PIDNamespace = words(c.BootID), words(c.MachineID), words(c.PIDNamespace)
 	h.Lost = false
 	if !h.Capacity.Equal(c.Capacity) || !h.Protected.Equal(c.Protected) {
-		l.size(h, c.Capacity, c.Protected)
+		l.setCapacity(h, c.Capacity, c.Protected)
 	}
 	h.state = Healthy
 	h.needFull = true
 	h.lastSync, h.heard = l.now, true
-	l.watch(h)
-	l.record(h)
-	l.show(h)
-	return l.Interval(), nil // it is given nothing before its first report
+	l.setHostTimer(h)
+	l.recordHost(h)
+	l.updatePlacer(h)
+	return l.Interval(), nil // it gets no grants before its first report
 }
 
-// restoreHost brings back a host from the store: returning, until its agent reports.
+// restoreHost adds a host from the store. It is returning until its agent reports.
 func (l *Ledger) restoreHost(r HostRecord) {
 	h := l.addHost(r)
 	h.state = Returning
@@ -59,11 +60,11 @@ func (l *Ledger) restoreHost(r HostRecord) {
 	}
 	h.needFull = true
 	h.lastSync = l.now
-	l.watch(h)
+	l.setHostTimer(h)
 }
 
-// watch sets the host's timer to when it becomes suspect, unmeasured or lost.
-func (l *Ledger) watch(h *host) {
+// setHostTimer sets the host's timer to when it becomes suspect, unmeasured or lost.
+func (l *Ledger) setHostTimer(h *host) {
 	patience := time.Duration(l.cfg.SuspectAfter) * l.Interval()
 	switch h.state {
 	case Healthy, Returning:
@@ -79,8 +80,8 @@ func (l *Ledger) watch(h *host) {
 	}
 }
 
-// orStop is when the engines of the host are stopped, where that is before another moment. Where it is past they have been, or will be when
-// the host next reports.
+// orStop is the earlier of due and the time when the engines of the host are stopped. If that time
+// is past, they were stopped, or will be when the host next reports.
 func (l *Ledger) orStop(h *host, due Instant) Instant {
 	if h.StopTime > l.now {
 		return min(due, h.StopTime)
@@ -102,15 +103,15 @@ func (l *Ledger) hostDue(h *host) {
 	case h.measured && h.sampleAt.Add(patience) <= l.now:
 		h.measured = false
 	}
-	l.watch(h)
-	l.show(h)
+	l.setHostTimer(h)
+	l.updatePlacer(h)
 }
 
-// lose gives up the allocations of a host that was silent for too long.
+// lose ends the allocations of a host that was silent for too long: they become lost.
 func (l *Ledger) lose(h *host) {
 	h.state, h.Lost, h.measured = LostHost, true, false
 	l.endAll(h, "host "+h.ID+" stopped reporting")
-	l.record(h)
+	l.recordHost(h)
 }
 
 func (l *Ledger) endAll(h *host, reason string) {
@@ -119,8 +120,8 @@ func (l *Ledger) endAll(h *host, reason string) {
 	}
 }
 
-// Deregister removes a host. With live allocations it is refused unless forced; then they become lost. Requests that wait
-// for this very host are canceled.
+// Deregister removes a host. With live allocations it is refused unless forced; then they become
+// lost. Requests that wait for this very host are canceled.
 //
 // Errors: *NotFoundError, *StateError.
 func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
@@ -139,7 +140,7 @@ func (l *Ledger) Deregister(now Instant, hostID string, force bool) error {
 		}
 	}
 	l.removeHost(h)
-	l.settle()
+	l.grantWaiting()
 	return nil
 }
 
@@ -150,23 +151,24 @@ func (l *Ledger) host(id string) (*host, error) {
 	return nil, &NotFoundError{What: "host", ID: id}
 }
 
-// Cordon stops new grants on a host; what runs goes on. The error is a *NotFoundError.
+// Cordon stops new grants on a host; engines there go on. The error is a *NotFoundError.
 func (l *Ledger) Cordon(now Instant, hostID, reason string) (HostInfo, error) {
-	return l.mute(now, hostID, reason, true, false, nil)
+	return l.setCordon(now, hostID, reason, true, false, nil)
 }
 
-// Drain cordons a host and tells its agent. What is left there after the deadline is stopped; nil: it is left to end. The error is a
+// Drain cordons a host and tells its agent. Engines that are left after the deadline are stopped;
+// nil: they end by themselves. The error is a
 // *NotFoundError.
 func (l *Ledger) Drain(now Instant, hostID, reason string, deadline *time.Duration) (HostInfo, error) {
-	return l.mute(now, hostID, reason, true, true, deadline)
+	return l.setCordon(now, hostID, reason, true, true, deadline)
 }
 
 // Uncordon ends a cordon or a drain. The error is a *NotFoundError.
 func (l *Ledger) Uncordon(now Instant, hostID string) (HostInfo, error) {
-	return l.mute(now, hostID, "", false, false, nil)
+	return l.setCordon(now, hostID, "", false, false, nil)
 }
 
-func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration) (HostInfo, error) {
+func (l *Ledger) setCordon(now Instant, hostID, reason string, cordoned, draining bool, deadline *time.Duration) (HostInfo, error) {
 	l.begin(now)
 	h, err := l.host(hostID)
 	if err != nil {
@@ -176,28 +178,31 @@ func (l *Ledger) mute(now Instant, hostID, reason string, cordoned, draining boo
 	if deadline != nil {
 		h.StopTime = l.now.Add(*deadline)
 	}
-	l.record(h)
+	l.recordHost(h)
 	l.stopDrained(h)
-	l.watch(h)
-	l.show(h)
+	l.setHostTimer(h)
+	l.updatePlacer(h)
 	l.freed(&h.account)
-	l.settle()
+	l.grantWaiting()
 	return l.hostInfo(h), nil
 }
 
-// repromise adds up anew what the allocations of the host may still touch.
-func (l *Ledger) repromise(h *host) {
+// resetPromises adds up again what the allocations of the host may still use.
+func (l *Ledger) resetPromises(h *host) {
 	h.promised = 0
 	for _, e := range h.entries {
-		e.promise = e.untouched()
+		e.promise = e.untouchedMemory()
 		h.promised += e.promise
 	}
 }
 
-// has reports whether a sample is the one that the host has, sent once more: that one grows old.
-func (h *host) has(s *Sample) bool { return h.sample != nil && s.Time != 0 && s.Time == h.sample.Time }
+// hasSample reports whether a sample is the one that the host has, sent again: it must not count
+// as fresh.
+func (h *host) hasSample(s *Sample) bool {
+	return h.sample != nil && s.Time != 0 && s.Time == h.sample.Time
+}
 
-// measure takes over a sample.
+// measure stores a sample.
 func (l *Ledger) measure(h *host, s *Sample) {
 	h.sample, h.sampleAt = s, l.now
 	h.pressure, h.refusal, h.load = s.Pressure, s.Refusal, 0
@@ -207,15 +212,15 @@ func (l *Ledger) measure(h *host, s *Sample) {
 	h.measured = s.MemoryAvailable != nil
 	if h.measured {
 		h.live = *s.MemoryAvailable - s.MemorySafety
-		l.repromise(h)
+		l.resetPromises(h)
 	}
 }
 
-// resized takes over another capacity that an agent reports.
-func (l *Ledger) resized(h *host, capacity resource.Vector) {
+// updateCapacity applies another capacity that an agent reports.
+func (l *Ledger) updateCapacity(h *host, capacity resource.Vector) {
 	if capacity.Equal(h.Capacity) || capacity.Validate() != nil {
 		return
 	}
-	l.size(h, capacity, h.Protected)
-	l.record(h)
+	l.setCapacity(h, capacity, h.Protected)
+	l.recordHost(h)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A Placer's tables are as long as the most hosts that there were at one time: the slot of one that is gone is another's.
+// A Placer's tables are as long as the largest number of hosts at one time: the slot of a removed
+// host is used again.
 func TestSlotsOfHostsThatAreGoneAreUsedAgain(t *testing.T) {
 	p := newPlainPlacer()
 	l := ledger.New(ledger.Config{}, p)
@@ -100,7 +101,7 @@ func TestHostsAreCountedByTheirState(t *testing.T) {
 	}
 }
 
-// Whoever has registered and then says nothing is silent from then on.
+// A host that has registered and then reports nothing is silent from then on.
 func TestAHostThatNeverReportsBecomesSuspect(t *testing.T) {
 	l := ledger.New(ledger.Config{}, newPlainPlacer())
 	_, err := l.Register(start, ledger.RegisterCommand{HostID: "h1", Incarnation: 1})

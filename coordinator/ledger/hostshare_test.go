@@ -27,7 +27,7 @@ func (w *liveWorld) free(caller, host string, wait time.Duration) (ledger.Alloca
 	return result.Allocation, err
 }
 
-// crowd has a caller fill its share of a host, and returns what it has there.
+// crowd makes a caller fill its share of a host, and returns what it has there.
 func (w *liveWorld) crowd(caller, host string) (has []ledger.Allocation) {
 	w.Helper()
 	for range 100 {
@@ -87,7 +87,8 @@ func TestOneCallerFillsHalfOfAHostAtMost(t *testing.T) {
 	}
 	_, err = w.ledger.Resize(w.now, ledger.ResizeCommand{Actor: identity.Local(), ID: alice.ID, Entitled: resource.NewResource(big)})
 	must(t, err)
-	// Where it has its share of all hosts, a request waits for the first that it has less of.
+	// If the caller has its share of all hosts, a request waits for the first host on which it has
+	// less.
 	w.release(w.mustFree("mallory", "h2").ID)
 	w.crowd("mallory", "h2")
 	_, err = w.free("mallory", "", 0)
@@ -129,7 +130,7 @@ func (w *liveWorld) mustFree(caller, host string) ledger.Allocation {
 	return a
 }
 
-// What a host frees is not kept for a request that would not get it.
+// What a host frees is not held for a request that would not get it.
 func TestAHostIsNotHeldForACallerThatHasItsShareOfIt(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{HostLiveBytes: 64 << 10, StarvationAfter: time.Second}, "h1")
 	w.crowd("mallory", "h1")
@@ -148,7 +149,8 @@ func TestAHostIsNotHeldForACallerThatHasItsShareOfIt(t *testing.T) {
 	w.audit()
 }
 
-// A row has room for its confirmation whatever it says of resources, also on a host that others have filled since.
+// A row has room for its confirmation whatever it says of resources, also on a host that others
+// have filled since.
 func TestAUsualConfirmationIsTakenOnAFullHost(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{HostLiveBytes: 64 << 10}, "h1")
 	custom := make(map[string]int64)
@@ -173,7 +175,8 @@ func TestAUsualConfirmationIsTakenOnAFullHost(t *testing.T) {
 	w.audit()
 }
 
-// The queues that rows count in are part of what their caller has on a host, whichever host it asks for.
+// The queues that rows count in are part of what their caller has on a host, whichever host it
+// asks for.
 func TestACallerWhoNamesNoHostIsHeldToItsShareOfQueuesToo(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{HostLiveBytes: 64 << 10}, "h1")
 	must(t, w.ledger.PutProvider(start, ledger.ProviderRecord{ClusterName: yarnProd}))

@@ -18,7 +18,8 @@ func At(t time.Time) Instant {
 	return Instant(t.UnixNano())
 }
 
-// MaxInstant is the last moment that an id can tell, in the year 2109. The ledger's time does not get there.
+// MaxInstant is the last time that an id can hold, in the year 2109. The ledger's time does not
+// get there.
 const MaxInstant = Instant((1<<(64-idCounterBits) - 1) * int64(time.Millisecond))
 
 // Time converts back, in UTC. Zero is the zero time.
@@ -35,9 +36,9 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// ID numbers an allocation: milliseconds since the Unix epoch in the upper 42 bits, a counter in the lower 22. Ids
-// rise, so rows append to the store's index, and a store that was restored from an old backup does not hand out a
-// number twice, because time has passed. Zero is no id.
+// ID numbers an allocation: milliseconds since the Unix epoch in the upper 42 bits, a counter in
+// the lower 22. Ids rise, so rows are appended to the store's index. A store that was restored
+// from an old backup does not give out a number twice, because time has passed. Zero is no id.
 type ID uint64
 
 const idCounterBits = 22
@@ -48,10 +49,12 @@ func idAfter(last ID, now Instant) ID {
 	return max(last+1, byTime)
 }
 
-// spareIDs are those at the end of the range that no ledger gets to: whoever says that one of them was the last is wrong.
+// spareIDs is the number of ids at the end of the range that no ledger reaches. A row or meta that
+// says that one of them was the last is wrong.
 const spareIDs = 1 << 40
 
-// nextID gives out an id. Those that agents have brought back may be ahead of the clock: none of them is given out again.
+// nextID gives out an id. Ids of adopted engines may be ahead of the clock: none of them is given
+// out again.
 func (l *Ledger) nextID() ID {
 	l.lastID = idAfter(l.lastID, l.now)
 	for l.entry(l.lastID) != nil || l.spent.Contains(l.lastID) {
@@ -63,8 +66,9 @@ func (l *Ledger) nextID() ID {
 	return l.lastID
 }
 
-// mostSpent is how many ids ahead of the last one the ledger remembers whose allocations have ended: they take 1 MiB. Beyond that it
-// forgets the one furthest ahead, and with a load all of them.
+// mostSpent is how many ids ahead of the last one the ledger remembers whose allocations have
+// ended. They take 1 MiB. If there are more, it forgets the one furthest ahead. A load forgets all
+// of them.
 const mostSpent = 1 << 16
 
 // spend remembers an id that is not to be given out.
@@ -82,8 +86,9 @@ func (id ID) Created() Instant {
 	return Instant(id>>idCounterBits) * Instant(time.Millisecond)
 }
 
-// The text of an id is 13 characters of Crockford's base 32, lower case, of the number put through a bijective mix:
-// consecutive allocations look nothing alike, so that a prefix of a few characters names one.
+// The text of an id is 13 characters of Crockford's base 32, lower case, of the number after a
+// bijective mix. Consecutive allocations look very different, so that a prefix of a few characters
+// names one.
 const (
 	idLength   = 13
 	idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -123,8 +128,8 @@ func ParseID(text string) (ID, error) {
 	return ID(unmix(n)), nil
 }
 
-// mix is a bijection on 64 bits: two rounds of xor-shift and multiplication by an odd number. unmix undoes it, with the
-// multiplier's inverse modulo 2^64.
+// mix is a bijection on 64 bits: two rounds of xor-shift and multiplication by an odd number.
+// unmix undoes it, with the multiplier's inverse modulo 2^64.
 const (
 	mixMultiplier = 0x9e3779b97f4a7c15
 	mixInverse    = 0xf1de83e19937733d

@@ -62,7 +62,8 @@ func FuzzParseID(f *testing.F) {
 	})
 }
 
-// A prefix of a few characters names one allocation, although ids are given out one after the other.
+// A prefix of a few characters names one allocation, although ids are given out one after the
+// other.
 func TestConsecutiveIDsShareNoPrefix(t *testing.T) {
 	const ids = 1024
 	prefixes := make(map[string]int)
@@ -71,7 +72,8 @@ func TestConsecutiveIDsShareNoPrefix(t *testing.T) {
 		prefixes[id.String()[:6]]++
 		id = idAfter(id, 0)
 	}
-	if len(prefixes) < ids-2 { // 6 characters are 29 bits: that two of 1024 meet has a chance of 1 in 1000
+	// 6 characters are 29 bits: that two of 1024 meet has a chance of 1 in 1000
+	if len(prefixes) < ids-2 {
 		t.Errorf("%d ids have %d prefixes of 6 characters", ids, len(prefixes))
 	}
 }
@@ -119,7 +121,8 @@ func TestIDsBeginWithEachOfSixteenCharacters(t *testing.T) {
 	}
 }
 
-// An id tells its time for as long as the ledger's goes on, and the last moment is told as such afterwards.
+// An id tells its time for as long as the ledger's goes on, and the last moment is told as such
+// afterwards.
 func TestAnIDTellsItsTimeToTheLastMoment(t *testing.T) {
 	for _, year := range []int{1970, 2026, 2060, 2109} {
 		at := At(time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC))
@@ -132,7 +135,8 @@ func TestAnIDTellsItsTimeToTheLastMoment(t *testing.T) {
 	}
 }
 
-// Of the ids from the future that have ended those are remembered that come up first, and no more than there is room for.
+// Of the ids from the future that have ended those are remembered that come up first, and no more
+// than there is room for.
 func TestSpentIDsAreRememberedUntilTimeHasPassedThem(t *testing.T) {
 	l := New(Config{}, noPlacer{})
 	l.lastID = 10

@@ -64,58 +64,62 @@ type Ledger struct {
 	cfg    Config
 	placer Placer
 
-	now      Instant // of the latest command; it never goes back
+	now      Instant // the time of the latest command; it never goes back
 	revision uint64
 	lastID   ID
-	spent    btree.Set[ID] // those above it whose allocations have ended
+	spent    btree.Set[ID] // ids above lastID whose allocations have ended
 	timers   timers        // of hosts and clusters
 	ends     timers        // of entries
 
 	entries btree.Map[ID, *entry] // live
 	states  [Lost + 1]int         // live entries by state
-	// Entries in over-use: of each kind, and all.
+	// Entries in over-use, by kind and in all.
 	overUse   map[OverUseKind]int
 	overUsers int
 	spare     []*entry // for reuse
 
 	requests requests
 
-	callers, relays tallies             // what lives, in bytes: by caller, and by host of those that came through its agent
-	full            map[*tally]struct{} // those of both that have nearly as much as they may
+	// bytes of live allocations, by caller, and by host for those that came through its agent
+	callers, relays usages
+	full            map[*usage]struct{} // the usages of both kinds that are nearly at their bound
 
 	hosts     map[string]*host
 	hostOrder []*host // by id
 	slots     []*host
 	freeSlots []Slot
 	fleet     fleet
-	// settled is when hosts had the time to come back after a load. Before, nothing is refused as never to fit.
-	settled Instant
+	// hostsBack is the time by which hosts can have reported after a load. Before it no request is
+	// refused as one that can never fit.
+	hostsBack Instant
 
 	rules ruleset
-	// rulesTurn counts how often they were replaced.
-	rulesTurn uint64
-	filings   map[string]*filing
-	shares    map[string]*share
+	// rulesTurn counts how often the rules were replaced.
+	rulesTurn   uint64
+	accountSets map[string]*accountSet
+	shares      map[string]*share
 
 	providers []ProviderRecord // by cluster
 	clusters  map[ClusterName]*cluster
-	// loaded is when clusters had the time to be read after a load. Before, nothing is refused for good for want of one.
-	loaded Instant
+	// clustersRead is the time by which clusters can have been read after a load. Before it no
+	// request is refused for good because a cluster is unknown.
+	clustersRead Instant
 
 	classes map[string]*class
 	anyHost queue    // requests that no host has room for
 	dirty   []*queue // queues whose account has more to give
-	skipped []skip   // classes set aside while looking further
+	skipped []skip   // classes that are set aside while others are tried
 
-	// deciding is the request that is being looked at, and early is set before a command begins, while what was due by then is done: whose
-	// fault it is if the ledger panics.
+	// deciding is the request that is being decided. early is set before a command begins, while
+	// the ledger does what was due by then. If the ledger panics, they say whose fault it is.
 	deciding *entry
-	admits   bool // it waited, and is being granted
+	admits   bool // deciding waited, and is being granted
 	early    bool
 
-	changes  Changes
-	own      int        // how many transitions came due since an Advance: see Config.OwnChanges
-	taken    int        // of those, the ones that Changes has returned since then
+	changes Changes
+	// how many transitions came due by themselves since an Advance: see Config.OwnChanges
+	own      int
+	taken    int        // how many of them Changes has returned since then
 	unstored []unstored // in the order of their revisions
 	turn     uint64     // of the Placer's queries
 	scratch  []byte
@@ -124,32 +128,32 @@ type Ledger struct {
 // New returns an empty ledger.
 func New(cfg Config, placer Placer) *Ledger {
 	return &Ledger{
-		cfg:      cfg.withDefaults(),
-		placer:   placer,
-		overUse:  make(map[OverUseKind]int),
-		requests: newRequests(),
-		callers:  make(tallies),
-		relays:   make(tallies),
-		full:     make(map[*tally]struct{}),
-		hosts:    make(map[string]*host),
-		rules:    ruleset{keys: label.NewScope(userKey)},
-		filings:  make(map[string]*filing),
-		shares:   make(map[string]*share),
-		clusters: make(map[ClusterName]*cluster),
-		classes:  make(map[string]*class),
+		cfg:         cfg.withDefaults(),
+		placer:      placer,
+		overUse:     make(map[OverUseKind]int),
+		requests:    newRequests(),
+		callers:     make(usages),
+		relays:      make(usages),
+		full:        make(map[*usage]struct{}),
+		hosts:       make(map[string]*host),
+		rules:       ruleset{keys: label.NewScope(userKey)},
+		accountSets: make(map[string]*accountSet),
+		shares:      make(map[string]*share),
+		clusters:    make(map[ClusterName]*cluster),
+		classes:     make(map[string]*class),
 	}
 }
 
-// begin starts a command: time moves on, and what is due by then happens first.
+// begin starts a command: it moves time on, and does what is due by then.
 func (l *Ledger) begin(now Instant) {
 	l.now = max(l.now, now)
 	l.early = true
 	l.fire()
-	l.settle()
+	l.grantWaiting()
 	l.early = false
 }
 
-// Advance moves time on and does what is due, as much of it as one batch may have.
+// Advance moves time on and does what is due, up to the bound of one batch.
 func (l *Ledger) Advance(now Instant) {
 	l.own, l.taken = l.own-l.taken, 0
 	l.begin(now)
@@ -158,7 +162,8 @@ func (l *Ledger) Advance(now Instant) {
 // Behind reports whether more may have come due than the batch has room for.
 func (l *Ledger) Behind() bool { return l.own >= l.cfg.OwnChanges }
 
-// NextTimer returns when Advance has something to do. Where the batch has as much as it may, that is when Changes was called.
+// NextTimer returns when Advance has something to do. If the batch is at its bound, that is when
+// Changes was called.
 func (l *Ledger) NextTimer() (Instant, bool) {
 	due := Instant(0)
 	if t := l.nextTimer(); t != nil {
@@ -176,10 +181,12 @@ func (l *Ledger) NextTimer() (Instant, bool) {
 	return due, due != 0
 }
 
-// Pending reports whether there are waits or reservations: what ends when its time has come.
+// Pending reports whether there are waiting requests or reservations, which end when their time
+// has come.
 func (l *Ledger) Pending() bool { return l.states[Waiting]+l.states[Reserved] > 0 }
 
-// nextTimer is the timer that is due first, of those whose turn may come in this batch; nil where none is set.
+// nextTimer is the timer that is due first, of those that may fire in this batch; nil if none is
+// set.
 func (l *Ledger) nextTimer() *timer {
 	t := l.timers.next()
 	if end := l.ends.next(); end != nil && !l.Behind() && (t == nil || end.due <= t.due) {
@@ -188,7 +195,7 @@ func (l *Ledger) nextTimer() *timer {
 	return t
 }
 
-// fire does what is due, as far as the batch may have it.
+// fire does what is due, up to the bound of the batch.
 func (l *Ledger) fire() {
 	for {
 		t := l.nextTimer()
@@ -208,14 +215,15 @@ func (l *Ledger) fire() {
 		}
 		l.own += int(l.revision - before) //nolint:gosec // the rows of a host at most
 	}
-	l.requests.forget(l.now)
+	l.requests.expire(l.now)
 }
 
-// Changes returns what changed since it was last called, and begins anew.
+// Changes returns what changed since it was last called, and begins an empty list.
 func (l *Ledger) Changes() Changes {
 	c := l.changes
 	c.Revision, c.LastID, c.Time = l.revision, l.lastID, l.now
-	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))} // the next batch is likely to be about as large
+	// the next batch is likely to be about as large
+	l.changes = Changes{Transitions: make([]Allocation, 0, len(c.Transitions))}
 	l.taken = l.own
 	return c
 }
@@ -223,9 +231,10 @@ func (l *Ledger) Changes() Changes {
 // Revision is the number of the latest transition.
 func (l *Ledger) Revision() uint64 { return l.revision }
 
-// Restore rebuilds the ledger from what was stored. It must be the first command. Liveness starts afresh: hosts count as
-// returning until they report, deadlines that are due get one interval's grace, and requests that waited wait for their callers. Times in
-// the rows that are later than now are taken for now.
+// Restore rebuilds the ledger from what was stored. It must be the first command. Liveness starts
+// from the beginning: hosts are returning until they report, deadlines that are due get one more
+// interval, and requests that waited wait for their callers. Times in the rows that are later than
+// now count as now.
 func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	if l.revision != 0 || l.entries.Len() != 0 {
 		return fmt.Errorf("ledger: restore: already in use at revision %d", l.revision)
@@ -243,11 +252,11 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	}
 	for _, r := range s.Hosts {
 		l.restoreHost(r)
-		l.show(l.hosts[r.ID])
+		l.updatePlacer(l.hosts[r.ID])
 	}
-	l.loaded = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
+	l.clustersRead = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	if len(s.Hosts) > 0 {
-		l.settled = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
+		l.hostsBack = now.Add(time.Duration(l.cfg.SuspectAfter) * l.Interval())
 	}
 	allocations := sorted(s.Allocations, func(a, b Allocation) int { return cmp.Compare(a.ID, b.ID) })
 	for i := range allocations {
@@ -260,7 +269,7 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 		case e == nil:
 		case e.State == Waiting:
 			l.end(e, Canceled, s.SetAside[id])
-		case e.State == Reserved: // after a veto it would wait again, and be looked at
+		case e.State == Reserved: // after a veto it would wait again and be decided
 			e.WaitDeadline = 0
 		}
 	}
@@ -278,7 +287,8 @@ func (l *Ledger) Restore(now Instant, s Snapshot) error {
 	return nil
 }
 
-// sorted returns the list in order, which stores have it in already: only another list is copied.
+// sorted returns the list in order. Stores return it in order already; only an unordered list is
+// copied.
 func sorted[T any](list []T, compare func(a, b T) int) []T {
 	if slices.IsSortedFunc(list, compare) {
 		return list
@@ -293,35 +303,35 @@ func (l *Ledger) restoreEntry(a *Allocation, aside map[ID]string) error {
 	if l.entry(a.ID) != nil {
 		return unrestored(a.ID, "twice")
 	}
-	e := l.blank()
+	e := l.newEntry()
 	e.Allocation = *a
 	e.notAfter(l.now)
-	l.open(e)
+	l.link(e)
 	h := l.hosts[a.HostID]
-	l.tie(e, h) // which of them a provider knows it has yet to report
-	l.enter(e)
+	l.attachExternal(e, h) // which of them a provider knows is in its next report
+	l.index(e)
 	if h == nil && (e.State.Holds() || a.HostID != "") {
 		return unrestored(a.ID, "no such host: %q", a.HostID)
 	}
 	if e.State == Waiting {
 		e.detached = l.now
 		if _, ends := aside[e.ID]; !ends && e.present() {
-			_, blocked := l.decide(e) // no host is open before it reports
-			l.join(e, blocked)
+			_, blocked := l.decide(e) // no host gets grants before it reports
+			l.enqueue(e, blocked)
 		}
-		l.retime(e)
+		l.setEntryTimer(e)
 		return nil
 	}
 	if e.Expires != 0 {
 		e.Expires = max(e.Expires, l.now.Add(l.Interval()))
 	}
 	l.hold(e, h)
-	l.retime(e)
+	l.setEntryTimer(e)
 	return nil
 }
 
-// notAfter corrects the times of a row that was not written by a ledger whose time is now: nothing has happened yet that has not, and no
-// deadline is further away than it was when it was set.
+// notAfter corrects the times of a row whose writer's clock was ahead of now. Nothing can have
+// happened in the future, and no deadline is further away than it was when it was set.
 func (e *entry) notAfter(now Instant) {
 	if e.Created > now {
 		wait := max(0, e.WaitDeadline.Sub(e.Created))
@@ -340,7 +350,8 @@ func (e *entry) notAfter(now Instant) {
 	}
 }
 
-// lastID is the last id that was given out, by what was stored. One that leaves no room behind it was not: then the rows tell.
+// lastID is the last id that was given out, by what was stored. If that id is too close to the end
+// of the range it is wrong, and the rows' ids count.
 func lastID(s *Snapshot) ID {
 	if s.LastID < ^ID(0)-spareIDs {
 		return s.LastID
@@ -360,20 +371,21 @@ func lastID(s *Snapshot) ID {
 	return last
 }
 
-// touch gives the entry a new revision and hands its new form to the store and the watchers.
-func (l *Ledger) touch(e *entry) {
+// recordEntry gives the entry a new revision and adds its new form to the changes, for the store
+// and the watchers.
+func (l *Ledger) recordEntry(e *entry) {
 	if e.State.Live() {
-		l.weigh(e)
+		l.updateBytes(e)
 	}
 	l.revision++
 	e.Revision = l.revision
 	if e.host != nil {
-		e.host.touched = l.revision
+		e.host.changed = l.revision
 	}
 	l.changes.Transitions = append(l.changes.Transitions, e.Allocation)
 }
 
-// entry finds a live entry; nil: there is none.
+// entry finds a live entry; nil if there is none.
 func (l *Ledger) entry(id ID) *entry {
 	e, _ := l.entries.Get(id)
 	return e

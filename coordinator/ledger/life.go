@@ -9,10 +9,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Confirm makes a reservation active. Repeating it with the same process is fine, and may name further applications.
+// Confirm makes a reservation active. It may be repeated with the same process, and may then name
+// further applications.
 //
-// Errors: *NotFoundError (unknown or ended), *StateError, *DeniedError, *FieldError, and, where it says more than a row has room for, *LiveFullError
-// and *InsufficientError. On each the caller must stop the engine.
+// Errors: *NotFoundError (unknown or ended), *StateError, *DeniedError, *FieldError, and
+// *LiveFullError and *InsufficientError if it says more than a row has room for. On each of them
+// the caller must stop the engine.
 func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -26,19 +28,19 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
 	if e.State == Active && sameProcess(e.Process, c.Process) {
-		return e.Allocation, l.name(e, c.ApplicationIDs)
+		return e.Allocation, l.addApplications(e, c.ApplicationIDs)
 	}
 	if e.State != Reserved {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), e.State.String(), "reserved"}
 	}
-	entitled, err := confirmed(e.Entitled, c.Entitled)
+	entitled, err := confirmedResource(e.Entitled, c.Entitled)
 	if err != nil {
 		return Allocation{}, err
 	}
 	if c.Lease > 0 && c.Process.PID != 0 {
 		return Allocation{}, &FieldError{"lease", c.Lease.String(), "none for an engine with a pid: it lives as long as its process"}
 	}
-	if c.ApplicationIDs, err = named(nil, everyWord(c.ApplicationIDs)); err != nil {
+	if c.ApplicationIDs, err = appendApplications(nil, everyWord(c.ApplicationIDs)); err != nil {
 		return Allocation{}, err
 	}
 	next := e.Allocation
@@ -47,15 +49,16 @@ func (l *Ledger) Confirm(now Instant, c ConfirmCommand) (Allocation, error) {
 		return Allocation{}, err
 	}
 	l.start(e, entitled, &c)
-	l.settle()
-	return l.reread(c.ID), nil
+	l.grantWaiting()
+	return l.current(c.ID), nil
 }
 
 // mostApplications is how many one allocation may have, as in the wire contract.
 const mostApplications = 64
 
-// named adds application ids that are not there yet. The list may be shared, so it is never changed. The error is a *FieldError.
-func named(ids, more []string) ([]string, error) {
+// appendApplications adds application ids that are not there yet. The list may be shared, so it is
+// never changed. The error is a *FieldError.
+func appendApplications(ids, more []string) ([]string, error) {
 	list := slices.Clip(ids)
 	for _, id := range more {
 		if !slices.Contains(list, id) {
@@ -68,9 +71,9 @@ func named(ids, more []string) ([]string, error) {
 	return list, nil
 }
 
-// name takes in the applications that an active entry has next to those that are known.
-func (l *Ledger) name(e *entry, ids []string) error {
-	list, err := named(e.ApplicationIDs, everyWord(ids))
+// addApplications adds applications to those that are known of an active entry.
+func (l *Ledger) addApplications(e *entry, ids []string) error {
+	list, err := appendApplications(e.ApplicationIDs, everyWord(ids))
 	if err != nil || len(list) == len(e.ApplicationIDs) {
 		return err
 	}
@@ -82,15 +85,15 @@ func (l *Ledger) name(e *entry, ids []string) error {
 	e.ApplicationIDs = list
 	if x := e.external; x != nil {
 		x.changed = l.now
-		for i := range x.stays {
-			x.stays[i].over = false
+		for i := range x.memberships {
+			x.memberships[i].ended = false
 		}
 	}
 	if e.ttl() == 0 {
-		l.lastFor(e, 0)
+		l.setTTL(e, 0)
 	}
-	l.touch(e)
-	l.retime(e)
+	l.recordEntry(e)
+	l.setEntryTimer(e)
 	return nil
 }
 
@@ -101,15 +104,15 @@ func (l *Ledger) start(e *entry, entitled resource.Resource, c *ConfirmCommand) 
 	l.setState(e, Active, "")
 	e.Confirmed = l.now
 	e.confirm(entitled, c)
-	l.lastFor(e, e.ttl())
+	l.setTTL(e, e.ttl())
 	if e.tracked() {
 		e.host.digest += digestOf(e.ID)
 	}
-	l.touch(e)
-	l.retime(e)
+	l.recordEntry(e)
+	l.setEntryTimer(e)
 }
 
-// confirm takes over what a confirmation says.
+// confirm stores what a confirmation says.
 func (a *Allocation) confirm(entitled resource.Resource, c *ConfirmCommand) {
 	a.Entitled = entitled
 	a.Process, a.Address, a.ApplicationIDs, a.Lease = c.Process.clean(), words(c.Address), c.ApplicationIDs, c.Lease
@@ -119,8 +122,9 @@ func sameProcess(a, b Process) bool {
 	return a.PID == b.PID && (a.StartTime == b.StartTime || b.StartTime == 0)
 }
 
-// confirmed is the entitlement after a Confirm: as reserved where it says nothing, else what it says, which must not be more.
-func confirmed(reserved resource.Resource, said *resource.Resource) (resource.Resource, error) {
+// confirmedResource is the entitlement after a Confirm: as reserved if it says nothing, else what
+// it says, which must not be more.
+func confirmedResource(reserved resource.Resource, said *resource.Resource) (resource.Resource, error) {
 	if said == nil {
 		return reserved, nil
 	}
@@ -147,8 +151,9 @@ func confirmed(reserved resource.Resource, said *resource.Resource) (resource.Re
 	return next, nil
 }
 
-// merged is an entitlement with those dimensions replaced that over sets, and where in it each part of over is. Each of the two may
-// be in range and what they make together not: the dimensions of both count, zeros too. The error is a *FieldError.
+// merged returns base with the dimensions replaced that over sets, and the index in it of each
+// part of over. Both may be in range while the result is not: the dimensions of both count, also
+// those that are zero. The error is a *FieldError.
 func merged(base, over resource.Resource) (next resource.Resource, places []int, err error) {
 	next = base
 	for dimension, quantity := range over.All() {
@@ -163,8 +168,8 @@ func merged(base, over resource.Resource) (next resource.Resource, places []int,
 	return next, places, nil
 }
 
-// reread returns a live allocation as it is after settling; the zero Allocation where it is gone.
-func (l *Ledger) reread(id ID) Allocation {
+// current returns a live allocation as it is now; the zero Allocation if it has ended.
+func (l *Ledger) current(id ID) Allocation {
 	if e := l.entry(id); e != nil {
 		return e.Allocation
 	}
@@ -173,7 +178,7 @@ func (l *Ledger) reread(id ID) Allocation {
 
 // Release ends an allocation in any state and gives everything back.
 //
-// Errors: *NotFoundError, which callers may take for success, and *DeniedError.
+// Errors: *NotFoundError, which callers may treat as success, and *DeniedError.
 func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -187,10 +192,10 @@ func (l *Ledger) Release(now Instant, c ReleaseCommand) (Allocation, error) {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "on host " + e.HostID, "one on host " + c.HostID}
 	}
 	e.Exit, e.ErrorOutput = c.Exit, words(c.ErrorOutput)
-	return l.ended(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
+	return l.endAndGrant(e, Released, orElse(c.Reason, "released by "+c.Actor.Name)), nil
 }
 
-// orElse is a text of whoever gave a command, or another where that said nothing.
+// orElse is the text of a command, or another text if it is empty.
 func orElse(text, otherwise string) string {
 	if text == "" {
 		text = otherwise
@@ -198,11 +203,11 @@ func orElse(text, otherwise string) string {
 	return words(text)
 }
 
-// ended ends an entry and lets others have what it held.
-func (l *Ledger) ended(e *entry, s State, reason string) Allocation {
+// endAndGrant ends an entry and grants requests that waited for what it held.
+func (l *Ledger) endAndGrant(e *entry, s State, reason string) Allocation {
 	l.end(e, s, reason)
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]
-	l.settle()
+	l.grantWaiting()
 	return last
 }
 
@@ -229,10 +234,10 @@ func (l *Ledger) Cancel(now Instant, c CancelCommand) (Allocation, error) {
 	if e.State == Active {
 		return Allocation{}, &StateError{"allocation", e.ID.String(), "active", "waiting or reserved; Release or Stop ends an active one"}
 	}
-	return l.ended(e, Canceled, orElse(c.Reason, "canceled by "+c.Actor.Name)), nil
+	return l.endAndGrant(e, Canceled, orElse(c.Reason, "canceled by "+c.Actor.Name)), nil
 }
 
-// Renew extends a reservation or a lease from when the renewal is durable.
+// Renew extends a reservation or a lease, counted from when the renewal is durable.
 //
 // Errors: *NotFoundError, *StateError (it waits, or has no lease), *DeniedError.
 func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
@@ -256,15 +261,16 @@ func (l *Ledger) Renew(now Instant, c RenewCommand) (Allocation, error) {
 	if c.TTL > 0 {
 		*given = c.TTL
 	}
-	l.lastFor(e, e.ttl())
-	l.touch(e)
-	l.retime(e)
+	l.setTTL(e, e.ttl())
+	l.recordEntry(e)
+	l.setEntryTimer(e)
 	return e.Allocation, nil
 }
 
 // Resize changes an entitlement: less at once, more if every account has it.
 //
-// Errors: *NotFoundError, *StateError (it waits), *DeniedError, *FieldError, *LiveFullError, *InsufficientError.
+// Errors: *NotFoundError, *StateError (it waits), *DeniedError, *FieldError, *LiveFullError,
+// *InsufficientError.
 func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 	l.begin(now)
 	e, err := l.lookup(c.ID)
@@ -293,19 +299,19 @@ func (l *Ledger) Resize(now Instant, c ResizeCommand) (Allocation, error) {
 		return Allocation{}, err
 	}
 	l.entitle(e, next)
-	l.touch(e)
-	l.settle()
-	return l.reread(c.ID), nil
+	l.recordEntry(e)
+	l.grantWaiting()
+	return l.current(c.ID), nil
 }
 
 // roomFor checks that every account has what an entitlement would grow by.
 func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
-	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, filing: e.filing}
+	more := entry{Allocation: Allocation{Entitled: resource.Resource{Vector: growth(e.Entitled.Vector, next.Vector)}, HostID: e.HostID}, accountSet: e.accountSet}
 	grows := !more.Entitled.IsZero()
 	if e.external != nil {
-		more.external = &external{touches: slices.Clone(e.external.touches)}
-		for i := range more.external.touches {
-			t := &more.external.touches[i]
+		more.external = &external{charges: slices.Clone(e.external.charges)}
+		for i := range more.external.charges {
+			t := &more.external.charges[i]
 			t.vector = e.growthIn(t, next.External)
 			grows = grows || !t.vector.IsZero()
 		}
@@ -319,7 +325,7 @@ func (l *Ledger) roomFor(e *entry, next resource.Resource) error {
 	return nil
 }
 
-// growth is what the next vector has more than the one before.
+// growth is what the next vector has beyond the one before.
 func growth(before, next resource.Vector) resource.Vector {
 	more := resource.Vector{}
 	for dimension, quantity := range next.All() {
@@ -330,8 +336,10 @@ func growth(before, next resource.Vector) resource.Vector {
 	return more
 }
 
-// Stop asks the host's agent to end the engine. A request that waits or a reservation is canceled instead; a reservation on a host whose
-// agent has yet to report all its engines only if that does not say that it runs: a store that was put back has forgotten confirmations.
+// Stop asks the host's agent to end the engine. A request that waits or a reservation is canceled
+// instead. If the agent of a reservation's host has not reported all its engines yet, the
+// reservation is canceled only if that report does not say that it runs: a store that was restored
+// from a backup has lost confirmations.
 //
 // Errors: *NotFoundError, *DeniedError.
 func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
@@ -347,16 +355,17 @@ func (l *Ledger) Stop(now Instant, c StopCommand) (Allocation, error) {
 	if c.Grace != nil {
 		grace = *c.Grace
 	}
-	l.halt(e, orElse(c.Reason, "stopped by "+c.Actor.Name), grace)
+	l.stopEntry(e, orElse(c.Reason, "stopped by "+c.Actor.Name), grace)
 	last := l.changes.Transitions[len(l.changes.Transitions)-1]
-	l.settle()
+	l.grantWaiting()
 	return last, nil
 }
 
-// halt is how anything is stopped: it ends here where there is no process of it, else its host's agent is asked to end that.
-func (l *Ledger) halt(e *entry, reason string, grace time.Duration) {
+// stopEntry stops an entry. If it has no process, it ends here; else its host's agent is asked to
+// end the process.
+func (l *Ledger) stopEntry(e *entry, reason string, grace time.Duration) {
 	switch {
-	case e.State == Reserved && e.host.needFull: // the report decides
+	case e.State == Reserved && e.host.needFull: // the report of its agent decides
 	case e.State != Active:
 		l.end(e, Canceled, reason)
 		return
@@ -365,17 +374,18 @@ func (l *Ledger) halt(e *entry, reason string, grace time.Duration) {
 		return
 	}
 	e.Stopping, e.StopReason, e.StopGrace = true, reason, grace
-	l.touch(e)
+	l.recordEntry(e)
 }
 
-// stopDrained stops what is left on a host that drains, once it is time: also what comes to light later.
+// stopDrained stops the engines that are left on a draining host after its deadline, also those
+// that are reported later.
 func (l *Ledger) stopDrained(h *host) {
 	if h.StopTime == 0 || h.StopTime > l.now {
 		return
 	}
-	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
+	for _, e := range slices.Backward(h.entries) { // ending an entry moves only those after it
 		if !e.Stopping {
-			l.halt(e, withReason("host "+h.ID+" is drained", h.Reason), l.cfg.StopGrace)
+			l.stopEntry(e, withReason("host "+h.ID+" is drained", h.Reason), l.cfg.StopGrace)
 		}
 	}
 }

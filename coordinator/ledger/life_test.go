@@ -46,7 +46,8 @@ func TestAnEngineHasAtMost64Applications(t *testing.T) {
 	}
 }
 
-// Confirm may be repeated for the process that was confirmed. A process is its pid and when it started; who does not know that names the pid.
+// Confirm may be repeated for the process that was confirmed. A process is its pid and its start
+// time; a caller that does not know the start time names the pid.
 func TestAnotherProcessIsNotConfirmed(t *testing.T) {
 	l := ready(t)
 	a := reserve(t, l, "alice")
@@ -64,7 +65,7 @@ func TestAnotherProcessIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A part elsewhere may be confirmed as it was reserved, and not larger.
+// An external part may be confirmed as it was reserved, and not larger.
 func TestAPartIsConfirmedUpToWhatIsReserved(t *testing.T) {
 	for memory, want := range map[int64]bool{1: true, 2: true, 3: false} {
 		l := ready(t)
@@ -107,7 +108,8 @@ func TestWhatIsRenewedDoesNotEndBeforeThatIsDurable(t *testing.T) {
 	}
 }
 
-// An answer has 512 KiB for the reasons of its orders to stop. Those that are beyond that come without one.
+// An answer has 512 KiB for the reasons of its orders to stop. Those that are beyond that come
+// without one.
 func TestReasonsToStopShareTheRoomOfAnAnswer(t *testing.T) {
 	l := ready(t)
 	half := strings.Repeat("x", 256<<10)
@@ -129,7 +131,7 @@ func TestReasonsToStopShareTheRoomOfAnAnswer(t *testing.T) {
 	}
 }
 
-// An agent is told how long an engine has between the two signals.
+// An agent gets the time that an engine has between the two signals.
 func TestAStopHasTheGraceThatItWasGivenWith(t *testing.T) {
 	short := 3 * time.Second
 	for name, test := range map[string]struct {
@@ -150,7 +152,7 @@ func TestAStopHasTheGraceThatItWasGivenWith(t *testing.T) {
 	}
 }
 
-// What ends lets others in, in the same step, whichever command ends it.
+// What ends lets others be granted, in the same step, whichever command ends it.
 func TestWhateverEndsLetsOthersIn(t *testing.T) {
 	here := identity.Local()
 	for name, end := range map[string]func(l *ledger.Ledger, id ledger.ID) error{
@@ -188,8 +190,9 @@ func TestWhateverEndsLetsOthersIn(t *testing.T) {
 	}
 }
 
-// An engine whose applications have ended ends. One that names another before all clusters have said so lives as long as that, and a
-// cluster has the same time to get to know the other as it had for the first.
+// An engine whose applications have ended ends. One that names another before all clusters have
+// said so lives as long as that, and a cluster has the same time to get to know the other as it
+// had for the first.
 func TestAnEngineThatNamesAnotherApplicationLivesOn(t *testing.T) {
 	dev := ledger.ClusterName{Kind: "yarn", Cluster: "dev"}
 	ended := func(ids ...string) (answers []ledger.ApplicationReport) {

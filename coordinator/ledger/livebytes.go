@@ -10,38 +10,47 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What lives is bounded in bytes, by host and by caller. A host's rows have to fit into one answer to its agent. A caller's rows are kept
-// in memory, for as long as it likes.
+// Live allocations are bounded in bytes, by host and by caller. A host's rows have to fit into one
+// answer to its agent. A caller's rows are kept in memory for as long as the caller likes.
 
 const (
-	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant. With it the complete answer to its agent, stops
-	// included, stays below what an agent reads (readlimit.Agent, 18 MiB).
+	// HostLiveBytes is how many bytes of rows a host may have and still get a new grant. With this
+	// bound the complete answer to its agent, stops included, stays below what an agent reads
+	// (readlimit.Agent, 18 MiB).
 	HostLiveBytes = 16 << 20
-	// hostShare is which part of that the allocations of one caller may have there: one of so many. Who fills it does not fill the host.
+	// hostShare is the part of that which the allocations of one caller may have there:
+	// 1/hostShare. So one caller cannot fill a host.
 	hostShare = 2
-	// TouchOverhead is what each queue that a row counts in, those above its own included, takes in memory beyond the bytes of its row.
-	// It counts on the row's host alone. Measured: an engine with 8 parts that are 32 deep takes 41 KiB, 160 bytes a queue.
-	TouchOverhead = 160
-	// adoptedTimes is how many times that engines which its agent reports may make it: a real one reports less at a time.
+	// ChargeOverhead is what each queue that a row charges, including those above its own, takes
+	// in memory beyond the bytes of the row. It counts on the row's host alone. Measured: an
+	// engine with 8 parts that are 32 deep takes 41 KiB, 160 bytes a queue.
+	ChargeOverhead = 160
+	// adoptedTimes is how many times HostLiveBytes the rows may take if engines are adopted from
+	// reports. A real agent reports less at a time.
 	adoptedTimes = 2
-	// stopReasonBytes is how much of one answer the reasons of its orders to stop may be. Of more the rest is without a reason.
+	// stopReasonBytes is how many bytes of one answer the reasons of its stop orders may take.
+	// Further orders have no reason.
 	stopReasonBytes = 512 << 10
-	// CallerLiveBytes is how many bytes of live rows one caller may have where Config does not say.
+	// CallerLiveBytes is how many bytes of live rows one caller may have if Config does not say.
 	CallerLiveBytes = 256 << 20
-	// LiveOverhead is what a live allocation takes in memory beyond the bytes of its row: its entry, and its places in the tables. Measured:
-	// one that says little takes 1.8 KiB, and counts with 2.1.
+	// LiveOverhead is what a live allocation takes in memory beyond the bytes of its row: its
+	// entry, and its places in the tables. Measured: a small one takes 1.8 KiB and counts with 2.1
+	// KiB.
 	LiveOverhead = 1 << 10
-	// QueueOverhead is what each of these queues counts with on the row's caller, whom it may be there for alone. Measured: a request that
-	// waits in 249 queues of its own takes 346 KiB, 1.4 KiB a queue.
+	// QueueOverhead is what each of these queues counts with on the row's caller: the queue may
+	// exist for that caller alone. Measured: a request that waits in 249 queues of its own takes
+	// 346 KiB, 1.4 KiB a queue.
 	QueueOverhead = 1536
-	// largestLive is what a live allocation counts with at most, that says all that a request may.
+	// largestLive is what a live allocation counts with at most.
 	largestLive = 18 << 10
 
-	// grown is what a row has room for, beyond what its request said: its grant and a usual confirmation (a process, its cgroup, an
-	// address, some application ids) take less. So neither is ever refused for want of bytes.
+	// grown is the room that each row has beyond what its request said. Its grant and a usual
+	// confirmation (a process, its cgroup, an address, some application ids) take less. So these
+	// two are never refused because of bytes.
 	grown = 1 << 10
-	// Bounds of what parts of a row take encoded, without their texts.
-	rowBytes      = 360 // states, times, numbers, the process, the lengths of texts, an order to stop
+	// Bounds of what parts of a row take encoded, without their texts. rowBytes is for states,
+	// times, numbers, the process, the lengths of texts, and an order to stop.
+	rowBytes      = 360
 	pairBytes     = 12
 	textBytes     = 3
 	vectorBytes   = 40
@@ -49,9 +58,9 @@ const (
 	externalBytes = 16
 )
 
-// LiveBytes is how many bytes of an answer the allocation takes at most, as an agent is sent it, its order to stop included. Of a
-// request that says little it is what its row may grow by. What was asked for counts twice, because as much is granted. Wishes count,
-// although no agent is sent them.
+// LiveBytes is how many bytes the allocation takes at most in an answer to an agent, its stop
+// order included. It includes the room that the row may grow by. What was asked for counts twice,
+// because as much is granted. Wishes count, although they are not sent to agents.
 func (a *Allocation) LiveBytes() int64 {
 	resource := resourceBytes(&a.Requested)
 	asked := len(a.RequestID) + len(a.Caller) + labelBytes(a.Labels) + 2*resource
@@ -94,9 +103,10 @@ func quantityBytesOf(v *resource.Vector) int {
 	return n
 }
 
-// LiveFullError refuses a request, or what a row would grow by, because the live allocations of its caller take as much as they may.
+// LiveFullError refuses a request, or a row's growth, because the live allocations of its caller
+// take as much as they may.
 type LiveFullError struct {
-	// Caller is whose allocations they are: a caller, or all callers of a host's agent together.
+	// Caller is a caller, or all callers of a host's agent together.
 	Caller string
 	// Bytes is what they take, and Most what they may.
 	Bytes, Most int64
@@ -107,13 +117,15 @@ func (e *LiveFullError) Error() string {
 		e.Caller, e.Bytes, e.Most)
 }
 
-// overhead is what the allocation takes in memory at most beyond the bytes of its row, as it counts on its caller. It stays as it is: no
-// Confirm or Resize adds a part, or moves one to another queue.
+// overhead is what the allocation takes in memory at most beyond the bytes of its row, as it
+// counts on its caller. It never changes: no Confirm or Resize adds a part or moves one to another
+// queue.
 func (a *Allocation) overhead() int64 {
 	return int64(LiveOverhead + QueueOverhead*queuesOf(a.Entitled.External))
 }
 
-// queuesOf is how many queues parts count in, those above included, where no two share any.
+// queuesOf is how many queues parts count in, including those above, if no two of them share a
+// queue.
 func queuesOf(parts []resource.External) (n int) {
 	for i := range parts {
 		n += 1 + strings.Count(parts[i].Path, ".")
@@ -121,64 +133,67 @@ func queuesOf(parts []resource.External) (n int) {
 	return n
 }
 
-// tally is what the live allocations of somebody take.
-type tally struct {
+// usage is what the live allocations of one caller, or of all callers of one host, take.
+type usage struct {
 	name    string
-	host    bool // it is of all callers of a host's agent, and the name is the host's
+	host    bool // it is that of all callers of a host's agent, and name is the host's
 	bytes   int64
-	most    int64 // bytes that it may have
-	onHosts int64 // what they count with on all hosts together
+	most    int64 // the bound of bytes
+	onHosts int64 // the bytes that they count with on all hosts together
 	live    int
 }
 
-// who is whom errors and warnings name.
-func (t *tally) who() string {
+// who is the name for errors and warnings.
+func (t *usage) who() string {
 	if t.host {
 		return "callers of host " + t.name
 	}
 	return fmt.Sprintf("caller %q", t.name)
 }
 
-// full reports whether there is little left of what it may have: less than a twentieth, or than the largest request may take.
-func (t *tally) full() bool { return t.bytes > 0 && t.most-t.bytes < max(t.most/20, largestLive) }
+// full reports whether little is left of the bound: less than a twentieth of it, or less than the
+// largest request may take.
+func (t *usage) full() bool { return t.bytes > 0 && t.most-t.bytes < max(t.most/20, largestLive) }
 
-// tallies are those by name that have live allocations.
-type tallies map[string]*tally
+// usages are the usages of those that have live allocations, by name.
+type usages map[string]*usage
 
-func (t tallies) of(name string) int64 {
+func (t usages) of(name string) int64 {
 	if has := t[name]; has != nil {
 		return has.bytes
 	}
 	return 0
 }
 
-// open is the tally of a name for one more allocation that lives: with the first it begins.
-func (t tallies) open(name string, most int64) *tally {
+// acquire returns the usage of a name for one more live allocation. It makes the usage for the
+// first one; release removes it after the last one.
+func (t usages) acquire(name string, most int64) *usage {
 	has := t[name]
 	if has == nil {
-		has = &tally{name: name, most: most}
+		has = &usage{name: name, most: most}
 		t[name] = has
 	}
 	has.live++
 	return has
 }
 
-func (t tallies) close(has *tally) {
+func (t usages) release(has *usage) {
 	if has.live--; has.live == 0 {
 		delete(t, has.name)
 	}
 }
 
-// relayed reports whether it is the agent of its host alone that says whose allocation it is: because it
-// adopted it, or because the request came through it. Such a request names its host, and the names of its
-// callers end in the host's.
+// relayed reports whether only the agent of its host says whose allocation it is: because it was
+// adopted, or because the request came through that agent. Such a request names its host, and the
+// names of its callers end in the host's.
 func (a *Allocation) relayed() bool {
 	w := a.Wishes
 	return a.Adopted() || w != nil && w.Host != "" && strings.HasSuffix(a.Caller, "@"+w.Host)
 }
 
-// affords checks that whoever an allocation counts on may have so many bytes more. All callers of one host's agent together have as
-// much as any other caller; one of them has half of it, and leaves the rest to the others. The error is a *LiveFullError.
+// affords checks that the usages that an allocation counts on may grow by so many bytes. All
+// callers of one host's agent together may have as much as any other caller. Each of them may have
+// half of it, so that the rest is left to the others. The error is a *LiveFullError.
 func (l *Ledger) affords(a *Allocation, more int64) error {
 	most := l.cfg.CallerLiveBytes
 	if a.relayed() {
@@ -193,15 +208,16 @@ func (l *Ledger) affords(a *Allocation, more int64) error {
 	return nil
 }
 
-// mayGrow checks that a live allocation may become what next says: on a host, and for a caller, that has room for it. What a row has room
-// for from the start it may always take. Errors: *LiveFullError, *InsufficientError.
+// mayGrow checks that a live allocation may become next: its host and its caller must have room
+// for it. The room that a row has from the start may always be used. Errors: *LiveFullError,
+// *InsufficientError.
 func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 	more := next.LiveBytes() - e.bytes
 	if more <= 0 {
 		return nil
 	}
 	if h := e.host; h != nil {
-		s := h.account.closed(e.request(), NoteRefused)
+		s := h.account.closedShortfall(e.request(), NoteRefused)
 		switch has := h.callers[e.caller]; {
 		case h.bytes+more > l.cfg.HostLiveBytes:
 			s.Detail = h.fullText(l.cfg.HostLiveBytes)
@@ -214,23 +230,24 @@ func (l *Ledger) mayGrow(e *entry, next *Allocation) error {
 	return l.affords(&e.Allocation, more)
 }
 
-// weigh counts the entry with the bytes that its row takes by now.
-func (l *Ledger) weigh(e *entry) {
+// updateBytes counts the entry with the bytes that its row takes now.
+func (l *Ledger) updateBytes(e *entry) {
 	bytes := e.LiveBytes()
 	more := bytes - e.bytes
 	if more == 0 {
 		return
 	}
 	e.bytes = bytes
-	l.charge(e, more)
+	l.countCallerBytes(e, more)
 	if e.host != nil {
-		l.load(e, e.host, more)
+		l.countHostBytes(e, e.host, more)
 	}
 }
 
-// charge counts bytes of an entry on its caller, and on all callers of the agent that it came through.
-func (l *Ledger) charge(e *entry, more int64) {
-	for _, t := range [...]*tally{e.caller, e.relay} {
+// countCallerBytes counts bytes of an entry on its caller, and on all callers of the agent that it
+// came through together.
+func (l *Ledger) countCallerBytes(e *entry, more int64) {
+	for _, t := range [...]*usage{e.caller, e.relay} {
 		if t == nil {
 			continue
 		}
@@ -242,33 +259,34 @@ func (l *Ledger) charge(e *entry, more int64) {
 	}
 }
 
-// enterTallies counts a new entry.
-func (l *Ledger) enterTallies(e *entry) {
+// addUsage counts a new entry on its caller.
+func (l *Ledger) addUsage(e *entry) {
 	most := l.cfg.CallerLiveBytes
 	if e.relayed() {
-		e.relay = l.relays.open(e.HostID, most)
+		e.relay = l.relays.acquire(e.HostID, most)
 		e.relay.host = true
 		most /= 2
 	}
 	if !e.Adopted() {
-		e.caller = l.callers.open(e.Caller, most)
+		e.caller = l.callers.acquire(e.Caller, most)
 	}
-	l.charge(e, e.overhead())
-	l.weigh(e)
+	l.countCallerBytes(e, e.overhead())
+	l.updateBytes(e)
 }
 
-// leaveTallies counts an entry no more that has ended.
-func (l *Ledger) leaveTallies(e *entry) {
-	l.charge(e, -e.bytes-e.overhead())
+// removeUsage stops counting an entry that has ended.
+func (l *Ledger) removeUsage(e *entry) {
+	l.countCallerBytes(e, -e.bytes-e.overhead())
 	if e.caller != nil {
-		l.callers.close(e.caller)
+		l.callers.release(e.caller)
 	}
 	if e.relay != nil {
-		l.relays.close(e.relay)
+		l.relays.release(e.relay)
 	}
 }
 
-// FullCallers are those whose live allocations take nearly as much as they may, by name, as they are told when they are refused.
+// FullCallers returns the callers whose live allocations take nearly as much as they may, by name,
+// each as the error of a refusal.
 func (l *Ledger) FullCallers() []LiveFullError {
 	list := make([]LiveFullError, 0, len(l.full))
 	for t := range l.full {
@@ -278,17 +296,19 @@ func (l *Ledger) FullCallers() []LiveFullError {
 	return list
 }
 
-// weight is what the entry counts with on its host: its row as of the last touch, and the queues that it counts in.
-func (e *entry) weight() int64 { return e.bytes + TouchOverhead*int64(len(e.touches())) }
+// hostBytes is what the entry counts with on its host: its row as it was last recorded, and its
+// charges.
+func (e *entry) hostBytes() int64 { return e.bytes + ChargeOverhead*int64(len(e.charges())) }
 
-// load counts bytes of an entry's row on its host, which closes for new grants, or opens again: to all, or to the entry's caller. What
-// was adopted is nobody's: the agent says whose it is.
-func (l *Ledger) load(e *entry, h *host, more int64) {
+// countHostBytes counts bytes of an entry's row on its host, and on the entry's caller there. The
+// host may close for new grants, or open again, for all or for that caller. Adopted engines count
+// on no caller, because only the agent says whose they are.
+func (l *Ledger) countHostBytes(e *entry, h *host, more int64) {
 	h.bytes += more
 	if e.caller != nil {
 		e.caller.onHosts += more
 		if h.callers == nil {
-			h.callers = make(map[*tally]int64)
+			h.callers = make(map[*usage]int64)
 		}
 		if has := h.callers[e.caller] + more; has != 0 {
 			h.callers[e.caller] = has
@@ -300,10 +320,10 @@ func (l *Ledger) load(e *entry, h *host, more int64) {
 	case full == (h.full != ""):
 	case full:
 		h.full = h.fullText(l.cfg.HostLiveBytes)
-		l.show(h)
+		l.updatePlacer(h)
 	default:
 		h.full = ""
-		l.show(h)
+		l.updatePlacer(h)
 		l.freed(&h.account)
 	}
 }
@@ -315,13 +335,15 @@ func (h *host) fullText(most int64) string {
 // hostShare is how many bytes of a host's rows one caller may have and still get a new grant there.
 func (l *Ledger) hostShare() int64 { return max(1, l.cfg.HostLiveBytes/hostShare) }
 
-// crowded reports whether the host is closed for new grants to the caller of an entry, which may be in no table yet. Where all together
-// have less than one may, nobody is looked for.
+// crowded reports whether the host is closed for new grants to the caller of an entry, which may
+// be in no table yet. If all callers together have less than one may have, it does not look for
+// the caller.
 func (l *Ledger) crowded(e *entry, h *host) bool {
 	return h.bytes >= l.hostShare() && h.callers[l.callers[e.Caller]] >= l.hostShare()
 }
 
-// mayCrowd reports whether any host may be closed to the caller of an entry: it has as much on all of them as it may have on one.
+// mayCrowd reports whether any host may be closed to the caller of an entry: the caller has as
+// much on all hosts together as it may have on one.
 func (l *Ledger) mayCrowd(e *entry) bool {
 	has := l.callers[e.Caller]
 	return has != nil && has.onHosts >= l.hostShare()
@@ -332,10 +354,10 @@ func (l *Ledger) crowdedText(caller string, has int64) string {
 		caller, has, l.hostShare())
 }
 
-// auditBytes adds up anew what is kept as sums.
+// auditBytes adds up again what is kept as sums.
 func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 	callers, relays, hosts := make(map[string]int64), make(map[string]int64), make(map[*host]int64)
-	shares := make(map[*host]map[*tally]int64)
+	shares := make(map[*host]map[*usage]int64)
 	for _, e := range l.entries.Values() {
 		bytes := e.LiveBytes()
 		if !e.Adopted() {
@@ -345,11 +367,11 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 			relays[e.HostID] += bytes + e.overhead()
 		}
 		if e.host != nil {
-			bytes += TouchOverhead * int64(len(e.touches()))
+			bytes += ChargeOverhead * int64(len(e.charges()))
 			hosts[e.host] += bytes
 			if !e.Adopted() {
 				if shares[e.host] == nil {
-					shares[e.host] = make(map[*tally]int64)
+					shares[e.host] = make(map[*usage]int64)
 				}
 				shares[e.host][l.callers[e.Caller]] += bytes
 			}
@@ -363,8 +385,8 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 			report(2, "the bytes of each %s: %v; their allocations have %v", side.what, side.has, side.want)
 		}
 	}
-	full := make(map[*tally]struct{})
-	for _, side := range []tallies{l.callers, l.relays} {
+	full := make(map[*usage]struct{})
+	for _, side := range []usages{l.callers, l.relays} {
 		for _, t := range side {
 			if t.full() {
 				full[t] = struct{}{}
@@ -384,7 +406,7 @@ func (l *Ledger) auditBytes(report func(int, string, ...any)) {
 	}
 }
 
-func sums(t tallies) map[string]int64 {
+func sums(t usages) map[string]int64 {
 	list := make(map[string]int64, len(t))
 	for name, has := range t {
 		list[name] = has.bytes

@@ -76,7 +76,8 @@ func TestAHostWithAsManyRowsAsItsAgentCanBeToldOfGetsNoMore(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{HostLiveBytes: 20 << 10}, "h1")
 	var granted []ledger.Allocation
 	for {
-		a, err := w.allocate([]string{"mallory", "trudy"}[len(granted)%2], "", "h1", 4000, 0) // one of them gets no more than half
+		// one of them gets no more than half
+		a, err := w.allocate([]string{"mallory", "trudy"}[len(granted)%2], "", "h1", 4000, 0)
 		if err != nil {
 			short, ok := errors.AsType[*ledger.InsufficientError](err)
 			if !ok || len(short.Shortfalls) != 1 || short.Shortfalls[0].Note != ledger.NoteRefused || !strings.Contains(short.Shortfalls[0].Detail, "20480") ||
@@ -192,7 +193,7 @@ func TestOneCallerHasABoundOfLiveBytes(t *testing.T) {
 	if _, err := w.allocate("mallory", "again", "", 4000, 0); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
-	// Names that an agent makes up count together, and one of them leaves half to the others.
+	// Callers that an agent makes up count together, and one of them leaves half to the others.
 	if full := fill("x1@h1", "h1", 0); full.Most != most/2 {
 		t.Errorf("one caller of an agent: %v", full)
 	}
@@ -208,7 +209,8 @@ func TestOneCallerHasABoundOfLiveBytes(t *testing.T) {
 	w.audit()
 }
 
-// A caller whom the coordinator knows itself may be called like those of a host's agent, but they name their host.
+// A caller whom the coordinator knows itself may be called like those of a host's agent, but they
+// name their host.
 func TestACallerCalledLikeOneOfAnAgentCountsAsItself(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Hour} { // granted at once, or later
 		w := newLiveWorld(t, ledger.Config{}, "h1")
@@ -232,8 +234,8 @@ func TestACallerCalledLikeOneOfAnAgentCountsAsItself(t *testing.T) {
 	}
 }
 
-// Whatever makes a row larger than it had room for is refused where its caller or its host would get more bytes than they may have, and
-// then changes nothing.
+// What makes a row larger than it had room for is refused, and changes nothing, if its caller or
+// its host would get more bytes than they may have.
 func TestARowGrowsUpToTheBoundsOfItsCallerAndItsHost(t *testing.T) {
 	names, countables := make([]string, 64), resource.Vector{}
 	for i := range names {
@@ -314,7 +316,8 @@ func TestARowGrowsUpToTheBoundsOfItsCallerAndItsHost(t *testing.T) {
 	}
 }
 
-// TestSumsOfLiveBytesAreRight plays at random with bounds that are met all the time, and adds everything up anew after each step.
+// TestSumsOfLiveBytesAreRight runs random steps with bounds that are often reached, and adds
+// everything up again after each step.
 func TestSumsOfLiveBytesAreRight(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 36))
@@ -382,7 +385,8 @@ func TestSumsOfLiveBytesAreRight(t *testing.T) {
 				sums[a.Caller] += a.LiveBytes() + ledger.LiveOverhead
 			}
 			for _, caller := range callers {
-				if got := w.ledger.CallerBytes(caller); got != sums[caller] || got > callerMost+2048 { // a stop's reason counts, and is never refused
+				// a stop's reason counts, and is never refused
+				if got := w.ledger.CallerBytes(caller); got != sums[caller] || got > callerMost+2048 {
 					t.Fatalf("seed %d: %s has %d bytes; want %d", seed, caller, got, sums[caller])
 				}
 			}

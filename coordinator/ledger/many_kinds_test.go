@@ -11,9 +11,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Requests of a thousand kinds wait behind one account, each too large for what comes free. The one that fits stands behind them all, and
-// is granted at that very moment all the same: no time need pass, and nothing else need come free. Behind still more kinds it is not looked
-// at, so that no step takes long. Then all of them have their turn when something else comes free.
+// Requests of a thousand kinds wait behind one account, each too large for what becomes free. The
+// one that fits is behind them all, and is still granted in the same step: no time must pass, and
+// nothing else must become free. Behind still more kinds it is not tried, so that no step takes
+// long. Then all of them are tried when something else becomes free.
 func TestWhoFitsIsGrantedHoweverManyKindsWaitBeforeIt(t *testing.T) {
 	for kinds, granted := range map[int]bool{1: true, 40: true, 1023: true, 1024: false} {
 		l := ready(t)

@@ -20,7 +20,8 @@ func zeros(prefix string) (v resource.Vector) {
 	return v
 }
 
-// merging is a ledger with one host, one cluster and a reservation that has sixteen custom countables, here and there.
+// merging is a ledger with one host, one cluster and a reservation that has sixteen custom
+// countables, on the host and in the cluster.
 func merging(t *testing.T) (*ledger.Ledger, ledger.ID) {
 	t.Helper()
 	l := ledger.New(ledger.Config{}, newPlainPlacer())
@@ -53,7 +54,7 @@ func merging(t *testing.T) (*ledger.Ledger, ledger.ID) {
 	return l, result.Allocation.ID
 }
 
-// Both messages are in range, and so was what the allocation had. What they make together is what a store must take.
+// Both messages are in range, and so was what the allocation had. A store must accept the result.
 func TestAMergedEntitlementIsInRangeOrRefused(t *testing.T) {
 	part := resource.External{Address: resource.Address{Kind: "yarn", Path: "a"}, Vector: zeros("b")}
 	for name, over := range map[string]resource.Resource{
@@ -80,7 +81,8 @@ func TestAMergedEntitlementIsInRangeOrRefused(t *testing.T) {
 	}
 }
 
-// A cluster may have a queue whose full path is longer than any that a request may name. Asked for by its last name it is refused.
+// A cluster may have a queue whose full path is longer than any that a request may name. Asked for
+// by its last name it is refused.
 func TestAQueueThatNoRowCanNameIsRefused(t *testing.T) {
 	l, _ := merging(t)
 	capacity := resource.Vector{}.WithMemory(8 << 30)

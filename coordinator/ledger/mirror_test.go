@@ -14,8 +14,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// mirror is what a store would hold: the last row of everything that Changes told of, and nothing else. It shows that the
-// changes are complete: a ledger that is restored from them has the same books.
+// mirror is what a store would hold: the last row of everything in Changes, and nothing else. It
+// shows that the changes are complete: a ledger that is restored from them is the same.
 type mirror struct {
 	retention time.Duration
 	rows      map[ledger.ID]ledger.Allocation // live and ended ones
@@ -106,7 +106,7 @@ func (m *mirror) restore(now ledger.Instant, config ledger.Config) (*ledger.Ledg
 	return l, l.Restore(now, m.snapshot(now))
 }
 
-// compare says where the books differ from those that would be restored, by what must survive a restart.
+// compare says where the ledger differs from a restored one, in what must survive a restart.
 func (m *mirror) compare(now ledger.Instant, config ledger.Config, l *ledger.Ledger) string {
 	restored, err := m.restore(now, config)
 	if err != nil {
@@ -160,7 +160,7 @@ type books struct {
 	Providers   []ledger.ProviderRecord
 }
 
-// balance is the numbers of an account that are summed up anew.
+// balance is the numbers of an account that are added up again.
 type balance struct {
 	Limit, Protected, Used, Reserved resource.Vector
 	Allocations                      int

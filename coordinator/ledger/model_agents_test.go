@@ -11,16 +11,17 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// modelAgent is an agent: the processes on its host, and what it was told.
+// modelAgent is an agent: the processes on its host, and the answers that it got.
 type modelAgent struct {
 	incarnation, sequence uint64
 	boot                  string
 	seen                  uint64
-	view                  map[ledger.ID]uint64 // what holds something on its host, by the answers; with revisions
-	engines               map[ledger.ID]*modelEngine
-	ended                 map[ledger.ID]bool // tombstones that are not acknowledged
-	sample                *ledger.Sample     // the last one
-	measured              ledger.Instant     // when, by its own clock
+	// what holds something on its host, by the answers; with revisions
+	view     map[ledger.ID]uint64
+	engines  map[ledger.ID]*modelEngine
+	ended    map[ledger.ID]bool // tombstones that are not acknowledged
+	sample   *ledger.Sample     // the last one
+	measured ledger.Instant     // when, by its own clock
 }
 
 // modelEngine is a process with the grant that its agent has started it for.
@@ -38,7 +39,8 @@ func newModelAgent() *modelAgent {
 	}
 }
 
-// startEngine starts the engine of a reservation. Its agent confirms it, at once or only by a later report.
+// startEngine starts the engine of a reservation. Its agent confirms it, at once or only by a
+// later report.
 func (m *machine) startEngine(t *rapid.T) {
 	id := m.pick(t, ledger.Reserved)
 	r := m.model.rows[id]
@@ -69,7 +71,7 @@ func (m *machine) someEngine(t *rapid.T) (*modelAgent, ledger.ID) {
 	return nil, 0
 }
 
-// runEngine lets an engine touch memory, as much as it was given or more.
+// runEngine lets an engine use memory, as much as it was granted or more.
 func (m *machine) runEngine(t *rapid.T) {
 	if g, id := m.someEngine(t); g != nil {
 		e := g.engines[id]
@@ -161,7 +163,8 @@ func (m *machine) beat(t *rapid.T) {
 	}
 }
 
-// heartbeat is a regular report: the last sample again. Where the agent is told to, it begins anew.
+// heartbeat is a regular report: the last sample again. If the answer asks for it, the agent
+// registers again.
 func (m *machine) heartbeat(t *rapid.T, id string, g *modelAgent) {
 	g.measured++
 	sample := *g.sample
@@ -183,7 +186,7 @@ func (m *machine) heartbeat(t *rapid.T, id string, g *modelAgent) {
 	m.report(t, id, full, false)
 }
 
-// report describes the engine, with its agent's record where it is asked for.
+// report describes the engine, with its agent's record if it is asked for.
 func (e *modelEngine) report(full bool) ledger.EngineReport {
 	r := ledger.EngineReport{ID: e.grant.ID, Measured: resource.Vector{}.WithMemory(e.memory), Unreclaimable: e.unreclaim, OverUse: e.overUse}
 	if full {
@@ -193,8 +196,9 @@ func (e *modelEngine) report(full bool) ledger.EngineReport {
 	return r
 }
 
-// nameOthers is a report of a host whose agent is not to be trusted: it names what others have, and what nobody has asked for, as far as it can
-// know of it. It may know anything of what was granted to its host once.
+// nameOthers is a report of a host whose agent is not to be trusted: it names what others have,
+// and what nobody has asked for, as far as it can know of it. It may know anything of what was
+// granted to its host once.
 func (m *machine) nameOthers(t *rapid.T) {
 	id := rapid.SampledFrom(hostIDs).Draw(t, "host")
 	g := m.agents[id]
@@ -235,7 +239,8 @@ func (m *machine) nameOthers(t *rapid.T) {
 	m.report(t, id, c, rapid.Bool().Draw(t, "the answer is lost"))
 }
 
-// syncOutOfOrder is a report that was overtaken, is from an agent of before or after, or has seen what was never said.
+// syncOutOfOrder is a report that was overtaken, is from an earlier or a later incarnation, or has
+// seen a revision that never was.
 func (m *machine) syncOutOfOrder(t *rapid.T) {
 	id := rapid.SampledFrom(hostIDs).Draw(t, "host")
 	g := m.agents[id]
@@ -264,7 +269,8 @@ func (m *machine) syncOutOfOrder(t *rapid.T) {
 	g.sequence = max(g.sequence, sequence)
 }
 
-// report sends what was drawn, with what every report of the agent has, and compares what comes of it.
+// report sends what was drawn, with what every report of the agent has, and compares what comes of
+// it.
 func (m *machine) report(t *rapid.T, id string, c ledger.SyncCommand, lost bool) ledger.SyncResult {
 	g := m.agents[id]
 	if g == nil {
@@ -313,7 +319,7 @@ func (g *modelAgent) hear(r ledger.SyncResult) {
 	}
 }
 
-// checkView: an agent that is not told to begin anew knows exactly what its host holds.
+// checkView: an agent that need not resync knows exactly what its host holds.
 func (m *machine) checkView(t *rapid.T, host string, g *modelAgent, r ledger.SyncResult) {
 	t.Helper()
 	if r.Action == ledger.ActionResync && !r.Complete {
@@ -329,7 +335,7 @@ func (m *machine) checkView(t *rapid.T, host string, g *modelAgent, r ledger.Syn
 	}
 }
 
-// checkAnswer compares an answer with what the books say.
+// checkAnswer compares an answer with the model.
 func (m *machine) checkAnswer(t *rapid.T, c *ledger.SyncCommand, r *ledger.SyncResult) {
 	t.Helper()
 	h := m.model.hosts[c.HostID]

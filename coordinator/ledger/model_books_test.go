@@ -12,8 +12,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// model is what an outside observer knows of a ledger: the rules and hosts that it was told of, and the allocations by the
-// transitions that it announced. It computes everything anew each time, in the most obvious way.
+// model is what an outside observer knows of a ledger: the rules and hosts that it got, and the
+// allocations by the transitions that it announced. It computes everything again each time, in the
+// most obvious way.
 type model struct {
 	now   ledger.Instant
 	rules []ledger.Quota // in force
@@ -68,7 +69,8 @@ type modelHost struct {
 	touched uint64         // revision of the last change of an allocation there
 }
 
-// patience is how long a host may be silent, or unmeasured, before it gets no new grants: three intervals of 5 s.
+// patience is how long a host may be silent, or unmeasured, before it gets no new grants: three
+// intervals of 5 s.
 const patience = 15 * time.Second
 
 // Times of the ledger's standard configuration.
@@ -100,7 +102,8 @@ func (m *model) open(h *modelHost) bool {
 	return !m.silent(h) && !h.cordoned && !h.draining && !h.needFull && m.fresh(h) && !h.pressure && !h.refused
 }
 
-// modelAccount is a host, a quota or a queue with what it could give at most, in the dimensions that it limits.
+// modelAccount is a host, a quota or a queue with what it could give at most, in the dimensions
+// that it limits.
 type modelAccount struct {
 	name  string
 	host  *modelHost  // of a host
@@ -109,8 +112,8 @@ type modelAccount struct {
 	most  map[string]int64
 }
 
-// limits reports what the account could give of a dimension. A host, or a queue that its cluster has, has none of a custom one that it
-// does not list.
+// limits reports what the account could give of a dimension. A host, or a queue that its cluster
+// has, has none of a custom one that it does not list.
 func (a modelAccount) limits(dimension string) (int64, bool) {
 	most, limited := a.most[dimension]
 	custom := dimension != resource.Memory && dimension != resource.CPU && dimension != resource.Instances
@@ -164,7 +167,7 @@ func rule(rules []ledger.Quota, scope label.Scope, labels label.Set) (best *ledg
 	return best, ties
 }
 
-// quotas are the accounts that some labels touch.
+// quotas are the accounts that some labels charge.
 func (m *model) quotas(labels label.Set) []modelAccount {
 	var list []modelAccount
 	for _, scope := range m.scopes() {
@@ -180,7 +183,8 @@ func quotaAccount(scope label.Scope, q ledger.Quota, labels label.Set) modelAcco
 	return modelAccount{name: name.String(), rule: q, most: mostOf(q.Limit, resource.Vector{})}
 }
 
-// accounts are all accounts that exist: those of hosts, of rules without a "*", and of what is live.
+// accounts are all accounts that exist: those of hosts, of rules without a "*", and of what is
+// live.
 func (m *model) accounts() map[string]modelAccount {
 	all := make(map[string]modelAccount)
 	for _, h := range m.hosts {
@@ -284,7 +288,8 @@ func (a modelAccount) tooSmall(request resource.Resource) bool {
 	return false
 }
 
-// headroom is the memory that a host's last sample showed, less what engines may still touch of what they were promised.
+// headroom is the memory that a host's last sample showed, less what engines may still use of what
+// they were promised.
 func (m *model) headroom(h *modelHost) int64 {
 	left := h.live
 	for _, r := range m.rows {
@@ -313,7 +318,8 @@ func matches(h *modelHost, w *ledger.Wishes) bool {
 	return w == nil || (w.Host == "" || w.Host == h.id) && h.labels.MatchesFilter(w.Required) && !slices.Contains(w.Avoid, h.id)
 }
 
-// fits lists the hosts on which a request could be granted now: nothing that it touches is short, or held for another.
+// fits lists the hosts on which a request could be granted now: no account that it charges is
+// short, or held for another.
 func (m *model) fits(a *ledger.Allocation, held holds) []string {
 	request := a.Entitled
 	for _, quota := range m.quotas(a.Labels) {
@@ -379,8 +385,8 @@ func (m *model) normalize(labels label.Set, v resource.Vector) (resource.Vector,
 	return v, nil
 }
 
-// share is the value of the fair share of some labels: the largest fraction of everything, by weight; those
-// that have less than they are guaranteed come before all others.
+// share is the value of the fair share of some labels: the largest fraction of everything, by
+// weight; those that have less than they are guaranteed come before all others.
 func (m *model) share(labels label.Set) (value float64) {
 	of := func(labels label.Set) (string, *ledger.Quota) {
 		for _, a := range m.quotas(labels) {

@@ -32,7 +32,8 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
-// checkBlocker: what an allocation waits for by its reason is an account that it touches, or any host.
+// checkBlocker: what an allocation waits for by its reason is an account that it charges, or any
+// host.
 func (m *machine) checkBlocker(t *rapid.T, a *ledger.Allocation) {
 	t.Helper()
 	names := []string{"a host"}
@@ -60,7 +61,8 @@ func (m *machine) checkRows(t *rapid.T) {
 		}
 		last, seen[a.ID] = a.ID, true
 		got, want := *a, row.Allocation
-		for _, side := range []*ledger.Allocation{&got, &want} { // what is measured is no transition
+		// what is measured is no transition
+		for _, side := range []*ledger.Allocation{&got, &want} {
 			side.Measured, side.Unreclaimable, side.PassedSince = resource.Vector{}, 0, 0
 		}
 		if got.State == ledger.Waiting && got.Reason != want.Reason { // it says what blocks it now
@@ -145,7 +147,8 @@ func (m *machine) checkRequests(t *rapid.T) {
 	}
 }
 
-// request finds what became of a request: a live allocation, or the last one that ended in the last 24 h.
+// request finds what became of a request: a live allocation, or the last one that ended in the
+// last 24 h.
 func (m *model) request(caller, request string) (id ledger.ID, live, known bool) {
 	for _, r := range m.rows {
 		if r.Caller == caller && r.RequestID == request {
@@ -162,7 +165,7 @@ func (m *model) request(caller, request string) (id ledger.ID, live, known bool)
 	return latest.ID, false, latest.ID != 0
 }
 
-// checkWaiting: invariant 7, and that nobody waits for what is there.
+// checkWaiting: invariant 7, and that no request waits for what is free.
 func (m *machine) checkWaiting(t *rapid.T) {
 	t.Helper()
 	held := m.holds()

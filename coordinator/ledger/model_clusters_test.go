@@ -28,8 +28,9 @@ type modelCluster struct {
 
 // elsewhere is what the model knows of a row's parts.
 type elsewhere struct {
-	granted map[resource.Address]resource.Vector // what its applications surely hold there, by the last report
-	over    map[ledger.ClusterName]bool          // all its applications are
+	// what its applications surely hold there, by the last report
+	granted map[resource.Address]resource.Vector
+	over    map[ledger.ClusterName]bool // all its applications are
 	changed ledger.Instant
 }
 
@@ -107,7 +108,8 @@ func (q *modelQueue) sum(parts []resource.External) resource.Vector {
 	return total
 }
 
-// more is what a queue would have less if an allocation were entitled to something else. What others use there meanwhile does not fall.
+// more is what a queue would have less if an allocation were entitled to something else. What
+// others use there meanwhile does not fall.
 func (m *model) more(a modelAccount, r *modelRow, next resource.Resource) resource.Vector {
 	taken := func() map[string]int64 {
 		used, reserved, _ := m.sums(a)
@@ -142,7 +144,8 @@ func (m *model) lacks(a modelAccount, more resource.Vector) bool {
 	return false
 }
 
-// queues are those that exist: those that were read, those of live allocations, and what is above either.
+// queues are those that exist: those that were read, those of live allocations, and what is above
+// either.
 func (m *model) queues() map[resource.Address]bool {
 	all := make(map[resource.Address]bool)
 	add := func(at resource.Address) {
@@ -175,7 +178,7 @@ func (m *model) shut(q *modelQueue) bool {
 	}
 }
 
-// makes reports whether using a queue that is not there makes it.
+// makes reports whether the cluster creates a queue when it is used.
 func (c *modelCluster) makes(at resource.Address) bool {
 	for other := range c.queues {
 		if other.Path == at.Path {
@@ -213,7 +216,7 @@ func (m *model) others(a modelAccount) map[string]int64 {
 	return others
 }
 
-// resolve finds which queues a request means; a kind of error where it cannot.
+// resolve finds which queues a request means; a kind of error if it cannot.
 func (m *model) resolve(asked []resource.External, labels label.Set) ([]resource.External, string) {
 	var resolved []resource.External
 	seen := make(map[resource.Address]bool)

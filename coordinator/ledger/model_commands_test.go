@@ -206,7 +206,7 @@ func (m *machine) admit(c *ledger.AllocateCommand) (entry ledger.Allocation, wan
 	return entry, ""
 }
 
-// alike reports whether an engine that an agent has brought may be what a request asks for.
+// alike reports whether an adopted engine may be what a request asks for.
 func (m *model) alike(r *modelRow, c *ledger.AllocateCommand) bool {
 	asked := c.Resource.Vector
 	if !asked.Has(resource.Instances) {
@@ -242,7 +242,8 @@ func (m *machine) askAgain(t *rapid.T, c ledger.AllocateCommand, id ledger.ID, l
 	case c.Wait > 0:
 		granted = !row.present() && len(m.model.fits(&row.Allocation, m.holds())) > 0
 		row.callers++
-	case len(m.model.fits(&row.Allocation, m.holds())) > 0: // now or not at all: it is there to be granted to, even where nobody else is
+	case len(m.model.fits(&row.Allocation, m.holds())) > 0:
+		// now or not at all: its caller waits for the answer, even if no other does
 		granted = true
 		row.callers++
 	default:
@@ -288,7 +289,7 @@ func (m *machine) explain(t *rapid.T) {
 	}
 }
 
-// explainOne asks why an allocation waits. Who is not there has no place among those who are.
+// explainOne asks why an allocation waits. A request without a caller has no place in a queue.
 func (m *machine) explainOne(t *rapid.T, id ledger.ID) {
 	var x ledger.Explanation
 	var err error

@@ -204,7 +204,7 @@ func (m *machine) advanceToTimer(t *rapid.T) {
 	}
 }
 
-// stopDrained says what becomes of what a host holds that drains, once it is time.
+// stopDrained says what happens to the allocations of a draining host after its deadline.
 func (m *machine) stopDrained(h *modelHost, held standing, want expected) {
 	if h.stopAt == 0 || h.stopAt > m.model.now {
 		return
@@ -309,7 +309,7 @@ func (m *machine) restart(t *rapid.T) {
 	m.do(t, nothing, func(l *ledger.Ledger) { l.Advance(m.model.now) })
 }
 
-// settleDown lets everybody go home: invariant 7.
+// settleDown ends everything: invariant 7.
 func (m *machine) settleDown(t *rapid.T) {
 	m.advanceTo(t, m.model.now.Add(time.Hour))
 	m.check(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// pick draws an allocation in one of some states; where there is none, any, an ended one, or one that never was.
+// pick draws an allocation in one of some states; if there is none, any, an ended one, or one that
+// never existed.
 func (m *machine) pick(t *rapid.T, states ...ledger.State) ledger.ID {
 	var wanted, all []ledger.ID
 	for _, id := range slices.Sorted(maps.Keys(m.model.rows)) {
@@ -28,7 +29,7 @@ func (m *machine) pick(t *rapid.T, states ...ledger.State) ledger.ID {
 	return rapid.SampledFrom(all).Draw(t, "id")
 }
 
-// may is whether an actor may touch an allocation.
+// may is whether an actor may change an allocation.
 func may(r *modelRow, a identity.Actor) bool {
 	return r.Caller == a.Name || a.MayActAs(r.Labels.Value("user"))
 }

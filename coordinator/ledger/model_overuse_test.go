@@ -13,7 +13,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// overUse draws what an agent says of an engine, in any order, and with a dimension twice where it is broken.
+// overUse draws what an agent says of an engine, in any order, and with a dimension twice if the
+// agent is broken.
 func (m *machine) overUse(t *rapid.T) []ledger.OverUse {
 	var said []ledger.OverUse
 	for range max(0, rapid.IntRange(-3, 3).Draw(t, "over-use")) {
@@ -34,7 +35,8 @@ func (m *machine) overUse(t *rapid.T) []ledger.OverUse {
 // overUse is what an engine uses beyond its entitlement, by dimension.
 type overUse map[string]ledger.OverUse
 
-// heard is what is known after an agent's word, and whether others must hear of it. What goes on is as it was when it began.
+// heard is what is known after an agent's report, and whether the change must be recorded.
+// Over-use that goes on stays as it was when it began.
 func (known overUse) heard(said []ledger.OverUse) (next overUse, news bool) {
 	next = make(overUse)
 	for _, u := range slices.Backward(said) { // the first of a dimension is the last to be entered

@@ -18,7 +18,7 @@ var (
 	applicationIDs = []string{"app1", "app2", "app3", "app4", "app5"}
 )
 
-// parts draws what a request asks for elsewhere: mostly nothing.
+// parts draws the external parts of a request: mostly none.
 func parts(t *rapid.T) []resource.External {
 	var list []resource.External
 	for range max(0, rapid.IntRange(-3, 2).Draw(t, "parts")) {

@@ -153,7 +153,7 @@ func (m *machine) deliver(t *rapid.T, r ledger.ClusterReport) {
 	wantKind(t, wantError, err)
 }
 
-// read takes over a report, and says which allocations are over with their applications.
+// read applies a report, and says which allocations end with their applications.
 func (m *machine) read(c *modelCluster, r *ledger.ClusterReport, want expected) {
 	if r.Incarnation != c.incarnation || r.Untrusted != "" || !m.model.knows(c) || r.Asked < c.taken {
 		c.answers = nil
@@ -221,7 +221,8 @@ func (r *modelRow) finished(answers map[string]ledger.ApplicationReport, settled
 	return len(r.ApplicationIDs) > 0 && r.Process.PID == 0 && r.Lease == 0
 }
 
-// held is what an application holds of a row's part: in that queue and partition, where it can be told from the row's other parts.
+// held is what an application holds of a row's part: in that queue and partition, if it can be
+// distinguished from the row's other parts.
 func (r *modelRow) held(at resource.Address, a ledger.ApplicationReport) resource.Vector {
 	if !a.Known || a.Ended {
 		return resource.Vector{}

@@ -77,7 +77,8 @@ func (m *machine) deleteQuota(t *rapid.T) {
 	wantKind(t, wantError, err)
 }
 
-// hidesMore reports whether with these rules a stored one is hidden that is in force now, or the one that is put.
+// hidesMore reports whether with these rules a stored one is hidden that is in force now, or the
+// one that is put.
 func (m *machine) hidesMore(rules []ledger.Quota, put string) bool {
 	_, before := inForce(m.model.all)
 	_, after := inForce(rules)
@@ -99,7 +100,8 @@ func (m *machine) setQuotas(t *rapid.T) {
 	}
 }
 
-// changeRules puts other rules in force: all, or, where those of files contradict each other or the change is to be refused, none.
+// changeRules puts other rules in force: all, or none if those of files contradict each other or
+// the change is to be refused.
 func (m *machine) changeRules(t *rapid.T, rules []ledger.Quota, refused bool, change func(l *ledger.Ledger) error) bool {
 	wantError := ""
 	before, beforeAll := m.model.rules, m.model.all
@@ -129,8 +131,9 @@ func (m *machine) changeRules(t *rapid.T, rules []ledger.Quota, refused bool, ch
 	return err == nil
 }
 
-// inForce leaves out the stored rules that others hide: it takes them one by one, the most specific first, behind those of files that are as
-// specific, and keeps each that contradicts nothing. What files contradict among themselves stays in.
+// inForce leaves out the stored rules that others hide: it takes them one by one, the most
+// specific first, behind those of files that are as specific, and keeps each that contradicts
+// nothing. What files contradict among themselves stays in.
 func inForce(rules []ledger.Quota) (holding []ledger.Quota, hidden []string) {
 	file := func(q ledger.Quota) bool { return q.Source != ledger.SourceAPI }
 	byFiles := make(map[string]bool)
@@ -174,8 +177,8 @@ func exactKeys(q ledger.Quota) (keys string) {
 	return keys
 }
 
-// contradict reports whether a selector occurs twice, a guarantee is above its limit, or some labels would match two rules
-// of one scope that are equally specific. It tries all labels.
+// contradict reports whether a selector occurs twice, a guarantee is above its limit, or some
+// labels would match two rules of one scope that are equally specific. It tries all labels.
 func contradict(rules []ledger.Quota) bool {
 	seen := make(map[string]bool)
 	for _, q := range rules {
@@ -199,7 +202,7 @@ func contradict(rules []ledger.Quota) bool {
 	return false
 }
 
-// TestTheModelHidesStoredRules keeps it honest in the same way: what is hidden is said in words here.
+// TestTheModelHidesStoredRules does the same: here the hidden rules are named one by one.
 func TestTheModelHidesStoredRules(t *testing.T) {
 	for text, want := range map[string][]string{
 		"user=a; file user=a":                                                        {"user=a"},
@@ -238,7 +241,8 @@ func TestTheModelHidesStoredRules(t *testing.T) {
 	}
 }
 
-// TestTheModelsRulesAreThoseOfTheDesign keeps the model honest where it would otherwise only agree with the ledger.
+// TestTheModelsRulesAreThoseOfTheDesign tests the model itself, which otherwise would only have to
+// agree with the ledger.
 func TestTheModelsRulesAreThoseOfTheDesign(t *testing.T) {
 	for text, want := range map[string]bool{
 		"*":                                  false,

@@ -14,10 +14,10 @@ func localActor() identity.Actor { return identity.Local() }
 type prediction struct {
 	want      expected
 	wantError string
-	unheard   bool // nothing is taken in: the agent must begin anew
+	unheard   bool // nothing is applied: the agent must resync
 }
 
-// predict says what must come of a report, and makes the model's host as it is then. What becomes of allocations follows
+// predict says what must come of a report, and updates the model's host. The allocations follow
 // with the transitions.
 func (m *machine) predict(c ledger.SyncCommand) prediction {
 	p := prediction{want: make(expected)}
@@ -129,7 +129,7 @@ func (s standing) promised() int64 {
 	return sum
 }
 
-// reconcile says what a full report makes of the books: what runs is adopted, what does not run is released.
+// reconcile says what a full report changes: what runs is adopted, what does not run is released.
 func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen uint64, sampled bool, after standing, want expected) {
 	var running []ledger.ID
 	for i := range engines {
@@ -153,7 +153,8 @@ func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen ui
 			row.overUse, _ = overUse(nil).heard(r.OverUse)
 			want[r.ID] = append(want[r.ID], ledger.Active)
 			after[r.ID] = &held{ledger.Active, true, m.ledger.Revision() + 1, entitled.Memory(), s.touched, s.stopping}
-		case row != nil && len(want[r.ID]) == 0 && !row.mayHaveGoneTo(h, r.Grant): // another's, or nobody's
+		case row != nil && len(want[r.ID]) == 0 && !row.mayHaveGoneTo(h, r.Grant):
+			// another's, or nobody's
 		case row != nil && len(want[r.ID]) == 0:
 			want[r.ID] = append(want[r.ID], ledger.Lost, ledger.Active)
 			after[r.ID] = m.adopted(h, r, entitled, sampled, false)
@@ -172,7 +173,8 @@ func (m *machine) reconcile(h *modelHost, engines []ledger.EngineReport, seen ui
 	}
 }
 
-// described is the entitlement that an agent's record says, or, where that cannot be, what the engine uses.
+// described is the entitlement of an agent's record, or, if that is impossible, what the engine
+// uses.
 func described(r *ledger.EngineReport) resource.Resource {
 	if r.Grant.Entitled.Validate() != nil {
 		return resource.NewResource(r.Measured)
@@ -180,7 +182,8 @@ func described(r *ledger.EngineReport) resource.Resource {
 	return r.Grant.Entitled
 }
 
-// mayHaveGoneTo reports whether a record of a host's agent can be of the row, which is not on that host.
+// mayHaveGoneTo reports whether a record of a host's agent can be of the row, which is not on that
+// host.
 func (r *modelRow) mayHaveGoneTo(h *modelHost, record *ledger.Allocation) bool {
 	wanted := ""
 	if r.Wishes != nil {
@@ -208,7 +211,7 @@ func (m *machine) adopted(h *modelHost, r *ledger.EngineReport, entitled resourc
 	return s
 }
 
-// adoption is what an engine is known by that an agent brings.
+// adoption is what identifies an adopted engine.
 type adoption struct {
 	touched  int64
 	entitled resource.Resource

@@ -18,8 +18,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// TestLedgerAgreesWithAModel gives a ledger random commands, of every kind, and compares what it announces with a slow and
-// obvious model: after every step, as an outside observer could, by the invariants of design §12. For long runs:
+// TestLedgerAgreesWithAModel gives a ledger random commands, of every kind, and compares what it
+// announces with a slow and obvious model: after every step, as an outside observer could, by the
+// invariants of design §12. For long runs:
 //
 //	go test -run Model -rapid.checks=20000 -rapid.steps=100
 func TestLedgerAgreesWithAModel(t *testing.T) {
@@ -46,7 +47,8 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 		if m.abroad {
 			maps.DeleteFunc(sometimes, func(name string, _ func(*rapid.T)) bool { return !slices.Contains(aboutClusters, name) })
 		}
-		// A run with a few kinds of commands gets deeper into what these can do together than one with all of them.
+		// A run with a few kinds of commands gets deeper into what these can do together than one
+		// with all of them.
 		maps.Copy(always, sometimes)
 		if often := rapid.SliceOfNDistinct(rapid.SampledFrom(slices.Sorted(maps.Keys(sometimes))), 0, 8, rapid.ID[string]).Draw(t, "only"); len(often) > 0 {
 			for name := range sometimes {
@@ -60,7 +62,8 @@ func TestLedgerAgreesWithAModel(t *testing.T) {
 	})
 }
 
-// machine is a ledger, a second one that gets the same commands, the store behind it, and the model beside it.
+// machine is a ledger, a second one that gets the same commands, the store behind it, and the
+// model.
 type machine struct {
 	ledger, twin *ledger.Ledger
 	mirror       *mirror
@@ -68,9 +71,11 @@ type machine struct {
 	agents       map[string]*modelAgent
 	bodies       map[string]ledger.AllocateCommand // by request id
 	adopting     map[ledger.ID]adoption            // of the report under way
-	forgets      bool                              // who is canceled now, unless stopped, was refused, or never came back: its request is not remembered
-	step         int
-	abroad       bool // this run is about clusters: most of what is asked for is there
+	// who is canceled now, unless stopped, was refused, or never came back: its request is not
+	// remembered
+	forgets bool
+	step    int
+	abroad  bool // this run is about clusters: most of what is asked for is there
 }
 
 func newMachine() *machine {
@@ -81,17 +86,19 @@ func newMachine() *machine {
 	}
 }
 
-// expected is what a command does to allocations, by the states that each goes through, grants to those who wait left out.
+// expected is what a command does to allocations, by the states that each goes through, without
+// the grants of waiting requests.
 type expected map[ledger.ID][]ledger.State
 
-// do gives a command to both ledgers, follows what they announce, and compares that with what was expected. The command is
-// run twice: what it keeps is the first ledger's.
+// do gives a command to both ledgers, follows what they announce, and compares that with what was
+// expected. The command is run twice: what it keeps is the first ledger's.
 func (m *machine) do(t *rapid.T, want func() expected, command func(l *ledger.Ledger)) {
 	t.Helper()
 	held := m.holds()
 	waited := m.overdue()
 	now := m.model.now
-	m.model.now = now.Add(-time.Duration(m.step%3) * time.Hour) // a clock that goes back is held: this changes nothing
+	// time never goes back: this changes nothing
+	m.model.now = now.Add(-time.Duration(m.step%3) * time.Hour)
 	command(m.twin)
 	m.model.now = now
 	command(m.ledger)
@@ -127,7 +134,7 @@ func only(id ledger.ID, states ...ledger.State) func() expected {
 	return func() expected { return expected{id: states} }
 }
 
-// follow takes over a transition, if it is one that may be.
+// follow applies a transition, if it is an allowed one.
 func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 	t.Helper()
 	before := m.model.rows[a.ID]
@@ -165,7 +172,8 @@ func (m *machine) follow(t *rapid.T, a *ledger.Allocation) {
 		m.adopt(t, row)
 	}
 	switch {
-	case a.State == ledger.Waiting && from == ledger.Reserved: // taken back: its caller was told otherwise
+	case a.State == ledger.Waiting && from == ledger.Reserved:
+		// taken back: its caller was told otherwise
 		row.callers, row.detached, row.touched = 0, m.model.now, 0
 	case a.State == ledger.Reserved && from != ledger.Reserved:
 		row.callers, row.touched = 0, 0
@@ -182,7 +190,7 @@ func (r *modelRow) known() overUse {
 	return r.overUse
 }
 
-// adopt checks an engine that an agent has brought: it is as described, and flagged where an account lacks the room.
+// adopt checks an adopted engine: it is as described, and flagged if an account lacks the room.
 func (m *machine) adopt(t *rapid.T, row *modelRow) {
 	t.Helper()
 	by, brought := m.adopting[row.ID]
@@ -209,7 +217,8 @@ func hostOf(r *modelRow) string {
 	return r.HostID
 }
 
-// successors are the states that may follow a state; zero is an allocation that is new, or that an agent brings back.
+// successors are the states that may follow a state; zero is an allocation that is new, or that an
+// agent brings back.
 func successors(s ledger.State) []ledger.State {
 	switch s {
 	case 0:
@@ -296,7 +305,8 @@ func (m *machine) accounts(each func(ledger.AccountInfo)) {
 	})
 }
 
-// overdue reports whether somebody has been passed over for so long that an account may be held for it.
+// overdue reports whether somebody has been passed over for so long that an account may be held
+// for it.
 func (m *machine) overdue() bool {
 	overdue := false
 	m.ledger.Allocations(0, func(a *ledger.Allocation) bool {

@@ -15,7 +15,7 @@ import (
 
 var prod = ledger.ClusterName{Kind: "yarn", Cluster: "prod"}
 
-// deep asks for 8 parts in queues that are 32 deep, which nobody else speaks of, and waits.
+// deep asks for 8 parts in queues that are 32 deep, which nobody else uses, and waits.
 func deep(i int, caller string) ledger.AllocateCommand {
 	r := resource.NewResource(resource.Vector{}.WithMemory(1))
 	for part := range 8 {
@@ -28,7 +28,8 @@ func deep(i int, caller string) ledger.AllocateCommand {
 	}
 }
 
-// A request takes as long as what is new for it, however many queues of others there are, and so do its end and its load.
+// A request takes as long as what is new for it, however many queues of others there are, and so
+// do its end and its load.
 func TestARequestInQueuesOfItsOwnTakesAsLongWhateverOthersHave(t *testing.T) {
 	const batch, batches = 100, 10
 	w := newLiveWorld(t, ledger.Config{Interval: time.Hour}, "h1")
@@ -65,7 +66,8 @@ func TestARequestInQueuesOfItsOwnTakesAsLongWhateverOthersHave(t *testing.T) {
 			t.Fatalf("a request takes %v after %d others, and %v at first", last, n*batch, first)
 		}
 	}
-	if all := restore(2); all > 5*batches*load { // if each had to do with all others: ten times batches
+	// if each had to do with all others: ten times batches
+	if all := restore(2); all > 5*batches*load {
 		t.Errorf("%d requests are loaded in %v, and %d in %v", batches*batch, all, batch, load)
 	}
 	release := func(i int) { w.release(ids[len(ids)-1-i]) }

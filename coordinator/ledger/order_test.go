@@ -18,7 +18,8 @@ type turnover struct {
 	next   int
 }
 
-// newTurnover has so many allocations live, and on another host so many engines whose ids are from the future by their agent's word.
+// newTurnover has so many live allocations, and on another host so many engines whose ids are from
+// the future by their agent's report.
 func newTurnover(tb testing.TB, live, future int) *turnover {
 	tb.Helper()
 	roomy := ledger.Config{Interval: time.Hour, HostLiveBytes: 1 << 40, CallerLiveBytes: 1 << 40, ReservationTTL: time.Hour}
@@ -85,7 +86,8 @@ func BenchmarkAllocate(b *testing.B) {
 	}
 }
 
-// BenchmarkReport takes in a report of engines that the ledger does not know, whose ids are all below those of the others.
+// BenchmarkReport applies a report of engines that the ledger does not know, whose ids are all
+// below those of the others.
 func BenchmarkReport(b *testing.B) {
 	const engines = 8000
 	c := ledger.SyncCommand{HostID: "h2", Incarnation: 1, Sequence: 1, Full: true}
@@ -117,7 +119,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// A host's agent may make up ids, those of a far future too. Others do not wait for that.
+// A host's agent may make up ids, also of a far future. Others do not wait because of that.
 func TestEnginesWithIDsFromTheFutureDoNotSlowOthersDown(t *testing.T) {
 	const engines, pairs = 16_384, 200
 	took := func(w *turnover) time.Duration {

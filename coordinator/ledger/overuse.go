@@ -5,18 +5,21 @@ import (
 	"slices"
 )
 
-// OverUse says that an engine uses more of one dimension than it is entitled to. Its accounts go on counting what it is entitled to.
+// OverUse says that an engine uses more of one dimension than it is entitled to. Its accounts
+// still count what it is entitled to.
 type OverUse struct {
 	Dimension string // resource.Memory or resource.CPU
-	// Bytes or thousandths of a core: what it used when that was noticed, of memory what the kernel cannot take back, and what it was
-	// entitled to.
+	// In bytes or thousandths of a core: what it used when the over-use was noticed (of memory,
+	// what the kernel cannot take back), and what it was entitled to.
 	Used, Entitled int64
 	Since          Instant // without a break
 	Policy         OverUsePolicy
-	StopTime       Instant // under PolicyKill: when it is stopped if it goes on; else zero
+	// under PolicyKill: when it is stopped if the over-use goes on; else zero
+	StopTime Instant
 }
 
-// OverUsePolicy is what a host does about an engine that uses more than it is entitled to. The values are stored: add, never renumber.
+// OverUsePolicy is what a host does about an engine that uses more than it is entitled to. The
+// values are stored: only add values, never renumber them.
 type OverUsePolicy uint8
 
 // The policies.
@@ -24,7 +27,7 @@ const (
 	PolicyObserve OverUsePolicy = iota + 1 // it is shown
 	PolicyWarn                             // its agent's log says so too
 	PolicyLimit                            // the kernel keeps it to its entitlement
-	PolicyKill                             // it is stopped when it goes on
+	PolicyKill                             // it is stopped if it goes on
 )
 
 func (p OverUsePolicy) String() string {
@@ -42,16 +45,17 @@ func (p OverUsePolicy) String() string {
 	}
 }
 
-// OverUseKind is what engines in over-use are counted by.
+// OverUseKind is the key by which engines in over-use are counted.
 type OverUseKind struct {
 	Dimension string
 	Policy    OverUsePolicy
 }
 
-// judge takes over what a host's agent says that an engine uses beyond its entitlement, and reports whether others must see it: that begins or
-// ends in a dimension, begins once more, or meets another policy or entitlement. What else changes meanwhile is not kept, so that an engine
-// in over-use does not cost a commit with every heartbeat.
-func (l *Ledger) judge(e *entry, said []OverUse) (changed bool) {
+// updateOverUse stores what a host's agent reports about the over-use of an engine. It reports
+// whether the change must be recorded: over-use begins, ends or begins again in a dimension, or
+// the policy or the entitlement is another one. Other changes are not kept, so that an engine in
+// over-use does not cost a commit with every heartbeat.
+func (l *Ledger) updateOverUse(e *entry, said []OverUse) (changed bool) {
 	next := make([]OverUse, 0, len(said))
 	for _, u := range said {
 		u.Dimension = words(u.Dimension)
@@ -78,7 +82,7 @@ func (l *Ledger) judge(e *entry, said []OverUse) (changed bool) {
 	return changed
 }
 
-// countOverUse counts an entry that comes into the tables or leaves them, or of which something else is said.
+// countOverUse counts, or with -1 discounts, the over-use of an entry.
 func (l *Ledger) countOverUse(e *entry, by int) {
 	for i := range e.OverUse {
 		kind := OverUseKind{e.OverUse[i].Dimension, e.OverUse[i].Policy}

@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// An agent may say of an engine what no agent should: each dimension counts once, as it was said first, in words that a row can hold.
+// An agent may say of an engine what no agent should: each dimension counts once, as it was said
+// first, in words that a row can hold.
 func TestOfWhatAnAgentSaysOfOverUseEachDimensionCountsOnce(t *testing.T) {
 	at := start.Add(time.Second)
 	use := func(dimension string, policy ledger.OverUsePolicy, since ledger.Instant) ledger.OverUse {

@@ -11,7 +11,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// However many have chosen one moment, no batch has more of them than it may, and all others are let in between.
+// However much is due at one time, no batch has more of it than its bound, and other commands run
+// in between.
 func TestWhatIsDueAtOnceIsDoneInBatchesOfBoundedSize(t *testing.T) {
 	const most, many = 10, 95
 	for what, test := range map[string]struct {
@@ -79,7 +80,8 @@ func TestWhatIsDueAtOnceIsDoneInBatchesOfBoundedSize(t *testing.T) {
 	}
 }
 
-// A batch that is full has nothing to do until it is taken, also where no host is left whose silence counts.
+// A batch that is full has nothing to do until it is taken, even if no host is left whose silence
+// counts.
 func TestAFullBatchHasNothingToDo(t *testing.T) {
 	w := newLiveWorld(t, ledger.Config{OwnChanges: 1, LostAfter: time.Minute}, "h1")
 	must(t, w.ledger.PutQuota(w.now, ledger.Quota{Limit: resource.Vector{}.WithMemory(1)}))
@@ -87,7 +89,8 @@ func TestAFullBatchHasNothingToDo(t *testing.T) {
 		_, err := w.allocate("c", "", "h1", 1, time.Hour)
 		must(t, err)
 	}
-	for _, after := range []time.Duration{30 * time.Second, 10 * time.Minute} { // suspect, then lost
+	// suspect, then lost
+	for _, after := range []time.Duration{30 * time.Second, 10 * time.Minute} {
 		w.now = w.now.Add(after)
 		for range 5 {
 			w.ledger.Advance(w.now)

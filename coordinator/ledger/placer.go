@@ -7,39 +7,41 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Slot numbers a host for a Placer: small, dense, reused after Remove.
+// Slot numbers a host for a Placer: small, dense, used again after Remove.
 type Slot int32
 
-// NoSlot is the answer where no host will do.
+// NoSlot is the answer if no host fits.
 const NoSlot Slot = -1
 
 // HostView is what a Placer may know of a host.
 type HostView struct {
 	ID     string
 	Labels label.Set
-	// Limit is what the host could give if nothing ran: limit less protected. A dimension that is not listed is not there.
+	// Limit is what the host could give if nothing ran: limit less protected. A dimension that is
+	// not listed is not there.
 	Limit resource.Vector
-	// Available is what a request can get now: the books, and for memory never more than the measured headroom. Never
-	// negative: nothing is left counts as zero.
+	// Available is what a request can get now by the account, and for memory never more than the
+	// measured headroom. It is never negative.
 	Available resource.Vector
-	// Booked is used and reserved by the books alone; the policies score by it.
+	// Booked is used plus reserved, by the account alone. The policies score by it.
 	Booked resource.Vector
 	// LoadMillis is the measured load per core in thousandths; more is worse among equals.
 	LoadMillis int64
-	// Health and Measured say whether new grants may go there at all: not suspect, lost, cordoned or draining; a fresh
-	// measurement without pressure.
+	// Health and Measured must both be true for new grants. Health: the host is not suspect, lost,
+	// cordoned or draining. Measured: it has a fresh measurement without pressure.
 	Health   bool
 	Measured bool
-	// Held is set while a request that waited too long is owed what the host frees.
+	// Held is set while what the host frees is held for a request that waited too long.
 	Held bool
 }
 
 // Query asks for a host.
 type Query struct {
-	Request  resource.Vector
-	Wishes   *Wishes         // Host is empty
-	Turn     uint64          // changes from request to request; spreads a burst over near-equals
-	NoHeld   bool            // leave out hosts that are held for somebody
+	Request resource.Vector
+	Wishes  *Wishes // Host is empty
+	// changes from request to request; it spreads a burst over nearly equal hosts
+	Turn     uint64
+	NoHeld   bool            // leave out hosts that are held for a request
 	Rejected func(Slot) bool // hosts that are closed to the request's caller; nil: none
 }
 
@@ -49,10 +51,10 @@ type HostFilters struct {
 	Labels      int // lack a required label, or are to be avoided
 	Health      int // suspect, lost, cordoned, draining
 	Measurement int // no fresh measurement, under pressure, refuse new engines, or rejected
-	Books       int // too full by the books
-	Headroom    int // the books would allow it, the measured headroom does not
-	Held        int // would take the request, and are kept for one that waits longer
-	Fit         int // would take the request
+	Books       int // too full by their accounts
+	Headroom    int // the account would allow it, the measured headroom does not
+	Held        int // could take the request, but are held for one that waits longer
+	Fit         int // could take the request
 }
 
 func (f HostFilters) String() string {
@@ -64,22 +66,24 @@ func (f HostFilters) String() string {
 		f.Total, f.Labels, f.Health, f.Measurement, f.Books, f.Headroom, held, f.Fit)
 }
 
-// Placer chooses hosts for requests that name none. The ledger owns the hosts and tells the Placer of every change; a
-// Placer is deterministic and not safe for concurrent use.
+// Placer chooses hosts for requests that name none. The ledger owns the hosts and tells the Placer
+// of every change; a Placer is deterministic and not safe for concurrent use.
 type Placer interface {
 	// Put adds the host in a slot or replaces what is known of it.
 	Put(slot Slot, view HostView)
-	// Book changes what is available and booked on the host in a slot, and nothing else of it. Most changes are of this kind: every
-	// grant and every release is one.
+	// Book changes only what is available and booked on the host in a slot. Most changes are of
+	// this kind: every grant and every release.
 	Book(slot Slot, available, booked resource.Vector)
 	// Remove forgets the host in a slot.
 	Remove(slot Slot)
-	// Choose returns the best host on which the request fits now, or NoSlot. Its cost does not grow with the hosts.
+	// Choose returns the best host on which the request fits now, or NoSlot. Its cost does not
+	// grow with the hosts.
 	Choose(q Query) Slot
-	// Closest returns the host that matches the wishes and has the most to give, fit or not, for an explanation; or NoSlot.
+	// Closest returns the host that matches the wishes and has the most to give, fit or not, for
+	// an explanation; or NoSlot.
 	Closest(q Query) Slot
-	// Possible reports whether any host that matches the wishes is large enough for the request if nothing else ran,
-	// healthy or not.
+	// Possible reports whether any host that matches the wishes is large enough for the request if
+	// nothing else ran, healthy or not.
 	Possible(q Query) bool
 	// Survey counts what each filter removes. It looks at every host.
 	Survey(q Query) HostFilters

@@ -8,8 +8,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// plainPlacer looks at every host, each time. Of those that fit it takes the one with the most preferred labels, then with
-// the least memory and cpu given away, then the first by id: no turn and no load, so that a script tells where things go.
+// plainPlacer looks at every host, each time. Of those that fit it takes the one with the most
+// preferred labels, then with the least memory and cpu given away, then the first by id: no turn
+// and no load, so that a script tells where things go.
 type plainPlacer struct {
 	hosts map[ledger.Slot]ledger.HostView
 }
@@ -120,7 +121,8 @@ func left(v ledger.HostView) resource.Vector {
 	return free
 }
 
-// has reports whether there is as much of each dimension as the request asks for. What is not listed is not there.
+// has reports whether there is as much of each dimension as the request asks for. What is not
+// listed is not there.
 func has(available, request resource.Vector) bool {
 	for dimension, asked := range request.All() {
 		if there, _ := available.Get(dimension); asked > 0 && asked > there {

@@ -20,10 +20,11 @@ func (n ClusterName) Compare(m ClusterName) int {
 	return cmp.Or(strings.Compare(n.Kind, m.Kind), strings.Compare(n.Cluster, m.Cluster))
 }
 
-// ProviderRecord says that a cluster is read, and how. The settings mean nothing to the ledger.
+// ProviderRecord says that a cluster is read, and how. The ledger does not use the settings.
 type ProviderRecord struct {
 	ClusterName
-	// Default makes it the cluster of requests that name none. One of a kind at most; the only one of its kind is it anyway.
+	// Default makes it the cluster of requests that name none. At most one of a kind may have it.
+	// The only cluster of its kind is the default without it.
 	Default  bool
 	Settings map[string]string
 	// Source is where it was configured, as in a Quota.
@@ -34,11 +35,11 @@ func (p ProviderRecord) equal(q ProviderRecord) bool {
 	return p.ClusterName == q.ClusterName && p.Default == q.Default && p.Source == q.Source && maps.Equal(p.Settings, q.Settings)
 }
 
-// PutProvider adds a provider of source "api", or replaces the one of that cluster. With other settings than before it may be another
-// cluster: nothing is known of it until it is read.
+// PutProvider adds a provider of source "api", or replaces the one of that cluster. If its
+// settings have changed it may be another cluster: nothing is known of it until it is read.
 //
-// Errors: *StateError (the one that is there comes from a file), *FieldError: "provider.kind", "provider.cluster" (empty) and
-// "provider.default" (its kind has another default).
+// Errors: *StateError (the present one comes from a file), *FieldError: "provider.kind",
+// "provider.cluster" (empty) and "provider.default" (its kind has another default).
 func (l *Ledger) PutProvider(now Instant, p ProviderRecord) error {
 	l.begin(now)
 	p.Source = SourceAPI
@@ -48,7 +49,8 @@ func (l *Ledger) PutProvider(now Instant, p ProviderRecord) error {
 	return l.setProviders(append(l.providersWithout(func(other *ProviderRecord) bool { return other.ClusterName == p.ClusterName }), p))
 }
 
-// DeleteProvider ends the reading of a cluster. Allocations that have a part in it stay as they are; there are no new ones.
+// DeleteProvider ends the reading of a cluster. Allocations that have a part in it stay as they
+// are; no new ones are granted.
 //
 // Errors: *NotFoundError, *StateError (it comes from a file).
 func (l *Ledger) DeleteProvider(now Instant, name ClusterName) error {
@@ -65,7 +67,8 @@ func (l *Ledger) DeleteProvider(now Instant, name ClusterName) error {
 
 // SetProviders replaces all providers of a source, all or nothing.
 //
-// Errors: *FieldError: "provider.kind", "provider.cluster" (empty, or configured twice), "provider.default" (two defaults of a kind).
+// Errors: *FieldError: "provider.kind", "provider.cluster" (empty, or configured twice),
+// "provider.default" (two defaults of a kind).
 func (l *Ledger) SetProviders(now Instant, source string, list []ProviderRecord) error {
 	l.begin(now)
 	next := l.providersWithout(func(other *ProviderRecord) bool { return other.Source == source })
@@ -76,8 +79,9 @@ func (l *Ledger) SetProviders(now Instant, source string, list []ProviderRecord)
 	return l.setProviders(next)
 }
 
-// ReplaceProviders replaces the providers that are in force, of all sources, all or nothing. What is stored stays stored as it is: those that
-// came over the API and are not in the list, or not in the same way, are hidden by others. Errors: as of SetProviders.
+// ReplaceProviders replaces the providers that are in force, of all sources, all or nothing. The
+// store keeps its rows: providers that came over the API and are not in the list, or not in the
+// same form, are hidden by others. Errors: as of SetProviders.
 func (l *Ledger) ReplaceProviders(now Instant, list []ProviderRecord) error {
 	l.begin(now)
 	return l.useProviders(list, func(ProviderRecord, bool) {})
@@ -90,7 +94,7 @@ func notOurs(p *ProviderRecord) error {
 	return &StateError{"provider", p.String(), "from " + p.Source, "one that was set over the API; change it where it comes from"}
 }
 
-// provider returns the record of a cluster; nil where it has none.
+// provider returns the record of a cluster; nil if it has none.
 func (l *Ledger) provider(name ClusterName) *ProviderRecord {
 	return providerOf(l.providers, name)
 }
@@ -114,8 +118,8 @@ func (l *Ledger) providersWithout(drop func(*ProviderRecord) bool) []ProviderRec
 	return kept
 }
 
-// checkProviders looks at all providers together, which are sorted by cluster. An error comes with the one that is
-// wrong, or one too many.
+// checkProviders checks all providers together, which are sorted by cluster. An error comes with
+// the name of the provider that is wrong or is a duplicate.
 func checkProviders(list []ProviderRecord) (wrong ClusterName, err error) {
 	standard := make(map[string]ClusterName)
 	for i, p := range list {
@@ -156,7 +160,7 @@ func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecor
 	if _, err := checkProviders(list); err != nil {
 		return err
 	}
-	for i := range list { // nobody else's, as the list is
+	for i := range list { // so that the ledger shares them with nobody
 		list[i].Settings = maps.Clone(list[i].Settings)
 	}
 	before := l.providers
@@ -176,11 +180,12 @@ func (l *Ledger) useProviders(list []ProviderRecord, record func(p ProviderRecor
 			l.configure(list[i].ClusterName)
 		}
 	}
-	l.settle()
+	l.grantWaiting()
 	return nil
 }
 
-// recordProvider hands what became of a stored provider to the store. What a batch removes and puts back it has only put.
+// recordProvider adds the change of a stored provider to the changes. A provider that a batch
+// removes and puts again counts as put.
 func (l *Ledger) recordProvider(p ProviderRecord, put bool) {
 	if !stored(p.Source) {
 		return

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// A provider has changed if any part of it has, and then it is stored. Only with other settings it may be another cluster, of which
-// nothing is known.
+// A provider has changed if any part of it has, and then it is stored. Only if its settings
+// changed it may be another cluster, of which nothing is known.
 func TestAProviderWithAnotherPartHasChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		source          string // of the one before; the other one's is the API
@@ -48,7 +48,8 @@ func TestAProviderWithAnotherPartHasChanged(t *testing.T) {
 	}
 }
 
-// Names are what a row and an address can hold, and of each kind one cluster at most is the default.
+// Names are what a row and an address can hold, and of each kind one cluster at most is the
+// default.
 func TestProvidersThatCannotHoldAreRefused(t *testing.T) {
 	provider := func(kind, cluster string, change ...func(*ledger.ProviderRecord)) ledger.ProviderRecord {
 		p := ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: kind, Cluster: cluster}}

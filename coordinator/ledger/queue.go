@@ -7,12 +7,13 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Requests that wait are kept in three steps, so that looking for the next one costs what it must and no more.
+// Requests that wait are kept on three levels, so that finding the next one is cheap.
 //
-// A class holds the requests that are alike: same caller, labels, resource, priority and wishes. What blocks one of them blocks
-// all, so a class waits as a whole behind one account, and only its first member is ever tried. A group holds the
-// classes behind one account that share one fair share, by priority and arrival. A queue, one per account, holds its groups by
-// priority, fair share and arrival.
+// A class holds the requests that are alike: same caller, labels, resource, priority and wishes.
+// What blocks one of them blocks all, so a class waits as a whole behind one account, and only its
+// first member is tried. A group holds the classes behind one account that share one fair share,
+// by priority and arrival. A queue, one per account, holds its groups by priority, fair share and
+// arrival.
 
 // class is the requests that wait and are alike.
 type class struct {
@@ -20,9 +21,10 @@ type class struct {
 	priority int32
 	share    *share
 	request  resource.Vector // of hosts and quotas
-	// members have a caller on the line, or need none; first come first. Those without a caller are in no class.
+	// members have a caller that waits, or need none; the oldest is first. Requests whose callers
+	// are gone are in no class.
 	members heap[*entry]
-	group   *group // where it waits
+	group   *group // that it waits in; nil: in none
 	index   int    // in the group's heap
 }
 
@@ -42,13 +44,13 @@ func (g *group) first() *class { return g.classes.items[0] }
 type queue struct {
 	waiting int      // requests in all its classes
 	dirty   bool     // its account has more to give
-	account *account // nil: for any host
-	host    *host    // where the account is a host's
-	branch  *branch  // where it is a branch's
+	account *account // nil: requests here wait for any host
+	host    *host    // the host if the account is a host's
+	branch  *branch  // the branch if the account is a branch's
 	groups  heap[*group]
 	byShare map[*share]*group
-	// least is no more than what any request here asks for, in memory, cpu and instances: where less is free, nobody
-	// need be tried.
+	// least is at most what each request here asks for, in memory, cpu and instances. If less is
+	// free, no request need be tried.
 	least [3]int64
 }
 
@@ -86,8 +88,8 @@ func newGroups() heap[*group] {
 	return heap[*group]{before: groupBefore, moved: func(g *group, i int) { g.index = i }}
 }
 
-// put files a class, which has members and waits nowhere, behind the queue's account.
-func (q *queue) put(c *class) {
+// push enqueues a class, which has members and is in no queue, behind the queue's account.
+func (q *queue) push(c *class) {
 	if q.byShare == nil {
 		q.byShare = make(map[*share]*group)
 		q.groups = newGroups()
@@ -120,7 +122,7 @@ func (q *queue) asked(c *class) resource.Vector {
 	if q.branch == nil {
 		return c.request
 	}
-	for _, t := range c.first().touches() {
+	for _, t := range c.first().charges() {
 		if t.branch == q.branch {
 			return t.vector
 		}
@@ -128,8 +130,8 @@ func (q *queue) asked(c *class) resource.Vector {
 	return resource.Vector{}
 }
 
-// remove takes a class out of where it waits.
-func (c *class) remove() {
+// dequeue takes a class out of its queue, if it is in one.
+func (c *class) dequeue() {
 	g := c.group
 	if g == nil {
 		return
@@ -147,8 +149,8 @@ func (c *class) remove() {
 	g.share.drop(g)
 }
 
-// join adds a request to its class.
-func (c *class) join(e *entry) {
+// add adds a request to its class.
+func (c *class) add(e *entry) {
 	e.class = c
 	c.members.push(e)
 	if c.group != nil {
@@ -157,10 +159,10 @@ func (c *class) join(e *entry) {
 	}
 }
 
-// leave takes a request out of its class. A class that is empty waits nowhere.
-func (c *class) leave(e *entry) {
+// remove takes a request out of its class. An empty class is in no queue.
+func (c *class) remove(e *entry) {
 	if len(c.members.items) == 1 {
-		c.remove()
+		c.dequeue()
 		c.members.remove(e.memberIndex)
 		e.class = nil
 		return
@@ -179,7 +181,7 @@ func (c *class) fix() {
 	c.group.queue.groups.fix(c.group.index)
 }
 
-// first is the request that comes first in the queue; nil where nobody waits.
+// first is the first request in the queue; nil if none waits.
 func (q *queue) first() *entry {
 	if q.waiting == 0 {
 		return nil
@@ -187,14 +189,14 @@ func (q *queue) first() *entry {
 	return q.groups.items[0].first().first()
 }
 
-// hopeless reports whether less is free than anybody here asks for. Who asks for nothing of a dimension lacks nothing of it,
-// even where less than nothing is left.
+// hopeless reports whether less is free than any request here asks for. A request that asks for
+// nothing of a dimension lacks nothing of it, even if less than zero is left.
 func (q *queue) hopeless(free [3]int64) bool {
 	return q.waiting == 0 ||
 		q.least[0] > max(0, free[0]) || q.least[1] > max(0, free[1]) || q.least[2] > max(0, free[2])
 }
 
-// place counts the requests before e in the order of the queue it waits in.
+// place counts the requests ahead of e in its queue.
 func (q *queue) place(e *entry) int {
 	before := 0
 	mine := e.class
@@ -221,7 +223,7 @@ func goesBefore(g *group, c *class, e *entry, h *group, d *class, f *entry) bool
 	return e.ID < f.ID
 }
 
-// classKey appends what makes two requests alike.
+// classKey appends the key of a request's class.
 func classKey(buf []byte, a *Allocation) []byte {
 	buf = binary.AppendVarint(buf, int64(a.Priority))
 	buf = appendText(appendText(buf, a.HostID), a.Caller) // a host may be closed to a caller

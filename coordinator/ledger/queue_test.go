@@ -46,12 +46,12 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 				classes[key] = c
 			}
 			empty := c.group == nil
-			c.join(w.entry)
+			c.add(w.entry)
 			if empty {
 				if len(w.share.groups) == 0 {
 					w.share.revalue(everything)
 				}
-				q.put(c)
+				q.push(c)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -65,7 +65,7 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 			"leave": func(t *rapid.T) {
 				if len(model) > 0 {
 					at := rapid.IntRange(0, len(model)-1).Draw(t, "waiter")
-					model[at].entry.class.leave(model[at].entry)
+					model[at].entry.class.remove(model[at].entry)
 					model = slices.Delete(model, at, at+1)
 				}
 			},
@@ -73,7 +73,7 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 				if len(model) > 0 {
 					w := model[rapid.IntRange(0, len(model)-1).Draw(t, "waiter")]
 					memory := w.entry.class.request.Memory()
-					w.entry.class.leave(w.entry)
+					w.entry.class.remove(w.entry)
 					join(w, memory)
 				}
 			},
@@ -83,7 +83,8 @@ func TestAQueueIsOrderedByPriorityFairShareAndArrival(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for _, s := range shares {
-					s.revalue(everything) // the same value where somebody waits, a current one where nobody does
+					// the same value if a request waits, a current one if none does
+					s.revalue(everything)
 				}
 				slices.SortFunc(model, order)
 				if q.waiting != len(model) {

@@ -12,12 +12,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// reportQueues tells the ledger of a cluster's queues.
+// reportQueues reports a cluster's queues to the ledger.
 func reportQueues(l *ledger.Ledger, name ledger.ClusterName, queues ...ledger.QueueReport) error {
 	return l.ReportCluster(start, ledger.ClusterReport{ClusterName: name, Asked: start, GoodFor: time.Hour, Queues: queues})
 }
 
-// Whatever numbers a cluster says, sums of those that are taken cannot overflow.
+// Whatever numbers a cluster reports, the sums of the accepted ones cannot overflow.
 func TestTheFiguresOfAClusterAreTakenWithinRange(t *testing.T) {
 	const most = resource.MaxQuantity
 	for said, want := range map[int64]int64{
@@ -71,7 +71,8 @@ func TestListsOfQueuesResumeWhereAPageEnded(t *testing.T) {
 	}
 }
 
-// A queue that is named by its last element alone must be one. Of those that it could be, eight are listed.
+// A queue that is named by its last element alone must be one. Of those that it could be, eight
+// are listed.
 func TestANameOfManyQueuesIsRefusedWithEightOfThem(t *testing.T) {
 	for _, test := range []struct {
 		queues int
@@ -94,7 +95,8 @@ func TestANameOfManyQueuesIsRefusedWithEightOfThem(t *testing.T) {
 	}
 }
 
-// What was read of a cluster is known for as long as it is good for. Nothing is left of it, and nothing is due, once it is forgotten.
+// What was read of a cluster is known for as long as it is good for. Nothing is left of it, and
+// nothing is due, once it is forgotten.
 func TestNothingIsLeftOfAClusterThatIsForgotten(t *testing.T) {
 	for name, test := range map[string]struct {
 		forget   func(*ledger.Ledger) error

@@ -8,14 +8,16 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// SetQuotas replaces all rules of a source, all or nothing, and files every live allocation anew in the same step.
+// SetQuotas replaces all rules of a source, all or nothing, and links every live allocation to its
+// new accounts in the same step.
 //
 // Errors: *FieldError, which names the rule.
 func (l *Ledger) SetQuotas(now Instant, source string, quotas []Quota) error {
 	return l.SetSources(now, map[string][]Quota{source: quotas})
 }
 
-// SetSources does for several sources in one step what SetQuotas does for one. Stored rules that rules of files are in the way of are hidden.
+// SetSources does for several sources in one step what SetQuotas does for one. Rules of files hide
+// stored rules that they conflict with.
 func (l *Ledger) SetSources(now Instant, sets map[string][]Quota) error {
 	l.begin(now)
 	sources := make(map[string][]Quota, len(l.rules.sources)+len(sets))
@@ -38,16 +40,18 @@ func (l *Ledger) SetSources(now Instant, sets map[string][]Quota) error {
 	return err
 }
 
-// PutQuota adds a rule of source "api", or replaces the one with its selector. The error is a *FieldError.
+// PutQuota adds a rule of source "api", or replaces the one with its selector. The error is a
+// *FieldError.
 func (l *Ledger) PutQuota(now Instant, q Quota) error {
 	_, err := l.ApplyQuotas(now, QuotaSet{Quotas: []Quota{q}})
 	return err
 }
 
-// DeleteQuota removes the stored rule with this selector, also one that is hidden. If several sources
+// DeleteQuota removes the stored rule with this selector, even if it is hidden. If several sources
 // have one, it removes all of them: the store keeps one row for a selector.
 //
-// Errors: *NotFoundError, *StateError (the rule comes from a file), *FieldError (two others would tie without it).
+// Errors: *NotFoundError, *StateError (the rule comes from a file), *FieldError (two others would
+// tie without it).
 func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
 	l.begin(now)
 	found, file := false, ""
@@ -74,16 +78,18 @@ func (l *Ledger) DeleteQuota(now Instant, s label.Selector) error {
 	return &NotFoundError{What: "quota", ID: s.String()}
 }
 
-// refusing lets no command put a rule that would be hidden, or hide one that is in force.
+// refusing returns a check that refuses a command that puts a rule which would be hidden, or hides
+// one that is in force.
 func (l *Ledger) refusing(put func(selector label.Selector, source string) bool) func(*ruleset) error {
 	return func(rules *ruleset) error { return rules.refusal(l.rules.hidden, put) }
 }
 
-// QuotaSet is rules that are put together.
+// QuotaSet is a set of rules that are put in one step.
 type QuotaSet struct {
-	// Source is what the rules carry as theirs; empty is SourceAPI. One with SourceFilePrefix is refused.
+	// Source is the source of the rules; empty is SourceAPI. A source with SourceFilePrefix is
+	// refused.
 	Source string
-	// Quotas are added, or replace those with the same selectors, whichever source but a file these are from.
+	// Quotas are added, or replace those with the same selectors from any source except files.
 	Quotas []Quota
 	// Prune removes the rules of this source that are not in the set.
 	Prune bool
@@ -91,7 +97,7 @@ type QuotaSet struct {
 	DryRun bool
 }
 
-// QuotaChanges is what became of the stored rules, by selector.
+// QuotaChanges is how the stored rules changed, by selector.
 type QuotaChanges struct {
 	Added, Changed, Deleted []Quota // as they are now, the deleted as they were
 	Unchanged               int     // of the set
@@ -130,7 +136,8 @@ func (l *Ledger) ApplyQuotas(now Instant, set QuotaSet) (QuotaChanges, error) {
 	return changes, err
 }
 
-// setSources puts other rules in force, unless refuse says why not. The lists become the ledger's.
+// setSources puts other rules in force, unless refuse returns an error. The ledger keeps the
+// lists.
 func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool, refuse func(*ruleset) error) (QuotaChanges, error) {
 	maps.DeleteFunc(sources, func(_ string, quotas []Quota) bool { return len(quotas) == 0 })
 	rules := newRuleset(sources)
@@ -142,12 +149,13 @@ func (l *Ledger) setSources(sources map[string][]Quota, dryRun bool, refuse func
 		return changes, nil
 	}
 	l.recordQuotas(changes)
-	l.refile(rules)
-	l.settle()
+	l.replaceRules(rules)
+	l.grantWaiting()
 	return changes, nil
 }
 
-// recordQuotas hands what became of the stored rules to the store. What a batch removes and puts back it has only put.
+// recordQuotas adds the changes of stored rules to the changes. A rule that a batch removes and
+// puts again counts as put.
 func (l *Ledger) recordQuotas(changes QuotaChanges) {
 	for _, q := range slices.Concat(changes.Added, changes.Changed) {
 		text := q.Selector.String()
@@ -162,7 +170,7 @@ func (l *Ledger) recordQuotas(changes QuotaChanges) {
 	}
 }
 
-// difference is what is new, other or gone among the stored rules.
+// difference returns which stored rules were added, changed and deleted.
 func difference(before, after map[string][]Quota) QuotaChanges {
 	var changes QuotaChanges
 	old := storedBySelector(before)
@@ -185,7 +193,8 @@ func difference(before, after map[string][]Quota) QuotaChanges {
 
 func storedBySelector(sources map[string][]Quota) map[string]Quota {
 	rules := make(map[string]Quota)
-	for _, source := range slices.Backward(slices.Sorted(maps.Keys(sources))) { // of equal selectors the first source's is in force
+	// of rules with equal selectors, that of the first source is in force
+	for _, source := range slices.Backward(slices.Sorted(maps.Keys(sources))) {
 		if !stored(source) {
 			continue
 		}
@@ -207,15 +216,16 @@ func (q Quota) equal(r Quota) bool {
 		q.Guaranteed.Equal(r.Guaranteed) && q.Weight == r.Weight && q.Source == r.Source
 }
 
-// refile puts new rules in force: every live allocation touches the accounts that a restart would give it.
-func (l *Ledger) refile(rules ruleset) {
-	classes := l.unqueue()
+// replaceRules puts new rules in force: every live allocation gets the accounts that it would get
+// after a restart.
+func (l *Ledger) replaceRules(rules ruleset) {
+	classes := l.dequeueAll()
 	l.rules = rules
 	l.rulesTurn++
 	l.shares = make(map[string]*share)
-	l.filings = make(map[string]*filing)
+	l.accountSets = make(map[string]*accountSet)
 	for _, e := range l.entries.Values() {
-		l.open(e)
+		l.link(e)
 		if !e.State.Holds() {
 			continue
 		}
@@ -230,16 +240,17 @@ func (l *Ledger) refile(rules ruleset) {
 	}
 }
 
-// unqueue takes every waiting class out of its queue, first come first, and ends all that is kept for somebody.
-func (l *Ledger) unqueue() []*class {
+// dequeueAll takes every waiting class out of its queue, drops all holds, and returns the classes
+// in order of priority and arrival.
+func (l *Ledger) dequeueAll() []*class {
 	for _, e := range l.entries.Values() {
-		l.letGo(e)
+		l.dropHold(e)
 	}
 	classes := slices.SortedFunc(maps.Values(l.classes), func(a, b *class) int {
 		return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(a.first().ID, b.first().ID))
 	})
 	for _, c := range classes {
-		c.remove()
+		c.dequeue()
 	}
 	for _, q := range l.dirty {
 		q.dirty = false
@@ -248,11 +259,12 @@ func (l *Ledger) unqueue() []*class {
 	return classes
 }
 
-// requeue files a class behind what blocks it now, and marks that to be looked at: the first of them may fit.
+// requeue enqueues a class behind what blocks it now. If nothing does, it enqueues the class
+// behind one of its accounts and marks that queue.
 func (l *Ledger) requeue(c *class) {
 	e := c.first()
 	if _, blocked := l.decide(e); blocked != nil {
-		l.file(c, blocked)
+		l.enqueueClass(c, blocked)
 		return
 	}
 	q := &l.anyHost
@@ -261,6 +273,6 @@ func (l *Ledger) requeue(c *class) {
 	} else if e.HostID != "" {
 		q = &l.hosts[e.HostID].account.queue
 	}
-	l.file(c, q)
+	l.enqueueClass(c, q)
 	l.mark(q)
 }

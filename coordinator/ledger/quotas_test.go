@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Whoever follows changes sees those of rules: each has a revision of its own, and what is kept of the rules is known to be old.
+// A reader of changes sees those of rules: each has a revision of its own, so that a copy of the
+// rules is known to be old.
 func TestEachChangeOfARuleHasARevision(t *testing.T) {
 	l := ready(t)
 	alice := selector(t, "user=alice")
@@ -72,7 +73,7 @@ func TestARuleWithAnotherPartHasChanged(t *testing.T) {
 	}
 }
 
-// A rule that ties with several is told as hidden by the first of them, however a map is walked.
+// A rule that ties with several is reported as hidden by the first of them, in any order of a map.
 func TestARuleThatTiesWithSeveralIsHiddenByTheFirst(t *testing.T) {
 	limit := resource.Vector{}.WithMemory(1)
 	for range 20 {
@@ -92,7 +93,8 @@ func TestARuleThatTiesWithSeveralIsHiddenByTheFirst(t *testing.T) {
 	}
 }
 
-// A rule may guarantee all that it allows, and no more; and it must be possible to round by it.
+// A rule may guarantee everything that it allows, and no more; and its normalization must be
+// valid.
 func TestARuleThatCannotHoldIsRefused(t *testing.T) {
 	memory := func(n int64) resource.Vector { return resource.Vector{}.WithMemory(n) }
 	for name, test := range map[string]struct {

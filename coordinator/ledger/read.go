@@ -17,14 +17,15 @@ func (l *Ledger) Get(id ID) (Allocation, bool) {
 	return Allocation{}, false
 }
 
-// shown is the allocation for readers. Of one that waits it says what blocks it now: its row says what did when it began to.
+// shown is the allocation for readers. If it waits, its reason says what blocks it now. The row
+// says what blocked it when it began to wait.
 func (e *entry) shown() Allocation {
 	a := e.Allocation
 	if e.class == nil || e.class.group == nil {
 		return a
 	}
 	why := e.class.group.queue.why()
-	if strings.HasPrefix(a.Reason, ReasonVetoed) { // which matters more: it had a grant
+	if strings.HasPrefix(a.Reason, ReasonVetoed) { // the veto matters more: it had a grant
 		why = a.Reason + "; " + why
 	}
 	a.Reason = why
@@ -37,9 +38,10 @@ func (l *Ledger) ByRequest(caller, requestID string) (id ID, live, ok bool) {
 	return r.id, r.live(), r.id != 0
 }
 
-// Allocations yields the live allocations with ids above after, ascending. The pointer is valid during the call only.
+// Allocations yields the live allocations with ids above after, ascending. The pointer is valid
+// during the call only.
 func (l *Ledger) Allocations(after ID, yield func(*Allocation) bool) {
-	var waiting Allocation // one for all, as the pointer is valid during the call only
+	var waiting Allocation // one variable for all: the pointer is valid during the call only
 	l.entries.Ascend(after, func(id ID, e *entry) bool {
 		if id == after {
 			return true
@@ -53,8 +55,8 @@ func (l *Ledger) Allocations(after ID, yield func(*Allocation) bool) {
 	})
 }
 
-// HostAllocations yields what is reserved or active on a host, in no particular order. The pointer is valid during the
-// call only.
+// HostAllocations yields what is reserved or active on a host, in no particular order. The pointer
+// is valid during the call only.
 func (l *Ledger) HostAllocations(hostID string, yield func(*Allocation) bool) {
 	if h := l.hosts[hostID]; h != nil {
 		for _, e := range h.entries {
@@ -85,7 +87,7 @@ func (l *Ledger) Hosts(after string, yield func(HostInfo) bool) {
 
 func (l *Ledger) hostInfo(h *host) HostInfo {
 	info := HostInfo{HostRecord: h.HostRecord, State: h.state, Account: h.account.info(), Sample: h.sample, LastSync: h.lastSync}
-	_, info.Unavailable = h.open()
+	_, info.Unavailable = h.unschedulable()
 	if h.stranger.at != 0 && l.now < h.stranger.at.Add(l.cfg.LostAfter) {
 		info.Stranger = h.stranger.what
 	}
@@ -118,7 +120,8 @@ func (l *Ledger) Quotas() []Quota {
 	return list
 }
 
-// QuotaAccounts yields the accounts of all rules with keys above after, ascending. A key means nothing but its order.
+// QuotaAccounts yields the accounts of all rules with keys above after, ascending. Only the order
+// of keys has a meaning.
 func (l *Ledger) QuotaAccounts(after string, yield func(key string, a AccountInfo) bool) {
 	byKey := make(map[string]*account)
 	for _, s := range l.rules.scopes {
@@ -131,16 +134,18 @@ func (l *Ledger) QuotaAccounts(after string, yield func(key string, a AccountInf
 	}
 }
 
-// Counts is how many of what there is.
+// Counts is how many there are of each kind.
 type Counts struct {
 	Waiting, Reserved, Active                                int
 	HostsHealthy, HostsSuspect, HostsLost, HostsReturning    int
 	QuotaRules, QuotaAccounts, Remembered, WaitingForAnyHost int
-	Queues                                                   int // in one partition each, of all clusters
-	OverUsers                                                int // engines in over-use, in one dimension or several
-	OverUse                                                  map[OverUseKind]int
-	HostsRefusing                                            int // of the healthy ones
-	CallersFull                                              int // see FullCallers
+	// of all clusters, counted once for each partition
+	Queues int
+	// engines in over-use, in one dimension or several
+	OverUsers     int
+	OverUse       map[OverUseKind]int
+	HostsRefusing int // of the healthy hosts
+	CallersFull   int // see FullCallers
 }
 
 // Counts counts. Its cost grows with the number of hosts, scopes and clusters.

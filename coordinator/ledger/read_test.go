@@ -69,7 +69,7 @@ func TestListsResumeWhereAPageEnded(t *testing.T) {
 	}
 }
 
-// Of memory a host has no more available than the books and its measurement both allow.
+// A host has no more memory available than both its account and its measurement allow.
 func TestAHostShowsWhatItCanGive(t *testing.T) {
 	const books, unlimited = int64(8), int64(-1)
 	for name, test := range map[string]struct {
@@ -101,7 +101,7 @@ func TestAHostShowsWhatItCanGive(t *testing.T) {
 	}
 }
 
-// Whose grant was taken back is told that, and what it waits for now.
+// A request whose grant was taken back says so, and what it waits for now.
 func TestARequestWhoseGrantWasTakenBackShowsBothReasons(t *testing.T) {
 	l := ready(t)
 	result, err := l.Allocate(start, ledger.AllocateCommand{

@@ -8,10 +8,11 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// reconcile makes the books agree with a full report of a host's engines. What runs is adopted, over a limit if need be:
-// it uses the machine whether or not the books say so. What the agent no longer has is released, provided that it had
-// heard of it. A reservation that was to be stopped ends where it is none that runs. It returns what was not taken in, and whether
-// there are more for the next full report.
+// reconcile makes the ledger agree with a full report of a host's engines. Engines that run are
+// adopted, if necessary over a limit: they use the machine in any case. Allocations that the agent
+// no longer has are released, if the agent had got them. A reservation that was to be stopped ends
+// if it does not run. It returns the engines that were not adopted, and whether another full
+// report is needed for the rest.
 func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled bool) (left NotTaken, more bool) {
 	running := make(map[ID]bool, len(engines))
 	var in intake
@@ -23,7 +24,7 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 			}
 		}
 	}
-	for _, e := range slices.Backward(h.entries) { // ending one moves only those after it
+	for _, e := range slices.Backward(h.entries) { // ending an entry moves only those after it
 		switch {
 		case running[e.ID]:
 		case e.tracked() && e.Revision <= seen:
@@ -35,25 +36,26 @@ func (l *Ledger) reconcile(h *host, engines []EngineReport, seen uint64, sampled
 	return left, in.rest && in.taken
 }
 
-// mostEngines is what a host may have at most for another engine to be taken in that the ledger does not know: as many as fit into
-// the largest report by default.
+// mostEngines is the number of engines on a host from which on the ledger adopts no more unknown
+// ones. It is how many fit into the largest report by default.
 const mostEngines = 16_384
 
-// mostBrought is how many queues there may be for nothing but what a host's agent brought: those that a provider has reported, or that
-// requests have brought, do not count. A real host has a few dozen.
+// mostBrought is how many queues may exist only because a host's agent reported them. Queues that
+// a provider has reported, or that requests name, do not count. A real host has a few dozen.
 const mostBrought = 1024
 
-// mostPlaces is how many places the engines have at most that are taken over from one report: the host, each queue of a part, and each
-// queue above that. A place takes the loop, which has others to serve, up to 7 µs.
+// mostPlaces is how many places the engines that are adopted from one report may have together:
+// the host, each queue of a part, and each queue above that. A place costs the loop, which other
+// callers wait for, up to 7 µs.
 const mostPlaces = 8192
 
-// intake is what was taken over from one report.
+// intake is what was adopted from one report.
 type intake struct {
 	places      int
-	taken, rest bool // some was; some is left for the next report
+	taken, rest bool // some were adopted; some are left for the next report
 }
 
-// admits reports whether an engine with these parts may be taken over from the report too.
+// admits reports whether an engine with these parts may still be adopted from the report.
 func (in *intake) admits(parts []resource.External) bool {
 	places := 1 + queuesOf(parts)
 	in.rest = in.rest || in.places+places > mostPlaces
@@ -63,13 +65,14 @@ func (in *intake) admits(parts []resource.External) bool {
 	return !in.rest
 }
 
-// mayBring reports whether the host's agent may bring these parts: whether the queues that are not there yet are few enough.
+// mayBring reports whether the host's agent may report these parts: the queues that do not exist
+// yet must be few enough.
 func (l *Ledger) mayBring(h *host, parts []resource.External) bool {
 	left := mostBrought - h.brought
 	for i := range parts {
-		at := spot{parts[i].Path, parts[i].Partition}
+		at := queueKey{parts[i].Path, parts[i].Partition}
 		c := l.clusters[ClusterName{parts[i].Kind, parts[i].Cluster}]
-		for below := true; below && (c == nil || c.branches[at] == nil); at.path, below = above(at.path) {
+		for below := true; below && (c == nil || c.branches[at] == nil); at.path, below = parentPath(at.path) {
 			if left--; left < 0 {
 				return false
 			}
@@ -78,13 +81,16 @@ func (l *Ledger) mayBring(h *host, parts []resource.External) bool {
 	return true
 }
 
-// mostNotTaken is how many records of a host that differ from the books are compared with them: so many are guesses.
+// mostNotTaken is how many records of a host that differ from the ledger are compared with it. If
+// there are more, they are guesses.
 const mostNotTaken = 1000
 
-// adopt enters an engine that runs into the books as its agent describes it, unless it is there already. An allocation that
-// the books have elsewhere ends for it only if the agent's record is of that very request: anybody can guess ids, and an agent's
-// word counts for its own host alone. One that is active never moves, and one that has ended comes back as the same request or not at
-// all: its row in the store is what answers for that. What is not taken in for that is returned as the books have it.
+// adopt adds a running engine to the ledger as its agent describes it, unless the ledger has it
+// already. An allocation that the ledger has elsewhere ends for it only if the agent's record is
+// of that very request: anybody can guess ids, and an agent can speak for its own host only. An
+// active allocation never moves. One that has ended comes back only as the same request, because
+// its row in the store answers for that request. If the engine is not adopted for these reasons,
+// adopt returns the allocation as the ledger has it.
 func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (elsewhere *Allocation) {
 	if r.Grant == nil || r.Grant.Process.PID == 0 || r.ID == 0 {
 		return nil
@@ -94,15 +100,17 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	case known == nil && l.requests.isOther(r.ID, keyOf(words(r.Grant.Caller), words(r.Grant.RequestID))):
 		return &Allocation{ID: r.ID}
 	case known == nil:
-		l.bring(h, r, sampled, in)
+		l.adoptUnknown(h, r, sampled, in)
 	case known.State == Active && known.host == h:
-	case known.State == Reserved && known.host == h: // started; its confirmation is still on its way
+	case known.State == Reserved && known.host == h:
+		// it started; its confirmation has not arrived yet
 		l.startReported(known, r)
 	case known.State != Active && h.notTaken < mostNotTaken && known.mayRunOn(h, r.Grant) && l.mayBring(h, r.Grant.Entitled.External):
-		// Waiting, or reserved elsewhere, while it really runs here: the books are from another time.
+		// It waits, or is reserved elsewhere, but really runs here: the store is from another
+		// time.
 		ttl := known.ReservationTTL
 		l.end(known, Lost, "its engine runs on host "+h.ID)
-		l.takeOver(h, r, sampled, ttl)
+		l.adoptRecord(h, r, sampled, ttl)
 	default:
 		h.notTaken++
 		return &known.Allocation
@@ -110,74 +118,78 @@ func (l *Ledger) adopt(h *host, r *EngineReport, sampled bool, in *intake) (else
 	return nil
 }
 
-// bring takes over an engine that the ledger does not know, within the bounds of its host and of one report.
-func (l *Ledger) bring(h *host, r *EngineReport, sampled bool, in *intake) {
+// adoptUnknown adopts an engine that the ledger does not know, within the bounds of its host and
+// of one report.
+func (l *Ledger) adoptUnknown(h *host, r *EngineReport, sampled bool, in *intake) {
 	if h.bytes >= adoptedTimes*l.cfg.HostLiveBytes || len(h.entries) >= mostEngines || in.rest {
 		return
 	}
 	if parts := r.Grant.Entitled.External; l.mayBring(h, parts) && in.admits(parts) {
-		in.taken = l.takeOver(h, r, sampled, 0) || in.taken
+		in.taken = l.adoptRecord(h, r, sampled, 0) || in.taken
 	}
 }
 
-// startReported makes a reservation active whose engine runs by its agent's report.
+// startReported makes a reservation active because its engine runs by its agent's report.
 func (l *Ledger) startReported(e *entry, r *EngineReport) {
-	entitled, _ := confirmed(e.Entitled, &r.Grant.Entitled) // as reserved, if that is more or is wrong
-	l.judge(e, r.OverUse)
+	// as reserved, if that is more or is wrong
+	entitled, _ := confirmedResource(e.Entitled, &r.Grant.Entitled)
+	l.updateOverUse(e, r.OverUse)
 	l.start(e, entitled, &ConfirmCommand{
 		Process: r.Grant.Process, Address: r.Grant.Address, ApplicationIDs: everyWord(r.Grant.ApplicationIDs),
 	})
 }
 
-// takeOver makes an entry of an agent's record. The time to live of its reservation says that the ledger has known of the
-// request; zero: it has not, or has forgotten it. It reports whether the record can be counted.
-func (l *Ledger) takeOver(h *host, r *EngineReport, sampled bool, ttl time.Duration) bool {
-	a := l.described(h, r, sampled)
+// adoptRecord makes an entry of an agent's record. ttl is the time to live of its reservation if
+// the ledger knows the request; zero: the ledger does not. It reports whether the record can be
+// counted.
+func (l *Ledger) adoptRecord(h *host, r *EngineReport, sampled bool, ttl time.Duration) bool {
+	a := l.adoptedAllocation(h, r, sampled)
 	a.ReservationTTL = ttl
 	switch before := l.requests.find(keyOf(a.Caller, a.RequestID)); before.id {
 	case 0:
-	case a.ID: // it has ended here, and others may have had what it held
+	case a.ID: // it had ended here, and others may have got what it held
 		a.RequestHash, a.ReservationTTL = before.hash, l.cfg.ReservationTTL
 		a.Reserved, a.Confirmed = l.now, min(a.Confirmed, l.now-1) // see BroughtBack
 	default:
-		a.RequestID = "" // another's
+		a.RequestID = "" // the id is another request's
 	}
-	e := l.blank()
+	e := l.newEntry()
 	e.Allocation = a
-	l.open(e)
-	l.tie(e, h)
+	l.link(e)
+	l.attachExternal(e, h)
 	if !l.countable(e, h) {
 		l.discard(e)
 		return false
 	}
 	e.OverLimit = !l.hasRoom(e, h)
-	l.enter(e)
+	l.index(e)
 	l.hold(e, h)
 	for _, account := range append([]*account{&h.account}, e.accounts...) {
 		account.exceeded = account.overLimit()
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		t.branch.account.exceeded = t.branch.account.overLimit()
 	}
 	e.Reason = "adopted from its agent's report"
 	if r.Without != "" {
 		e.Reason += ", without what was damaged or too large there: " + r.Without
 	}
-	l.judge(e, r.OverUse)
-	l.touch(e)
+	l.updateOverUse(e, r.OverUse)
+	l.recordEntry(e)
 	return true
 }
 
-// mayRunOn reports whether an agent's record is of this very request, which its host may have been granted once. Nobody but the
-// ledger and the agents of such hosts know all of this: the nanoseconds of its creation above all.
+// mayRunOn reports whether an agent's record is of this very request, which may once have been
+// granted on its host. Only the ledger and the agents of such hosts know all of these values,
+// above all the nanoseconds of its creation.
 func (e *entry) mayRunOn(h *host, record *Allocation) bool {
 	return (e.Wishes == nil || e.Wishes.Host == "" || e.Wishes.Host == h.ID) &&
 		record.Created == e.Created && record.Caller == e.Caller && record.RequestID == e.RequestID &&
 		record.Labels.Equal(e.Labels) && record.Requested.Equal(e.Requested)
 }
 
-// described is an allocation as an agent's record tells it, made safe to enter.
-func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
+// adoptedAllocation is the allocation of an agent's record, with values that the ledger can count.
+func (l *Ledger) adoptedAllocation(h *host, r *EngineReport, sampled bool) Allocation {
 	a := *r.Grant
 	a.ID, a.State = r.ID, Active
 	a.HostID, a.HostAddress = h.ID, h.Address
@@ -187,15 +199,15 @@ func (l *Ledger) described(h *host, r *EngineReport, sampled bool) Allocation {
 	}
 	a.Ended, a.Expires, a.Exit, a.ErrorOutput = 0, 0, nil, ""
 	a.Forget, a.RequestHash = false, 0
-	a.OverUse = nil // the report says
-	a.Wishes = nil  // it is where it is
+	a.OverUse = nil // the report has it
+	a.Wishes = nil  // it has its host
 	a.Caller, a.RequestID, a.Address, a.StopReason = words(a.Caller), words(a.RequestID), words(a.Address), words(a.StopReason)
 	a.Process, a.ApplicationIDs = a.Process.clean(), everyWord(a.ApplicationIDs)
 	if a.Stopping {
 		a.StopGrace, a.StopReason = l.cfg.StopGrace, orElse(a.StopReason, "its agent was asked to stop it")
 	}
 	a.GrantRevision = l.revision + 1
-	// An agent's record must not be ahead of time.
+	// An agent's record must not have times in the future.
 	a.Created, a.Reserved, a.Confirmed = min(cmp.Or(a.Created, l.now), l.now), min(a.Reserved, l.now), min(cmp.Or(a.Confirmed, l.now), l.now)
 	if a.Requested.Validate() != nil {
 		a.Requested = resource.Resource{}
@@ -215,7 +227,7 @@ func (l *Ledger) countable(e *entry, h *host) bool {
 			return false
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if !t.branch.account.canCount(t.vector) {
 			return false
 		}
@@ -229,7 +241,7 @@ func (l *Ledger) hasRoom(e *entry, h *host) bool {
 			return false
 		}
 	}
-	for _, t := range e.touches() { // by the books: that nothing is known of a cluster does not make it full
+	for _, t := range e.charges() { // by the account: an unknown cluster is not a full one
 		if !t.branch.account.fits(t.vector) {
 			return false
 		}

@@ -12,20 +12,21 @@ import (
 
 // QueueReport is what a cluster says of one queue in one partition.
 type QueueReport struct {
-	// Path is the full path, its elements separated by dots; Parent that of the queue above, empty for the root. Partition is the node
-	// label, empty for the default one.
+	// Path is the full path, its elements separated by dots; Parent that of the queue above, empty
+	// for the root. Partition is the node label, empty for the default one.
 	Path, Parent, Partition string
-	// Limit is the most it may have. Memory, cpu and instances that are not listed are not limited; of custom countables that are not
-	// listed there are none. Used is what all its applications hold, Guaranteed what the cluster promises it.
+	// Limit is the most it may have. Memory, cpu and instances that are not listed are not
+	// limited. Custom countables that are not listed do not exist. Used is what all its
+	// applications hold, Guaranteed what the cluster promises it.
 	Limit, Used, Guaranteed resource.Vector
-	// State is the cluster's word for it; Closed says that it takes no new applications.
+	// State is its state as the cluster names it; Closed says that it takes no new applications.
 	State  string
 	Closed bool
-	// CreatesChildren says that a queue below it need not be there: using it makes it.
+	// CreatesChildren says that the cluster creates a queue below it when it is used.
 	CreatesChildren bool
-	// DefaultPartition is where an application goes that names no partition.
+	// DefaultPartition is the partition of applications that name none.
 	DefaultPartition string
-	// Only shown. In percent of the cluster; nil: not told.
+	// These are only shown. In percent of the cluster; nil: not reported.
 	AbsoluteCapacity, AbsoluteMaxCapacity          *float64
 	Applications, Pending, Active, MaxApplications *int32
 }
@@ -33,40 +34,46 @@ type QueueReport struct {
 // ApplicationReport is what a cluster says of one of our applications.
 type ApplicationReport struct {
 	ID string
-	// Known is false where the cluster has no such application. Ended says that it is over.
+	// Known is false if the cluster has no such application. Ended says that it has ended.
 	Known, Ended bool
-	// Queue is where it runs: a full path or, where the cluster says no more, a leaf.
+	// Queue is where it runs: a full path or, if the cluster says no more, a leaf.
 	Queue string
-	// Allocated is what it holds, by partition. AnyPartition stands for the one that it runs in where the cluster does not say which.
+	// Allocated is what it holds, by partition. AnyPartition stands for the one that it runs in if
+	// the cluster does not say which.
 	Allocated map[string]resource.Vector
 }
 
-// AnyPartition is the partition of what an application holds where the cluster does not say which it is.
+// AnyPartition is the partition of what an application holds if the cluster does not say which
+// one.
 const AnyPartition = "*"
 
-// ClusterReport is what was read of a cluster: its queues at one moment, and then our applications, one by one.
+// ClusterReport is what was read of a cluster: its queues at one moment, and then our
+// applications, one by one.
 type ClusterReport struct {
 	ClusterName
-	// Asked is when the cluster was asked, not when it answered. One that was asked earlier than the last, or before the settings
-	// changed, changes nothing. Of one that was asked before the last was handed in no application counts as seen.
+	// Asked is when the cluster was asked, not when it answered. A report that was asked for
+	// earlier than the last one, or before the settings changed, changes nothing. If it was asked
+	// for before the last one was handed in, no application counts as seen.
 	Asked Instant
-	// GoodFor is how long it holds, from Asked on. After that nothing is known any more.
+	// GoodFor is how long it is valid, from Asked on. After that nothing is known of the cluster.
 	GoodFor time.Duration
-	// Settle is how long after its confirmation an engine without application ids counts as not seen by the cluster.
+	// Settle is how long after its confirmation an engine without application ids counts as not
+	// seen by the cluster.
 	Settle time.Duration
 	// Incarnation changes when the cluster was restarted or failed over.
 	Incarnation string
-	// Untrusted says why the figures are not to be counted on yet; empty where they are.
+	// Untrusted says why the figures cannot be relied on yet; empty if they can.
 	Untrusted string
 	Queues    []QueueReport
-	// Applications are the answers about those that Ledger.Applications names, each asked for after the queues were. What has no answer
-	// counts as not seen by the cluster.
+	// Applications are the answers about those that Ledger.Applications names, each asked for
+	// after the queues. An application without an answer counts as not seen by the cluster.
 	Applications []ApplicationReport
 }
 
-// ReportCluster takes in what was read of a cluster, all or nothing.
+// ReportCluster applies what was read of a cluster, all or nothing.
 //
-// Errors: *NotFoundError (there is no provider for it any more), *FieldError (a queue without a path, or listed twice).
+// Errors: *NotFoundError (there is no provider for it any more), *FieldError (a queue without a
+// path, or listed twice).
 func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	l.begin(now)
 	if l.provider(r.ClusterName) == nil {
@@ -77,12 +84,12 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 	if asked < c.asked || asked < c.since {
 		return nil
 	}
-	changed, err := c.takeQueues(r.Queues)
+	changed, err := c.applyQueues(r.Queues)
 	if err != nil {
 		return err
 	}
 	if r.Incarnation != c.incarnation || r.Untrusted != "" || !c.known || asked < c.taken {
-		c.answers = nil // they were about another time, or may be from after these queues
+		c.answers = nil // they are from another time, or may be newer than these queues
 	}
 	c.reported, c.asked, c.taken, c.queues = true, asked, l.now, len(r.Queues)
 	c.incarnation, c.untrusted, c.silence = r.Incarnation, r.Untrusted, ""
@@ -93,29 +100,30 @@ func (l *Ledger) ReportCluster(now Instant, r ClusterReport) error {
 		l.timers.set(&c.timer, until)
 	}
 	if changed {
-		c.index()
+		c.indexQueues()
 	}
-	over := c.takeAnswers(&r)
+	over := c.applyAnswers(&r)
 	c.order.Scan(func(b *branch) bool {
-		b.apply()
+		b.applyReport()
 		l.freed(&b.account)
 		return true
 	})
 	for _, e := range over {
 		l.end(e, Released, "its application ended")
 	}
-	l.settle()
+	l.grantWaiting()
 	return nil
 }
 
-// takeQueues takes over the queues of a report, and says whether there are others than before or another partition is some queue's
-// default. What they have is worked out later. On an error nothing has changed.
-func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
+// applyQueues stores the queues of a report. It reports whether the set of queues, or the default
+// partition of a queue, has changed. Their accounts are updated later. On an error nothing has
+// changed.
+func (c *cluster) applyQueues(queues []QueueReport) (changed bool, err error) {
 	c.reports++
 	list := make([]*branch, 0, len(queues))
 	for i := range queues {
 		q := &queues[i]
-		b := c.branch(spot{q.Path, q.Partition}, nil)
+		b := c.branch(queueKey{q.Path, q.Partition}, nil)
 		list = append(list, b)
 		switch {
 		case q.Path == "":
@@ -127,25 +135,27 @@ func (c *cluster) takeQueues(queues []QueueReport) (changed bool, err error) {
 	}
 	if err != nil {
 		for _, b := range list {
-			c.tidy(b)
+			c.prune(b)
 		}
 		return changed, err
 	}
 	for i, b := range list {
 		changed = changed || !b.known || b.report.DefaultPartition != queues[i].DefaultPartition
-		b.take(&queues[i])
+		b.setReport(&queues[i])
 	}
-	for _, b := range c.order.Items() { // a copy: those that nobody touches go
+	// a copy: branches that no allocation charges are removed meanwhile
+	for _, b := range c.order.Items() {
 		if b.known && b.seen != c.reports {
 			changed = true
-			b.vanish()
+			b.forgetReport()
 		}
 	}
 	return changed, nil
 }
 
-// takeAnswers takes over what a report says of our applications, and returns the allocations that are over with them, by id.
-func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
+// applyAnswers stores what a report says of our applications, and returns the allocations that end
+// with them, by id.
+func (c *cluster) applyAnswers(r *ClusterReport) (over []*entry) {
 	answers := make(map[string]*ApplicationReport, len(r.Applications))
 	for i := range r.Applications {
 		answers[r.Applications[i].ID] = &r.Applications[i]
@@ -160,10 +170,10 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 		}
 		x := e.external
 		settled := r.Untrusted == "" && c.asked >= max(e.Confirmed, x.changed).Add(r.Settle)
-		changed := false // mostly nothing has since the last report
+		changed := false // in most cases nothing has changed since the last report
 		for i := range e.Entitled.External {
 			part := &e.Entitled.External[i]
-			granted := x.granted[i] // what had been seen of it before it grew still is
+			granted := x.granted[i] // what was seen of it before it grew is still seen
 			switch {
 			case part.Kind != c.Kind || part.Cluster != c.Cluster:
 			case len(e.ApplicationIDs) > 0:
@@ -178,12 +188,12 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 			}
 		}
 		if changed {
-			for i := range x.touches {
-				e.reshow(&x.touches[i])
+			for i := range x.charges {
+				e.updateShown(&x.charges[i])
 			}
 		}
-		x.stay(c).over = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))
-		if !slices.ContainsFunc(x.stays, func(s stay) bool { return !s.over }) {
+		x.membership(c).ended = e.finished(answers, settled && c.asked >= c.since.Add(r.Settle))
+		if !slices.ContainsFunc(x.memberships, func(s membership) bool { return !s.ended }) {
 			over = append(over, e)
 		}
 	}
@@ -192,7 +202,8 @@ func (c *cluster) takeAnswers(r *ClusterReport) (over []*entry) {
 	return over
 }
 
-// owners says in which allocation each application counts: the first that names it. It could not be in two.
+// owners returns the allocation in which each application counts: the first one that names it. It
+// must not count in two.
 func (c *cluster) owners() map[string]ID {
 	owners := make(map[string]ID, len(c.members))
 	for _, e := range c.members {
@@ -203,8 +214,10 @@ func (c *cluster) owners() map[string]ID {
 	return owners
 }
 
-// finished reports whether an allocation lives as long as its applications, and all these are over by the answers. One that the cluster
-// does not know is over too, once it has had the time to get to know it, and an operator the time to see that it is the wrong cluster.
+// finished reports whether an allocation lives as long as its applications and all of them have
+// ended by the answers. An application that the cluster does not know has ended, too, once the
+// cluster had the time to see it, and an operator had the time to notice that it is the wrong
+// cluster.
 func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bool {
 	if e.Process.PID != 0 || e.Lease != 0 || len(e.ApplicationIDs) == 0 {
 		return false
@@ -218,10 +231,12 @@ func (e *entry) finished(answers map[string]*ApplicationReport, settled bool) bo
 	return true
 }
 
-// granted is how much of a part the report's figures surely hold: of each application the least that it held by the answers before and
-// after the queues were read. Whichever way it went in between, it had no less; only if it went down and up again, it may have. For this
-// reason those before count only while their report is good, and only if it was handed in before the cluster was asked for this one: else
-// they may be from after the queues were read, too.
+// granted is how much of a part the report's figures include for certain: for each application the
+// smaller of what it held by the answers before and after the queues were read. If its use only
+// rose or only fell in between, it held no less. It may have held less only if its use fell and
+// rose again. So the earlier answers count only while their report is valid, and only if that was
+// handed in before the cluster was asked for this one: else they, too, may be newer than the
+// queues.
 func (c *cluster) granted(e *entry, part int, answers map[string]*ApplicationReport, owners map[string]ID) resource.Vector {
 	total := resource.Vector{}
 	for i, id := range e.ApplicationIDs {
@@ -236,8 +251,8 @@ func (c *cluster) granted(e *entry, part int, answers map[string]*ApplicationRep
 	return total
 }
 
-// allocated is what an application holds by an answer of what the entry's part was granted. What could belong to several parts counts in
-// none.
+// allocated is what an application holds of the entry's part, by an answer. What could belong to
+// several parts counts in none.
 func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
 	if a == nil || !a.Known || a.Ended {
 		return resource.Vector{}
@@ -254,14 +269,15 @@ func (e *entry) allocated(part int, a *ApplicationReport) resource.Vector {
 			return resource.Vector{}
 		}
 	}
-	return within(held)
+	return clamped(held)
 }
 
-// runsIn reports whether the application is in the queue with this path, as far as the cluster tells.
+// runsIn reports whether the application is in the queue with this path, as far as the cluster
+// says.
 func (a *ApplicationReport) runsIn(path string) bool { return a.Queue == path || a.Queue == leaf(path) }
 
-// Applications returns the ids of the applications of allocations that have a part in the cluster, sorted, no id twice: those to
-// ask for.
+// Applications returns the ids of the applications of allocations that have a part in the cluster,
+// sorted, each id once. These are the ones to ask the cluster for.
 func (l *Ledger) Applications(name ClusterName) []string {
 	c := l.clusters[name]
 	if c == nil {

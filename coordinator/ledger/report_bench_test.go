@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// BenchmarkReportCluster takes in a report of so many queues, in which we have as many allocations with an application each: what the
-// write loop does at every reading of a cluster.
+// BenchmarkReportCluster applies a report of so many queues, in which we have as many allocations
+// with an application each: what the write loop does at every reading of a cluster.
 func BenchmarkReportCluster(b *testing.B) {
 	for _, queues := range []int{50, 500, 5000} {
 		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {

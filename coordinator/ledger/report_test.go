@@ -10,12 +10,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A report is as old as when the cluster was asked, and one that came from the future is as old as the ledger.
+// A report is as old as when the cluster was asked, and one that came from the future is as old as
+// the ledger.
 func TestAReportHoldsFromWhenTheClusterWasAsked(t *testing.T) {
 	second := func(n int) ledger.Instant { return start.Add(time.Duration(n) * time.Second) }
 	queue := []ledger.QueueReport{{Path: "root"}}
 	for name, test := range map[string]struct {
-		asked   ledger.Instant // the last report came at second 10, about second 5; the settings are of second 3
+		// the last report came at second 10, about second 5; the settings are of second 3
+		asked   ledger.Instant
 		goodFor time.Duration
 		taken   bool
 		shown   ledger.Instant
@@ -57,7 +59,7 @@ func TestAReportHoldsFromWhenTheClusterWasAsked(t *testing.T) {
 	}
 }
 
-// A report with a queue that cannot be is none, and leaves everything as it was.
+// A report with an invalid queue is refused, and changes nothing.
 func TestAReportOfAQueueThatCannotBeChangesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		queues []ledger.QueueReport
@@ -84,13 +86,14 @@ func TestAReportOfAQueueThatCannotBeChangesNothing(t *testing.T) {
 	}
 }
 
-// What an application held by the last report says nothing about now once that report is too old. It may have held nothing when the
-// queues were read, and as much again when it was asked for.
+// What an application held by the last report says nothing about now once that report is too old.
+// It may have held nothing when the queues were read, and as much again when it was asked for.
 func TestAnAnswerCountsNoLongerThanItsReport(t *testing.T) {
 	second := func(n int) ledger.Instant { return start.Add(time.Duration(n) * time.Second) }
 	held := resource.Vector{}.WithMemory(8)
 	for name, test := range map[string]struct {
-		taken, asked, takenNext int // seconds; the first report is asked for at second 0, and good until 10
+		// seconds; the first report is asked for at second 0, and good until 10
+		taken, asked, takenNext int
 		others                  int64
 	}{
 		"while it is good":                       {1, 9, 9, 0},
@@ -127,8 +130,9 @@ func TestAnAnswerCountsNoLongerThanItsReport(t *testing.T) {
 	}
 }
 
-// Two readings may overlap: then what the first says of an application may be from after the queues of the second. An application that
-// began in between is not in these, and both say that it holds something.
+// Two readings may overlap: then what the first says of an application may be from after the
+// queues of the second. An application that began in between is not in these, and both say that it
+// holds something.
 func TestAnAnswerThatMayBeFromAfterTheQueuesCountsForNothing(t *testing.T) {
 	second := func(n int) ledger.Instant { return start.Add(time.Duration(n) * time.Second) }
 	held := resource.Vector{}.WithMemory(8)

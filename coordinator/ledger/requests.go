@@ -5,11 +5,12 @@ import (
 	"encoding/binary"
 )
 
-// requestKey is a request id in its caller's scope: half of the SHA-256 of both. A day's request ids are a million and more; in this
-// form they take some 150 bytes each, the garbage collector does not look at them, and nobody can make up one that passes for another's.
+// requestKey is a request id in its caller's scope: half of the SHA-256 of both. A day has a
+// million request ids and more. In this form each takes about 150 bytes, the garbage collector
+// does not scan them, and nobody can make up an id that has the key of another.
 type requestKey [16]byte
 
-// noRequest is the key of what came without a request id.
+// noRequest is the key of requests without a request id.
 var noRequest requestKey //nolint:gochecknoglobals // the zero value, never changed
 
 func keyOf(caller, requestID string) requestKey {
@@ -27,52 +28,53 @@ func keyOf(caller, requestID string) requestKey {
 type request struct {
 	hash uint64 // of the body
 	id   ID
-	ends link // where it is among those that are forgotten in time; zero while the allocation is live
+	node nodeIndex // its node in the expiry list; zero while the allocation is live
 }
 
-func (r request) live() bool { return r.id != 0 && r.ends == 0 }
+func (r request) live() bool { return r.id != 0 && r.node == 0 }
 
-// requests knows the request ids of what is live, and for a while of what has ended.
+// requests has the request ids of live allocations, and for some time of ended ones.
 type requests struct {
-	known map[requestKey]request
-	live  int // of those, the ones whose allocations are live
-	ends  forgettings
-	ended map[ID]link // the others, by their allocations
+	known    map[requestKey]request
+	live     int // how many of them have live allocations
+	expiries expiryList
+	ended    map[ID]nodeIndex // the nodes of the others, by their allocations
 }
 
 func newRequests() requests {
-	return requests{known: make(map[requestKey]request), ends: newForgettings(), ended: make(map[ID]link)}
+	return requests{known: make(map[requestKey]request), expiries: newExpiryList(), ended: make(map[ID]nodeIndex)}
 }
 
-// find returns what is known; the zero request where nothing is.
+// find returns what is known; the zero request if nothing is.
 func (r *requests) find(key requestKey) request { return r.known[key] }
 
-// isOther reports whether it is remembered that an allocation that has ended was another request.
+// isOther reports whether an allocation that has ended is remembered as another request.
 func (r *requests) isOther(id ID, key requestKey) bool {
 	place, ended := r.ended[id]
-	return ended && r.ends.at(place).key != key
+	return ended && r.expiries.at(place).key != key
 }
 
-// unlist takes what is remembered out of the list, unless it is not there.
-func (r *requests) unlist(q request) {
-	if q.ends != 0 {
-		r.ends.remove(q.ends)
+// unlistExpiry takes a remembered request out of the expiry list, if it is there.
+func (r *requests) unlistExpiry(q request) {
+	if q.node != 0 {
+		r.expiries.remove(q.node)
 		delete(r.ended, q.id)
 	}
 }
 
-// open makes a request id, which no live allocation has, that of one. What is remembered under it is forgotten.
-func (r *requests) open(key requestKey, hash uint64, id ID) {
+// add gives a request id, which no live allocation has, to a live allocation. What is remembered
+// under it is forgotten.
+func (r *requests) add(key requestKey, hash uint64, id ID) {
 	if key == noRequest {
 		return
 	}
-	r.unlist(r.known[key])
+	r.unlistExpiry(r.known[key])
 	r.known[key] = request{hash: hash, id: id}
 	r.live++
 }
 
-// remember keeps the request id of an allocation that has ended, until a moment that is not before those of earlier calls. It
-// belongs to a live one that has it by now.
+// remember keeps the request id of an allocation that has ended, until a time that is not before
+// those of earlier calls. If a live allocation has the id now, it keeps it.
 func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 	if key == noRequest {
 		return
@@ -80,14 +82,14 @@ func (r *requests) remember(key requestKey, hash uint64, id ID, until Instant) {
 	q := r.known[key]
 	switch {
 	case !q.live():
-		r.unlist(q)
+		r.unlistExpiry(q)
 	case q.id == id:
 		r.live--
 	default:
 		return
 	}
-	place := r.ends.add(key, until)
-	r.known[key], r.ended[id] = request{hash: hash, id: id, ends: place}, place
+	place := r.expiries.add(key, until)
+	r.known[key], r.ended[id] = request{hash: hash, id: id, node: place}, place
 }
 
 // drop forgets the request id of a live allocation, which may then be used again.
@@ -98,67 +100,69 @@ func (r *requests) drop(key requestKey, id ID) {
 	}
 }
 
-// forget drops what is due, and next says when something is.
-func (r *requests) forget(now Instant) {
+// expire drops what is due; next returns when something is due.
+func (r *requests) expire(now Instant) {
 	for at, waits := r.next(); waits && at <= now; at, waits = r.next() {
-		key := r.ends.at(r.ends.at(0).next).key
-		r.unlist(r.known[key])
+		key := r.expiries.at(r.expiries.at(0).next).key
+		r.unlistExpiry(r.known[key])
 		delete(r.known, key)
 	}
 }
 
 func (r *requests) next() (at Instant, ok bool) {
-	first := r.ends.at(0).next
-	return r.ends.at(first).until, first != 0
+	first := r.expiries.at(0).next
+	return r.expiries.at(first).until, first != 0
 }
 
-// forgettings is a list of remembered request ids by when they are forgotten, each of which can be taken out: what comes back and ends
-// once more is in it once. It is in blocks, so that however long it is nothing in it is moved, and links are numbers, so that the garbage
-// collector does not look at it.
-type forgettings struct {
-	blocks []*[forgettingBlock]forgetting
-	places link // that were ever in use
-	free   link // the first of those that are not now
+// expiryList is a list of remembered request ids, ordered by when they are forgotten. Each can be
+// removed, so that an allocation that comes back and ends again is in it once. It is stored in
+// blocks, so that a long list is never copied. Its links are numbers, so that the garbage
+// collector does not scan it.
+type expiryList struct {
+	blocks []*[nodesPerBlock]expiryNode
+	used   nodeIndex // the number of nodes that were ever in use
+	free   nodeIndex // the first node that is not in use now
 }
 
-// link is a place in the list. Place 0 is none: it stands between the last and the first.
-type link uint32
+// nodeIndex is the index of a node in the list. Node 0 is no entry: it is between the last and the
+// first one.
+type nodeIndex uint32
 
-type forgetting struct {
+type expiryNode struct {
 	key          requestKey
 	until        Instant
-	before, next link
+	before, next nodeIndex
 }
 
-const forgettingBlock = 512
+const nodesPerBlock = 512
 
-func newForgettings() forgettings {
-	return forgettings{blocks: []*[forgettingBlock]forgetting{{}}, places: 1}
+func newExpiryList() expiryList {
+	return expiryList{blocks: []*[nodesPerBlock]expiryNode{{}}, used: 1}
 }
 
-func (l *forgettings) at(place link) *forgetting {
-	return &l.blocks[place/forgettingBlock][place%forgettingBlock]
+func (l *expiryList) at(place nodeIndex) *expiryNode {
+	return &l.blocks[place/nodesPerBlock][place%nodesPerBlock]
 }
 
-// add puts one at the end of the list.
-func (l *forgettings) add(key requestKey, until Instant) link {
+// add appends a node to the list.
+func (l *expiryList) add(key requestKey, until Instant) nodeIndex {
 	place := l.free
 	if place != 0 {
 		l.free = l.at(place).next
 	} else {
-		if place = l.places; place%forgettingBlock == 0 {
-			l.blocks = append(l.blocks, new([forgettingBlock]forgetting))
+		if place = l.used; place%nodesPerBlock == 0 {
+			l.blocks = append(l.blocks, new([nodesPerBlock]expiryNode))
 		}
-		l.places++
+		l.used++
 	}
 	last := l.at(0).before
-	*l.at(place) = forgetting{key: key, until: until, before: last}
+	*l.at(place) = expiryNode{key: key, until: until, before: last}
 	l.at(last).next, l.at(0).before = place, place
 	return place
 }
 
-// remove takes one out of the list, unless it is none.
-func (l *forgettings) remove(place link) {
+// remove takes a node out of the list, unless it is node 0.
+func (l *expiryList) remove(place nodeIndex) {
 	if place == 0 {
 		return
 	}

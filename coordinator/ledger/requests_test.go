@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// knownRequest is a request id in the obvious model: of a live allocation, or remembered until a moment.
+// knownRequest is a request id in the obvious model: of a live allocation, or remembered until a
+// moment.
 type knownRequest struct {
 	id    ID
 	until Instant
@@ -23,7 +24,7 @@ func TestRequestIDsAreKnownWhileLiveAndRememberedForAWhile(t *testing.T) {
 			"open": func(t *rapid.T) {
 				if id := name.Draw(t, "request"); model[id].id == 0 || model[id].until != 0 {
 					next++
-					r.open(keyOf("caller", id), 7, next)
+					r.add(keyOf("caller", id), 7, next)
 					model[id] = knownRequest{id: next}
 				}
 			},
@@ -47,7 +48,7 @@ func TestRequestIDsAreKnownWhileLiveAndRememberedForAWhile(t *testing.T) {
 			},
 			"time passes": func(t *rapid.T) {
 				now += Instant(rapid.IntRange(0, 6).Draw(t, "by"))
-				r.forget(now)
+				r.expire(now)
 				for id, k := range model {
 					if k.until != 0 && k.until <= now {
 						delete(model, id)
@@ -58,8 +59,8 @@ func TestRequestIDsAreKnownWhileLiveAndRememberedForAWhile(t *testing.T) {
 				live, first := 0, Instant(0)
 				for _, id := range []string{"a", "b", "c"} {
 					got, want := r.find(keyOf("caller", id)), model[id]
-					if got.id != want.id || r.ends.at(got.ends).until != want.until || got.live() != (want.id != 0 && want.until == 0) {
-						t.Fatalf("%s is %+v, until %d; want %+v", id, got, r.ends.at(got.ends).until, want)
+					if got.id != want.id || r.expiries.at(got.node).until != want.until || got.live() != (want.id != 0 && want.until == 0) {
+						t.Fatalf("%s is %+v, until %d; want %+v", id, got, r.expiries.at(got.node).until, want)
 					}
 					if got.live() {
 						live++
@@ -100,7 +101,7 @@ func TestNoTwoRequestsShareAKey(t *testing.T) {
 
 func TestARequestWithoutAnIDIsNotKnown(t *testing.T) {
 	r := newRequests()
-	r.open(noRequest, 7, 1)
+	r.add(noRequest, 7, 1)
 	if got := r.find(noRequest); got != (request{}) || r.live != 0 || len(r.ended) != 0 {
 		t.Errorf("while it is live it is known as %+v, %d live, %d remembered", got, r.live, len(r.ended))
 	}
@@ -110,12 +111,12 @@ func TestARequestWithoutAnIDIsNotKnown(t *testing.T) {
 	}
 }
 
-// A day's ends are millions, and some come back and end once more: they come out in order, however many blocks they fill, and what was
-// taken out leaves its place to another.
+// A day's ends are millions, and some come back and end once more: they come out in order, however
+// many blocks they fill, and what was taken out leaves its place to another.
 func TestForgettingsComeOutAsTheyWentIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newForgettings()
-		var model []link
+		l := newExpiryList()
+		var model []nodeIndex
 		in, most := Instant(0), 0
 		many := rapid.SampledFrom([]int{0, 1, 511, 512, 513, 1024, 1500})
 		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
@@ -129,7 +130,7 @@ func TestForgettingsComeOutAsTheyWentIn(t *testing.T) {
 				l.remove(model[at])
 				model = slices.Delete(model, at, at+1)
 			}
-			var got []link
+			var got []nodeIndex
 			for at := l.at(0).next; at != 0; at = l.at(at).next {
 				if before := l.at(at).before; l.at(before).next != at || l.at(at).until <= l.at(before).until {
 					t.Fatalf("%d, until %d, comes behind %d, until %d", at, l.at(at).until, before, l.at(before).until)
@@ -139,22 +140,23 @@ func TestForgettingsComeOutAsTheyWentIn(t *testing.T) {
 			if !slices.Equal(got, model) {
 				t.Fatalf("%d are in it; want %d: %v, %v", len(got), len(model), got, model)
 			}
-			if int(l.places) != most+1 {
-				t.Fatalf("there are %d places; no more than %d were in it at a time", l.places, most)
+			if int(l.used) != most+1 {
+				t.Fatalf("there are %d places; no more than %d were in it at a time", l.used, most)
 			}
 		}
 	})
 }
 
-// TestWhatComesBackAndEndsAgainIsRememberedOnce: a host can bring an allocation back that has ended, as often as it likes.
+// TestWhatComesBackAndEndsAgainIsRememberedOnce: a host can bring back an ended allocation as
+// often as it likes.
 func TestWhatComesBackAndEndsAgainIsRememberedOnce(t *testing.T) {
 	r := newRequests()
 	key := keyOf("caller", "r")
 	for range 1000 {
-		r.open(key, 7, 1)
+		r.add(key, 7, 1)
 		r.remember(key, 7, 1, 10)
 	}
-	if places := r.ends.places - 1; places != 1 || len(r.ended) != 1 {
+	if places := r.expiries.used - 1; places != 1 || len(r.ended) != 1 {
 		t.Errorf("%d are to be forgotten of %d that are remembered", places, len(r.ended))
 	}
 }
@@ -165,21 +167,21 @@ func TestWhatEndsLastWithAnIDIsRemembered(t *testing.T) {
 	key := keyOf("caller", "r")
 	r.remember(key, 7, 1, 10)
 	r.remember(key, 7, 2, 20)
-	r.forget(10)
-	if q := r.find(key); q.id != 2 || len(r.ended) != 1 || r.ends.places != 2 {
-		t.Errorf("after the first one's time: %+v, %d remembered, %d places", q, len(r.ended), r.ends.places)
+	r.expire(10)
+	if q := r.find(key); q.id != 2 || len(r.ended) != 1 || r.expiries.used != 2 {
+		t.Errorf("after the first one's time: %+v, %d remembered, %d places", q, len(r.ended), r.expiries.used)
 	}
-	r.forget(20)
+	r.expire(20)
 	if q := r.find(key); q.id != 0 || len(r.ended) != 0 {
 		t.Errorf("after its own: %+v, %d remembered", q, len(r.ended))
 	}
 }
 
 func TestTheListOfForgettingsHasNoMoreBlocksThanItNeeds(t *testing.T) {
-	l := newForgettings()
-	for n := 1; n < 5*forgettingBlock; n++ {
+	l := newExpiryList()
+	for n := 1; n < 5*nodesPerBlock; n++ {
 		l.add(noRequest, Instant(n))
-		if want := n/forgettingBlock + 1; len(l.blocks) != want {
+		if want := n/nodesPerBlock + 1; len(l.blocks) != want {
 			t.Fatalf("%d have %d blocks, want %d", n, len(l.blocks), want)
 		}
 	}

@@ -10,13 +10,14 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// root is what the full path of every queue begins with that is not known yet.
+// root is the first element of the full path of every queue.
 const root = "root"
 
-// resolve gives the parts of a request their full addresses: which cluster, which path, which partition.
+// resolve gives the parts of a request their full addresses: which cluster, which path, which
+// partition.
 //
-// Errors: *FieldError, *NotFoundError (the cluster does not have the queue), and *InsufficientError with Returning while that cannot be
-// told.
+// Errors: *FieldError, *NotFoundError (the cluster does not have the queue), and
+// *InsufficientError with Returning while that is not known yet.
 func (l *Ledger) resolve(parts []resource.External, labels label.Set) ([]resource.External, error) {
 	if len(parts) == 0 {
 		return nil, nil
@@ -32,7 +33,7 @@ func (l *Ledger) resolve(parts []resource.External, labels label.Set) ([]resourc
 		if err != nil {
 			return nil, err
 		}
-		// A cluster may call a queue by a name that no request could spell out.
+		// A cluster may have a queue whose name no valid request can have.
 		if wrong, ok := errors.AsType[*resource.FieldError](resource.NewResource(resource.Vector{}, resource.External{Address: at}).Validate()); ok {
 			return nil, &FieldError{field + ".path", parts[i].Address.String(), "a queue that can be granted from; of " + at.String() + ", " + wrong.Error()}
 		}
@@ -45,7 +46,8 @@ func (l *Ledger) resolve(parts []resource.External, labels label.Set) ([]resourc
 	return resolved, nil
 }
 
-// clusterOf finds the cluster that an address means: the one it names, else the label's, else the default of its kind.
+// clusterOf finds the cluster that an address means: the one it names, else the label's, else the
+// default of its kind.
 func (l *Ledger) clusterOf(field string, at resource.Address, labels label.Set) (*cluster, error) {
 	var known []string
 	var standard *ProviderRecord
@@ -101,9 +103,10 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	switch _, there := c.standard[x.Path]; {
 	case !c.known && full:
 		if at.Partition == "" {
-			at.Partition = c.defaultPartition(at.Path) // as it was last; empty where the cluster was never read
+			// as it last was; empty if the cluster was never read
+			at.Partition = c.defaultPartition(at.Path)
 		}
-		return at, nil // whether it is there will turn out
+		return at, nil // the next report says whether it exists
 	case !c.known:
 		return at, c.unresolved(now, at, x.Vector)
 	case !full && !there:
@@ -119,13 +122,13 @@ func (c *cluster) resolve(now Instant, field string, x *resource.External) (reso
 	if at.Partition == "" {
 		at.Partition = c.defaultPartition(at.Path)
 	}
-	if b := c.branches[spot{at.Path, at.Partition}]; (b == nil || !b.known) && !c.makes(spot{at.Path, at.Partition}) {
+	if b := c.branches[queueKey{at.Path, at.Partition}]; (b == nil || !b.known) && !c.autoCreates(queueKey{at.Path, at.Partition}) {
 		return at, &NotFoundError{What: "queue", ID: at.String()}
 	}
 	return at, nil
 }
 
-// unresolved says that it is too early to tell which queue is meant.
+// unresolved refuses a request because it is not known yet which queue is meant.
 func (c *cluster) unresolved(now Instant, at resource.Address, v resource.Vector) error {
 	s := Shortfall{Account: queueName(at), Dimension: resource.Instances, Note: NoteUnknown, Detail: c.unknown(now)}
 	for dimension, asked := range v.All() {
@@ -137,9 +140,10 @@ func (c *cluster) unresolved(now Instant, at resource.Address, v resource.Vector
 	return &InsufficientError{Reason: ReasonRefused, Returning: true, Shortfalls: []Shortfall{s}}
 }
 
-// defaultPartition is the partition of an application in this queue, or in the nearest one above it that is there.
+// defaultPartition is the default partition of this queue, or of the nearest existing one above
+// it.
 func (c *cluster) defaultPartition(path string) string {
-	for below := true; below; path, below = above(path) {
+	for below := true; below; path, below = parentPath(path) {
 		if partition, there := c.standard[path]; there {
 			return partition
 		}
@@ -147,7 +151,7 @@ func (c *cluster) defaultPartition(path string) string {
 	return ""
 }
 
-// listed is at most eight of a list, in words.
+// listed returns at most eight elements of a list, as a text.
 func listed(texts []string) string {
 	const most = 8
 	if len(texts) <= most {
@@ -156,7 +160,7 @@ func listed(texts []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), len(texts)-most)
 }
 
-// means reports whether an address, as somebody who asks may write it, can be this full one.
+// means reports whether an address, as it may be written in a request, can be this full one.
 func means(asked, full resource.Address) bool {
 	return asked.Kind == full.Kind &&
 		(asked.Cluster == "" || asked.Cluster == full.Cluster) &&
@@ -164,7 +168,8 @@ func means(asked, full resource.Address) bool {
 		(asked.Partition == "" || asked.Partition == full.Partition)
 }
 
-// partOf finds the part of an allocation that an address means: the very one, or the only one that it can mean.
+// partOf finds the part of an allocation that an address means: the part with this address, or the
+// only one that it can mean.
 func partOf(parts []resource.External, asked resource.Address) (int, bool) {
 	var found, count int
 	for i := range parts {
@@ -179,8 +184,8 @@ func partOf(parts []resource.External, asked resource.Address) (int, bool) {
 	return found, count == 1
 }
 
-// overlayParts replaces, in the parts of an allocation, the dimensions that are set in those which somebody names, and returns where in
-// the result each of the named ones is. The error is a *FieldError.
+// overlayParts replaces dimensions in the parts of an allocation by those that are set in over. It
+// returns the result and, for each part of over, its index there. The error is a *FieldError.
 func overlayParts(parts, over []resource.External) (result []resource.External, places []int, err error) {
 	if len(over) == 0 {
 		return parts, nil, nil

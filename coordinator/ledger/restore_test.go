@@ -22,7 +22,8 @@ func restored(t *testing.T, s ledger.Snapshot) *ledger.Ledger {
 	return l
 }
 
-// The lists of a snapshot and of providers may be in any order, and stay in it: they are the caller's.
+// The lists of a snapshot and of providers may be in any order, and stay in it: they belong to the
+// caller.
 func TestTheCallersListsStayInTheirOrder(t *testing.T) {
 	named := func(cluster string) ledger.ProviderRecord {
 		return ledger.ProviderRecord{ClusterName: ledger.ClusterName{Kind: "yarn", Cluster: cluster}, Source: "file"}
@@ -54,8 +55,8 @@ func TestTheCallersListsStayInTheirOrder(t *testing.T) {
 	}
 }
 
-// A clock that was ahead has written the rows: what they say is past is not after now, and what is left of a deadline is no longer than
-// it was when it was set.
+// The rows were written with a clock that was ahead: past times are not after now, and no deadline
+// is further away than when it was set.
 func TestTimesOfRowsAreNotAfterNow(t *testing.T) {
 	after := func(d time.Duration) ledger.Instant { return start.Add(d) }
 	const ahead = time.Hour
@@ -104,7 +105,8 @@ func TestTimesOfRowsAreNotAfterNow(t *testing.T) {
 	}
 }
 
-// The last id is what was stored as such, unless it leaves no room for others: then it is the highest that a row has, of those that leave room.
+// The last id is what was stored as such, unless it leaves no room for others: then it is the
+// highest that a row has, of those that leave room.
 func TestTheLastIDLeavesRoomForOthers(t *testing.T) {
 	const room = 1 << 40
 	rows := func(last ledger.ID, live, ended []ledger.ID) ledger.Snapshot {
@@ -138,7 +140,8 @@ func TestTheLastIDLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// Whatever order the rows come in, the books are the same: entries by id, request ids forgotten by when they ended.
+// In any order of the rows the ledger is the same: entries by id, request ids forgotten by when
+// they ended.
 func TestRowsMayComeInAnyOrder(t *testing.T) {
 	memory := resource.NewResource(resource.Vector{}.WithMemory(1))
 	ended := func(id string, ago time.Duration) ledger.Remembered {
@@ -189,8 +192,8 @@ func TestRowsMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// A request over which the ledger has panicked ends with the reason, and is not looked at. What holds something is left alone, but a
-// veto of it does not make it wait again.
+// A request that made the ledger panic ends with the reason, and is not decided. If it holds
+// something it stays, but after a veto it does not wait again.
 func TestWhatIsSetAsideIsCanceledIfItWaits(t *testing.T) {
 	l := restored(t, ledger.Snapshot{
 		Allocations: []ledger.Allocation{
@@ -244,7 +247,8 @@ func TestWaitsAndReservationsArePending(t *testing.T) {
 	}
 }
 
-// The next thing to do is the earlier one of what a timer was set for and of a request id that is to be forgotten.
+// The next thing to do is the earlier one of what a timer was set for and of a request id that is
+// to be forgotten.
 func TestWhatIsDueNextIsTheEarlierOfTimersAndRequestIDs(t *testing.T) {
 	const day = 24 * time.Hour // a request id is remembered for
 	for name, test := range map[string]struct {
@@ -271,8 +275,8 @@ func TestWhatIsDueNextIsTheEarlierOfTimersAndRequestIDs(t *testing.T) {
 	}
 }
 
-// Before the hosts that are known had the time to report, nobody is told that no host can be large enough. Where none is known nothing
-// is waited for.
+// Until the known hosts had the time to report, no request is refused because no host can be large
+// enough. If no host is known, there is no such time.
 func TestAfterALoadKnownHostsAreWaitedFor(t *testing.T) {
 	for hosts, early := range []bool{false, true, true} {
 		s := ledger.Snapshot{Quotas: []ledger.Quota{{Selector: selector(t, "user=bob"), Source: ledger.SourceAPI}}}

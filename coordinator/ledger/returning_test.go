@@ -9,8 +9,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// After a load a refusal says whether it is too early to say no: while nothing that is known stands in the way, and a host that the
-// request may go to has not reported, or a cluster has not been read. It says so as long as they have time for that, and no longer.
+// After a load a refusal says whether it is too early to say no: while nothing that is known
+// blocks it, and a host that the request may go to has not reported, or a cluster has not been
+// read. It says so only as long as they have time for that.
 func TestARefusalAfterALoadSaysWhetherItIsTooEarly(t *testing.T) {
 	memory := resource.Vector{}.WithMemory
 	host := func(id string) ledger.HostRecord {

@@ -9,10 +9,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// What a row counts as is what its parts take encoded at most, by these sizes; that they are enough is tested where rows are encoded. Of
-// what a grant and a confirmation add, the first kilobyte counts from the start.
+// What a row counts as is what its parts take encoded at most, by these sizes; that they are
+// enough is tested where rows are encoded. Of what a grant and a confirmation add, the first
+// kilobyte counts from the start.
 func TestEachPartOfARowCounts(t *testing.T) {
-	const request, room = 2 * 40, 1024 // what is asked for counts twice, as it is granted as well; and what the row may grow by
+	// what is asked for counts twice, as it is granted as well; and what the row may grow by
+	const request, room = 2 * 40, 1024
 	text := strings.Repeat("x", 1000)
 	countables := func(n int) (v resource.Vector) {
 		for i := range n {
@@ -97,7 +99,7 @@ func TestWhoHasLittleLeftIsFull(t *testing.T) {
 		{46 << 10, small, false}, // the largest request fits
 		{46<<10 + 1, small, true},
 	} {
-		if c := (tally{bytes: test.bytes, most: test.most}); c.full() != test.full {
+		if c := (usage{bytes: test.bytes, most: test.most}); c.full() != test.full {
 			t.Errorf("who has %d of %d bytes is full: %t; want %t", test.bytes, test.most, c.full(), test.full)
 		}
 	}
@@ -107,13 +109,14 @@ func TestWhoHasLittleLeftIsFull(t *testing.T) {
 func TestEachByteOfARowCounts(t *testing.T) {
 	w := newAudited(t)
 	w.active.Address = strings.Repeat("a", 1000)
-	w.touch(w.active)
+	w.recordEntry(w.active)
 	next := w.active.Allocation
 	next.Address += "a"
 	w.cfg.CallerLiveBytes = 1 << 30
 	h := w.hosts["h1"]
 	shares := h.callers
-	h.callers, w.cfg.HostLiveBytes = nil, h.bytes // of the host alone, and then of what its caller may have there
+	// of the host alone, and then of what its caller may have there
+	h.callers, w.cfg.HostLiveBytes = nil, h.bytes
 	if err := w.mayGrow(w.active, &next); err == nil {
 		t.Error("a host gets a byte too much")
 	}
@@ -130,7 +133,7 @@ func TestEachByteOfARowCounts(t *testing.T) {
 		}
 	}
 	w.active.Address = next.Address
-	w.touch(w.active)
+	w.recordEntry(w.active)
 	for _, v := range w.Audit() {
 		if strings.Contains(v.Message, "bytes of each") {
 			t.Error(v)

@@ -11,17 +11,17 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Where rules come from. The store keeps all but those from files, which stay in their files.
+// The sources of rules. The store keeps all rules except those from files.
 const (
 	// SourceAPI is the source of rules that came over the API without naming another.
 	SourceAPI = "api"
-	// SourceFilePrefix begins the source of rules that come from a file which the server watches.
+	// SourceFilePrefix begins the source of rules from a file that the server watches.
 	SourceFilePrefix = "file:"
 )
 
 func stored(source string) bool { return !strings.HasPrefix(source, SourceFilePrefix) }
 
-// filesFirst orders two sources: those of files hide those that are stored.
+// filesFirst orders two sources: files come first, because their rules hide stored ones.
 func filesFirst(a, b string) int {
 	switch {
 	case stored(a) == stored(b):
@@ -37,14 +37,15 @@ func filesFirst(a, b string) int {
 type rule struct {
 	Quota
 	scope *scope
-	fixed bool // every value is exact: its one account is always there
+	fixed bool // every value is exact: its only account always exists
 }
 
-// scope is the rules that are written for one set of label keys, and their accounts. Of the rules that match a request
-// the most specific one wins, so each scope gives at most one account.
+// scope is the rules that are written for one set of label keys, and their accounts. Of the rules
+// that match a request the most specific one applies, so each scope gives at most one account.
 type scope struct {
 	label.Scope
-	masks    []mask // most exact values first; of equals in any order, as no labels match two
+	// most exact values first; among equals in any order, because no labels match two
+	masks    []mask
 	accounts map[string]*account
 }
 
@@ -59,13 +60,13 @@ type ruleset struct {
 	sources     map[string][]Quota // with the hidden ones
 	scopes      []*scope           // fewest keys first, then by key
 	keys        label.Scope        // all keys of all scopes, and the user
-	normalizing bool               // some rule rounds requests
+	normalizing bool               // whether any rule rounds requests
 	count       int                // in force
 	hidden      []HiddenQuota      // by selector
 }
 
-// newRuleset checks the rules of all sources together and indexes them. The rules of files go first: a rule that is in the way of one that
-// holds, or that is wrong by itself, is hidden.
+// newRuleset checks the rules of all sources together and indexes them. The rules of files come
+// first. A rule that conflicts with one in force, or that is wrong by itself, is hidden.
 func newRuleset(sources map[string][]Quota) ruleset {
 	rs := ruleset{sources: sources}
 	keys := []string{userKey}
@@ -74,7 +75,7 @@ func newRuleset(sources map[string][]Quota) ruleset {
 		rs.fill(s, rules)
 		rs.scopes = append(rs.scopes, s)
 		keys = append(keys, s.Keys()...)
-		s.open()
+		s.makeFixedAccounts()
 	}
 	rs.keys = label.NewScope(keys...)
 	slices.SortFunc(rs.scopes, func(a, b *scope) int {
@@ -86,7 +87,8 @@ func newRuleset(sources map[string][]Quota) ruleset {
 	return rs
 }
 
-// admit sorts the rules that are right by themselves, and the first with their selector, by the key of their scope.
+// admit returns the rules by the key of their scope: those that are valid by themselves and the
+// first ones with their selector.
 func (rs *ruleset) admit() map[string][]*rule {
 	names := slices.SortedFunc(maps.Keys(rs.sources), func(a, b string) int {
 		return cmp.Or(filesFirst(a, b), cmp.Compare(a, b))
@@ -116,8 +118,8 @@ func (rs *ruleset) admit() map[string][]*rule {
 	return scopes
 }
 
-// fill files the rules of a scope, the most specific first, and of those that are equally specific those of files first. The first of them
-// is never hidden.
+// fill adds the rules of a scope, the most specific first, and among equally specific ones those
+// of files first. The first one is never hidden.
 func (rs *ruleset) fill(s *scope, rules []*rule) {
 	ordered := slices.SortedFunc(slices.Values(rules), func(a, b *rule) int {
 		return cmp.Or(
@@ -175,7 +177,7 @@ func exactKeys(r *rule) label.Scope {
 	return label.NewScope(keys...)
 }
 
-// add files a rule under its mask.
+// add adds a rule to its mask.
 func (s *scope) add(r *rule) {
 	exact := exactKeys(r)
 	i := slices.IndexFunc(s.masks, func(m mask) bool { return m.exact.Key() == exact.Key() })
@@ -186,8 +188,9 @@ func (s *scope) add(r *rule) {
 	s.masks[i].rules[string(exact.AppendKey(nil, r.Selector.Labels()))] = r
 }
 
-// tie returns a rule that is as specific as this one and could match the same request, unless a third one that is more specific than both
-// takes all such requests; nil where there is none. The rules that are more specific are filed already.
+// tie returns a rule that is as specific as this one and could match the same request, unless a
+// third rule that is more specific than both matches all such requests; nil if there is none. The
+// more specific rules were added before.
 func (s *scope) tie(r *rule) (first *rule) {
 	key := exactKeys(r).Key()
 	for _, m := range s.masks {
@@ -212,11 +215,12 @@ func (s *scope) resolved(x, y *rule) bool {
 			both[i] = pair
 		}
 	}
-	return s.match(both, nil).Selector.Exact() > x.Selector.Exact() // x itself matches, if nothing else
+	// x itself matches, if nothing else
+	return s.match(both, nil).Selector.Exact() > x.Selector.Exact()
 }
 
-// open makes the accounts of the rules without a "*".
-func (s *scope) open() {
+// makeFixedAccounts makes the accounts of the rules whose selectors have no "*".
+func (s *scope) makeFixedAccounts() {
 	for _, m := range s.masks {
 		for _, r := range m.rules {
 			if r.fixed {
@@ -238,7 +242,7 @@ func (s *scope) account(r *rule, key []byte, labels label.Set) *account {
 	return a
 }
 
-// match finds the most specific rule for the labels; nil where none matches.
+// match finds the most specific rule for the labels; nil if none matches.
 func (s *scope) match(labels label.Set, buf []byte) *rule {
 	for _, m := range s.masks {
 		if r := m.rules[string(m.exact.AppendKey(buf[:0], labels))]; r != nil {
@@ -248,7 +252,8 @@ func (s *scope) match(labels label.Set, buf []byte) *rule {
 	return nil
 }
 
-// accounts appends the accounts that the labels touch, one for each scope that has a rule for them.
+// accounts appends the accounts that the labels charge, one for each scope that has a rule for
+// them.
 func (rs *ruleset) accounts(list []*account, labels label.Set, scratch *[]byte) []*account {
 	for _, s := range rs.scopes {
 		key := s.AppendKey((*scratch)[:0], labels)
@@ -266,9 +271,10 @@ func (rs *ruleset) accounts(list []*account, labels label.Set, scratch *[]byte) 
 	return list
 }
 
-// tidy drops an account that no live allocation touches any more, unless its rule names it exactly.
-func (rs *ruleset) tidy(a *account) {
-	if a.filings == 0 && !a.rule.fixed {
+// prune drops an account that no live allocation charges any more, unless its rule names it
+// exactly.
+func (rs *ruleset) prune(a *account) {
+	if a.sets == 0 && !a.rule.fixed {
 		delete(a.rule.scope.accounts, a.key)
 	}
 }

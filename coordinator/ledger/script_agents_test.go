@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// scriptAgent is an agent as simple as one can be: it remembers what it was last told and reports it again.
+// scriptAgent is the simplest possible agent: it remembers the last answer and reports it again.
 type scriptAgent struct {
 	register ledger.RegisterCommand
 	sequence uint64
@@ -73,7 +73,7 @@ func (s *script) host(a *arguments) string {
 	return ""
 }
 
-// readSample takes what a host measured; nil where it measured nothing.
+// readSample reads what a host measured; nil if it measured nothing.
 func readSample(a *arguments) *ledger.Sample {
 	available, known := a.bytes("available")
 	pressure, unknown, refusal := a.flag("pressure"), a.flag("unknown"), a.text("refusal")
@@ -141,7 +141,8 @@ func (g *scriptAgent) report(s *script, full bool) (ledger.SyncResult, error) {
 	return result, err
 }
 
-// beat is the regular report. Where it is told to, it registers and reports in full, all at once.
+// beat is the regular report. If the answer asks for it, the agent registers and reports in full
+// at once.
 func (g *scriptAgent) beat(s *script) {
 	result, err := g.report(s, false)
 	if err != nil || result.Action != ledger.ActionResync {
@@ -171,13 +172,15 @@ func (g *scriptAgent) digest() uint64 {
 	return sum
 }
 
-// sync is one report, in every detail. What is not said is as the agent would have it. Its input lists what it reports:
+// sync is one report, in every detail. The defaults are those of the agent. Its input lists what
+// it reports:
 //
-//	engine a1 pid=100 memory=1GiB unreclaimable=512MiB      an engine and what it uses; labels=, entitled=, caller=, request=, created=: as its
-//	                                                        agent's record says
-//	… over=(memory:5GiB:4GiB:kill,cpu:3:2:warn) since=10s   what of that is beyond its entitlement, since a time after the start
-//	ended a1 exit=0 reason=…                                a tombstone
-//	veto a1 left=1GiB                                       a grant that the agent does not have the memory for
+//	engine a1 pid=100 memory=1GiB unreclaimable=512MiB   an engine and what it uses;
+//	    labels=, entitled=, caller=, request=, created=  as its agent's record says
+//	… over=(memory:5GiB:4GiB:kill,cpu:3:2:warn)          what of that is beyond its entitlement,
+//	    since=10s                                        since a time after the start
+//	ended a1 exit=0 reason=…                             a tombstone
+//	veto a1 left=1GiB                                    a grant without the memory for it
 func (s *script) sync(a *arguments) string {
 	id := a.word()
 	agent := s.agents[id]
@@ -271,7 +274,8 @@ func (s *script) engine(line *arguments, id ledger.ID, agent *scriptAgent, full 
 	return r
 }
 
-// overUseOf takes what an engine uses beyond its entitlement. Under the policy kill it is stopped 30 s after that began.
+// overUseOf takes what an engine uses beyond its entitlement. Under the policy kill it is stopped
+// 30 s after that began.
 func overUseOf(line *arguments) (list []ledger.OverUse) {
 	since := start.Add(line.durationOf("since"))
 	values, _ := line.values("over")

@@ -15,7 +15,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// arguments are what stands behind a command of a script. Whatever a command does not take is an error of the script.
+// arguments are the arguments of a command of a script. An argument that the command does not know
+// is an error of the script.
 type arguments struct {
 	t     *testing.T
 	pos   string
@@ -23,7 +24,8 @@ type arguments struct {
 	input string
 }
 
-// dimensions are the keys that are read as quantities; other keys that a command does not know are labels.
+// dimensions are the keys that are read as quantities; other keys that a command does not know are
+// labels.
 var dimensions = []string{resource.Memory, resource.CPU, resource.Instances, "gpu", "licence"}
 
 func (a *arguments) fatal(err error) {
@@ -162,7 +164,7 @@ func (a *arguments) vectorOf(name string) resource.Vector {
 	return v
 }
 
-// quantity reads 4GiB, 500m or 3. A sign may stand before it: what is out of range is for the ledger to refuse.
+// quantity reads 4GiB, 500m or 3. It may have a sign: the ledger refuses what is out of range.
 func (a *arguments) quantity(dimension, text string) int64 {
 	a.t.Helper()
 	positive, negative := strings.CutPrefix(text, "-")

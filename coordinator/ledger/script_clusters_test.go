@@ -61,10 +61,12 @@ func (s *script) unprovider(a *arguments) string {
 	return problem(s.ledger.DeleteProvider(s.now, a.cluster()))
 }
 
-// report is what was read of a cluster, now, or as long ago as "ago" says. Its input lists the queues and our applications:
+// report is what was read of a cluster, now, or as long ago as "ago" says. Its input lists the
+// queues and our applications:
 //
-//	queue root.a memory=8GiB used=(memory=2GiB)       with its limit
-//	app a_1 root.a memory=2GiB                        that is allocated so much there; or: app a_1 ended, app a_1 unknown
+//	queue root.a memory=8GiB used=(memory=2GiB)   with its limit
+//	app a_1 root.a memory=2GiB                    which has this allocated there
+//	app a_1 ended                                 or: app a_1 unknown
 func (s *script) report(a *arguments) string {
 	r := ledger.ClusterReport{ClusterName: a.cluster(), Untrusted: a.text("untrusted"), GoodFor: 30 * time.Second, Settle: time.Minute}
 	r.Asked = s.now.Add(-a.durationOf("ago"))

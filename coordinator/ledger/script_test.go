@@ -15,9 +15,10 @@ import (
 	"github.com/bursar/bursar/internal/identity"
 )
 
-// TestScripts runs the scenarios of testdata. They are written to be read: start with testdata/first.txt, which explains
-// the form. After every command the ledger is audited, and compared with one that is restored from all changes so far.
-// "go test -run Scripts -rewrite" writes what happens now into the files.
+// TestScripts runs the scenarios of testdata. They are written to be read: start with
+// testdata/first.txt, which explains the form. After every command the ledger is audited, and
+// compared with one that is restored from all changes so far. "go test -run Scripts -rewrite"
+// writes what happens now into the files.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {
@@ -59,7 +60,8 @@ func newScript(config ledger.Config) *script {
 	}
 }
 
-// commands are what a script can say, by name. Each returns its answer; what it changed is traced before that.
+// commands are what a script can say, by name. Each returns its answer; what it changed is traced
+// before that.
 func (s *script) commands() map[string]func(a *arguments) string {
 	return map[string]func(*arguments) string{
 		"config":      s.configure,
@@ -170,7 +172,7 @@ func (s *script) name(id ledger.ID) string {
 	return s.names[id]
 }
 
-// legible puts short names where an id's text stands.
+// legible replaces the text of ids by short names.
 func (s *script) legible(text string) string {
 	for id, name := range s.names {
 		text = strings.ReplaceAll(text, id.String(), name)
@@ -181,8 +183,8 @@ func (s *script) legible(text string) string {
 // since writes a moment as the time since the start of the script.
 func since(at ledger.Instant) string { return at.Sub(start).String() }
 
-// advance lets time pass, as it does for a server: the ledger is told when its next timer is due, and agents report every
-// interval, unless they are silenced.
+// advance lets time pass, as it does for a server: the ledger is told when its next timer is due,
+// and agents report every interval, unless they are silenced.
 func (s *script) advance(a *arguments) string {
 	target := s.now.Add(a.duration(a.word()))
 	var text strings.Builder
@@ -204,7 +206,8 @@ func (s *script) advance(a *arguments) string {
 	}
 }
 
-// next is what happens next, up to a moment: an agent's report, or, where that is nil, a timer of the ledger.
+// next is what happens next, up to a time: an agent's report, or, if that is nil, a timer of the
+// ledger.
 func (s *script) next(target ledger.Instant) (ledger.Instant, *scriptAgent) {
 	due := target
 	if timer, set := s.ledger.NextTimer(); set {
@@ -252,8 +255,8 @@ func (s *script) configure(a *arguments) string {
 	return ""
 }
 
-// actor is who gives a command: "as=alice" is alice for herself, "as=gateway anyone" a service for all users, and without
-// either it is whoever is on this machine, who may do everything.
+// actor is who gives a command: "as=alice" is alice for herself, "as=gateway anyone" a service for
+// all users, and without either it is a user of this machine, who may do everything.
 func (s *script) actor(a *arguments) identity.Actor {
 	name, given := a.option("as")
 	if !given {

@@ -7,26 +7,29 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// share is what a user, or an account whose rule sets a weight or a guarantee, has of everything. Among requests of one
-// priority the one whose share is smallest goes first (weighted dominant resource fairness).
+// share is what a user, or an account whose rule sets a weight or a guarantee, has of the whole
+// fleet. Among requests of one priority the one with the smallest share goes first (weighted
+// dominant resource fairness).
 type share struct {
 	key        string
 	weight     int64
 	guaranteed resource.Vector
 
-	memory, cpu, instances int64 // entitled to all its reserved and active allocations
-	filings                int   // that count in it
+	// the sum of what its reserved and active allocations are entitled to
+	memory, cpu, instances int64
+	sets                   int // account sets that count in it
 
-	// value orders: the largest of its fractions of the fleet, by weight; those within their guarantee come before all others.
+	// value is the order: the largest of its fractions of the fleet, divided by the weight. Shares
+	// within their guarantee come before all others.
 	value  float64
-	groups []*group // where requests of it wait
+	groups []*group // the groups in which requests of it wait
 }
 
-// aboveGuarantee is added to the value of a share that has more than it is guaranteed, or is guaranteed nothing. A
-// fraction of the fleet is at most 1 by the books, and a weight at least 1.
+// aboveGuarantee is added to the value of a share that has more than its guarantee, or has no
+// guarantee. By the accounts a fraction of the fleet is at most 1, and a weight is at least 1.
 const aboveGuarantee = 1 << 20
 
-// fleet is what all hosts could give, the measure of a dominant share.
+// fleet is what all hosts could give. Dominant shares are fractions of it.
 type fleet struct {
 	memory, cpu int64
 }
@@ -38,7 +41,7 @@ func (s *share) revalue(f fleet) {
 	}
 }
 
-// fraction is zero where nothing is known of the whole.
+// fraction is zero if nothing is known of the whole.
 func fraction(part, whole int64) float64 {
 	if whole == 0 {
 		return 0
@@ -58,7 +61,8 @@ func (s *share) withinGuarantee() bool {
 	return true
 }
 
-// count adds to what the share has, or takes away with sign -1, and restores the order of the queues it waits in.
+// count adds to what the share has, or subtracts with sign -1, and restores the order of its
+// queues.
 func (s *share) count(v resource.Vector, sign int64, f fleet) {
 	s.memory += sign * v.Memory()
 	s.cpu += sign * v.CPU()
@@ -69,14 +73,14 @@ func (s *share) count(v resource.Vector, sign int64, f fleet) {
 	}
 }
 
-// drop forgets a group in which nobody waits any more.
+// drop forgets a group in which no request waits any more.
 func (s *share) drop(g *group) {
 	s.groups = slices.DeleteFunc(s.groups, func(other *group) bool { return other == g })
 }
 
-// shareOf finds or makes the share of a request: that of the first of its quota accounts whose rule sets a weight or a
-// guarantee, else its user's.
-func (l *Ledger) shareOf(f *filing, labels label.Set) *share {
+// shareOf finds or makes the share of a request: that of its first quota account whose rule sets a
+// weight or a guarantee, else that of its user.
+func (l *Ledger) shareOf(f *accountSet, labels label.Set) *share {
 	buf := make([]byte, 0, 64)
 	var of *rule
 	for _, a := range f.accounts {
@@ -97,18 +101,18 @@ func (l *Ledger) shareOf(f *filing, labels label.Set) *share {
 		}
 		l.shares[s.key] = s
 	}
-	s.filings++
+	s.sets++
 	return s
 }
 
 func (l *Ledger) dropShare(s *share) {
-	s.filings--
-	if s.filings == 0 {
+	s.sets--
+	if s.sets == 0 {
 		delete(l.shares, s.key)
 	}
 }
 
-// revalueAll follows a change of the fleet: every fraction is another one now.
+// revalueAll recomputes all shares after a change of the fleet.
 func (l *Ledger) revalueAll() {
 	queues := make(map[*queue]bool)
 	for _, s := range l.shares {

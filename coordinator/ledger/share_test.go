@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Whose turn it is follows the fleet at once: alice has much of its memory until that grows, and bob much of its processors.
+// Whose turn it is follows the fleet at once: alice has much of its memory until that grows, and
+// bob much of its processors.
 func TestAFleetThatGrowsChangesWhoseTurnItIs(t *testing.T) {
 	for _, grows := range []bool{false, true} {
 		l := New(Config{}, noPlacer{})

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// stranger is an agent that called for a host that is another's.
+// stranger is an agent that reported for the host of another agent.
 type stranger struct {
-	at   Instant // when it last did; zero: none has
+	at   Instant // when it last did; zero: never
 	what string
 }
 
-// StrangerError refuses an agent that calls itself by the id of a host whose known agent sees other processes: what runs there would be
-// released on the word of one that cannot see it.
+// StrangerError refuses an agent that uses the id of a host whose known agent sees other
+// processes. Otherwise engines would be released because of an agent that cannot see them.
 type StrangerError struct {
 	Host string
 	What string // how it differs
@@ -24,34 +24,38 @@ func (e *StrangerError) Error() string {
 		"or the other one silent until its engines are given up", e.Host, e.What)
 }
 
-// recognize refuses an agent that is not the host's. The error is a *StrangerError.
+// recognize refuses an agent that is not the agent of this host. The error is a *StrangerError.
 func (l *Ledger) recognize(h *host, c *RegisterCommand) error {
 	boot, machine, namespace := words(c.BootID), words(c.MachineID), words(c.PIDNamespace)
 	sameBoot, sameMachine := boot == h.BootID, h.MachineID == "" || machine == h.MachineID
 	silent := h.lastSync.Add(time.Duration(l.cfg.SuspectAfter)*l.Interval()) <= l.now
 	var what string
 	switch {
-	case namespace == "" || h.PIDNamespace == "": // An agent of an older version does not say where it runs.
+	case namespace == "" || h.PIDNamespace == "":
+		// an agent of an older version does not say where it runs
 		return nil
-	case sameBoot && namespace == h.PIDNamespace: // It sees the processes that the known one sees.
+	case sameBoot && namespace == h.PIDNamespace: // it sees the processes that the known agent sees
 		return nil
-	case h.state == LostHost || silent && !h.tracksAny(): // Nothing is left that it would have to see.
+	case h.state == LostHost || silent && !h.tracksAny():
+		// no engine is left that it would have to see
 		return nil
-	case sameMachine && !sameBoot && l.outlived(h, c.Uptime, silent): // All that ran has ended with the known boot.
+	case sameMachine && !sameBoot && l.outlived(h, c.Uptime, silent):
+		// everything that ran has ended with the known boot
 		return nil
 	case sameBoot:
 		what = "in another pid namespace, " + namespace
 	case sameMachine:
 		what = "of another boot, " + boot + ", that was up while the known one was"
-	default: // Its boot says nothing of the known machine's.
+	default: // its boot says nothing about the known machine
 		what = "on another machine, " + cmp.Or(machine, "which has no id")
 	}
 	h.stranger = stranger{l.now, what}
 	return &StrangerError{h.ID, what}
 }
 
-// outlived reports whether another boot of a host's machine, so long up, began after the known one was last heard. Since a load none has been
-// heard, and nobody knows when that was: then its silence must do.
+// outlived reports whether another boot of a host's machine, which has been up for uptime, began
+// after the known boot was last heard of. If no report has come since a load, that time is
+// unknown. Then it is enough that the known agent is silent.
 func (l *Ledger) outlived(h *host, uptime time.Duration, silent bool) bool {
 	if !h.heard {
 		return silent
@@ -59,7 +63,7 @@ func (l *Ledger) outlived(h *host, uptime time.Duration, silent bool) bool {
 	return l.now-min(l.now, Instant(max(0, uptime))) > h.lastSync
 }
 
-// tracksAny reports whether engines with a process are on the host by the books.
+// tracksAny reports whether the ledger has engines with a process on the host.
 func (h *host) tracksAny() bool {
 	for _, e := range h.entries {
 		if e.tracked() {

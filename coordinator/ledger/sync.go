@@ -2,10 +2,11 @@ package ledger
 
 import "fmt"
 
-// Sync takes in what an agent reports and answers what it has to do.
+// Sync applies an agent's report and answers what the agent has to do.
 //
-// Errors: *StaleError, an older incarnation or sequence than one already accepted: nothing of it was taken in. An
-// unknown host, another boot or a missed load are no errors: the action is ActionResync.
+// Errors: *StaleError, an older incarnation or sequence than one already accepted: nothing of the
+// report was applied. An unknown host, another boot or a missed load are not errors: the action is
+// ActionResync.
 func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	l.begin(now)
 	h := l.hosts[c.HostID]
@@ -21,14 +22,14 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 	h.sequence = c.Sequence
 	h.lastSync, h.heard = l.now, true
 	seen := c.Seen
-	if seen > l.revision { // of a ledger that was not stored, or of another store
+	if seen > l.revision { // of a ledger whose changes were not stored, or of another store
 		seen = 0
 		h.needFull = true
 	}
-	result := SyncResult{Acknowledged: l.buryAll(h, c.Ended)}
-	fresh := c.Sample != nil && !h.has(c.Sample)
+	result := SyncResult{Acknowledged: l.releaseEnded(h, c.Ended)}
+	fresh := c.Sample != nil && !h.hasSample(c.Sample)
 	sampled := fresh && c.Sample.MemoryAvailable != nil
-	l.report(h, c.Engines, sampled)
+	l.updateMeasured(h, c.Engines, sampled)
 	if c.Full {
 		result.NotTaken, h.needFull = l.reconcile(h, c.Engines, seen, sampled)
 	}
@@ -36,24 +37,25 @@ func (l *Ledger) Sync(now Instant, c SyncCommand) (SyncResult, error) {
 		l.veto(h, v)
 	}
 	if c.Capacity != nil {
-		l.resized(h, *c.Capacity)
+		l.updateCapacity(h, *c.Capacity)
 	}
 	if fresh {
 		l.measure(h, c.Sample)
 	}
 	h.state = Healthy
 	l.stopDrained(h)
-	l.watch(h)
-	l.show(h)
+	l.setHostTimer(h)
+	l.updatePlacer(h)
 	l.freed(&h.account)
-	l.settle()
+	l.grantWaiting()
 
 	l.answer(h, &c, seen, &result)
 	return result, nil
 }
 
-// Heard takes note that a host's agent lives, and of nothing else in its report. The host is not given
-// up while its reports cannot be taken in, but gets no new grants once its last sample is too old.
+// Heard records that a host's agent lives, and nothing else of its report. The host does not
+// become lost while its reports cannot be applied, but it gets no new grants once its last sample
+// is too old.
 func (l *Ledger) Heard(now Instant, c SyncCommand) {
 	l.begin(now)
 	h := l.hosts[c.HostID]
@@ -61,7 +63,7 @@ func (l *Ledger) Heard(now Instant, c SyncCommand) {
 		return
 	}
 	h.sequence = c.Sequence
-	h.lastSync, h.heard = l.now, true // its timer looks at that when it is due
+	h.lastSync, h.heard = l.now, true // its timer uses that when it is due
 }
 
 // answer fills in what is new to the agent.
@@ -88,21 +90,21 @@ func (l *Ledger) answer(h *host, c *SyncCommand, seen uint64, result *SyncResult
 			continue
 		}
 		kept = append(kept, d)
-		if e := l.entry(d.id); e == nil || e.host != h { // else it has come back since
+		if e := l.entry(d.id); e == nil || e.host != h { // else it has come back since then
 			result.Gone = append(result.Gone, d.id)
 		}
 	}
 	h.gone.list = kept
 	switch {
-	case h.needFull, !c.Full && h.touched <= seen && c.Digest != h.digest:
+	case h.needFull, !c.Full && h.changed <= seen && c.Digest != h.digest:
 		result.Action = ActionResync
 	case h.Draining:
 		result.Action = ActionDrain
 	}
 }
 
-// buryAll releases the engines that ended. Each is acknowledged, known or not.
-func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
+// releaseEnded releases the engines that ended. Each is acknowledged, known or not.
+func (l *Ledger) releaseEnded(h *host, ended []EngineEnd) []ID {
 	acknowledged := make([]ID, 0, len(ended))
 	for _, end := range ended {
 		acknowledged = append(acknowledged, end.ID)
@@ -116,9 +118,9 @@ func (l *Ledger) buryAll(h *host, ended []EngineEnd) []ID {
 	return acknowledged
 }
 
-// report takes over what engines were measured to use. What they have touched counts together with a sample of the
-// machine that shows it as no longer available, not without one.
-func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
+// updateMeasured stores what engines were measured to use. The memory that they have used counts
+// only together with a sample of the machine that shows it as no longer available.
+func (l *Ledger) updateMeasured(h *host, engines []EngineReport, sampled bool) {
 	for i := range engines {
 		r := &engines[i]
 		e := l.entry(r.ID)
@@ -129,28 +131,28 @@ func (l *Ledger) report(h *host, engines []EngineReport, sampled bool) {
 		if sampled {
 			e.Unreclaimable = r.Unreclaimable
 		}
-		if e.State == Active && l.judge(e, r.OverUse) {
-			l.touch(e)
+		if e.State == Active && l.updateOverUse(e, r.OverUse) {
+			l.recordEntry(e)
 		}
 	}
 }
 
-// veto takes a grant back for which the agent did not find the memory: it waits again in its old place, or is refused
-// where its wait is over. Where it was to be stopped it ends.
+// veto takes back a grant for which the agent did not find the memory. The request waits again in
+// its old place, or is refused if its wait is over. If it was to be stopped, it ends.
 func (l *Ledger) veto(h *host, v Veto) {
 	e := l.entry(v.ID)
 	if e == nil || e.host != h || e.State != Reserved || v.Revision < e.GrantRevision {
-		return // over, or about an earlier grant of it
+		return // it has ended, or the veto is about an earlier grant
 	}
-	// What the agent saw is newer than its sample: until the next one, this is all there is.
+	// What the agent saw is newer than its sample: until the next sample this is all that is free.
 	h.live = min(h.live, v.Headroom+h.promised-e.promise)
 	reason := fmt.Sprintf("%s: host %s found %d bytes of memory left", ReasonVetoed, h.ID, v.Headroom)
-	if e.Stopping { // it does not run, and is not wanted
+	if e.Stopping { // it does not run, and nobody wants it
 		l.end(e, Canceled, e.StopReason)
 		return
 	}
 	if e.WaitDeadline <= l.now {
-		e.Forget = true // as every refusal
+		e.Forget = true // as with every refusal
 		l.end(e, Canceled, reason)
 		return
 	}

@@ -42,8 +42,8 @@ func reserve(t *testing.T, l *ledger.Ledger, user string) ledger.Allocation {
 	return result.Allocation
 }
 
-// A ledger keeps what ended between two reports by name, but not without bound. An agent that has missed more than it keeps
-// is told all that there is instead.
+// A ledger lists what ended between two reports, up to a bound. An agent that has missed more gets
+// the list of all live allocations instead.
 func TestAnAgentThatHasMissedTooMuchIsToldAllThereIs(t *testing.T) {
 	for _, ends := range []int{1, 200, 256, 257, 1000} {
 		l := ready(t)
@@ -82,7 +82,8 @@ func TestAnAgentThatHasMissedTooMuchIsToldAllThereIs(t *testing.T) {
 	}
 }
 
-// However much of what ended on its host an agent has heard of, the next answer tells it the rest, or all that lives.
+// However much an agent knows of what ended on its host, the next answer has the rest, or all that
+// lives.
 func TestAnAgentIsToldOfAllEndsSinceItsLastAnswer(t *testing.T) {
 	const kept = 256 // by name
 	const ends = 3 * kept
@@ -118,7 +119,8 @@ func TestAnAgentIsToldOfAllEndsSinceItsLastAnswer(t *testing.T) {
 	}
 }
 
-// Ids that agents report are not the ledger's own: whatever they are, the ones it gives out rise with the time.
+// Ids that agents report are not the ledger's own: whatever they are, the ones it gives out rise
+// with the time.
 func TestAnIDThatAnAgentBringsDoesNotMoveTheNextOnes(t *testing.T) {
 	for _, id := range []ledger.ID{1, 12345, math.MaxUint64, math.MaxUint64 - 1, 1 << 63} {
 		l := ready(t)
@@ -165,7 +167,8 @@ func TestAReportWithoutAnIDOrAProcessIsNoEngine(t *testing.T) {
 	}
 }
 
-// An engine that says it is larger than numbers can be is not counted, and nothing else is lost for it.
+// An engine that says it is larger than numbers can be is not counted, and nothing else is lost
+// for it.
 func TestAnEngineThatCannotBeCountedLeavesTheBooksAlone(t *testing.T) {
 	l := ready(t)
 	must(t, l.PutQuota(start, ledger.Quota{Selector: selector(t, "user=*"), Limit: resource.Vector{}.WithMemory(8)}))
@@ -195,8 +198,8 @@ func TestAnEngineThatCannotBeCountedLeavesTheBooksAlone(t *testing.T) {
 	}
 }
 
-// The more hosts there are the less often each reports, so that all together stay below a rate; and the longer one may be
-// silent before it is suspect.
+// The more hosts there are the less often each reports, so that all together stay below a rate;
+// and the longer one may be silent before it is suspect.
 func TestTheIntervalGrowsWithTheHosts(t *testing.T) {
 	l := ledger.New(ledger.Config{}, newPlainPlacer())
 	interval := time.Duration(0)
@@ -222,7 +225,8 @@ func TestTheIntervalGrowsWithTheHosts(t *testing.T) {
 	}
 }
 
-// A grant that its host's agent takes back leaves nothing in the row of the request, which waits again.
+// A grant that its host's agent takes back leaves nothing in the row of the request, which waits
+// again.
 func TestNothingIsLeftOfAGrantThatWasVetoed(t *testing.T) {
 	l := ready(t)
 	granted, err := ask(l, start, "alice", 1, func(c *ledger.AllocateCommand) { c.Wait, c.Async = time.Hour, true })
@@ -237,7 +241,8 @@ func TestNothingIsLeftOfAGrantThatWasVetoed(t *testing.T) {
 	}
 }
 
-// A reservation whose engine runs by its agent's report, before it was confirmed, is active with what the report says.
+// A reservation whose engine runs by its agent's report, before it was confirmed, is active with
+// what the report says.
 func TestAReservationIsActiveAsItsAgentReportsIt(t *testing.T) {
 	bytes := func(n int64) resource.Resource { return resource.NewResource(resource.Vector{}.WithMemory(n)) }
 	for _, test := range []struct{ reported, want int64 }{{3, 3}, {5, 5}, {6, 5}, {-1, 5}} {
@@ -259,7 +264,7 @@ func TestAReservationIsActiveAsItsAgentReportsIt(t *testing.T) {
 	}
 }
 
-// An agent that has heard of everything and counts otherwise is asked for all it has.
+// An agent that has seen everything but has another digest is asked for all it has.
 func TestAnAgentThatHasHeardOfAllAndCountsOtherwiseIsAskedForAll(t *testing.T) {
 	l := ready(t)
 	_, err := l.Release(start, ledger.ReleaseCommand{Actor: identity.Local(), ID: reserve(t, l, "alice").ID})
@@ -271,8 +276,8 @@ func TestAnAgentThatHasHeardOfAllAndCountsOtherwiseIsAskedForAll(t *testing.T) {
 	}
 }
 
-// An agent's record of an engine that the ledger does not know is taken in as far as it is about what runs there. What only the ledger can
-// know is not taken from it, nor what no row may hold.
+// Of an agent's record of an unknown engine the ledger uses what is about the engine. It does not
+// use what only the ledger can know, or what no row may hold.
 func TestAnEngineIsAdoptedAsItsAgentDescribesIt(t *testing.T) {
 	bytes := func(n int64) resource.Resource { return resource.NewResource(resource.Vector{}.WithMemory(n)) }
 	now, later := start.Add(time.Minute), start.Add(time.Hour)
@@ -360,8 +365,8 @@ func TestAnEngineIsAdoptedAsItsAgentDescribesIt(t *testing.T) {
 	}
 }
 
-// An agent that has heard of more than there was is another ledger's: it is told all that lives, and asked for all it has, and its host gets
-// nothing before it has answered.
+// An agent that has seen more than there was is from another ledger: it gets all that lives, is
+// asked for all it has, and its host gets no grants before it has answered.
 func TestAnAgentThatHasHeardOfMoreThanThereWasIsAskedForAll(t *testing.T) {
 	l := ready(t)
 	reserve(t, l, "alice")
@@ -378,7 +383,7 @@ func TestAnAgentThatHasHeardOfMoreThanThereWasIsAskedForAll(t *testing.T) {
 	}
 }
 
-// Only what the host's own agent says, and says anew, shows that the host lives. It counts as said.
+// Only a new report of the host's own agent shows that the host lives. Its sequence counts.
 func TestAHostIsHeardThroughItsOwnAgentOnly(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(c *ledger.SyncCommand)
@@ -405,7 +410,8 @@ func TestAHostIsHeardThroughItsOwnAgentOnly(t *testing.T) {
 	}
 }
 
-// What was given up here and runs on holds something from when that is known again: in between, others may have had it.
+// What became lost here but still runs holds something from when it is known again: in between,
+// others may have had it.
 func TestWhatHadEndedHoldsSomethingFromItsAdoption(t *testing.T) {
 	l := ready(t)
 	later := start.Add(time.Minute)

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Rows hold texts as UTF-8 and nothing else. Callers' texts are that by the wire's own rules; names that come from a machine's tables, or from
-// whoever uses the ledger as a library, need not be.
+// Rows hold texts as UTF-8 only. Callers' texts are valid by the rules of the wire. Names from a
+// machine's tables, or from a program that uses the ledger as a library, may be invalid.
 
-// words is a text that is only shown, as a row can hold it.
+// words is a text that is only shown, as valid UTF-8.
 func words(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -16,7 +16,7 @@ func words(text string) string {
 	return strings.ToValidUTF8(text, string(utf8.RuneError))
 }
 
-// everyWord does the same for a list, which may be shared.
+// everyWord does the same for a list. The list may be shared, so it is copied if it changes.
 func everyWord(list []string) []string {
 	for i := range list {
 		if utf8.ValidString(list[i]) {
@@ -31,7 +31,8 @@ func everyWord(list []string) []string {
 	return list
 }
 
-// checkName refuses a text by which something is found again, and which another must not stand in for. The error is a *FieldError.
+// checkName refuses an invalid text that is a key: it cannot be replaced by another text. The
+// error is a *FieldError.
 func checkName(field, text string) error {
 	if utf8.ValidString(text) {
 		return nil

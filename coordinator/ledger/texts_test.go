@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is only shown is made valid; what something is found by is refused.
+// A text that is only shown is made valid; a text that is a key is refused.
 func TestTextsAreMadeValidOrRefused(t *testing.T) {
 	for text, want := range map[string]string{"": "", "ü": "ü", "a\xffb": "a\uFFFDb", "\xff": "\uFFFD"} {
 		if got := words(text); got != want {

@@ -1,17 +1,18 @@
 package ledger
 
-// timer is due at a moment and says what then. It sits in at most one heap.
+// timer is due at some time and says for which object. It is in at most one heap.
 type timer struct {
 	due   Instant
 	index int // in the heap, from 1; 0: not set
-	// One of these is set: whose timer it is.
+	// One of these is set: the owner of the timer.
 	entry   *entry
 	host    *host
 	cluster *cluster
 }
 
-// timers is a binary heap by due time. Equal times fire in an order that follows from the commands alone. The times stand in the heap
-// too: to compare them, no timer need be looked at, of which there is one in every entry.
+// timers is a binary heap by due time. Equal times fire in an order that follows from the commands
+// alone. The heap has the times, too, so that comparing does not read the timers, which are in the
+// entries.
 type timers struct {
 	heap []scheduled // from index 1
 }
@@ -21,10 +22,10 @@ type scheduled struct {
 	timer *timer
 }
 
-// set moves the timer to a moment; zero takes it out.
+// set moves the timer to a time; zero takes it out.
 func (h *timers) set(t *timer, due Instant) {
 	switch {
-	case due == t.due: // it is there, or not, already
+	case due == t.due: // nothing changes
 	case due == 0:
 		h.remove(t)
 	case t.index == 0:
@@ -49,7 +50,7 @@ func (h *timers) remove(t *timer) {
 	h.heap = h.heap[:len(h.heap)-1]
 	if last.timer != t {
 		at := t.index
-		if h.heap[at/2].due > last.due { // nothing is due before what index 0 holds
+		if h.heap[at/2].due > last.due { // index 0 is due before everything
 			h.up(at, last)
 		} else {
 			h.down(at, last)
@@ -58,7 +59,7 @@ func (h *timers) remove(t *timer) {
 	t.index, t.due = 0, 0
 }
 
-// next is the timer that is due first; nil where none is set.
+// next is the timer that is due first; nil if none is set.
 func (h *timers) next() *timer {
 	if len(h.heap) < 2 {
 		return nil

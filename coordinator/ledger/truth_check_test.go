@@ -63,8 +63,9 @@ func (w *truth) ours(path string) pairOf {
 	return sum
 }
 
-// theirs is what others surely have in a queue and below, as of the last delivered reading and now: other people's applications, what is
-// left of those whose allocation has ended, and what those of ours have beyond what they were granted.
+// theirs is what others surely have in a queue and below, as of the last delivered reading and
+// now: other people's applications, what is left of those whose allocation has ended, and what
+// those of ours have beyond what they were granted.
 func (w *truth) theirs(path string) pairOf {
 	sum := pairOf{}
 	w.below(path, func(leaf string) {
@@ -94,8 +95,8 @@ func (w *truth) check(t *rapid.T) {
 	}
 }
 
-// comeToRest reads a cluster in which nothing moves any more twice. Then what others use is known exactly, where no application belongs to
-// two allocations or outgrew its own.
+// comeToRest reads a cluster in which nothing moves any more twice. Then what others use is known
+// exactly, where no application belongs to two allocations or outgrew its own.
 func (w *truth) comeToRest(t *rapid.T) {
 	for _, a := range w.apps {
 		a.has, a.will = pairOf{}, pairOf{}

@@ -15,10 +15,12 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// TestNoGrantExceedsWhatAClusterReallyHas plays a cluster whose use is known exactly, and reads it as a provider does: the queues at one
-// moment, each application at another, while applications grow, shrink, end and begin in between. Whatever is granted: what others really
-// had when the queues were read, and still have, and all that we granted, are together within the limit, in every queue and all those above.
-// An application goes only one way between two answers about it: that it went both ways nobody could know.
+// TestNoGrantExceedsWhatAClusterReallyHas plays a cluster whose use is known exactly, and reads it
+// as a provider does: the queues at one moment, each application at another, while applications
+// grow, shrink, end and begin in between. Whatever is granted: what others really had when the
+// queues were read, and still have, and all that we granted, are together within the limit, in
+// every queue and all those above. An application goes only one way between two answers about it:
+// that it went both ways nobody could know.
 func TestNoGrantExceedsWhatAClusterReallyHas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTruth(t)
@@ -49,7 +51,7 @@ func TestNoGrantExceedsWhatAClusterReallyHas(t *testing.T) {
 	})
 }
 
-// The queues of the true cluster: these, what is above them, and nothing else.
+// The queues of the true cluster: these and those above them.
 var trueLeaves = []string{"root.a.x", "root.a.y", "root.b"}
 
 // pairOf is memory and cpu.
@@ -75,12 +77,13 @@ type truth struct {
 
 // trueApp is an application of ours.
 type trueApp struct {
-	id, queue  string
-	names      []ledger.ID // the allocations that name it
-	ended      bool
-	moving     bool   // since its last answer that was delivered
-	has, will  pairOf // now; and by the next one
-	read, seen pairOf // when the queues were read last, and when those were that were delivered last
+	id, queue string
+	names     []ledger.ID // the allocations that name it
+	ended     bool
+	moving    bool   // since its last answer that was delivered
+	has, will pairOf // now; and by the next one
+	// when the queues were read last, and when those were that were delivered last
+	read, seen pairOf
 }
 
 func newTruth(t *rapid.T) *truth {
@@ -230,7 +233,8 @@ func (w *truth) endApplication(t *rapid.T) {
 
 func (a *trueApp) end() { a.ended, a.has, a.will = true, pairOf{}, pairOf{} }
 
-// readQueues asks for the queues. Others may have taken more by then, or given back; each application is somewhere on its way.
+// readQueues asks for the queues. Others may have taken more by then, or given back; each
+// application is somewhere on its way.
 func (w *truth) readQueues(t *rapid.T) {
 	w.answered = false
 	for _, path := range trueLeaves {

@@ -2,70 +2,72 @@ package ledger
 
 import "slices"
 
-// missesPerStep bounds how many classes are tried in vain after one command. It is reached only where so many different
-// kinds of requests wait behind one account; those further back are tried when something else comes free.
+// missesPerStep bounds how many classes are tried without success after one command. It is reached
+// only if so many different kinds of requests wait behind one account. Those further back are
+// tried when something else becomes free.
 const missesPerStep = 1024
 
-// skip is a class that was set aside while looking further, and where it waits.
+// skip is a class that was set aside while others are tried, and the queue that it waits in.
 type skip struct {
 	class *class
 	queue *queue
 }
 
-// wait lets an entry, which is in the tables, wait behind what blocks it.
+// wait makes an entry, which is in the tables, wait behind what blocks it.
 func (l *Ledger) wait(e *entry, blocked *queue, reason string) {
 	l.setState(e, Waiting, reason)
-	l.lastFor(e, 0)
+	l.setTTL(e, 0)
 	if e.present() {
-		l.join(e, blocked)
+		l.enqueue(e, blocked)
 	} else {
 		e.detached = l.now
 	}
-	l.touch(e)
-	l.retime(e)
+	l.recordEntry(e)
+	l.setEntryTimer(e)
 }
 
-// join adds a waiting entry to its class, which waits behind the given queue if it is new.
-func (l *Ledger) join(e *entry, blocked *queue) {
+// enqueue adds a waiting entry to its class. A new class is enqueued in the given queue.
+func (l *Ledger) enqueue(e *entry, blocked *queue) {
 	l.scratch = classKey(l.scratch[:0], &e.Allocation)
 	c := l.classes[string(l.scratch)]
 	if c == nil {
 		c = &class{key: string(l.scratch), priority: e.Priority, share: e.share, request: e.request(), members: newMembers()}
 		l.classes[c.key] = c
 	}
-	c.join(e)
+	c.add(e)
 	if c.group == nil {
-		l.file(c, blocked)
+		l.enqueueClass(c, blocked)
 	}
 }
 
-// file puts a class behind a queue.
-func (l *Ledger) file(c *class, q *queue) {
+// enqueueClass puts a class into a queue.
+func (l *Ledger) enqueueClass(c *class, q *queue) {
 	c.share = c.first().share
 	if len(c.share.groups) == 0 {
 		c.share.revalue(l.fleet)
 	}
-	q.put(c)
+	q.push(c)
 }
 
-// attach gives a waiting entry a caller again, and tries it at once: its turn may have come while nobody was there.
-func (l *Ledger) attach(e *entry) {
+// attachCaller gives a waiting entry a caller again, and tries it at once: it may have been first
+// while it had no caller.
+func (l *Ledger) attachCaller(e *entry) {
 	e.callers++
 	if e.class != nil {
 		return
 	}
 	h, blocked := l.decide(e)
 	if blocked == nil {
-		l.unwait(e)
+		l.stopWaiting(e)
 		l.grant(e, h)
 		return
 	}
-	l.join(e, blocked)
-	l.retime(e)
+	l.enqueue(e, blocked)
+	l.setEntryTimer(e)
 }
 
-// Detach says that a caller of a waiting request went away. The request keeps its place for a while, but is not granted
-// to nobody.
+// Detach says that a caller of a waiting request went away. The request keeps its place for some
+// time, but it is not granted while it has no caller.
 func (l *Ledger) Detach(now Instant, id ID) {
 	l.begin(now)
 	e := l.entry(id)
@@ -77,45 +79,45 @@ func (l *Ledger) Detach(now Instant, id ID) {
 		return
 	}
 	e.detached = l.now
-	l.unfile(e)
-	l.letGo(e)
-	l.retime(e)
-	l.settle()
+	l.dequeue(e)
+	l.dropHold(e)
+	l.setEntryTimer(e)
+	l.grantWaiting()
 }
 
-// unfile takes a waiting entry out of its class.
-func (l *Ledger) unfile(e *entry) {
+// dequeue takes a waiting entry out of its class.
+func (l *Ledger) dequeue(e *entry) {
 	c := e.class
 	if c == nil {
 		return
 	}
-	c.leave(e)
+	c.remove(e)
 	if len(c.members.items) == 0 {
 		delete(l.classes, c.key)
 	}
 }
 
-// unwait takes an entry out of everything that has to do with waiting.
-func (l *Ledger) unwait(e *entry) {
-	l.unfile(e)
-	l.letGo(e)
+// stopWaiting takes an entry out of its class and drops its hold and its callers.
+func (l *Ledger) stopWaiting(e *entry) {
+	l.dequeue(e)
+	l.dropHold(e)
 	e.callers = 0
 }
 
-// letGo ends what is kept for an entry.
-func (l *Ledger) letGo(e *entry) {
-	a := e.holding
+// dropHold ends the hold for an entry, if it has one.
+func (l *Ledger) dropHold(e *entry) {
+	a := e.heldAccount
 	if a == nil {
 		return
 	}
-	a.holder, e.holding = nil, nil
+	a.holder, e.heldAccount = nil, nil
 	l.freed(a)
 	if h := a.queue.host; h != nil {
-		l.show(h)
+		l.updatePlacer(h)
 	}
 }
 
-// freed notes that an account has more to give, or that what it has is no longer kept for somebody.
+// freed marks the queue of an account that has more to give, or that is no longer held.
 func (l *Ledger) freed(a *account) {
 	l.mark(&a.queue)
 	if h := a.queue.host; h != nil && !l.anyHost.hopeless(h.free()) {
@@ -130,9 +132,10 @@ func (l *Ledger) mark(q *queue) {
 	}
 }
 
-// settle grants what the accounts that have more to give allow, in the order of priority, fair share and arrival. All of it, before anybody
-// who comes later is looked at.
-func (l *Ledger) settle() {
+// grantWaiting grants waiting requests as far as the accounts that have more to give allow, in the
+// order of priority, fair share and arrival. It does all of that before a later request is
+// decided.
+func (l *Ledger) grantWaiting() {
 	for misses := 0; misses < missesPerStep; {
 		q := l.nextQueue()
 		if q == nil {
@@ -153,12 +156,13 @@ func (l *Ledger) settle() {
 	}
 	l.dirty = l.dirty[:0]
 	for _, s := range l.skipped {
-		l.file(s.class, s.queue)
+		l.enqueueClass(s.class, s.queue)
 	}
 	l.skipped = l.skipped[:0]
 }
 
-// nextQueue is the marked queue whose first request goes first. Those where nobody can be helped are unmarked.
+// nextQueue is the marked queue whose first request goes first. It unmarks queues in which no
+// request can be granted.
 func (l *Ledger) nextQueue() *queue {
 	var best *queue
 	kept := l.dirty[:0]
@@ -176,7 +180,7 @@ func (l *Ledger) nextQueue() *queue {
 	return best
 }
 
-// idle reports whether nobody in the queue can be helped.
+// idle reports whether no request in the queue can be granted.
 func (q *queue) idle() bool {
 	switch {
 	case q.account != nil && q.account.holder != nil:
@@ -202,7 +206,8 @@ func (q *queue) free() [3]int64 {
 	}
 }
 
-// goesBefore orders queues by their first requests. One that is held goes first: nobody else can get what it has.
+// goesBefore orders queues by their first requests. A queue whose account is held goes first,
+// because no other request can get what that account has.
 func (q *queue) goesBefore(other *queue) bool {
 	mine, theirs := q.account != nil && q.account.holder != nil, other.account != nil && other.account.holder != nil
 	if mine || theirs {
@@ -221,33 +226,34 @@ func (l *Ledger) try(q *queue, c *class) (granted bool) {
 		l.admit(e, h)
 		return true
 	case q:
-		c.remove()
+		c.dequeue()
 		l.skipped = append(l.skipped, skip{c, q})
 	default:
-		c.remove()
-		l.file(c, blocked)
-		l.refuse(c, blocked)
+		c.dequeue()
+		l.enqueueClass(c, blocked)
+		l.setAside(c, blocked)
 	}
 	return false
 }
 
-// admit grants a request that waits, whatever the command is that made room for it.
+// admit grants a request that waits, whichever command made room for it.
 func (l *Ledger) admit(e *entry, h *host) {
 	l.deciding, l.admits = e, true
-	l.unwait(e)
+	l.stopWaiting(e)
 	l.grant(e, h)
 	l.deciding, l.admits = nil, false
 }
 
-// refuse makes sure that a class which has just been found blocked there is not tried there again in this step.
-func (l *Ledger) refuse(c *class, blocked *queue) {
+// setAside takes a class out of a marked queue that was just found to block it, so that it is not
+// tried there again in this step.
+func (l *Ledger) setAside(c *class, blocked *queue) {
 	if blocked.dirty {
-		c.remove()
+		c.dequeue()
 		l.skipped = append(l.skipped, skip{c, blocked})
 	}
 }
 
-// tryHolder grants the request for which the account keeps what it has, if that is enough by now.
+// tryHolder grants the request that the account is held for, if the account has enough now.
 func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	e := q.account.holder
 	h, blocked := l.decide(e)
@@ -258,60 +264,65 @@ func (l *Ledger) tryHolder(q *queue) (granted bool) {
 	case blocked == q && (q.host == nil || q.host.suits(e.Wishes) && !l.crowded(e, q.host)):
 		q.dirty = false
 		l.dirty = slices.DeleteFunc(l.dirty, func(other *queue) bool { return other == q })
-	default: // something else blocks it, the host has lost its labels, or is closed to its caller: others need not wait for that
-		e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
-		l.letGo(e)
-		l.retime(e)
+	default:
+		// something else blocks it, the host has lost its labels, or is closed to its caller:
+		// other requests need not wait for it
+		e.nextHold = l.now.Add(l.cfg.StarvationAfter)
+		l.dropHold(e)
+		l.setEntryTimer(e)
 	}
 	return false
 }
 
-// passOver notes which requests the grant of e went past: the first ones behind its accounts that came earlier and are no less urgent.
-func (l *Ledger) passOver(e *entry) {
+// markPassedOver marks the requests that the grant of e passed over: the first ones behind its
+// accounts that came earlier and have at least its priority.
+func (l *Ledger) markPassedOver(e *entry) {
 	for _, quota := range e.accounts {
 		if quota.queue.waiting > 0 {
-			l.passed(quota.queue.first(), e)
+			l.markPassed(quota.queue.first(), e)
 		}
 	}
-	for i := range e.touches() {
-		if t := &e.external.touches[i]; t.branch.account.queue.waiting > 0 && !t.vector.IsZero() {
-			l.passed(t.branch.account.queue.first(), e)
+	for i := range e.charges() {
+		if t := &e.external.charges[i]; t.branch.account.queue.waiting > 0 && !t.vector.IsZero() {
+			l.markPassed(t.branch.account.queue.first(), e)
 		}
 	}
 	if e.host.account.queue.waiting > 0 {
-		l.passed(e.host.account.queue.first(), e)
+		l.markPassed(e.host.account.queue.first(), e)
 	}
-	for i := 0; i < len(l.skipped) && i < 8; i++ { // those set aside are the first of their queues
-		l.passed(l.skipped[i].class.first(), e)
+	// classes that were set aside are the first of their queues
+	for i := 0; i < len(l.skipped) && i < 8; i++ {
+		l.markPassed(l.skipped[i].class.first(), e)
 	}
 }
 
-func (l *Ledger) passed(first, e *entry) {
+func (l *Ledger) markPassed(first, e *entry) {
 	if first.PassedSince != 0 || first.ID > e.ID || first.Priority < e.Priority {
 		return
 	}
 	first.PassedSince = l.now
-	l.retime(first)
+	l.setEntryTimer(first)
 }
 
-// starved keeps for a request that was passed over too long what its account frees, where and as long as that one account
-// is all it lacks.
-func (l *Ledger) starved(e *entry) {
-	e.lookAgain = l.now.Add(l.cfg.StarvationAfter)
+// holdForStarved holds an account for a request that was passed over too long, if and as long as
+// this account is the only one that it lacks.
+func (l *Ledger) holdForStarved(e *entry) {
+	e.nextHold = l.now.Add(l.cfg.StarvationAfter)
 	a := l.soleBlocker(e)
-	if e.holding != a {
-		l.letGo(e)
+	if e.heldAccount != a {
+		l.dropHold(e)
 	}
 	if a != nil && a.holder == nil {
-		a.holder, e.holding = e, a
+		a.holder, e.heldAccount = e, a
 		if h := a.queue.host; h != nil {
-			l.show(h)
+			l.updatePlacer(h)
 		}
 	}
-	l.retime(e)
+	l.setEntryTimer(e)
 }
 
-// soleBlocker is the one account that the request lacks; nil where there are several, or no host in particular.
+// soleBlocker is the only account that the request lacks; nil if there are several, or if no
+// particular host is short.
 func (l *Ledger) soleBlocker(e *entry) *account {
 	var sole *account
 	blockers := 0
@@ -321,7 +332,7 @@ func (l *Ledger) soleBlocker(e *entry) *account {
 			blockers++
 		}
 	}
-	for _, t := range e.touches() {
+	for _, t := range e.charges() {
 		if !t.branch.fits(t.vector) {
 			sole = &t.branch.account
 			blockers++
@@ -329,7 +340,7 @@ func (l *Ledger) soleBlocker(e *entry) *account {
 	}
 	if e.HostID != "" {
 		h := l.hosts[e.HostID]
-		if !h.suits(e.Wishes) || l.crowded(e, h) { // nothing that comes free there would help
+		if !h.suits(e.Wishes) || l.crowded(e, h) { // nothing that becomes free there would help
 			return nil
 		}
 		if !h.fits(e.request()) {

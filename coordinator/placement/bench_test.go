@@ -15,7 +15,8 @@ import (
 
 const gib = 1 << 30
 
-// books is what a benchmark needs of a ledger: hosts that differ in their use alone, and a ring of grants.
+// books is what a benchmark needs of a ledger: hosts that differ only in their use, and a ring of
+// grants.
 type books struct {
 	index *placement.Index
 	hosts []bookedHost
@@ -148,7 +149,8 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkScale takes turns between a small and a large fleet, so that whatever else the machine does falls on both.
+// BenchmarkScale takes turns between a small and a large fleet, so that whatever else the machine
+// does falls on both.
 func BenchmarkScale(b *testing.B) {
 	const few, many, turns = 100, 100_000, 2000
 	small, large := newBooks(few, placement.Spread, grant, kind{limit: large}).fill(b, 10*few, ledger.Query{}),
@@ -171,7 +173,7 @@ func BenchmarkScale(b *testing.B) {
 	b.ReportMetric(float64(spent[1])/float64(spent[0]), "ratio")
 }
 
-// BenchmarkRefusal asks fleets where nothing fits, and changes one host after each answer.
+// BenchmarkRefusal asks fleets in which nothing fits, and changes one host after each answer.
 func BenchmarkRefusal(b *testing.B) {
 	full := booked(host(256*gib, 64_000), 253*gib, 60_000)
 	gpu := full
@@ -209,7 +211,7 @@ func BenchmarkRefusal(b *testing.B) {
 	}
 }
 
-// BenchmarkClosest explains refusals, BenchmarkPossible tells whether there is hope.
+// BenchmarkClosest explains refusals, BenchmarkPossible checks whether a request can ever fit.
 func BenchmarkClosest(b *testing.B) {
 	benchmarkQuestion(b, func(x *placement.Index, q ledger.Query) { x.Closest(q) })
 }

@@ -34,8 +34,8 @@ func most(got map[ledger.Slot]int) (m int) {
 	return m
 }
 
-// A grant of 1/32 of a host or more takes the host out of its class, so nobody gets a second one before everybody has
-// one.
+// A grant of 1/32 of a host or more takes the host out of its class, so no host gets a second one
+// before every host has one.
 func TestSpreadGivesEveryHostOneBeforeAnyGetsTwo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(1, 200).Draw(t, "hosts")
@@ -50,8 +50,8 @@ func TestSpreadGivesEveryHostOneBeforeAnyGetsTwo(t *testing.T) {
 	})
 }
 
-// Grants too small to change a host's class are spread by the turn alone: multiples of the golden ratio are so far apart
-// that of n consecutive ones at most three fall into the same n-th part.
+// Grants too small to change a host's class are spread by the turn alone: multiples of the golden
+// ratio are so far apart that of n consecutive ones at most three fall into the same n-th part.
 func TestBurstOfSmallRequestsIsSpreadOverEquals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(1, 400).Draw(t, "hosts")
@@ -79,7 +79,8 @@ func TestBurstDoesNotFallOnTheOneHostThatDiffers(t *testing.T) {
 	}
 }
 
-// What falls on hosts that are left out is not all pushed onto one neighbor, be they in the same cell or in another one.
+// What would go to hosts that are left out does not all go to one neighbor, in the same cell or in
+// another one.
 func TestBurstGoesRoundHostsThatAreLeftOut(t *testing.T) {
 	b := newBooks(200, placement.Spread, resource.Vector{}.WithMemory(mib).WithInstances(1), kind{limit: large.WithMemory(250 * gib)})
 	got := burst(t, b, 100, ledger.Query{Rejected: func(slot ledger.Slot) bool { return slot%2 == 0 }})

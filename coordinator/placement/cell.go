@@ -6,7 +6,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// room is what hosts are arranged by: bytes of memory and thousandths of a core.
+// room is the memory in bytes and the cpu in thousandths of a core by which hosts are arranged.
 type room struct{ memory, cpu int64 }
 
 // holds reports whether the need fits.
@@ -27,17 +27,20 @@ const (
 	// fanBits is how many places share a bound, and how many bounds the bound above them: 2^5.
 	fanBits = 5
 	fan     = 1 << fanBits
-	// storeys of bounds are enough for 2^20 places. Of more, the top storey has more than fan bounds.
+	// storeys of bounds are enough for 2^20 places. With more places the top storey has more than
+	// fan bounds.
 	storeys = 3
 	// keptPlaces is the capacity that a cell keeps when it shrinks.
 	keptPlaces = 64
 )
 
-// cell holds hosts of one rank whose memory is on one level and whose cpu is on one level, in no order.
+// cell holds hosts of one rank whose memory is on one level and whose cpu is on one level, in no
+// order.
 //
-// Above the places stands a tree of upper bounds of their room. It is raised with every place that comes or grows, and
-// made exact again where a visit found nothing: so a host among very many costs a search as much as among few, and hosts
-// that do not have the room are passed over together.
+// Above the places there is a tree of upper bounds of their room. Bounds are raised with every
+// place that is added or grows, and made exact again after a visit that found nothing. So a search
+// costs the same among very many hosts as among few, and hosts that do not have the room are
+// skipped together.
 type cell struct {
 	places []place
 	bounds [storeys][]room
@@ -48,9 +51,9 @@ type cell struct {
 
 // visitor looks for a place.
 type visitor interface {
-	// wants reports whether a place with no more than that may be what is looked for.
+	// wants reports whether a place with at most that room can be a match.
 	wants(most room) bool
-	// takes reports whether the place is what is looked for.
+	// takes reports whether the place is a match.
 	takes(p *place) bool
 }
 
@@ -77,7 +80,7 @@ func (c *cell) extend(at int) {
 // raise makes sure that the bounds above a place hold its room.
 func (c *cell) raise(at int, r room) {
 	if c.bounds[0][at/fan].holds(r) {
-		return // and so do those above
+		return // and so do the bounds above
 	}
 	for i := range c.bounds {
 		at >>= fanBits
@@ -91,8 +94,9 @@ func (c *cell) update(at int, r room) {
 	c.raise(at, r)
 }
 
-// take removes a place. The last one moves there; its slot is returned, which may be the one that was removed.
-func (c *cell) take(at int) ledger.Slot {
+// remove removes a place. The last place moves there; its slot is returned, which may be the one
+// that was removed.
+func (c *cell) remove(at int) ledger.Slot {
 	last := len(c.places) - 1
 	p := c.places[last]
 	if at != last {
@@ -106,7 +110,7 @@ func (c *cell) take(at int) ledger.Slot {
 	return p.slot
 }
 
-// shrink drops the bounds that have nothing below them, and memory that is far too much.
+// shrink drops the bounds that have nothing below them, and memory that is far more than needed.
 func (c *cell) shrink() {
 	n := len(c.places)
 	for i := range c.bounds {
@@ -140,7 +144,8 @@ func highest(bounds []room) (most room) {
 	return most
 }
 
-// visit returns the slot of the place that the visitor takes, or NoSlot. It begins near a position and goes round.
+// visit returns the slot of the place that the visitor takes, or NoSlot. It begins near a position
+// and wraps around.
 func (c *cell) visit(v visitor, start int) ledger.Slot {
 	top := c.top()
 	return c.visitBounds(v, top, 0, len(c.bounds[top]), start)
@@ -162,7 +167,7 @@ func (c *cell) visitBounds(v visitor, storey, begin, end, start int) ledger.Slot
 	return ledger.NoSlot
 }
 
-// visitBelow visits what is below a bound and, when nothing is taken there, makes the bound as low as can be.
+// visitBelow visits what is below a bound and, if nothing is taken there, makes the bound exact.
 func (c *cell) visitBelow(v visitor, storey, i, start int) ledger.Slot {
 	begin := i << fanBits
 	if storey > 0 {

@@ -29,7 +29,8 @@ func drawRoom(t *rapid.T) room {
 	return room{rapid.Int64Range(0, 40).Draw(t, "memory"), rapid.Int64Range(0, 40).Draw(t, "cpu")}
 }
 
-// A visit finds a place wherever it begins if there is one, and every bound holds what is below it, at every size.
+// A visit finds a place wherever it begins if there is one, and every bound holds what is below
+// it, at every size.
 func TestCellFindsWhatIsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c cell
@@ -52,7 +53,7 @@ func TestCellFindsWhatIsThere(t *testing.T) {
 					if len(c.places) > 0 {
 						at := rapid.IntRange(0, len(c.places)-1).Draw(t, "at")
 						last := c.places[len(c.places)-1].slot
-						if moved := c.take(at); moved != last {
+						if moved := c.remove(at); moved != last {
 							t.Fatalf("%d moved, not %d", moved, last)
 						}
 					}
@@ -80,7 +81,7 @@ func TestCellFindsWhatIsThere(t *testing.T) {
 	})
 }
 
-// Every place is visited once, so that whoever refuses all but one gets that one.
+// Every place is visited once, so that a visitor that refuses all except one gets that one.
 func TestCellVisitsEveryPlaceOnce(t *testing.T) {
 	for _, n := range []int{1, 32, 33, 1000, 1056, 2100} {
 		var c cell
@@ -99,7 +100,8 @@ func TestCellVisitsEveryPlaceOnce(t *testing.T) {
 	}
 }
 
-// One place among a hundred thousand costs as much as three storeys do, and so does learning that it is gone.
+// One place among a hundred thousand costs as much as three storeys do, and so does learning that
+// it is gone.
 func TestCellFindsTheOneThatHasRoom(t *testing.T) {
 	var c cell
 	const n = 100_000

@@ -8,15 +8,16 @@ import (
 
 // Nearness of a host to a request that it may not take, from the nearest.
 const (
-	nearOpen   = iota // open to it, and its instances and custom countables suffice
-	nearShort         // open to it, and they would suffice if nothing else ran
-	nearClosed        // not open to it: unhealthy, unmeasured, or held where NoHeld is asked for
+	nearOpen   = iota // schedulable, and its instances and custom countables suffice
+	nearShort         // schedulable, and they would suffice if nothing else ran
+	nearClosed        // not schedulable: unhealthy, unmeasured, or held if NoHeld is asked for
 	nearLevels
 )
 
-// Closest returns the host that has the required labels, is not to be avoided, and has the most to give: the nearest
-// first, then the one with the largest part of the memory and cpu asked for, whichever of the two is less. Hosts that are
-// too small to ever have the instances and custom countables come last, open ones before others. Rejected is not asked.
+// Closest returns the host that has the required labels, is not to be avoided, and has the most to
+// give: the nearest first, then the one with the largest part of the memory or cpu asked for,
+// whichever part is smaller. Hosts that are too small to ever have the instances and custom
+// countables come last, schedulable ones before others. It does not call Rejected.
 func (x *Index) Closest(q ledger.Query) ledger.Slot {
 	c := &x.contest
 	c.begin(&q)
@@ -36,18 +37,18 @@ func (d *directory) closest(c *contest) ledger.Slot {
 		for word, left := range v.ranked {
 			for ; left != 0; left &= left - 1 {
 				if n := word*64 + bits.TrailingZeros64(left); v.mayBe(n, c.near, c.search) {
-					c.look(v, v.ranks[n])
+					c.searchRank(v, v.ranks[n])
 				}
 			}
 		}
 	}
-	d.settle(c.search)
+	d.countWaste(c.search)
 	return c.nearest
 }
 
-// mayBe reports whether hosts of a rank can be that near.
+// mayBe reports whether hosts of a rank can have that nearness.
 func (v *view) mayBe(rank, near int, s *search) bool {
-	if rank == v.closed() {
+	if rank == v.closedRank() {
 		return near == nearClosed
 	}
 	switch {
@@ -55,19 +56,19 @@ func (v *view) mayBe(rank, near int, s *search) bool {
 		return near == nearClosed
 	case near == nearClosed:
 		return false
-	case rank >= v.short() || rank&gradeSpent != 0 && s.instances > 0:
+	case rank >= v.shortRank() || rank&gradeSpent != 0 && s.instances > 0:
 		return near == nearShort
 	default:
 		return near == nearOpen || s.partial
 	}
 }
 
-// nearness of a host; nearLevels where it is too small.
+// nearness of a host; nearLevels if it is too small.
 func (s *search) nearness(h *host) int {
 	switch {
 	case s.instances > h.amounts[limit].instances || !s.countsFit(h, limit):
 		return nearLevels
-	case !h.open() || h.held() && s.noHeld:
+	case !h.schedulable() || h.held() && s.noHeld:
 		return nearClosed
 	case s.instances > h.amounts[available].instances || !s.countsFit(h, available):
 		return nearShort
@@ -76,7 +77,8 @@ func (s *search) nearness(h *host) int {
 	}
 }
 
-// contest looks for the host of one nearness with the largest share. Like search it is used again and again.
+// contest looks for the host of one nearness with the largest share. Like search it is used for
+// all queries.
 type contest struct {
 	*search
 	near    int
@@ -84,8 +86,8 @@ type contest struct {
 	share   float64
 }
 
-// shareOf is the part of the need that is there, by the scarcer of memory and cpu: at most 1, all of it. It never falls
-// when there is more room.
+// shareOf is the part of the need that is available, by the scarcer of memory and cpu: at most 1,
+// which is all of it. It never falls if there is more room.
 func (c *contest) shareOf(r room) float64 {
 	share := 1.0
 	if r.memory < c.need.memory {
@@ -97,9 +99,9 @@ func (c *contest) shareOf(r room) float64 {
 	return share
 }
 
-// look looks into the cells of a rank, the largest first, that may have a larger share than the best so far. Levels below
-// that share of the need are left out.
-func (c *contest) look(v *view, in *rank) {
+// searchRank searches the cells of a rank that may have a larger share than the best so far, the
+// largest first. It skips levels below that share of the need.
+func (c *contest) searchRank(v *view, in *rank) {
 	share := max(0, c.share)
 	row, column := memoryLevel(int64(share*float64(c.need.memory))), cpuLevel(int64(share*float64(c.need.cpu)))
 	c.steps++
@@ -122,13 +124,14 @@ func (c *contest) look(v *view, in *rank) {
 	}
 }
 
-// wants reports whether a host with that much may beat the best so far.
+// wants reports whether a host with that much can be better than the best so far.
 func (c *contest) wants(most room) bool {
 	c.steps++
 	return c.shareOf(most) > c.share
 }
 
-// takes lets a host take part. The contest is over when it has as much as any can have.
+// takes compares a host with the best so far. The contest is over when a host has the largest
+// possible share.
 func (c *contest) takes(p *place) bool {
 	c.steps++
 	share := c.shareOf(p.room)

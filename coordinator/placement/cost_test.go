@@ -18,8 +18,8 @@ type landscape struct {
 	host  func(r *rand.Rand, i, n int) ledger.HostView
 	query func(r *rand.Rand, i int) ledger.Query
 	fits  bool
-	// most is how many bounds and hosts Choose may look at on average, however many hosts there are; mostClosest the same
-	// for Closest.
+	// most is how many bounds and hosts Choose may look at on average, however many hosts there
+	// are; mostClosest the same for Closest.
 	most, mostClosest int
 	// change draws what a host is like for a moment after each search; nil: as it was.
 	change func(r *rand.Rand, v ledger.HostView) ledger.HostView
@@ -162,8 +162,8 @@ func landscapes() []landscape {
 	}
 }
 
-// steps puts a fleet of n hosts up, asks until the index has made its views, and returns how much it then looks at per
-// search.
+// steps puts a fleet of n hosts up, asks until the index has made its views, and returns how much
+// it then looks at per search.
 func (l *landscape) steps(t *testing.T, n int) (choose, closest int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, uint64(n)))

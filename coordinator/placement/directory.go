@@ -7,30 +7,36 @@ import (
 )
 
 const (
-	// maxViews bounds what a change of a host costs: it is made in every view that has the host.
+	// maxViews bounds the cost of a host's change, which is made in every view that has the host.
 	maxViews = 16
-	// maxPreferred bounds the ranks of a view; a request with more preferred labels is searched without a view of its own.
+	// maxPreferred bounds the ranks of a view; a request with more preferred labels is searched
+	// without a view of its own.
 	maxPreferred = 16
-	// maxDebtors is how many signatures without a view are remembered with what they cost.
+	// maxDebtors is how many signatures without a view are remembered with their cost.
 	maxDebtors = 32
-	// freeChecks is how many hosts a search may look at for nothing before that is counted against its signature.
+	// freeChecks is how many hosts a search may check without success before that counts against
+	// its signature.
 	freeChecks = 16
-	// idleSearches is after how many searches of others a view may be taken away for another signature.
+	// idleSearches is after how many searches of others a view may be dropped for another
+	// signature.
 	idleSearches = 1024
-	// idleUpkeep is after how many changes per host, without a search, a view is not worth its upkeep.
+	// idleUpkeep is after how many changes per host, without a search, a view is dropped.
 	idleUpkeep = 4
 )
 
 // directory is the views of one aspect.
 //
-// The first view has every host and is always there. Another one is made for a signature once the searches for it have
-// looked at as many hosts for nothing as there are: making it costs about as much as what was lost by not having it. In
-// the same way it is dropped when the changes made in it since it was last asked for have cost more than making it anew.
+// The first view has every host and always exists. Another view is made for a signature once the
+// searches for it have checked as many hosts without success as there are: making it costs about
+// as much as was lost without it. In the same way it is dropped when the changes in it since its
+// last search have cost more than making it again.
 type directory struct {
-	fleet   *fleet
-	of      aspect
-	views   [maxViews]*view
-	made    uint16 // bit: the view is there; host.members has a bit for each that admits the host, and stale ones
+	fleet *fleet
+	of    aspect
+	views [maxViews]*view
+	// bit: the view exists; host.members has a bit for each view that admits the host, and stale
+	// bits
+	made    uint16
 	clock   uint64 // counts searches
 	debtors []debtor
 }
@@ -55,7 +61,7 @@ func (d *directory) grow() {
 	}
 }
 
-// reshape finds the views that admit a host, anew.
+// reshape finds again the views that admit a host.
 func (d *directory) reshape(slot ledger.Slot, h *host) {
 	for made := d.made; made != 0; made &= made - 1 {
 		i := bits.TrailingZeros16(made)
@@ -65,7 +71,7 @@ func (d *directory) reshape(slot ledger.Slot, h *host) {
 	}
 }
 
-// admit notes whether a view admits a host.
+// admit records whether a view admits a host.
 func (d *directory) admit(i int, slot ledger.Slot, h *host) bool {
 	v := d.views[i]
 	if !v.admits(h) {
@@ -79,13 +85,13 @@ func (d *directory) admit(i int, slot ledger.Slot, h *host) bool {
 	return true
 }
 
-// put brings a host to where it belongs in every view that admits it.
+// put moves a host to its present place in every view that admits it.
 func (d *directory) put(slot ledger.Slot, h *host) {
 	for in := h.members[d.of] & d.made; in != 0; in &= in - 1 {
 		i := bits.TrailingZeros16(in)
 		d.place(d.views[i], slot, h)
 		if i != 0 {
-			d.keep(i)
+			d.countUpkeep(i)
 		}
 	}
 }
@@ -94,8 +100,8 @@ func (d *directory) place(v *view, slot ledger.Slot, h *host) {
 	v.put(slot, v.rankOf(slot, h, d.of), h.amounts[d.of].room())
 }
 
-// keep counts a change in a view and drops it when it is not worth that any more.
-func (d *directory) keep(i int) {
+// countUpkeep counts a change in a view and drops the view when its upkeep costs too much.
+func (d *directory) countUpkeep(i int) {
 	v := d.views[i]
 	if v.upkeep++; v.upkeep > idleUpkeep*d.fleet.size() {
 		d.drop(i)
@@ -114,8 +120,9 @@ func (d *directory) remove(slot ledger.Slot, h *host) {
 	}
 }
 
-// view returns where to search: the signature's own view, or else the first view, or a smaller one that is sure to have
-// every host that the signature admits; s.partial tells which. It also begins the count of what the search wastes.
+// view returns the view to search: the signature's own view, or else the first view, or a smaller
+// one that has every host that the signature admits. s.partial is false for the signature's own
+// view. It also begins the count of what the search wastes.
 func (d *directory) view(s *search) *view {
 	s.of, s.wasted = d.of, 0
 	d.clock++
@@ -139,8 +146,9 @@ func (d *directory) view(s *search) *view {
 	return found
 }
 
-// settle counts what the search wasted against its signature, and makes a view when that has become too much.
-func (d *directory) settle(s *search) {
+// countWaste counts what the search wasted against its signature, and makes a view when that has
+// become too much.
+func (d *directory) countWaste(s *search) {
 	if s.wasted <= freeChecks || len(s.preferred) > maxPreferred {
 		return
 	}
@@ -162,7 +170,8 @@ func (d *directory) settle(s *search) {
 	d.make(i, g)
 }
 
-// debtor finds or adds a signature, in place of the one that was not added to for the longest time.
+// debtor finds or adds a signature. If there is no room, it replaces the one whose cost has not
+// grown for the longest time.
 func (d *directory) debtor(g *signature) *debtor {
 	oldest := 0
 	for i := range d.debtors {
@@ -182,7 +191,8 @@ func (d *directory) debtor(g *signature) *debtor {
 	return &d.debtors[oldest]
 }
 
-// vacancy is the number of a view that can be made: a free one, or that of an idle view, which is dropped; or -1.
+// vacancy is a number for a new view: a free one, or that of an idle view, which is dropped; or
+// -1.
 func (d *directory) vacancy() int {
 	if free := ^d.made; free != 0 {
 		return bits.TrailingZeros16(free)

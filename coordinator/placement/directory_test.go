@@ -94,7 +94,8 @@ func TestSearchBeginsInTheSmallestViewThatHasAllItsHosts(t *testing.T) {
 // A view that prefers has the hosts in another order: it serves its own signature only.
 func TestViewThatPrefersServesNobodyElse(t *testing.T) {
 	x, hosts := racks(2000)
-	for i := 7; i < len(hosts); i += 200 { // every other one in rack 7 is in use, and the only ones with an ssd
+	// every other one in rack 7 is in use, and the only ones with an ssd
+	for i := 7; i < len(hosts); i += 200 {
 		hosts[i].Labels = hosts[i].Labels.With("disk", "ssd")
 		hosts[i].Booked = grant.WithMemory(128 * gib)
 		x.Put(ledger.Slot(i), hosts[i])
@@ -113,7 +114,8 @@ func TestViewThatPrefersServesNobodyElse(t *testing.T) {
 	}
 }
 
-// Signatures that are asked for once in a while do not push out the memory of one that is asked for again and again.
+// Signatures that are asked for once in a while do not push out the memory of one that is asked
+// for again and again.
 func TestViewIsMadeForWhoAsksMost(t *testing.T) {
 	x, _ := racks(20_000)
 	for i := range 4000 {
@@ -167,7 +169,8 @@ func TestOnlyAnIdleViewMakesRoomForAnother(t *testing.T) {
 		views++
 		searchUntil(t, x, views, inRack(rack))
 	}
-	for round := range 200 { // the sixteenth rack is asked for as often as the others: theirs are kept
+	// the sixteenth rack is asked for as often as the others: theirs are kept
+	for round := range 200 {
 		for rack := range 16 {
 			q := inRack(rack)
 			q.Turn = uint64(round)

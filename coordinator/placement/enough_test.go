@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// A host gives what it has left, to the last instance, byte, thousandth of a core and countable, and no more.
+// A host gives what it has left, to the last instance, byte, thousandth of a core and countable,
+// and no more.
 func TestWhatIsLeftIsEnoughForThatAndNoMore(t *testing.T) {
 	left := resource.Vector{}.WithMemory(gib).WithCPU(500).WithInstances(1).With("gpu", 1)
 	v := host(256*gib, 64_000)
@@ -59,7 +60,7 @@ func TestAHostWithoutInstancesLeftIsCloserThanAClosedOne(t *testing.T) {
 	}
 }
 
-// Whoever tells of a host that is not there, or takes it away, does no harm.
+// A change or a removal of a host that is not there does no harm.
 func TestHostsThatAreNotThere(t *testing.T) {
 	x := place(placement.Spread, empty, empty)
 	x.Remove(1)

@@ -142,7 +142,8 @@ func (c *cell) most() room {
 	return most
 }
 
-// audit checks that every bound holds all that is below it, and that the cell does not keep memory that it does not need.
+// audit checks that every bound holds all that is below it, and that the cell does not keep memory
+// that it does not need.
 func (c *cell) audit() error {
 	n := len(c.places)
 	for i, bounds := range c.bounds {

@@ -15,46 +15,47 @@ func amountsOf(v *resource.Vector) amounts { return amounts{v.Memory(), v.CPU(),
 
 func (a *amounts) room() room { return room{a.memory, a.cpu} }
 
-// aspect says what an amount is of.
+// aspect is the kind of an amount.
 type aspect uint8
 
 const (
-	available aspect = iota // what the host has left
-	limit                   // what it is
-	booked                  // what the books have given away
+	available aspect = iota // what is left of the host
+	limit                   // the size of the host
+	booked                  // what the accounts have given away
 	aspects
 )
 
-// host is what the index keeps of a HostView. It fills two cache lines, and fetching them is much of what a change costs
-// in a large fleet.
+// host is what the index keeps of a HostView. It fills two cache lines. In a large fleet fetching
+// them is much of the cost of a change.
 type host struct {
 	id      string
 	labels  label.Set
 	amounts [aspects]amounts
 	custom  *[aspects][]resource.Quantity // nil: none
 	grade   uint16                        // without gradeSpent
-	members [2]uint16                     // of directories by aspect; bit: its view with that number admits the host
+	// by the aspect of a directory; bit: the view with that number admits the host
+	members [2]uint16
 	state   state
 }
 
-// state is a set of what is true of a host.
+// state is a set of properties of a host.
 type state uint8
 
 const (
-	present  state = 1 << iota
-	healthy        // not suspect, lost, cordoned or draining
-	measured       // a fresh measurement without pressure
-	open     = present | healthy | measured
+	present     state = 1 << iota
+	healthy           // not suspect, lost, cordoned or draining
+	measured          // a fresh measurement without pressure
+	schedulable = present | healthy | measured
 )
 
 func (h *host) present() bool { return h.state&present != 0 }
 
-// open reports whether new grants may go there.
-func (h *host) open() bool { return h.state == open }
+// schedulable reports whether new grants may go there.
+func (h *host) schedulable() bool { return h.state == schedulable }
 
 func (h *host) held() bool { return h.grade&gradeHeld != 0 }
 
-// count is a custom countable of the host.
+// count is the quantity of a custom countable of the host.
 func (h *host) count(of aspect, name string) int64 {
 	if h.custom == nil {
 		return 0
@@ -62,7 +63,7 @@ func (h *host) count(of aspect, name string) int64 {
 	return amount(h.custom[of], name)
 }
 
-// amount is the quantity of that name, 0 where there is none.
+// amount is the quantity of that name, 0 if there is none.
 func amount(list []resource.Quantity, name string) int64 {
 	for i := range list { // lists are short
 		if list[i].Name == name {
@@ -72,15 +73,15 @@ func amount(list []resource.Quantity, name string) int64 {
 	return 0
 }
 
-// learn takes over a view. It reports whether labels or limits changed.
-func (h *host) learn(v *ledger.HostView, policy Policy) (reshaped bool) {
+// update stores a view. It reports whether labels or limits changed.
+func (h *host) update(v *ledger.HostView, policy Policy) (reshaped bool) {
 	amounts := [aspects]amounts{available: amountsOf(&v.Available), limit: amountsOf(&v.Limit), booked: amountsOf(&v.Booked)}
 	reshaped = !h.present() || amounts[limit] != h.amounts[limit] || !sameLabels(h.labels, v.Labels)
 	h.amounts = amounts
 	if reshaped {
 		h.labels = v.Labels
 	}
-	if h.learnCustom(v) {
+	if h.updateCustom(v) {
 		reshaped = true
 	}
 	h.state = present
@@ -94,7 +95,7 @@ func (h *host) learn(v *ledger.HostView, policy Policy) (reshaped bool) {
 	return reshaped
 }
 
-// book takes over what is available and booked.
+// book stores what is available and booked.
 func (h *host) book(free, used *resource.Vector, policy Policy) {
 	h.amounts[available], h.amounts[booked] = amountsOf(free), amountsOf(used)
 	if h.custom != nil || len(free.Custom())+len(used.Custom()) > 0 {
@@ -106,13 +107,13 @@ func (h *host) book(free, used *resource.Vector, policy Policy) {
 	h.grade = policy.use(h) | h.grade&^gradeUse
 }
 
-// sameLabels is true at once for the same slice; sets are immutable.
+// sameLabels returns true at once for the same slice, because sets are immutable.
 func sameLabels(a, b label.Set) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || a.Equal(b))
 }
 
-// learnCustom takes over the custom countables and reports whether a limit changed.
-func (h *host) learnCustom(v *ledger.HostView) (changed bool) {
+// updateCustom stores the custom countables and reports whether a limit changed.
+func (h *host) updateCustom(v *ledger.HostView) (changed bool) {
 	custom := [aspects][]resource.Quantity{available: v.Available.Custom(), limit: v.Limit.Custom(), booked: v.Booked.Custom()}
 	if h.custom == nil {
 		if len(custom[available])+len(custom[limit])+len(custom[booked]) == 0 {
@@ -139,8 +140,8 @@ func (f *fleet) at(slot ledger.Slot) *host {
 	return &f.hosts[slot]
 }
 
-// name enters a host under its id, which no other host has.
-func (f *fleet) name(slot ledger.Slot, h *host, id string) {
+// setID sets the id of a host, which no other host has.
+func (f *fleet) setID(slot ledger.Slot, h *host, id string) {
 	if h.present() {
 		if h.id == id {
 			return

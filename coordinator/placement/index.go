@@ -9,8 +9,8 @@ import (
 type Index struct {
 	policy  Policy
 	fleet   fleet
-	free    *directory // by what hosts have left
-	limits  *directory // by what they are
+	free    *directory // by what is left of hosts
+	limits  *directory // by the size of hosts
 	search  search
 	contest contest
 }
@@ -24,7 +24,8 @@ func New(policy Policy) *Index {
 	return x
 }
 
-// Put adds the host in a slot, or replaces what is known of it. Of what the view points to only id and labels are kept.
+// Put adds the host in a slot, or replaces what is known of it. Of the data that the view points
+// to it keeps only id and labels.
 func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
 	known := len(x.fleet.hosts)
 	h := x.fleet.at(slot)
@@ -32,8 +33,8 @@ func (x *Index) Put(slot ledger.Slot, view ledger.HostView) {
 		x.free.grow()
 		x.limits.grow()
 	}
-	x.fleet.name(slot, h, view.ID)
-	if h.learn(&view, x.policy) {
+	x.fleet.setID(slot, h, view.ID)
+	if h.update(&view, x.policy) {
 		x.free.reshape(slot, h)
 		x.limits.reshape(slot, h)
 		x.limits.put(slot, h)
@@ -73,8 +74,8 @@ func (x *Index) Choose(q ledger.Query) ledger.Slot {
 	return x.free.choose(&x.search)
 }
 
-// Possible reports whether a host with the required labels, and not to be avoided, has limits as large as the request.
-// It does not ask whether the host is held or rejected.
+// Possible reports whether a host with the required labels, and not to be avoided, has limits as
+// large as the request. It does not check whether the host is held or rejected.
 func (x *Index) Possible(q ledger.Query) bool {
 	x.search.begin(&q)
 	x.search.preferred, x.search.rejected = nil, nil
@@ -83,11 +84,12 @@ func (x *Index) Possible(q ledger.Query) bool {
 
 func (d *directory) choose(s *search) ledger.Slot {
 	slot := d.view(s).choose(s)
-	d.settle(s)
+	d.countWaste(s)
 	return slot
 }
 
-// Survey counts what each filter removes. It looks at every host. Rejected hosts count as not measured, and held ones like others unless NoHeld is asked for.
+// Survey counts what each filter removes. It looks at every host. Rejected hosts count as not
+// measured, and held ones like others unless NoHeld is asked for.
 func (x *Index) Survey(q ledger.Query) ledger.HostFilters {
 	s := &x.search
 	s.begin(&q)

@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// model answers what an Index answers by looking at every host, in the words of the package comment.
+// model answers what an Index answers by looking at every host, in the words of the package
+// comment.
 type model struct {
 	policy placement.Policy
 	hosts  map[ledger.Slot]ledger.HostView
@@ -106,7 +107,8 @@ func (m *model) possible(q ledger.Query) bool {
 	return false
 }
 
-// nearness orders hosts for Closest: the level, smaller is nearer, then the share, larger is nearer.
+// nearness orders hosts for Closest: the level, smaller is nearer, then the share, larger is
+// nearer.
 func (m *model) nearness(slot ledger.Slot, q ledger.Query) (level int, share float64) {
 	v := m.hosts[slot]
 	counts := q.Request.Without(resource.Memory).Without(resource.CPU)
@@ -176,7 +178,8 @@ func byTheBooks(v ledger.HostView) resource.Vector {
 	return left
 }
 
-// has reports whether there is as much of each dimension as the request asks for. What is not listed is not there.
+// has reports whether there is as much of each dimension as the request asks for. What is not
+// listed is not there.
 func has(available, request resource.Vector) bool {
 	for dimension, asked := range request.All() {
 		if there, _ := available.Get(dimension); asked > 0 && asked > there {

@@ -12,9 +12,11 @@ type Policy uint8
 
 // The policies of design §10.
 const (
-	// Spread takes the least used host first: load is even, and an accident hits little.
+	// Spread takes the least used host first: the load is even, and the loss of a host affects
+	// little.
 	Spread Policy = iota
-	// Binpack takes the most used host first: whole hosts stay free for large requests, or can be switched off.
+	// Binpack takes the most used host first: whole hosts stay free for large requests, or can be
+	// switched off.
 	Binpack
 )
 
@@ -41,18 +43,19 @@ func PolicyFromString(text string) (Policy, error) {
 	}
 }
 
-// A grade is the part of a host's score that does not depend on the query: from high to low, five bits for the policy's
-// class of use, two for the class of measured load, and two that a search includes or leaves out. Lower is better.
+// A grade is the part of a host's score that does not depend on the query: from high to low, five
+// bits for the policy's class of use, two for the class of measured load, and two that a search
+// includes or leaves out. Lower is better.
 const (
 	useClasses = 32 // 1/32 of a host: hosts closer than that are equals
-	gradeHeld  = 1  // the host is held for somebody
-	gradeSpent = 2  // it has no instance left: only for the rare request without one
+	gradeHeld  = 1  // the host is held for a request
+	gradeSpent = 2  // it has no instance left: only a request for none, which is rare, fits
 	gradeUse   = (useClasses - 1) << 4
 	grades     = useClasses * 4 * 4
 )
 
-// loadEdges are where the classes of measured load begin, in thousandths per core: below half a core's worth of work for
-// every core, below a full one, up to twice that, and beyond.
+// loadEdges are where the classes of measured load begin, in thousandths per core: below half a
+// core's worth of work for every core, below a full one, up to twice that, and beyond.
 var loadEdges = [...]int64{500, 1000, 2000}
 
 func loadClass(millis int64) int {
@@ -63,7 +66,8 @@ func loadClass(millis int64) int {
 	return class
 }
 
-// useClass is floor(32 × booked / limit), at most 31; 0 for a dimension that the host does not have.
+// useClass is floor(32 × booked / limit), at most 31; 0 for a dimension that the host does not
+// have.
 func useClass(booked, limit int64) int {
 	switch {
 	case limit <= 0 || booked <= 0:
@@ -85,7 +89,7 @@ func (p Policy) grade(h *host, loadMillis int64, held bool) uint16 {
 	return grade
 }
 
-// use is the part of the grade that the most used of the host's dimensions makes.
+// use is the part of the grade that comes from the most used of the host's dimensions.
 func (p Policy) use(h *host) uint16 {
 	most, used := &h.amounts[limit], &h.amounts[booked]
 	use := max(useClass(used.memory, most.memory), useClass(used.cpu, most.cpu), useClass(used.instances, most.instances))

@@ -122,7 +122,7 @@ func id(slot ledger.Slot) string { return fmt.Sprintf("host-%d", slot) }
 
 func rarely(t *rapid.T, what string) bool { return rapid.IntRange(0, 9).Draw(t, what) == 0 }
 
-// view draws a host whose numbers agree with each other, except where nothing requires that they do.
+// view draws a host whose numbers agree with each other, except if nothing requires that.
 func (m *machine) view(t *rapid.T, slot ledger.Slot) ledger.HostView {
 	v := ledger.HostView{
 		ID: id(slot), Labels: labels(t),
@@ -247,8 +247,8 @@ func (m *machine) grant(slot ledger.Slot, request resource.Vector) {
 	m.book(slot, v)
 }
 
-// TestIndexEqualsBruteForce is the proof that the index is right: whatever happens to the hosts, every answer is what
-// looking at all of them gives.
+// TestIndexEqualsBruteForce is the proof that the index is right: whatever happens to the hosts,
+// every answer is what looking at all of them gives.
 func TestIndexEqualsBruteForce(t *testing.T) {
 	views := 0
 	rapid.Check(t, func(t *rapid.T) {

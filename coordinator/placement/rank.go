@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// rank is the cells of one score: a sparse table of levels of memory (rows) by levels of cpu (columns). All hosts of a
-// rank are equals; which of them is taken is a matter of the turn.
+// rank is the cells of one score: a sparse table of levels of memory (rows) by levels of cpu
+// (columns). All hosts of a rank are equals; the turn decides which of them is taken.
 type rank struct {
 	rows    uint64         // bit m: the row has a cell
 	columns [levels]uint64 // bit c of row m: the cell is there
-	first   [levels]int    // where a row's cells begin in cells, be there any or not
+	first   [levels]int    // where a row's cells begin in cells, even if it has none
 	cells   []cellRef      // by row, then by column
 }
 
-// cellRef is what a search needs to know of a cell before it looks into it.
+// cellRef is what a search needs to know of a cell before it visits the cell.
 type cellRef struct {
 	cell  int32 // in view.cells
 	hosts int32
@@ -27,8 +27,8 @@ func (r *rank) seek(row, column int) (at int, found bool) {
 	return r.first[row] + bits.OnesCount64(columns&(1<<column-1)), columns>>column&1 != 0
 }
 
-// open adds a cell, at the place that seek told.
-func (r *rank) open(at, row, column int, cell int32) {
+// insertCell adds a cell at the place that seek returned.
+func (r *rank) insertCell(at, row, column int, cell int32) {
 	r.cells = slices.Insert(r.cells, at, cellRef{cell: cell})
 	r.columns[row] |= 1 << column
 	r.rows |= 1 << row
@@ -37,8 +37,8 @@ func (r *rank) open(at, row, column int, cell int32) {
 	}
 }
 
-// shut takes an empty cell out.
-func (r *rank) shut(at, row, column int) {
+// removeCell removes an empty cell.
+func (r *rank) removeCell(at, row, column int) {
 	r.cells = slices.Delete(r.cells, at, at+1)
 	r.columns[row] &^= 1 << column
 	if r.columns[row] == 0 {
@@ -49,14 +49,15 @@ func (r *rank) shut(at, row, column int) {
 	}
 }
 
-// span is where in cells those of a row are, from a column on.
+// span is the range in cells of a row's cells, from a column on.
 func (r *rank) span(row, column int) (begin, end int) {
 	columns := r.columns[row]
 	end = r.first[row] + bits.OnesCount64(columns)
 	return end - bits.OnesCount64(columns>>column), end
 }
 
-// candidates finds the cells that may have the search's room, for search.cells, and returns how many hosts are in them.
+// candidates sets search.cells to the cells that may have the search's room, and returns how many
+// hosts are in them.
 func (r *rank) candidates(s *search) (hosts int) {
 	s.cells = s.cells[:0]
 	for rows := r.rows >> s.row << s.row; rows != 0; rows &= rows - 1 {

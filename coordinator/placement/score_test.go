@@ -63,20 +63,21 @@ func TestBookingAHostIsLearningIt(t *testing.T) {
 	gpus := func(n int64) resource.Vector { return resource.Vector{}.WithMemory(8).With("gpu", n) }
 	plain := resource.Vector{}.WithMemory(8)
 	for name, test := range map[string]struct{ limit, before, free, used resource.Vector }{
-		"nothing was booked":             {plain, plain, plain.WithMemory(5), plain.WithMemory(3)},
-		"all was booked":                 {plain, plain.WithMemory(0), plain, plain.WithMemory(0)},
-		"countables are taken":           {gpus(4), gpus(4), gpus(1), gpus(3)},
-		"the last countables are gone":   {gpus(4), gpus(4), plain, plain},
-		"countables that it has none of": {plain, plain, plain, gpus(1)}, // of an engine that an agent has brought back
+		"nothing was booked":           {plain, plain, plain.WithMemory(5), plain.WithMemory(3)},
+		"all was booked":               {plain, plain.WithMemory(0), plain, plain.WithMemory(0)},
+		"countables are taken":         {gpus(4), gpus(4), gpus(1), gpus(3)},
+		"the last countables are gone": {gpus(4), gpus(4), plain, plain},
+		// of an engine that an agent has brought back
+		"countables that it has none of": {plain, plain, plain, gpus(1)},
 		"countables beyond its limit":    {plain, plain, gpus(1), plain},
 	} {
 		for _, load := range []int64{0, 5000} {
 			view := ledger.HostView{ID: "h", Limit: test.limit, Available: test.before, LoadMillis: load, Held: load > 0, Health: true}
 			var told, learned host
-			told.learn(&view, Spread)
+			told.update(&view, Spread)
 			told.book(&test.free, &test.used, Spread)
 			view.Available, view.Booked = test.free, test.used
-			learned.learn(&view, Spread)
+			learned.update(&view, Spread)
 			if told.amounts != learned.amounts || told.grade != learned.grade || told.state != learned.state {
 				t.Errorf("%s: booked %+v, learned %+v", name, told, learned)
 			}
@@ -101,14 +102,14 @@ func TestAHostLearnsItsCountables(t *testing.T) {
 		"none and its own": {Limit: one, Available: one, Booked: one},
 	} {
 		var h host
-		h.learn(&view, Spread)
+		h.update(&view, Spread)
 		for of, v := range map[aspect]resource.Vector{available: view.Available, limit: view.Limit, booked: view.Booked} {
 			want, _ := v.Get("gpu")
 			if got := h.count(of, "gpu"); got != want {
 				t.Errorf("%s: %d gpus in aspect %d; want %d", name, got, of, want)
 			}
 		}
-		if changed := h.learn(&view, Spread); changed {
+		if changed := h.update(&view, Spread); changed {
 			t.Errorf("%s: told the same again, the host has changed", name)
 		}
 	}

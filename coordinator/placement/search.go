@@ -6,7 +6,7 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// search is a query in the form that the index works with. There is one, used again and again.
+// search is a query in the form that the index uses. There is one, for all queries.
 type search struct {
 	signature
 	fleet *fleet
@@ -17,27 +17,29 @@ type search struct {
 	instances   int64
 	noHeld      bool
 	rejected    func(ledger.Slot) bool
-	draw        uint64 // a fraction of 2^64 that turns with the queries
+	draw        uint64 // a fraction of 2^64 that changes with Query.Turn
 
 	avoiding bool
 	avoided  []uint64 // by slot: the last search that avoided it
 	number   uint64   // of this search
 
-	// partial is set where the view promises less than the signature asks: the rest is checked host by host.
+	// partial is set if the view admits hosts that the signature does not: these are checked one
+	// by one.
 	partial     bool
-	wasted      int // hosts with room that were looked at for nothing, for want of a view
+	wasted      int // hosts with room that were checked without success because there is no view
 	best        ledger.Slot
 	bestMatches int
 
 	cells []int // scratch
-	steps int   // bounds and hosts that were looked at, for the proof that they do not grow with the fleet
+	// bounds and hosts that were checked, for the test that they do not grow with the fleet
+	steps int
 }
 
-// turning is 2^64 divided by the golden ratio: its multiples fall far apart, so consecutive turns are spread over the
-// equals as evenly as any sequence can be that does not know their number.
+// turning is 2^64 divided by the golden ratio. Its multiples are far apart, so consecutive turns
+// are spread over the equals as evenly as is possible without knowing their number.
 const turning = 0x9e3779b97f4a7c15
 
-// begin takes a query.
+// begin sets the search to a query.
 func (s *search) begin(q *ledger.Query) {
 	s.need = room{q.Request.Memory(), q.Request.CPU()}
 	s.row, s.column = memoryLevel(s.need.memory), cpuLevel(s.need.cpu)
@@ -73,8 +75,8 @@ func (s *search) avoids(slot ledger.Slot) bool {
 	return s.avoiding && int(slot) < len(s.avoided) && s.avoided[slot] == s.number
 }
 
-// grades is a bit for each of the four kinds of grade (held or not, spent or not) that the search looks at, repeated to
-// fill a word of view.ranked.
+// grades is a bit for each of the four kinds of grade (held or not, spent or not) that the search
+// looks at, repeated to fill a word of view.ranked.
 func (s *search) grades() uint64 {
 	const all = 0x1111111111111111
 	kinds := uint64(1)
@@ -87,7 +89,7 @@ func (s *search) grades() uint64 {
 	return kinds * all
 }
 
-// wants reports whether a host with that much may have the room.
+// wants reports whether a host with at most that room can fit.
 func (s *search) wants(most room) bool {
 	s.steps++
 	return most.holds(s.need)

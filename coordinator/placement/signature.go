@@ -7,15 +7,15 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// signature is the part of a query that does not change with every request, and for which a view may be kept: wishes,
-// and countables, of which few different amounts are asked for.
+// signature is the part of a query that does not change with every request, and for which a view
+// may be kept: wishes and countables. Few different amounts of countables are asked for.
 type signature struct {
 	required, preferred label.Set
 	instances           int64 // 0 for one or none: see gradeSpent
 	custom              []resource.Quantity
 }
 
-// plain reports whether every host qualifies, and all equally.
+// plain reports whether the signature asks for nothing, so that every host qualifies.
 func (g *signature) plain() bool {
 	return len(g.required) == 0 && len(g.preferred) == 0 && !g.counted()
 }
@@ -28,7 +28,8 @@ func (g *signature) equal(other *signature) bool {
 		g.required.Equal(other.required) && g.preferred.Equal(other.preferred)
 }
 
-// includes reports whether every host that satisfies the other satisfies this one, which prefers nothing.
+// includes reports whether every host that satisfies the other satisfies this one, which prefers
+// nothing.
 func (g *signature) includes(other *signature) bool {
 	if len(g.preferred) != 0 || g.instances > other.instances || len(g.required) > len(other.required) {
 		return false
@@ -51,7 +52,8 @@ func covers(list, other []resource.Quantity) bool {
 	return true
 }
 
-// admits reports whether the host has the labels and is large enough to have the counts: a matter of its shape alone.
+// admits reports whether the host has the labels and is large enough for the counts. It depends
+// only on labels and limits.
 func (g *signature) admits(h *host) bool {
 	return h.labels.MatchesFilter(g.required) && g.countsFit(h, limit)
 }

@@ -8,17 +8,18 @@ import (
 
 // view is the hosts that a signature admits, arranged by rank and, inside a rank, by room.
 //
-// Ranks are numbered from the best: for every number of preferred labels that match, most first, the grades; then three
-// in which no search finds a host: short ones, whose counts do not fit, held or not, and closed ones.
+// Ranks are numbered from the best: for every number of preferred labels that match, most first,
+// the grades. Three ranks follow in which no search finds a host: two for hosts whose counts do
+// not fit (held or not), and one for hosts that are not schedulable.
 type view struct {
 	signature
 	ranks   []*rank
 	ranked  []uint64 // bit: the rank has a host
-	cells   []cell   // the first is nobody's
-	spare   []int32  // cells that are in no rank
+	cells   []cell   // the first is not used
+	spare   []int32  // free cells
 	where   []location
 	hosts   int
-	matched []uint8 // by slot: preferred labels that match; nil where none is preferred
+	matched []uint8 // by slot: preferred labels that match; nil if none is preferred
 
 	asked  uint64 // when it was last searched, by directory.clock
 	upkeep int    // changes since then
@@ -49,24 +50,24 @@ func (v *view) grow(slots int) {
 	}
 }
 
-// open is the number of ranks in which a search finds hosts.
-func (v *view) open() int { return (len(v.preferred) + 1) * grades }
+// openRanks is the number of ranks in which a search finds hosts.
+func (v *view) openRanks() int { return (len(v.preferred) + 1) * grades }
 
-func (v *view) short() int { return v.open() }
+func (v *view) shortRank() int { return v.openRanks() }
 
-func (v *view) closed() int { return v.open() + 2 }
+func (v *view) closedRank() int { return v.openRanks() + 2 }
 
-// rankOf is the rank in which a host belongs. By their limits all hosts are empty and open.
+// rankOf is the rank in which a host belongs. By their limits all hosts are empty and schedulable.
 func (v *view) rankOf(slot ledger.Slot, h *host, of aspect) int {
 	grade := 0
 	if of == available {
-		if !h.open() {
-			return v.closed()
+		if !h.schedulable() {
+			return v.closedRank()
 		}
 		grade = int(h.grade)
 	}
 	if v.counted() && !v.countsFit(h, of) {
-		return v.short() + grade&gradeHeld
+		return v.shortRank() + grade&gradeHeld
 	}
 	if h.amounts[of].instances <= 0 {
 		grade |= gradeSpent
@@ -77,7 +78,7 @@ func (v *view) rankOf(slot ledger.Slot, h *host, of aspect) int {
 	return grade
 }
 
-// put enters a host or moves it to where it belongs now.
+// put adds a host or moves it to its present place.
 func (v *view) put(slot ledger.Slot, rank int, r room) {
 	row, column := memoryLevel(r.memory), cpuLevel(r.cpu)
 	if at := v.where[slot]; at.cell != 0 {
@@ -105,7 +106,7 @@ func (v *view) insert(slot ledger.Slot, rank, row, column int, r room) {
 	in := v.rank(rank)
 	at, found := in.seek(row, column)
 	if !found {
-		in.open(at, row, column, v.newCell(rank, row, column))
+		in.insertCell(at, row, column, v.newCell(rank, row, column))
 		v.ranked[rank/64] |= 1 << (rank % 64)
 	}
 	v.hosts++
@@ -116,14 +117,14 @@ func (v *view) insert(slot ledger.Slot, rank, row, column int, r room) {
 	v.where[slot] = location{ref.cell, int32(place)} //nolint:gosec // there are fewer places than slots
 }
 
-// remove takes a host out, if it is there.
+// remove removes a host, if it is there.
 func (v *view) remove(slot ledger.Slot) {
 	from := v.where[slot]
 	if from.cell == 0 {
 		return
 	}
 	c := &v.cells[from.cell]
-	if moved := c.take(int(from.place)); moved != slot {
+	if moved := c.remove(int(from.place)); moved != slot {
 		v.where[moved].place = from.place
 	}
 	v.where[slot] = location{}
@@ -134,7 +135,7 @@ func (v *view) remove(slot ledger.Slot) {
 	if ref.hosts--; ref.hosts > 0 {
 		return
 	}
-	in.shut(at, c.row, c.column)
+	in.removeCell(at, c.row, c.column)
 	if len(in.cells) == 0 {
 		v.ranked[c.rank/64] &^= 1 << (c.rank % 64)
 	}
@@ -166,7 +167,7 @@ func (v *view) newCell(rank, row, column int) int32 {
 func (v *view) choose(s *search) ledger.Slot {
 	s.best, s.bestMatches = ledger.NoSlot, -1
 	kinds := s.grades()
-	for word := range v.open() / 64 {
+	for word := range v.openRanks() / 64 {
 		for left := v.ranked[word] & kinds; left != 0; left &= left - 1 {
 			n := word*64 + bits.TrailingZeros64(left)
 			if slot := v.chooseIn(v.ranks[n], s); slot != ledger.NoSlot {
@@ -177,8 +178,8 @@ func (v *view) choose(s *search) ledger.Slot {
 	return s.best
 }
 
-// chooseIn returns any host of the rank that the search accepts. It begins where the search's draw falls among all hosts
-// of the cells that may have the room, and goes round.
+// chooseIn returns any host of the rank that the search accepts. It begins at the host that the
+// search's draw selects among all hosts of the cells that may have the room, and wraps around.
 func (v *view) chooseIn(in *rank, s *search) ledger.Slot {
 	s.steps++
 	hosts := in.candidates(s)

@@ -121,7 +121,8 @@ func TestUnhealthyUnmeasuredAndHeldHostsAreLeftOut(t *testing.T) {
 func TestBooksAndHeadroomMustSuffice(t *testing.T) {
 	x := place(placement.Spread,
 		booked(empty, 253*gib, 0), // too little memory by the books
-		with(booked(empty, 16*gib, 0), func(v *ledger.HostView) { v.Available = v.Available.WithMemory(4*gib - 1) }), // by measurement
+		// by measurement
+		with(booked(empty, 16*gib, 0), func(v *ledger.HostView) { v.Available = v.Available.WithMemory(4*gib - 1) }),
 		booked(empty, 0, 63_001),
 		with(empty, func(v *ledger.HostView) { v.Available = v.Available.WithInstances(0) }),
 		booked(empty, 252*gib, 63_000), // just enough
@@ -169,7 +170,8 @@ func TestPolicies(t *testing.T) {
 	wantOrder(t, place(placement.Binpack, hosts...), small, 1, 0, 4, 3)
 }
 
-// A host is in the last class when it is as good as full, and stays there when an adopted engine takes it over its limit.
+// A host is in the last class when it is as good as full, and stays there when an adopted engine
+// takes it over its limit.
 func TestFullAndOverfullAreTheSame(t *testing.T) {
 	used := func(gpus int64) ledger.HostView {
 		v := with(empty, func(v *ledger.HostView) {
@@ -337,7 +339,8 @@ func TestClosestHasTheMostToGive(t *testing.T) {
 
 func TestSurveyCountsWhatEachFilterRemoves(t *testing.T) {
 	x := place(placement.Spread,
-		labeled(with(empty, func(v *ledger.HostView) { v.Health = false }), "zone", "b"), // the first filter counts
+		// the first filter counts
+		labeled(with(empty, func(v *ledger.HostView) { v.Health = false }), "zone", "b"),
 		labeled(empty, "zone", "a"), // avoided
 		labeled(with(empty, func(v *ledger.HostView) { v.Health, v.Measured = false, false }), "zone", "a"),
 		labeled(with(booked(empty, 256*gib, 0), func(v *ledger.HostView) { v.Measured = false }), "zone", "a"),

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Column is one of a row's, as the database has it: an int64, a string, or []byte. Garbage that is text, and not
-// valid, is []byte; a number that is not whole is a string.
+// Column is a column of a row, as the database has it: an int64, a string, or []byte. Invalid text
+// is []byte; a number that is not whole is a string.
 type Column struct {
 	Name  string `json:"name"`
 	Value any    `json:"value"`
@@ -23,23 +23,26 @@ type AsideRow struct {
 	Columns []Column `json:"columns"`
 }
 
-// Aside is a store of which a row can be set aside that nobody can read, and which keeps every coordinator from leading.
+// Aside is a store from which an unreadable row can be set aside. Such a row keeps every
+// coordinator from leading.
 type Aside interface {
 	Store
 
-	// SetAside takes a row out of the store, whatever it holds, and with a host's the live allocations on it, which cannot be restored without
-	// their host. It first gives them all to keep: where that fails nothing is changed. The epoch is raised in the same step, so that whoever
-	// led until now is deposed and loads again. table is one of Tables, and key the one that a RowError tells. ErrNotFound: there is no
-	// such row.
+	// SetAside removes a row from the store, whatever it holds. With a host's row it removes the
+	// live allocations on the host, which cannot be restored without it. It first passes all of
+	// them to keep: if that fails, nothing is changed. The epoch is raised in the same step, so
+	// that the present leader is deposed and loads again. table is one of Tables, and key the key
+	// of a RowError. ErrNotFound: there is no such row.
 	SetAside(ctx context.Context, table, key string, keep func([]AsideRow) error) (Meta, error)
 }
 
-// Tables are those whose rows a ledger is rebuilt from, and that of the commands that are refused.
+// Tables are the tables whose rows a ledger is rebuilt from, and the table of refused commands.
 func Tables() []string {
 	return []string{AllocationTable, HostTable, QuotaTable, ProviderTable, RefusalTable}
 }
 
-// AsideWhere is a table with the condition that finds rows in it. Its placeholder, %s, is for Value.
+// AsideWhere is a table with the condition that finds rows in it. Its placeholder, %s, is for
+// Value.
 type AsideWhere struct {
 	Table, Condition string
 	Value            any
@@ -48,9 +51,10 @@ type AsideWhere struct {
 // onHost finds the live allocations that cannot be restored without a host.
 const onHost = "ended = 0 AND (host_id = %s OR host_id <> '' AND host_id NOT IN (SELECT id FROM host))"
 
-// AsideRows finds the rows that are set aside together, the one that was named first. held is the key as the column
-// holds it. An allocation is found by its id. With a host go live allocations whose host has no row, as those of a
-// host whose id is garbage have none. The error says what is wrong with the table or the key.
+// AsideRows finds the rows that are set aside together; the named row is first. held is the key as
+// the column holds it. An allocation is found by its id. With a host, live allocations whose host
+// has no row are set aside, too: if the id in a host's row is garbage, its allocations have no
+// host. The error says what is wrong with the table or the key.
 func AsideRows(table, key string, held any) ([]AsideWhere, error) {
 	switch table {
 	case AllocationTable:
@@ -81,7 +85,7 @@ func (w AsideWhere) Delete(placeholder string) string {
 	return "DELETE FROM " + w.Table + " WHERE " + fmt.Sprintf(w.Condition, placeholder)
 }
 
-// Row makes a row of what the database gave, in memory of its own.
+// Row makes a row of the database's values. It copies them.
 func (w AsideWhere) Row(names []string, values []any) AsideRow {
 	row := AsideRow{Table: w.Table}
 	for i, name := range names {

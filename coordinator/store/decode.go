@@ -17,7 +17,8 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// DecodeAllocation reads what AppendAllocation wrote. forget is the row's column. The error is a *RowError.
+// DecodeAllocation reads what AppendAllocation wrote. forget is the row's column. The error is a
+// *RowError.
 func DecodeAllocation(id ledger.ID, forget bool, payload []byte) (ledger.Allocation, error) {
 	record := &storev1.AllocationRecord{}
 	err := unmarshal(payload, record)
@@ -123,7 +124,8 @@ func DecodeHost(id string, payload []byte) (ledger.HostRecord, error) {
 	return h, nil
 }
 
-// DecodeQuota reads what EncodeQuota wrote. selector is the row's key, a selector's text. The error is a *RowError.
+// DecodeQuota reads what EncodeQuota wrote. selector is the row's key, a selector's text. The
+// error is a *RowError.
 func DecodeQuota(selector string, payload []byte) (ledger.Quota, error) {
 	record := &storev1.QuotaRecord{}
 	err := unmarshal(payload, record)
@@ -189,7 +191,8 @@ func quota(m *bursarv1.Quota) (ledger.Quota, error) {
 	return q, nil
 }
 
-// unmarshal reads a payload that this version understands in full: with what it does not know it would be written back short.
+// unmarshal reads a payload that this version understands in full. If it had fields that this
+// version does not know, writing it again would lose them.
 func unmarshal(payload []byte, m proto.Message) error {
 	if err := proto.Unmarshal(payload, m); err != nil {
 		return fmt.Errorf("not a %s: %w", m.ProtoReflect().Descriptor().Name(), err)
@@ -208,8 +211,8 @@ func known(m protoreflect.ProtoMessage) error {
 // reader reads fields and keeps the first error.
 type reader struct{ err error }
 
-// additions reads what is in the unknown fields of a row's resource; see storev1.Additions. What a later version has there is left aside,
-// as the version before this one does with all of it.
+// additions reads what is in the unknown fields of a row's resource; see storev1.Additions. Fields
+// of a later version are ignored, as the version before this one ignores all of them.
 func (r *reader) additions(field string, m *bursarv1.Resource) *storev1.Additions {
 	more := &storev1.Additions{}
 	if m == nil {
@@ -246,12 +249,13 @@ func (r *reader) overUse(m *bursarv1.OverUse) ledger.OverUse {
 	}
 }
 
-// instant reads what timestamp wrote, and nothing else: an Instant reaches from 1677 to 2262.
+// instant reads only what timestamp wrote: an Instant is between 1677 and 2262.
 func (r *reader) instant(field string, m *timestamppb.Timestamp) ledger.Instant {
 	if m == nil {
 		return 0
 	}
-	i := ledger.Instant(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos()))                     // may wrap; then it does not come back
+	// may wrap; then it does not come back
+	i := ledger.Instant(m.GetSeconds()*int64(time.Second) + int64(m.GetNanos()))
 	if back := i.Time(); back.Unix() != m.GetSeconds() || int32(back.Nanosecond()) != m.GetNanos() { //nolint:gosec // below 1e9
 		r.fail(field, fmt.Errorf("%d s and %d ns: want a time from 1678 to 2261", m.GetSeconds(), m.GetNanos()))
 	}

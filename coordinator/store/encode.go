@@ -24,9 +24,10 @@ const (
 	RefusalTable    = "refusal"
 )
 
-// AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord with all but what was measured, and
-// Forget, which is a column. What DecodeAllocation would refuse is refused here, so that no row is written that cannot be loaded.
-// The error is a *RowError.
+// AppendAllocation appends the payload of an allocation's row, a storev1.AllocationRecord. It has
+// everything except what was measured and Forget, which is a column. It refuses what
+// DecodeAllocation would refuse, so that every written row can be loaded. The error is a
+// *RowError.
 func AppendAllocation(payload []byte, a *ledger.Allocation) ([]byte, error) {
 	if a.State < ledger.Waiting || a.State > ledger.Lost {
 		return nil, &RowError{AllocationTable, a.ID.String(), fmt.Errorf("state %d: want one of the known", a.State)}

@@ -60,7 +60,8 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	})
 }
 
-// A field that somebody adds to what a ledger keeps, and forgets here, is found by this test: it sets all there are.
+// A field that is added to the ledger's rows and forgotten here is found by this test: it sets all
+// fields.
 func TestNoFieldIsForgotten(t *testing.T) {
 	var a ledger.Allocation
 	set(reflect.ValueOf(&a).Elem())
@@ -273,7 +274,8 @@ func TestEncodingRefuses(t *testing.T) {
 	}
 }
 
-// TestARefusalIsWrittenWhateverItSays: what made the ledger panic must not keep anybody from leading again by its words.
+// TestARefusalIsWrittenWhateverItSays: the text of a panic must not keep a coordinator from
+// leading again.
 func TestARefusalIsWrittenWhateverItSays(t *testing.T) {
 	want := ledger.Refusal{
 		Hash: [32]byte{1, 2}, At: 1, Procedure: "/Allocate", Caller: "\xff\x00alice", Cause: "lost \xc3", Version: "1.2",
@@ -342,7 +344,8 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// FuzzDecode decodes anything as any row: a *RowError that names it, or a value that is written and read again as it is.
+// FuzzDecode decodes anything as any row: a *RowError that names it, or a value that is written
+// and read again as it is.
 func FuzzDecode(f *testing.F) {
 	a := storetest.Typical(7, ledger.Active, 1)
 	payload, err := store.AppendAllocation(nil, &a)

@@ -7,7 +7,7 @@ import (
 
 // What callers decide on, by errors.Is.
 var (
-	// ErrDeposed says that the epoch is not, or no longer, the one that may write.
+	// ErrDeposed says that the epoch is not the one that may write, or not any more.
 	ErrDeposed = errors.New("deposed: another leadership has begun")
 	// ErrUnknownOutcome says that a commit may or may not have happened.
 	ErrUnknownOutcome = errors.New("outcome unknown: the commit may or may not have happened")
@@ -25,14 +25,14 @@ var (
 	ErrDamaged = errors.New("the store is damaged")
 	// ErrIO says that reading or writing failed below the store.
 	ErrIO = errors.New("input or output error under the store")
-	// ErrAway says that the store's server cannot be reached now. It is worth another try.
+	// ErrAway says that the store's server cannot be reached now. The caller should try again.
 	ErrAway = errors.New("the store cannot be reached")
 )
 
 // DeposedError is an ErrDeposed that says which epochs were involved.
 type DeposedError struct {
 	Epoch  uint64 // of the call
-	Stored uint64 // that may write; the same as Epoch where an error ended it
+	Stored uint64 // that may write; the same as Epoch if an error ended it
 }
 
 func (e *DeposedError) Error() string {
@@ -45,7 +45,8 @@ func (e *DeposedError) Error() string {
 // Is makes the error an ErrDeposed.
 func (e *DeposedError) Is(target error) bool { return target == ErrDeposed }
 
-// RowError names a row that cannot be read, or a value that cannot be written. Nothing is left out for it: the call fails.
+// RowError names a row that cannot be read, or a value that cannot be written. The row is not
+// skipped: the call fails.
 type RowError struct {
 	Table string // "allocation", "host", "quota", "provider" or "refusal"
 	Key   string // the id, the selector, or kind and cluster
@@ -57,7 +58,7 @@ func (e *RowError) Error() string { return fmt.Sprintf("store: %s %q: %v", e.Tab
 // Unwrap returns the cause.
 func (e *RowError) Unwrap() error { return e.Err }
 
-// Refusal is why a store was not opened, or does not let itself be led.
+// Refusal is why a store was not opened, or cannot be led.
 type Refusal uint8
 
 // The refusals of Open.
@@ -67,7 +68,7 @@ const (
 	Damaged                    // it was one
 	Newer                      // it is one of a later version
 	Denied                     // it may not be read and written
-	// Older: its tables have to be brought up to date first, and that was not asked for.
+	// Older: its tables must be migrated first, and that was not asked for.
 	Older
 	// OtherCluster: it belongs to another cluster.
 	OtherCluster
@@ -102,13 +103,13 @@ func (r Refusal) String() string {
 	}
 }
 
-// RefusedError says why a store cannot be used, and what would be right. The store is as it was.
+// RefusedError says why a store cannot be used, and what would be right. The store is unchanged.
 type RefusedError struct {
 	Where  string // the file, or the database without its secrets
 	Reason Refusal
 	Found  string // what is there
 	Want   string // what to do, to be read after "want "
-	Err    error  // the cause, where there is one
+	Err    error  // the cause, if there is one
 }
 
 func (e *RefusedError) Error() string {

@@ -9,14 +9,15 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// LiveRow is the row of a live allocation as it is read. The payload is valid until the next one is read.
+// LiveRow is the row of a live allocation as it is read. The payload is valid until the next one
+// is read.
 type LiveRow struct {
 	ID      int64
 	Forget  int64
 	Payload []byte
 }
 
-// chunk is rows on their way from the goroutine that reads them to those that decode them.
+// chunk is some rows, passed from the goroutine that reads them to those that decode them.
 type chunk struct {
 	into     []ledger.Allocation // as long as the others
 	ids      []ledger.ID
@@ -27,8 +28,8 @@ type chunk struct {
 
 const chunkRows = 256
 
-// DecodeLive reads and decodes so many rows at the same time: a coordinator's start consists of this. next is called by one
-// goroutine, once for each row.
+// DecodeLive reads and decodes count rows, several at the same time, because this is most of the
+// time of a coordinator's start. next is called by one goroutine, once for each row.
 func DecodeLive(ctx context.Context, count int, next func() (LiveRow, error)) ([]ledger.Allocation, error) {
 	if count == 0 {
 		return nil, nil

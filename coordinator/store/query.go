@@ -18,7 +18,7 @@ func (q *HistoryQuery) Size() int {
 	return min(q.PageSize, MaxPage)
 }
 
-// MatchesRow reports whether the columns of a row match, so that its payload is worth decoding.
+// MatchesRow reports whether the columns of a row match, so that its payload should be decoded.
 func (q *HistoryQuery) MatchesRow(id ledger.ID, state ledger.State, hostID string) bool {
 	return (q.HostID == "" || q.HostID == hostID) &&
 		(len(q.States) == 0 || slices.Contains(q.States, state)) &&
@@ -30,7 +30,7 @@ func (q *HistoryQuery) Matches(a *ledger.Allocation) bool {
 	return q.MatchesRow(a.ID, a.State, a.HostID) && a.Labels.MatchesFilter(q.Labels)
 }
 
-// Position is a place in the history, which is in the order of ends and, among equals, of ids.
+// Position is a place in the history, which is ordered by end, then by id.
 type Position struct {
 	Ended ledger.Instant
 	ID    ledger.ID
@@ -63,9 +63,10 @@ func ParseToken(token string) (Position, error) {
 	}, nil
 }
 
-// CallerOf is who is answered by a row, and whose history it counts in but for those of CountsOnHost: the allocation's caller, or, of one
-// that has ended and of which all that is known is an agent's word, the host, as "@" and its id. Else an agent could fill the history of
-// anybody.
+// CallerOf is the caller whose repeats are answered from a row, and in whose history it counts
+// unless it is CountsOnHost: the allocation's caller, or, if the allocation has ended and is known
+// only from an agent's report, the host, as "@" and its id. Otherwise an agent could fill the
+// history of any caller.
 func CallerOf(a *ledger.Allocation) string {
 	if a.State.Live() || !a.Adopted() {
 		return a.Caller
@@ -73,11 +74,13 @@ func CallerOf(a *ledger.Allocation) string {
 	return OfHost + a.HostID
 }
 
-// OfHost begins what CallerOf says of a host. Callers through an agent are called USER@HOST.
+// OfHost is the prefix of a host in CallerOf. Callers through an agent are named USER@HOST.
 const OfHost = "@"
 
-// CountsOnHost in the state column of a row says that the row counts in the history of its host, though its caller is answered by it: the
-// allocation ended, its host's agent brought it back, and it ended again. Else an agent could count the same rows again and again.
+// CountsOnHost in the state column of a row says that the row counts in the history of its host,
+// although its caller's repeats are answered from it: the allocation ended, its host's agent
+// brought it back, and it ended again. Otherwise an agent could make the same rows count again and
+// again.
 const CountsOnHost = 1 << 8
 
 // StateOf is the state column of an allocation's row.
@@ -88,8 +91,8 @@ func StateOf(a *ledger.Allocation) int16 {
 	return int16(a.State)
 }
 
-// EndOf is when an allocation ended, as its row is ordered in the history; zero where it is live. An end without a time,
-// which a ledger does not make, is the earliest.
+// EndOf is when an allocation ended, by which its row is ordered in the history; zero if it is
+// live. An end without a time, which a ledger never writes, is the earliest.
 func EndOf(a *ledger.Allocation) ledger.Instant {
 	if a.State.Live() {
 		return 0

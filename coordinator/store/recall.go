@@ -13,10 +13,10 @@ type Broken struct {
 	Cause error
 }
 
-// Recall reads the payloads of such rows instead, which have all that the columns have. It returns what is to be
-// remembered of those that ended since a time. An ended row that has no payload that can be read either loses its
-// request id, and log is told. One that is live, or may be, is a *RowError: without it what it holds would be given
-// to others.
+// Recall reads the payloads of such rows, which have everything that the columns have. It returns
+// what must be remembered of those that ended since a time. If the payload of an ended row cannot
+// be read either, its request id is lost, and that is logged. A row that is live, or may be, is a
+// *RowError: without it what it holds would be granted to others.
 func Recall(broken []Broken, since ledger.Instant, read func(ledger.ID) (LiveRow, error), log *slog.Logger) ([]ledger.Remembered, error) {
 	var list []ledger.Remembered
 	for i := range broken {

@@ -12,7 +12,7 @@ import (
 	storev1 "github.com/bursar/bursar/proto/bursar/store/v1"
 )
 
-// EncodeRefusal returns the payload of a refusal's row. There is one for each: text that is none is replaced.
+// EncodeRefusal returns the payload of a refusal's row. It never fails: invalid text is replaced.
 func EncodeRefusal(r *ledger.Refusal) ([]byte, error) {
 	text := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(&storev1.RefusalRecord{
@@ -25,8 +25,8 @@ func EncodeRefusal(r *ledger.Refusal) ([]byte, error) {
 	return payload, nil
 }
 
-// DecodeRefusal reads what EncodeRefusal wrote. id is the row's key, which had no version in it once. The error is
-// a *RowError.
+// DecodeRefusal reads what EncodeRefusal wrote. id is the row's key; keys of older versions have
+// no version in them. The error is a *RowError.
 func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	record := &storev1.RefusalRecord{}
 	err := unmarshal(payload, record)
@@ -58,8 +58,8 @@ func DecodeRefusal(id string, payload []byte) (ledger.Refusal, error) {
 	return r, nil
 }
 
-// Needless reports whether an error names a row that nobody needs to lead: a refusal that cannot be read refuses
-// nothing.
+// Needless reports whether an error names a row that a leader does not need: a refusal that cannot
+// be read refuses nothing.
 func Needless(err error) bool {
 	row, named := errors.AsType[*RowError](err)
 	return named && row.Table == RefusalTable

@@ -7,8 +7,9 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// Rows is a batch as a backend writes it: each row once, numbers as columns hold them. It shares no memory with the batch that
-// may change: a commit that was given up goes on when its caller has long used that for something else.
+// Rows is a batch as a backend writes it: each row once, numbers as columns hold them. It shares
+// no memory with the batch that may change: a commit that was given up still runs when its caller
+// already uses that memory for something else.
 type Rows struct {
 	Epoch            int64
 	Sequence, LastID int64
@@ -17,7 +18,8 @@ type Rows struct {
 	Hosts, Quotas    []KeyedRow
 	Providers        []KeyedRow
 	Refusals         []KeyedRow
-	// HostsGone, QuotasGone, ProvidersGone and RefusalsGone are what is removed and not there.
+	// HostsGone, QuotasGone, ProvidersGone and RefusalsGone are the keys that are removed and not
+	// put again.
 	HostsGone, QuotasGone, ProvidersGone, RefusalsGone []string
 
 	payloads []byte
@@ -41,7 +43,8 @@ type KeyedRow struct {
 	Payload []byte
 }
 
-// mostKept is the payload memory that is kept for the next batch, in bytes; few batches are larger.
+// mostKept is the payload memory that is kept for the next batch, in bytes. Few batches are
+// larger.
 const mostKept = 1 << 20
 
 // Reset makes the rows ready for the next batch. What they held is no longer needed then.
@@ -54,7 +57,7 @@ func (r *Rows) Reset() {
 	}
 }
 
-// Encode makes rows of a batch: of each key's changes the last. The error is a *RowError.
+// Encode makes the rows of a batch: the last change of each key. The error is a *RowError.
 func (r *Rows) Encode(batch *Batch) error {
 	r.Epoch, r.Sequence, r.LastID = Signed(batch.Epoch), Signed(batch.Revision), Signed(uint64(batch.LastID))
 	r.Time = int64(batch.Time)
@@ -118,7 +121,7 @@ func names(clusters []ledger.ClusterName) (list []string) {
 	return list
 }
 
-// keyed makes rows of hosts, rules, providers or refusals, of each key the last.
+// keyed makes rows of hosts, rules, providers or refusals, the last one of each key.
 func keyed[T any](list []T, key func(*T) string, encode func(*T) ([]byte, error)) ([]KeyedRow, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -152,7 +155,7 @@ func gone(removed []string, put []KeyedRow) []string {
 	return list
 }
 
-// Signed and Unsigned go to and from a column of 64 bits, which has a sign: the bits stay.
+// Signed and Unsigned convert to and from a signed column of 64 bits: the bits stay the same.
 func Signed(n uint64) int64 { return int64(n) } //nolint:gosec // as said
 
 // Unsigned is the way back from Signed.

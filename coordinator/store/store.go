@@ -12,7 +12,7 @@ import (
 type Meta struct {
 	// StoreID names the store for good. A copy made by Bursar gets a new one.
 	StoreID string
-	// Cluster is the name of the cluster that the store belongs to. Empty: of none yet.
+	// Cluster is the name of the cluster that the store belongs to. Empty: none yet.
 	Cluster string
 	// Epoch is the number of the last leadership, zero before the first.
 	Epoch uint64
@@ -20,17 +20,18 @@ type Meta struct {
 	Sequence uint64
 	// LastID is the last allocation's id after that batch.
 	LastID ledger.ID
-	// Time is the ledger's after that batch, or after a later one that has kept its time alone; zero before the first.
+	// Time is the ledger's time after that batch, or after a later one that stored only its time;
+	// zero before the first.
 	Time ledger.Instant
 	// Schema is the version of the tables.
 	Schema int64
 }
 
-// Batch is what one Commit makes durable. One that is empty only checks the epoch.
+// Batch is what one Commit makes durable. An empty batch only checks the epoch.
 type Batch struct {
 	Epoch uint64
 	ledger.Changes
-	// KeepTime makes the ledger's time durable even where no row changes.
+	// KeepTime makes the ledger's time durable even if no row changes.
 	KeepTime bool
 }
 
@@ -42,50 +43,56 @@ func (b Batch) Empty() bool {
 
 // Store keeps the rows of a ledger. See the package comment for leadership and concurrency.
 //
-// Beside the errors that the methods name, each may return ErrClosed, an error that wraps ErrFull, ErrReadOnly or ErrIO,
-// and, where it reads rows, a *RowError.
+// Apart from the errors that the methods name, each may return ErrClosed, an error that wraps
+// ErrFull, ErrReadOnly or ErrIO, and, if it reads rows, a *RowError.
 type Store interface {
-	// Lead takes leadership: the stored epoch becomes max(stored+1, atLeast), durably, before it returns. It waits for a
-	// Commit of this Store whose outcome was reported unknown, so that Load tells what became of it.
+	// Lead takes leadership: the stored epoch becomes max(stored+1, atLeast), durably, before it
+	// returns. It waits for a Commit of this Store whose outcome was reported unknown, so that
+	// Load shows its outcome.
 	Lead(ctx context.Context, atLeast uint64) (Meta, error)
 
-	// Load reads all that a ledger is rebuilt from: live allocations, hosts, rules, providers, refusals, and the request ids of allocations
-	// that ended at or after rememberSince. A refusal that cannot be read is left out. ErrDeposed: epoch is not the stored one.
+	// Load reads everything that a ledger is rebuilt from: live allocations, hosts, rules,
+	// providers, refusals, and the request ids of allocations that ended at or after
+	// rememberSince. A refusal that cannot be read is left out. ErrDeposed: epoch is not the
+	// stored one.
 	Load(ctx context.Context, epoch uint64, rememberSince time.Time) (ledger.Snapshot, error)
 
-	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of several transitions of an id the
-	// last is the row; a host, rule, provider or refusal that is both removed and there is there. ErrDeposed: the epoch is another, or was
-	// ended by an error; or the store was put back to an earlier state since: then the stored sequence is not the one that this
-	// leadership's last Commit, or its Lead, has left, or another Lead has taken an epoch of the same number. ErrUnknownOutcome: the
-	// batch may or may not be there; Lead and Load to find out. After any other error it is not there. A context that ends while the
-	// batch is being written makes the outcome unknown. The caller may use the batch's memory again as soon as Commit has
-	// returned, whatever it returned.
+	// Commit makes a batch durable, all of it or nothing, if its epoch is the stored one. Of
+	// several transitions of an id the last one is the row. A host, rule, provider or refusal that
+	// is both removed and put is put. ErrDeposed: the epoch is another one, or was ended by an
+	// error; or the store was restored to an earlier state since then, so that the stored sequence
+	// is not the one that this leadership's last Commit, or its Lead, wrote, or another Lead has
+	// taken an epoch of the same number. ErrUnknownOutcome: the batch may or may not be stored;
+	// Lead and Load find that out. After any other error it is not stored. A context that ends
+	// while the batch is being written makes the outcome unknown. The caller may use the batch's
+	// memory again as soon as Commit has returned, with or without an error.
 	Commit(ctx context.Context, batch Batch) error
 
-	// Get reads an allocation, live or ended. ErrNotFound: there is none, or no longer.
+	// Get reads an allocation, live or ended. ErrNotFound: there is none, or not any more.
 	Get(ctx context.Context, id ledger.ID) (ledger.Allocation, error)
 
-	// GetByRequest reads the latest allocation that a caller got under a request id. ErrNotFound as for Get; also for an
-	// allocation that ended with Forget.
+	// GetByRequest reads the latest allocation that a caller got under a request id. ErrNotFound
+	// as for Get; also for an allocation that ended with Forget.
 	GetByRequest(ctx context.Context, caller, requestID string) (ledger.Allocation, error)
 
-	// History reads a page of ended allocations, the one that ended last first. next is the token of the page that follows,
-	// empty on the last. A page may hold fewer than asked for, even none, before the last: a call looks at a bounded number
-	// of rows. ErrBadToken: the query's token is none of ours.
+	// History reads a page of ended allocations, the one that ended last first. next is the token
+	// of the page that follows, empty on the last. A page may hold fewer than asked for, even
+	// none, before the last: a call looks at a bounded number of rows. ErrBadToken: the query's
+	// token is not from this store.
 	History(ctx context.Context, query HistoryQuery) (page []ledger.Allocation, next string, err error)
 
-	// Ends reads what is known of allocations that have ended without decoding them: at most limit, those behind a place in the history,
-	// the oldest first. Fewer than limit are the last.
+	// Ends lists ended allocations after a place in the history, the oldest first, at most limit,
+	// without decoding them. If it returns fewer than limit, these are the last ones.
 	Ends(ctx context.Context, after Position, limit int) ([]End, error)
 
-	// Delete deletes allocations from the history and returns how many. One that is not there any more, or has not ended at that time,
-	// is left as it is.
+	// Delete deletes allocations from the history and returns how many. It ignores an allocation
+	// that is gone, or that did not end at that time.
 	Delete(ctx context.Context, ended []Position) (int, error)
 
 	// Meta reads what the store knows of itself.
 	Meta(ctx context.Context) (Meta, error)
 
-	// Close waits for what is under way and closes the store. The second call does nothing.
+	// Close waits for calls in progress and closes the store. The second call does nothing.
 	Close() error
 }
 
@@ -93,17 +100,17 @@ type Store interface {
 type End struct {
 	Position
 	Caller string
-	// Bytes is about what it takes in the store, with its entries in indexes.
+	// Bytes is about how many bytes it takes in the store, with its entries in indexes.
 	Bytes int64
 }
 
-// RowOverhead is what a row takes beside its payload and its texts, in bytes: numbers, headers, and its entry in the index by end. Caller
-// and request id are in an index once more.
+// RowOverhead is what a row takes apart from its payload and its texts, in bytes: numbers,
+// headers, and its entry in the index by end. Caller and request id are also in an index.
 const RowOverhead = 100
 
 // HistoryQuery selects ended allocations. The zero query selects all, in pages of DefaultPage.
 type HistoryQuery struct {
-	// Labels must all match; the value "*" matches any value that is there.
+	// Labels must all match; the value "*" matches any value that is set.
 	Labels label.Set
 	// States are the ends to include; none means all.
 	States []ledger.State

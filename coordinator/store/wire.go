@@ -11,9 +11,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// wire writes the one message that is on the path of every commit without building it first: a fifth of the time, and no
-// garbage. Like any writer of proto3 it leaves out what is zero and has no presence. Field numbers are those of the contract; a test
-// compares with what the protobuf package makes of the same message.
+// wire writes the one message that is on the path of every commit, without building it first. That
+// takes a fifth of the time and makes no garbage. Like any writer of proto3 it leaves out zero
+// values of fields without presence. Field numbers are those of the contract; a test compares the
+// result with that of the protobuf package.
 type wire struct {
 	b       []byte
 	invalid bool // a text was not UTF-8
@@ -102,8 +103,8 @@ func (w *wire) overUse(u *ledger.OverUse) {
 	w.close(at)
 }
 
-// resource writes a bursar.v1.Resource.
-// resource writes a resource, with what the version before leaves aside: see storev1.Additions.
+// resource writes a bursar.v1.Resource, with the fields that the version before ignores: see
+// storev1.Additions.
 func (w *wire) resource(field protowire.Number, r *resource.Resource, errorOutput string) {
 	at := w.open(field)
 	w.vector(&r.Vector, 1)
@@ -121,7 +122,8 @@ func (w *wire) resource(field protowire.Number, r *resource.Resource, errorOutpu
 	w.close(at)
 }
 
-// vector writes memory, cpu, instances and custom parts, which both messages have in this order, from the field of memory on.
+// vector writes memory, cpu, instances and custom parts, which both messages have in this order,
+// from the field of memory on.
 func (w *wire) vector(v *resource.Vector, memory protowire.Number) {
 	for i, dimension := range [...]string{resource.Memory, resource.CPU, resource.Instances} {
 		if quantity, set := v.Get(dimension); set {
@@ -151,7 +153,8 @@ func (w *wire) open(field protowire.Number) (at int) {
 	return len(w.b) - 1
 }
 
-// close ends the message. Where its length takes more than the byte that was left for it, the message moves up.
+// close ends the message. If its length takes more than the one byte that was left for it, the
+// message is moved.
 func (w *wire) close(at int) {
 	length := uint64(len(w.b) - at - 1) //nolint:gosec // not negative: open left a byte
 	for range protowire.SizeVarint(length) - 1 {

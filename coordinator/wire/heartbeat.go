@@ -14,9 +14,9 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// NewEnrolment reads an announcement. Done is the caller's to set.
-func NewEnrolment(req *bursarv1.RegisterRequest) (*core.Enrolment, error) {
-	e := &core.Enrolment{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
+// NewRegistration reads an announcement. Done is the caller's to set.
+func NewRegistration(req *bursarv1.RegisterRequest) (*core.Registration, error) {
+	e := &core.Registration{Seen: core.SeenEpoch{Epoch: req.GetEpoch(), Number: req.GetLeadership()}, Command: ledger.RegisterCommand{
 		HostID: req.GetHostId(), Address: req.GetAddress(), BootID: req.GetBootId(),
 		Incarnation: req.GetIncarnation(), Version: req.GetVersion(),
 		MachineID: req.GetMachineId(), PIDNamespace: req.GetPidNamespace(), Uptime: DurationFrom(req.GetUptime()),
@@ -35,7 +35,7 @@ func NewEnrolment(req *bursarv1.RegisterRequest) (*core.Enrolment, error) {
 }
 
 // RegisterResponse is the answer to an announcement.
-func RegisterResponse(e *core.Enrolment) *bursarv1.RegisterResponse {
+func RegisterResponse(e *core.Registration) *bursarv1.RegisterResponse {
 	return &bursarv1.RegisterResponse{
 		Epoch: e.Result.Led.Epoch, Leadership: e.Result.Led.Number, StoreId: e.Result.StoreID, Interval: DurationMessage(e.Result.Interval),
 	}

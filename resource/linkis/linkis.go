@@ -1,8 +1,9 @@
-// Package linkis has the forms of a resource that Apache Linkis persists and sends: ten types, each a view of a
-// resource.Resource, with JSON of its own.
+// Package linkis has the forms of a resource that Apache Linkis persists and sends: ten types,
+// each a view of a resource.Resource, with JSON of its own.
 //
-// It says how a resource is written there and read back, exactly or with an error. It does not talk to Linkis, and what a
-// quantity means is package resource's to say. All of it is pure: nothing is shared between calls.
+// It says how a resource is written there and read back, exactly or with an error. It does not
+// talk to Linkis. Package resource defines what a quantity means. All of it is pure: nothing is
+// shared between calls.
 package linkis
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Type names one of the resource types of Apache Linkis. Each is a view of a resource.Resource: some of its
-// dimensions, under the field names that Linkis persists and sends.
+// Type names one of the resource types of Apache Linkis. Each is a view of a resource.Resource:
+// some of its dimensions, under the field names that Linkis persists and sends.
 type Type string
 
 // The types, and what each is a view of.
@@ -23,9 +24,9 @@ const (
 	Load                Type = "Load"                // memory, cpu
 	Instance            Type = "Instance"            // instances
 	LoadInstance        Type = "LoadInstance"        // memory, cpu, instances
-	Yarn                Type = "Yarn"                // a part of kind "yarn": memory, cpu, instances
+	Yarn                Type = "Yarn"                // a "yarn" part: memory, cpu, instances
 	DriverAndYarn       Type = "DriverAndYarn"       // LoadInstance and Yarn
-	Kubernetes          Type = "Kubernetes"          // a part of kind "kubernetes": memory, cpu
+	Kubernetes          Type = "Kubernetes"          // a "kubernetes" part: memory, cpu
 	DriverAndKubernetes Type = "DriverAndKubernetes" // LoadInstance and Kubernetes
 	Special             Type = "Special"             // custom countables
 )
@@ -74,7 +75,8 @@ func shapes() []shape {
 	}
 }
 
-// ParseType reads a type's name as Linkis stores it; "Default" is Load. The error is a *resource.FieldError.
+// ParseType reads a type's name as Linkis stores it; "Default" is Load. The error is a
+// *resource.FieldError.
 func ParseType(name string) (Type, error) {
 	if name == "Default" {
 		return Load, nil
@@ -95,8 +97,9 @@ func (t Type) shape() (shape, error) {
 	return all[i], nil
 }
 
-// View returns the first type that has room for everything r sets and no external part or custom countables that r does not
-// have; "" where no type has. A resource with nothing set is a Load, Linkis's default.
+// View returns the first type that has room for everything r sets and no external part or custom
+// countables that r does not have; "" if no type has. A resource with nothing set is a Load,
+// Linkis's default.
 func View(r resource.Resource) Type {
 	if r.IsUnset() && len(r.External) == 0 {
 		return Load
@@ -109,8 +112,8 @@ func View(r resource.Resource) Type {
 	return ""
 }
 
-// Complete returns r with every dimension that the type has and r leaves unset set to zero: what Linkis means by a resource that
-// is used or asked for, where an unset dimension would be without limit.
+// Complete returns r with zero for every dimension that the type has and r does not set. Linkis
+// needs that for a resource that is used or asked for: an unset dimension would have no limit.
 func (t Type) Complete(r resource.Resource) resource.Resource {
 	s, err := t.shape()
 	if err != nil {
@@ -133,7 +136,7 @@ func zeroed(v resource.Vector, fixed uint8) resource.Vector {
 	return v
 }
 
-// covers returns nil where the type has room for everything that r sets.
+// covers returns nil if the type has room for everything that r sets.
 func (s shape) covers(r resource.Resource) *resource.FieldError {
 	if err := roomFor(r.Vector, s.here, s.custom); err != nil {
 		return err

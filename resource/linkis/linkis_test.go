@@ -270,7 +270,8 @@ func types() []Type {
 	return types
 }
 
-// sayable draws resources that the type can say: its dimensions, whole cores, and less than 32 bits where Java has an int.
+// sayable draws resources that the type can say: its dimensions, whole cores, and less than 32
+// bits where Java has an int.
 func sayable(linkisType Type) *rapid.Generator[resource.Resource] {
 	return rapid.Custom(func(t *rapid.T) resource.Resource {
 		s := shapes()[slices.IndexFunc(shapes(), func(s shape) bool { return s.Type == linkisType })]

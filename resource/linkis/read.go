@@ -12,9 +12,10 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Unmarshal reads what Linkis has written for a resource of the type. As in Linkis, fields that the type does not have are
-// passed over, and a dimension that is not there or at the largest value is without limit, here: unset. A YARN application id has
-// no place in a Resource and is dropped. The error is a *resource.FieldError, or says that the text is no JSON object.
+// Unmarshal reads what Linkis has written for a resource of the type. As in Linkis, fields that
+// the type does not have are passed over, and a dimension that is not there or at the largest
+// value is without limit, here: unset. A YARN application id has no place in a Resource and is
+// dropped. The error is a *resource.FieldError, or says that the text is no JSON object.
 func Unmarshal(t Type, text []byte) (resource.Resource, error) {
 	s, err := t.shape()
 	if err != nil {
@@ -35,7 +36,8 @@ func Unmarshal(t Type, text []byte) (resource.Resource, error) {
 	return r, nil
 }
 
-// members are the members of a JSON object. Unlike a struct, they are told apart by case, as Linkis does.
+// members are the members of a JSON object. Unlike a struct, they are told apart by case, as
+// Linkis does.
 type members map[string]json.RawMessage
 
 // reader keeps the first thing that is wrong.
@@ -116,7 +118,7 @@ func (l *reader) special(resources members) resource.Vector {
 	return v
 }
 
-// object returns a member that is an object, nil where it is not there or null.
+// object returns a member that is an object, nil if it is not there or null.
 func (l *reader) object(fields members, name string) members {
 	text, found := fields[name]
 	if !found {
@@ -129,7 +131,7 @@ func (l *reader) object(fields members, name string) members {
 	return inner
 }
 
-// name returns a member that is a string, Linkis's default where it is not there or null.
+// name returns a member that is a string, Linkis's default if it is not there or null.
 func (l *reader) name(fields members, name string) string {
 	value := defaultName
 	if text, found := fields[name]; found {
@@ -140,7 +142,8 @@ func (l *reader) name(fields members, name string) string {
 	return value
 }
 
-// set returns v with the dimension set to a member's value times unit; as it is where the member is not there or unlimited.
+// set returns v with the dimension set to a member's value times unit; unchanged if the member is
+// not there or unlimited.
 func (l *reader) set(v resource.Vector, dimension string, fields members, name string, unit, unlimited int64) resource.Vector {
 	text, found := fields[name]
 	if !found {

@@ -8,7 +8,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// Linkis writes a dimension without limit as the largest value of its Java type, and reads a field that is not there as that.
+// Linkis writes a dimension without limit as the largest value of its Java type, and reads a field
+// that is not there as that.
 const (
 	unlimitedLong = math.MaxInt64
 	unlimitedInt  = math.MaxInt32
@@ -17,8 +18,8 @@ const (
 // defaultName is the name Linkis gives to a queue or a namespace that is not named.
 const defaultName = "default"
 
-// The fields as Linkis's Jackson writes them. Memory is in bytes and cores are whole ones, except for Kubernetes, which counts
-// thousandths.
+// The fields as Linkis's Jackson writes them. Memory is in bytes and cores are whole ones, except
+// for Kubernetes, which counts thousandths.
 type (
 	memoryForm struct {
 		Memory int64 `json:"memory"`
@@ -67,9 +68,10 @@ type (
 	}
 )
 
-// Marshal writes r as Linkis persists the type. It is exact or an error, a *resource.FieldError: r must set nothing that the type
-// has no field for, and where the type counts whole cores, cpu must be whole ones (a Normalization with an increment of 1000
-// rounds up). An unset dimension is written as Linkis's "without limit"; see Type.Complete for zeros instead.
+// Marshal writes r as Linkis persists the type. It is exact or an error, a *resource.FieldError: r
+// must set nothing that the type has no field for, and if the type counts whole cores, cpu must be
+// whole ones (a Normalization with an increment of 1000 rounds up). An unset dimension is written
+// as Linkis's "without limit"; see Type.Complete for zeros instead.
 func Marshal(r resource.Resource, t Type) ([]byte, error) {
 	s, err := t.shape()
 	if err != nil {
@@ -153,7 +155,7 @@ func (w *writer) kubernetes(r resource.Resource) *kubernetesForm {
 
 func (w *writer) cores(v resource.Vector) int64 { return w.int32(v, resource.CPU, 1000) }
 
-// int32 returns a quantity in units of so many, as the Java int that it will be.
+// int32 returns a quantity in the given unit, as the Java int that it becomes.
 func (w *writer) int32(v resource.Vector, dimension string, unit int64) int64 {
 	quantity, set := v.Get(dimension)
 	switch {

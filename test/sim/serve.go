@@ -152,23 +152,23 @@ type heard struct {
 // register serves an agent's announcement, whose epoch is of the leadership seenIn. The answer is heard, or an error.
 func (c *coord) register(q *bursarv1.RegisterRequest, seenIn uint64, reply func(answer)) {
 	c.w.said.message(q)
-	enrolment, err := wire.NewEnrolment(q)
+	registration, err := wire.NewRegistration(q)
 	if err != nil {
 		c.w.failf(8, "register: %v", err)
 		return
 	}
-	enrolment.Done = func(err error) {
+	registration.Done = func(err error) {
 		switch {
 		case err != nil:
 			c.answer(reply, nil, err)
-		case enrolment.Err != nil:
-			c.answer(reply, enrolment.Err, nil)
+		case registration.Err != nil:
+			c.answer(reply, registration.Err, nil)
 		default:
-			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, enrolment.Result.Led.Epoch)
-			c.answer(reply, heard{wire.RegisterResponse(enrolment), c.covering.leadership}, nil)
+			c.checkAccepted(q.GetHostId(), q.GetEpoch(), seenIn, registration.Result.Led.Epoch)
+			c.answer(reply, heard{wire.RegisterResponse(registration), c.covering.leadership}, nil)
 		}
 	}
-	c.do(enrolment)
+	c.do(registration)
 }
 
 // sync serves a heartbeat in the same way.

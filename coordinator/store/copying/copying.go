@@ -1,9 +1,10 @@
-// Package copying copies a store into another, of whatever backend: live allocations, history, remembered request ids, hosts,
-// rules, providers and refusals, the sequence, the last id and the ledger's time. The copy has an identity of its own and an epoch that is at least the source's.
+// Package copying copies a store into another one, of any backend: live allocations, history,
+// remembered request ids, hosts, rules, providers and refusals, the sequence, the last id and the
+// ledger's time. The copy has an identity of its own and an epoch that is at least the source's.
 //
-// It needs as much memory as a coordinator does that loads the store, twice; the history goes through in pages. Nobody may use the
-// source meanwhile: a change of it is noticed, and the copy is not finished then. What was not finished is refused as a
-// store, and can be copied over again.
+// It needs twice the memory of a coordinator that loads the store; the history is copied in pages.
+// Nobody may use the source meanwhile: if it changes, that is noticed and the copy is not
+// finished. An unfinished copy is refused as a store, and can be overwritten by another copy.
 package copying
 
 import (
@@ -22,31 +23,31 @@ import (
 
 // Options of Run.
 type Options struct {
-	// Source is what the copy is marked to come from while it is not finished, without secrets.
+	// Source is the source that an unfinished copy is marked with, without secrets.
 	Source string
 	// Now is when the copy is made.
 	Now time.Time
 }
 
-// remember is how far back the request ids are compared as well that a ledger would remember. It is the time for which the
+// remember is how far back the remembered request ids are compared. It is the time for which the
 // coordinator keeps them by default.
 const remember = 24 * time.Hour
 
-// Report says what was copied and found to be the same.
+// Report is what was copied and compared equal.
 type Report struct {
 	Copy                                          store.Meta
 	Live, Ended, Hosts, Quotas, Providers, Recent int // Recent: remembered request ids
 }
 
-// DifferenceError is a copy that is not what it was made from. The target stays unfinished.
+// DifferenceError says that the copy differs from its source. The target stays unfinished.
 type DifferenceError struct{ What string }
 
 func (e *DifferenceError) Error() string {
 	return "the copy differs from its source: " + e.What + ": want nobody to use either store meanwhile"
 }
 
-// Run copies, compares, audits, and makes the copy a store like any other. An error leaves the target unfinished, or, where it
-// is a *store.RefusedError with NotEmpty, as it was.
+// Run copies, compares, audits, and makes the copy a normal store. An error leaves the target
+// unfinished, or unchanged if it is a *store.RefusedError with NotEmpty.
 func Run(ctx context.Context, from store.Store, to store.CopyTarget, options Options) (Report, error) {
 	before, err := from.Meta(ctx)
 	if err != nil {
@@ -135,7 +136,7 @@ func (c *run) history(ctx context.Context) error {
 	}
 }
 
-// compare reads both stores again and audits the ledger that the copy makes.
+// compare reads both stores again and audits a ledger of the copy.
 func (c *run) compare(ctx context.Context, source *ledger.Snapshot) error {
 	loaded, err := c.to.Load(ctx, c.epoch, c.options.Now.Add(-remember))
 	if err != nil {
@@ -158,7 +159,7 @@ func (c *run) compare(ctx context.Context, source *ledger.Snapshot) error {
 	return audit(c.options.Now, loaded)
 }
 
-// differs names the first kind of rows that is not the same in both; nothing where all are.
+// differs names the first kind of rows that differs; nothing if none does.
 func differs(a, b *ledger.Snapshot) string {
 	sort(a)
 	sort(b)
@@ -181,7 +182,7 @@ func differs(a, b *ledger.Snapshot) string {
 
 func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b)) }
 
-// sort puts the lists into one order: stores return them in any.
+// sort sorts the lists: stores return them in any order.
 func sort(s *ledger.Snapshot) {
 	slices.SortFunc(s.Allocations, func(a, b ledger.Allocation) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.Hosts, func(a, b ledger.HostRecord) int { return cmp.Compare(a.ID, b.ID) })
@@ -199,7 +200,8 @@ func (c *run) compareHistory(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading the source: %w", err)
 		}
-		b, _, err := c.to.History(ctx, query) // tokens are places in the history, the same for every store
+		// tokens are places in the history, the same for every store
+		b, _, err := c.to.History(ctx, query)
 		if err != nil {
 			return fmt.Errorf("reading the copy: %w", err)
 		}
@@ -238,7 +240,7 @@ func sameRow(a, b *ledger.Allocation) error {
 	return nil
 }
 
-// audit builds a ledger from what was loaded and has it check its books.
+// audit builds a ledger from what was loaded and runs its audit.
 func audit(now time.Time, loaded ledger.Snapshot) error {
 	books := ledger.New(ledger.Config{}, placement.New(placement.Spread))
 	if err := books.Restore(ledger.At(now), loaded); err != nil {

@@ -53,7 +53,8 @@ func filled(t *testing.T, where string) store.Meta {
 		a.Forget = i%7 == 0
 		c.Transitions = append(c.Transitions, a)
 	}
-	odd := storetest.Typical(1<<63+9, ledger.Released, live+ended) // an id that is negative in a column, and texts that columns do not take
+	// an id that is negative in a column, and texts that columns do not take
+	odd := storetest.Typical(1<<63+9, ledger.Released, live+ended)
 	odd.Caller, odd.RequestID = "a\x00b\\0", `\`
 	c.Transitions[len(c.Transitions)-1] = odd
 	if err := s.Commit(t.Context(), store.Batch{Epoch: meta.Epoch, Changes: c}); err != nil {
@@ -252,7 +253,7 @@ func TestSourceInUse(t *testing.T) {
 	wantRefused(t, from, store.InUse)
 }
 
-// Who waits for its turn on the target cannot take it over half copied, and is no obstacle.
+// A store that waits for the target cannot take it half copied, and does not block the copy.
 func TestCoordinatorBesideCopy(t *testing.T) {
 	kinds := places(t)
 	from, to := kinds["file"](), kinds["database"]()

@@ -1,6 +1,6 @@
-// Package opener opens the store that a text names: a file, or a database of PostgreSQL.
+// Package opener opens the store that a text names: a file, or a PostgreSQL database.
 //
-// It only chooses the backend and hands the options on. Its functions may be called concurrently.
+// It only chooses the backend and passes the options on. Its functions may be called concurrently.
 package opener
 
 import (
@@ -16,22 +16,24 @@ import (
 
 // Options of Open. The zero value of a field is its default.
 type Options struct {
-	// Cluster is the name of the cluster that opens the store. A database that belongs to another one is refused. Empty: it is
-	// not asked. A file is not asked either: whoever holds its lock has it to itself.
+	// Cluster is the name of the cluster that opens the store. A database that belongs to another
+	// cluster is refused. Empty: it is not checked. A file is never checked: the process that
+	// holds its lock is its only user.
 	Cluster string
-	// Adopt makes the store this cluster's, whosever it was. The leader that it had is deposed.
+	// Adopt makes the store this cluster's, even if it was another cluster's. The present leader
+	// is deposed.
 	Adopt bool
-	// Migrate lets a database's tables be made or brought up to date. A file is always brought up to date.
+	// Migrate allows Open to create or migrate a database's tables. A file is always migrated.
 	Migrate bool
-	// IntoCopy opens a store to copy into it: one that is empty, or that an earlier copy did not finish.
+	// IntoCopy opens a store to copy into it: an empty one, or one with an unfinished copy.
 	IntoCopy bool
-	// Log is told what an operator should know. Default: nobody.
+	// Log gets what an operator should know. Default: no log.
 	Log *slog.Logger
 }
 
-// Open opens the store at a place: the path of a file, or the address of a database, postgres://… or postgresql://….
-// What cannot be used is refused with a *store.RefusedError; a database that cannot be reached now is an error that wraps
-// store.ErrAway.
+// Open opens the store at a place: the path of a file, or the address of a database, postgres://…
+// or postgresql://…. What cannot be used is refused with a *store.RefusedError; a database that
+// cannot be reached now is an error that wraps store.ErrAway.
 func Open(ctx context.Context, where string, options Options) (store.Store, error) {
 	if err := Check(where); err != nil {
 		return nil, err
@@ -52,9 +54,10 @@ func Open(ctx context.Context, where string, options Options) (store.Store, erro
 	return opened, nil
 }
 
-// Check refuses, with a *store.RefusedError, what Open would refuse whatever is reachable, and makes nothing: an address that cannot be read,
-// a path that cannot be a file's, and what is the address of a database in a form that Open does not take. It would be taken for
-// the path of a file, which then is made, with a password for its name.
+// Check refuses, with a *store.RefusedError, what Open would always refuse, and creates nothing:
+// an address that cannot be parsed, a path that cannot be a file, and the address of a database in
+// a form that Open does not accept. Open would use that as the path of a file, and create a file
+// with a password in its name.
 func Check(where string) error {
 	switch {
 	case IsDatabase(where):
@@ -68,10 +71,11 @@ func Check(where string) error {
 	}
 }
 
-// keyword is how PostgreSQL's other form of an address begins, and goes on: host=db1 password=….
+// keyword matches the parts of PostgreSQL's other form of an address: host=db1 password=….
 var keyword = regexp.MustCompile(`(?i)(^|\s)[a-z_]+\s*=`)
 
-// misread reports whether a text may be an address, and with it hold a password, and would be taken for a path.
+// misread reports whether a text that would be used as a path may be an address, which may hold a
+// password.
 func misread(where string) bool {
 	if IsDatabase(where) || strings.HasPrefix(where, "/") || strings.HasPrefix(where, "./") || strings.HasPrefix(where, "../") {
 		return false
@@ -79,7 +83,7 @@ func misread(where string) bool {
 	return strings.Contains(where, "://") || strings.Contains(where, "@") || keyword.MatchString(where)
 }
 
-// Name is a place as it may be shown: without the password.
+// Name is a place in a form that may be shown: without the password.
 func Name(where string) string {
 	switch {
 	case IsDatabase(where):

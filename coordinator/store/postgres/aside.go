@@ -44,13 +44,14 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 }
 
 func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep func([]store.AsideRow) error) (meta store.Meta, err error) {
-	// The row of meta is held until it is decided: a commit of the leader waits, and is then deposed.
+	// The row of meta is locked until this is decided: a commit of the leader waits, and the
+	// leader is then deposed.
 	if _, err := tx.Exec(ctx, `UPDATE meta SET epoch = epoch + 1, leadership = '' WHERE one = 1`); err != nil {
 		return meta, fmt.Errorf("raising the epoch: %w", err)
 	}
 	var all []store.AsideRow
 	for _, where := range wheres {
-		rows, err := whole(ctx, tx, where)
+		rows, err := readRows(ctx, tx, where)
 		if err != nil {
 			return meta, err
 		}
@@ -69,8 +70,8 @@ func setAside(ctx context.Context, tx pgx.Tx, wheres []store.AsideWhere, keep fu
 	return scanMeta(tx.QueryRow(ctx, metaSQL))
 }
 
-// whole reads all columns of rows.
-func whole(ctx context.Context, tx pgx.Tx, where store.AsideWhere) ([]store.AsideRow, error) {
+// readRows reads all columns of rows.
+func readRows(ctx context.Context, tx pgx.Tx, where store.AsideWhere) ([]store.AsideRow, error) {
 	rows, err := tx.Query(ctx, where.Select("$1"), where.Value)
 	if err != nil {
 		return nil, fmt.Errorf("reading them: %w", err)

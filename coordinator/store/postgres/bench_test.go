@@ -12,8 +12,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// BenchmarkCommit commits batches of new allocations to PostgreSQL and, turn by turn, to the embedded store, on the same disk. The
-// ratio is how the rates compare: 1 would be a database that costs no more than a file.
+// BenchmarkCommit commits batches of new allocations to PostgreSQL and, turn by turn, to the
+// embedded store, on the same disk. The ratio is how the rates compare: 1 would be a database that
+// costs no more than a file.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) { benchmarkCommit(b, n) })

@@ -9,7 +9,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// What the types of columns hold, and NULL as well, in case somebody has taken that constraint away.
+// What the types of columns hold, and NULL, too, in case somebody has dropped that constraint.
 func TestGarbageInAnyColumnKeepsNobodyFromLeading(t *testing.T) {
 	s := opened(t, emptySchema(t))
 	execute := func(statement string) error {
@@ -33,7 +33,7 @@ func TestGarbageInAnyColumnKeepsNobodyFromLeading(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, column := range names[table] {
-			if column != "selector" { // a key, and PostgreSQL lets no other key go without
+			if column != "selector" { // a key, which PostgreSQL never lets be NULL
 				_ = execute("ALTER TABLE " + table + " ALTER COLUMN " + column + " DROP NOT NULL")
 			}
 		}

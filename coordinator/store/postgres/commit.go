@@ -45,7 +45,9 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	if a == nil {
 		a = &arguments{}
 	}
-	defer s.batches.Put(a) // what was given up is no longer read from it: it was sent, or its connection is gone
+	// a commit that was given up does not read from it any more: it was sent, or its connection is
+	// gone
+	defer s.batches.Put(a)
 	if err := a.fill(batch); err != nil {
 		return err
 	}
@@ -56,7 +58,7 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, classify(err))
 }
 
-// checkEpochSQL asks who leads, and whether this server is one that can say so.
+// checkEpochSQL reads who leads, and whether this server accepts writes.
 const checkEpochSQL = `SELECT epoch, sequence, leadership, current_setting('transaction_read_only') FROM meta WHERE one = 1`
 
 func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) error {
@@ -75,7 +77,7 @@ func (s *Store) checkEpoch(ctx context.Context, conn *pgx.Conn, epoch uint64) er
 	return own.differs(term{store.Unsigned(stored), leadership, sequence})
 }
 
-// differs returns an ErrDeposed where what is stored is not what this leadership has left.
+// differs returns an ErrDeposed if what is stored is not what this leadership wrote last.
 func (t term) differs(stored term) error {
 	switch {
 	case stored == t:
@@ -114,7 +116,7 @@ func (s *Store) write(ctx context.Context, conn *pgx.Conn, epoch uint64, a *argu
 	return &store.DeposedError{Epoch: epoch, Stored: epoch} // by whom cannot be told now
 }
 
-// arguments are the columns of a batch's rows, as one statement takes them.
+// arguments are the columns of a batch's rows, as the parameters of one statement.
 type arguments struct {
 	rows store.Rows
 
@@ -180,7 +182,8 @@ func selectorKey(selector string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// escape writes a text so that a column takes it; unescape reads it. Nearly all are the same before and after.
+// escape writes a text so that a column accepts it; unescape reads it. Nearly all texts stay the
+// same.
 func escape(text string) string {
 	if !strings.ContainsAny(text, "\\\x00") {
 		return text
@@ -195,8 +198,9 @@ func unescape(text string) string {
 	return strings.NewReplacer(`\\`, `\`, `\0`, "\x00").Replace(text)
 }
 
-// The parts of a commit. The first changes meta if it is still as this leadership left it; the others do what they do for each row that it has
-// changed, one or none. All of them are one statement and so one transaction. "$" stands where a parameter's number goes.
+// The parts of a commit. The first changes meta if it is still as this leadership left it. The
+// others run for each row that the first has changed, which is one or none. All of them are one
+// statement and so one transaction. "$" stands for the number of a parameter.
 const (
 	fencePart = `WITH led AS (UPDATE meta SET sequence = $, last_id = $, ledger_time = $ WHERE one = 1 AND epoch = $ AND sequence = $ AND leadership = $ RETURNING one)`
 
@@ -227,7 +231,7 @@ const (
 	endPart = ` SELECT count(*) FROM led`
 )
 
-// statement puts the parts together that the batch needs, and their parameters into list.
+// statement joins the parts that the batch needs, and puts their parameters into list.
 func (a *arguments) statement(own term) string {
 	text := fencePart
 	a.list = append(a.list[:0], a.rows.Sequence, a.rows.LastID, a.rows.Time, a.rows.Epoch, own.sequence, own.secret)
@@ -266,7 +270,7 @@ func number(text string) string {
 	}
 }
 
-// deleteSQL looks at the end again: a row that was read may have changed since.
+// deleteSQL checks the end again: a row may have changed since it was read.
 const deleteSQL = `DELETE FROM allocation a USING unnest($1::bigint[], $2::bigint[]) AS d (id, ended)
  WHERE a.id = d.id AND a.ended = d.ended AND a.ended > 0`
 

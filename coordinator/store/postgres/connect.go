@@ -20,12 +20,14 @@ import (
 )
 
 const (
-	// connectTimeout is for one server, where the address says nothing: the next one of several is tried then.
+	// connectTimeout is for one server, if the address does not say: after it the next one of
+	// several is tried.
 	connectTimeout = 5 * time.Second
-	// silence is how long a server may not acknowledge what was sent to it before the connection counts as lost. Without it the kernel
-	// tries for a quarter of an hour.
+	// silence is how long a server may not acknowledge what was sent to it before the connection
+	// counts as lost. Without it the kernel tries for a quarter of an hour.
 	silence = 15 * time.Second
-	// longestMessage is PostgreSQL's own limit, in bytes. Who announces more is somebody else.
+	// longestMessage is PostgreSQL's own limit, in bytes. A server that announces more is not
+	// PostgreSQL.
 	longestMessage = 1 << 30
 )
 
@@ -34,23 +36,25 @@ var errStandby = errors.New("the server is read-only: a standby, or set to be so
 
 // server knows how to make connections.
 type server struct {
-	config *pgxpool.Config // of the pool; all connections are made with what it has
+	config *pgxpool.Config // of the pool; all connections use it
 	where  string          // without the password
 	log    *slog.Logger
 }
 
-// Check refuses, with a *store.RefusedError, an address that cannot be read. It connects to nothing.
+// Check refuses, with a *store.RefusedError, an address that cannot be parsed. It makes no
+// connection.
 func Check(dsn string) error {
 	_, err := newServer(dsn, slog.New(slog.DiscardHandler))
 	return err
 }
 
-// newServer reads an address. The error names no part of it that may be secret.
+// newServer parses an address. The error names no part of it that may be secret.
 func newServer(dsn string, log *slog.Logger) (*server, error) {
 	pooled, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		found := "the address cannot be read"
-		// What is wrong with a text that is no URL cannot be told without the risk of telling the password.
+		// The error in a text that is not a URL cannot be shown, because it may contain the
+		// password.
 		if _, broken := url.Parse(dsn); broken == nil && errors.Unwrap(err) != nil {
 			found += ": " + errors.Unwrap(err).Error()
 		}
@@ -74,12 +78,13 @@ func newServer(dsn string, log *slog.Logger) (*server, error) {
 	config.ValidateConnect = refuseStandby
 	config.MaxProtocolMessageBodyLen = longestMessage
 	s := &server{config: pooled, where: place(config), log: log}
-	pooled.AfterConnect = s.settle
+	pooled.AfterConnect = s.setUpSession
 	limit(pooled)
 	return s, nil
 }
 
-// Name is an address as it may be shown: without the password, and without what is secret where it cannot be read.
+// Name is an address in a form that may be shown: without the password; if it cannot be parsed,
+// without all that may be secret.
 func Name(dsn string) string {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -99,7 +104,7 @@ func place(config *pgx.ConnConfig) string {
 	return fmt.Sprintf("postgres://%s@%s/%s", url.PathEscape(config.User), strings.Join(hosts, ","), url.PathEscape(config.Database))
 }
 
-// refuseStandby lets a server pass that takes writes. Of several hosts the next one is tried.
+// refuseStandby accepts a server that takes writes. Of several hosts the next one is tried.
 func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 	result := conn.ExecParams(ctx, "SHOW transaction_read_only", nil, nil, nil, nil).Read()
 	if result.Err != nil {
@@ -111,10 +116,11 @@ func refuseStandby(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// sessionSQL sets what a session must have, whatever the server's, the role's or the database's settings are: commits that are flushed
-// to disk, statements that see what others have committed before, and no end for being idle. The server, too, gives a connection up
-// some 10 s after the other machine has vanished: else the session of a leader that was in the middle of a commit would keep the row that
-// the next one has to write, for as long as the server's kernel takes by itself, which is hours.
+// sessionSQL sets what a session must have, whatever the settings of the server, the role and the
+// database are: commits are flushed to disk, statements see what others have committed before, and
+// idle sessions do not end. The server also gives a connection up some 10 s after the other
+// machine has vanished. Otherwise the session of a leader that vanished during a commit would lock
+// the row that the next leader must write, until the server's kernel gives up, which takes hours.
 const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read committed', false),
  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END,
  CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL THEN set_config('idle_session_timeout', '0', false) END,
@@ -123,7 +129,8 @@ const sessionSQL = `SELECT set_config('default_transaction_isolation', 'read com
  CASE WHEN current_setting('tcp_keepalives_count', true) IS NOT NULL THEN set_config('tcp_keepalives_count', '3', false) END,
  CASE WHEN current_setting('tcp_user_timeout', true) IS NOT NULL THEN set_config('tcp_user_timeout', '10000', false) END`
 
-// connect makes a connection outside of the pool. notice is told what the server says beside its answers.
+// connect makes a connection outside of the pool. notice gets what the server says apart from its
+// answers.
 func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx.Conn, error) {
 	config := s.config.ConnConfig.Copy()
 	config.OnNotice = notice
@@ -131,15 +138,16 @@ func (s *server) connect(ctx context.Context, notice pgconn.NoticeHandler) (*pgx
 	if err != nil {
 		return nil, s.refuse(ctx, err)
 	}
-	if err := s.settle(ctx, conn); err != nil {
+	if err := s.setUpSession(ctx, conn); err != nil {
 		abandon(ctx, conn)
 		return nil, err
 	}
 	return conn, nil
 }
 
-// settle sets up a new session. It has a limit of its own: the pool goes on making a connection whose caller has given up.
-func (s *server) settle(ctx context.Context, conn *pgx.Conn) error {
+// setUpSession sets up a new session. It has a time limit of its own: the pool goes on making a
+// connection after its caller has given up.
+func (s *server) setUpSession(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.ConnConfig.ConnectTimeout)
 	defer cancel()
 	if _, err := conn.Exec(ctx, sessionSQL, pgx.QueryExecModeExec); err != nil {

@@ -10,15 +10,17 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// cutter stands between a store and its server, and cuts connections.
+// cutter is a proxy between a store and its server, and cuts connections.
 type cutter struct {
 	net.Listener
 
 	server string
 
-	mu   sync.Mutex
-	next func(request []byte, server net.Conn, answered <-chan struct{}) // guarded by mu; what becomes of the next request, before its connection is cut
-	over chan struct{}                                                   // closed when that has become of it
+	mu sync.Mutex
+	// guarded by mu; what becomes of the next request, before its connection is cut
+	next func(request []byte, server net.Conn, answered <-chan struct{})
+	// closed when that has become of it
+	over chan struct{}
 	busy sync.WaitGroup
 }
 
@@ -99,7 +101,7 @@ func TestConnectionIsCut(t *testing.T) {
 			proxy.next = c.cut
 			proxy.mu.Unlock()
 			wantUnknown(t, s, epoch, s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: step(2)}))
-			<-proxy.over // else the lead may be taken before the server has the request
+			<-proxy.over // otherwise the lead may be taken before the server has the request
 			verify(t, s, c.want, c.want)
 			s.Close()
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// The codes of PostgreSQL's errors that something depends on. Those with two characters are classes.
+// The codes of PostgreSQL's errors that are checked for. Those with two characters are classes.
 const (
 	classConnection     = "08"
 	classAuthorization  = "28"
@@ -32,7 +32,7 @@ const (
 	codeWarning         = "01000"
 )
 
-// answer is the error that the server sent; nil where it sent none.
+// answer is the error that the server sent; nil if it sent none.
 func answer(err error) *pgconn.PgError {
 	if failed, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return failed
@@ -40,7 +40,8 @@ func answer(err error) *pgconn.PgError {
 	return nil
 }
 
-// isAway reports whether an error says that the server cannot be reached, or is on its way down or up.
+// isAway reports whether an error says that the server cannot be reached, or is stopping or
+// starting.
 func isAway(err error) bool {
 	if failed := answer(err); failed != nil {
 		return strings.HasPrefix(failed.Code, classConnection) || failed.Code == codeTooMany ||
@@ -51,7 +52,7 @@ func isAway(err error) bool {
 		strings.Contains(err.Error(), "conn closed") // pgx has no value for it
 }
 
-// classify gives an error of PostgreSQL's the type that callers of a store decide on.
+// classify gives an error of PostgreSQL the type that callers of a store check for.
 func classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -82,8 +83,9 @@ func classify(err error) error {
 	return err
 }
 
-// certain reports whether a commit that failed so has surely not happened. Nothing was sent, or the server said that it has undone
-// the statement; one that ends the session may say so after the commit.
+// certain reports whether a commit with this error has certainly not happened: nothing was sent,
+// or the server said that it has undone the statement. An error that ends the session may come
+// after the commit.
 func certain(err error) bool {
 	failed := answer(err)
 	if failed == nil {
@@ -102,7 +104,8 @@ func certain(err error) bool {
 	return !strings.HasPrefix(failed.Code, classOperator) && !strings.HasPrefix(failed.Code, classSystem)
 }
 
-// refuse tells what can only be mended by hand from what may be gone at the next attempt to connect.
+// refuse distinguishes errors that only an operator can fix from those that may be gone at the
+// next attempt to connect.
 func (s *server) refuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("store %s: %w: %w", s.where, store.ErrAway, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// verify takes the lead and checks that the store is at a revision between the two, in all of its rows: ten allocations that every
-// batch moves, and one more for each batch.
+// verify takes the lead and checks that the store is at a revision between the two, in all of its
+// rows: ten allocations that every batch moves, and one more for each batch.
 func verify(t *testing.T, s *Store, least, most uint64) (epoch, revision uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -84,7 +84,8 @@ func wantUnknown(t *testing.T, s *Store, epoch uint64, err error) {
 	}
 }
 
-// The server dies, is ended or restarted while batches are committed: what was acknowledged is there, whole, and at most one more.
+// The server dies, is stopped or restarted while batches are committed: all acknowledged batches
+// are there, whole, and at most one more.
 func TestServerEnds(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, epoch := started(t, server.DSN("postgres"))
@@ -120,7 +121,8 @@ func TestServerEnds(t *testing.T) {
 		}
 		epoch, revision = verify(t, s, got.acknowledged, got.acknowledged+1)
 	}
-	// A restart that nobody was looking at: the next read and the next leadership find new connections by themselves.
+	// A restart while no call runs: the next read and the next leadership make new connections by
+	// themselves.
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,8 @@ func waitForRevision(t *testing.T, s *Store, revision uint64) {
 	}
 }
 
-// A server that stops answering: the commit is given up with an unknown outcome, and the next leadership tells.
+// A server that stops answering: the commit is given up with an unknown outcome, and the next
+// leadership tells.
 func TestServerPauses(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, epoch := started(t, server.DSN("postgres"))
@@ -178,7 +181,8 @@ func TestServerPauses(t *testing.T) {
 	}
 }
 
-// A commit that waits behind a lock when its caller gives up, its session is ended, or its wait for a standby is.
+// A commit that waits behind a lock when its caller gives up, its session is ended, or its wait
+// for a standby is.
 func TestCommitHangs(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  string // what an administrator does to the session
@@ -229,7 +233,8 @@ func TestCommitHangs(t *testing.T) {
 	}
 }
 
-// A server that was told to stop waiting for its standby has committed, with a reservation: that is no acknowledgement.
+// A server that was told to stop waiting for its standby has committed with a warning: that is not
+// an acknowledgement.
 func TestStandbyIsMissing(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, epoch := started(t, server.DSN("postgres", "application_name=waits"))
@@ -245,7 +250,8 @@ func TestStandbyIsMissing(t *testing.T) {
 	defer admin.Close(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := commitUntilFailure(context.WithoutCancel(t.Context()), s, epoch, 1) // the setting may take a moment
+		// the setting may take a moment
+		_, err := commitUntilFailure(context.WithoutCancel(t.Context()), s, epoch, 1)
 		done <- err
 	}()
 	const cancel = `SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE application_name = 'waits' AND wait_event = 'SyncRep'`
@@ -311,7 +317,8 @@ func TestUnusualTexts(t *testing.T) {
 	}
 }
 
-// A database that was put back to what it was an hour ago deposes its leader, even where the same epoch is given out again.
+// A database that was restored to its state of an hour ago deposes its leader, even if the same
+// epoch is given out again.
 func TestRestoredBackup(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	dsn := server.DSN("postgres")
@@ -335,7 +342,8 @@ func TestRestoredBackup(t *testing.T) {
 	if err != nil || second.Epoch != first.Epoch {
 		t.Fatalf("epoch %d, %v; want %d once more", second.Epoch, err, first.Epoch)
 	}
-	if err := next.Commit(t.Context(), store.Batch{Epoch: second.Epoch, Changes: step(2)}); err != nil { // the same sequence, too
+	// the same sequence, too
+	if err := next.Commit(t.Context(), store.Batch{Epoch: second.Epoch, Changes: step(2)}); err != nil {
 		t.Fatal(err)
 	}
 	conn := <-old.writer.turn // the new connection of one that was stopped meanwhile

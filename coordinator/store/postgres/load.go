@@ -28,7 +28,7 @@ const (
 // Load implements store.Store.
 func (s *Store) Load(ctx context.Context, epoch uint64, rememberSince time.Time) (snapshot ledger.Snapshot, err error) {
 	err = s.read(ctx, "loading", func(conn *pgx.Conn) error {
-		// One transaction with one view, so that it is the state after one batch.
+		// One transaction with one snapshot, so that it is the state after one batch.
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 			var err error
 			snapshot, err = s.load(ctx, tx, epoch, ledger.At(rememberSince))
@@ -99,7 +99,8 @@ func loadKeyed[T any](ctx context.Context, tx pgx.Tx, table, query string, decod
 	return list, found.Err() //nolint:wrapcheck // read does
 }
 
-// loadRemembered reads the request ids of what has ended. What the columns of a row do not tell its payload does.
+// loadRemembered reads the request ids of ended allocations. If the columns of a row cannot be
+// read, its payload is used.
 func (s *Store) loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Instant) ([]ledger.Remembered, error) {
 	damaged, err := loadStrays(ctx, tx)
 	if err != nil {
@@ -143,7 +144,7 @@ func (s *Store) loadRemembered(ctx context.Context, tx pgx.Tx, since ledger.Inst
 	return append(list, recalled...), err //nolint:wrapcheck // names the row
 }
 
-// loadStrays finds rows that are neither live nor of the history by their column.
+// loadStrays finds rows that are neither live nor in the history by their column.
 func loadStrays(ctx context.Context, tx pgx.Tx) (damaged []store.Broken, err error) {
 	found, err := tx.Query(ctx, loadStraysSQL)
 	if err != nil {
@@ -161,7 +162,8 @@ func loadStrays(ctx context.Context, tx pgx.Tx) (damaged []store.Broken, err err
 	return damaged, found.Err() //nolint:wrapcheck // read does
 }
 
-// named names the allocation of which a column cannot be scanned: pgx scans the id before the others.
+// named adds the allocation's id to the error of a column that cannot be scanned: pgx scans the id
+// first.
 func named(err error, id int64) error {
 	if wrong, ok := errors.AsType[pgx.ScanArgError](err); ok && wrong.ColumnIndex > 0 {
 		return &store.RowError{Table: store.AllocationTable, Key: ledger.ID(store.Unsigned(id)).String(), Err: err}
@@ -169,7 +171,8 @@ func named(err error, id int64) error {
 	return err
 }
 
-// loadLive reads the live rows. There are as many as were counted: both statements have the same view.
+// loadLive reads the live rows. There are as many as were counted: both statements have the same
+// snapshot.
 func loadLive(ctx context.Context, tx pgx.Tx) ([]ledger.Allocation, error) {
 	var count int
 	if err := tx.QueryRow(ctx, countLiveSQL).Scan(&count); err != nil || count == 0 {

@@ -16,11 +16,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// versionTable says which migrations have been done. Not goose's usual name: the tables of another program that uses goose
-// would be taken for ours.
+// versionTable says which migrations have been done. Not goose's usual name: otherwise the tables
+// of another program that uses goose could be mistaken for ours.
 const versionTable = "bursar_schema"
 
-// migrationLock is the number of the advisory lock under which tables are changed: "bursar" in ASCII.
+// migrationLock is the number of the advisory lock under which tables are changed: "bursar" in
+// ASCII.
 const migrationLock = 0x627572736172
 
 // latestSchema is the version of the tables after all migrations.
@@ -32,14 +33,15 @@ func latestSchema() (int64, error) {
 	return int64(len(files)), nil
 }
 
-// migrate brings the tables up to date, each step in a transaction of its own. It waits for another coordinator that is at
-// it, and finds nothing to do then.
+// migrate migrates the tables to the latest version, each step in a transaction of its own. If
+// another coordinator does that, it waits and then has nothing to do.
 func (s *server) migrate(ctx context.Context) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
-	// A session has the lock before it can be used, and the server ends the lock with the session, however that ends.
+	// A session has the lock before it can be used, and the server ends the lock with the session,
+	// however that ends.
 	db := stdlib.OpenDB(*s.config.ConnConfig.Copy(), stdlib.OptionAfterConnect(s.lock))
 	defer db.Close()
 	db.SetMaxOpenConns(1)
@@ -54,10 +56,10 @@ func (s *server) migrate(ctx context.Context) error {
 	return nil
 }
 
-// lock sets up a session for migrations. Not by goose's locker, which goose does not ask before it makes its own table, and which looks
-// once a second whether the lock is free.
+// lock sets up a session for migrations. It does not use goose's locker: goose makes its own table
+// without it, and it checks only once a second whether the lock is free.
 func (s *server) lock(ctx context.Context, conn *pgx.Conn) error {
-	err := s.settle(ctx, conn)
+	err := s.setUpSession(ctx, conn)
 	if err == nil {
 		_, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock))
 	}

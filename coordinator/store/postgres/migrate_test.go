@@ -70,7 +70,8 @@ func atVersion(t *testing.T, dsn string, version int64) *pgx.Conn {
 	return conn
 }
 
-// filledAt makes a store of an earlier version with so many rows, by hand, as that version would have.
+// filledAt makes a store of an earlier version with so many rows, by hand, as that version would
+// have.
 func filledAt(t *testing.T, dsn string, version int64, rows int) *pgx.Conn {
 	t.Helper()
 	conn := atVersion(t, dsn, version)
@@ -131,7 +132,8 @@ func wantWhole(t *testing.T, s *Store, epoch, revision uint64, live int) {
 	}
 }
 
-// A migration that is killed in the middle, by its server or its client, leaves the version before, whole.
+// A migration that is killed in the middle, by its server or its client, leaves the version
+// before, whole.
 func TestMigrationKilled(t *testing.T) {
 	for name, kill := range map[string]func(t *testing.T, holder *pgx.Conn, cancel func()){
 		"by its server": func(t *testing.T, holder *pgx.Conn, _ func()) {

@@ -17,25 +17,28 @@ import (
 
 // Options of Open. The zero value of a field is its default.
 type Options struct {
-	// DSN is the database's address: a postgres:// URL, or PostgreSQL's keywords and values. Its parameters and the environment (PGHOST,
-	// PGPASSFILE, PGSSLROOTCERT …) mean what they mean to psql; those whose names begin with pool_ are pgxpool's, for the connections that read. Of several hosts the one is used that can
-	// be written to.
+	// DSN is the database's address: a postgres:// URL, or PostgreSQL's keywords and values. Its
+	// parameters and the environment (PGHOST, PGPASSFILE, PGSSLROOTCERT …) mean what they mean to
+	// psql; those whose names begin with pool_ are pgxpool's, for the connections that read. Of
+	// several hosts the one that takes writes is used.
 	DSN string
-	// Cluster is the name of the cluster that opens the store. The first to lead makes the store its own, and one that belongs to
-	// another is refused. Empty: it is not asked.
+	// Cluster is the name of the cluster that opens the store. The store belongs to the first
+	// cluster that leads, and is refused for others. Empty: it is not checked.
 	Cluster string
-	// Adopt makes the store this cluster's, whosever it was. The leader that it had is deposed.
+	// Adopt makes the store this cluster's, even if it was another cluster's. The present leader
+	// is deposed.
 	Adopt bool
-	// Migrate lets the tables be made or brought up to date. Without it a store that needs that is refused.
+	// Migrate allows Open to create or migrate the tables. Without it a store that needs that is
+	// refused.
 	Migrate bool
-	// IntoCopy opens a store to copy into it: one that an earlier copy did not finish is not refused.
+	// IntoCopy opens a store to copy into it: one with an unfinished copy is not refused.
 	IntoCopy bool
-	// Log is told what an operator should know. Default: nobody.
+	// Log gets what an operator should know. Default: no log.
 	Log *slog.Logger
 }
 
-// Open opens the store in a database. What cannot be used is refused with a *store.RefusedError and left as it is. A server that cannot be
-// reached now is an error that wraps store.ErrAway.
+// Open opens the store in a database. What cannot be used is refused with a *store.RefusedError
+// and is not changed. A server that cannot be reached now is an error that wraps store.ErrAway.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -61,19 +64,21 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}, nil
 }
 
-// explain gives an error of opening its place, and says that one of permission is mended by hand.
+// explain adds the place to an error of opening, and says that an operator must fix an error of
+// permission.
 func (s *server) explain(err error) error {
 	if _, refused := errors.AsType[*store.RefusedError](err); refused || err == nil {
 		return err
 	}
 	if failed := answer(err); failed != nil && failed.Code == codeNoPrivilege {
-		// What the store itself needs was asked for. This is something else, which the message names.
+		// The privileges that the store needs were checked before. This is another one, which the
+		// message names.
 		return s.refused(store.Denied, failed.Message, "that granted to the role of the address", err)
 	}
 	return fmt.Errorf("store %s: %w", s.where, classify(err))
 }
 
-// prepare looks at the database and makes it a store that is up to date and ours.
+// prepare checks the database and makes it a store of this cluster with the latest tables.
 func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) error {
 	latest, err := latestSchema()
 	if err != nil {
@@ -100,7 +105,8 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 		if err := s.migrate(ctx); err != nil {
 			return err
 		}
-		if err := s.checkRows(ctx, conn); err != nil { // of tables that another role may have made meanwhile
+		// of tables that another role may have made meanwhile
+		if err := s.checkRows(ctx, conn); err != nil {
 			return err
 		}
 		s.log.Info("the store's tables are up to date", "store", s.where, "from", version, "to", latest)
@@ -110,7 +116,7 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 		return fmt.Errorf("making the row of meta: %w", err)
 	}
 	if options.Adopt {
-		// The epoch is raised, so that who led for the other cluster cannot go on.
+		// The epoch is raised, so that the leader of the other cluster cannot go on.
 		const adopt = `UPDATE meta SET cluster = $1, epoch = epoch + 1 WHERE one = 1 AND cluster <> $1`
 		tag, err := conn.Exec(ctx, adopt, options.Cluster)
 		if err != nil {
@@ -123,7 +129,7 @@ func (s *server) prepare(ctx context.Context, conn *pgx.Conn, options Options) e
 	return s.admit(ctx, conn, options.Cluster, options.IntoCopy)
 }
 
-// inspect returns the version of the tables, zero where there are none yet.
+// inspect returns the version of the tables, zero if there are none yet.
 func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, err error) {
 	var encoding string
 	var schema, fsync *string
@@ -141,7 +147,7 @@ func (s *server) inspect(ctx context.Context, conn *pgx.Conn) (version int64, er
 	if fsync != nil && *fsync == "off" {
 		s.log.Warn("the server runs with fsync=off: what was acknowledged is lost if its machine fails", "store", s.where)
 	}
-	// Not those of information_schema, which hides what this user may not touch.
+	// Not from information_schema, which hides what this user has no privileges for.
 	const tables = `SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename`
 	found, err := conn.Query(ctx, tables)
 	if err != nil {
@@ -174,7 +180,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// admit refuses a store that is another cluster's, or a copy that was not finished.
+// admit refuses a store of another cluster, or one with an unfinished copy.
 func (s *server) admit(ctx context.Context, conn *pgx.Conn, cluster string, intoCopy bool) error {
 	var owner, copying string
 	err := conn.QueryRow(ctx, `SELECT cluster, copying FROM meta WHERE one = 1`).Scan(&owner, &copying)

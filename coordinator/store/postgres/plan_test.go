@@ -37,8 +37,9 @@ func filledForPlans(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// No query looks at rows that it does not want: the server finds them by an index, in the order they are wanted in. It may
-// make one plan for all parameters after five for those it was given, so each statement is executed more often than that.
+// No query looks at rows that it does not want: the server finds them by an index, in the order
+// they are wanted in. It may make one plan for all parameters after five for those it was given,
+// so each statement is executed more often than that.
 func TestQueriesUseIndexes(t *testing.T) {
 	const (
 		tick      = 25_920_000_000 // between two ends, for thirty days
@@ -74,7 +75,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 				}
 				slices.Sort(used)
 				all := regexp.MustCompile(`Seq Scan|Bitmap`).MatchString(plan)
-				sorts := strings.Contains(plan, "Sort Key") && c.query != getByRequestSQL // but for the few rows of one request
+				// but for the few rows of one request
+				sorts := strings.Contains(plan, "Sort Key") && c.query != getByRequestSQL
 				if !slices.Equal(slices.Compact(used), c.indexes) || all || sorts {
 					t.Fatalf("%s\n%s", c.query, plan)
 				}

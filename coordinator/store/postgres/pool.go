@@ -12,15 +12,18 @@ import (
 // readers is how many reads may run at the same time; more wait for each other.
 const readers = 4
 
-// limit sets what the pool for reads may do. The address can lower its size, and has it make connections before they are needed.
+// limit sets the limits of the pool for reads. The address can lower its size, and can make it
+// connect before connections are needed.
 func limit(config *pgxpool.Config) {
 	config.MaxConns = min(config.MaxConns, readers)
-	// A read that meets a lost connection is run again, which costs nothing as long as none is lost. A ping before a read would go on
-	// after its caller has given up, and keep Close waiting for a server that is silent.
+	// A read that finds its connection lost is run again, which costs nothing if none is lost. A
+	// ping before a read would go on after its caller has given up, and Close would wait for a
+	// silent server.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 }
 
-// borrow runs something on a connection of a pool. It says whether that connection was lost with it.
+// borrow runs a function on a connection of a pool. It reports whether that connection was lost
+// meanwhile.
 func (s *server) borrow(ctx context.Context, pool *pgxpool.Pool, run func(conn *pgx.Conn) error) (lost bool, err error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -32,7 +35,8 @@ func (s *server) borrow(ctx context.Context, pool *pgxpool.Pool, run func(conn *
 	}
 	defer func() {
 		if lost = broken(conn.Conn()); lost {
-			// Not back to the pool, which would keep its place until the server has let go of it: 15 s where that is silent.
+			// It does not go back to the pool, which would keep its place until the server has
+			// closed it: 15 s if the server is silent.
 			abandon(ctx, conn.Hijack())
 			return
 		}
@@ -41,8 +45,9 @@ func (s *server) borrow(ctx context.Context, pool *pgxpool.Pool, run func(conn *
 	return false, run(conn.Conn())
 }
 
-// read runs something that may be run twice: once more where its connection was lost, because a server that was started anew has ended
-// those that nobody was using. All of the pool's are given up with it.
+// read runs a function that may be run twice: again if its connection was lost, because a server
+// that was restarted has ended the idle connections. Then all connections of the pool are given
+// up.
 func (s *server) read(ctx context.Context, pool *pgxpool.Pool, run func(conn *pgx.Conn) error) error {
 	lost, err := s.borrow(ctx, pool, run)
 	if err == nil || !lost || ctx.Err() != nil {

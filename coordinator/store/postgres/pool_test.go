@@ -10,7 +10,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// A read that is given up while the server is silent keeps no place in the pool, and Close does not wait for what is left of it.
+// A read that is given up while the server is silent keeps no place in the pool, and Close does
+// not wait for what is left of it.
 func TestReadOfASilentServer(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{})
 	s, _ := started(t, server.DSN("postgres"))
@@ -57,7 +58,8 @@ func TestReadsAreBounded(t *testing.T) {
 	}
 }
 
-// A connection is lost while all others are whole, or every one of them is: the next reads do not notice.
+// A connection is lost while all others are whole, or every one of them is: the next reads do not
+// notice.
 func TestReadersAreTerminated(t *testing.T) {
 	s, _ := started(t, emptySchema(t)+"&application_name=terminated")
 	for round := range 5 {

@@ -12,8 +12,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// rowPrivileges are what the statements of a store need on its tables. Nothing is locked or truncated as a table, and there are no
-// sequences to draw from. The grant that a refusal names gives somewhat more on the two tables that are no store.Tables: it is one statement.
+// rowPrivileges are what the statements of a store need on its tables. No table is locked or
+// truncated, and there are no sequences. The grant that a refusal names gives more than needed on
+// the two tables that are not in store.Tables, because it is one statement.
 var rowPrivileges = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 // needs are the privileges by table.
@@ -28,7 +29,8 @@ func needs() map[string][]string {
 	return all
 }
 
-// role is who opens a store, and the schema that it is in. Both are quoted where a statement needs that.
+// role is the role that opens a store, and the schema of the store. Both are quoted if a statement
+// needs that.
 type role struct {
 	name, schema string
 	creates      bool // it may make tables in the schema
@@ -48,7 +50,7 @@ func (r role) made(by string) string {
 	return fmt.Sprintf("them made by %s: bursar coordinator migrate with its address; then, by the same: %s", by, r.grantRows())
 }
 
-// whoAmI looks at the role of a session and the first schema of the search path that it may use.
+// whoAmI reads the role of a session and the first schema of the search path that it may use.
 func whoAmI(ctx context.Context, conn *pgx.Conn) (r role, err error) {
 	const query = `SELECT quote_ident(current_user), quote_ident(current_schema()), has_schema_privilege(current_schema(), 'CREATE')`
 	if err := conn.QueryRow(ctx, query).Scan(&r.name, &r.schema, &r.creates); err != nil {
@@ -57,7 +59,8 @@ func whoAmI(ctx context.Context, conn *pgx.Conn) (r role, err error) {
 	return r, nil
 }
 
-// withoutSchema refuses a database of which the role can use no schema of its search path: there is none, or it may not use it.
+// withoutSchema refuses a database if the role can use no schema of its search path: there is
+// none, or it may not use it.
 func (s *server) withoutSchema(ctx context.Context, conn *pgx.Conn) error {
 	const query = `SELECT quote_ident(current_user), coalesce((SELECT quote_ident(n.nspname)
  FROM unnest(string_to_array(current_setting('search_path'), ',')) WITH ORDINALITY AS p (name, place)
@@ -73,8 +76,9 @@ func (s *server) withoutSchema(ctx context.Context, conn *pgx.Conn) error {
 	return s.refused(store.Denied, fmt.Sprintf("role %s lacks USAGE on schema %s", r.name, r.schema), r.grantOnSchema("USAGE"), nil)
 }
 
-// checkRows refuses tables of which the role may not use all rows: what it lacks would be missed by the first commit that needs it only, long
-// after it has begun to lead. Tables that are not made yet are not asked for.
+// checkRows refuses tables on which the role lacks a privilege. Otherwise the first commit that
+// needs it would fail, long after the coordinator has begun to lead. Tables that do not exist yet
+// are not checked.
 func (s *server) checkRows(ctx context.Context, conn *pgx.Conn) error {
 	var tables, privileges []string
 	for table, all := range needs() {
@@ -110,7 +114,7 @@ func (s *server) checkRows(ctx context.Context, conn *pgx.Conn) error {
 		"its owner, or a superuser, to give it: "+r.grantRows(), nil)
 }
 
-// describe names the privileges that lack, and the tables that lack the same ones together.
+// describe names the missing privileges, and groups the tables that lack the same ones.
 func describe(lacking map[string][]string) string {
 	together := make(map[string][]string) // tables by privileges
 	for table, privileges := range lacking {
@@ -125,12 +129,13 @@ func describe(lacking map[string][]string) string {
 		slices.Sort(tables)
 		parts = append(parts, privileges+" on "+strings.Join(tables, ", "))
 	}
-	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) }) // most first
+	// most first
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
 	return strings.Join(parts, "; ")
 }
 
-// checkMaking refuses a role that may not make the tables, or not change those of the version that is there. PostgreSQL lets only their
-// owner change them, whatever was granted.
+// checkMaking refuses a role that may not create the tables, or may not change those of the
+// present version. PostgreSQL lets only their owner change them, whatever was granted.
 func (s *server) checkMaking(ctx context.Context, conn *pgx.Conn, version, latest int64) error {
 	r, err := whoAmI(ctx, conn)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/bursar/bursar/test/postgres"
 )
 
-// grants are what docs/operations.md gives a role that may not make tables, in the schema of a database of its own.
+// grants are what docs/operations.md gives a role that may not make tables, in the schema of a
+// database of its own.
 const grants = "GRANT USAGE ON SCHEMA public TO granted; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO granted"
 
 // asGranted is an address with the user who has those grants.
@@ -32,7 +33,8 @@ func migrated(t *testing.T) (execute func(statements string), dsn string) {
 	return execute, asGranted(dsn)
 }
 
-// wantLacking opens a store whose role lacks something, and expects it to be told what, and by which statement it is given.
+// wantLacking opens a store whose role lacks a privilege, and expects the error to name it and the
+// statement that grants it.
 func wantLacking(t *testing.T, dsn, lacks, grant string) {
 	t.Helper()
 	found, wanted := wantRefused(t, Options{DSN: dsn, Migrate: true}, store.Denied)

@@ -14,8 +14,8 @@ import (
 
 const (
 	getSQL = `SELECT id, forget, payload FROM allocation WHERE id = $1`
-	// The first two conditions and the last are those of the index. There are few rows: no limit, which would have the planner think of
-	// walking through the table by id.
+	// The first two conditions and the last are those of the index. There are few rows, so there
+	// is no LIMIT: with one the planner might scan the table by id.
 	getByRequestSQL = `SELECT id, forget, payload FROM allocation WHERE substr(request_id, 1, 128) = substr($1::text, 1, 128)
  AND substr(caller, 1, 128) = substr($2::text, 1, 128) AND request_id = $1 AND caller = $2 AND forget = 0 AND request_id <> ''
  ORDER BY id DESC`
@@ -50,7 +50,7 @@ func (s *Store) get(ctx context.Context, query string, args ...any) (a ledger.Al
 	return a, err
 }
 
-// scanned is how many rows a call of History looks at. Decoding them all takes some 30 ms.
+// scanned is how many rows a call of History reads at most. Decoding all of them takes some 30 ms.
 const scanned = 5000
 
 // History implements store.Store.
@@ -82,12 +82,13 @@ type historySearch struct {
 	next string
 }
 
-// run asks for as many rows as make a page, and for more where few of them match: the server sends all that it is asked for.
+// run reads as many rows as make a page, and more if few of them match: the server sends all rows
+// that it is asked for.
 func (h *historySearch) run(ctx context.Context, conn *pgx.Conn) error {
 	limit := h.query.Size() + 1
 	for looked := 0; looked < scanned; {
 		limit = min(limit, scanned-looked)
-		n, err := h.look(ctx, conn, limit)
+		n, err := h.scan(ctx, conn, limit)
 		if err != nil || n < limit || h.next != "" {
 			return err
 		}
@@ -98,8 +99,9 @@ func (h *historySearch) run(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// look goes through so many rows, or fewer where the history or the page ends, and returns how many there were.
-func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n int, err error) {
+// scan reads up to limit rows, fewer if the history or the page ends, and returns how many it
+// read.
+func (h *historySearch) scan(ctx context.Context, conn *pgx.Conn, limit int) (n int, err error) {
 	found, err := conn.Query(ctx, historySQL, int64(h.at.Ended), store.Signed(uint64(h.at.ID)), limit)
 	if err != nil {
 		return 0, err //nolint:wrapcheck // read does
@@ -117,7 +119,8 @@ func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n 
 			return n, named(err, id)
 		}
 		h.at = store.Position{Ended: ledger.Instant(ended), ID: ledger.ID(store.Unsigned(id))}
-		if !h.query.MatchesRow(h.at.ID, ledger.State(state&0xff), unescape(hostID)) { // the payload says what is true
+		// the payload says what is true
+		if !h.query.MatchesRow(h.at.ID, ledger.State(state&0xff), unescape(hostID)) {
 			continue
 		}
 		a, err := store.DecodeAllocation(h.at.ID, forget != 0, payload)
@@ -131,7 +134,8 @@ func (h *historySearch) look(ctx context.Context, conn *pgx.Conn, limit int) (n 
 	return n, found.Err() //nolint:wrapcheck // read does
 }
 
-// endsSQL says of rows with store.CountsOnHost that they are their host's. It needs nothing of the payload but its length, for which it is not fetched from where large ones are.
+// endsSQL counts rows with store.CountsOnHost on their host. It needs only the length of the
+// payload, so large payloads are not fetched from their own storage.
 const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
  octet_length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
  WHERE ended > 0 AND (ended, id) > ($1, $2) ORDER BY ended, id LIMIT $3`

@@ -20,7 +20,8 @@ import (
 // secret is the password that no message may show.
 const secret = "s3cr3t/@:x"
 
-// wantRefused opens a store that must be refused, and returns what the message says was found and is wanted.
+// wantRefused opens a store that must be refused, and returns what the message says was found and
+// is wanted.
 func wantRefused(t *testing.T, options Options, want store.Refusal) (found, wanted string) {
 	t.Helper()
 	s, err := Open(t.Context(), options)
@@ -138,7 +139,8 @@ func TestUnsuitableDatabases(t *testing.T) {
 	if found, _ := wantRefused(t, Options{DSN: dsn, Migrate: true}, store.Foreign); !strings.Contains(found, "bookmarks, goose_db_version") {
 		t.Errorf("found %s", found)
 	}
-	execute(foreign, "CREATE SCHEMA bursar") // beside the other's tables, in a schema of its own, it is welcome
+	// next to the other's tables, in a schema of its own, it is accepted
+	execute(foreign, "CREATE SCHEMA bursar")
 	opened(t, dsn+"&search_path=bursar")
 	wantRefused(t, Options{DSN: dsn + "&search_path=nowhere", Migrate: true}, store.Denied)
 
@@ -216,7 +218,7 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// A session commits durably whatever the server's settings are; what it cannot change is told.
+// A session commits durably whatever the server's settings are; what it cannot change is logged.
 func TestUnsafeSettings(t *testing.T) {
 	server := postgres.Start(t, postgres.Options{Settings: map[string]string{
 		"fsync": "off", "synchronous_commit": "off", "default_transaction_isolation": "serializable",

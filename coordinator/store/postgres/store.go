@@ -32,7 +32,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// enter begins a call; leave ends it. Close waits for those between.
+// enter begins a call; leave ends it. Close waits for calls that have begun.
 func (s *Store) enter() error {
 	s.mu.RLock()
 	if s.closed {
@@ -60,13 +60,13 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 const (
 	metaColumns = `store_id, cluster, epoch, sequence, last_id, ledger_time, (SELECT max(version_id) FROM ` + versionTable + `)`
 	metaSQL     = `SELECT ` + metaColumns + ` FROM meta WHERE one = 1`
-	// A commit of the leader before that is under way holds the row: this waits for it.
+	// A commit of the previous leader in progress locks the row: this waits for it.
 	leadSQL = `UPDATE meta SET epoch = greatest(epoch + 1, $1), cluster = CASE WHEN cluster = '' THEN $2::text ELSE cluster END,
  leadership = $4 WHERE one = 1 AND epoch < 9223372036854775807 AND ($2::text = '' OR cluster IN ('', $2::text)) AND (copying = '' OR $3)
  RETURNING ` + metaColumns
 )
 
-// lead raises the epoch. The one that is led is another even where the outcome is not known.
+// lead raises the epoch. The epoch before ends even if the outcome is unknown.
 func (s *Store) lead(ctx context.Context, atLeast uint64) (meta store.Meta, err error) {
 	s.writer.endAny()
 	if atLeast > math.MaxInt64 {

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// Each step of the model goes to a real server. The command line, which is read later, has the last word.
+	// Each step of the model goes to a real server. The command line, which is read later, has the
+	// last word.
 	if err := flag.Set("rapid.checks", "15"); err != nil {
 		panic(err)
 	}
@@ -95,7 +96,7 @@ func emptySchema(tb testing.TB) (dsn string) {
 	return shared.DSN("postgres", "search_path="+name)
 }
 
-// at opens the store in a database and fails the test where that does not work.
+// at opens the store in a database and fails the test if that does not work.
 func at(tb testing.TB, dsn string) *Store {
 	tb.Helper()
 	s, err := Open(tb.Context(), Options{DSN: dsn, Migrate: true})
@@ -117,7 +118,8 @@ func opened(tb testing.TB, dsn string) *Store {
 	return s
 }
 
-// fresh makes an empty store, and opens it with what docs/operations.md grants to a role that does not make the tables.
+// fresh makes an empty store, and opens it with what docs/operations.md grants to a role that does
+// not make the tables.
 func fresh(t *testing.T) storetest.Opener {
 	t.Helper()
 	dsn := emptySchema(t)

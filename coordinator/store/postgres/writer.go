@@ -15,9 +15,10 @@ import (
 // writer is the connection that commits, and what it may commit.
 type writer struct {
 	server *server
-	// turn holds the connection while nobody uses it; nil: not connected.
+	// turn holds the connection while no call uses it; nil: not connected.
 	turn chan *pgx.Conn
-	// warned is set when the server has done a statement with a reservation: without waiting for its standbys, for example.
+	// warned is set when the server has run a statement with a warning, for example without
+	// waiting for its standbys.
 	warned atomic.Bool
 
 	mu   sync.Mutex
@@ -25,11 +26,13 @@ type writer struct {
 	over bool // guarded by mu; an error has ended it, or there was none
 }
 
-// term is a leadership, as meta has it while nobody else has written.
+// term is a leadership, as meta has it until another leader writes.
 type term struct {
-	epoch    uint64
-	secret   string // what no other leadership has, not even one of the same epoch in a database that was put back
-	sequence int64  // that its last commit has left
+	epoch uint64
+	// a value that no other leadership has, not even one of the same epoch in a database that was
+	// restored
+	secret   string
+	sequence int64 // that its last commit has left
 }
 
 func newWriter(s *server) *writer {
@@ -44,8 +47,8 @@ type notBegunError struct{ err error }
 func (e *notBegunError) Error() string { return e.err.Error() }
 func (e *notBegunError) Unwrap() error { return e.err }
 
-// use runs a statement on the connection, which it makes where there is none. Where again is set, one that turns out to be broken is
-// replaced and the statement is run once more.
+// use runs a statement on the connection, which it makes if there is none. If again is set, a
+// broken connection is replaced and the statement is run again.
 func (w *writer) use(ctx context.Context, again bool, run func(conn *pgx.Conn) error) error {
 	var conn *pgx.Conn
 	select {
@@ -102,7 +105,7 @@ func (w *writer) begin(t term) {
 	w.term, w.over = t, false
 }
 
-// advance notes that a commit has changed the sequence.
+// advance records that a commit has changed the sequence.
 func (w *writer) advance(epoch uint64, sequence int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +130,7 @@ func (w *writer) end(epoch uint64) {
 	}
 }
 
-// may returns the leadership of an epoch, or an ErrDeposed where it may not write.
+// may returns the leadership of an epoch, or an ErrDeposed if it may not write.
 func (w *writer) may(epoch uint64) (term, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

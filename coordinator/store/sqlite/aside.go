@@ -26,11 +26,12 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 			if _, err := w.conn.ExecContext(ctx, `UPDATE meta SET epoch = epoch + 1 WHERE one = 1`); err != nil {
 				return err
 			}
-			wheres := asBytes // a key of bytes is garbage, also if there is a text of the same bytes
-			all, err := w.together(ctx, wheres)
+			// a key of bytes is garbage, also if there is a text of the same bytes
+			wheres := asBytes
+			all, err := w.readAside(ctx, wheres)
 			if err == nil && len(all) == 0 {
 				wheres = asText
-				all, err = w.together(ctx, wheres)
+				all, err = w.readAside(ctx, wheres)
 			}
 			switch {
 			case err != nil:
@@ -56,10 +57,10 @@ func (s *Store) SetAside(ctx context.Context, table, key string, keep func([]sto
 	return meta, nil
 }
 
-// together reads the rows that are set aside together; none if the first is not there.
-func (w *writer) together(ctx context.Context, wheres []store.AsideWhere) (all []store.AsideRow, err error) {
+// readAside reads the rows that are set aside together; none if the first is not there.
+func (w *writer) readAside(ctx context.Context, wheres []store.AsideWhere) (all []store.AsideRow, err error) {
 	for _, where := range wheres {
-		rows, err := w.whole(ctx, where)
+		rows, err := w.readRows(ctx, where)
 		if err != nil {
 			return nil, err
 		}
@@ -70,8 +71,8 @@ func (w *writer) together(ctx context.Context, wheres []store.AsideWhere) (all [
 	return all, nil
 }
 
-// whole reads all columns of rows.
-func (w *writer) whole(ctx context.Context, where store.AsideWhere) (all []store.AsideRow, err error) {
+// readRows reads all columns of rows.
+func (w *writer) readRows(ctx context.Context, where store.AsideWhere) (all []store.AsideRow, err error) {
 	rows, err := w.conn.QueryContext(ctx, where.Select("?"), where.Value)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"github.com/bursar/bursar/coordinator/store/storetest"
 )
 
-// workload is what a closed loop of clients commits: each allocates, confirms and releases, so that a third of all transitions
-// inserts a row and a third ends one.
+// workload is what a closed loop of clients commits: each allocates, confirms and releases, so
+// that a third of all transitions inserts a row and a third ends one.
 type workload struct {
 	revision uint64
 	id       ledger.ID
@@ -61,8 +61,9 @@ func size(b *testing.B, c ledger.Changes) (bytes int) {
 	return bytes
 }
 
-// BenchmarkCommit commits batches and, turn by turn, appends the same number of bytes to a file and syncs it. The ratio is how
-// the rates compare: 1 would be a store that costs nothing beside the sync.
+// BenchmarkCommit commits batches and, turn by turn, appends the same number of bytes to a file
+// and syncs it. The ratio is how the rates compare: 1 would be a store that costs nothing apart
+// from the sync.
 func BenchmarkCommit(b *testing.B) {
 	for _, n := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) { benchmarkCommit(b, n) })
@@ -120,7 +121,8 @@ func sum(list []time.Duration) (total time.Duration) {
 	return total
 }
 
-// BenchmarkLoad opens a store with 100,000 live allocations and as many that have ended and are remembered, and loads it.
+// BenchmarkLoad opens a store with 100,000 live allocations and as many that have ended and are
+// remembered, and loads it.
 func BenchmarkLoad(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "bursar.db")
 	s := at(b, path)

@@ -8,22 +8,25 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// The log is carried over into the file while commits go on, on a connection of its own. SQLite begins the log anew only when a
-// commit finds all of it carried over, which under load never happens by itself: the next commit has always come in the
-// meantime. So where the log has grown long in spite of it, the small rest is carried over between two commits.
+// The log is checkpointed into the file while commits go on, on a connection of its own. SQLite
+// starts the log from its beginning again only if a commit finds all of it checkpointed. Under
+// load that never happens by itself, because the next commit has always come in the meantime. So
+// if the log has still grown long, the small rest is checkpointed between two commits.
 const (
-	// defaultCarry is how many pages commits may put into the log before it is carried over: 16 MiB.
+	// defaultCarry is how many pages commits may write to the log before it is checkpointed: 16
+	// MiB.
 	defaultCarry = 4096
-	// longLog is how many times that the log is long when the goroutine that writes finishes the job: 64 MiB. It is also what a
-	// start after a crash may have to read.
+	// longLog times carry is the length of the log at which the goroutine that writes checkpoints
+	// the rest: 64 MiB. A start after a crash may have to read as much.
 	longLog = 4
 )
 
-// logLimit is what the log's file has at most once it is begun anew, in bytes: SQLite cuts what a reader that held on for long, such as
-// a backup, has made it grow by. Below that the file keeps its length, because growing it costs each time.
+// logLimit is the size, in bytes, to which SQLite cuts the log's file when it starts the log
+// again. A reader that takes long, such as a backup, can make it grow beyond that. Below it the
+// file keeps its length, because growing it has a cost each time.
 func logLimit(carry int) int { return (longLog + 1) * carry * pageSize }
 
-// signal wakes carryOver where that has become worth its while. The goroutine that writes calls it.
+// signal wakes carryOver if the log is long enough. The goroutine that writes calls it.
 func (s *Store) signal() {
 	if s.writer.written < s.carry {
 		return
@@ -31,11 +34,12 @@ func (s *Store) signal() {
 	s.writer.written = 0
 	select {
 	case s.filled <- struct{}{}:
-	default: // it is at it
+	default: // it runs already
 	}
 }
 
-// carryOver runs until the store closes. What fails is tried again with the next signal, and by the last connection to close.
+// carryOver runs until the store closes. What fails is tried again at the next signal, and by the
+// last connection that closes.
 func (s *Store) carryOver() {
 	ctx := context.Background()
 	for range s.filled {
@@ -43,7 +47,7 @@ func (s *Store) carryOver() {
 		if err == nil && length >= longLog*s.carry {
 			_, err = s.do(ctx, func(ctx context.Context, w *writer) error {
 				if w.conn == nil {
-					return nil // the next commit makes it, the next signal comes
+					return nil // the next commit makes the connection, and another signal comes
 				}
 				_, err := checkpoint(ctx, w.conn)
 				return err
@@ -55,7 +59,8 @@ func (s *Store) carryOver() {
 	}
 }
 
-// checkpoint carries over what no reader needs in the log, without waiting for anybody, and returns the log's length in pages.
+// checkpoint copies the part of the log that no reader needs into the file, without waiting, and
+// returns the log's length in pages.
 func checkpoint(ctx context.Context, q querier) (length int, err error) {
 	var blocked, carried int
 	err = q.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&blocked, &length, &carried)

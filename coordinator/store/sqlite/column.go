@@ -7,13 +7,15 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// column is a value as SQLite has it: a column holds values of any type, whatever type it was declared with.
+// column is a value as SQLite has it: a column holds values of any type, whatever type it was
+// declared with.
 type column[T int64 | string] struct {
 	value T
 	wrong error // it is of another type
 }
 
-// Scan implements sql.Scanner. It takes everything, so that the rest of the row is scanned as well.
+// Scan implements sql.Scanner. It accepts every value, so that the rest of the row is scanned,
+// too.
 func (c *column[T]) Scan(found any) error {
 	value, ok := found.(T)
 	if c.value, c.wrong = value, nil; !ok {
@@ -39,7 +41,7 @@ func typeName(value any) string {
 	}
 }
 
-// broken says which column of an allocation cannot be read; nil where none is wrong.
+// broken says which column of an allocation cannot be read; nil if all can.
 func broken(id int64, name string, wrong error) *store.Broken {
 	if wrong == nil {
 		return nil

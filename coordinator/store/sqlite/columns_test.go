@@ -86,7 +86,7 @@ func TestAKeyOfBytesIsSetAsideNotTheTextLikeIt(t *testing.T) {
 	}
 }
 
-// What columns do not tell of an ended allocation its payload does, and who reads the log hears of it.
+// If the columns of an ended allocation cannot be read, its payload is used, and that is logged.
 func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 	var said bytes.Buffer
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "bursar.db"), Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
@@ -137,7 +137,8 @@ func TestARequestIDIsRememberedFromThePayload(t *testing.T) {
 	}
 }
 
-// No row of meta can be set aside: what is wrong with it, and that it takes a backup, is said.
+// A row of meta cannot be set aside: the error says what is wrong with it, and that a backup is
+// needed.
 func TestGarbageInMetaIsDamage(t *testing.T) {
 	for _, column := range []string{"store_id", "cluster", "epoch", "sequence", "last_id", "ledger_time"} {
 		path := filepath.Join(t.TempDir(), "bursar.db")

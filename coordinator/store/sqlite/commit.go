@@ -46,7 +46,7 @@ func (s *Store) commit(ctx context.Context, batch *store.Batch) error {
 	return err
 }
 
-// checkEpoch costs nothing: nobody else writes the epoch while this process holds the lock.
+// checkEpoch needs no read: nobody else writes the epoch while this process holds the lock.
 func (s *Store) checkEpoch(ctx context.Context, epoch uint64) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -85,14 +85,15 @@ func (w *writer) write(ctx context.Context, b *store.Rows) error {
 	})
 }
 
-// What a row may put into the log, in pages: of an allocation one of its table and two of its indexes, and one for
-// neighbours that take what does not fit any more. A payload has pages of its own beyond the first.
+// How many pages a row may write to the log: for an allocation one of its table, two of its
+// indexes, and one for the neighbours that get what does not fit. A large payload has pages of its
+// own beyond the first.
 const (
 	pageSize   = 4096
 	pagesOfRow = 4
 )
 
-// pages is how many pages a batch may put into the log, estimated from above.
+// pages is an upper estimate of how many pages a batch writes to the log.
 func pages(b *store.Rows) int {
 	n := 1 + pagesOfRow*len(b.Allocations) // and meta
 	for i := range b.Allocations {
@@ -106,7 +107,7 @@ func pages(b *store.Rows) int {
 	return n + pagesOfRow*(len(b.HostsGone)+len(b.QuotasGone)+len(b.ProvidersGone)+len(b.RefusalsGone))
 }
 
-// deposed says who may write, where a row of meta was found that is another's.
+// deposed returns the error if the row of meta has another epoch.
 func (w *writer) deposed(ctx context.Context, epoch uint64) error {
 	meta, err := readMeta(ctx, w.conn)
 	if err != nil {
@@ -130,7 +131,7 @@ func (w *writer) writeAllocation(ctx context.Context, row *store.AllocationRow) 
 	if n, err := result.RowsAffected(); err != nil || n == 1 {
 		return err
 	}
-	_, err = w.refileAllocation.ExecContext(ctx, args[:]...)
+	_, err = w.moveAllocation.ExecContext(ctx, args[:]...)
 	return err
 }
 

@@ -42,7 +42,7 @@ func wantRows(t *testing.T, s *Store, revision uint64, live int) (epoch uint64) 
 	return meta.Epoch
 }
 
-// lockOut has another program write to the file until unlock.
+// lockOut makes another program write to the file until unlock.
 func lockOut(t *testing.T, path string) (unlock func()) {
 	t.Helper()
 	db := pool(path, "mode=rw", 1)
@@ -62,7 +62,8 @@ func lockOut(t *testing.T, path string) (unlock func()) {
 	}
 }
 
-// A failure that SQLite reports before the commit leaves nothing behind, says what it is, and the next epoch goes on.
+// A failure that SQLite reports before the commit leaves nothing behind, says what it is, and the
+// next epoch goes on.
 func TestFailuresThatAreKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		statement string
@@ -109,8 +110,8 @@ func TestAnotherProgramWrites(t *testing.T) {
 	wantRows(t, s, 1, 10)
 }
 
-// atCommit has SQLite call a function at every COMMIT of the connection that writes, before it takes effect. What it returns
-// makes it fail.
+// atCommit makes SQLite call a function at every COMMIT of the connection that writes, before it
+// takes effect. What it returns makes it fail.
 func atCommit(t *testing.T, s *Store, hook func() (fail bool)) {
 	t.Helper()
 	_, err := s.do(t.Context(), func(_ context.Context, w *writer) error {
@@ -133,7 +134,8 @@ func atCommit(t *testing.T, s *Store, hook func() (fail bool)) {
 	}
 }
 
-// What is given up while it is being written is reported as unknown, ends the epoch, and is settled when Lead returns.
+// What is given up while it is being written is reported as unknown, ends the epoch, and is
+// settled when Lead returns.
 func TestCommitGivenUp(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -183,7 +185,8 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// A commit that is being written while the next leadership is taken belongs to the old one, and comes before it.
+// A commit that is being written while the next leadership is taken belongs to the old one, and
+// comes before it.
 func TestWaitingForTheWriter(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()
@@ -243,7 +246,7 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	}
 }
 
-// carrying is a new store, which is led, that carries its log over from so many pages on.
+// carrying is a new store with a leader that checkpoints its log from so many pages on.
 func carrying(t *testing.T, path string, carry int) (*Store, store.Meta) {
 	t.Helper()
 	s, err := Open(t.Context(), path, Options{carry: carry})
@@ -258,7 +261,8 @@ func carrying(t *testing.T, path string, carry int) (*Store, store.Meta) {
 	return s, meta
 }
 
-// Under load without a pause the log stays short, although no commit ever finds it carried over by itself.
+// Under load without a pause the log stays short, although no commit ever finds all of it
+// checkpointed.
 func TestLogStaysShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const carry = 64
@@ -315,7 +319,7 @@ func TestLargeRowsCountAsTheirPages(t *testing.T) {
 	}
 }
 
-// What a reader that held on for long has made the log grow by is given back.
+// If a long reader has made the log grow, the file is cut again.
 func TestTheLogShrinksAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	const carry = 16

@@ -1,9 +1,12 @@
-// Package sqlite keeps a store in one file on this machine, for a coordinator that is alone.
+// Package sqlite keeps a store in one file on this machine, for a single coordinator.
 //
-// A Store has the file to itself: it holds a lock beside it for as long as it is open, so that a second coordinator on the same
-// directory is refused by name. One goroutine writes, on one connection, with a write-ahead log that is synced at every commit;
-// readers have connections of their own and see the last commit. What the log holds is carried over into the file by a
-// second goroutine while commits go on, because that is what makes single commits slow.
+// A Store is the only user of the file: it holds a lock on a file next to it while it is open, so
+// that a second coordinator on the same directory is refused, with the name of the first. One
+// goroutine writes, on one connection, with a write-ahead log that is synced at every commit;
+// readers have connections of their own and see the last commit. A second goroutine checkpoints
+// the log into the file while commits go on, because a checkpoint within a commit makes that
+// commit slow.
 //
-// Rows written by hand with other tools while a Store is open are not refused, only the epoch's row protects itself.
+// Rows that other tools write while a Store is open are not refused. Only the epoch's row is
+// protected.
 package sqlite

@@ -12,7 +12,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// code returns SQLite's primary result code; 0 where the error is not SQLite's.
+// code returns SQLite's primary result code; 0 if the error is not SQLite's.
 func code(err error) int {
 	if failed, ok := errors.AsType[*sqlite.Error](err); ok {
 		return failed.Code() & 0xff
@@ -20,7 +20,7 @@ func code(err error) int {
 	return 0
 }
 
-// classify gives an error of SQLite's the type that callers of a store decide on.
+// classify gives an error of SQLite the type that callers of a store check for.
 func classify(err error) error {
 	switch code(err) {
 	case lib.SQLITE_FULL:
@@ -35,8 +35,9 @@ func classify(err error) error {
 	return err
 }
 
-// certain reports whether a COMMIT that failed so has surely not happened: the frame that makes the transaction count was not
-// written, or not in full. After any other failure it may have reached the disk and be found there by the next process.
+// certain reports whether a COMMIT with this error has certainly not happened: the frame that
+// completes the transaction was not written, or not in full. After any other failure it may be on
+// the disk, and the next process may find it there.
 func certain(err error) bool {
 	switch code(err) {
 	case lib.SQLITE_FULL, lib.SQLITE_BUSY, lib.SQLITE_READONLY:
@@ -45,7 +46,7 @@ func certain(err error) bool {
 	return false
 }
 
-// refusal makes an error of opening say what to do about it. Those that say so already stay as they are.
+// refusal adds to an error of opening what to do about it, unless the error says so already.
 func refusal(path string, err error) error {
 	var refused *store.RefusedError
 	switch {

@@ -49,7 +49,8 @@ func allocations(first ledger.ID, n int, revision uint64) ledger.Changes {
 	return c
 }
 
-// wantRefused opens a file that must be refused, and checks that it is left as it was. It returns where it is and what was found.
+// wantRefused opens a file that must be refused, and checks that it is left as it was. It returns
+// where it is and what was found.
 func wantRefused(t *testing.T, path string, want store.Refusal) (where, found string) {
 	t.Helper()
 	before, readErr := os.ReadFile(path)
@@ -211,7 +212,8 @@ func TestLargeFileIsOpenedUnchecked(t *testing.T) {
 	s.Close()
 }
 
-// Every place at which the log of a machine that lost power can end: whole batches are there up to it, and none in part.
+// Every place at which the log of a machine that lost power can end: whole batches are there up to
+// it, and none in part.
 func TestTornLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursar.db")
 	s := at(t, path)

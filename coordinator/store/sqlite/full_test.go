@@ -16,10 +16,12 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// limitedVariable names, in the environment of a child, the directory in which it runs out of room, and how.
+// limitedVariable names, in the environment of a child, the directory in which it runs out of
+// room, and how.
 const limitedVariable = "BURSAR_SQLITE_LIMITED"
 
-// limitedChild is this test's binary as the child of the tests below. It returns false where it is none.
+// limitedChild is this test's binary as the child of the tests below. It returns false in other
+// processes.
 func limitedChild() (isChild bool, err error) {
 	how, dir, isChild := strings.Cut(os.Getenv(limitedVariable), ":")
 	switch {
@@ -47,9 +49,9 @@ func runLimited(t *testing.T, how string, attributes *syscall.SysProcAttr) {
 	}
 }
 
-// A disk that is full, here one of 1 MiB in a namespace of its own: what does not fit is refused, and nothing that was
-// acknowledged is lost; when there is room again, it goes on. (TestFailuresThatAreKnown shows the same where this kernel lets nobody
-// make such a disk.)
+// A disk that is full, here one of 1 MiB in a namespace of its own: what does not fit is refused,
+// and nothing that was acknowledged is lost; when there is room again, it goes on.
+// (TestFailuresThatAreKnown shows the same where this kernel lets nobody make such a disk.)
 func TestFullDisk(t *testing.T) {
 	attributes := &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
@@ -101,7 +103,8 @@ func fillDisk(dir string) error {
 	return errors.Join(verify(ctx, s, acknowledged, acknowledged), s.Close())
 }
 
-// A write that fails in the middle of a commit, other than for lack of room: the outcome is reported as unknown, and is all or nothing.
+// A write that fails in the middle of a commit, other than for lack of room: the outcome is
+// reported as unknown, and is all or nothing.
 func TestWriteFailsInCommit(t *testing.T) { runLimited(t, "file size", nil) }
 
 func exceedFileSize(dir string) error {
@@ -127,7 +130,8 @@ func exceedFileSize(dir string) error {
 	return errors.Join(verify(ctx, s, acknowledged, acknowledged+1), s.Close())
 }
 
-// commitUntilFailure moves ten allocations from revision to revision. It returns the last one that was acknowledged.
+// commitUntilFailure moves ten allocations from revision to revision. It returns the last one that
+// was acknowledged.
 func commitUntilFailure(ctx context.Context, s *Store) (acknowledged uint64, err error) {
 	meta, err := s.Lead(ctx, 0)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// What a file of ours says of itself: "Brsr". The migrations set it.
+// The application id of our files: "Brsr". The migrations set it.
 const applicationID = 0x42727372
 
 // magic is how every SQLite file begins.
 const magic = "SQLite format 3\x00"
 
-// prepareFile makes the file where there is none, and looks at the beginning of one that is there.
+// prepareFile creates the file if there is none, and checks the header of an existing one.
 func prepareFile(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +40,8 @@ func prepareFile(path string) error {
 		return err
 	}
 	if application == applicationID && info.Mode().Perm()&0o077 != 0 {
-		// Nobody else may read it, nor what SQLite makes beside it: rows hold labels, addresses and the reasons that people gave.
+		// Other users may not read it, or the files that SQLite makes next to it: rows hold
+		// labels, addresses and the reasons that people gave.
 		return os.Chmod(path, 0o600)
 	}
 	return nil
@@ -73,8 +74,9 @@ func kind(mode fs.FileMode) string {
 	}
 }
 
-// readHeader checks that a file is SQLite's and returns whose it is. No connection to it is open yet in this process: closing
-// the file would drop its locks.
+// readHeader checks that a file is SQLite's and returns its application id. It must be called
+// before this process opens a connection to the file: closing the file would drop the connection's
+// locks.
 func readHeader(path string) (application uint32, err error) {
 	file, err := os.Open(path) //nolint:gosec // as above
 	if err != nil {
@@ -92,8 +94,8 @@ func readHeader(path string) (application uint32, err error) {
 	return binary.BigEndian.Uint32(header[68:]), nil
 }
 
-// inspect looks at a file through a connection that cannot change it. It returns the version of its tables, zero where there
-// are none yet.
+// inspect checks a file through a connection that cannot change it. It returns the version of its
+// tables, zero if there are none yet.
 func inspect(ctx context.Context, db *sql.DB, path string, checkTime time.Duration, log *slog.Logger) (version int64, err error) {
 	var application, tables int64
 	for _, q := range []struct {

@@ -103,7 +103,8 @@ func loadKeyed[T any](ctx context.Context, q querier, table, query string, decod
 	return list, rows.Err()
 }
 
-// loadRemembered reads the request ids of what has ended. What the columns of a row do not tell its payload does.
+// loadRemembered reads the request ids of ended allocations. If the columns of a row cannot be
+// read, its payload is used.
 func (s *Store) loadRemembered(ctx context.Context, q querier, since ledger.Instant) ([]ledger.Remembered, error) {
 	damaged, err := loadStrays(ctx, q)
 	if err != nil {
@@ -148,7 +149,7 @@ func (s *Store) loadRemembered(ctx context.Context, q querier, since ledger.Inst
 	return append(list, recalled...), err
 }
 
-// loadStrays finds rows that are neither live nor of the history by their column.
+// loadStrays finds rows that are neither live nor in the history by their column.
 func loadStrays(ctx context.Context, q querier) (damaged []store.Broken, err error) {
 	rows, err := q.QueryContext(ctx, loadStraysSQL)
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// acquire takes the lock of a store's file: that of a file beside it, which holds the pid of the process that has it. The
-// kernel gives it back when the process ends, however it ends. The database's own locks would not do: they let
-// several processes in, and any close of the file in this process drops them.
+// acquire takes the lock of a store's file: that of a file next to it, which has the pid of the
+// process that holds the lock. The kernel releases it when the process ends, however it ends. The
+// database's own locks are not enough: they admit several processes, and any close of the file in
+// this process drops them.
 func acquire(path string) (*os.File, error) {
 	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator says where
 	if err != nil {
@@ -29,7 +30,7 @@ func acquire(path string) (*os.File, error) {
 		}
 	}
 	if err == nil {
-		err = note(file)
+		err = writeHolder(file)
 	}
 	if err != nil {
 		file.Close()
@@ -38,8 +39,8 @@ func acquire(path string) (*os.File, error) {
 	return file, nil
 }
 
-// note writes down who holds the lock.
-func note(file *os.File) error {
+// writeHolder writes down who holds the lock.
+func writeHolder(file *os.File) error {
 	if err := file.Truncate(0); err != nil {
 		return fmt.Errorf("lock file: %w", err)
 	}
@@ -49,7 +50,7 @@ func note(file *os.File) error {
 	return nil
 }
 
-// holder says who holds the lock, as far as the file tells.
+// holder says who holds the lock, as far as the file says.
 func holder(file *os.File) string {
 	text, err := io.ReadAll(io.LimitReader(file, 32))
 	pid := bytes.TrimSpace(text)

@@ -24,7 +24,7 @@ func latestSchema() (int64, error) {
 	return int64(len(files)), nil
 }
 
-// migrate brings the tables up to date from a version, each step in a transaction of its own.
+// migrate migrates the tables from a version to the latest, each step in a transaction of its own.
 func migrate(ctx context.Context, db *sql.DB, version int64) error {
 	if latest, err := latestSchema(); err != nil || version == latest {
 		return err

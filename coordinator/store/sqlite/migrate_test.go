@@ -17,8 +17,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// rowsOfEveryKind are the changes that fill a store of version 1: live rows, ended ones and such whose request may be used again, a host and
-// a rule.
+// rowsOfEveryKind are the changes that fill a store of version 1: live rows, ended ones and such
+// whose request may be used again, a host and a rule.
 func rowsOfEveryKind(t *testing.T) ledger.Changes {
 	t.Helper()
 	selector, err := label.ParseSelector("user=alice")
@@ -100,8 +100,8 @@ func read(t *testing.T, s *Store, epoch uint64) (c contents) {
 	return c
 }
 
-// A store of an earlier version holds after its migration what one would that this version has written from the start, and takes what
-// that one takes.
+// A store of an earlier version holds after its migration what one would that this version has
+// written from the start, and takes what that one takes.
 func TestMigrationForward(t *testing.T) {
 	changes := rowsOfEveryKind(t)
 	latest, err := latestSchema()

@@ -23,29 +23,34 @@ import (
 
 // Options of Open. The zero value of a field is its default.
 type Options struct {
-	// CheckTime bounds the search for damage when the file is opened; a file that takes longer is opened unchecked. A check
-	// reads the whole file, some 400 MB a second from memory. Default 200 ms, negative for none.
+	// CheckTime bounds the search for damage when the file is opened; a file that takes longer is
+	// opened unchecked. A check reads the whole file, some 400 MB a second from memory. Default
+	// 200 ms, negative for none.
 	CheckTime time.Duration
-	// IntoCopy opens a store to copy into it: one that an earlier copy did not finish is not refused.
+	// IntoCopy opens a store to copy into it: one with an unfinished copy is not refused.
 	IntoCopy bool
-	// Log is told what an operator should know. Default: nobody.
+	// Log gets what an operator should know. Default: no log.
 	Log *slog.Logger
 
-	// carry is how many pages commits may put into the log before it is carried over; zero is defaultCarry.
+	// carry is how many pages commits may write to the log before it is checkpointed; zero is
+	// defaultCarry.
 	carry int
 }
 
 // readers is how many reads may run at the same time; more wait for each other.
 const readers = 4
 
-// busyTimeout is how long a write waits for another program that writes the file, such as a backup tool.
+// busyTimeout is how long a write waits for another program that writes the file, such as a backup
+// tool.
 const busyTimeout = time.Second
 
-// cacheKiB is the memory in which the writer keeps pages. 100,000 live allocations with their indexes take about 60 MiB.
+// cacheKiB is the memory in which the writer keeps pages. 100,000 live allocations with their
+// indexes take about 60 MiB.
 const cacheKiB = 64 << 10
 
-// Open opens the store in a file, and makes it where there is none. The directory is made too, for the owner alone.
-// What cannot be used is refused with a *store.RefusedError and left as it is.
+// Open opens the store in a file, and creates it if there is none. The directory is created, too,
+// for the owner alone. What cannot be used is refused with a *store.RefusedError and is not
+// changed.
 func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	if options.CheckTime == 0 {
 		options.CheckTime = 200 * time.Millisecond
@@ -72,8 +77,8 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Check refuses, with a *store.RefusedError, a path at which there cannot be a store's file, as far as that can be told without making
-// anything.
+// Check refuses, with a *store.RefusedError, a path at which there cannot be a store's file, as
+// far as that can be checked without creating anything.
 func Check(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return foreign(path, "it is a "+kind(info.Mode()))
@@ -84,7 +89,8 @@ func Check(path string) error {
 	return nil
 }
 
-// place makes the directory and returns the file's path without symbolic links, so that one file has one lock.
+// place creates the directory and returns the file's path without symbolic links, so that one file
+// has one lock.
 func place(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -98,7 +104,7 @@ func place(path string) (string, error) {
 	}
 	target, err := filepath.EvalSymlinks(path)
 	if info, statErr := os.Stat(target); statErr == nil && !info.Mode().IsRegular() { //nolint:gosec // as above
-		return "", foreign(path, "it is a "+kind(info.Mode())) // before a lock is put beside it
+		return "", foreign(path, "it is a "+kind(info.Mode())) // before a lock file is created next to it
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
@@ -113,7 +119,7 @@ func place(path string) (string, error) {
 	return target, nil
 }
 
-// open inspects the file and makes its connections. Where it fails, release closes what it made.
+// open inspects the file and makes its connections. If it fails, release closes what it made.
 func (s *Store) open(ctx context.Context, options Options) error {
 	if err := prepareFile(s.path); err != nil {
 		return err
@@ -141,7 +147,7 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	return s.reads.prepare(ctx, s.reading)
 }
 
-// identify gives a new store its identity, and refuses one that is half a copy.
+// identify gives a new store its identity, and refuses one with an unfinished copy.
 func (s *Store) identify(ctx context.Context, intoCopy bool) error {
 	id := strings.ToLower(rand.Text())
 	const once = `INSERT INTO meta (one, store_id, epoch, sequence, last_id) SELECT 1, ?, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM meta)`

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// No query looks at rows that it does not want: SQLite finds them by an index, in the order they are wanted in.
+// No query looks at rows that it does not want: SQLite finds them by an index, in the order they
+// are wanted in.
 func TestQueriesUseIndexes(t *testing.T) {
 	s := at(t, filepath.Join(t.TempDir(), "bursar.db"))
 	defer s.Close()

@@ -21,7 +21,8 @@ const (
  ORDER BY ended DESC, id DESC LIMIT ?`
 )
 
-// endsSQL says of rows with store.CountsOnHost that they are their host's. It needs nothing of the payload but its length, which is in the row's head.
+// endsSQL counts rows with store.CountsOnHost on their host. It needs only the length of the
+// payload, which is in the row's header.
 const endsSQL = `SELECT id, ended, CASE WHEN state < 256 THEN caller ELSE '@' || host_id END,
  length(payload) + 2 * (octet_length(caller) + octet_length(request_id)) + octet_length(host_id) FROM allocation
  WHERE ended > 0 AND ended <= 9223372036854775807 AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?`
@@ -86,7 +87,7 @@ func (s *Store) get(ctx context.Context, statement *sql.Stmt, args ...any) (ledg
 	return store.DecodeAllocation(ledger.ID(store.Unsigned(id)), forget.value != 0, payload)
 }
 
-// scanned is how many rows a call of History looks at. Decoding them all takes some 30 ms.
+// scanned is how many rows a call of History reads at most. Decoding all of them takes some 30 ms.
 const scanned = 5000
 
 // History implements store.Store.
@@ -132,7 +133,8 @@ func (s *Store) history(ctx context.Context, query *store.HistoryQuery, at store
 		}
 		at = store.Position{Ended: ledger.Instant(ended.value), ID: ledger.ID(store.Unsigned(id))}
 		readable := state.wrong == nil && hostID.wrong == nil
-		if readable && !query.MatchesRow(at.ID, ledger.State(state.value&0xff), hostID.value) { // the payload says what is true
+		// the payload says what is true
+		if readable && !query.MatchesRow(at.ID, ledger.State(state.value&0xff), hostID.value) {
 			continue
 		}
 		a, err := store.DecodeAllocation(at.ID, forget.value != 0, payload)

@@ -20,7 +20,7 @@ type Store struct {
 	path string
 	lock *os.File
 	log  *slog.Logger
-	// carry is how many pages commits may put into the log before it is carried over.
+	// carry is how many pages commits may write to the log before it is checkpointed.
 	carry int
 
 	writing, reading, checkpoints *sql.DB
@@ -59,8 +59,9 @@ func (s *Store) start() {
 	s.ending.Go(s.carryOver)
 }
 
-// do has the goroutine that writes run a task. Once begun a task is not interrupted: one that takes too long is given up by
-// the call that waits for it, not by SQLite. settled is false then: the task ends later.
+// do makes the goroutine that writes run a task. Once begun a task is not interrupted: if it takes
+// too long, the call stops waiting for it, but SQLite goes on. Then settled is false: the task
+// ends later.
 func (s *Store) do(ctx context.Context, run func(context.Context, *writer) error) (settled bool, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -103,7 +104,8 @@ func (s *Store) Lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	return meta, nil
 }
 
-// lead raises the epoch in a transaction of its own. The one that is led is another even where the outcome is not known.
+// lead raises the epoch in a transaction of its own. The epoch before ends even if the outcome is
+// unknown.
 func (w *writer) lead(ctx context.Context, atLeast uint64) (store.Meta, error) {
 	w.endAny()
 	var meta store.Meta
@@ -182,7 +184,8 @@ func (s *Store) Close() error {
 	return s.release()
 }
 
-// release closes what open made. The connection that is closed last carries the log over into the file and removes it.
+// release closes what open made. The connection that is closed last checkpoints the log into the
+// file and removes it.
 func (s *Store) release() error {
 	var err error
 	if s.writer != nil {

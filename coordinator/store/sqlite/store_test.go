@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if underRace {
-		// SQLite runs twenty times slower then, and the model's steps come one after the other: there is no race to find. The
-		// command line, which is read later, has the last word.
+		// SQLite runs twenty times slower then, and the model's steps come one after the other:
+		// there is no race to find. The command line, which is read later, has the last word.
 		if err := flag.Set("rapid.checks", "15"); err != nil {
 			panic(err)
 		}
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func open(path string) (store.Store, error) { return Open(context.Background(), path, Options{}) }
 
-// at opens the store in a file and fails the test where that does not work.
+// at opens the store in a file and fails the test if that does not work.
 func at(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), path, Options{})

@@ -11,35 +11,37 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// writer is the connection that writes. Only the goroutine that runs tasks uses it, except for its leadership.
+// writer is the connection that writes. Only the goroutine that runs tasks uses it, except for its
+// leadership.
 type writer struct {
 	pool *sql.DB
 	conn *sql.Conn // nil after a transaction that failed, until the next one
 
 	statements
 
-	// written counts the pages that commits since the last carry-over may have put into the log.
+	// written counts the pages that commits may have written to the log since the last checkpoint.
 	written int
 
 	mu    sync.Mutex
 	epoch uint64 // guarded by mu; of the last Lead
-	over  bool   // guarded by mu; an error has ended it, or it was another process's
+	over  bool   // guarded by mu; an error has ended it, or another process had it
 }
 
 // statements are prepared on a writer's connection.
 type statements struct {
-	begin, commit, rollback                        *sql.Stmt
-	fence, setEpoch                                *sql.Stmt
-	putAllocation, endAllocation, refileAllocation *sql.Stmt
-	putHost, removeHost, putQuota, removeQuota     *sql.Stmt
-	putProvider, removeProvider                    *sql.Stmt
-	putRefusal, removeRefusal                      *sql.Stmt
-	deleteEnded                                    *sql.Stmt
+	begin, commit, rollback                      *sql.Stmt
+	fence, setEpoch                              *sql.Stmt
+	putAllocation, endAllocation, moveAllocation *sql.Stmt
+	putHost, removeHost, putQuota, removeQuota   *sql.Stmt
+	putProvider, removeProvider                  *sql.Stmt
+	putRefusal, removeRefusal                    *sql.Stmt
+	deleteEnded                                  *sql.Stmt
 }
 
-// The statements that change an allocation's row differ in the indexes that they touch, because SQLite writes every index of
-// which a column is set, changed or not, and pages are what a commit costs. The first leaves all indexes alone and the
-// second that of request ids; where they change no row, the third is right.
+// The statements that change an allocation's row differ in the indexes that they write: SQLite
+// writes every index of which a column is set, changed or not, and the cost of a commit is its
+// pages. The first writes no index, and the second not that of request ids. If they change no row,
+// the third is used.
 const (
 	insertAllocation = `INSERT INTO allocation (id, state, ended, host_id, caller, request_id, request_hash, forget, payload)
  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, host_id = excluded.host_id,
@@ -48,9 +50,9 @@ const (
 
 	putAllocationSQL = insertAllocation + sameRequest + ` AND allocation.ended = excluded.ended`
 	endAllocationSQL = insertAllocation + `, ended = excluded.ended` + sameRequest
-	refileSQL        = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
+	moveSQL          = insertAllocation + `, ended = excluded.ended, caller = excluded.caller, request_id = excluded.request_id`
 
-	// The fence: no row is changed where the epoch is another.
+	// The fence: no row is changed if the epoch is another one.
 	fenceSQL = `UPDATE meta SET sequence = ?, last_id = ?, ledger_time = ? WHERE one = 1 AND epoch = ?`
 
 	deleteSQL = `DELETE FROM allocation WHERE id = ? AND ended = ? AND ended > 0`
@@ -74,28 +76,28 @@ func (w *writer) connect(ctx context.Context) error {
 // all returns every statement with its text.
 func (s *statements) all() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
-		&s.begin:            `BEGIN IMMEDIATE`,
-		&s.commit:           `COMMIT`,
-		&s.rollback:         `ROLLBACK`,
-		&s.fence:            fenceSQL,
-		&s.setEpoch:         `UPDATE meta SET epoch = ? WHERE one = 1`,
-		&s.putAllocation:    putAllocationSQL,
-		&s.endAllocation:    endAllocationSQL,
-		&s.refileAllocation: refileSQL,
-		&s.putHost:          `INSERT INTO host (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
-		&s.removeHost:       `DELETE FROM host WHERE id = ?`,
-		&s.putQuota:         `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`,
-		&s.removeQuota:      `DELETE FROM quota WHERE selector = ?`,
-		&s.putProvider:      `INSERT INTO provider (name, payload) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET payload = excluded.payload`,
-		&s.removeProvider:   `DELETE FROM provider WHERE name = ?`,
-		&s.putRefusal:       `INSERT INTO refusal (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
-		&s.removeRefusal:    `DELETE FROM refusal WHERE id = ?`,
-		&s.deleteEnded:      deleteSQL,
+		&s.begin:          `BEGIN IMMEDIATE`,
+		&s.commit:         `COMMIT`,
+		&s.rollback:       `ROLLBACK`,
+		&s.fence:          fenceSQL,
+		&s.setEpoch:       `UPDATE meta SET epoch = ? WHERE one = 1`,
+		&s.putAllocation:  putAllocationSQL,
+		&s.endAllocation:  endAllocationSQL,
+		&s.moveAllocation: moveSQL,
+		&s.putHost:        `INSERT INTO host (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
+		&s.removeHost:     `DELETE FROM host WHERE id = ?`,
+		&s.putQuota:       `INSERT INTO quota (selector, payload) VALUES (?, ?) ON CONFLICT (selector) DO UPDATE SET payload = excluded.payload`,
+		&s.removeQuota:    `DELETE FROM quota WHERE selector = ?`,
+		&s.putProvider:    `INSERT INTO provider (name, payload) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET payload = excluded.payload`,
+		&s.removeProvider: `DELETE FROM provider WHERE name = ?`,
+		&s.putRefusal:     `INSERT INTO refusal (id, payload) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET payload = excluded.payload`,
+		&s.removeRefusal:  `DELETE FROM refusal WHERE id = ?`,
+		&s.deleteEnded:    deleteSQL,
 	}
 }
 
-// disconnect closes the connection; what it had begun is rolled back. A connection with statements that are not closed would
-// stay half open.
+// disconnect closes the connection, which rolls back what it had begun. A connection with open
+// statements would stay half open.
 func (w *writer) disconnect() error {
 	if w.conn == nil {
 		return nil
@@ -107,7 +109,8 @@ func (w *writer) disconnect() error {
 			*statement = nil
 		}
 	}
-	failed := w.conn.Raw(func(any) error { return driver.ErrBadConn }) // do not put it back into the pool
+	// do not put it back into the pool
+	failed := w.conn.Raw(func(any) error { return driver.ErrBadConn })
 	if !errors.Is(failed, driver.ErrBadConn) {
 		err = errors.Join(err, failed)
 	}
@@ -121,7 +124,8 @@ type commitError struct{ err error }
 func (e *commitError) Error() string { return e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
 
-// transaction runs changes and commits them. After an error the connection is made anew, so that nothing of it stays.
+// transaction runs changes and commits them. After an error a new connection is made, so that
+// nothing of it stays.
 func (w *writer) transaction(ctx context.Context, changes func() error) error {
 	if w.conn == nil {
 		if err := w.connect(ctx); err != nil {
@@ -174,7 +178,7 @@ func (w *writer) endEpoch(epoch uint64) {
 	}
 }
 
-// check returns an ErrDeposed where an epoch may not write.
+// check returns an ErrDeposed if an epoch may not write.
 func (w *writer) check(epoch uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

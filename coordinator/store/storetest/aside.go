@@ -11,7 +11,8 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// Aside tests what a store does with rows that nobody can read. spoil makes garbage of all payloads in a table.
+// Aside tests what a store does with unreadable rows. spoil replaces all payloads in a table by
+// garbage.
 func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.T, s store.Store, table string)) { //nolint:cyclop // one story
 	t.Helper()
 	for _, test := range []struct {
@@ -82,7 +83,8 @@ func Aside(t *testing.T, fresh func(t *testing.T) Opener, spoil func(t *testing.
 	}
 }
 
-// asideRefusal: a command is let through again, and one that nobody can read keeps nobody from leading.
+// asideRefusal: a command is accepted again after its refusal was set aside, and an unreadable
+// refusal keeps no coordinator from leading.
 func asideRefusal(t *testing.T, open Opener, spoil func(t *testing.T, s store.Store, table string)) {
 	t.Helper()
 	s, epoch := leading(t, open)

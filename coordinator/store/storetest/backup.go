@@ -2,7 +2,8 @@ package storetest
 
 import "maps"
 
-// Copy returns a place with the same rows: under the same id what a backup has, under another one what a copy of Bursar's has.
+// Copy returns a place with the same rows: with the same id it is like a backup, with another one
+// like a copy that Bursar made.
 func (m *Memory) Copy(id string) *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -15,8 +16,8 @@ func (m *Memory) Copy(id string) *Memory {
 	return c
 }
 
-// Restore puts the place back to what a backup has. Stores that are open there go on with it, as the connections to a
-// database do behind which another one took over.
+// Restore restores the place from a backup. Stores that are open there go on with it, like
+// connections to a database behind which another server took over.
 func (m *Memory) Restore(backup *Memory) {
 	c := backup.Copy(backup.meta.StoreID)
 	m.mu.Lock()

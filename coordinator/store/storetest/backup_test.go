@@ -26,8 +26,8 @@ func row(id ledger.ID, epoch, revision uint64) store.Batch {
 	}}
 }
 
-// A database that was put back behind its leader's back, or whose place a replica has taken that lags behind, has the
-// leader's epoch and not its rows.
+// A database that was restored while its leader goes on, or that was replaced by a replica that
+// lags behind, has the leader's epoch but not its rows.
 func TestALeaderNoticesThatTheStoreWasPutBack(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	s, epoch := led(t, place)
@@ -43,8 +43,8 @@ func TestALeaderNoticesThatTheStoreWasPutBack(t *testing.T) {
 	}
 }
 
-// Where a store was put back, its epochs are given out once more. One who was stopped in the first of two that have the
-// same number must not write in the second.
+// If a store was restored from a backup, its epochs are given out again. A leader that was paused
+// in the first of two epochs with the same number must not write in the second.
 func TestAnEpochThatIsGivenOutTwice(t *testing.T) {
 	place := storetest.NewMemory("memory")
 	backup := place.Copy("memory")

@@ -13,10 +13,10 @@ import (
 	"github.com/bursar/bursar/label"
 )
 
-// Columns puts garbage into each column of each table that a ledger is rebuilt from, and holds that it is rebuilt
-// all the same, or that the error names a row that can be set aside, after which it is. columns are those of a
-// table, as the database tells them, and values what is put into each, in SQL: what the database does not take is
-// left out.
+// Columns puts garbage into each column of each table that a ledger is rebuilt from. It tests that
+// the ledger is still rebuilt, or that the error names a row, and that the ledger is rebuilt after
+// that row was set aside. columns returns the columns of a table, and values are put into each, in
+// SQL: those that the database does not accept are skipped.
 func Columns(t *testing.T, s store.Store, columns func(table string) []string, values []string, execute func(statement string) error) {
 	t.Helper()
 	tried := 0
@@ -47,7 +47,7 @@ func Columns(t *testing.T, s store.Store, columns func(table string) []string, v
 	}
 }
 
-// refill has the store hold a row of each kind, and of allocations one in each state that a column tells.
+// refill writes a row of each kind, and one allocation in each state that a column has.
 func refill(t *testing.T, s store.Store, execute func(string) error) {
 	t.Helper()
 	for _, table := range store.Tables() {
@@ -74,7 +74,7 @@ func refill(t *testing.T, s store.Store, execute func(string) error) {
 	}
 }
 
-// leads holds that a ledger can be rebuilt once the rows that errors name are set aside.
+// leads tests that a ledger can be rebuilt once the rows that errors name are set aside.
 func leads(t *testing.T, s store.Store, garbage string) {
 	t.Helper()
 	aside, _ := s.(store.Aside)

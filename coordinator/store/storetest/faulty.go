@@ -18,22 +18,23 @@ type Fault uint8
 const (
 	// None lets the commit through.
 	None Fault = iota
-	// FailBefore makes it fail without having happened, and say so.
+	// FailBefore makes it fail with an error that says that it has not happened.
 	FailBefore
-	// FailAfter lets it happen, and makes it say that the outcome is unknown.
+	// FailAfter lets it happen, but it returns that the outcome is unknown.
 	FailAfter
-	// Vanish makes it not happen, and say that the outcome is unknown.
+	// Vanish keeps it from happening, and it returns that the outcome is unknown.
 	Vanish
-	// HangBefore makes it wait for Release, then happen if its epoch still may. Where its context ends first the outcome is
-	// unknown; it has not happened.
+	// HangBefore makes it wait for Release, then happen if its epoch may still write. If its
+	// context ends first, the outcome is unknown, and it has not happened.
 	HangBefore
-	// HangAfter lets it happen, and its answer wait for Release. Where its context ends first the outcome is unknown.
+	// HangAfter lets it happen, and its answer wait for Release. If its context ends first, the
+	// outcome is unknown.
 	HangAfter
 	// Cut makes it vanish, and every later call fail until Mend.
 	Cut
 )
 
-// ErrFault is what a call fails with because it was told to.
+// ErrFault is the error of a call that fails by script.
 var ErrFault = errors.New("a fault that the test asked for")
 
 // Faulty is a store whose commits fail by script. Its methods may be called concurrently.
@@ -48,12 +49,12 @@ type Faulty struct {
 	hanging chan struct{} // gets a value for every commit that begins to hang
 }
 
-// NewFaulty returns a store that behaves like the other one until it is told otherwise.
+// NewFaulty returns a store that behaves like the other one until Next or Cut is called.
 func NewFaulty(s store.Store) *Faulty {
 	return &Faulty{Store: s, release: make(chan struct{}), hanging: make(chan struct{}, 64)}
 }
 
-// Next says what becomes of the commits to come, one after the other; then they are let through again.
+// Next sets the faults of the next commits, one after the other. Later commits succeed again.
 func (f *Faulty) Next(faults ...Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +130,7 @@ func (f *Faulty) Commit(ctx context.Context, batch store.Batch) error {
 	return err
 }
 
-// end ends an epoch and returns the error that did it: the store below has not seen one.
+// end ends an epoch and returns the error that ended it: the store below has not seen an error.
 func (f *Faulty) end(epoch uint64, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +138,7 @@ func (f *Faulty) end(epoch uint64, err error) error {
 	return err
 }
 
-// next takes the next fault from the script, and the channel that ends it where it is one that hangs.
+// next takes the next fault from the script, and the channel that ends it if it hangs.
 func (f *Faulty) next(epoch uint64) (Fault, <-chan struct{}, error) {
 	if err := f.reachable(); err != nil {
 		return None, nil, f.end(epoch, err)

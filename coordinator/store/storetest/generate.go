@@ -12,7 +12,8 @@ import (
 	"github.com/bursar/bursar/resource"
 )
 
-// The generators draw from few values where rows should meet (ids, hosts, requests) and from all that is valid elsewhere.
+// The generators draw from few values if rows should share them (ids, hosts, requests), and from
+// all valid values otherwise.
 var (
 	states   = []ledger.State{ledger.Waiting, ledger.Reserved, ledger.Active, ledger.Released, ledger.Expired, ledger.Canceled, ledger.Lost}
 	ids      = []ledger.ID{1, 2, 3, 4, 5, 6, 7, 1 << 62, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1}
@@ -63,7 +64,8 @@ func Resource(t *rapid.T, name string) resource.Resource {
 	return r
 }
 
-// Allocation draws an allocation with this id, in any state and with anything that a ledger lets through.
+// Allocation draws an allocation with this id, in any state and with anything that a ledger lets
+// through.
 func Allocation(t *rapid.T, id ledger.ID) ledger.Allocation {
 	a := ledger.Allocation{
 		ID: id, RequestID: rapid.SampledFrom(requests).Draw(t, "request"),
@@ -163,7 +165,7 @@ func Refusal(t *rapid.T) ledger.Refusal {
 	}
 }
 
-// Changes draws the changes of one batch, which may touch a row several times.
+// Changes draws the changes of one batch, which may change a row several times.
 func Changes(t *rapid.T) ledger.Changes {
 	c := ledger.Changes{Revision: rapid.Uint64().Draw(t, "batch revision"), LastID: ledger.ID(rapid.Uint64().Draw(t, "last id")), Time: ledger.Instant(rapid.Int64().Draw(t, "time"))}
 	for range rapid.IntRange(0, 6).Draw(t, "transitions") {
@@ -191,7 +193,7 @@ func Changes(t *rapid.T) ledger.Changes {
 	return c
 }
 
-// Typical is an allocation as most are, of a few hundred bytes.
+// Typical is a typical allocation, of a few hundred bytes.
 func Typical(id ledger.ID, state ledger.State, revision uint64) ledger.Allocation {
 	at := ledger.At(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)).Add(time.Duration(id%1e12) * time.Millisecond)
 	r := resource.Resource{Vector: resource.Vector{}.WithMemory(4 << 30).WithCPU(2000).WithInstances(1)}

@@ -35,7 +35,8 @@ func walk(t *testing.T, s store.Store, query store.HistoryQuery) (found []ledger
 	}
 }
 
-// past commits n ended allocations, of which every third ended at the same time as the one before, and as many live ones, at most 30.
+// past commits n ended allocations, of which every third ended at the same time as the one before,
+// and as many live ones, at most 30.
 func past(t *testing.T, s store.Store, epoch uint64, n int) []ledger.Allocation {
 	t.Helper()
 	var c ledger.Changes
@@ -100,7 +101,8 @@ func testHistory(t *testing.T, open Opener) {
 	}
 }
 
-// testSparseHistory searches a long history for one allocation at its far end, and for one that is not there.
+// testSparseHistory searches a long history for one allocation at its far end, and for one that is
+// not there.
 func testSparseHistory(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	list := past(t, s, epoch, 6000)

@@ -19,9 +19,10 @@ import (
 // childVariable names, in the environment of a child, the place where it opens its store.
 const childVariable = "BURSAR_STORETEST_CHILD"
 
-// Child makes this process the one that Kill kills, if it was started for that: it commits one batch after the other
-// and writes the revision of each that was acknowledged to standard output. Call it first in TestMain. It returns false in
-// processes that are no such child, and an error in one that cannot go on.
+// Child makes this process the one that Kill kills, if it was started for that: it commits one
+// batch after the other and writes the revision of each that was acknowledged to standard output.
+// Call it first in TestMain. It returns false in processes that are not such a child, and an error
+// in a child that cannot go on.
 func Child(open func(where string) (store.Store, error)) (isChild bool, err error) {
 	where, isChild := os.LookupEnv(childVariable)
 	if !isChild {
@@ -50,8 +51,8 @@ func commitForever(where string, open func(where string) (store.Store, error)) e
 	}
 }
 
-// killedBatch is the batch with which the child reaches a revision. It begins, confirms and ends allocations and changes a host, so
-// that half a batch would show.
+// killedBatch is the batch with which the child reaches a revision. It begins, confirms and ends
+// allocations and changes a host, so that half a batch would show.
 func killedBatch(revision uint64) ledger.Changes {
 	c := ledger.Changes{Revision: revision, LastID: ledger.ID(revision)}
 	for back, state := range []ledger.State{ledger.Waiting, ledger.Reserved, ledger.Active, ledger.Released} {
@@ -64,19 +65,21 @@ func killedBatch(revision uint64) ledger.Changes {
 	return c
 }
 
-// Kill starts this test's binary as a child that commits at a place, kills it with SIGKILL at some moment, opens the store and
-// looks whether every batch that was acknowledged is there and none in part; so many rounds, on the same place. The
-// binary's TestMain must call Child.
+// Kill starts this test's binary as a child that commits at a place, kills it with SIGKILL at some
+// moment, opens the store and checks that every acknowledged batch is there and none is there in
+// part. It does so rounds times, on the same place. The binary's TestMain must call Child.
 func Kill(t *testing.T, where string, rounds int, open func(where string) (store.Store, error)) {
 	t.Helper()
 	for round := range rounds {
-		// The moments differ by the acknowledgement after which it is killed, and by how far the next commit has got then.
+		// The moments differ in the acknowledgement after which it is killed, and in how far the
+		// next commit has got by then.
 		acknowledged := killAfter(t, where, 1+round*7%40)
 		verifyKilled(t, where, acknowledged, open)
 	}
 }
 
-// killAfter runs a child and kills it once it has acknowledged so many commits. It returns the last revision it acknowledged.
+// killAfter runs a child and kills it once it has acknowledged so many commits. It returns the
+// last revision it acknowledged.
 func killAfter(t *testing.T, where string, commits int) (last uint64) {
 	t.Helper()
 	executable, err := os.Executable()

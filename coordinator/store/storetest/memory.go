@@ -14,8 +14,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Memory is a place where stores keep their rows in memory, encoded as they would be elsewhere. Open opens a store there, more than
-// one if need be; what one has committed the next one finds, until the process ends.
+// Memory is a place where stores keep their rows in memory, encoded as in other stores. Open opens
+// a store there; several may be open. What one has committed the next one finds, until the process
+// ends.
 type Memory struct {
 	mu          sync.Mutex // guards all below
 	meta        store.Meta
@@ -25,10 +26,10 @@ type Memory struct {
 	providers   map[string][]byte
 	refusals    map[string][]byte
 	leadership  uint64 // the number of the last Lead
-	turns       uint64 // how many there have been, also in pasts that were put back
+	turns       uint64 // how many there have been, including those that a restore has undone
 }
 
-// memoryRow is an allocation's row: its payload and the columns beside it.
+// memoryRow is an allocation's row: its payload and its columns.
 type memoryRow struct {
 	id        ledger.ID
 	state     int16
@@ -144,7 +145,8 @@ func (s *memoryStore) Load(ctx context.Context, epoch uint64, rememberSince time
 			snapshot.Refusals = append(snapshot.Refusals, r)
 		}
 	}
-	return sorted(snapshot), nil // the same for the same rows, so that simulations repeat themselves
+	// the same for the same rows, so that simulations repeat themselves
+	return sorted(snapshot), nil
 }
 
 func (s *memoryStore) Commit(ctx context.Context, batch store.Batch) error {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// additions are the statements that leave the version before as it was: it names the columns that it reads and writes, and so finds
-// and fills all of them. A table or a plain index more is nothing to it, and a column more is filled by its default.
+// additions are the statements that do not affect the version before: it names the columns that it
+// reads and writes. It ignores another table or another plain index, and another column gets its
+// default.
 var additions = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE TABLE \w+ \(`),
 	regexp.MustCompile(`^CREATE INDEX \w+ ON \w+ `),
@@ -22,8 +23,9 @@ var (
 	sqlSpace   = regexp.MustCompile(`\s+`)
 )
 
-// CheckAdditions returns an error unless every migration but the first only adds. Coordinators of two versions share a database while
-// they are brought up to date one after the other, and one of the version before may lead again over the tables of this one.
+// CheckAdditions returns an error unless every migration except the first only adds. Coordinators
+// of two versions share a database during an upgrade, and one of the version before may lead again
+// with the tables of this one.
 func CheckAdditions(migrations fs.FS) error {
 	files, err := fs.Glob(migrations, "*.sql")
 	if err != nil || len(files) == 0 {

@@ -146,7 +146,8 @@ func (m *model) remove(ended []store.Position) (deleted int) {
 	return deleted
 }
 
-// difference compares what a ledger holds with what came back from a store. Nothing and empty are the same.
+// difference compares what a ledger holds with what came back from a store. Nothing and empty are
+// the same.
 func difference(want, got any) string {
 	if reflect.DeepEqual(want, got) { // much faster, and nearly always true
 		return ""

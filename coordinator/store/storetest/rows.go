@@ -55,7 +55,8 @@ func testAdopted(t *testing.T, open Opener) {
 	}
 }
 
-// What ended, was brought back by its host's agent and ended again counts on the host; its caller's repeat is answered by it.
+// An allocation that ended, was brought back by its host's agent and ended again counts on the
+// host; its caller's repeat is answered from its row.
 func testBroughtBack(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	again := Typical(1, ledger.Lost, 3)
@@ -158,7 +159,8 @@ func testLargeBatch(t *testing.T, open Opener) {
 	wantLoad(t, s, epoch, m, 0)
 }
 
-// testReaders reads while batches are committed, each of which moves a pair of allocations to its revision.
+// testReaders reads while batches are committed, each of which moves a pair of allocations to its
+// revision.
 func testReaders(t *testing.T, open Opener) {
 	s, epoch := leading(t, open)
 	const batches = 200
@@ -259,7 +261,8 @@ func testModel(t *testing.T, fresh func(t *testing.T) Opener) {
 				if err != nil || difference(want, got) != "" {
 					rt.Fatalf("ends after %v: %v (-want +got):\n%s", after, err, difference(want, got))
 				}
-				for range rapid.IntRange(0, 2).Draw(rt, "strangers") { // not there, live, or of another time
+				// not there, live, or of another time
+				for range rapid.IntRange(0, 2).Draw(rt, "strangers") {
 					got = append(got, store.Position{Ended: rapid.SampledFrom(ends).Draw(rt, "ended"), ID: rapid.SampledFrom(ids).Draw(rt, "id")})
 				}
 				removed := m.remove(got)

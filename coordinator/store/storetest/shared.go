@@ -12,8 +12,9 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// RunShared tests what a store must do that several coordinators have open at the same time: one leads, the others stand by. fresh
-// is as for Run; what it returns opens any number of stores at one place.
+// RunShared tests what a store must do that several coordinators have open at the same time: one
+// leads, the others stand by. fresh is as in Run; the function that it returns opens any number of
+// stores at one place.
 func RunShared(t *testing.T, fresh func(t *testing.T) Opener) {
 	t.Helper()
 	for _, c := range []struct {
@@ -58,7 +59,8 @@ func testDeposed(t *testing.T, open Opener) {
 		if !errors.As(err, &deposed) || deposed.Epoch != old || deposed.Stored != epoch {
 			t.Errorf("%v: want it to name %d and %d", err, old, epoch)
 		}
-		wantError(t, a.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}), store.ErrDeposed) // not its own
+		// not its own
+		wantError(t, a.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: c}), store.ErrDeposed)
 		_, err = a.Load(t.Context(), old, time.Time{})
 		wantError(t, err, store.ErrDeposed)
 		m := newModel()
@@ -68,8 +70,8 @@ func testDeposed(t *testing.T, open Opener) {
 	}
 }
 
-// testTakeover has one store commit as fast as it can while the other takes the lead: every commit that was acknowledged is in what
-// the other one loads, and after that nothing changes.
+// testTakeover makes one store commit as fast as it can while the other takes the lead: every
+// commit that was acknowledged is in what the other one loads, and after that nothing changes.
 func testTakeover(t *testing.T, open Opener) {
 	const rounds = 40
 	stores := []store.Store{opened(t, open), opened(t, open)}
@@ -179,7 +181,8 @@ func testStandbyReads(t *testing.T, open Opener) {
 	commit(t, leader, epoch, ledger.Changes{})
 }
 
-// testDeleteBeside deletes an allocation from the history while it is adopted again: it is deleted or live, and never lost from both.
+// testDeleteBeside deletes an allocation from the history while it is adopted again: it is deleted
+// or live, and never lost from both.
 func testDeleteBeside(t *testing.T, open Opener) {
 	leader, epoch := leading(t, open)
 	other := opened(t, open)

@@ -10,11 +10,12 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Opener opens a store at one place. When the one before has been closed it finds what that one left.
+// Opener opens a store at one place. When the one before has been closed it finds what that one
+// left.
 type Opener func(t *testing.T) store.Store
 
-// Run tests everything that a store must do. fresh makes a new place without rows, and returns what opens stores there;
-// the suite closes them.
+// Run tests everything that a store must do. fresh makes a new place without rows, and returns a
+// function that opens stores there; the suite closes them.
 func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 	t.Helper()
 	for _, c := range []struct {
@@ -177,7 +178,8 @@ func testFence(t *testing.T, open Opener) {
 		wantError(t, err, store.ErrDeposed)
 	}
 	wantLoad(t, s, epoch, m, 0)
-	commit(t, s, epoch, transitions(Typical(2, ledger.Active, 2))) // the one who leads is not harmed
+	// the one who leads is not harmed
+	commit(t, s, epoch, transitions(Typical(2, ledger.Active, 2)))
 }
 
 func testNobodyLeads(t *testing.T, open Opener) {
@@ -255,7 +257,8 @@ func testKeepTime(t *testing.T, open Opener) {
 	if err := s.Commit(t.Context(), store.Batch{Epoch: epoch, Changes: alone, KeepTime: true}); err != nil {
 		t.Fatal(err)
 	}
-	commit(t, s, epoch, ledger.Changes{Revision: 7, LastID: 1, Time: 3000}) // an epoch check writes nothing
+	// an epoch check writes nothing
+	commit(t, s, epoch, ledger.Changes{Revision: 7, LastID: 1, Time: 3000})
 	if meta, err := s.Meta(t.Context()); err != nil || meta.Time != 2000 || meta.Sequence != 7 {
 		t.Errorf("%+v, %v; want time 2000", meta, err)
 	}
