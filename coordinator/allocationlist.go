@@ -25,7 +25,7 @@ func (s *allocationService) Get(ctx context.Context, req *bursarv1.AllocationSer
 	}
 	var a ledger.Allocation
 	var live bool
-	err = s.writer.Reader(req.GetAllowStale()).Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
+	err = s.loop.Reader(req.GetAllowStale()).Do(ctx, func(l *ledger.Ledger, _ ledger.Instant) {
 		if id == 0 {
 			id, _, _ = l.ByRequest(actor.Name, req.GetRequestId())
 		}
@@ -145,7 +145,7 @@ func (s *allocationService) List(ctx context.Context, req *bursarv1.AllocationSe
 	if err != nil {
 		return nil, err
 	}
-	page, from := &allocationPage{query: q, want: wire.PageSize(req.GetPageSize())}, s.writer.Reader(req.GetAllowStale())
+	page, from := &allocationPage{query: q, want: wire.PageSize(req.GetPageSize())}, s.loop.Reader(req.GetAllowStale())
 	if place == "" || place[0] == placeLive {
 		err = page.readLive(ctx, from, place)
 	} else {

@@ -17,7 +17,7 @@ import (
 
 // allocationService serves bursar.v1.AllocationService. Watch stands in watch.go, List in allocationlist.go.
 type allocationService struct {
-	writer *commit.Loop
+	loop   *commit.Loop
 	store  store.Store
 	labels *label.Preprocessor
 }
@@ -31,7 +31,7 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 	if err := s.admit(ctx, &command); err != nil {
 		return nil, err
 	}
-	result, err := s.writer.Allocate(ctx, &command)
+	result, err := s.loop.Allocate(ctx, &command)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +43,11 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 
 // admit refuses a request of a caller whose history is full, but for a repeat.
 func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand) error {
-	refused := s.writer.Admit(c.Actor.Name)
+	refused := s.loop.Admit(c.Actor.Name)
 	if refused == nil || c.RequestID == "" {
 		return refused
 	}
-	id, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ID, error) {
+	id, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ID, error) {
 		id, _, _ := l.ByRequest(c.Actor.Name, c.RequestID)
 		return id, nil
 	})
@@ -119,7 +119,7 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 		}
 		c.Entitled = &entitled
 	}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved one; stop the engine")
 	}
@@ -135,7 +135,7 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	c := ledger.ReleaseCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
 	}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
 	m, err := s.orEnded(ctx, id, a, err)
 	return &bursarv1.ReleaseResponse{Allocation: m}, err
 }
@@ -148,7 +148,7 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 		return nil, err
 	}
 	c := ledger.CancelCommand{Actor: actor, ID: id, RequestID: req.GetRequestId(), Reason: req.GetReason()}
-	known, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
+	known, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (cancelResult, error) {
 		if c.ID == 0 { // what has ended is known by its own id
 			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
 		}
@@ -175,7 +175,7 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 		return nil, err
 	}
 	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: wire.DurationFrom(req.GetTtl())}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
@@ -193,7 +193,7 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 		return nil, wire.InField("entitled.", err)
 	}
 	c := ledger.ResizeCommand{Actor: actor, ID: id, Entitled: entitled}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "a reserved or active one")
 	}
@@ -211,7 +211,7 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace
 	}
-	a, err := commit.Decide(ctx, s.writer, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
 	if err != nil {
 		return nil, s.whatEnded(ctx, id, err, "an active one")
 	}

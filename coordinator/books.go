@@ -15,8 +15,8 @@ import (
 // bookCollector reads the metrics of what the books say, when somebody scrapes them. Accounts and hosts beyond a number
 // are left out, so that neither the scrape nor its reader is drowned by a wildcard rule: Get and List have them all.
 type bookCollector struct {
-	writer *commit.Loop
-	most   int
+	loop *commit.Loop
+	most int
 
 	allocations, hosts, revision, queued, remembered *prometheus.Desc
 	watchEvents, watchBytes, skew                    *prometheus.Desc
@@ -34,7 +34,7 @@ func newBookCollector(w *commit.Loop, most int) *bookCollector {
 		return prometheus.NewDesc("bursar_"+name, help, labels, nil)
 	}
 	return &bookCollector{
-		writer: w, most: most,
+		loop: w, most: most,
 		allocations:  describe("allocations", "Live allocations.", "state"),
 		hosts:        describe("hosts", "Hosts.", "state"),
 		revision:     describe("revision", "The ledger's revision."),
@@ -83,15 +83,15 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(c.queued, float64(c.writer.Waiting()))
-	events, bytes := c.writer.Feed.Held()
+	gauge(c.queued, float64(c.loop.Waiting()))
+	events, bytes := c.loop.Feed.Held()
 	gauge(c.watchEvents, float64(events))
-	if size := c.writer.HistorySize(); size != nil {
+	if size := c.loop.HistorySize(); size != nil {
 		gauge(c.historyRows, float64(size.Rows))
 		gauge(c.historyBytes, float64(size.Bytes))
 	}
 	gauge(c.watchBytes, float64(bytes))
-	gauge(c.skew, c.writer.Behind().Seconds())
+	gauge(c.skew, c.loop.Behind().Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	var counts ledger.Counts
@@ -101,7 +101,7 @@ func (c *bookCollector) Collect(out chan<- prometheus.Metric) {
 	var queues []ledger.QueueInfo
 	var clusters []ledger.ClusterInfo
 	var now ledger.Instant
-	if err := c.writer.Do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
+	if err := c.loop.Do(ctx, func(l *ledger.Ledger, at ledger.Instant) {
 		now = at
 		counts, revision = l.Counts(), l.Revision()
 		l.QuotaAccounts("", func(_ string, a ledger.AccountInfo) bool {

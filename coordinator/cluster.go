@@ -20,7 +20,7 @@ import (
 
 // clusterService serves bursar.v1.ClusterService. Watch stands in watch.go.
 type clusterService struct {
-	writer  *commit.Loop
+	loop    *commit.Loop
 	version string
 	started ledger.Instant
 	self    func() string // its own URL
@@ -32,14 +32,14 @@ type clusterService struct {
 
 // Status tells how the whole is doing.
 func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest) (*bursarv1.StatusResponse, error) {
-	v, err := s.writer.View(ctx)
+	v, err := s.loop.View(ctx)
 	if errors.Is(err, core.ErrNotLeading) && req.GetAllowStale() {
 		return s.standby(), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	c, now := v.Counts, s.writer.Clock.Now()
+	c, now := v.Counts, s.loop.Clock.Now()
 	return &bursarv1.StatusResponse{
 		Version: s.version, StoreId: v.Meta.StoreID, Epoch: v.Meta.Epoch, Revision: v.Revision,
 		Leader: addressOf(s.self()), LeaderUrl: s.self(), Url: s.self(), IsLeader: true,
@@ -50,7 +50,7 @@ func (s *clusterService) Status(ctx context.Context, req *bursarv1.StatusRequest
 		QuotaRules: int64(c.QuotaRules), QuotaAccounts: int64(c.QuotaAccounts),
 		Warnings:  slices.Concat(s.warn(), enginesWarnings(&c), fullWarnings(auth.ActorOf(ctx), v.Full), v.Skew.Warning(now)),
 		ClockSkew: wire.DurationMessage(v.Skew.Left(now)),
-		History:   historyMessage(s.writer.HistorySize()),
+		History:   historyMessage(s.loop.HistorySize()),
 	}, nil
 }
 
@@ -97,7 +97,7 @@ func (s *clusterService) standby() *bursarv1.StatusResponse {
 	res := &bursarv1.StatusResponse{
 		Version: s.version, StoreId: known.StoreID, Epoch: known.Epoch,
 		Leader: addressOf(known.URL), LeaderUrl: known.URL, Url: s.self(),
-		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.writer.Clock.Now().Sub(s.started)), Warnings: s.warn(),
+		StartTime: wire.TimeMessage(s.started), Uptime: wire.DurationMessage(s.loop.Clock.Now().Sub(s.started)), Warnings: s.warn(),
 	}
 	if known.URL == "" || known.URL == s.self() {
 		res.Leader, res.LeaderUrl = "", ""

@@ -32,7 +32,7 @@ func (f *fixture) team(n int) {
 		}
 		set.Quotas = append(set.Quotas, ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(1)})
 	}
-	if err := f.server.writer.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
+	if err := f.server.loop.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
 		if _, err := l.ApplyQuotas(now, set); err != nil {
 			f.tb.Error(err)
 		}

@@ -18,7 +18,7 @@ import (
 // operators hear of it once a minute.
 func TestWhatAHostSaysOfOthersAllocationsChangesNothing(t *testing.T) {
 	log := &proc.Output{}
-	f := start(t, Config{}, nil, func(s *Server) { s.writer.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	f := start(t, Config{}, nil, func(s *Server) { s.loop.Log = slog.New(slog.NewTextHandler(log, nil)) })
 	h1, h2 := f.agent("h1"), f.agent("h2")
 	running := h1.engine()
 	held := request("r2", 7*gib)

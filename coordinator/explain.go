@@ -25,7 +25,7 @@ func (s *allocationService) Explain(ctx context.Context, req *bursarv1.ExplainRe
 	if err != nil {
 		return nil, err
 	}
-	x, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) { return l.Explain(now, command) })
+	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) { return l.Explain(now, command) })
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 	if err != nil {
 		return nil, err
 	}
-	x, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
+	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
 		if err := onOwnHost(l, auth.ActorOf(ctx), id); err != nil {
 			return ledger.Explanation{}, err
 		}

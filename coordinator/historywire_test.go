@@ -101,7 +101,7 @@ func TestAFloodOfEndedAllocationsIsBoundedPerCaller(t *testing.T) {
 	}
 
 	eventually(t, "the history is within its bounds, and status says how large it is", func() bool {
-		ends, err := c.server.writer.Store.Ends(t.Context(), store.Position{}, 1<<20)
+		ends, err := c.server.loop.Store.Ends(t.Context(), store.Position{}, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,7 @@ func TestTheStoreHasTheLastWord(t *testing.T) {
 	m.bar(leader.url, true) // when it resigns it shall not be elected again at once
 	// Another one believes to lead, and does: this one learns of it by its next commit, and may have made one by then for the time's sake.
 	other := standbys[0].server
-	<-other.writer.Lead(0).Began
+	<-other.loop.Lead(0).Began
 	res, err := leader.allocations.Allocate(t.Context(), request("r", 1))
 	switch code := connect.CodeOf(err); {
 	case err == nil:
@@ -84,7 +84,7 @@ func TestTheStoreHasTheLastWord(t *testing.T) {
 	case code != connect.CodeUnavailable && code != connect.CodeResourceExhausted: // if it knew, it passed the call on: no host has reported there
 		t.Errorf("a deposed leader answers %v, want UNAVAILABLE", err)
 	}
-	eventually(t, "it knows", func() bool { return !leader.server.writer.Leading() })
+	eventually(t, "it knows", func() bool { return !leader.server.loop.Leading() })
 }
 
 func TestADeposedLeaderDoesNotAnswerReadsFromThePast(t *testing.T) {
@@ -92,7 +92,7 @@ func TestADeposedLeaderDoesNotAnswerReadsFromThePast(t *testing.T) {
 	leader, standbys := m.led()
 	leader.host("h", gib)
 	a := leader.allocate(request("r", 1))
-	<-standbys[0].server.writer.Lead(0).Began
+	<-standbys[0].server.loop.Lead(0).Began
 	m.bar(leader.url, true)
 	// The old one may have noticed by now. Then the other is elected and takes the lead once more, which is a pause.
 	eventually(t, "it is released", func() bool {

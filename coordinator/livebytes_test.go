@@ -68,7 +68,7 @@ func TestAHostIsNeverGivenMoreThanItsAgentCanBeToldOf(t *testing.T) {
 		}
 	}
 	for range 36 { // 2,700 large ones: 21 MB
-		if err := f.server.writer.Do(t.Context(), fill); err != nil {
+		if err := f.server.loop.Do(t.Context(), fill); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 
 // probes answer whether this coordinator works, to whoever asks.
 type probes struct {
-	writer       *commit.Loop
+	loop         *commit.Loop
 	peers        *forward.Peers
 	mismatch     *mismatch
 	turns, takes *sharedProbe // the loop; and commands, all the way to the store
@@ -36,7 +36,7 @@ type probes struct {
 
 func newProbes(w *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 	return &probes{
-		writer: w, peers: p, mismatch: m,
+		loop: w, peers: p, mismatch: m,
 		turns: &sharedProbe{ask: w.Alive, clock: w.Clock}, takes: &sharedProbe{ask: w.Probe, clock: w.Clock},
 	}
 }
@@ -47,14 +47,14 @@ func (p *probes) alive(ctx context.Context) error { return p.turns.look(ctx) }
 // ready reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
 // them on to, or because it has another store than the cluster, and could not take the lead.
 func (p *probes) ready(ctx context.Context) error {
-	if p.writer.IsStopping() {
+	if p.loop.IsStopping() {
 		return core.ErrStopping
 	}
 	if err := p.mismatch.get(); err != nil {
 		return err
 	}
 	err := core.ErrNotLeading
-	if p.writer.Leading() {
+	if p.loop.Leading() {
 		err = p.takes.look(ctx)
 	}
 	if errors.Is(err, core.ErrNotLeading) {

@@ -35,7 +35,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 		return nil, wrongSetting(err)
 	}
 	defer func() { _ = clusters.Guard(opened.Close) }() // it was looked at, and is of no use any more
-	c := &providerCheck{provider: opened, pace: pace, clock: s.writer.Clock, res: res}
+	c := &providerCheck{provider: opened, pace: pace, clock: s.loop.Clock, res: res}
 	c.snapshot(ctx)
 	c.servers(ctx)
 	return res, nil
@@ -49,7 +49,7 @@ func (s *queueService) checked(ctx context.Context, m *bursarv1.Provider) (recor
 	if len(record.Settings) > 0 {
 		return record, false, s.checkSettings(&record)
 	}
-	record, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ProviderRecord, error) {
+	record, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ProviderRecord, error) {
 		for _, p := range l.Providers() {
 			if p.ClusterName == record.ClusterName {
 				return p, nil

@@ -13,7 +13,7 @@ import (
 
 // queueService serves bursar.v1.QueueService. What is about providers stands in providers.go and providercheck.go.
 type queueService struct {
-	writer  *commit.Loop
+	loop    *commit.Loop
 	pollers *clusters.Pollers
 }
 
@@ -35,7 +35,7 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 	keep := func(q *ledger.QueueInfo) bool {
 		return (req.GetKind() == "" || q.Address.Kind == req.GetKind()) && (req.GetCluster() == "" || q.Address.Cluster == req.GetCluster())
 	}
-	page, err := commit.Scan(ctx, s.writer.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.QueuesWhere(keep))
+	page, err := commit.Scan(ctx, s.loop.Reader(req.GetAllowStale()), after, wire.PageSize(req.GetPageSize()), commit.QueuesWhere(keep))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *queueService) List(ctx context.Context, req *bursarv1.QueueServiceListR
 // element.
 func (s *queueService) Get(ctx context.Context, req *bursarv1.QueueServiceGetRequest) (*bursarv1.QueueServiceGetResponse, error) {
 	at := resource.Address{Kind: req.GetKind(), Cluster: req.GetCluster(), Path: req.GetPath(), Partition: req.GetPartition()}
-	q, err := commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {
+	q, err := commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (ledger.QueueInfo, error) {
 		return l.Queue(at)
 	})
 	if err != nil {

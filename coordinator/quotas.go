@@ -19,7 +19,7 @@ import (
 
 // quotaService serves bursar.v1.QuotaService.
 type quotaService struct {
-	writer *commit.Loop
+	loop *commit.Loop
 }
 
 // Put adds a rule, or replaces the one with its selector.
@@ -29,7 +29,7 @@ func (s *quotaService) Put(ctx context.Context, req *bursarv1.PutRequest) (*burs
 		return nil, err
 	}
 	q.Source = ledger.SourceAPI
-	_, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.PutQuota(now, q)
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *quotaService) Apply(ctx context.Context, req *bursarv1.ApplyRequest) (*
 		return nil, err
 	}
 	set := ledger.QuotaSet{Source: req.GetSource(), Quotas: quotas, Prune: req.GetPrune(), DryRun: req.GetDryRun()}
-	changes, err := commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+	changes, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, set)
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *quotaService) Delete(ctx context.Context, req *bursarv1.DeleteRequest) 
 	if err != nil {
 		return nil, err
 	}
-	_, err = commit.Decide(ctx, s.writer, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (struct{}, error) {
 		return struct{}{}, l.DeleteQuota(now, selector)
 	})
 	return &bursarv1.DeleteResponse{}, err
@@ -120,7 +120,7 @@ func (s *quotaService) Get(ctx context.Context, req *bursarv1.QuotaServiceGetReq
 	}
 	var quota *bursarv1.Quota
 	var accounts []ledger.AccountInfo
-	_, err = commit.Decide(ctx, s.writer.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
+	_, err = commit.Decide(ctx, s.loop.Reader(req.GetAllowStale()), func(l *ledger.Ledger, _ ledger.Instant) (struct{}, error) {
 		rules := l.Quotas()
 		i := slices.IndexFunc(rules, func(q ledger.Quota) bool { return q.Selector.Equal(selector) })
 		if i < 0 {
@@ -231,7 +231,7 @@ func (s *quotaService) List(ctx context.Context, req *bursarv1.QuotaServiceListR
 	rules := uint64(f)
 
 	res := &bursarv1.QuotaServiceListResponse{}
-	from, size := s.writer.Reader(req.GetAllowStale()), 0
+	from, size := s.loop.Reader(req.GetAllowStale()), 0
 	var after string
 	if selector, err := wire.PagePlace(rules, req.GetPageToken()); err == nil {
 		all, err := commit.Decide(ctx, from, func(l *ledger.Ledger, _ ledger.Instant) ([]listedQuota, error) {

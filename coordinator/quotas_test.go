@@ -176,7 +176,7 @@ func TestAPageOfRulesEndsWhereItIsLarge(t *testing.T) {
 		}
 		quotas = append(quotas, ledger.Quota{Selector: selector, Limit: resource.Vector{}.WithMemory(gib)})
 	}
-	_, err := commit.Decide(t.Context(), f.server.writer, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
+	_, err := commit.Decide(t.Context(), f.server.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.QuotaChanges, error) {
 		return l.ApplyQuotas(now, ledger.QuotaSet{Source: "test", Quotas: quotas})
 	})
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, err
 		return reload.Changes{}, err
 	}
 	s.running = next
-	if err := s.writer.SetProviders(ctx, configured); err != nil {
+	if err := s.loop.SetProviders(ctx, configured); err != nil {
 		return changes, fmt.Errorf("providers: %w", err)
 	}
 	if s.trust.identities != nil {

@@ -27,7 +27,7 @@ const compressFrom = 4 << 10
 // routes puts all services behind one handler.
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
 	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: advised})
-	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.writer.Leading, Stopping: s.stopping})
+	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.loop.Leading, Stopping: s.stopping})
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
 		connect.WithInterceptors(errorMapper{}, auditor, sized(), validate.NewInterceptor(), s.limits, forwarder),
@@ -45,24 +45,24 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount := func(path string, handler http.Handler) { mux.Handle(path, handler) }
 
 	path, allocations := bursarv1connect.NewAllocationServiceHandler(
-		&allocationService{writer: s.writer, store: s.store, labels: labels}, options...)
+		&allocationService{loop: s.loop, store: s.store, labels: labels}, options...)
 	mount(path, allocations)
-	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{writer: s.writer}, options...)
+	hostPath, hosts := bursarv1connect.NewHostServiceHandler(&hostService{loop: s.loop}, options...)
 	mount(hostPath, hosts)
-	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{writer: s.writer}, options...)
+	quotaPath, quotas := bursarv1connect.NewQuotaServiceHandler(&quotaService{loop: s.loop}, options...)
 	mount(quotaPath, quotas)
-	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{writer: s.writer, pollers: s.pollers}, options...)
+	queuePath, queues := bursarv1connect.NewQueueServiceHandler(&queueService{loop: s.loop, pollers: s.pollers}, options...)
 	mount(queuePath, queues)
 	clusterPath, cluster := bursarv1connect.NewClusterServiceHandler(&clusterService{
-		audited: admission.Share(s.writer.Audit),
-		writer:  s.writer, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
+		audited: admission.Share(s.loop.Audit),
+		loop:    s.loop, version: version, started: s.clock.Now(), self: s.URL, peers: s.peers, warn: s.warnings,
 	}, options...)
 	mount(clusterPath, cluster)
 	names := []string{
 		bursarv1connect.AllocationServiceName, bursarv1connect.HostServiceName, bursarv1connect.QuotaServiceName,
 		bursarv1connect.QueueServiceName, bursarv1connect.ClusterServiceName,
 	}
-	probes := newProbes(s.writer, s.peers, s.mismatch)
+	probes := newProbes(s.loop, s.peers, s.mismatch)
 	mount(grpchealth.NewHandler(healthChecker{probes.ready, names}, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mount(grpcreflect.NewHandlerV1(reflector, small))
@@ -80,7 +80,7 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 
 // stopping is what calls are answered with once the coordinator shuts down; nil before.
 func (s *Server) stopping() error {
-	if s.writer.IsStopping() {
+	if s.loop.IsStopping() {
 		return core.ErrStopping
 	}
 	return nil

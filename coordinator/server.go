@@ -72,7 +72,7 @@ type Server struct {
 	feed      *commit.ChangeFeed
 	core      *core.Core
 	newPlacer func() ledger.Placer
-	writer    *commit.Loop
+	loop      *commit.Loop
 	files     *quotaFiles
 	pollers   *clusters.Pollers
 	clock     core.Steady
@@ -143,15 +143,15 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	s.core = core.NewCore(config.ledger(), func() ledger.Placer { return s.newPlacer() }, core.DrawLeadership)
 	s.core.SetVersion(deps.Version)
 	s.files = newQuotaFiles(config.QuotaFiles, s.meter, s.log)
-	s.writer = commit.New(s.core, commit.Options{
+	s.loop = commit.New(s.core, commit.Options{
 		Store: s.store, Clock: s.clock, Feed: s.feed, Meter: s.meter, Spans: commit.NewTracer(s.tracing), Log: s.log,
 		Queue: config.Limits.Queue, Batch: config.Limits.Batch, CommitTimeout: config.Limits.CommitTimeout,
 		Remember: config.Times.RequestRetention, History: config.History.bounds(), Origin: originOf,
 		Rules: s.files.latest, ClustersChanged: func() { s.pollers.Changed() },
 	})
-	s.pollers = clusters.New(s.writer, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
+	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
 	s.peers = forward.NewPeers(trust.peersOptions(s.log, s.tracing.Clients()))
-	deps.Registry.MustRegister(newBookCollector(s.writer, config.Limits.MetricAccounts))
+	deps.Registry.MustRegister(newBookCollector(s.loop, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
 	return s, nil
 }
@@ -239,21 +239,21 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.writer.Configure(configured)
+	s.loop.Configure(configured)
 	elect := s.elect
 	if elect == nil {
 		elect = func(Self) (election.Election, error) { return election.Alone(s.URL), nil }
 	}
-	elected, err := elect(Self{URL: s.URL(), Alive: s.writer.Alive, Mismatch: s.mismatch.set})
+	elected, err := elect(Self{URL: s.URL(), Alive: s.loop.Alive, Mismatch: s.mismatch.set})
 	if err != nil {
 		return err
 	}
-	campaign := &commit.Campaign{Election: elected, Loop: s.writer, Heard: s.peers.Epochs, Log: s.log}
+	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Heard: s.peers.Epochs, Log: s.log}
 	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel
 	first := make(chan error, 1)
-	s.tasks.Go(s.writer.Run)
+	s.tasks.Go(s.loop.Run)
 	electing, ballotsOver := context.WithCancel(context.WithoutCancel(ctx))
 	s.tasks.Go(func() { _ = elected.Run(electing) }) // it ends with its context
 	s.tasks.Go(func() {
@@ -266,27 +266,27 @@ func (s *Server) start(ctx context.Context) error {
 	s.tasks.Go(func() { s.pollers.Run(background) })
 	if s.elect == nil {
 		if err := <-first; err != nil {
-			s.writer.Stop()
+			s.loop.Stop()
 			cancel()
 			s.tasks.Wait()
 			return err
 		}
 	}
-	s.tasks.Go(func() { s.writer.KeepHistory(background) })
-	s.tasks.Go(func() { commit.AuditRegularly(background, s.writer) })
+	s.tasks.Go(func() { s.loop.KeepHistory(background) })
+	s.tasks.Go(func() { commit.AuditRegularly(background, s.loop) })
 	if s.trust.identities != nil {
 		s.tasks.Go(func() { s.trust.identities.Watch(background, identitiesPoll) })
 	}
-	s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.writer) })
+	s.tasks.Go(func() { s.files.watch(background, s.config.QuotaPoll, s.loop) })
 	return nil
 }
 
 // warnings says what is wrong at the moment.
 func (s *Server) warnings() []string {
-	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.writer.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
-	list = append(list, s.writer.HiddenProviders()...)
-	list = append(list, s.writer.FaultWarnings()...)
-	list = append(list, s.writer.HiddenRules()...)
+	list := slices.Concat(s.mismatch.warnings(), s.trust.warnings(), s.audit.Warnings(), s.loop.HistoryWarnings(), s.files.warnings(), s.pollers.Warnings())
+	list = append(list, s.loop.HiddenProviders()...)
+	list = append(list, s.loop.FaultWarnings()...)
+	list = append(list, s.loop.HiddenRules()...)
 	if err := s.peers.Route().Fault; err != nil {
 		list = append(list, err.Error())
 	}
@@ -353,7 +353,7 @@ func (s *Server) endCalls(ctx context.Context, server *http.Server) error {
 func (s *Server) shutDown(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Shutdown)
 	defer cancel()
-	s.writer.Stop()
+	s.loop.Stop()
 	s.feed.Close(core.ErrStopping)
 	s.cancel()
 	var errs []error

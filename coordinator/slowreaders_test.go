@@ -39,7 +39,7 @@ func (f *fixture) crowd(n int) {
 	if err != nil {
 		f.tb.Fatal(err)
 	}
-	if err := f.server.writer.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
+	if err := f.server.loop.Do(f.tb.Context(), func(l *ledger.Ledger, now ledger.Instant) {
 		for range n {
 			if _, err := l.Allocate(now, ledger.AllocateCommand{
 				Actor: identity.Local(), Labels: labels, Resource: asked, Wait: time.Hour, Async: true,

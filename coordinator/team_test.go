@@ -169,7 +169,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 			return false
 		}
 		for _, f := range m.members {
-			if f.url == announced.URL && f.server.writer.Leading() {
+			if f.url == announced.URL && f.server.loop.Leading() {
 				leader = f
 			} else {
 				standbys = append(standbys, f)
@@ -179,7 +179,7 @@ func (m *team) led() (leader *fixture, standbys []*fixture) {
 			return false
 		}
 		for _, f := range standbys {
-			if !over(f.server.writer.Ended()) && f.server.peers.Route().URL != leader.url {
+			if !over(f.server.loop.Ended()) && f.server.peers.Route().URL != leader.url {
 				return false
 			}
 		}

@@ -51,7 +51,7 @@ func (r *poller) run(ctx context.Context) {
 	r.interval = r.pace.Interval
 	retry := backoff.NewExponentialBackOff(backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0), backoff.WithInitialInterval(firstRetry))
 	for ctx.Err() == nil {
-		start := r.pollers.writer.Clock.Now()
+		start := r.pollers.loop.Clock.Now()
 		failure, err := r.round(ctx)
 		if err != nil {
 			return // over
@@ -60,7 +60,7 @@ func (r *poller) run(ctx context.Context) {
 		switch {
 		case failure == nil:
 			retry.Reset()
-		case tooSlow(r.interval, r.pollers.writer.Clock.Now().Sub(start)): // it has enough to do without us
+		case tooSlow(r.interval, r.pollers.loop.Clock.Now().Sub(start)): // it has enough to do without us
 		default:
 			retry.MaxInterval = r.interval
 			wait = min(r.interval, retry.NextBackOff())
@@ -103,7 +103,7 @@ func (r *poller) round(ctx context.Context) (failure, err error) {
 
 // tell runs a command for the assignment.
 func (r *poller) tell(ctx context.Context, run func(*ledger.Ledger, ledger.Instant) error) error {
-	return r.pollers.writer.WhileAssigned(ctx, &r.Assignment, run)
+	return r.pollers.loop.WhileAssigned(ctx, &r.Assignment, run)
 }
 
 // reading is what was read in a round.
@@ -122,7 +122,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.pace.Timeout, fmt.Errorf("no answer within %s", r.pace.Timeout))
 	defer cancel()
-	clock := r.pollers.writer.Clock
+	clock := r.pollers.loop.Clock
 	start := clock.Now()
 	var snapshot providers.Snapshot
 	var answers []providers.Application
@@ -230,7 +230,7 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	}
 	r.pollers.show(r, func() { r.pollers.meter.failed(r.ClusterName) })
 	r.say(text, failure)
-	now := r.pollers.writer.Now()
+	now := r.pollers.loop.Now()
 	if r.health.Failures++; r.health.Failures == 1 {
 		r.health.failingSince = now
 	}

@@ -16,10 +16,10 @@ import (
 )
 
 // Pollers read external clusters while this coordinator leads, each in a goroutine of its own: those that the ledger has providers for, in
-// the leadership that it has them in. What they read goes through the writer like any command, and is nothing any more once
+// the leadership that it has them in. What they read goes through the loop like any command, and is nothing any more once
 // the leadership is over or the provider has changed.
 type Pollers struct {
-	writer      *commit.Loop
+	loop        *commit.Loop
 	Kinds       providers.Kinds
 	Credentials Credentials
 	random      func() float64 // from 0 to 1; by any goroutine
@@ -47,7 +47,7 @@ type Health struct {
 // New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any goroutine.
 func New(w *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
 	return &Pollers{
-		writer: w, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
+		loop: w, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
 		wake: make(chan struct{}, 1), running: make(map[ledger.ClusterName]*poller),
 	}
 }
@@ -71,7 +71,7 @@ func (p *Pollers) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		wanted, err := p.writer.Assignments(ctx)
+		wanted, err := p.loop.Assignments(ctx)
 		if err != nil {
 			wanted = nil // it does not lead; who leads next says so
 		}

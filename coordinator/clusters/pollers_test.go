@@ -18,7 +18,7 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// watcher is a desk whose clusters are read, in a synctest bubble.
+// watcher is a loop whose clusters are read, in a synctest bubble.
 type watcher struct {
 	*loopRig
 
@@ -32,7 +32,7 @@ type watcher struct {
 // prod is the cluster of these tests.
 var prod = ledger.ClusterName{Kind: "fake", Cluster: "prod"}
 
-// watching runs a writer and its pollers, and leads.
+// watching runs a loop and its pollers, and leads.
 func watching(t *testing.T, random func() float64) *watcher {
 	t.Helper()
 	w := &watcher{loopRig: newLoopRig(t, storetest.NewMemory("test").Open(), nil), kind: fakecluster.New(), log: &proc.Output{}, ended: make(chan struct{})}

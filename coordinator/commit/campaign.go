@@ -32,7 +32,7 @@ const (
 	steadyAfter = 10 * time.Second
 )
 
-// Run campaigns until the writer's loop has ended, or something is wrong that no waiting mends, which it returns. What became of the first
+// Run campaigns until the loop has ended, or something is wrong that no waiting mends, which it returns. What became of the first
 // attempt to lead is told to first, which holds one.
 func (l *Campaign) Run(ctx context.Context, first chan<- error) error {
 	retry := backoff.NewExponentialBackOff(

@@ -25,7 +25,7 @@ type HistoryBounds struct {
 // history keeps ended allocations within two bounds: all by age, and those of each caller by size. Only the leader does. It counts the
 // history once, from the oldest row on, then what ends and what it deletes.
 type history struct {
-	writer   *Loop
+	loop     *Loop
 	config   HistoryBounds
 	remember time.Duration // for which rows are kept whatever their size, because a repeated request is answered by them
 	settled  time.Duration // for which rows are not counted yet: until then one may become durable behind another of a later end
@@ -60,7 +60,7 @@ func (e *HistoryFullError) Error() string {
 
 func newHistory(w *Loop) *history {
 	// The commit of a row may wait for the one before it, and each has its time.
-	return &history{writer: w, config: w.History, remember: w.Remember, settled: 2 * w.CommitTimeout}
+	return &history{loop: w, config: w.History, remember: w.Remember, settled: 2 * w.CommitTimeout}
 }
 
 // admit refuses a new request of a caller whose history is full.
@@ -94,8 +94,8 @@ func (h *history) run(ctx context.Context) {
 			return
 		}
 		if err := h.turn(ctx); err != nil && ctx.Err() == nil {
-			h.writer.Meter.pruneFailed.Inc()
-			h.writer.Log.Warn("cannot keep the history within its bounds", "error", err)
+			h.loop.Meter.pruneFailed.Inc()
+			h.loop.Log.Warn("cannot keep the history within its bounds", "error", err)
 			h.began = 0 // what was deleted is not known
 		}
 	}
@@ -103,8 +103,8 @@ func (h *history) run(ctx context.Context) {
 
 // turn does what has come due since the last one.
 func (h *history) turn(ctx context.Context) error {
-	epoch := h.writer.led.Load()
-	if !h.writer.leads.Load() {
+	epoch := h.loop.led.Load()
+	if !h.loop.leads.Load() {
 		epoch = 0
 	}
 	if epoch != h.epoch {
@@ -115,11 +115,11 @@ func (h *history) turn(ctx context.Context) error {
 	if epoch == 0 {
 		return nil
 	}
-	now := h.writer.Now()
+	now := h.loop.Now()
 	if h.began == 0 || now.Sub(h.began) >= recountAfter {
 		h.began, h.counted, h.total, h.callers = now, store.Position{}, HistorySize{}, callerSizes{}
 	}
-	if err := h.age(ctx, h.writer.Clock.Earliest().Add(-h.config.Retention)); err != nil {
+	if err := h.age(ctx, h.loop.Clock.Earliest().Add(-h.config.Retention)); err != nil {
 		return err
 	}
 	if done, err := h.count(ctx, now.Add(-h.settled)); err != nil || !done {
@@ -133,13 +133,13 @@ func (h *history) turn(ctx context.Context) error {
 
 // leading reports whether it is still this leadership's turn.
 func (h *history) leading(ctx context.Context) bool {
-	return ctx.Err() == nil && h.writer.leads.Load() && h.writer.led.Load() == h.epoch
+	return ctx.Err() == nil && h.loop.leads.Load() && h.loop.led.Load() == h.epoch
 }
 
 // age deletes what ended before a time, the oldest first, in steps.
 func (h *history) age(ctx context.Context, before ledger.Instant) error {
 	for h.leading(ctx) {
-		ends, err := h.writer.Store.Ends(ctx, store.Position{}, h.config.PruneStep)
+		ends, err := h.loop.Store.Ends(ctx, store.Position{}, h.config.PruneStep)
 		if err != nil {
 			return err //nolint:wrapcheck // says it
 		}
@@ -163,8 +163,8 @@ func (h *history) remove(ctx context.Context, ends []store.End) error {
 	for i := range ends {
 		places[i] = ends[i].Position
 	}
-	n, err := h.writer.Store.Delete(ctx, places)
-	h.writer.Meter.pruned.Add(float64(n))
+	n, err := h.loop.Store.Delete(ctx, places)
+	h.loop.Meter.pruned.Add(float64(n))
 	if err != nil {
 		return err //nolint:wrapcheck // says it
 	}

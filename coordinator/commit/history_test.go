@@ -55,7 +55,7 @@ func (k *kept) ended(caller string, n int, ago time.Duration) {
 	for range n {
 		k.last++
 		a := storetest.Typical(k.last, ledger.Released, uint64(k.last))
-		a.Caller, a.HostID, a.Ended = caller, "h1", k.writer.Clock.Now().Add(-ago)
+		a.Caller, a.HostID, a.Ended = caller, "h1", k.loop.Clock.Now().Add(-ago)
 		if k.adopted {
 			a.ReservationTTL = 0
 		}
@@ -83,7 +83,7 @@ func (k *kept) left() map[string]string {
 	}
 	text := make(map[string]string)
 	for name, n := range rows {
-		text[name] = fmt.Sprintf("%d from %s", n, k.writer.Clock.Now().Sub(oldest[name]).Round(time.Minute))
+		text[name] = fmt.Sprintf("%d from %s", n, k.loop.Clock.Now().Sub(oldest[name]).Round(time.Minute))
 	}
 	return text
 }
@@ -154,11 +154,11 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 	ahead := 40 * day
 	for name, set := range map[string]func(k *kept, clock *wallClock){
 		"an earlier leader's": func(k *kept, _ *wallClock) {
-			k.writer.skew.Store(&core.Skew{Since: k.writer.Clock.Now(), Ahead: ahead})
+			k.loop.skew.Store(&core.Skew{Since: k.loop.Clock.Now(), Ahead: ahead})
 		},
 		"this one's at the start": func(k *kept, clock *wallClock) {
 			clock.shift = ahead
-			k.writer.Clock = core.NewSteady(clock)
+			k.loop.Clock = core.NewSteady(clock)
 			clock.shift = 0
 		},
 		"this one's, set since": func(_ *kept, clock *wallClock) { clock.shift = ahead },
@@ -205,7 +205,7 @@ func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 		}
 		k.ended("mallory@h1", 30, time.Hour)
 		k.want("and again", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 25h0m0s"})
-		k.writer.leads.Store(false)
+		k.loop.leads.Store(false)
 		if err := k.turn(t.Context()); err != nil || k.admit("mallory@h1") != nil || k.size.Load() != nil {
 			t.Errorf("who does not lead refuses, or says a size: %v", err)
 		}
@@ -304,7 +304,7 @@ func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
 		k := keep(t, HistoryBounds{PruneStep: 10, PruneEvery: time.Minute})
 		k.ended("alice@h1", 23, 31*day)
 		k.ended("alice@h1", 4, 29*day)
-		k.writer.leads.Store(false)
+		k.loop.leads.Store(false)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -316,7 +316,7 @@ func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
 		if got := k.left()["alice@h1"]; got != "27 from 744h2m0s" {
 			t.Errorf("a coordinator that does not lead has pruned: %s", got)
 		}
-		k.writer.leads.Store(true)
+		k.loop.leads.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := k.left()["alice@h1"]; got != "4 from 696h3m0s" {
@@ -324,7 +324,7 @@ func TestTheHistoryIsPrunedByAgeInSmallSteps(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if n := counterValue(t, k.writer.Meter.pruned); n != 23 {
+		if n := counterValue(t, k.loop.Meter.pruned); n != 23 {
 			t.Errorf("%v were deleted: want 23", n)
 		}
 	})

@@ -29,7 +29,7 @@ func rest(ctx context.Context, began time.Time) bool {
 func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, err error) {
 	for h.leading(ctx) {
 		began := time.Now()
-		ends, err := h.writer.Store.Ends(ctx, h.counted, countStep)
+		ends, err := h.loop.Store.Ends(ctx, h.counted, countStep)
 		if err != nil {
 			return false, err //nolint:wrapcheck // says it
 		}
@@ -107,7 +107,7 @@ func (h *history) trimAll(ctx context.Context, over map[string]*callerSize, reme
 // trim looks at the next rows and deletes those of callers that have too much, of which it takes those out that have no longer. It returns how
 // far it came, and whether there may be more.
 func (h *history) trim(ctx context.Context, over map[string]*callerSize, at store.Position, remembered ledger.Instant) (store.Position, bool, error) {
-	ends, err := h.writer.Store.Ends(ctx, at, countStep)
+	ends, err := h.loop.Store.Ends(ctx, at, countStep)
 	if err != nil {
 		return at, false, err //nolint:wrapcheck // says it
 	}

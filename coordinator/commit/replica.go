@@ -17,7 +17,7 @@ import (
 	"github.com/bursar/bursar/coordinator/store"
 )
 
-// Reader is where a read looks: at the writer's ledger, in its turn, or at a replica.
+// Reader is where a read looks: at the loop's ledger, in its turn, or at a replica.
 type Reader interface {
 	Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Instant)) error
 }

@@ -32,7 +32,7 @@ func (c *wallClock) Now() time.Time { return time.Now().Add(c.shift) }
 
 func (c *wallClock) Elapsed() time.Duration { return time.Since(c.start) }
 
-// loopRig is a writer that runs, without sockets.
+// loopRig is a loop that runs, without sockets.
 type loopRig struct {
 	*Loop
 	t testing.TB
@@ -76,7 +76,7 @@ func (s *setup) loop() *Loop {
 	return New(core.NewCore(s.Ledger, func() ledger.Placer { return placement.New(placement.Spread) }, core.DrawLeadership), s.Options)
 }
 
-// runLoop starts a writer. Its limits may be changed before it runs. It is stopped by close.
+// runLoop starts a loop. Its limits may be changed before it runs. It is stopped by close.
 func runLoop(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	tb.Helper()
 	d := newLoopRig(tb, s, change)
@@ -84,7 +84,7 @@ func runLoop(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	return d
 }
 
-// newLoopRig is one whose writer does not run yet.
+// newLoopRig is one whose loop does not run yet.
 func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	tb.Helper()
 	made := defaults(s, &wallClock{start: time.Now()})
@@ -94,7 +94,7 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 	return &loopRig{Loop: made.loop(), t: tb}
 }
 
-// Lead runs a writer that nobody competes with. It leads when lead returns.
+// Lead runs a loop that nobody competes with. It leads when lead returns.
 func Lead(tb testing.TB, w *Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
