@@ -151,7 +151,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 	})
 	s.pollers = clusters.New(s.loop, deps.Kinds, clusters.Credentials(config.ProviderCredentials), rand.Float64, clusters.NewMeter(deps.Registry), s.log)
 	s.peers = forward.NewPeers(trust.peersOptions(s.log, s.tracing.Clients()))
-	deps.Registry.MustRegister(newBookCollector(s.loop, config.Limits.MetricAccounts))
+	deps.Registry.MustRegister(newLedgerCollector(s.loop, config.Limits.MetricAccounts))
 	s.handler = s.routes(labels, deps.Version)
 	return s, nil
 }

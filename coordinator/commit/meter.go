@@ -9,7 +9,7 @@ import (
 )
 
 // Meter counts what happens on the write path. What the books say at a moment is read when it is asked for, see
-// bookCollector.
+// ledgerCollector.
 type Meter struct {
 	decisions   *prometheus.HistogramVec
 	commits     prometheus.Histogram

@@ -35,9 +35,9 @@ type Options struct {
 }
 
 // New returns a loop that does not run yet, for a core that nobody else uses.
-func New(books *core.Core, o Options) *Loop {
+func New(c *core.Core, o Options) *Loop {
 	w := &Loop{
-		Options: o, core: books,
+		Options: o, core: c,
 		calls:    sync.Pool{New: newPending},
 		asks:     sync.Pool{New: newPendingRequest},
 		queue:    make(chan core.Command, o.Queue),
@@ -49,7 +49,7 @@ func New(books *core.Core, o Options) *Loop {
 		done:     make(chan struct{}),
 	}
 	w.history = newHistory(w)
-	w.replica = newReplica(w, books.EmptyLedger)
+	w.replica = newReplica(w, c.EmptyLedger)
 	return w
 }
 

@@ -42,9 +42,9 @@ type replica struct {
 	fresh  singleflight.Group
 
 	mu     sync.Mutex
-	books  *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
+	ledger *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
 	readAt ledger.Instant // guarded by mu
-	skew   core.Skew      // guarded by mu; of the books' time to the clock
+	skew   core.Skew      // guarded by mu; of the ledger's time to the clock
 	turn   uint64         // guarded by mu; counts the times that it was forgotten
 	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's alone.
 	refused core.RefusedSet
@@ -116,10 +116,10 @@ func (r *replica) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.In
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.books == nil {
+	if r.ledger == nil {
 		return core.ErrNotLeading
 	}
-	return r.enter(origin, func() { f(r.books, r.skew.Ledger(r.clock.Now())) })
+	return r.enter(origin, func() { f(r.ledger, r.skew.Ledger(r.clock.Now())) })
 }
 
 // refusal is of a read that made a replica panic: each one costs reading the whole store again.
@@ -136,7 +136,7 @@ func (r *replica) refusal(origin *core.Origin) error {
 func (r *replica) enter(origin *core.Origin, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			r.books = nil
+			r.ledger = nil
 			if origin != nil {
 				r.refused.Add(origin, r.clock.Now(), fmt.Sprint(cause))
 			}
@@ -151,7 +151,7 @@ func (r *replica) enter(origin *core.Origin, f func()) (err error) {
 // renew reads the store where what was read last is too old. Where the store does not answer that stays good for a while.
 func (r *replica) renew(ctx context.Context) error {
 	r.mu.Lock()
-	has, age := r.books != nil, r.clock.Now().Sub(r.readAt)
+	has, age := r.ledger != nil, r.clock.Now().Sub(r.readAt)
 	r.mu.Unlock()
 	if has && age <= replicaAge {
 		return nil
@@ -190,7 +190,7 @@ func (r *replica) refresh(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if turn == r.turn {
-		r.books, r.readAt, r.skew = l, asOf, s
+		r.ledger, r.readAt, r.skew = l, asOf, s
 	}
 	return nil
 }
@@ -199,6 +199,6 @@ func (r *replica) refresh(ctx context.Context) error {
 func (r *replica) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.books = nil
+	r.ledger = nil
 	r.turn++
 }
