@@ -303,7 +303,7 @@ func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watching(t, always(0.5))
 		defer w.close()
-		err := w.Within(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
+		err := w.DoPriority(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
 			return c.Advance(now.Add(time.Hour))
 		})
 		if err != nil {

@@ -55,7 +55,7 @@ func benchmarkReport(b *testing.B, queues []providers.Queue) {
 		b.Fatal(err)
 	}
 	tell := func(run func(l *ledger.Ledger, now ledger.Instant) error) {
-		if err := d.Within(b.Context(), nil, func(c *core.Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
+		if err := d.DoPriority(b.Context(), nil, func(c *core.Core, now ledger.Instant) error { return run(c.Ledger(), now) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/bursar/bursar/coordinator/ledger"
 )
 
-// pending is a caller's side of a command: where its goroutine waits.
-type pending struct {
+// pendingCall is a caller's side of a command: where its goroutine waits.
+type pendingCall struct {
 	core.Call
 	done chan error // holds one, so that answering never blocks
 }
 
-func newPending() any {
-	p := &pending{done: make(chan error, 1)}
+func newPendingCall() any {
+	p := &pendingCall{done: make(chan error, 1)}
 	p.Done = func(err error) { p.done <- err }
 	return p
 }
@@ -41,7 +41,7 @@ func (w *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Insta
 
 // call is Do for a command that needs the core.
 func (w *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Instant)) error {
-	p, _ := w.calls.Get().(*pending)
+	p, _ := w.calls.Get().(*pendingCall)
 	p.Do, p.From, p.Span = f, w.origin(ctx), w.Spans.enter(ctx)
 	answered, err := w.send(ctx, &p.Call, p.done)
 	if err == nil {
@@ -142,18 +142,18 @@ func (w *Loop) Register(ctx context.Context, e *core.Enrolment) error {
 // Allocate sends a request through the loop and waits until it is decided, or its caller is about to lose patience.
 func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (ledger.AllocateResult, error) {
 	start := w.Clock.Now()
-	patience, stop := w.patience(ctx, command)
+	patience, stop := w.patienceTimer(ctx, command)
 	defer stop()
-	p, _ := w.asks.Get().(*pendingRequest)
+	p, _ := w.requests.Get().(*pendingRequest)
 	p.Command, p.From, p.Span = *command, w.origin(ctx), w.Spans.enter(ctx)
 	if err := w.submit(&p.Request); err != nil {
 		p.Span, p.From = nil, nil
-		w.asks.Put(p)
+		w.requests.Put(p)
 		return ledger.AllocateResult{}, err
 	}
 	select {
 	case err := <-p.done:
-		return w.answered(p, start, err)
+		return w.takeResult(p, start, err)
 	case <-patience:
 		w.priority.put(p.Withdraw())
 		return ledger.AllocateResult{}, &PatienceError{RequestID: command.RequestID}
@@ -164,31 +164,31 @@ func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (l
 	}
 	select { // the last answers come before the loop ends
 	case err := <-p.done:
-		return w.answered(p, start, err)
+		return w.takeResult(p, start, err)
 	default:
 		return ledger.AllocateResult{}, core.ErrStopping
 	}
 }
 
-// answered takes the answer out of a request, to which nobody else refers any more.
-func (w *Loop) answered(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
+// takeResult takes the answer out of a request, to which nobody else refers any more.
+func (w *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error) (ledger.AllocateResult, error) {
 	result := p.Result
 	if err == nil {
 		err = p.Err
-		w.observe(&p.Request, start)
+		w.observeLatency(&p.Request, start)
 		w.Spans.tell(p.Span, p.Waited)
 	} else {
 		result = ledger.AllocateResult{}
 	}
 	p.Request = core.Request{Done: p.Done}
-	w.asks.Put(p)
+	w.requests.Put(p)
 	return result, err
 }
 
-// patience is what fires shortly before the caller's deadline, where that comes before the end of the wait: the answer
+// patienceTimer is what fires shortly before the caller's deadline, where that comes before the end of the wait: the answer
 // must still get there, and nothing may be granted to a caller who is about to hang up. A wait that ends about when the
 // deadline does is shortened, so that its end is the answer.
-func (w *Loop) patience(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
+func (w *Loop) patienceTimer(ctx context.Context, command *ledger.AllocateCommand) (fires <-chan time.Time, stop func()) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded || command.Wait <= 0 || command.Async {
 		return nil, func() {}
@@ -206,13 +206,13 @@ func (w *Loop) patience(ctx context.Context, command *ledger.AllocateCommand) (f
 	return timer.C, func() { timer.Stop() }
 }
 
-func (w *Loop) observe(ask *core.Request, start ledger.Instant) {
+func (w *Loop) observeLatency(r *core.Request, start ledger.Instant) {
 	took := w.Clock.Now().Sub(start).Seconds()
-	_, short := errors.AsType[*ledger.InsufficientError](ask.Err)
+	_, short := errors.AsType[*ledger.InsufficientError](r.Err)
 	switch {
-	case ask.Waited:
+	case r.Waited:
 		w.Meter.waited.Observe(took)
-	case ask.Err == nil && ask.Result.Allocation.State == ledger.Reserved:
+	case r.Err == nil && r.Result.Allocation.State == ledger.Reserved:
 		w.Meter.granted.Observe(took)
 	case short:
 		w.Meter.short.Observe(took)

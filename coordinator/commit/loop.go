@@ -20,8 +20,8 @@ type Loop struct {
 	core    *core.Core
 	replica *replica
 
-	calls    sync.Pool         // of *pending, for reuse
-	asks     sync.Pool         // of *pendingRequest, for reuse
+	calls    sync.Pool         // of *pendingCall, for reuse
+	requests sync.Pool         // of *pendingRequest, for reuse
 	queue    chan core.Command // bounded: what callers ask for
 	priority priorityQueue     // unbounded, but each entry ends one that was bounded
 	jobs     chan job          // for the goroutine that talks to the store; at most one under way

@@ -38,8 +38,8 @@ type Options struct {
 func New(c *core.Core, o Options) *Loop {
 	w := &Loop{
 		Options: o, core: c,
-		calls:    sync.Pool{New: newPending},
-		asks:     sync.Pool{New: newPendingRequest},
+		calls:    sync.Pool{New: newPendingCall},
+		requests: sync.Pool{New: newPendingRequest},
 		queue:    make(chan core.Command, o.Queue),
 		priority: priorityQueue{signal: make(chan struct{}, 1)},
 		jobs:     make(chan job, 1),

@@ -20,9 +20,9 @@ func (w *Loop) ChangeProvider(ctx context.Context, name ledger.ClusterName, chan
 	}, w.refreshPollers) // so that whoever reads the cluster as it was stops
 }
 
-// Within runs a command of the coordinator's own, in its turn. It is never refused for want of room, and answered at once. The error is
+// DoPriority runs a command of the coordinator's own, in its turn. It is never refused for want of room, and answered at once. The error is
 // run's, or says that this coordinator does not lead. After an error run's results must not be read.
-func (w *Loop) Within(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
+func (w *Loop) DoPriority(ctx context.Context, from *core.Origin, run func(c *core.Core, now ledger.Instant) error) error {
 	var failed error
 	done := make(chan error, 1)
 	w.priority.put(&core.Call{
@@ -44,7 +44,7 @@ func (w *Loop) Within(ctx context.Context, from *core.Origin, run func(c *core.C
 // Assignments are the clusters that are to be read now.
 func (w *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 	var list []core.Assignment
-	err := w.Within(ctx, nil, func(c *core.Core, _ ledger.Instant) error {
+	err := w.DoPriority(ctx, nil, func(c *core.Core, _ ledger.Instant) error {
 		list = c.Assignments()
 		return nil
 	})
@@ -56,7 +56,7 @@ func (w *Loop) Assignments(ctx context.Context) ([]core.Assignment, error) {
 
 // WhileAssigned runs a command for an assignment, unless that is over.
 func (w *Loop) WhileAssigned(ctx context.Context, a *core.Assignment, run func(l *ledger.Ledger, now ledger.Instant) error) error {
-	return w.Within(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
+	return w.DoPriority(ctx, &core.Origin{Procedure: "reading of " + a.String()}, func(c *core.Core, now ledger.Instant) error {
 		if !c.IsCurrent(a) {
 			return ErrSuperseded
 		}
