@@ -248,7 +248,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Heard: s.peers.Epochs, Log: s.log}
+	campaign := &commit.Campaign{Election: elected, Loop: s.loop, Announced: s.peers.Epochs, Log: s.log}
 	s.peers.Join(elected, s.URL())
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel = cancel

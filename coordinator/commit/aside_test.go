@@ -54,7 +54,7 @@ func refusesARow(t *testing.T, stored ledger.Changes, table, key, says string) {
 		d := newLoopRig(t, place.Open(), nil)
 		said := make(chan error, 1)
 		campaign := &Campaign{
-			Election: election.Alone(func() string { return "" }), Loop: d.Loop, Heard: func() []uint64 { return nil }, Log: slog.New(slog.DiscardHandler),
+			Election: election.Alone(func() string { return "" }), Loop: d.Loop, Announced: func() []uint64 { return nil }, Log: slog.New(slog.DiscardHandler),
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go d.Run()

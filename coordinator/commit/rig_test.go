@@ -98,7 +98,7 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 func Lead(tb testing.TB, w *Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
-	campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: w, Heard: func() []uint64 { return nil }, Log: w.Log}
+	campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: w, Announced: func() []uint64 { return nil }, Log: w.Log}
 	go w.Run()
 	go func() { _ = campaign.Run(context.Background(), first) }()
 	if err := <-first; err != nil {
