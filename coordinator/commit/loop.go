@@ -27,24 +27,24 @@ type Loop struct {
 	jobs     chan job          // for the goroutine that talks to the store; at most one under way
 	outcomes chan outcome
 
-	orders chan *Term // to lead, or with nil not to
+	terms chan *Term // to lead, or with nil not to
 
-	leads       atomic.Bool               // the core does
-	skew        atomic.Pointer[core.Skew] // of the ledger's time to the clock; nil while it does not lead
-	led         atomic.Uint64             // the epoch of the latest leadership
-	history     *history                  // what has ended
-	hidden      atomic.Pointer[[]string]  // what the file of providers hides of the stored ones
-	refusals    atomic.Pointer[[]string]  // which commands are refused, and why
-	elsewhere   elsewhere                 // what hosts report that others have
-	unblamed    atomic.Pointer[unblamed]  // the last panic of which that is not known; nil: there was none
-	rulesHidden atomic.Pointer[[]string]  // which rules are not in force, and why
+	leads        atomic.Bool                  // the core does
+	skew         atomic.Pointer[core.Skew]    // of the ledger's time to the clock; nil while it does not lead
+	led          atomic.Uint64                // the epoch of the latest leadership
+	history      *history                     // what has ended
+	hidden       atomic.Pointer[[]string]     // what the file of providers hides of the stored ones
+	refusals     atomic.Pointer[[]string]     // which commands are refused, and why
+	elsewhere    elsewhere                    // what hosts report that others have
+	unknownPanic atomic.Pointer[unknownPanic] // the last panic of which that is not known; nil: there was none
+	rulesHidden  atomic.Pointer[[]string]     // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
 	configured atomic.Pointer[[]ledger.ProviderRecord]
 	stopping   chan struct{} // closed by stop
 	done       chan struct{} // closed when the loop has ended
 
 	// Owned by the loop:
-	busy      *core.Batch    // being committed
+	inFlight  *core.Batch    // being committed
 	deadline  ledger.Instant // of that commit
 	term      *Term          // nil: may not lead
 	loading   bool           // the store is asked for a lead
@@ -88,17 +88,17 @@ func (w *Loop) Configure(providers []ledger.ProviderRecord) { w.configured.Store
 // comes of it.
 func (w *Loop) Lead(announced ...uint64) *Term {
 	t := &Term{announced: announced, Began: make(chan store.Meta, 1), over: make(chan error, 1)}
-	w.order(t)
+	w.sendTerm(t)
 	return t
 }
 
 // StepDown tells the loop not to lead any more. When it returns no command is applied, but what was applied before may still
 // become durable.
-func (w *Loop) StepDown() { w.order(nil) }
+func (w *Loop) StepDown() { w.sendTerm(nil) }
 
-func (w *Loop) order(t *Term) {
+func (w *Loop) sendTerm(t *Term) {
 	select {
-	case w.orders <- t:
+	case w.terms <- t:
 	case <-w.done:
 	}
 }
@@ -119,7 +119,7 @@ func (w *Loop) startLeading(o outcome) error {
 			w.recordFault(fault)
 		}
 		if row, refused := errors.AsType[*ledger.RestoreError](err); refused {
-			err = keptBy(err, row.What, row.ID) // the tables have the same names
+			err = badRow(err, row.What, row.ID) // the tables have the same names
 		}
 		return err
 	}
@@ -208,7 +208,7 @@ func (w *Loop) Run() {
 			for _, command := range w.priority.take() {
 				w.apply(command)
 			}
-		case t := <-w.orders:
+		case t := <-w.terms:
 			w.setTerm(t)
 		case o := <-w.outcomes:
 			w.finishJob(o)
@@ -221,11 +221,11 @@ func (w *Loop) Run() {
 		w.gather()
 		w.dispatch()
 		w.publishHiddenRules()
-		if stopping == nil && w.busy == nil && w.core.Pending() == 0 {
+		if stopping == nil && w.inFlight == nil && w.core.Pending() == 0 {
 			w.stopped = true
 		}
 	}
-	w.finish()
+	w.refuseQueued()
 }
 
 // untilDue is how long nothing is due.
@@ -236,7 +236,7 @@ func (w *Loop) untilDue() time.Duration {
 			due, set = at, true
 		}
 	}
-	if w.busy != nil && w.deadline != 0 {
+	if w.inFlight != nil && w.deadline != 0 {
 		consider(w.deadline)
 	}
 	if !set {
@@ -260,24 +260,24 @@ func (w *Loop) gather() {
 func (w *Loop) apply(command core.Command) {
 	applied(command.Trace())
 	if err := w.core.Do(w.Clock.Now(), command); err != nil {
-		w.panicked(err)
+		w.endAfterPanic(err)
 	}
 }
 
 // tick does what has come due.
 func (w *Loop) tick() {
 	now := w.Clock.Now()
-	if w.busy != nil && w.deadline != 0 && now >= w.deadline {
+	if w.inFlight != nil && w.deadline != 0 && now >= w.deadline {
 		w.deadline = 0 // the goroutine that commits is still at it; a new Lead waits for it
 		err := &Error{Err: store.ErrUnknownOutcome}
-		w.Log.Error("a commit takes too long", "timeout", w.CommitTimeout, "epoch", w.busy.Epoch)
-		w.busy.Answer(err)
+		w.Log.Error("a commit takes too long", "timeout", w.CommitTimeout, "epoch", w.inFlight.Epoch)
+		w.inFlight.Answer(err)
 		if w.core.Leading() { // else the leadership that it was made in is over already
 			w.abandon(err)
 		}
 	}
 	if err := w.core.Advance(now); err != nil {
-		w.panicked(err)
+		w.endAfterPanic(err)
 	}
 }
 
@@ -288,18 +288,18 @@ func (w *Loop) dispatch() {
 		w.atLeast = max(w.atLeast, epoch+1)
 		w.abandon(core.ErrNotLeading)
 	}
-	if w.busy != nil {
+	if w.inFlight != nil {
 		if fault := w.core.Fault(); fault != nil {
-			w.panicked(fault)
+			w.endAfterPanic(fault)
 		}
 		return
 	}
-	if w.busy = w.core.Take(); w.core.Fault() != nil {
-		w.panicked(w.core.Fault())
-	} else if w.busy != nil {
+	if w.inFlight = w.core.Take(); w.core.Fault() != nil {
+		w.endAfterPanic(w.core.Fault())
+	} else if w.inFlight != nil {
 		// The store is told to give up at the timeout. One that does not is given up on a little later.
 		w.deadline = w.Clock.Now().Add(w.CommitTimeout + w.CommitTimeout/10)
-		w.jobs <- job{batch: w.busy}
+		w.jobs <- job{batch: w.inFlight}
 	}
 }
 
@@ -309,7 +309,7 @@ func (w *Loop) finishJob(o outcome) {
 		w.loading = false
 		w.finishLoad(o)
 	} else {
-		w.busy = nil
+		w.inFlight = nil
 		switch {
 		case o.err == nil && w.core.InFlight():
 			w.core.Done(w.Clock.Now())
@@ -344,9 +344,9 @@ func (w *Loop) finishLoad(o outcome) {
 func (w *Loop) setTerm(t *Term) {
 	if w.core.Leading() {
 		w.Log.Info("not leading any more", "epoch", w.core.Meta().Epoch)
-		w.drop(core.ErrNotLeading)
-		if w.busy != nil { // whoever leads now tells what became of it
-			w.busy.Answer(&Error{Err: store.ErrUnknownOutcome})
+		w.dropLedger(core.ErrNotLeading)
+		if w.inFlight != nil { // whoever leads now tells what became of it
+			w.inFlight.Answer(&Error{Err: store.ErrUnknownOutcome})
 		}
 	}
 	w.term = t
@@ -355,7 +355,7 @@ func (w *Loop) setTerm(t *Term) {
 
 // acquire asks the store for the lead where there is a term for it, and the store is free.
 func (w *Loop) acquire() {
-	if w.term != nil && !w.core.Leading() && !w.loading && w.busy == nil {
+	if w.term != nil && !w.core.Leading() && !w.loading && w.inFlight == nil {
 		w.loading = true
 		w.jobs <- job{term: w.term, atLeast: w.atLeast}
 	}
@@ -363,21 +363,21 @@ func (w *Loop) acquire() {
 
 // abandon ends the leadership and its term: what the ledger holds may not be what the store has.
 func (w *Loop) abandon(err error) {
-	w.drop(err)
-	w.giveUp(err)
+	w.dropLedger(err)
+	w.endTerm(err)
 }
 
-// giveUp ends the term of a leadership that was dropped.
-func (w *Loop) giveUp(err error) {
+// endTerm ends the term of a leadership that was dropped.
+func (w *Loop) endTerm(err error) {
 	w.Meter.abandoned.Inc()
 	t := w.term
 	w.term = nil
 	t.over <- err
 }
 
-// drop forgets the ledger. Those who watch are told to look elsewhere. The same epoch is never led again, not even where the store was
+// dropLedger forgets the ledger. Those who watch are told to look elsewhere. The same epoch is never led again, not even where the store was
 // put back to before it.
-func (w *Loop) drop(err error) {
+func (w *Loop) dropLedger(err error) {
 	w.atLeast = max(w.atLeast, w.core.Meta().Epoch+1)
 	w.leads.Store(false)
 	w.skew.Store(nil)
@@ -401,9 +401,9 @@ func (w *Loop) refreshPollers() {
 // Stop lets run end once what was applied is durable. Requests that wait are answered with ErrStopping, as is what comes.
 func (w *Loop) Stop() { close(w.stopping) }
 
-// finish answers what came too late.
-func (w *Loop) finish() {
-	w.drop(core.ErrStopping)
+// refuseQueued answers what came too late.
+func (w *Loop) refuseQueued() {
+	w.dropLedger(core.ErrStopping)
 	for {
 		select {
 		case command := <-w.queue:

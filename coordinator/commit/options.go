@@ -44,7 +44,7 @@ func New(c *core.Core, o Options) *Loop {
 		priority: priorityQueue{signal: make(chan struct{}, 1)},
 		jobs:     make(chan job, 1),
 		outcomes: make(chan outcome, 1),
-		orders:   make(chan *Term),
+		terms:    make(chan *Term),
 		stopping: make(chan struct{}),
 		done:     make(chan struct{}),
 	}

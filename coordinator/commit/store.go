@@ -32,7 +32,7 @@ func (w *Loop) load(ctx context.Context, j job) outcome {
 	leading, cancel := context.WithTimeout(ctx, w.CommitTimeout)
 	defer cancel()
 	var atLeast uint64
-	if atLeast, o.err = w.above(leading, j); o.err == nil {
+	if atLeast, o.err = w.epochFloor(leading, j); o.err == nil {
 		o.meta, o.err = w.Store.Lead(leading, atLeast)
 	}
 	if o.err != nil {
@@ -43,20 +43,20 @@ func (w *Loop) load(ctx context.Context, j job) outcome {
 	since := max(w.Clock.Now(), o.meta.Time).Add(-w.Remember).Time()
 	o.snapshot, o.err = w.Store.Load(ctx, o.meta.Epoch, since)
 	if row, garbage := errors.AsType[*store.RowError](o.err); garbage {
-		o.err = keptBy(o.err, row.Table, row.Key)
+		o.err = badRow(o.err, row.Table, row.Key)
 	}
 	return o
 }
 
-// keptBy says what to do about a row that keeps every coordinator from leading.
-func keptBy(err error, table, key string) error {
+// badRow says what to do about a row that keeps every coordinator from leading.
+func badRow(err error, table, key string) error {
 	return fmt.Errorf("%w: no coordinator leads while this row is there: restore a backup, or take it out with bursar store set-aside %s %q", err, table, key)
 }
 
-// above is what the next epoch must not be below: above this coordinator's own, and above each that was announced and is at most a stride
+// epochFloor is what the next epoch must not be below: above this coordinator's own, and above each that was announced and is at most a stride
 // above that and the store's. Whoever can write nonsense into the place where leaders announce themselves must not use up the numbers, nor
 // lead the agents to where a store that is put back cannot follow.
-func (w *Loop) above(ctx context.Context, j job) (uint64, error) {
+func (w *Loop) epochFloor(ctx context.Context, j job) (uint64, error) {
 	if len(j.term.announced) == 0 {
 		return j.atLeast, nil
 	}
