@@ -71,8 +71,8 @@ func changeMessage(e commit.Event) *bursarv1.ClusterServiceWatchResponse {
 		m.Change = &bursarv1.ClusterServiceWatchResponse_Host{Host: wire.HostRecordMessage(e.Host)}
 	case e.Quota != nil:
 		m.Change = &bursarv1.ClusterServiceWatchResponse_Quota{Quota: wire.QuotaMessage(e.Quota)}
-	case e.QuotaGone != "":
-		m.Change = &bursarv1.ClusterServiceWatchResponse_QuotaDeleted{QuotaDeleted: e.QuotaGone}
+	case e.QuotaRemoved != "":
+		m.Change = &bursarv1.ClusterServiceWatchResponse_QuotaDeleted{QuotaDeleted: e.QuotaRemoved}
 	case e.HostRemoved != "":
 		m.Change = &bursarv1.ClusterServiceWatchResponse_HostDeleted{HostDeleted: e.HostRemoved}
 	}

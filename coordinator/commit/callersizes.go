@@ -26,8 +26,8 @@ type callerSize struct {
 	oldest store.Position // before it there is none of its rows that may be deleted
 }
 
-// put counts a row that lies behind a position.
-func (s *callerSizes) put(caller string, bytes int64, behind store.Position) {
+// add counts a row that lies behind a position.
+func (s *callerSizes) add(caller string, bytes int64, behind store.Position) {
 	c := s.sizes[caller]
 	if c == nil {
 		if len(s.sizes) >= mostCallerSizes {
@@ -45,8 +45,8 @@ func (s *callerSizes) put(caller string, bytes int64, behind store.Position) {
 	c.bytes += bytes
 }
 
-// take counts a row no more.
-func (s *callerSizes) take(caller string, bytes int64) {
+// subtract counts a row no more.
+func (s *callerSizes) subtract(caller string, bytes int64) {
 	if c := s.sizes[caller]; c != nil {
 		if c.bytes -= bytes; c.bytes <= 0 {
 			delete(s.sizes, caller)

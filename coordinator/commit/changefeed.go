@@ -19,13 +19,13 @@ var (
 type Event struct {
 	revision uint64
 	// Resume is what to watch after once this was seen: its revision, or the one before where others share it and follow.
-	Resume      uint64
-	Allocation  *ledger.Allocation
-	Host        *ledger.HostRecord
-	Quota       *ledger.Quota
-	QuotaGone   string
-	HostRemoved string
-	bytes       int // its size, as the feed counts it
+	Resume       uint64
+	Allocation   *ledger.Allocation
+	Host         *ledger.HostRecord
+	Quota        *ledger.Quota
+	QuotaRemoved string
+	HostRemoved  string
+	bytes        int // its size, as the feed counts it
 }
 
 // ChangeFeed keeps the latest durable changes for those that watch, up to a number and up to a size. Writers never wait for readers: every
@@ -100,7 +100,7 @@ func (f *ChangeFeed) Publish(c *ledger.Changes) {
 		f.addLocked(Event{revision: c.Revision, Quota: &c.Quotas[i]})
 	}
 	for _, selector := range c.QuotasRemoved {
-		f.addLocked(Event{revision: c.Revision, QuotaGone: selector})
+		f.addLocked(Event{revision: c.Revision, QuotaRemoved: selector})
 	}
 	f.revision = c.Revision
 	f.wakeLocked()
@@ -141,8 +141,8 @@ func (f *ChangeFeed) Close(err error) {
 	f.wakeLocked()
 }
 
-// cut ends the watches that there are with err.
-func (f *ChangeFeed) cut(err error) {
+// endWatches ends the watches that there are with err.
+func (f *ChangeFeed) endWatches(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cuts++
@@ -157,8 +157,8 @@ type reader struct {
 	cuts uint64 // of the feed, when it began
 }
 
-// read begins to read after a revision; 0 is from now on. It returns the revision to tell the watcher first.
-func (f *ChangeFeed) read(after uint64) (*reader, uint64, error) {
+// newReader begins to read after a revision; 0 is from now on. It returns the revision to tell the watcher first.
+func (f *ChangeFeed) newReader(after uint64) (*reader, uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -204,8 +204,8 @@ func (r *reader) poll(events []Event) (batch []Event, wait <-chan struct{}, caug
 	return events, f.wake, caughtUp, nil
 }
 
-// leave gives up the place.
-func (r *reader) leave() {
+// close gives up the place.
+func (r *reader) close() {
 	r.feed.mu.Lock()
 	defer r.feed.mu.Unlock()
 	r.feed.readers--

@@ -11,7 +11,7 @@ import (
 // size is about what an event keeps in memory, in bytes: the event, the row that it points to, and the texts and lists of that row.
 // Texts that rows share are counted for each.
 func (e *Event) size() int {
-	n := int(unsafe.Sizeof(*e)) + len(e.QuotaGone) + len(e.HostRemoved)
+	n := int(unsafe.Sizeof(*e)) + len(e.QuotaRemoved) + len(e.HostRemoved)
 	switch {
 	case e.Allocation != nil:
 		n += allocationSize(e.Allocation)

@@ -170,7 +170,7 @@ func (h *history) remove(ctx context.Context, ends []store.End) error {
 	}
 	for i := range ends {
 		if e := &ends[i]; e.Compare(h.counted) <= 0 {
-			h.callers.take(e.Caller, e.Bytes)
+			h.callers.subtract(e.Caller, e.Bytes)
 			h.total.add(-1, -e.Bytes)
 		}
 	}

@@ -265,7 +265,7 @@ func TestCallersWithoutNumberAreCountedInBoundedMemory(t *testing.T) {
 	total, at := int64(0), store.Position{}
 	put := func(caller string, bytes int64) {
 		at.Ended++
-		s.put(caller, bytes, at)
+		s.add(caller, bytes, at)
 		total += bytes
 		if len(s.sizes) > mostCallerSizes {
 			t.Fatalf("%d callers are counted: want at most %d", len(s.sizes), mostCallerSizes)

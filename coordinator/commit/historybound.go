@@ -38,7 +38,7 @@ func (h *history) count(ctx context.Context, until ledger.Instant) (done bool, e
 			if e.Ended >= until {
 				return true, nil
 			}
-			h.callers.put(e.Caller, e.Bytes, h.counted)
+			h.callers.add(e.Caller, e.Bytes, h.counted)
 			h.total.add(1, e.Bytes)
 			h.counted = e.Position
 		}

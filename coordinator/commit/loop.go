@@ -205,7 +205,7 @@ func (w *Loop) Run() {
 		case command := <-queue:
 			w.apply(command)
 		case <-w.priority.signal:
-			for _, command := range w.priority.take() {
+			for _, command := range w.priority.takeAll() {
 				w.apply(command)
 			}
 		case t := <-w.terms:
@@ -386,7 +386,7 @@ func (w *Loop) dropLedger(err error) {
 	w.rulesSeen = 0
 	w.Meter.hiddenRules.Set(0)
 	w.Meter.leading.Set(0)
-	w.Feed.cut(err)
+	w.Feed.endWatches(err)
 	w.core.Drop(err)
 	w.refreshPollers()
 }

@@ -23,7 +23,7 @@ func (q *priorityQueue) put(command core.Command) {
 	}
 }
 
-func (q *priorityQueue) take() []core.Command {
+func (q *priorityQueue) takeAll() []core.Command {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.list
