@@ -93,7 +93,7 @@ func (h *history) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := h.turn(ctx); err != nil && ctx.Err() == nil {
+		if err := h.round(ctx); err != nil && ctx.Err() == nil {
 			h.loop.Meter.pruneFailed.Inc()
 			h.loop.Log.Warn("cannot keep the history within its bounds", "error", err)
 			h.began = 0 // what was deleted is not known
@@ -101,8 +101,8 @@ func (h *history) run(ctx context.Context) {
 	}
 }
 
-// turn does what has come due since the last one.
-func (h *history) turn(ctx context.Context) error {
+// round does what has come due since the last one.
+func (h *history) round(ctx context.Context) error {
 	epoch := h.loop.led.Load()
 	if !h.loop.leads.Load() {
 		epoch = 0
@@ -119,26 +119,26 @@ func (h *history) turn(ctx context.Context) error {
 	if h.began == 0 || now.Sub(h.began) >= recountAfter {
 		h.began, h.counted, h.total, h.callers = now, store.Position{}, HistorySize{}, callerSizes{}
 	}
-	if err := h.age(ctx, h.loop.Clock.Earliest().Add(-h.config.Retention)); err != nil {
+	if err := h.deleteOld(ctx, h.loop.Clock.Earliest().Add(-h.config.Retention)); err != nil {
 		return err
 	}
 	if done, err := h.count(ctx, now.Add(-h.settled)); err != nil || !done {
 		return err
 	}
-	err := h.bound(ctx, now.Add(-h.remember))
+	err := h.trimCallers(ctx, now.Add(-h.remember))
 	size := h.total
 	h.size.Store(&size)
 	return err
 }
 
-// leading reports whether it is still this leadership's turn.
-func (h *history) leading(ctx context.Context) bool {
+// isCurrent reports whether it is still this leadership's turn.
+func (h *history) isCurrent(ctx context.Context) bool {
 	return ctx.Err() == nil && h.loop.leads.Load() && h.loop.led.Load() == h.epoch
 }
 
-// age deletes what ended before a time, the oldest first, in steps.
-func (h *history) age(ctx context.Context, before ledger.Instant) error {
-	for h.leading(ctx) {
+// deleteOld deletes what ended before a time, the oldest first, in steps.
+func (h *history) deleteOld(ctx context.Context, before ledger.Instant) error {
+	for h.isCurrent(ctx) {
 		ends, err := h.loop.Store.Ends(ctx, store.Position{}, h.config.PruneStep)
 		if err != nil {
 			return err //nolint:wrapcheck // says it
@@ -147,15 +147,15 @@ func (h *history) age(ctx context.Context, before ledger.Instant) error {
 		for due > 0 && ends[due-1].Ended >= before {
 			due--
 		}
-		if err := h.remove(ctx, ends[:due]); err != nil || due < h.config.PruneStep {
+		if err := h.deleteRows(ctx, ends[:due]); err != nil || due < h.config.PruneStep {
 			return err
 		}
 	}
 	return nil
 }
 
-// remove deletes rows, and takes those off that were counted.
-func (h *history) remove(ctx context.Context, ends []store.End) error {
+// deleteRows deletes rows, and takes those off that were counted.
+func (h *history) deleteRows(ctx context.Context, ends []store.End) error {
 	if len(ends) == 0 {
 		return nil
 	}

@@ -90,7 +90,7 @@ func (k *kept) left() map[string]string {
 
 func (k *kept) want(when string, want map[string]string) {
 	k.t.Helper()
-	if err := k.turn(k.t.Context()); err != nil {
+	if err := k.round(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}
 	got := k.left()
@@ -169,7 +169,7 @@ func TestAClockThatWasAheadDeletesNoHistory(t *testing.T) {
 				k.ended("alice@h1", 3, 31*day)
 				k.ended("alice@h1", 4, 20*day)
 				set(k, k.clock)
-				if err := k.turn(t.Context()); err != nil {
+				if err := k.round(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if ends, err := k.store.Ends(t.Context(), store.Position{}, 10); err != nil || len(ends) != 4 {
@@ -206,7 +206,7 @@ func TestACallerWhoseLastDayIsTooLargeIsRefused(t *testing.T) {
 		k.ended("mallory@h1", 30, time.Hour)
 		k.want("and again", map[string]string{"mallory@h1": "30 from 1h0m0s", "alice@h1": "10 from 25h0m0s"})
 		k.loop.leads.Store(false)
-		if err := k.turn(t.Context()); err != nil || k.admit("mallory@h1") != nil || k.size.Load() != nil {
+		if err := k.round(t.Context()); err != nil || k.admit("mallory@h1") != nil || k.size.Load() != nil {
 			t.Errorf("who does not lead refuses, or says a size: %v", err)
 		}
 	})
