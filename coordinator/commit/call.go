@@ -42,10 +42,10 @@ func (w *Loop) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.Insta
 // call is Do for a command that needs the core.
 func (w *Loop) call(ctx context.Context, f func(c *core.Core, now ledger.Instant)) error {
 	p, _ := w.calls.Get().(*pendingCall)
-	p.Do, p.From, p.Span = f, w.origin(ctx), w.Spans.enter(ctx)
+	p.Do, p.From, p.Span = f, w.origin(ctx), w.Spans.newSpan(ctx)
 	answered, err := w.send(ctx, &p.Call, p.done)
 	if err == nil {
-		w.Spans.tell(p.Span, false)
+		w.Spans.recordCall(p.Span, false)
 	}
 	if answered { // else the loop still has it
 		p.Do, p.From, p.Span = nil, nil, nil
@@ -116,14 +116,14 @@ func Decide[R any](ctx context.Context, b Reader, f func(l *ledger.Ledger, now l
 // Sync sends a heartbeat through the loop.
 func (w *Loop) Sync(ctx context.Context, r *core.Report) error {
 	done := make(chan error, 1)
-	r.Done, r.From, r.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.enter(ctx)
+	r.Done, r.From, r.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.newSpan(ctx)
 	if _, err := w.send(ctx, r, done); err != nil {
 		return err
 	}
-	w.Spans.tell(r.Span, false)
+	w.Spans.recordCall(r.Span, false)
 	if n := &r.Result.NotTaken; r.Err == nil && n.Count > 0 {
 		w.Meter.notTaken.Add(float64(n.Count))
-		w.elsewhere.tell(w.Log, r.Command.HostID, n)
+		w.notTaken.log(w.Log, r.Command.HostID, n)
 	}
 	return r.Err
 }
@@ -131,11 +131,11 @@ func (w *Loop) Sync(ctx context.Context, r *core.Report) error {
 // Register sends an announcement of a host through the loop.
 func (w *Loop) Register(ctx context.Context, e *core.Enrolment) error {
 	done := make(chan error, 1)
-	e.Done, e.From, e.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.enter(ctx)
+	e.Done, e.From, e.Span = func(err error) { done <- err }, w.origin(ctx), w.Spans.newSpan(ctx)
 	if _, err := w.send(ctx, e, done); err != nil {
 		return err
 	}
-	w.Spans.tell(e.Span, false)
+	w.Spans.recordCall(e.Span, false)
 	return e.Err
 }
 
@@ -145,7 +145,7 @@ func (w *Loop) Allocate(ctx context.Context, command *ledger.AllocateCommand) (l
 	patience, stop := w.patienceTimer(ctx, command)
 	defer stop()
 	p, _ := w.requests.Get().(*pendingRequest)
-	p.Command, p.From, p.Span = *command, w.origin(ctx), w.Spans.enter(ctx)
+	p.Command, p.From, p.Span = *command, w.origin(ctx), w.Spans.newSpan(ctx)
 	if err := w.submit(&p.Request); err != nil {
 		p.Span, p.From = nil, nil
 		w.requests.Put(p)
@@ -176,7 +176,7 @@ func (w *Loop) takeResult(p *pendingRequest, start ledger.Instant, err error) (l
 	if err == nil {
 		err = p.Err
 		w.observeLatency(&p.Request, start)
-		w.Spans.tell(p.Span, p.Waited)
+		w.Spans.recordCall(p.Span, p.Waited)
 	} else {
 		result = ledger.AllocateResult{}
 	}

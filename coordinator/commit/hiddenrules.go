@@ -10,11 +10,11 @@ const mostHidden = 20
 
 // publishHiddenRules tells which rules are not in force, where that may have changed.
 func (w *Loop) publishHiddenRules() {
-	turn, hidden := w.core.HiddenRules()
-	if turn == w.rulesSeen {
+	version, hidden := w.core.HiddenRules()
+	if version == w.rulesSeen {
 		return
 	}
-	w.rulesSeen = turn
+	w.rulesSeen = version
 	var before, list []string
 	if known := w.rulesHidden.Load(); known != nil {
 		before = *known
@@ -22,7 +22,7 @@ func (w *Loop) publishHiddenRules() {
 	for _, h := range hidden {
 		text := h.String()
 		list = append(list, text)
-		if _, told := slices.BinarySearch(before, text); !told {
+		if _, logged := slices.BinarySearch(before, text); !logged {
 			w.Log.Warn(text)
 		}
 	}

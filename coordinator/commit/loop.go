@@ -35,7 +35,7 @@ type Loop struct {
 	history      *history                     // what has ended
 	hidden       atomic.Pointer[[]string]     // what the file of providers hides of the stored ones
 	refusals     atomic.Pointer[[]string]     // which commands are refused, and why
-	elsewhere    elsewhere                    // what hosts report that others have
+	notTaken     notTakenLog                  // what hosts report that others have
 	unknownPanic atomic.Pointer[unknownPanic] // the last panic of which that is not known; nil: there was none
 	rulesHidden  atomic.Pointer[[]string]     // which rules are not in force, and why
 	// configured are the providers of the file, for the next leadership; nil: there was no file.
@@ -258,7 +258,7 @@ func (w *Loop) gather() {
 }
 
 func (w *Loop) apply(command core.Command) {
-	applied(command.Trace())
+	markApplied(command.Trace())
 	if err := w.core.Do(w.Clock.Now(), command); err != nil {
 		w.endAfterPanic(err)
 	}

@@ -35,17 +35,17 @@ func (w *Loop) Reader(allowStale bool) Reader {
 // not more often than every few seconds. What hosts measure is not in the store, neither is what clusters say,
 // and neither are the rules from other coordinators' files.
 type replica struct {
-	origin func(ctx context.Context) *core.Origin
-	load   func(ctx context.Context) (*ledger.Ledger, core.Skew, error)
-	clock  core.Steady
-	log    *slog.Logger
-	fresh  singleflight.Group
+	origin    func(ctx context.Context) *core.Origin
+	load      func(ctx context.Context) (*ledger.Ledger, core.Skew, error)
+	clock     core.Steady
+	log       *slog.Logger
+	refreshes singleflight.Group
 
-	mu     sync.Mutex
-	ledger *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
-	readAt ledger.Instant // guarded by mu
-	skew   core.Skew      // guarded by mu; of the ledger's time to the clock
-	turn   uint64         // guarded by mu; counts the times that it was forgotten
+	mu         sync.Mutex
+	ledger     *ledger.Ledger // guarded by mu; nil: never read, or a leadership has begun since
+	readAt     ledger.Instant // guarded by mu
+	skew       core.Skew      // guarded by mu; of the ledger's time to the clock
+	generation uint64         // guarded by mu; counts the times that it was forgotten
 	// refused are reads that made a replica panic; guarded by mu. They are this coordinator's alone.
 	refused core.RefusedSet
 }
@@ -111,7 +111,7 @@ func (r *replica) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.In
 	if err := r.refusal(origin); err != nil {
 		return err
 	}
-	if err := r.renew(ctx); err != nil {
+	if err := r.refreshIfOld(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -119,7 +119,7 @@ func (r *replica) Do(ctx context.Context, f func(l *ledger.Ledger, now ledger.In
 	if r.ledger == nil {
 		return core.ErrNotLeading
 	}
-	return r.enter(origin, func() { f(r.ledger, r.skew.Ledger(r.clock.Now())) })
+	return r.guarded(origin, func() { f(r.ledger, r.skew.Ledger(r.clock.Now())) })
 }
 
 // refusal is of a read that made a replica panic: each one costs reading the whole store again.
@@ -132,8 +132,8 @@ func (r *replica) refusal(origin *core.Origin) error {
 	return nil
 }
 
-// enter is the one way into a replica. One that panics is dropped, and the read refused from then on.
-func (r *replica) enter(origin *core.Origin, f func()) (err error) {
+// guarded is the one way into a replica. One that panics is dropped, and the read refused from then on.
+func (r *replica) guarded(origin *core.Origin, f func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			r.ledger = nil
@@ -148,15 +148,15 @@ func (r *replica) enter(origin *core.Origin, f func()) (err error) {
 	return nil
 }
 
-// renew reads the store where what was read last is too old. Where the store does not answer that stays good for a while.
-func (r *replica) renew(ctx context.Context) error {
+// refreshIfOld reads the store where what was read last is too old. Where the store does not answer that stays good for a while.
+func (r *replica) refreshIfOld(ctx context.Context) error {
 	r.mu.Lock()
 	has, age := r.ledger != nil, r.clock.Now().Sub(r.readAt)
 	r.mu.Unlock()
 	if has && age <= replicaAge {
 		return nil
 	}
-	read := r.fresh.DoChan("", func() (any, error) { return nil, r.refresh(context.WithoutCancel(ctx)) })
+	read := r.refreshes.DoChan("", func() (any, error) { return nil, r.refresh(context.WithoutCancel(ctx)) })
 	var enough <-chan time.Time
 	if has && age < replicaMost {
 		timer := time.NewTimer(replicaWait)
@@ -181,7 +181,7 @@ func (r *replica) refresh(ctx context.Context) error {
 	defer cancel()
 	asOf := r.clock.Now()
 	r.mu.Lock()
-	turn := r.turn
+	generation := r.generation
 	r.mu.Unlock()
 	l, s, err := r.load(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *replica) refresh(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if turn == r.turn {
+	if generation == r.generation {
 		r.ledger, r.readAt, r.skew = l, asOf, s
 	}
 	return nil
@@ -200,5 +200,5 @@ func (r *replica) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ledger = nil
-	r.turn++
+	r.generation++
 }

@@ -82,9 +82,9 @@ func (w *Loop) commit(ctx context.Context, b *core.Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, w.CommitTimeout)
 	defer cancel()
 	start := w.Clock.Now()
-	ctx, span := w.Spans.begin(ctx, b)
+	ctx, span := w.Spans.beginCommit(ctx, b)
 	err := w.Store.Commit(ctx, b.Batch)
-	w.Spans.end(span, err)
+	w.Spans.endCommit(span, err)
 	if err != nil {
 		b.Answer(&Error{Err: err})
 		return err

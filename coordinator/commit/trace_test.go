@@ -168,9 +168,9 @@ func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 	batch := &core.Batch{Commands: []core.Command{command, &core.Request{}}}
 	for name, tr := range map[string]*Tracer{"off": nil, "not recorded": {sdk.NewTracerProvider().Tracer("test")}} {
 		allocations := testing.AllocsPerRun(100, func() {
-			way := tr.enter(unrecorded)
-			applied(way)
-			tr.tell(way, true)
+			way := tr.newSpan(unrecorded)
+			markApplied(way)
+			tr.recordCall(way, true)
 		})
 		if allocations != 0 {
 			t.Errorf("%s: a call: %v allocations", name, allocations)
@@ -179,8 +179,8 @@ func TestWithoutTracesNothingIsAllocated(t *testing.T) {
 			continue
 		}
 		allocations = testing.AllocsPerRun(100, func() {
-			_, span := tr.begin(unrecorded, batch)
-			tr.end(span, nil)
+			_, span := tr.beginCommit(unrecorded, batch)
+			tr.endCommit(span, nil)
 		})
 		if allocations != 0 {
 			t.Errorf("%s: a commit: %v allocations", name, allocations)

@@ -58,11 +58,11 @@ const aliveTime = 5 * time.Second
 func (w *Loop) Alive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aliveTime)
 	defer cancel()
-	felt := make(chan struct{})
+	answered := make(chan struct{})
 	// It joins no batch: a commit would be made for it.
-	w.priority.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(felt) }})
+	w.priority.put(&core.Call{AtOnce: true, Do: func(*core.Core, ledger.Instant) {}, Done: func(error) { close(answered) }})
 	select {
-	case <-felt:
+	case <-answered:
 		return nil
 	case <-w.done:
 		return core.ErrStopping
