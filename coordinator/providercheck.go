@@ -23,7 +23,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	res := &bursarv1.CheckProviderResponse{Provider: s.providerMessage(&record, nil)}
 	var opened providers.Provider
 	var pace providers.Pace
-	err = clusters.Guard(func() (err error) {
+	err = clusters.CatchPanic(func() (err error) {
 		opened, pace, err = s.pollers.Open(&record)
 		return err
 	})
@@ -34,7 +34,7 @@ func (s *queueService) CheckProvider(ctx context.Context, req *bursarv1.CheckPro
 	case err != nil:
 		return nil, wrongSetting(err)
 	}
-	defer func() { _ = clusters.Guard(opened.Close) }() // it was looked at, and is of no use any more
+	defer func() { _ = clusters.CatchPanic(opened.Close) }() // it was looked at, and is of no use any more
 	c := &providerCheck{provider: opened, pace: pace, clock: s.loop.Clock, res: res}
 	c.snapshot(ctx)
 	c.servers(ctx)
@@ -74,7 +74,7 @@ func (c *providerCheck) snapshot(ctx context.Context) {
 	defer cancel()
 	asked := c.clock.Now()
 	var found providers.Snapshot
-	err := clusters.Guard(func() (err error) {
+	err := clusters.CatchPanic(func() (err error) {
 		found, err = c.provider.Snapshot(ctx)
 		return err
 	})
@@ -122,7 +122,7 @@ func (c *providerCheck) servers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.pace.Timeout)
 	defer cancel()
 	var list []providers.Server
-	if err := clusters.Guard(func() error {
+	if err := clusters.CatchPanic(func() error {
 		list = c.provider.Servers(ctx)
 		return nil
 	}); err != nil {

@@ -16,9 +16,9 @@ type Credentials string
 
 func (c Credentials) want() string { return fmt.Sprintf("a file in %s, without ..", string(c)) }
 
-// place is where a file lies that a setting names; not ok where that is, going by its name, elsewhere. A name without a directory is one
+// pathOf is where a file lies that a setting names; not ok where that is, going by its name, elsewhere. A name without a directory is one
 // in this one.
-func (c Credentials) place(value string) (path string, ok bool) {
+func (c Credentials) pathOf(value string) (path string, ok bool) {
 	for element := range strings.SplitSeq(filepath.ToSlash(value), "/") {
 		if element == ".." {
 			return "", false
@@ -42,7 +42,7 @@ func (c Credentials) Check(kind providers.Kind, settings map[string]string) erro
 		if !given {
 			continue
 		}
-		if _, ok := c.place(value); !ok {
+		if _, ok := c.pathOf(value); !ok {
 			return &providers.SettingError{Setting: name, Value: value, Want: c.want()}
 		}
 	}
@@ -62,7 +62,7 @@ func (c Credentials) settings(kind providers.Kind, record *ledger.ProviderRecord
 			continue
 		}
 		refuse := func(want string) error { return &providers.SettingError{Setting: name, Value: value, Want: want} }
-		path, ok := c.place(value)
+		path, ok := c.pathOf(value)
 		if !ok {
 			return nil, refuse(c.want())
 		}

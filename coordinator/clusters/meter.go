@@ -32,15 +32,15 @@ func NewMeter(r prometheus.Registerer) *Meter {
 	return m
 }
 
-func (m *Meter) took(name ledger.ClusterName, d time.Duration) {
+func (m *Meter) observe(name ledger.ClusterName, d time.Duration) {
 	m.seconds.WithLabelValues(name.String()).Observe(d.Seconds())
 }
 
-func (m *Meter) failed(name ledger.ClusterName) {
+func (m *Meter) countFailure(name ledger.ClusterName) {
 	m.failures.WithLabelValues(name.String()).Inc()
 }
 
-func (m *Meter) waits(name ledger.ClusterName, interval time.Duration) {
+func (m *Meter) setInterval(name ledger.ClusterName, interval time.Duration) {
 	m.failures.WithLabelValues(name.String()) // 0 is worth showing
 	m.interval.WithLabelValues(name.String()).Set(interval.Seconds())
 }

@@ -46,7 +46,7 @@ const (
 func (r *poller) run(ctx context.Context) {
 	defer close(r.ended)
 	<-r.after
-	defer r.shut()
+	defer r.closeProvider()
 	r.pace, _ = providers.PaceFrom(nil) // until the settings are read
 	r.interval = r.pace.Interval
 	retry := backoff.NewExponentialBackOff(backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0), backoff.WithInitialInterval(firstRetry))
@@ -78,7 +78,7 @@ func (r *poller) run(ctx context.Context) {
 func (r *poller) round(ctx context.Context) (failure, err error) {
 	var ids []string
 	var asked ledger.Instant
-	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 		ids, asked = l.Applications(r.ClusterName), now // the ledger's, which may be ahead of the clock
 		return nil
 	}); err != nil {
@@ -101,8 +101,8 @@ func (r *poller) round(ctx context.Context) (failure, err error) {
 	return nil, nil
 }
 
-// tell runs a command for the assignment.
-func (r *poller) tell(ctx context.Context, run func(*ledger.Ledger, ledger.Instant) error) error {
+// do runs a command for the assignment.
+func (r *poller) do(ctx context.Context, run func(*ledger.Ledger, ledger.Instant) error) error {
 	return r.pollers.loop.WhileAssigned(ctx, &r.Assignment, run)
 }
 
@@ -117,7 +117,7 @@ type reading struct {
 
 // read asks the cluster, for no longer than the provider's timeout.
 func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
-	if err := Guard(r.open); err != nil {
+	if err := CatchPanic(r.openProvider); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.pace.Timeout, fmt.Errorf("no answer within %s", r.pace.Timeout))
@@ -127,7 +127,7 @@ func (r *poller) read(ctx context.Context, ids []string) (*reading, error) {
 	var snapshot providers.Snapshot
 	var answers []providers.Application
 	got := &reading{asked: len(ids)}
-	err := Guard(func() (err error) {
+	err := CatchPanic(func() (err error) {
 		snapshot, err = r.provider.Snapshot(ctx)
 		if err == nil && len(ids) > 0 {
 			answers, got.partly = r.provider.Applications(ctx, ids)
@@ -158,8 +158,8 @@ func DescribeTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// Guard runs something of a provider's, which must not take the coordinator down with it.
-func Guard(run func() error) (err error) {
+// CatchPanic runs something of a provider's, which must not take the coordinator down with it.
+func CatchPanic(run func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &core.PanicError{Cause: cause, Stack: debug.Stack()}
@@ -168,8 +168,8 @@ func Guard(run func() error) (err error) {
 	return run()
 }
 
-// open makes the provider, where there is none yet. What is missing, such as a file, may be there the next time.
-func (r *poller) open() error {
+// openProvider makes the provider, where there is none yet. What is missing, such as a file, may be there the next time.
+func (r *poller) openProvider() error {
 	if r.provider != nil {
 		return nil
 	}
@@ -181,12 +181,12 @@ func (r *poller) open() error {
 	return nil
 }
 
-// shut closes the provider.
-func (r *poller) shut() {
+// closeProvider closes the provider.
+func (r *poller) closeProvider() {
 	if r.provider == nil {
 		return
 	}
-	if err := Guard(r.provider.Close); err != nil {
+	if err := CatchPanic(r.provider.Close); err != nil {
 		r.log.Warn("a provider was not closed as it should be", "error", err)
 	}
 }
@@ -196,7 +196,7 @@ func (r *poller) report(ctx context.Context, got *reading) (failure, err error) 
 	r.interval = stretched(r.interval, r.pace.Interval, got.took)
 	got.report.GoodFor = max(r.pace.MaxAge, 3*r.interval)
 	var refused error
-	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 		refused = l.ReportCluster(now, got.report)
 		return nil
 	}); err != nil {
@@ -211,25 +211,25 @@ func (r *poller) succeeded(got *reading) {
 	if got.partly != nil {
 		message = fmt.Sprintf("%d of %d applications were not answered: %v", got.asked-len(got.report.Applications), got.asked, got.partly)
 	}
-	r.say(message, got.partly)
+	r.logChange(message, got.partly)
 	r.health.Failures, r.health.failingSince = 0, 0
 	r.health.Server, r.health.Took = got.server, got.took
 	r.health.Applications, r.health.Message = got.asked, message
-	r.pollers.show(r, func() { r.pollers.meter.took(r.ClusterName, got.took) })
+	r.pollers.ifRunning(r, func() { r.pollers.meter.observe(r.ClusterName, got.took) })
 }
 
 // failed tells the ledger that the cluster could not be read.
 func (r *poller) failed(ctx context.Context, failure error) error {
 	_, forget := providers.Unavailable(failure)
 	text := failure.Error()
-	if err := r.tell(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
+	if err := r.do(ctx, func(l *ledger.Ledger, now ledger.Instant) error {
 		l.ClusterSilent(now, r.ClusterName, text, forget)
 		return nil
 	}); err != nil {
 		return err
 	}
-	r.pollers.show(r, func() { r.pollers.meter.failed(r.ClusterName) })
-	r.say(text, failure)
+	r.pollers.ifRunning(r, func() { r.pollers.meter.countFailure(r.ClusterName) })
+	r.logChange(text, failure)
 	now := r.pollers.loop.Now()
 	if r.health.Failures++; r.health.Failures == 1 {
 		r.health.failingSince = now
@@ -238,8 +238,8 @@ func (r *poller) failed(ctx context.Context, failure error) error {
 	return nil
 }
 
-// say logs what is wrong, once, and that it is over.
-func (r *poller) say(message string, failure error) {
+// logChange logs what is wrong, once, and that it is over.
+func (r *poller) logChange(message string, failure error) {
 	fault, _ := errors.AsType[*core.PanicError](failure)
 	switch {
 	case message == r.health.Message:
@@ -255,9 +255,9 @@ func (r *poller) say(message string, failure error) {
 // publish shows how it goes.
 func (r *poller) publish(wait time.Duration) {
 	r.health.Interval = wait
-	r.pollers.show(r, func() {
+	r.pollers.ifRunning(r, func() {
 		r.shown = r.health
-		r.pollers.meter.waits(r.ClusterName, r.interval)
+		r.pollers.meter.setInterval(r.ClusterName, r.interval)
 	})
 }
 

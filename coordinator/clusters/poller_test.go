@@ -24,7 +24,7 @@ import (
 func TestAClusterIsReadAtOnceAndThenInIntervalsThatDiffer(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 4 * time.Second, 0.5: 5 * time.Second, 1: 6 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := watching(t, always(random))
+			w := newPollersRig(t, always(random))
 			defer w.close()
 			here := w.kind.Cluster("here")
 			put := time.Now()
@@ -64,7 +64,7 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		here.With(func(c *fakecluster.Cluster) { c.Takes = 6 * time.Second })
@@ -103,7 +103,7 @@ func TestAnIntervalIsStretchedWhileReadingIsSlow(t *testing.T) {
 
 func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
@@ -148,7 +148,7 @@ func TestAFailureIsRetriedSoonAndToldOnce(t *testing.T) {
 
 func TestAFailureThatTookLongIsNotRetriedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		here.With(func(c *fakecluster.Cluster) { c.Takes = time.Hour })
@@ -168,7 +168,7 @@ func TestAFailureThatTookLongIsNotRetriedSoon(t *testing.T) {
 
 func TestWithNobodyInChargeNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
@@ -215,7 +215,7 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := watching(t, always(0.5))
+				w := newPollersRig(t, always(0.5))
 				defer w.close()
 				here := w.kind.Cluster("here")
 				other := ledger.ClusterName{Kind: "fake", Cluster: "other"}
@@ -242,7 +242,7 @@ func TestAProviderThatFailsBadlyHarmsNobody(t *testing.T) {
 }
 
 // engine puts an active allocation onto the host with a part in a queue.
-func (w *watcher) engine(queue string, memory int64, applications ...string) {
+func (w *pollersRig) engine(queue string, memory int64, applications ...string) {
 	w.t.Helper()
 	r := resource.NewResource(resource.Vector{}.WithMemory(1<<20)).WithPart(resource.Address{Kind: "fake", Path: queue}, resource.Vector{}.WithMemory(memory))
 	result, err := w.Allocate(w.t.Context(), &ledger.AllocateCommand{Actor: identity.Local(), Labels: label.Of("user", "alice"), Resource: r})
@@ -259,7 +259,7 @@ func (w *watcher) engine(queue string, memory int64, applications ...string) {
 
 func TestOurApplicationsAreAskedForAfterTheQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		w.host(1 << 30)
 		here := w.kind.Cluster("here")
@@ -301,7 +301,7 @@ func TestAQueueThatNobodyCanAskForIsLeftOut(t *testing.T) {
 // not too old.
 func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		err := w.DoPriority(t.Context(), nil, func(c *core.Core, now ledger.Instant) error {
 			return c.Advance(now.Add(time.Hour))
@@ -319,7 +319,7 @@ func TestAClusterIsKnownToALedgerThatIsAheadOfTheClock(t *testing.T) {
 
 func TestAProviderThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		w.put(ledger.ClusterName{Kind: "other", Cluster: "x"})
 		w.put(prod, "secretFile", "password")

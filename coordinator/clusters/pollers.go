@@ -140,8 +140,8 @@ func (p *Pollers) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - spread + 2*spread*p.random()))
 }
 
-// show runs something that shows how a poller's cluster goes, unless that one is not the cluster's any more.
-func (p *Pollers) show(r *poller, run func()) {
+// ifRunning runs something that shows how a poller's cluster goes, unless that one is not the cluster's any more.
+func (p *Pollers) ifRunning(r *poller, run func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running[r.ClusterName] == r {

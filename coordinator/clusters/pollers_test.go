@@ -18,8 +18,8 @@ import (
 	"github.com/bursar/bursar/test/proc"
 )
 
-// watcher is a loop whose clusters are read, in a synctest bubble.
-type watcher struct {
+// pollersRig is a loop whose clusters are read, in a synctest bubble.
+type pollersRig struct {
 	*loopRig
 
 	pollers *Pollers
@@ -32,10 +32,10 @@ type watcher struct {
 // prod is the cluster of these tests.
 var prod = ledger.ClusterName{Kind: "fake", Cluster: "prod"}
 
-// watching runs a loop and its pollers, and leads.
-func watching(t *testing.T, random func() float64) *watcher {
+// newPollersRig runs a loop and its pollers, and leads.
+func newPollersRig(t *testing.T, random func() float64) *pollersRig {
 	t.Helper()
-	w := &watcher{loopRig: newLoopRig(t, storetest.NewMemory("test").Open(), nil), kind: fakecluster.New(), log: &proc.Output{}, ended: make(chan struct{})}
+	w := &pollersRig{loopRig: newLoopRig(t, storetest.NewMemory("test").Open(), nil), kind: fakecluster.New(), log: &proc.Output{}, ended: make(chan struct{})}
 	w.pollers = New(w.Loop, providers.Kinds{w.kind}, Credentials(t.TempDir()), random,
 		NewMeter(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(w.log, nil)))
 	w.ClustersChanged = w.pollers.Changed
@@ -49,7 +49,7 @@ func watching(t *testing.T, random func() float64) *watcher {
 	return w
 }
 
-func (w *watcher) close() {
+func (w *pollersRig) close() {
 	w.end()
 	<-w.ended
 	w.loopRig.close()
@@ -59,7 +59,7 @@ func (w *watcher) close() {
 }
 
 // put puts a provider, of the cluster at the address "here" where settings name no other.
-func (w *watcher) put(name ledger.ClusterName, settings ...string) {
+func (w *pollersRig) put(name ledger.ClusterName, settings ...string) {
 	w.t.Helper()
 	record := ledger.ProviderRecord{ClusterName: name, Settings: map[string]string{"address": "here"}}
 	for i := 0; i < len(settings); i += 2 {
@@ -71,7 +71,7 @@ func (w *watcher) put(name ledger.ClusterName, settings ...string) {
 }
 
 // cluster is what the ledger knows.
-func (w *watcher) cluster() ledger.ClusterInfo {
+func (w *pollersRig) cluster() ledger.ClusterInfo {
 	w.t.Helper()
 	info, err := commit.Decide(w.t.Context(), w.Loop, func(l *ledger.Ledger, _ ledger.Instant) (ledger.ClusterInfo, error) {
 		for _, c := range l.Clusters() {
@@ -105,7 +105,7 @@ func always(n float64) func() float64 { return func() float64 { return n } }
 
 func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here, there := w.kind.Cluster("here"), w.kind.Cluster("there")
 		there.With(func(c *fakecluster.Cluster) { c.Takes = 400 * time.Millisecond })
@@ -135,7 +135,7 @@ func TestChangesOfProvidersTakeEffectAtOnce(t *testing.T) {
 // One that is still at it when its provider changes is waited for, and what it comes back with is nothing.
 func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
@@ -169,7 +169,7 @@ func TestWhatIsReadForAnEarlierProviderChangesNothing(t *testing.T) {
 
 func TestOnlyWhoLeadsReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		defer w.close()
 		here := w.kind.Cluster("here")
 		w.put(prod)
@@ -199,7 +199,7 @@ func TestOnlyWhoLeadsReads(t *testing.T) {
 // A bubble does not end before its goroutines.
 func TestPollersEndWhateverTheyAreAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := watching(t, always(0.5))
+		w := newPollersRig(t, always(0.5))
 		w.kind.Cluster("here").With(func(c *fakecluster.Cluster) { c.Hangs = true })
 		w.put(prod)
 		w.put(ledger.ClusterName{Kind: "fake", Cluster: "other"}, "address", "there")
