@@ -63,7 +63,7 @@ func (f *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			defer expire()
 		}
 		res, err := to.unary[req.Spec().Procedure](ctx, req.Any(), header)
-		return res, f.passedBack(ctx, to, err)
+		return res, f.callerError(ctx, to, err)
 	}
 }
 
@@ -79,7 +79,7 @@ func (f *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		ctx, cancel := to.reachable(ctx)
 		defer cancel()
-		return f.passedBack(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
+		return f.callerError(ctx, to, to.streams[conn.Spec().Procedure](ctx, conn, header))
 	}
 }
 
@@ -96,7 +96,7 @@ func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader,
 	if err := f.stopping(); err != nil {
 		return nil, nil, err
 	}
-	to, self := f.peers.find()
+	to, self := f.peers.target()
 	switch {
 	case received.Get(forwardedHeader) != "":
 		return nil, nil, f.peers.notLeading
@@ -106,7 +106,7 @@ func (f *Interceptor) route(ctx context.Context, received http.Header) (*leader,
 	if err := f.peers.Route().Fault; err != nil {
 		return nil, nil, connect.NewError(connect.CodeUnavailable, err)
 	}
-	header, err := f.peers.introduction(self, auth.ActorOf(ctx))
+	header, err := f.peers.headers(self, auth.ActorOf(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,9 +119,9 @@ func allowsStale(message any) bool {
 	return can && m.GetAllowStale()
 }
 
-// passedBack is the leader's error as the caller gets it: code, words and details, without the headers that it came with. Where the
+// callerError is the leader's error as the caller gets it: code, words and details, without the headers that it came with. Where the
 // leader did not answer, nothing is known of the call.
-func (f *Interceptor) passedBack(ctx context.Context, to *leader, err error) error {
+func (f *Interceptor) callerError(ctx context.Context, to *leader, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -45,18 +45,18 @@ type PeersOptions struct {
 type Peers struct {
 	client *http.Client
 	// transport makes the client's connections.
-	transport *http.Transport
-	log       *slog.Logger
-	seen      []connect.Interceptor  // these see each call that is passed on
-	token     func() (string, error) // this coordinator's own, to show to the others; nil: none
+	transport    *http.Transport
+	log          *slog.Logger
+	interceptors []connect.Interceptor  // these see each call that is passed on
+	token        func() (string, error) // this coordinator's own, to show to the others; nil: none
 	// notLeading is why calls at a leader end once somebody else leads.
 	notLeading error
 
-	mu       sync.Mutex
-	election election.Election // guarded by mu; nil before the start
-	self     string            // guarded by mu: this coordinator's URL
-	leader   *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
-	heard    []uint64          // guarded by mu: the epochs that were announced lately, the latest last
+	mu        sync.Mutex
+	election  election.Election // guarded by mu; nil before the start
+	self      string            // guarded by mu: this coordinator's URL
+	leader    *leader           // guarded by mu: who leads, unless it is this one; nil: nobody known
+	announced []uint64          // guarded by mu: the epochs that were announced lately, the latest last
 
 	probes sync.WaitGroup
 }
@@ -83,12 +83,12 @@ func NewPeers(o PeersOptions) *Peers {
 	if o.Shows {
 		transport.DialContext = discovery.DialKnown(discovery.DialLoopback(*dialer())) // what is dialed without TLS
 	}
-	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: stay}
-	return &Peers{log: o.Log, client: client, transport: transport, seen: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
+	client := &http.Client{Transport: readlimit.Transport(transport), CheckRedirect: noRedirects}
+	return &Peers{log: o.Log, client: client, transport: transport, interceptors: o.Interceptors, token: o.Token, notLeading: o.NotLeading}
 }
 
-// stay takes a redirect for the answer: no coordinator redirects, and who does would get what was meant for the leader.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirects takes a redirect for the answer: no coordinator redirects, and who does would get what was meant for the leader.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // dialer makes the connections. One that does not take them must not keep callers who could go elsewhere.
 func dialer() *net.Dialer { return &net.Dialer{Timeout: 2 * time.Second} }
@@ -117,11 +117,11 @@ func (p *Peers) Join(e election.Election, self string) {
 // Follow keeps up with who leads until ctx ends.
 func (p *Peers) Follow(ctx context.Context) {
 	defer p.probes.Wait()
-	defer p.point("") //nolint:contextcheck // a probe lasts as long as its leader
+	defer p.setLeader("") //nolint:contextcheck // a probe lasts as long as its leader
 	for {
 		known, changed := p.Leader()
-		p.point(known.URL) //nolint:contextcheck // as above
-		p.hear(known.Epoch)
+		p.setLeader(known.URL) //nolint:contextcheck // as above
+		p.noteEpoch(known.Epoch)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -142,8 +142,8 @@ func (p *Peers) Leader() (known election.Leader, changed <-chan struct{}) {
 	return e.Leader()
 }
 
-// point makes url the one that calls go to.
-func (p *Peers) point(url string) {
+// setLeader makes url the one that calls go to.
+func (p *Peers) setLeader(url string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leader != nil && p.leader.url == url {
@@ -155,37 +155,37 @@ func (p *Peers) point(url string) {
 		p.client.CloseIdleConnections()
 	}
 	if url != "" && url != p.self {
-		to := newLeader(url, p.client, connect.WithInterceptors(p.seen...))
+		to := newLeader(url, p.client, connect.WithInterceptors(p.interceptors...))
 		p.leader = to
 		p.probes.Go(func() { p.probe(to, p.log) })
 	}
 }
 
-// mostHeard is how many announced epochs are kept: more than leaders that follow each other while a store is put back.
-const mostHeard = 32
+// mostAnnounced is how many announced epochs are kept: more than leaders that follow each other while a store is put back.
+const mostAnnounced = 32
 
-// hear keeps an epoch that was announced. Which of them are to be believed can be told next to the store's own.
-func (p *Peers) hear(epoch uint64) {
+// noteEpoch keeps an epoch that was announced. Which of them are to be believed can be told next to the store's own.
+func (p *Peers) noteEpoch(epoch uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if epoch == 0 || slices.Contains(p.heard, epoch) {
+	if epoch == 0 || slices.Contains(p.announced, epoch) {
 		return
 	}
-	if len(p.heard) == mostHeard {
-		p.heard = slices.Delete(p.heard, 0, 1)
+	if len(p.announced) == mostAnnounced {
+		p.announced = slices.Delete(p.announced, 0, 1)
 	}
-	p.heard = append(p.heard, epoch)
+	p.announced = append(p.announced, epoch)
 }
 
 // Epochs are those that were announced lately. A store that was put back does not know the last of them.
 func (p *Peers) Epochs() []uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.heard)
+	return slices.Clone(p.announced)
 }
 
-// find returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.
-func (p *Peers) find() (to *leader, self string) {
+// target returns the leader to pass a call on to; nil where this coordinator is elected itself, and not ready yet.
+func (p *Peers) target() (to *leader, self string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.leader, p.self

@@ -59,8 +59,8 @@ type probed struct{ fault error }
 func (p *Peers) probeOnce(to *leader) error {
 	ctx, cancel := context.WithTimeout(to.over, probeTime)
 	defer cancel()
-	_, self := p.find()
-	header, err := p.introduction(self, identity.Actor{Name: "coordinator", Role: identity.Reader})
+	_, self := p.target()
+	header, err := p.headers(self, identity.Actor{Name: "coordinator", Role: identity.Reader})
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (p *Peers) probeOnce(to *leader) error {
 	return nil // it may be slow, or gone by now: who calls finds out
 }
 
-// introduction is what goes with a call to another coordinator: who passes it on, and whose it is.
-func (p *Peers) introduction(self string, actor identity.Actor) (http.Header, error) {
+// headers are what goes with a call to another coordinator: who passes it on, and whose it is.
+func (p *Peers) headers(self string, actor identity.Actor) (http.Header, error) {
 	header := http.Header{}
 	header.Set(forwardedHeader, self)
 	header.Set(identity.Header, actor.Encode())
@@ -109,7 +109,7 @@ type Route struct {
 
 // Route returns the way that calls go from here.
 func (p *Peers) Route() Route {
-	to, _ := p.find()
+	to, _ := p.target()
 	if to == nil {
 		return Route{}
 	}
