@@ -66,9 +66,9 @@ func ClusterID(ctx context.Context, client *consul.Client, cluster string) (stri
 
 func idKey(cluster string) string { return "bursar/" + cluster + "/id" }
 
-// keepID puts the cluster's id back where Consul has lost its data, or somebody has written what is no id. Else the next coordinator that starts would make another one, and be
+// restoreID puts the cluster's id back where Consul has lost its data, or somebody has written what is no id. Else the next coordinator that starts would make another one, and be
 // refused by the store, and so would all in the end.
-func (e *ConsulElection) keepID(ctx context.Context) error {
+func (e *ConsulElection) restoreID(ctx context.Context) error {
 	if !IsClusterID(e.options.ClusterID, e.options.Cluster) {
 		return nil
 	}

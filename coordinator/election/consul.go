@@ -57,13 +57,13 @@ type ConsulElection struct {
 	mu      sync.Mutex  // guards what follows
 	term    *consulTerm // from the acquired key to Resign
 	reading reading
-	news    chan struct{} // closed when either changes
+	changed chan struct{} // closed when either changes
 	led     bool          // a campaign was won before
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
 
-	doubts consul.Quiet // about the term
-	odd    uint64       // the version of the key that was complained about; the watch's own
+	doubts        consul.Quiet // about the term
+	loggedVersion uint64       // the version of the key that was complained about; the watch's own
 }
 
 // reading is what the key said last.
@@ -97,9 +97,9 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 		return nil, err
 	}
 	options.URL = base
-	e := &ConsulElection{client: client, options: options, news: make(chan struct{}), doubts: consul.Quiet{Log: options.Log}}
+	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.Quiet{Log: options.Log}}
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
-		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.prove, Log: options.Log,
+		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (e *ConsulElection) Leader() (leader Leader, changed <-chan struct{}) {
 	case leader.URL == e.options.URL:
 		leader = Leader{} // what this coordinator was before: it does not lead now
 	}
-	return leader, e.news
+	return leader, e.changed
 }
 
 func (e *ConsulElection) key() string { return "bursar/" + e.options.Cluster + "/leader" }
@@ -147,8 +147,8 @@ type announcement struct {
 	StoreID string `json:"store_id,omitempty"`
 }
 
-// announced returns what a key says, where whoever may write there can have written anything: it is cut, and an id that is none is left out.
-func announced(pair *api.KVPair) (said announcement, err error) {
+// parseAnnouncement returns what a key says, where whoever may write there can have written anything: it is cut, and an id that is none is left out.
+func parseAnnouncement(pair *api.KVPair) (said announcement, err error) {
 	if err := json.Unmarshal(pair.Value, &said); err != nil {
 		return announcement{}, errors.New(discovery.Cut(err.Error(), discovery.MaxShownError)) // numbers stand in it whole
 	}
@@ -168,17 +168,17 @@ func (e *ConsulElection) watch(ctx context.Context) error {
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
 			pair, meta, err := e.client.API().KV().Get(e.key(), options)
 			if err != nil {
-				e.refused(e.client.Explain("read "+e.key(), err))
+				e.keepRefusal(e.client.Explain("read "+e.key(), err))
 				return nil, err
 			}
 			if meta.LastIndex == 0 {
 				return nil, consul.ErrNotConsul
 			}
-			if e.see(pair) {
+			if e.update(pair) {
 				// It may be older than the term. What is read now is not.
 				bounded, cancel := e.client.Bounded(ctx)
 				defer cancel()
-				e.holds(bounded)
+				e.checkTerm(bounded)
 			}
 			return meta, nil
 		},
@@ -192,41 +192,41 @@ const (
 	watchGap = 20 * time.Millisecond
 )
 
-// see takes what the key is now; nil: there is none. It returns whether that looks like the end of a term that goes on.
-func (e *ConsulElection) see(pair *api.KVPair) (doubtful bool) {
+// update takes what the key is now; nil: there is none. It returns whether that looks like the end of a term that goes on.
+func (e *ConsulElection) update(pair *api.KVPair) (doubtful bool) {
 	var now reading
 	if pair != nil && pair.Session != "" {
 		now = reading{holder: pair.Session}
-		now.id, now.leader = e.read(pair)
+		now.id, now.leader = e.leaderIn(pair)
 	}
 	now.known = true
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if now != e.reading {
 		e.reading = now
-		e.newsLocked()
+		e.changedLocked()
 	}
 	return e.term != nil && !e.term.isOver() && e.term.session != now.holder
 }
 
-// refused keeps why the key cannot be read, as long as it never was.
-func (e *ConsulElection) refused(err error) {
+// keepRefusal keeps why the key cannot be read, as long as it never was.
+func (e *ConsulElection) keepRefusal(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.reading.known && consul.Refused(err) {
 		e.reading.refusal = err
-		e.newsLocked()
+		e.changedLocked()
 	}
 }
 
-func (e *ConsulElection) newsLocked() {
-	close(e.news)
-	e.news = make(chan struct{})
+func (e *ConsulElection) changedLocked() {
+	close(e.changed)
+	e.changed = make(chan struct{})
 }
 
-// read returns who the key says leads; nobody where it says nothing of use.
-func (e *ConsulElection) read(pair *api.KVPair) (id string, leader Leader) {
-	said, err := announced(pair)
+// leaderIn returns who the key says leads; nobody where it says nothing of use.
+func (e *ConsulElection) leaderIn(pair *api.KVPair) (id string, leader Leader) {
+	said, err := parseAnnouncement(pair)
 	if err == nil {
 		said.URL, err = discovery.ParseURL(said.URL)
 	}
@@ -234,8 +234,8 @@ func (e *ConsulElection) read(pair *api.KVPair) (id string, leader Leader) {
 		err = &discovery.URLError{URL: said.URL, Want: "https://, as this coordinator has"}
 	}
 	if err != nil {
-		if e.odd != pair.ModifyIndex {
-			e.odd = pair.ModifyIndex
+		if e.loggedVersion != pair.ModifyIndex {
+			e.loggedVersion = pair.ModifyIndex
 			e.options.Log.Warn("Consul's key does not say who leads: nobody, for now", "key", e.key(), "error", err)
 		}
 		return "", Leader{}

@@ -69,14 +69,14 @@ func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool
 		theirs, claim.ModifyIndex = string(pair.Value), pair.ModifyIndex
 	}
 	if theirs == ours {
-		e.claims()
+		e.setClaimed()
 		return true, nil
 	}
 	garbled := pair != nil && !storeID.MatchString(theirs)
 	if !adopt {
 		known := theirs
 		if garbled || pair == nil {
-			if known, err = e.ledOn(ctx); err != nil {
+			if known, err = e.lastStore(ctx); err != nil {
 				return false, err
 			}
 		}
@@ -92,19 +92,19 @@ func (e *ConsulElection) claimStore(ctx context.Context, ours string, adopt bool
 		e.options.Log.Warn("Consul's key of the store held no store's id: this store's has been put back; see who may write below bursar/",
 			"key", e.storeKey(), "held", discovery.Cut(theirs, discovery.MaxShownValue))
 	}
-	e.claims()
+	e.setClaimed()
 	return true, nil
 }
 
-// ledOn returns the id of the store that was last led on, as the leader's key says, also when nobody leads now; empty where it does not.
-func (e *ConsulElection) ledOn(ctx context.Context) (string, error) {
+// lastStore returns the id of the store that was last led on, as the leader's key says, also when nobody leads now; empty where it does not.
+func (e *ConsulElection) lastStore(ctx context.Context) (string, error) {
 	options := e.client.Query(ctx)
 	options.RequireConsistent = true
 	pair, _, err := e.client.API().KV().Get(e.key(), options)
 	if err != nil || pair == nil {
 		return "", e.client.Explain("read "+e.key(), err)
 	}
-	said, err := announced(pair)
+	said, err := parseAnnouncement(pair)
 	if err != nil {
 		return "", nil //nolint:nilerr // it says nothing
 	}
@@ -112,7 +112,7 @@ func (e *ConsulElection) ledOn(ctx context.Context) (string, error) {
 }
 
 // claims remembers that the cluster's store is this coordinator's.
-func (e *ConsulElection) claims() {
+func (e *ConsulElection) setClaimed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.claimed = true

@@ -54,7 +54,7 @@ func (t *consulTerm) Announce(ctx context.Context, epoch uint64, storeID string)
 	case err != nil:
 		return e.client.Explain("announce the leadership in "+e.key(), err)
 	}
-	t.wrote(said)
+	t.setWritten(said)
 	e.registration.Lead(epoch)
 	return nil
 }
@@ -66,7 +66,7 @@ func (t *consulTerm) Resign(ctx context.Context) error {
 	t.lease.end()
 	e.mu.Lock()
 	e.term = nil
-	e.newsLocked()
+	e.changedLocked()
 	e.mu.Unlock()
 	ctx, cancel := e.client.Bounded(ctx)
 	defer cancel()
@@ -81,25 +81,25 @@ func (t *consulTerm) Resign(ctx context.Context) error {
 	return e.client.Explain("give up "+e.key(), err)
 }
 
-// ended is called when the term has ended, whatever ended it.
-func (e *ConsulElection) ended() {
+// termEnded is called when the term has ended, whatever ended it.
+func (e *ConsulElection) termEnded() {
 	e.registration.Follow()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.newsLocked()
+	e.changedLocked()
 }
 
-// prove is called after each pass of the health check. That pass was taken by Consul's agent on this machine; that its servers still
+// renewTerm is called after each pass of the health check. That pass was taken by Consul's agent on this machine; that its servers still
 // know of the term, only they can say. Both together renew the lease.
-func (e *ConsulElection) prove(ctx context.Context, start time.Time) {
-	if t := e.holds(ctx); t != nil {
+func (e *ConsulElection) renewTerm(ctx context.Context, start time.Time) {
+	if t := e.checkTerm(ctx); t != nil {
 		t.lease.renew(start)
 	}
 }
 
-// holds asks Consul's servers whether the term goes on, and returns it. It ends one that does not. It returns nil where there is none, or
+// checkTerm asks Consul's servers whether the term goes on, and returns it. It ends one that does not. It returns nil where there is none, or
 // the servers do not answer.
-func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
+func (e *ConsulElection) checkTerm(ctx context.Context) *consulTerm {
 	e.mu.Lock()
 	t := e.term
 	e.mu.Unlock()
@@ -128,8 +128,8 @@ func (e *ConsulElection) holds(ctx context.Context) *consulTerm {
 	return t
 }
 
-// wrote remembers what the key says.
-func (t *consulTerm) wrote(value announcement) {
+// setWritten remembers what the key says.
+func (t *consulTerm) setWritten(value announcement) {
 	t.election.mu.Lock()
 	defer t.election.mu.Unlock()
 	t.written = value
@@ -156,7 +156,7 @@ func (t *consulTerm) correct(ctx context.Context, pair *api.KVPair, written anno
 		e.options.Log.Warn("Consul's key of the leader was not corrected", "error", e.client.Explain("write "+e.key(), err))
 		return
 	}
-	t.wrote(want)
+	t.setWritten(want)
 }
 
 // put writes the key while the session holds it, or takes it for the session where nobody does. held says whether it is the session's.
