@@ -131,41 +131,41 @@ func (a *AuditLog) Close() {
 	<-a.done
 }
 
-// answered takes note of a call's answer, if it is worth it. err has its code.
-func (a *AuditLog) answered(procedure string, c *Caller, message any, err error) {
+// recordAnswer takes note of a call's answer, if it is worth it. err has its code.
+func (a *AuditLog) recordAnswer(procedure string, c *Caller, message any, err error) {
 	if code := connect.CodeOf(err); err != nil && (code == connect.CodePermissionDenied || code == connect.CodeUnauthenticated) {
-		a.refused(procedure, c, message, err)
+		a.recordRefusal(procedure, c, message, err)
 		return
 	}
 	if a.suspicious(err) {
-		a.bounded(procedure, c, message, err)
+		a.recordLimited(procedure, c, message, err)
 		return
 	}
 	if access.RuleOf(procedure).Records(c.Actor.Effective()) {
-		a.put(queuedRecord{a.record(procedure, c, message, err), false})
+		a.enqueue(queuedRecord{a.newRecord(procedure, c, message, err), false})
 	}
 }
 
-// refused takes note of a call that was refused for who made it. c says as much of that as is known.
-func (a *AuditLog) refused(procedure string, c *Caller, message any, err error) {
+// recordRefusal takes note of a call that was refused for who made it. c says as much of that as is known.
+func (a *AuditLog) recordRefusal(procedure string, c *Caller, message any, err error) {
 	a.refusal.WithLabelValues(connect.CodeOf(err).String()).Inc()
-	a.bounded(procedure, c, message, err)
+	a.recordLimited(procedure, c, message, err)
 }
 
-// bounded takes note of what one address may cause only so often.
-func (a *AuditLog) bounded(procedure string, c *Caller, message any, err error) {
-	if !a.quota.take(sourceOf(c.Peer), a.now()) {
+// recordLimited takes note of what one address may cause only so often.
+func (a *AuditLog) recordLimited(procedure string, c *Caller, message any, err error) {
+	if !a.quota.allow(sourceOf(c.Peer), a.now()) {
 		return
 	}
 	if a.waiting.Add(1) > auditRefusals {
 		a.waiting.Add(-1)
-		a.miss(1)
+		a.countLost(1)
 		return
 	}
-	a.put(queuedRecord{a.record(procedure, c, message, err), true})
+	a.enqueue(queuedRecord{a.newRecord(procedure, c, message, err), true})
 }
 
-func (a *AuditLog) record(procedure string, c *Caller, message any, err error) AuditRecord {
+func (a *AuditLog) newRecord(procedure string, c *Caller, message any, err error) AuditRecord {
 	r := AuditRecord{
 		Time: a.now(), Event: "call", Actor: c.Actor.Name, Host: c.Actor.Host, Via: c.via(), Peer: c.Peer, Procedure: procedure, Code: "ok",
 	}
@@ -206,23 +206,23 @@ func sourceOf(peer string) string {
 	return peer
 }
 
-func (a *AuditLog) put(r queuedRecord) {
+func (a *AuditLog) enqueue(r queuedRecord) {
 	select {
 	case a.queue <- r:
 	default:
-		a.leave(r)
-		a.miss(1)
+		a.dequeued(r)
+		a.countLost(1)
 	}
 }
 
-// leave takes a record out of the count of those that wait.
-func (a *AuditLog) leave(r queuedRecord) {
+// dequeued takes a record out of the count of those that wait.
+func (a *AuditLog) dequeued(r queuedRecord) {
 	if r.refusal {
 		a.waiting.Add(-1)
 	}
 }
 
-func (a *AuditLog) miss(n int64) {
+func (a *AuditLog) countLost(n int64) {
 	a.lost.Add(float64(n))
 	a.missing.Add(n)
 }
@@ -242,20 +242,20 @@ func (a *AuditLog) run() {
 	for {
 		select {
 		case r := <-a.queue:
-			a.leave(r)
+			a.dequeued(r)
 			a.write(r.AuditRecord)
 		case <-sweep.C:
-			a.sweep()
+			a.writeLeftOut()
 		case <-a.stop:
 			for {
 				select {
 				case r := <-a.queue:
-					a.leave(r)
+					a.dequeued(r)
 					a.write(r.AuditRecord)
 					continue
 				default:
 				}
-				a.sweep()
+				a.writeLeftOut()
 				if a.file != nil {
 					_ = a.file.Close()
 				}
@@ -265,26 +265,26 @@ func (a *AuditLog) run() {
 	}
 }
 
-// sweep tells what was left out.
-func (a *AuditLog) sweep() {
+// writeLeftOut tells what was left out.
+func (a *AuditLog) writeLeftOut() {
 	now := a.now()
-	for source, n := range a.quota.leftOut(now) {
+	for source, n := range a.quota.takeLeftOut(now) {
 		a.write(AuditRecord{Time: now, Event: "left out", Peer: source, Count: n})
 	}
 }
 
 // write puts a record down, and before it how many are missing.
 func (a *AuditLog) write(r AuditRecord) {
-	if n := a.missing.Load(); n > 0 && a.line(AuditRecord{Time: r.Time, Event: "lost", Count: n}) {
+	if n := a.missing.Load(); n > 0 && a.writeLine(AuditRecord{Time: r.Time, Event: "lost", Count: n}) {
 		a.missing.Add(-n)
 	}
-	if !a.line(r) {
-		a.miss(1)
+	if !a.writeLine(r) {
+		a.countLost(1)
 	}
 }
 
-// line writes one record and reports whether it did.
-func (a *AuditLog) line(r AuditRecord) bool {
+// writeLine writes one record and reports whether it did.
+func (a *AuditLog) writeLine(r AuditRecord) bool {
 	if a.path == "" {
 		a.log.Info("audit", "audit", true, "record", r)
 		return true

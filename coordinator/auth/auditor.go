@@ -57,7 +57,7 @@ func (i *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			i.redactor.redact(c.Actor, res.Any())
 		}
 		err = i.redactor.redactError(c.Actor, i.advise(err))
-		i.audit.answered(req.Spec().Procedure, c, req.Any(), i.code(err))
+		i.audit.recordAnswer(req.Spec().Procedure, c, req.Any(), i.code(err))
 		return res, err
 	}
 }
@@ -66,9 +66,9 @@ func (i *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (i *Auditor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := CallerOf(ctx)
-		ctx, relieve := i.oversee(ctx, c)
-		err := i.redactor.redactError(c.Actor, i.advise(relieve(next(ctx, &inspected{conn, c.Actor, i.redactor, i.code}))))
-		i.audit.answered(conn.Spec().Procedure, c, nil, i.code(err))
+		ctx, stop := i.watchRights(ctx, c)
+		err := i.redactor.redactError(c.Actor, i.advise(stop(next(ctx, &auditedStream{conn, c.Actor, i.redactor, i.code}))))
+		i.audit.recordAnswer(conn.Spec().Procedure, c, nil, i.code(err))
 		return err
 	}
 }
@@ -78,8 +78,8 @@ func (i *Auditor) WrapStreamingClient(next connect.StreamingClientFunc) connect.
 	return next
 }
 
-// inspected is a stream whose requests and answers are looked at.
-type inspected struct {
+// auditedStream is a stream whose requests and answers are looked at.
+type auditedStream struct {
 	connect.StreamingHandlerConn
 
 	actor    identity.Actor
@@ -88,13 +88,13 @@ type inspected struct {
 }
 
 // Send implements connect.StreamingHandlerConn.
-func (s *inspected) Send(message any) error {
+func (s *auditedStream) Send(message any) error {
 	s.redactor.redact(s.actor, message)
 	return s.StreamingHandlerConn.Send(message) //nolint:wrapcheck // it has its code
 }
 
 // Receive implements connect.StreamingHandlerConn.
-func (s *inspected) Receive(message any) error {
+func (s *auditedStream) Receive(message any) error {
 	if err := s.StreamingHandlerConn.Receive(message); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
 	}

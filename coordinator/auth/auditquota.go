@@ -30,8 +30,8 @@ type refusals struct {
 
 func newRefusalQuota() *refusalQuota { return &refusalQuota{sources: make(map[string]*refusals)} }
 
-// take reports whether a refused call from an address is to be written down; where not, it is counted.
-func (q *refusalQuota) take(source string, now time.Time) bool {
+// allow reports whether a refused call from an address is to be written down; where not, it is counted.
+func (q *refusalQuota) allow(source string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := q.sources[source]
@@ -51,8 +51,8 @@ func (q *refusalQuota) take(source string, now time.Time) bool {
 	return true
 }
 
-// leftOut returns, once, how many calls of each address were not written down, and forgets those addresses that have been quiet.
-func (q *refusalQuota) leftOut(now time.Time) map[string]int64 {
+// takeLeftOut returns, once, how many calls of each address were not written down, and forgets those addresses that have been quiet.
+func (q *refusalQuota) takeLeftOut(now time.Time) map[string]int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	found := make(map[string]int64)

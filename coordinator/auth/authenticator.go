@@ -27,7 +27,7 @@ type authenticator struct {
 func (g *authenticator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, err := g.admit(r)
 	if err != nil {
-		g.audit.refused(r.URL.Path, c, nil, g.code(err))
+		g.audit.recordRefusal(r.URL.Path, c, nil, g.code(err))
 		if connect.CodeOf(g.code(err)) == connect.CodeUnauthenticated {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="bursar"`)
 		}

@@ -33,15 +33,15 @@ func (g *authenticator) recheck(r *http.Request, before *Caller) error {
 	}
 }
 
-// oversee ends the context of a stream when its caller's credentials do not hold any more, whether it is answered here or passed on to
-// the leader, who does not know them. relieve must be called with how the stream ended, and returns why.
-func (i *Auditor) oversee(ctx context.Context, c *Caller) (_ context.Context, relieve func(error) error) {
+// watchRights ends the context of a stream when its caller's credentials do not hold any more, whether it is answered here or passed on to
+// the leader, who does not know them. stop must be called with how the stream ended, and returns why.
+func (i *Auditor) watchRights(ctx context.Context, c *Caller) (_ context.Context, stop func(error) error) {
 	if c.recheck == nil {
 		return ctx, func(err error) error { return err }
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	var overseer sync.WaitGroup
-	overseer.Go(func() {
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
 		tick := time.NewTicker(i.time.Recheck)
 		defer tick.Stop()
 		for {
@@ -58,7 +58,7 @@ func (i *Auditor) oversee(ctx context.Context, c *Caller) (_ context.Context, re
 	})
 	return ctx, func(err error) error {
 		end(nil)
-		overseer.Wait()
+		watcher.Wait()
 		if revoked, ok := errors.AsType[*revokedError](context.Cause(ctx)); ok && err != nil {
 			return revoked.err
 		}

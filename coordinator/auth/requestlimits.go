@@ -53,7 +53,7 @@ func (g *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := g.foreign(r); err != nil {
 		denied := connect.NewError(connect.CodePermissionDenied, err)
-		g.audit.refused(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
+		g.audit.recordRefusal(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
 		_ = g.refuse.Write(w, r, denied) // nobody is left to tell
 		return
 	}
