@@ -224,16 +224,16 @@ func (e *Limits) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	d := &decode{decoding: e.decoding, caller: c.account}
-	defer d.end()
+	d := &decodeSlot{decoding: e.decoding, caller: c.account}
+	defer d.release()
 	defer c.answered()
-	r = r.WithContext(context.WithValue(r.Context(), decodeKey{}, d))
+	r = r.WithContext(context.WithValue(r.Context(), decodeSlotKey{}, d))
 	admission.Body(r, admission.Bounds{
 		Limit: limit, Intake: intake, TooLarge: func() error { return e.code(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
-		Whole:  func(size int64) error { return d.begin(r.Context(), size) }, //nolint:contextcheck // the context is the request's
+		Whole:  func(size int64) error { return d.acquire(r.Context(), size) }, //nolint:contextcheck // the context is the request's
 		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
 	})
-	e.next.ServeHTTP(&decodedWriter{ResponseWriter: w, decode: d}, r)
+	e.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d}, r)
 }
 
 // begin counts a call and its connection.
@@ -253,7 +253,7 @@ var _ connect.Interceptor = (*Limits)(nil)
 // WrapUnary lets others decode, because the message is valid, and counts requests that wait, here or at the leader, and large answers.
 func (e *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		decoded(ctx)
+		releaseDecodeSlot(ctx)
 		c := CallerOf(ctx)
 		if convert.Wait(req.Any()) > 0 { // it is answered only when its wait is over
 			ended, err := c.wait()
@@ -287,7 +287,7 @@ func (e *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 			return err
 		}
 		defer ended()
-		return next(ctx, &received{conn, ctx})
+		return next(ctx, &decodedStream{conn, ctx})
 	}
 }
 
