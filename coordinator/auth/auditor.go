@@ -42,10 +42,10 @@ func NewAuditor(o AuditorOptions) *Auditor {
 var _ connect.Interceptor = (*Auditor)(nil)
 
 // WrapUnary implements connect.Interceptor.
-func (i *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (a *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		c := CallerOf(ctx)
-		err := ownHost(c.Actor, req.Any())
+		err := checkOwnHost(c.Actor, req.Any())
 		if message, ok := req.Any().(proto.Message); ok {
 			c.Procedure, c.Message = req.Spec().Procedure, message
 		}
@@ -54,27 +54,27 @@ func (i *Auditor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			res, err = next(ctx, req)
 		}
 		if err == nil {
-			i.redactor.redact(c.Actor, res.Any())
+			a.redactor.redact(c.Actor, res.Any())
 		}
-		err = i.redactor.redactError(c.Actor, i.advise(err))
-		i.audit.recordAnswer(req.Spec().Procedure, c, req.Any(), i.code(err))
+		err = a.redactor.redactError(c.Actor, a.advise(err))
+		a.audit.recordAnswer(req.Spec().Procedure, c, req.Any(), a.code(err))
 		return res, err
 	}
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (i *Auditor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (a *Auditor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := CallerOf(ctx)
-		ctx, stop := i.watchRights(ctx, c)
-		err := i.redactor.redactError(c.Actor, i.advise(stop(next(ctx, &auditedStream{conn, c.Actor, i.redactor, i.code}))))
-		i.audit.recordAnswer(conn.Spec().Procedure, c, nil, i.code(err))
+		ctx, stop := a.watchRights(ctx, c)
+		err := a.redactor.redactError(c.Actor, a.advise(stop(next(ctx, &auditedStream{conn, c.Actor, a.redactor, a.code}))))
+		a.audit.recordAnswer(conn.Spec().Procedure, c, nil, a.code(err))
 		return err
 	}
 }
 
 // WrapStreamingClient implements connect.Interceptor; this is a server.
-func (i *Auditor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (a *Auditor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
@@ -98,5 +98,5 @@ func (s *auditedStream) Receive(message any) error {
 	if err := s.StreamingHandlerConn.Receive(message); err != nil {
 		return err //nolint:wrapcheck // io.EOF must stay as it is
 	}
-	return s.code(ownHost(s.actor, message))
+	return s.code(checkOwnHost(s.actor, message))
 }

@@ -31,25 +31,25 @@ type Caller struct {
 	answer *admission.Answer
 }
 
-// wait counts a request that waits for resources.
-func (c *Caller) wait() (ended func(), err error) {
+// countWait counts a request that waits for resources.
+func (c *Caller) countWait() (ended func(), err error) {
 	if c.limits == nil {
 		return func() {}, nil
 	}
 	return c.limits.Wait(c.account)
 }
 
-// stream counts a stream.
-func (c *Caller) stream() (ended func(), err error) {
+// countStream counts a stream.
+func (c *Caller) countStream() (ended func(), err error) {
 	if c.limits == nil {
 		return func() {}, nil
 	}
 	return c.limits.Stream(c.account)
 }
 
-// expect counts a page before it is made, as large as it may become: so nobody has more of them made at a time than may
+// countPage counts a page before it is made, as large as it may become: so nobody has more of them made at a time than may
 // be sent. 0: it is no page.
-func (c *Caller) expect(most int) (err error) {
+func (c *Caller) countPage(most int) (err error) {
 	if c.limits == nil || most == 0 {
 		return nil
 	}
@@ -57,8 +57,8 @@ func (c *Caller) expect(most int) (err error) {
 	return err
 }
 
-// answers counts an answer until it is sent, if it is a large one.
-func (c *Caller) answers(message any) (err error) {
+// countAnswer counts an answer until it is sent, if it is a large one.
+func (c *Caller) countAnswer(message any) (err error) {
 	m, ok := message.(proto.Message)
 	if c.limits == nil || !ok {
 		return nil
@@ -73,8 +73,8 @@ func (c *Caller) answers(message any) (err error) {
 	return err
 }
 
-// answered says that the answer is sent.
-func (c *Caller) answered() {
+// answerSent says that the answer is sent.
+func (c *Caller) answerSent() {
 	if c.answer != nil {
 		c.answer.End()
 	}

@@ -120,7 +120,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		Connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
 			First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
-		}, admission.ConnectionOptions{Whose: thisMachine().whose, Refused: connections.Inc, Log: o.Log}),
+		}, admission.ConnectionOptions{Whose: thisMachine().connectionOwner, Refused: connections.Inc, Log: o.Log}),
 		limits: map[string]int64{
 			bursarv1connect.HostServiceSyncProcedure:   o.SyncBytes,
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
@@ -135,49 +135,49 @@ func NewLimits(o LimitsOptions) *Limits {
 func namelessTime(probe time.Duration) time.Duration { return probe + 3*time.Second }
 
 // ConnContext is that of http.Server: every connection is counted, and remembers whose its other end is.
-func (e *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	return e.Connections.Context(withPeerCred(ctx, conn), conn)
+func (l *Limits) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	return l.Connections.Context(withPeerCred(ctx, conn), conn)
 }
 
 // Largest is the size of the largest request of a path, decompressed.
-func (e *Limits) Largest(path string) int64 {
-	if limit, other := e.limits[path]; other {
+func (l *Limits) Largest(path string) int64 {
+	if limit, other := l.limits[path]; other {
 		return limit
 	}
 	if strings.HasPrefix(path, "/grpc.") {
 		return ProbeBytes
 	}
-	return e.limits[""]
+	return l.limits[""]
 }
 
 // DecodedBytes is what the parts of a request may take in memory, in bytes, where so many of it are allowed encoded. Real requests take ten times
 // their size, sets of small rules twenty times. A large report is bounded closer: it is largest where each engine has a long record.
 func DecodedBytes(limit int64) int64 { return min(32*limit, max(32<<20, 8*limit)) }
 
-func (e *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := CallerOf(r.Context())
-	c.limits = e.Callers
+	c.limits = l.Callers
 	switch r.URL.Path {
 	case bursarv1connect.HostServiceSyncProcedure, bursarv1connect.HostServiceRegisterProcedure, bursarv1connect.HostServiceDeregisterProcedure:
-		c.limits = e.Hosts
+		c.limits = l.Hosts
 	}
 	if c.Actor.Name == "" {
-		e.serveNameless(w, r, e.serve)
+		l.serveNameless(w, r, l.serve)
 		return
 	}
-	ended, err := e.begin(c, r)
+	ended, err := l.countCall(c, r)
 	if err != nil {
-		e.refuse(w, r, c, err)
+		l.refuse(w, r, c, err)
 		return
 	}
 	defer ended()
-	e.serve(w, r)
+	l.serve(w, r)
 	admission.Send(w, r)
 }
 
 // refuse answers a call that is one too many. A caller who takes no refusals loses the connection. A coordinator that passes it on takes them,
 // over the connection that all its callers share.
-func (e *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
+func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		c.limits.Hold(r.Context(), c.account)
 		admission.Refuse(w, r, why)
@@ -187,20 +187,20 @@ func (e *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why e
 		admission.Send(w, r)
 		return
 	}
-	e.briefly(w, r, e.refusals, c.account, answer)
+	l.serveShort(w, r, l.refusals, c.account, answer)
 }
 
 // serveNameless answers a request of whoever does not have to show an identity, or has shown none.
-func (e *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
-	e.briefly(w, r, e.nameless, e.Connections.Owner(r.Context()), serve)
+func (l *Limits) serveNameless(w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+	l.serveShort(w, r, l.nameless, l.Connections.Owner(r.Context()), serve)
 }
 
-// briefly answers a request with little, such as a refusal. It counts until its answer is sent, and not only made. One too many ends its
+// serveShort answers a request with little, such as a refusal. It counts until its answer is sent, and not only made. One too many ends its
 // connection: to refuse it would cost as much as to answer it.
-func (e *Limits) briefly(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
+func (l *Limits) serveShort(w http.ResponseWriter, r *http.Request, limits *admission.Controller, of admission.Caller, serve http.HandlerFunc) {
 	ended, err := limits.Begin(of)
 	if err != nil {
-		e.Connections.Cut(r.Context())
+		l.Connections.Cut(r.Context())
 		return
 	}
 	defer ended()
@@ -209,7 +209,7 @@ func (e *Limits) briefly(w http.ResponseWriter, r *http.Request, limits *admissi
 }
 
 // serve bounds the body of a request that is counted, and what is held of it.
-func (e *Limits) serve(w http.ResponseWriter, r *http.Request) {
+func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	c := CallerOf(r.Context())
 	intake := c.limits.Intake(c.account)
 	defer intake.End()
@@ -217,32 +217,32 @@ func (e *Limits) serve(w http.ResponseWriter, r *http.Request) {
 		admission.Refuse(w, r, err)
 		return
 	}
-	limit := e.Largest(r.URL.Path)
+	limit := l.Largest(r.URL.Path)
 	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
 		if err := intake.Take(int(limit)); err != nil {
 			admission.Refuse(w, r, err)
 			return
 		}
 	}
-	d := &decodeSlot{decoding: e.decoding, caller: c.account}
+	d := &decodeSlot{decoding: l.decoding, caller: c.account}
 	defer d.release()
-	defer c.answered()
+	defer c.answerSent()
 	r = r.WithContext(context.WithValue(r.Context(), decodeSlotKey{}, d))
 	admission.Body(r, admission.Bounds{
-		Limit: limit, Intake: intake, TooLarge: func() error { return e.code(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
+		Limit: limit, Intake: intake, TooLarge: func() error { return l.code(tooLarge("more than "+strconv.FormatInt(limit, 10), limit)) },
 		Whole:  func(size int64) error { return d.acquire(r.Context(), size) }, //nolint:contextcheck // the context is the request's
 		Single: !strings.HasPrefix(r.URL.Path, "/grpc.reflection."),
 	})
-	e.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d}, r)
+	l.next.ServeHTTP(&decodedWriter{ResponseWriter: w, slot: d}, r)
 }
 
-// begin counts a call and its connection.
-func (e *Limits) begin(c *Caller, r *http.Request) (ended func(), err error) {
+// countCall counts a call and its connection.
+func (l *Limits) countCall(c *Caller, r *http.Request) (ended func(), err error) {
 	owner := admission.Caller{ID: "caller/" + c.Maker.Name, Name: c.Maker.Name}
 	if c.isAnonymous() { // and believed: it counts among those that are known, which are not closed under their requests
 		owner = c.account
 	}
-	if err := e.Connections.Identify(r.Context(), owner); err != nil {
+	if err := l.Connections.Identify(r.Context(), owner); err != nil {
 		return nil, err
 	}
 	return c.limits.Begin(c.account)
@@ -251,23 +251,23 @@ func (e *Limits) begin(c *Caller, r *http.Request) (ended func(), err error) {
 var _ connect.Interceptor = (*Limits)(nil)
 
 // WrapUnary lets others decode, because the message is valid, and counts requests that wait, here or at the leader, and large answers.
-func (e *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (l *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		releaseDecodeSlot(ctx)
 		c := CallerOf(ctx)
 		if convert.Wait(req.Any()) > 0 { // it is answered only when its wait is over
-			ended, err := c.wait()
+			ended, err := c.countWait()
 			if err != nil {
 				return nil, err
 			}
 			defer ended()
 		}
-		if err := c.expect(e.page(req.Any())); err != nil {
+		if err := c.countPage(l.page(req.Any())); err != nil {
 			return nil, err
 		}
 		res, err := next(ctx, req)
 		if err == nil && readlimit.Of(req.Spec().Procedure) >= readlimit.Agent {
-			err = c.answers(res.Any())
+			err = c.countAnswer(res.Any())
 			if err != nil && cutAnswer(req.Any(), res.Any()) {
 				err = nil
 			}
@@ -280,9 +280,9 @@ func (e *Limits) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingHandler counts a stream, here or from the leader, and lets others decode once its request was received.
-func (e *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (l *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		ended, err := CallerOf(ctx).stream()
+		ended, err := CallerOf(ctx).countStream()
 		if err != nil {
 			return err
 		}
@@ -292,6 +292,6 @@ func (e *Limits) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 }
 
 // WrapStreamingClient implements connect.Interceptor; this is a server.
-func (e *Limits) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (l *Limits) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }

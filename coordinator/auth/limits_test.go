@@ -56,7 +56,7 @@ func TestRequestsOfABelievedAddressKeepTheirConnections(t *testing.T) {
 		e.Connections.Begin(r.Context()) // and it never ends
 		c := &Caller{Maker: remote(), Actor: remote(), Peer: conn.RemoteAddr().String(), limits: e.Callers}
 		c.account = accountOf(c)
-		_, err = e.begin(c, r)
+		_, err = e.countCall(c, r)
 		return err
 	}
 	for i := range 4 {
@@ -128,10 +128,10 @@ func TestAPageCountsBeforeItIsMade(t *testing.T) {
 	begin("alice", 100) // there is room for less
 	close(release)
 	for range most + 2 {
-		(<-ended).answered()
+		(<-ended).answerSent()
 	}
 	for range 100 { // they are empty: none counts any more, nor does a small page
 		begin("alice", 1)
-		(<-ended).answered()
+		(<-ended).answerSent()
 	}
 }

@@ -21,8 +21,8 @@ func (e *revokedError) Unwrap() error { return e.err }
 
 // recheck admits a request once more: a token may have been revoked, a certificate may have expired or its CA have gone, an identity may
 // have got another role.
-func (g *authenticator) recheck(r *http.Request, before *Caller) error {
-	now, err := g.admit(r)
+func (a *authenticator) recheck(r *http.Request, before *Caller) error {
+	now, err := a.admit(r)
 	switch {
 	case err != nil:
 		return err
@@ -35,14 +35,14 @@ func (g *authenticator) recheck(r *http.Request, before *Caller) error {
 
 // watchRights ends the context of a stream when its caller's credentials do not hold any more, whether it is answered here or passed on to
 // the leader, who does not know them. stop must be called with how the stream ended, and returns why.
-func (i *Auditor) watchRights(ctx context.Context, c *Caller) (_ context.Context, stop func(error) error) {
+func (a *Auditor) watchRights(ctx context.Context, c *Caller) (_ context.Context, stop func(error) error) {
 	if c.recheck == nil {
 		return ctx, func(err error) error { return err }
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
-		tick := time.NewTicker(i.time.Recheck)
+		tick := time.NewTicker(a.time.Recheck)
 		defer tick.Stop()
 		for {
 			select {

@@ -44,35 +44,35 @@ type requestLimits struct {
 	cross   http.CrossOriginProtection
 }
 
-func (g *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	answer := admission.NewWriter(w, g.time.Write)
+func (l *requestLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer := admission.NewWriter(w, l.time.Write)
 	w = answer
-	limit := g.largest(r.URL.Path)
+	limit := l.largest(r.URL.Path)
 	if admission.IsFramed(r) {
 		limit += framing
 	}
-	if err := g.foreign(r); err != nil {
+	if err := l.checkOrigin(r); err != nil {
 		denied := connect.NewError(connect.CodePermissionDenied, err)
-		g.audit.recordRefusal(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
-		_ = g.refuse.Write(w, r, denied) // nobody is left to tell
+		l.audit.recordRefusal(r.URL.Path, &Caller{Peer: r.RemoteAddr}, nil, denied)
+		_ = l.refuse.Write(w, r, denied) // nobody is left to tell
 		return
 	}
 	if r.ContentLength > limit {
 		// What is not read is not waited for: the connection ends with this answer.
 		w.Header().Set("Connection", "close")
-		_ = g.refuse.Write(w, r, g.code(tooLarge(fmt.Sprint(r.ContentLength), limit))) // nobody is left to tell
+		_ = l.refuse.Write(w, r, l.code(tooLarge(fmt.Sprint(r.ContentLength), limit))) // nobody is left to tell
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		_ = answer.Control.SetReadDeadline(time.Now().Add(g.time.Body)) // in-process connections may not know deadlines
-		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, code: g.code, left: limit, limit: limit}
+		_ = answer.Control.SetReadDeadline(time.Now().Add(l.time.Body)) // in-process connections may not know deadlines
+		r.Body = &boundedBody{ReadCloser: admission.WithoutTrailers(r), control: answer.Control, code: l.code, left: limit, limit: limit}
 	}
-	g.next.ServeHTTP(w, r)
+	l.next.ServeHTTP(w, r)
 }
 
-// foreign refuses what a browser sends for a page of another site. One that has made its name resolve to this machine's
+// checkOrigin refuses what a browser sends for a page of another site. One that has made its name resolve to this machine's
 // address looks like a page of ours, but for that name: pages of ours are called by address.
-func (g *requestLimits) foreign(r *http.Request) error {
+func (l *requestLimits) checkOrigin(r *http.Request) error {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return nil // no browser
 	}
@@ -83,7 +83,7 @@ func (g *requestLimits) foreign(r *http.Request) error {
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err != nil && name != "localhost" {
 		return fmt.Errorf("host: %q: want the address of this server, in a browser", r.Host)
 	}
-	return g.cross.Check(r) //nolint:wrapcheck // it says all
+	return l.cross.Check(r) //nolint:wrapcheck // it says all
 }
 
 func tooLarge(size string, limit int64) error {
