@@ -36,7 +36,7 @@ func (s *allocationService) Allocate(ctx context.Context, req *bursarv1.Allocate
 		return nil, err
 	}
 	if result.Ended {
-		return s.repeated(ctx, result.Allocation.ID)
+		return s.answerRepeat(ctx, result.Allocation.ID)
 	}
 	return &bursarv1.AllocateResponse{Allocation: wire.AllocationMessage(&result.Allocation)}, nil
 }
@@ -57,10 +57,10 @@ func (s *allocationService) admit(ctx context.Context, c *ledger.AllocateCommand
 	return refused
 }
 
-// repeated answers a request whose allocation has ended: with that allocation, or if it was never granted, as the
+// answerRepeat answers a request whose allocation has ended: with that allocation, or if it was never granted, as the
 // first time.
-func (s *allocationService) repeated(ctx context.Context, id ledger.ID) (*bursarv1.AllocateResponse, error) {
-	a, err := s.ended(ctx, id)
+func (s *allocationService) answerRepeat(ctx context.Context, id ledger.ID) (*bursarv1.AllocateResponse, error) {
+	a, err := s.getEnded(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +119,9 @@ func (s *allocationService) Confirm(ctx context.Context, req *bursarv1.ConfirmRe
 		}
 		c.Entitled = &entitled
 	}
-	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Confirm(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "a reserved one; stop the engine")
+		return nil, s.describeEnded(ctx, id, err, "a reserved one; stop the engine")
 	}
 	return &bursarv1.ConfirmResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -135,8 +135,8 @@ func (s *allocationService) Release(ctx context.Context, req *bursarv1.ReleaseRe
 	c := ledger.ReleaseCommand{
 		Actor: actor, ID: id, HostID: actor.Host, Reason: req.GetReason(), Exit: wire.ExitFrom(req.GetExitStatus()), ErrorOutput: req.GetErrorOutput(),
 	}
-	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
-	m, err := s.orEnded(ctx, id, a, err)
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Release(now, c) }))
+	m, err := s.answerEnded(ctx, id, a, err)
 	return &bursarv1.ReleaseResponse{Allocation: m}, err
 }
 
@@ -152,13 +152,13 @@ func (s *allocationService) Cancel(ctx context.Context, req *bursarv1.CancelRequ
 		if c.ID == 0 { // what has ended is known by its own id
 			c.ID, _, _ = l.ByRequest(c.Actor.Name, c.RequestID)
 		}
-		if err := onOwnHost(l, c.Actor, c.ID); err != nil {
+		if err := checkOwnHost(l, c.Actor, c.ID); err != nil {
 			return cancelResult{}, err
 		}
 		a, err := l.Cancel(now, c)
 		return cancelResult{a, c.ID}, err
 	})
-	m, err := s.orEnded(ctx, known.id, known.allocation, err)
+	m, err := s.answerEnded(ctx, known.id, known.allocation, err)
 	return &bursarv1.CancelResponse{Allocation: m}, err
 }
 
@@ -175,9 +175,9 @@ func (s *allocationService) Renew(ctx context.Context, req *bursarv1.RenewReques
 		return nil, err
 	}
 	c := ledger.RenewCommand{Actor: actor, ID: id, TTL: wire.DurationFrom(req.GetTtl())}
-	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Renew(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "a reservation or an engine with a lease")
+		return nil, s.describeEnded(ctx, id, err, "a reservation or an engine with a lease")
 	}
 	return &bursarv1.RenewResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -193,9 +193,9 @@ func (s *allocationService) Resize(ctx context.Context, req *bursarv1.ResizeRequ
 		return nil, wire.InField("entitled.", err)
 	}
 	c := ledger.ResizeCommand{Actor: actor, ID: id, Entitled: entitled}
-	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Resize(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "a reserved or active one")
+		return nil, s.describeEnded(ctx, id, err, "a reserved or active one")
 	}
 	return &bursarv1.ResizeResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -211,9 +211,9 @@ func (s *allocationService) Stop(ctx context.Context, req *bursarv1.StopRequest)
 		grace := wire.DurationFrom(req.GetGrace())
 		c.Grace = &grace
 	}
-	a, err := commit.Decide(ctx, s.loop, touching(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
+	a, err := commit.Decide(ctx, s.loop, onOwnHostOnly(actor, id, func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) { return l.Stop(now, c) }))
 	if err != nil {
-		return nil, s.whatEnded(ctx, id, err, "an active one")
+		return nil, s.describeEnded(ctx, id, err, "an active one")
 	}
 	return &bursarv1.StopResponse{Allocation: wire.AllocationMessage(&a)}, nil
 }
@@ -224,8 +224,8 @@ func (s *allocationService) target(ctx context.Context, text string) (actor iden
 	return auth.ActorOf(ctx), id, err
 }
 
-// ended reads an allocation that is not live any more; *ledger.NotFoundError where there is none.
-func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
+// getEnded reads an allocation that is not live any more; *ledger.NotFoundError where there is none.
+func (s *allocationService) getEnded(ctx context.Context, id ledger.ID) (ledger.Allocation, error) {
 	a, err := s.store.Get(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -233,23 +233,23 @@ func (s *allocationService) ended(ctx context.Context, id ledger.ID) (ledger.All
 	case err != nil:
 		return a, err
 	}
-	return a, ofOwnHost(auth.ActorOf(ctx), &a)
+	return a, checkHostOf(auth.ActorOf(ctx), &a)
 }
 
-// touching is a command for an allocation that, where it comes through a host's agent, has to be on that host.
-func touching(
+// onOwnHostOnly is a command for an allocation that, where it comes through a host's agent, has to be on that host.
+func onOwnHostOnly(
 	actor identity.Actor, id ledger.ID, command func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error),
 ) func(*ledger.Ledger, ledger.Instant) (ledger.Allocation, error) {
 	return func(l *ledger.Ledger, now ledger.Instant) (ledger.Allocation, error) {
-		if err := onOwnHost(l, actor, id); err != nil {
+		if err := checkOwnHost(l, actor, id); err != nil {
 			return ledger.Allocation{}, err
 		}
 		return command(l, now)
 	}
 }
 
-// orEnded answers commands that are fine with an allocation which has ended, or is unknown.
-func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
+// answerEnded answers commands that are fine with an allocation which has ended, or is unknown.
+func (s *allocationService) answerEnded(ctx context.Context, id ledger.ID, a ledger.Allocation, err error) (*bursarv1.Allocation, error) {
 	if err == nil {
 		return wire.AllocationMessage(&a), nil
 	}
@@ -259,7 +259,7 @@ func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.
 	if id == 0 {
 		return nil, nil //nolint:nilnil // the contract: unset where the id is unknown
 	}
-	a, err = s.ended(ctx, id)
+	a, err = s.getEnded(ctx, id)
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		return nil, nil //nolint:nilnil // the contract: unset where the id is unknown
 	}
@@ -269,12 +269,12 @@ func (s *allocationService) orEnded(ctx context.Context, id ledger.ID, a ledger.
 	return wire.AllocationMessage(&a), nil
 }
 
-// whatEnded makes of "not live" what is known: that the allocation has ended, and how, or that there never was one.
-func (s *allocationService) whatEnded(ctx context.Context, id ledger.ID, err error, want string) error {
+// describeEnded makes of "not live" what is known: that the allocation has ended, and how, or that there never was one.
+func (s *allocationService) describeEnded(ctx context.Context, id ledger.ID, err error, want string) error {
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); !unknown {
 		return err
 	}
-	a, lookup := s.ended(ctx, id)
+	a, lookup := s.getEnded(ctx, id)
 	if lookup != nil {
 		return lookup
 	}

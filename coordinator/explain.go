@@ -38,14 +38,14 @@ func (s *allocationService) explainID(ctx context.Context, text string) (*bursar
 		return nil, err
 	}
 	x, err := commit.Decide(ctx, s.loop, func(l *ledger.Ledger, now ledger.Instant) (ledger.Explanation, error) {
-		if err := onOwnHost(l, auth.ActorOf(ctx), id); err != nil {
+		if err := checkOwnHost(l, auth.ActorOf(ctx), id); err != nil {
 			return ledger.Explanation{}, err
 		}
 		return l.ExplainID(now, id)
 	})
 	if _, unknown := errors.AsType[*ledger.NotFoundError](err); unknown {
 		var a ledger.Allocation
-		if a, err = s.ended(ctx, id); err == nil {
+		if a, err = s.getEnded(ctx, id); err == nil {
 			x = ledger.Explanation{Verdict: ledger.Decided, Allocation: &a, HostID: a.HostID, Place: -1}
 		}
 	}

@@ -85,11 +85,11 @@ func TestFilesThatTieAreRefusedWhereNobodyLeads(t *testing.T) {
 		return ledger.Quota{Selector: selector}
 	}
 	one := map[string][]ledger.Quota{"file:1": {rule("user=a,creator=*")}}
-	if err := q.put(t.Context(), s.loop, one); !errors.Is(err, core.ErrNotLeading) {
+	if err := q.setFiles(t.Context(), s.loop, one); !errors.Is(err, core.ErrNotLeading) {
 		t.Fatalf("%v; want no complaint but that it does not lead", err)
 	}
-	q.keep(one)
-	err = q.put(t.Context(), s.loop, map[string][]ledger.Quota{"file:2": {rule("user=*,creator=x")}})
+	q.setLatest(one)
+	err = q.setFiles(t.Context(), s.loop, map[string][]ledger.Quota{"file:2": {rule("user=*,creator=x")}})
 	if _, wrong := errors.AsType[*ledger.FieldError](err); !wrong {
 		t.Errorf("rules that tie: %v; want a *ledger.FieldError", err)
 	}

@@ -51,7 +51,7 @@ func TestAFloodOfEndedAllocationsIsBoundedPerCaller(t *testing.T) {
 		config.Limits.CommitTimeout = time.Second
 		config.History = History{CallerBytes: bound, PruneEvery: 100 * time.Millisecond, PruneStep: 20}
 	})
-	c.furnish(t)
+	c.addHosts(t)
 	alice := c.visit(t, "alice")
 	bob := c.visit(t, "agent1", identity.Actor{Name: "bob@h1", Users: []string{"bob"}, Host: "h1", Role: identity.Submitter})
 	root := c.visit(t, "root")

@@ -28,21 +28,21 @@ const (
 
 // probes answer whether this coordinator works, to whoever asks.
 type probes struct {
-	loop         *commit.Loop
-	peers        *forward.Peers
-	mismatch     *mismatch
-	turns, takes *sharedProbe // the loop; and commands, all the way to the store
+	loop                  *commit.Loop
+	peers                 *forward.Peers
+	mismatch              *mismatch
+	loopProbe, storeProbe *sharedProbe // the loop; and commands, all the way to the store
 }
 
 func newProbes(w *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 	return &probes{
 		loop: w, peers: p, mismatch: m,
-		turns: &sharedProbe{ask: w.Alive, clock: w.Clock}, takes: &sharedProbe{ask: w.Probe, clock: w.Clock},
+		loopProbe: &sharedProbe{ask: w.Alive, clock: w.Clock}, storeProbe: &sharedProbe{ask: w.Probe, clock: w.Clock},
 	}
 }
 
 // alive says whether the process works at all. What it lacks to be of use is ready's to say: a restart would not bring it.
-func (p *probes) alive(ctx context.Context) error { return p.turns.look(ctx) }
+func (p *probes) alive(ctx context.Context) error { return p.loopProbe.probe(ctx) }
 
 // ready reports why calls are not answered: where it leads, because nothing becomes durable, and else because nobody is known to pass
 // them on to, or because it has another store than the cluster, and could not take the lead.
@@ -55,7 +55,7 @@ func (p *probes) ready(ctx context.Context) error {
 	}
 	err := core.ErrNotLeading
 	if p.loop.Leading() {
-		err = p.takes.look(ctx)
+		err = p.storeProbe.probe(ctx)
 	}
 	if errors.Is(err, core.ErrNotLeading) {
 		if route := p.peers.Route(); route.URL != "" {
@@ -76,7 +76,7 @@ type sharedProbe struct {
 	until ledger.Instant // guarded by mu: as long as that is told; 0: nothing was found yet
 }
 
-func (p *sharedProbe) look(ctx context.Context) error {
+func (p *sharedProbe) probe(ctx context.Context) error {
 	p.mu.Lock()
 	found, fresh := p.found, p.clock.Now() < p.until
 	p.mu.Unlock()
@@ -100,8 +100,8 @@ func (p *sharedProbe) look(ctx context.Context) error {
 	}
 }
 
-// page answers a probe over HTTP.
-func page(probe func(context.Context) error) http.HandlerFunc {
+// probePage answers a probe over HTTP.
+func probePage(probe func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := probe(r.Context())
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

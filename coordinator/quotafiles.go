@@ -23,10 +23,10 @@ import (
 
 // quotaFiles keeps the rules of some files in force. One goroutine reads, once start has; the other methods may be called from any.
 type quotaFiles struct {
-	files []*quotaFile
-	asks  chan quotaReload
-	meter *commit.Meter
-	log   *slog.Logger
+	files   []*quotaFile
+	reloads chan quotaReload
+	meter   *commit.Meter
+	log     *slog.Logger
 
 	mu    sync.Mutex
 	wrong map[string]string // guarded by mu: what is wrong with a file, by its path
@@ -53,7 +53,7 @@ type fileStamp struct {
 }
 
 func newQuotaFiles(paths []string, m *commit.Meter, log *slog.Logger) *quotaFiles {
-	q := &quotaFiles{asks: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
+	q := &quotaFiles{reloads: make(chan quotaReload), meter: m, log: log, wrong: make(map[string]string), sets: make(map[string][]ledger.Quota)}
 	for _, path := range paths {
 		q.files = append(q.files, &quotaFile{path: path})
 		m.WrongFiles.WithLabelValues(path).Set(0)
@@ -132,13 +132,13 @@ func (q *quotaFiles) start() (map[string][]ledger.Quota, error) {
 		sets[f.source()] = f.quotas
 	}
 	if err := ledger.CheckQuotas(core.FromFiles(sets)); err != nil {
-		return nil, q.blame(err)
+		return nil, q.locateRefusal(err)
 	}
-	q.keep(sets)
+	q.setLatest(sets)
 	return sets, nil
 }
 
-func (q *quotaFiles) keep(sets map[string][]ledger.Quota) {
+func (q *quotaFiles) setLatest(sets map[string][]ledger.Quota) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.Copy(q.sets, sets)
@@ -151,8 +151,8 @@ func (q *quotaFiles) latest() map[string][]ledger.Quota {
 	return maps.Clone(q.sets)
 }
 
-// blame finds the file whose rule a leadership was refused for.
-func (q *quotaFiles) blame(err error) error {
+// locateRefusal finds the file whose rule a leadership was refused for.
+func (q *quotaFiles) locateRefusal(err error) error {
 	for _, f := range q.files {
 		if _, ok := errors.AsType[*ledger.FieldError](err); ok && inQuotas(err, f.quotas) != err { //nolint:errorlint // the same one
 			return f.locate(err)
@@ -169,7 +169,7 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *commit.L
 		select {
 		case <-tick.C:
 			q.poll(ctx, w)
-		case ask := <-q.asks:
+		case ask := <-q.reloads:
 			ask.done <- q.replace(ask.ctx, w, ask.paths) //nolint:contextcheck // that of who asks
 		case <-ctx.Done():
 			return
@@ -184,11 +184,11 @@ func (q *quotaFiles) poll(ctx context.Context, w *commit.Loop) {
 	for _, f := range q.files {
 		switch err := f.read(); {
 		case err != nil:
-			q.fault(f, err)
+			q.setWrong(f, err)
 		case f.pending:
 			fresh = append(fresh, f)
 		default:
-			q.clear(f)
+			q.setRight(f)
 		}
 	}
 	if len(fresh) == 0 || q.enforce(ctx, w, fresh...) == nil || len(fresh) == 1 {
@@ -205,27 +205,27 @@ func (q *quotaFiles) enforce(ctx context.Context, w *commit.Loop, files ...*quot
 	for _, f := range files {
 		sets[f.source()] = f.quotas
 	}
-	err := q.put(ctx, w, sets)
+	err := q.setFiles(ctx, w, sets)
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
 	case errors.Is(err, core.ErrNotLeading): // who leads has files of its own; these are for when it is our turn
-		q.keep(sets)
+		q.setLatest(sets)
 	case err == nil:
-		q.keep(sets)
+		q.setLatest(sets)
 		for _, f := range files {
 			f.pending = false
-			q.clear(f)
+			q.setRight(f)
 			q.log.Info("the rules of a quota file are in force", "file", f.path, "rules", len(f.quotas))
 		}
 	case refused != nil && len(files) == 1:
-		q.fault(files[0], files[0].locate(err))
+		q.setWrong(files[0], files[0].locate(err))
 	}
 	return err // others, such as not leading, pass by themselves: the next poll tries again
 }
 
-// put puts sets of rules in force. Where this coordinator does not lead nobody looks at them next to those that are stored: they must be
+// setFiles puts sets of rules in force. Where this coordinator does not lead nobody looks at them next to those that are stored: they must be
 // right by themselves, to begin a leadership with.
-func (q *quotaFiles) put(ctx context.Context, w *commit.Loop, sets map[string][]ledger.Quota) error {
+func (q *quotaFiles) setFiles(ctx context.Context, w *commit.Loop, sets map[string][]ledger.Quota) error {
 	err := w.SetFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
 		return err
@@ -238,9 +238,9 @@ func (q *quotaFiles) put(ctx context.Context, w *commit.Loop, sets map[string][]
 	return err
 }
 
-// fault notes what is wrong with a file, and says so once. A rule that others are in the way of is tried again at every
+// setWrong notes what is wrong with a file, and says so once. A rule that others are in the way of is tried again at every
 // poll: they may go.
-func (q *quotaFiles) fault(f *quotaFile, err error) {
+func (q *quotaFiles) setWrong(f *quotaFile, err error) {
 	q.mu.Lock()
 	before := q.wrong[f.path]
 	q.wrong[f.path] = err.Error()
@@ -251,8 +251,8 @@ func (q *quotaFiles) fault(f *quotaFile, err error) {
 	}
 }
 
-// clear notes that nothing is wrong with a file.
-func (q *quotaFiles) clear(f *quotaFile) {
+// setRight notes that nothing is wrong with a file.
+func (q *quotaFiles) setRight(f *quotaFile) {
 	q.mu.Lock()
 	delete(q.wrong, f.path)
 	q.mu.Unlock()

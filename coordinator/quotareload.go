@@ -24,7 +24,7 @@ type quotaReload struct {
 func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	ask := quotaReload{ctx: ctx, paths: paths, done: make(chan error, 1)}
 	select {
-	case q.asks <- ask:
+	case q.reloads <- ask:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -54,9 +54,9 @@ func (q *quotaFiles) replace(ctx context.Context, w *commit.Loop, paths []string
 	if len(sets) == 0 {
 		return nil
 	}
-	err := q.put(ctx, w, sets)
+	err := q.setFiles(ctx, w, sets)
 	if refused, _ := errors.AsType[*ledger.FieldError](err); refused != nil {
-		return (&quotaFiles{files: next}).blame(err)
+		return (&quotaFiles{files: next}).locateRefusal(err)
 	}
 	if err != nil && !errors.Is(err, core.ErrNotLeading) {
 		return err

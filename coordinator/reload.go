@@ -70,7 +70,7 @@ func Check(config Config, kinds providers.Kinds, elected bool) error {
 		return err
 	}
 	if elected {
-		if err := trust.knownToPeers(config.advertised(config.Listen)); err != nil {
+		if err := trust.checkPeers(config.advertised(config.Listen)); err != nil {
 			return err
 		}
 	}

@@ -110,11 +110,11 @@ func TestCredentialsGoToCoordinatorsAlone(t *testing.T) {
 }
 
 // announce says who leads, as somebody would who writes it there.
-func (b *fakeElection) announce(leader election.Leader) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leader = leader
-	b.changedLocked()
+func (e *fakeElection) announce(leader election.Leader) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leader = leader
+	e.changedLocked()
 }
 
 func TestWhoHasATokenShowsIt(t *testing.T) {

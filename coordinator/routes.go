@@ -26,7 +26,7 @@ const compressFrom = 4 << 10
 
 // routes puts all services behind one handler.
 func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler {
-	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: advised})
+	auditor := auth.NewAuditor(auth.AuditorOptions{Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError, Advise: withAdvice})
 	forwarder := forward.New(forward.Options{Peers: s.peers, Leading: s.loop.Leading, Stopping: s.stopping})
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing.Servers(s.trust.traces)...),
@@ -71,8 +71,8 @@ func (s *Server) routes(labels *label.Preprocessor, version string) http.Handler
 	mount("GET /metrics", promhttp.HandlerFor(prometheus.GathererFunc(admission.Share(s.registry.Gather)), promhttp.HandlerOpts{
 		Registry: s.registry, DisableCompression: true,
 	}))
-	mount("GET /healthz", page(probes.alive))
-	mount("GET /readyz", page(probes.ready))
+	mount("GET /healthz", probePage(probes.alive))
+	mount("GET /readyz", probePage(probes.ready))
 	return auth.NewHandler(auth.HandlerOptions{
 		Next: mux, Known: &s.trust.who, Insecure: s.config.Insecure, Limits: s.limits, Audit: s.audit, Timeouts: &s.timeouts, Code: rpcError,
 	})

@@ -120,7 +120,7 @@ func New(config Config, deps Dependencies) (*Server, error) {
 		return nil, err
 	}
 	if deps.Elect != nil {
-		if err := trust.knownToPeers(config.advertised(config.Listen)); err != nil {
+		if err := trust.checkPeers(config.advertised(config.Listen)); err != nil {
 			return nil, err
 		}
 	}
@@ -206,7 +206,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if s.trust.tls != nil {
 		listener = tls.NewListener(listener, s.trust.tls.Config())
 	}
-	for _, lax := range s.trust.laxness() {
+	for _, lax := range s.trust.insecureWarnings() {
 		s.log.Warn(lax)
 	}
 	server := s.httpServer()

@@ -27,32 +27,32 @@ func newFakeElection() *fakeElection {
 	return &fakeElection{changed: make(chan struct{}), barred: make(map[string]bool), pinned: make(map[string]string)}
 }
 
-func (b *fakeElection) changedLocked() {
-	close(b.changed)
-	b.changed = make(chan struct{})
+func (e *fakeElection) changedLocked() {
+	close(e.changed)
+	e.changed = make(chan struct{})
 }
 
 // takeAway ends the term of whoever holds the lock, as Consul would.
-func (b *fakeElection) takeAway() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.holder != nil {
-		close(b.holder.over)
-		b.freeLocked()
+func (e *fakeElection) takeAway() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.holder != nil {
+		close(e.holder.over)
+		e.freeLocked()
 	}
 }
 
-func (b *fakeElection) freeLocked() {
-	b.holder, b.leader = nil, election.Leader{}
-	b.changedLocked()
+func (e *fakeElection) freeLocked() {
+	e.holder, e.leader = nil, election.Leader{}
+	e.changedLocked()
 }
 
 // bar keeps a coordinator from winning, or lets it again.
-func (b *fakeElection) bar(url string, barred bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.barred[url] = barred
-	b.changedLocked()
+func (e *fakeElection) bar(url string, barred bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.barred[url] = barred
+	e.changedLocked()
 }
 
 // candidate is one coordinator's part.

@@ -49,7 +49,7 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 	var err error
 	if config.TLS.IsSet() {
 		if t.tls, err = config.TLS.Open(credential.Options{Log: log}); err != nil {
-			return nil, ofFile(err)
+			return nil, configError(err)
 		}
 		if config.TLS.ClientCA != "" {
 			t.who.Certificates = t.tls
@@ -66,19 +66,19 @@ func openTrust(config *Config, log *slog.Logger) (*trust, error) {
 		t.who.Identities = t.identities.Identities
 	}
 	if t.peer, err = config.Peers.TLS.Open(credential.Options{Field: "peers.tls", Log: log}); err != nil {
-		return nil, ofFile(err)
+		return nil, configError(err)
 	}
 	if config.Peers.TokenFile != "" {
 		options := credential.Options{Field: "peers.tokenFile", Log: log}
 		if t.token, err = (credential.Token{File: config.Peers.TokenFile}).Open(options); err != nil {
-			return nil, ofFile(err)
+			return nil, configError(err)
 		}
 	}
 	return t, nil
 }
 
-// ofFile makes an error of a file one of the configuration that names it.
-func ofFile(err error) error {
+// configError makes an error of a file one of the configuration that names it.
+func configError(err error) error {
 	if wrong, ok := errors.AsType[*credential.FileError](err); ok {
 		return &ConfigError{wrong.Field, wrong.File, wrong.Want + " (this one: " + wrong.Wrong + ")"}
 	}
@@ -87,27 +87,27 @@ func ofFile(err error) error {
 
 // peersOptions let a coordinator show itself to the others.
 func (t *trust) peersOptions(log *slog.Logger, interceptors []connect.Interceptor) forward.PeersOptions {
-	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.shows(), NotLeading: core.ErrNotLeading}
+	o := forward.PeersOptions{Log: log, Interceptors: interceptors, Credential: t.peer, Shows: t.hasOwn(), NotLeading: core.ErrNotLeading}
 	if t.token != nil {
 		o.Token = func() (string, error) { return t.token.Token(), nil }
 	}
 	return o
 }
 
-// shows reports whether this coordinator has anything to show to the others.
-func (t *trust) shows() bool { return t.token != nil || t.config.Peers.TLS.Cert != "" }
+// hasOwn reports whether this coordinator has anything to show to the others.
+func (t *trust) hasOwn() bool { return t.token != nil || t.config.Peers.TLS.Cert != "" }
 
-// knownToPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to them, or they to it.
-func (t *trust) knownToPeers(url string) error {
+// checkPeers refuses a coordinator, reached by others at a URL, that could not pass on calls to them, or they to it.
+func (t *trust) checkPeers(url string) error {
 	switch {
-	case t.who.Set() && !t.shows():
+	case t.who.Set() && !t.hasOwn():
 		return &ConfigError{
 			"peers.tokenFile", "",
 			`a file with a token of an identity with the role coordinator, or peers.tls with a certificate with O = "bursar:coordinator": coordinators pass calls on to each other`,
 		}
-	case t.shows() && inClear(url):
+	case t.hasOwn() && inClear(url):
 		return &ConfigError{
-			"tls.cert", "", "tls.cert and tls.key on every coordinator: they show each other " + t.shown() +
+			"tls.cert", "", "tls.cert and tls.key on every coordinator: they show each other " + t.ownField() +
 				", and who else may write into Consul could have it sent to themselves in clear text; or a single coordinator (election: alone); or, where " +
 				"everybody on the network may do everything as anybody, neither identities nor peers",
 		}
@@ -118,8 +118,8 @@ func (t *trust) knownToPeers(url string) error {
 	return nil
 }
 
-// shown is the field of what is shown to the others.
-func (t *trust) shown() string {
+// ownField is the field of what is shown to the others.
+func (t *trust) ownField() string {
 	if t.token != nil {
 		return "peers.tokenFile"
 	}
@@ -145,7 +145,7 @@ func inClear(url string) bool {
 
 // warnings says what is wrong, or will be, with what callers are known by.
 func (t *trust) warnings() []string {
-	list := t.laxness()
+	list := t.insecureWarnings()
 	if t.tls != nil {
 		list = append(list, t.tls.Warnings()...)
 	}
@@ -155,8 +155,8 @@ func (t *trust) warnings() []string {
 	return append(list, t.peer.Warnings()...)
 }
 
-// laxness says what being insecure means here; nothing where it makes no difference.
-func (t *trust) laxness() []string {
+// insecureWarnings says what being insecure means here; nothing where it makes no difference.
+func (t *trust) insecureWarnings() []string {
 	if !t.config.Insecure || loopback(t.config.Listen) {
 		return nil
 	}

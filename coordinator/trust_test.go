@@ -113,7 +113,7 @@ func TestWhatAStandbyPassesOnKeepsItsCaller(t *testing.T) {
 			first, others := m.led()
 			leader := &authServer{fixture: first, ca: c.ca, dir: c.dir, tokens: c.tokens}
 			standby := &authServer{fixture: others[0], ca: c.ca, dir: c.dir, tokens: c.tokens}
-			standby.furnish(t)
+			standby.addHosts(t)
 			agent := standby.visit(t, "agent1", identity.Actor{Name: "alice@h1", Users: []string{"alice"}})
 			id := agent.mustAllocate(t, "h1", "alice")
 			res, err := leader.visit(t, "reader").allocations.Get(t.Context(), &bursarv1.AllocationServiceGetRequest{Id: id})
