@@ -231,7 +231,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		begin := s.Admitted.Begin
 		if settles(r.URL.Path) {
-			begin = s.Admitted.Settle
+			begin = s.Admitted.BeginFollowUp
 		}
 		ended, err := begin(c.Counted())
 		if err == nil {
@@ -239,7 +239,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			err = taken.Header(r)
 		}
 		if err != nil {
-			s.Admitted.Hold(r.Context(), c.Counted()) //nolint:contextcheck // it is the request's
+			s.Admitted.DelayRefusal(r.Context(), c.Counted()) //nolint:contextcheck // it is the request's
 			admission.Refuse(answer, r, err)
 			return
 		}

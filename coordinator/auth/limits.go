@@ -120,7 +120,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		Connections: admission.NewConnections(admission.ConnectionLimits{
 			Unknown: unknown, Address: min(maxUnknownAddress, unknown), Known: known, KnownOf: knownOf, Caller: perCaller, CallerOf: perCallerOf,
 			First: 10 * time.Second, Nameless: namelessTime(o.ProbeTime),
-		}, admission.ConnectionOptions{Whose: thisMachine().connectionOwner, Refused: connections.Inc, Log: o.Log}),
+		}, admission.ConnectionOptions{OwnerOf: thisMachine().connectionOwner, Refused: connections.Inc, Log: o.Log}),
 		limits: map[string]int64{
 			bursarv1connect.HostServiceSyncProcedure:   o.SyncBytes,
 			bursarv1connect.QuotaServiceApplyProcedure: o.MessageBytes,
@@ -179,7 +179,7 @@ func (l *Limits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // over the connection that all its callers share.
 func (l *Limits) refuse(w http.ResponseWriter, r *http.Request, c *Caller, why error) {
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		c.limits.Hold(r.Context(), c.account)
+		c.limits.DelayRefusal(r.Context(), c.account)
 		admission.Refuse(w, r, why)
 	}
 	if c.passedOn() {
@@ -219,7 +219,7 @@ func (l *Limits) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	limit := l.Largest(r.URL.Path)
 	if r.URL.RawQuery != "" && r.URL.Query().Has("compression") { // of a GET: its message is in the address
-		if err := intake.Take(int(limit)); err != nil {
+		if err := intake.Add(int(limit)); err != nil {
 			admission.Refuse(w, r, err)
 			return
 		}

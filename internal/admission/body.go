@@ -28,9 +28,9 @@ func Body(r *http.Request, b Bounds) {
 		r.Header.Del("Content-Encoding")
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
-		from = &bounded{Bounds: b, from: &inflated{from: r.Body}}
+		from = &boundedReader{Bounds: b, from: &gzipReader{from: r.Body}}
 	default:
-		from = &bounded{Bounds: b, from: r.Body}
+		from = &boundedReader{Bounds: b, from: r.Body}
 	}
 	r.Body = &body{Reader: from, Closer: r.Body}
 }
@@ -68,8 +68,8 @@ func framesCompressed(h http.Header) bool {
 	return h.Get("Grpc-Encoding") == "gzip" || h.Get("Connect-Content-Encoding") == "gzip"
 }
 
-// bounded reads one message. What goes beyond a bound is an error, and stays one.
-type bounded struct {
+// boundedReader reads one message. What goes beyond a bound is an error, and stays one.
+type boundedReader struct {
 	Bounds
 
 	from   io.Reader
@@ -77,7 +77,7 @@ type bounded struct {
 	failed error
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.failed != nil {
 		return 0, b.failed
 	}
@@ -89,7 +89,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if b.read > b.Limit {
 		b.failed = b.TooLarge()
 	} else if n > 0 {
-		b.failed = b.Intake.Take(n)
+		b.failed = b.Intake.Add(n)
 	}
 	if b.failed == nil && errors.Is(err, io.EOF) {
 		b.failed = b.Whole(b.read)
@@ -103,14 +103,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 // inflaters are reused: each has tables of some 40 KiB.
 var inflaters = sync.Pool{New: func() any { return new(gzip.Reader) }} //nolint:gochecknoglobals // a pool
 
-// inflated decompresses what it reads.
-type inflated struct {
+// gzipReader decompresses what it reads.
+type gzipReader struct {
 	from io.Reader
 	gzip *gzip.Reader // nil before the first read, and after the end
 	err  error
 }
 
-func (i *inflated) Read(p []byte) (int, error) {
+func (i *gzipReader) Read(p []byte) (int, error) {
 	if i.err != nil {
 		return 0, i.err
 	}
@@ -128,7 +128,7 @@ func (i *inflated) Read(p []byte) (int, error) {
 }
 
 // end gives the reader back, and words an error of what was sent.
-func (i *inflated) end(err error) error {
+func (i *gzipReader) end(err error) error {
 	inflaters.Put(i.gzip)
 	i.gzip, i.err = nil, err
 	if _, known := errors.AsType[*connect.Error](err); !known && !errors.Is(err, io.EOF) {
@@ -159,7 +159,7 @@ func newEnvelopes(from io.Reader, b Bounds, compressed bool) *envelopes {
 	e := &envelopes{Bounds: b, from: from, compressed: compressed}
 	if b.Single {
 		e.Whole = func(size int64) error {
-			if err := e.toItsEnd(); err != nil {
+			if err := e.readRest(); err != nil {
 				return err
 			}
 			return b.Whole(size)
@@ -168,8 +168,8 @@ func newEnvelopes(from io.Reader, b Bounds, compressed bool) *envelopes {
 	return e
 }
 
-// toItsEnd reads what comes after a single message, so that all of the body is there.
-func (e *envelopes) toItsEnd() error {
+// readRest reads what comes after a single message, so that all of the body is there.
+func (e *envelopes) readRest() error {
 	rest, err := io.ReadAll(io.LimitReader(e.from, maxRest+1))
 	if err == nil && len(rest) > maxRest {
 		err = connect.NewError(connect.CodeUnimplemented, errors.New("more than one message: want a single one"))
@@ -206,9 +206,9 @@ func (e *envelopes) next() error {
 	if size > e.Limit {
 		return e.TooLarge()
 	}
-	e.message = &bounded{Bounds: e.Bounds, from: &exactly{from: e.from, left: size}}
+	e.message = &boundedReader{Bounds: e.Bounds, from: &exactReader{from: e.from, left: size}}
 	if e.storage[0]&flagCompressed != 0 && e.compressed && size > 0 {
-		inflated := &bounded{Bounds: e.Bounds, from: &inflated{from: &exactly{from: e.from, left: size}}}
+		inflated := &boundedReader{Bounds: e.Bounds, from: &gzipReader{from: &exactReader{from: e.from, left: size}}}
 		text, err := io.ReadAll(inflated)
 		if err != nil {
 			return err //nolint:wrapcheck // it has its code
@@ -221,13 +221,13 @@ func (e *envelopes) next() error {
 	return nil
 }
 
-// exactly reads so many bytes; fewer are an error.
-type exactly struct {
+// exactReader reads so many bytes; fewer are an error.
+type exactReader struct {
 	from io.Reader
 	left int64
 }
 
-func (e *exactly) Read(p []byte) (int, error) {
+func (e *exactReader) Read(p []byte) (int, error) {
 	if e.left == 0 {
 		return 0, io.EOF
 	}

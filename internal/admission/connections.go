@@ -31,9 +31,9 @@ type ConnectionLimits struct {
 
 // ConnectionOptions are what Connections asks and tells.
 type ConnectionOptions struct {
-	// Whose says on whom a connection counts as long as nobody has shown an identity, if it is known; otherwise it counts on its remote address.
+	// OwnerOf says on whom a connection counts as long as nobody has shown an identity, if it is known; otherwise it counts on its remote address.
 	// It is asked before the next connection is accepted. Nil: it is never known.
-	Whose func(net.Conn) Caller
+	OwnerOf func(net.Conn) Caller
 	// Refused is told of each connection that was refused, or closed for another one.
 	Refused func()
 	// Log takes a line about it, once a minute for each caller.
@@ -45,10 +45,10 @@ type Connections struct {
 	limits  ConnectionLimits
 	options ConnectionOptions
 
-	mu      sync.Mutex
-	unknown group  // guarded by mu; by whose they seem to be
-	known   group  // guarded by mu; by caller
-	teller  teller // guarded by mu
+	mu         sync.Mutex
+	unknown    group      // guarded by mu; by whose they seem to be
+	known      group      // guarded by mu; by caller
+	refusalLog refusalLog // guarded by mu
 }
 
 // group are connections by whose they are, each list from the oldest to the newest.
@@ -61,10 +61,10 @@ type group struct {
 type Connection struct {
 	net.Conn
 
-	owner *Connections
-	first *time.Timer  // set under the lock of owner, before anybody else has the connection
-	calls atomic.Int64 // under way
-	named atomic.Bool  // its caller is known
+	owner      *Connections
+	first      *time.Timer  // set under the lock of owner, before anybody else has the connection
+	calls      atomic.Int64 // under way
+	identified atomic.Bool  // its caller is known
 
 	// Guarded by the lock of owner:
 	caller  Caller
@@ -74,7 +74,7 @@ type Connection struct {
 // NewConnections returns one that has none.
 func NewConnections(limits ConnectionLimits, options ConnectionOptions) *Connections {
 	return &Connections{
-		limits: limits, options: options, teller: newTeller(),
+		limits: limits, options: options, refusalLog: newRefusalLog(),
 		unknown: group{of: make(map[string]*list.List)}, known: group{of: make(map[string]*list.List)},
 	}
 }
@@ -97,10 +97,10 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return l.connections.add(conn), nil
 }
 
-// whose is on whom a connection counts until somebody shows an identity.
-func (c *Connections) whose(conn net.Conn) Caller {
-	if c.options.Whose != nil {
-		if caller := c.options.Whose(conn); caller.counted() {
+// ownerOf is on whom a connection counts until somebody shows an identity.
+func (c *Connections) ownerOf(conn net.Conn) Caller {
+	if c.options.OwnerOf != nil {
+		if caller := c.options.OwnerOf(conn); caller.counted() {
 			return caller
 		}
 	}
@@ -127,14 +127,14 @@ func OfAddress(address netip.Addr) Caller {
 }
 
 func (c *Connections) add(conn net.Conn) *Connection {
-	added := &Connection{Conn: conn, owner: c, caller: c.whose(conn)}
+	added := &Connection{Conn: conn, owner: c, caller: c.ownerOf(conn)}
 	c.mu.Lock()
 	added.first = time.AfterFunc(c.limits.First, func() { _ = added.Close() })
 	var gone *Connection
-	if crowd := c.unknown.crowd(added.caller, share{limit: c.limits.Address}, share{limit: c.limits.Unknown}); crowd != nil {
-		gone = crowd.oldest()
+	if over := c.unknown.excess(added.caller, maximum{limit: c.limits.Address}, maximum{limit: c.limits.Unknown}); over != nil {
+		gone = over.oldest()
 		c.unknown.remove(gone)
-		c.refusedLocked(gone.caller, crowd)
+		c.refusedLocked(gone.caller, over)
 	}
 	c.unknown.add(added)
 	c.mu.Unlock()
@@ -143,9 +143,9 @@ func (c *Connections) add(conn net.Conn) *Connection {
 }
 
 // refusedLocked says that a connection of a caller is closed, or not taken.
-func (c *Connections) refusedLocked(caller Caller, because *crowd) {
+func (c *Connections) refusedLocked(caller Caller, because *excess) {
 	c.options.Refused()
-	if !c.teller.tells(caller.ID, time.Now()) {
+	if !c.refusalLog.shouldLog(caller.ID, time.Now()) {
 		return
 	}
 	log := c.options.Log
@@ -182,8 +182,8 @@ func (g *group) remove(conn *Connection) {
 	}
 }
 
-// crowd is a caller's connections of which one has to go before there can be one more.
-type crowd struct {
+// excess is a caller's connections of which one has to go before there can be one more.
+type excess struct {
 	*list.List
 
 	who   string // who may have so many
@@ -193,18 +193,18 @@ type crowd struct {
 	descriptors int
 }
 
-// share is how many connections there may be, and of how many descriptors, if that is why.
-type share struct{ limit, of int }
+// maximum is how many connections there may be, and of how many descriptors, if that is why.
+type maximum struct{ limit, of int }
 
-// crowd is what keeps a caller from one more connection; nil: nothing. Once all have too many it is the caller's own ones where these would be as
+// excess is what keeps a caller from one more connection; nil: nothing. Once all have too many it is the caller's own ones where these would be as
 // many as anybody else's then, so that those who have few keep them.
-func (g *group) crowd(caller Caller, one, all share) *crowd {
+func (g *group) excess(caller Caller, one, all maximum) *excess {
 	own, have := g.of[caller.ID], 0
 	if own != nil {
 		have = own.Len()
 	}
 	if have >= one.limit {
-		return &crowd{List: own, who: caller.Name, limit: one.limit, descriptors: one.of}
+		return &excess{List: own, who: caller.Name, limit: one.limit, descriptors: one.of}
 	}
 	if g.count < all.limit {
 		return nil
@@ -219,16 +219,16 @@ func (g *group) crowd(caller Caller, one, all share) *crowd {
 	if own != nil && !more {
 		longest = own
 	}
-	return &crowd{List: longest, who: "all callers together", limit: all.limit, descriptors: all.of, other: more}
+	return &excess{List: longest, who: "all callers together", limit: all.limit, descriptors: all.of, other: more}
 }
 
-func (c *crowd) oldest() *Connection {
+func (c *excess) oldest() *Connection {
 	conn, _ := c.Front().Value.(*Connection)
 	return conn
 }
 
 // idle is the oldest one that has no call under way; nil: there is none.
-func (c *crowd) idle() *Connection {
+func (c *excess) idle() *Connection {
 	for element := c.Front(); element != nil; element = element.Next() {
 		if conn, _ := element.Value.(*Connection); conn.calls.Load() == 0 {
 			return conn
@@ -243,7 +243,7 @@ func (conn *Connection) Close() error {
 	c.mu.Lock()
 	conn.first.Stop()
 	if conn.element != nil {
-		if conn.named.Load() {
+		if conn.identified.Load() {
 			c.known.remove(conn)
 		} else {
 			c.unknown.remove(conn)
@@ -279,11 +279,11 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 	if conn.calls.Add(1) == 1 {
 		conn.first.Stop()
 	}
-	if conn.named.Load() {
+	if conn.identified.Load() {
 		return func() { conn.calls.Add(-1) }
 	}
 	late := time.AfterFunc(c.limits.Nameless, func() {
-		if !conn.named.Load() {
+		if !conn.identified.Load() {
 			_ = conn.Close()
 		}
 	})
@@ -298,11 +298,11 @@ func (c *Connections) Begin(ctx context.Context) (ended func()) {
 // An error refuses the request: the caller has too many connections, and a call under way on each.
 func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	conn, ok := ctx.Value(connectionKey{}).(*Connection)
-	if !ok || !caller.counted() || conn.named.Load() {
+	if !ok || !caller.counted() || conn.identified.Load() {
 		return nil
 	}
 	c.mu.Lock()
-	if conn.element == nil || conn.named.Load() { // it is closed, or another request of it was faster
+	if conn.element == nil || conn.identified.Load() { // it is closed, or another request of it was faster
 		c.mu.Unlock()
 		return nil
 	}
@@ -310,7 +310,7 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 	if err == nil {
 		c.unknown.remove(conn)
 		conn.caller = caller
-		conn.named.Store(true)
+		conn.identified.Store(true)
 		c.known.add(conn)
 	}
 	c.mu.Unlock()
@@ -321,7 +321,7 @@ func (c *Connections) Identify(ctx context.Context, caller Caller) error {
 // Admit counts a connection of which it is known at once whose it is, as Identify does later; nil: it is refused.
 func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 	added := &Connection{Conn: conn, owner: c, caller: caller}
-	added.named.Store(true)
+	added.identified.Store(true)
 	c.mu.Lock()
 	var gone *Connection
 	if caller.counted() {
@@ -340,26 +340,26 @@ func (c *Connections) Admit(conn net.Conn, caller Caller) *Connection {
 
 // makeRoomLocked returns the connection that was taken out for one more of a caller's; nil: there was room.
 func (c *Connections) makeRoomLocked(caller Caller) (gone *Connection, err error) {
-	crowd := c.known.crowd(caller, share{c.limits.Caller, c.limits.CallerOf}, share{c.limits.Known, c.limits.KnownOf})
-	if crowd == nil {
+	over := c.known.excess(caller, maximum{c.limits.Caller, c.limits.CallerOf}, maximum{c.limits.Known, c.limits.KnownOf})
+	if over == nil {
 		return gone, nil
 	}
-	gone = crowd.idle()
-	if gone == nil && crowd.other {
-		gone = crowd.oldest()
+	gone = over.idle()
+	if gone == nil && over.other {
+		gone = over.oldest()
 	}
 	if gone == nil {
-		c.refusedLocked(caller, crowd)
+		c.refusedLocked(caller, over)
 		const again = 5 * time.Second
 		why := ""
-		if crowd.descriptors > 0 {
-			why = fmt.Sprintf(" (this process may have %d descriptors: LimitNOFILE= or ulimit -n)", crowd.descriptors)
+		if over.descriptors > 0 {
+			why = fmt.Sprintf(" (this process may have %d descriptors: LimitNOFILE= or ulimit -n)", over.descriptors)
 		}
 		return nil, Refusal(fmt.Errorf("too many requests: %s may have %d connections here%s, and each has a request under way: try again in %s",
-			crowd.who, crowd.limit, why, again), again)
+			over.who, over.limit, why, again), again)
 	}
 	c.known.remove(gone)
-	c.refusedLocked(gone.caller, crowd)
+	c.refusedLocked(gone.caller, over)
 	return gone, nil
 }
 

@@ -84,7 +84,7 @@ func TestAddressesThatHaveFewConnectionsKeepThem(t *testing.T) {
 func TestConnectionsOfOneMachineCountOnTheirUsers(t *testing.T) {
 	c, _ := bounded4(t)
 	uid := ""
-	c.options.Whose = func(net.Conn) Caller { return Caller{ID: uid, Name: uid} }
+	c.options.OwnerOf = func(net.Conn) Caller { return Caller{ID: uid, Name: uid} }
 	uid = "alice"
 	alice, _ := opened(c, "127.0.0.1:1")
 	uid = "mallory"
@@ -261,7 +261,7 @@ func TestConnectionsOfKnownUsersAreBounded(t *testing.T) {
 	if gone == 0 || c.known.count > 40 || refused == 0 {
 		t.Errorf("%d closed, %d there, %d counted", gone, c.known.count, refused)
 	}
-	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > toldBurst {
+	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > logBurst {
 		t.Errorf("logged %d times", lines)
 	}
 	_ = mine.Close()

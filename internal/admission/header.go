@@ -36,7 +36,7 @@ func HeaderBytes(r *http.Request) (n int) {
 // Header counts what a request's header takes beyond that of a usual one, or refuses it. A call keeps its header while it is under way.
 func (i *Intake) Header(r *http.Request) error {
 	if more := HeaderBytes(r) - UsualHeader; more > 0 {
-		return i.Take(more)
+		return i.Add(more)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ type refusal struct {
 // refuseLocked counts, logs and words a refusal.
 func (c *Controller) refuseLocked(a *account, r refusal) error {
 	c.refused.WithLabelValues(r.reason).Inc()
-	if c.teller.tells(a.ID, c.now()) {
+	if c.refusalLog.shouldLog(a.ID, c.now()) {
 		c.log.Warn("a caller is refused for having too many", "caller", a.Name, "who", r.who, "of", r.what, "limit", r.limit)
 	}
 	setting := ""

@@ -7,32 +7,32 @@ import (
 )
 
 const (
-	// toldEvery is how often a caller's refusals are logged: who floods a server must not flood its log.
-	toldEvery = time.Minute
-	// toldBurst is of how many callers at once a refusal is logged, and toldRate of how many a second in the long run.
-	toldBurst, toldRate = 20, 0.1
+	// logEvery is how often a caller's refusals are logged: who floods a server must not flood its log.
+	logEvery = time.Minute
+	// logBurst is of how many callers at once a refusal is logged, and logRate of how many a second in the long run.
+	logBurst, logRate = 20, 0.1
 )
 
-// teller decides which refusals are logged. One goroutine at a time may use it.
-type teller struct {
+// refusalLog decides which refusals are logged. One goroutine at a time may use it.
+type refusalLog struct {
 	limiter *rate.Limiter
-	told    map[string]time.Time // when a caller's refusal was last logged, by the caller's ID; of the last toldEvery
+	logged  map[string]time.Time // when a caller's refusal was last logged, by the caller's ID; of the last logEvery
 }
 
-func newTeller() teller {
-	return teller{limiter: rate.NewLimiter(toldRate, toldBurst), told: make(map[string]time.Time)}
+func newRefusalLog() refusalLog {
+	return refusalLog{limiter: rate.NewLimiter(logRate, logBurst), logged: make(map[string]time.Time)}
 }
 
-// tells reports whether a refusal of this caller is to be logged now.
-func (t *teller) tells(id string, now time.Time) bool {
-	if last, has := t.told[id]; has && now.Sub(last) < toldEvery || !t.limiter.AllowN(now, 1) {
+// shouldLog reports whether a refusal of this caller is to be logged now.
+func (t *refusalLog) shouldLog(id string, now time.Time) bool {
+	if last, has := t.logged[id]; has && now.Sub(last) < logEvery || !t.limiter.AllowN(now, 1) {
 		return false
 	}
-	for other, last := range t.told { // as few as are logged in so long
-		if now.Sub(last) >= toldEvery {
-			delete(t.told, other)
+	for other, last := range t.logged { // as few as are logged in so long
+		if now.Sub(last) >= logEvery {
+			delete(t.logged, other)
 		}
 	}
-	t.told[id] = now
+	t.logged[id] = now
 	return true
 }
