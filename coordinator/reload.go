@@ -49,7 +49,7 @@ func (s *Server) Reload(ctx context.Context, config Config) (reload.Changes, err
 		return changes, fmt.Errorf("providers: %w", err)
 	}
 	if s.trust.identities != nil {
-		s.trust.identities.Look()
+		s.trust.identities.Refresh()
 	}
 	return changes, nil
 }

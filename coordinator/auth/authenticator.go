@@ -55,7 +55,7 @@ func (a *authenticator) admit(r *http.Request) (*Caller, error) {
 	} else if c.Maker, err = a.who.Authenticate(r.Header, r.TLS); err == nil {
 		c.Actor = c.Maker
 		var named identity.Actor
-		if named, err = access.Speak(c.Maker, claimed); err == nil {
+		if named, err = access.ActFor(c.Maker, claimed); err == nil {
 			c.Actor = named
 		}
 	}

@@ -113,7 +113,7 @@ func taken(file string, content []byte, index int, name string) error {
 	if err != nil {
 		return err
 	}
-	return blind(doc.At(fmt.Sprintf("identities[%d].name", index), fmt.Sprintf(
+	return withoutLines(doc.At(fmt.Sprintf("identities[%d].name", index), fmt.Sprintf(
 		"%q is there already: want another name, a second hash in this one's tokenHash, or bursar token revoke %s before", name, name)))
 }
 

@@ -84,15 +84,15 @@ func (f *File) Watch(ctx context.Context, every time.Duration) {
 	for {
 		select {
 		case <-tick.C:
-			f.Look()
+			f.Refresh()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Look takes a change over, if there is one. What is wrong with a file is logged once.
-func (f *File) Look() {
+// Refresh takes a change over, if there is one. What is wrong with a file is logged once.
+func (f *File) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := ReadFile(f.path)

@@ -38,12 +38,12 @@ func (i *Identities) byToken(token string) (Entry, bool) {
 	return i.entries[at], true
 }
 
-// document and line are the form of a file.
+// document and identityYAML are the form of a file.
 type document struct {
-	Identities []line `yaml:"identities"`
+	Identities []identityYAML `yaml:"identities"`
 }
 
-type line struct {
+type identityYAML struct {
 	// Name is how logs and allocations know it: 1 to 128 letters, digits, and . _ -.
 	Name yamlfile.Scalar `yaml:"name"`
 	// Role is reader, submitter, agent, operator, admin or coordinator.
@@ -88,7 +88,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 	case err != nil && !ofIdentities.Match(data): // such as a certificate
 		return nil, &yamlfile.Error{File: name, Reason: "is no file of identities: want one with a list identities:, as bursar token create makes it"}
 	case err != nil:
-		return nil, blind(err)
+		return nil, withoutLines(err)
 	}
 	if d.Identities == nil {
 		return nil, doc.At("identities", "missing: want a list of identities, or [] for none")
@@ -99,7 +99,7 @@ func Parse(name string, data []byte) (*Identities, error) {
 		at := fmt.Sprintf("identities[%d]", i)
 		entry, wrong := l.entry()
 		if wrong != nil {
-			return nil, blind(doc.At(at+"."+wrong.field, wrong.reason))
+			return nil, withoutLines(doc.At(at+"."+wrong.field, wrong.reason))
 		}
 		if names[entry.Actor.Name] {
 			return nil, doc.At(at+".name", yamlfile.Want(entry.Actor.Name, "a name that no other identity has"))
@@ -124,8 +124,8 @@ func (i *Identities) nameOf(at int, current Entry) string {
 	return current.Actor.Name
 }
 
-// blind leaves out the lines of the file that an error would show.
-func blind(err error) error {
+// withoutLines leaves out the lines of the file that an error would show.
+func withoutLines(err error) error {
 	e, ok := errors.AsType[*yamlfile.Error](err)
 	if !ok {
 		return err
@@ -137,7 +137,7 @@ func blind(err error) error {
 type wrongField struct{ field, reason string }
 
 // entry reads an identity.
-func (l line) entry() (Entry, *wrongField) {
+func (l identityYAML) entry() (Entry, *wrongField) {
 	var e Entry
 	name := l.Name.String()
 	if !namePattern.MatchString(name) || name == "local" || name == "remote" {
@@ -162,7 +162,7 @@ func (l line) entry() (Entry, *wrongField) {
 	return e, nil
 }
 
-func (l line) hashes(e *Entry) *wrongField {
+func (l identityYAML) hashes(e *Entry) *wrongField {
 	if len(l.TokenHash) == 0 {
 		return &wrongField{"tokenHash", "missing: want " + wantHash}
 	}
@@ -178,7 +178,7 @@ func (l line) hashes(e *Entry) *wrongField {
 }
 
 // rights reads what an identity may touch; each field has roles that it means something to.
-func (l line) rights(a *identity.Actor) *wrongField {
+func (l identityYAML) rights(a *identity.Actor) *wrongField {
 	mayAct := a.Role == identity.Submitter || a.Role == identity.Operator
 	switch {
 	case a.Role == identity.Submitter && len(l.Users) == 0:

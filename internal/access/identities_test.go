@@ -216,8 +216,8 @@ func TestFileIsTakenOverWholeOrNotAtAll(t *testing.T) {
 		{"identities: []", 0o640, "", false},
 	} {
 		write(step.text, step.mode)
-		f.Look()
-		f.Look()
+		f.Refresh()
+		f.Refresh()
 		if got := names(); got != step.names || (len(f.Warnings()) > 0) != step.wrong {
 			t.Errorf("%q: %q, warnings %q; want %q", step.text, got, f.Warnings(), step.names)
 		}

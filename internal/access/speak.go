@@ -17,10 +17,10 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%s may not %s: want %s", e.Actor, e.What, e.Want)
 }
 
-// Speak returns in whose name a call is made: that of who makes it, or of whom the header identity.Header names, where the maker may
+// ActFor returns in whose name a call is made: that of who makes it, or of whom the header identity.Header names, where the maker may
 // speak for others. An agent may for callers of its own host, none of whom is an operator; a coordinator for everybody. The error is a
 // *DeniedError, or says that the header cannot be read.
-func Speak(maker identity.Actor, header string) (identity.Actor, error) {
+func ActFor(maker identity.Actor, header string) (identity.Actor, error) {
 	if header == "" {
 		return maker, nil
 	}
