@@ -46,7 +46,7 @@ type clientFiles struct {
 // Open reads the files, if there are any. The error is a *FileError.
 func (c ClientTLS) Open(options Options) (*Client, error) {
 	options = options.withDefaults()
-	at := within(options.Field)
+	at := fieldPath(options.Field)
 	ca := file{at("ca"), c.CA, false, wantCA}
 	cert := file{at("cert"), c.Cert, false, wantCertificate}
 	key := file{at("key"), c.Key, true, wantKey}

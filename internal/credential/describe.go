@@ -27,9 +27,9 @@ func Describe(err error) error {
 	if _, already := errors.AsType[*TrustError](err); already {
 		return err
 	}
-	advice := ofServer(err)
+	advice := serverAdvice(err)
 	if advice == "" {
-		advice = ofAlert(err.Error())
+		advice = alertAdvice(err.Error())
 	}
 	if advice == "" {
 		return err
@@ -37,8 +37,8 @@ func Describe(err error) error {
 	return &TrustError{Err: err, Advice: advice}
 }
 
-// ofServer is about what is wrong with the server's certificate, as this end sees it.
-func ofServer(err error) string {
+// serverAdvice is about what is wrong with the server's certificate, as this end sees it.
+func serverAdvice(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "want tls.ca to name the file of the CA that has issued the server's certificate"
 	}
@@ -80,9 +80,9 @@ func namesOf(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// ofAlert is about what the server has said before it hung up. The library has no types for it, and over HTTP/2 nothing but its words
+// alertAdvice is about what the server has said before it hung up. The library has no types for it, and over HTTP/2 nothing but its words
 // is left.
-func ofAlert(text string) string {
+func alertAdvice(text string) string {
 	const prefix = "remote error: tls: "
 	switch {
 	case strings.Contains(text, prefix+"certificate required"):

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// lookEvery is the least time between two looks at the files.
-	lookEvery = time.Second
+	// checkEvery is the least time between two checks of the files.
+	checkEvery = time.Second
 	// settleTime is how old a file's last change must be for its time and size to vouch for its content.
 	settleTime = 2 * time.Second
 	// maxFile is the size in bytes above which a file is refused: a bundle of all public CAs takes a fourth of it.
@@ -96,8 +96,8 @@ type bundle[T any] struct {
 	parse func(contents [][]byte, now time.Time) (T, error)
 	opt   Options
 
-	current atomic.Pointer[T]
-	looked  atomic.Int64 // when the files were last looked at, Unix nanoseconds
+	current   atomic.Pointer[T]
+	checkedAt atomic.Int64 // when the files were last looked at, Unix nanoseconds
 
 	mu     sync.Mutex
 	seen   []fs.FileInfo     // guarded by mu: of the files that current was made of; nil: they must be read
@@ -119,7 +119,7 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 		return nil, err
 	}
 	b.current.Store(&made)
-	b.looked.Store(now.UnixNano())
+	b.checkedAt.Store(now.UnixNano())
 	b.sum, b.seen = sumOf(contents), settled(infos, now)
 	return b, nil
 }
@@ -127,15 +127,15 @@ func openBundle[T any](files []file, opt Options, parse func([][]byte, time.Time
 // get returns what the files say, or said when they were last right.
 func (b *bundle[T]) get() *T {
 	now := b.opt.Now()
-	last := b.looked.Load()
-	if since := now.UnixNano() - last; (since >= int64(lookEvery) || since < 0) && b.looked.CompareAndSwap(last, now.UnixNano()) {
-		b.look(now)
+	last := b.checkedAt.Load()
+	if since := now.UnixNano() - last; (since >= int64(checkEvery) || since < 0) && b.checkedAt.CompareAndSwap(last, now.UnixNano()) {
+		b.refresh(now)
 	}
 	return b.current.Load()
 }
 
-// look makes current anew where the files have changed.
-func (b *bundle[T]) look(now time.Time) {
+// refresh makes current anew where the files have changed.
+func (b *bundle[T]) refresh(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fault == "" && b.unchanged() {

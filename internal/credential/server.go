@@ -41,7 +41,7 @@ type serverFiles struct {
 // Open reads the files. The error is a *FileError.
 func (c ServerTLS) Open(options Options) (*Server, error) {
 	options = options.withDefaults()
-	at := within(options.Field)
+	at := fieldPath(options.Field)
 	cert := file{at("cert"), c.Cert, false, wantCertificate}
 	key := file{at("key"), c.Key, true, wantKey}
 	switch {
@@ -79,7 +79,7 @@ func (c ServerTLS) Open(options Options) (*Server, error) {
 	return s, nil
 }
 
-func within(field string) func(string) string {
+func fieldPath(field string) func(string) string {
 	if field == "" {
 		field = "tls"
 	}
@@ -122,7 +122,7 @@ func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 		return nil, &CertificateError{Subject: leaf.Subject.String(), Want: "none: this server takes no certificates of clients (tls.clientCA is not set)"}
 	}
 	now := s.options.Now()
-	if current.verified.holds(leaf, now) {
+	if current.verified.contains(leaf, now) {
 		return leaf, nil
 	}
 	between := x509.NewCertPool()
@@ -142,7 +142,7 @@ func (s *Server) Verify(state *tls.ConnectionState) (*x509.Certificate, error) {
 // refusal says what to do about a client's certificate that did not pass.
 func refusal(leaf *x509.Certificate, err error, now time.Time) error {
 	e := &CertificateError{Subject: leaf.Subject.String(), Err: err, Want: "one from a CA in the server's tls.clientCA, issued for clientAuth"}
-	if wrong := notNow(leaf, now); wrong != "" {
+	if wrong := whyInvalid(leaf, now); wrong != "" {
 		e.Err, e.Want = errors.New(wrong), "one that is valid now"
 	}
 	return e
@@ -159,7 +159,7 @@ func warnings(fault string, cert file, leaf *x509.Certificate, now time.Time) []
 		list = append(list, fault+" (the earlier file stays in use)")
 	}
 	if leaf != nil {
-		if old := ageing(cert, leaf, now); old != "" {
+		if old := renewalWarning(cert, leaf, now); old != "" {
 			list = append(list, old)
 		}
 	}
@@ -175,7 +175,7 @@ type verifications struct {
 // maxVerified bounds them; beyond that all are forgotten, and verified again when they come.
 const maxVerified = 10_000
 
-func (v *verifications) holds(leaf *x509.Certificate, now time.Time) bool {
+func (v *verifications) contains(leaf *x509.Certificate, now time.Time) bool {
 	sum := sha256.Sum256(leaf.Raw)
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -17,12 +17,12 @@ func (f File) Wrong(wrong string, err error) *FileError {
 	return &FileError{Field: f.Field, File: f.Path, Wrong: wrong, Want: f.Want, Err: err}
 }
 
-// Several is what was made of some files, and is made again when one of them changes.
-type Several[T any] struct{ files *bundle[T] }
+// FileSet is what was made of some files, and is made again when one of them changes.
+type FileSet[T any] struct{ files *bundle[T] }
 
-// OpenSeveral reads the files and makes of their contents, which come in their order, what Get returns. The contents are secret where the
+// OpenFileSet reads the files and makes of their contents, which come in their order, what Get returns. The contents are secret where the
 // files are: its error goes to logs, and must not hold any of it. The error is a *FileError, or what of returned.
-func OpenSeveral[T any](files []File, options Options, of func(contents [][]byte) (T, error)) (*Several[T], error) {
+func OpenFileSet[T any](files []File, options Options, of func(contents [][]byte) (T, error)) (*FileSet[T], error) {
 	var list []file
 	for _, f := range files {
 		list = append(list, file{f.Field, f.Path, f.Secret, f.Want})
@@ -31,8 +31,8 @@ func OpenSeveral[T any](files []File, options Options, of func(contents [][]byte
 	if err != nil {
 		return nil, err
 	}
-	return &Several[T]{files: opened}, nil
+	return &FileSet[T]{files: opened}, nil
 }
 
 // Get returns what the files say, or said when they were last right: the same pointer for as long as that is the same.
-func (s *Several[T]) Get() *T { return s.files.get() }
+func (s *FileSet[T]) Get() *T { return s.files.get() }

@@ -41,12 +41,12 @@ func (anonymous) close()                                                        
 // basic shows a user name and a password with every request.
 type basic struct {
 	user     string
-	password *credential.Several[string]
+	password *credential.FileSet[string]
 }
 
 func openBasic(s settings, now func() time.Time) (*basic, error) {
 	file := credential.File{Field: settingPasswordFile, Path: s.passwordFile, Secret: true, Want: "a file with the password and nothing else, in one line"}
-	password, err := credential.OpenSeveral([]credential.File{file}, credential.Options{Now: now}, func(contents [][]byte) (string, error) {
+	password, err := credential.OpenFileSet([]credential.File{file}, credential.Options{Now: now}, func(contents [][]byte) (string, error) {
 		text := strings.TrimSuffix(strings.TrimSuffix(string(contents[0]), "\n"), "\r")
 		switch {
 		case text == "":

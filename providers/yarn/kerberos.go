@@ -23,7 +23,7 @@ import (
 // server never has enough, and is for one goroutine.
 type kerberos struct {
 	service string // may hold _HOST
-	files   *credential.Several[kerberosFiles]
+	files   *credential.FileSet[kerberosFiles]
 
 	// turn holds one token while nobody makes a ticket: the library knows no context, so whoever asks waits for its own, and what was
 	// begun is ended behind its back and is there for the next one.
@@ -48,7 +48,7 @@ type kerberosClient struct {
 func openKerberos(s settings, now func() time.Time) (authenticator, error) {
 	conf := credential.File{Field: settingKrb5Conf, Path: s.krb5Conf, Want: "a krb5.conf with the realm of the principal and its KDCs"}
 	keys := credential.File{Field: settingKeytab, Path: s.keytab, Secret: true, Want: "a keytab with a key of the principal"}
-	files, err := credential.OpenSeveral([]credential.File{conf, keys}, credential.Options{Now: now}, func(contents [][]byte) (kerberosFiles, error) {
+	files, err := credential.OpenFileSet([]credential.File{conf, keys}, credential.Options{Now: now}, func(contents [][]byte) (kerberosFiles, error) {
 		return readKerberosFiles(s.principal, conf, keys, contents)
 	})
 	if err != nil {
