@@ -29,7 +29,7 @@ func (e *ConsulElection) Campaign(ctx context.Context) (Term, error) {
 	if err := e.registration.Registered(ctx); err != nil {
 		return nil, err
 	}
-	c := candidate{election: e, log: consul.Quiet{Log: e.options.Log}}
+	c := candidate{election: e, log: consul.FailureLog{Log: e.options.Log}}
 	defer c.withdraw(ctx)
 	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstAttempt), backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(lastAttempt), backoff.WithMaxElapsedTime(0))
@@ -123,7 +123,7 @@ func waitForChange(ctx context.Context, changed <-chan struct{}, d time.Duration
 // candidate is one that campaigns.
 type candidate struct {
 	election *ConsulElection
-	log      consul.Quiet
+	log      consul.FailureLog
 	session  string // bound to the health check; empty: none yet
 
 	twin   string    // the session of a leader at this coordinator's own address; empty: there is none

@@ -62,8 +62,8 @@ type ConsulElection struct {
 	last    string        // the session of the last term
 	claimed bool          // the cluster's store was this coordinator's before
 
-	doubts        consul.Quiet // about the term
-	loggedVersion uint64       // the version of the key that was complained about; the watch's own
+	doubts        consul.FailureLog // about the term
+	loggedVersion uint64            // the version of the key that was complained about; the watch's own
 }
 
 // reading is what the key said last.
@@ -97,7 +97,7 @@ func Consul(client *consul.Client, options Options) (*ConsulElection, error) {
 		return nil, err
 	}
 	options.URL = base
-	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.Quiet{Log: options.Log}}
+	e := &ConsulElection{client: client, options: options, changed: make(chan struct{}), doubts: consul.FailureLog{Log: options.Log}}
 	e.registration, err = consul.NewRegistration(client, consul.RegistrationOptions{
 		ID: options.ID, URL: options.URL, Meta: options.Meta, TTL: options.TTL, Alive: options.Alive, Passed: e.renewTerm, Log: options.Log,
 	})

@@ -13,10 +13,10 @@ import (
 
 // Client talks to one Consul agent.
 type Client struct {
-	api    *api.Client
-	config Config // with its defaults
-	where  string // the agent's address, for people
-	door   *door
+	api       *api.Client
+	config    Config // with its defaults
+	where     string // the agent's address, for people
+	transport *transport
 }
 
 // New returns a client. It reads the files that the configuration and the environment name, and calls nobody. The error is a
@@ -33,7 +33,7 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
 	}
-	door, err := newDoor(settings.Transport, settings.TLSConfig, tokenOf(config), log)
+	door, err := newTransport(settings.Transport, settings.TLSConfig, tokenOf(config), log)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
@@ -42,7 +42,7 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 		// Consul redirects nothing that is asked for here; who does would get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	settings.Token, settings.TokenFile = door.secret.Token(), ""
+	settings.Token, settings.TokenFile = door.token.Token(), ""
 	client, err := api.NewClient(settings)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
@@ -51,7 +51,7 @@ func New(config Config, log *slog.Logger) (*Client, error) {
 	if !strings.Contains(where, "://") {
 		where = settings.Scheme + "://" + where
 	}
-	return &Client{api: client, config: config, where: where, door: door}, nil
+	return &Client{api: client, config: config, where: where, transport: door}, nil
 }
 
 // API is Consul's own client, with the address, the token and the certificates of this one. Calls through it have no deadline but their
@@ -62,7 +62,7 @@ func (c *Client) API() *api.Client { return c.api }
 func (c *Client) Service() string { return c.config.Service }
 
 // Close closes the connections that are idle.
-func (c *Client) Close() { c.door.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Bounded returns a context for one call that Consul answers at once.
 func (c *Client) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -72,7 +72,7 @@ func (c *Client) hint(err error) string {
 
 func (c *Client) statusHint(status api.StatusError) string {
 	switch {
-	case status.Code == http.StatusForbidden && c.door.secret.Token() == "":
+	case status.Code == http.StatusForbidden && c.transport.token.Token() == "":
 		return "set consul.token or consul.tokenFile (or CONSUL_HTTP_TOKEN_FILE) to a token that may do this"
 	case status.Code == http.StatusForbidden, status.Code == http.StatusUnauthorized:
 		return "the token may not do this: a coordinator needs service:write for " + c.config.Service +

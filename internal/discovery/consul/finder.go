@@ -66,7 +66,7 @@ func (f *Finder) Coordinators() (list []discovery.Coordinator, changed <-chan st
 
 // Run asks Consul until the context ends, and returns its error.
 func (f *Finder) Run(ctx context.Context) error {
-	odd := Quiet{Log: f.options.Log}
+	odd := FailureLog{Log: f.options.Log}
 	return f.client.Watch(ctx, Watch{
 		About: "look for coordinators", Gap: findGap, Log: f.options.Log,
 		Ask: func(options *api.QueryOptions) (*api.QueryMeta, error) {
@@ -82,13 +82,13 @@ func (f *Finder) Run(ctx context.Context) error {
 			if errs != nil {
 				odd.Failed("registrations in Consul that cannot be called are left out", errs)
 			}
-			f.take(list)
+			f.setCoordinators(list)
 			return meta, nil
 		},
 	})
 }
 
-func (f *Finder) take(list []discovery.Coordinator) {
+func (f *Finder) setCoordinators(list []discovery.Coordinator) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(list) == 0 || slices.Equal(list, f.list) {

@@ -7,9 +7,9 @@ import (
 	"github.com/bursar/bursar/internal/discovery"
 )
 
-// Quiet logs what fails again and again: once when it begins, again when the reason is another one, and once when it is over. Many
+// FailureLog logs what fails again and again: once when it begins, again when the reason is another one, and once when it is over. Many
 // goroutines may use one.
-type Quiet struct {
+type FailureLog struct {
 	Log *slog.Logger
 
 	mu   sync.Mutex // guards last
@@ -17,7 +17,7 @@ type Quiet struct {
 }
 
 // Failed says that something failed.
-func (q *Quiet) Failed(message string, err error) {
+func (q *FailureLog) Failed(message string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if text := err.Error(); text != q.last {
@@ -27,7 +27,7 @@ func (q *Quiet) Failed(message string, err error) {
 }
 
 // Worked says that it worked, where it had failed.
-func (q *Quiet) Worked(message string) {
+func (q *FailureLog) Worked(message string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.last != "" {

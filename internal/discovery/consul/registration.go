@@ -64,8 +64,8 @@ type Registration struct {
 	refusal error         // why there is no pass, where time alone does not help
 
 	// Run's own.
-	said     uint64 // the version that the agent was told; 0: none
-	saidWith string // the token then, which the agent goes on to use
+	toldVersion uint64 // the version that the agent was told; 0: none
+	toldToken   string // the token then, which the agent goes on to use
 }
 
 var registrationID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
@@ -169,7 +169,7 @@ func (r *Registration) Registered(ctx context.Context) error {
 // Run registers, passes the check about every third of the TTL until the context ends, then deregisters, and returns the context's error.
 func (r *Registration) Run(ctx context.Context) error {
 	defer r.deregister(ctx)
-	silent, marking := Quiet{Log: r.options.Log}, Quiet{Log: r.options.Log}
+	silent, marking := FailureLog{Log: r.options.Log}, FailureLog{Log: r.options.Log}
 	pause := pauses(r.options.TTL / 3)
 	for {
 		err := r.pass(ctx)
@@ -190,15 +190,15 @@ func (r *Registration) Run(ctx context.Context) error {
 				marking.Worked("Consul's catalog says whether this coordinator leads")
 			}
 		}
-		r.note(err)
-		if err := r.rest(ctx, wait); err != nil {
+		r.setRefusal(err)
+		if err := r.waitForNext(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits for the next pass.
-func (r *Registration) rest(ctx context.Context, wait time.Duration) error {
+// waitForNext waits for the next pass.
+func (r *Registration) waitForNext(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -210,8 +210,8 @@ func (r *Registration) rest(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// note keeps what waiting does not mend, for Registered.
-func (r *Registration) note(err error) {
+// setRefusal keeps what waiting does not mend, for Registered.
+func (r *Registration) setRefusal(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refusal = nil
@@ -249,13 +249,13 @@ func (r *Registration) update(ctx context.Context) error {
 	update := func() error {
 		return r.client.api.Agent().UpdateTTLOpts(r.CheckID(), "the coordinator's loop turns", api.HealthPassing, r.client.Query(ctx))
 	}
-	if r.said != 0 {
+	if r.toldVersion != 0 {
 		err := update()
 		if status, ok := errors.AsType[api.StatusError](err); !ok || status.Code == http.StatusForbidden {
 			return r.client.Explain("pass the health check", err)
 		}
 		r.options.Log.Info("Consul's agent has forgotten this coordinator, or another one has registered by its id: registering again", "error", err)
-		r.said = 0
+		r.toldVersion = 0
 	}
 	if err := r.register(ctx); err != nil {
 		return err
@@ -267,9 +267,9 @@ func (r *Registration) update(ctx context.Context) error {
 // apart from it: an agent that is slow at this must not cost the coordinator its health.
 func (r *Registration) refresh(ctx context.Context) error {
 	r.mu.Lock()
-	fresh := r.said == r.version
+	fresh := r.toldVersion == r.version
 	r.mu.Unlock()
-	if fresh && r.saidWith == r.client.door.secret.Token() {
+	if fresh && r.toldToken == r.client.transport.token.Token() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.TTL/3)
@@ -282,12 +282,12 @@ func (r *Registration) register(ctx context.Context) error {
 	r.mu.Lock()
 	leads, epoch, version := r.leads, r.epoch, r.version
 	r.mu.Unlock()
-	token := r.client.door.secret.Token()
+	token := r.client.transport.token.Token()
 	options := api.ServiceRegisterOpts{ReplaceExistingChecks: true}.WithContext(ctx)
 	if err := r.client.api.Agent().ServiceRegisterOpts(r.service(leads, epoch), options); err != nil {
 		return r.client.Explain("register the service "+r.client.config.Service, err)
 	}
-	r.said, r.saidWith = version, token
+	r.toldVersion, r.toldToken = version, token
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 		index  uint64
 		wait   = w.Wait
 		pause  = pauses(lastPause)
-		silent = Quiet{Log: w.Log}
+		silent = FailureLog{Log: w.Log}
 	)
 	if wait == 0 {
 		wait = c.config.WaitTime
@@ -72,7 +72,7 @@ func (c *Client) Watch(ctx context.Context, w Watch) error {
 			}
 			index = nextIndex(index, meta.LastIndex)
 		}
-		if err := sleep(ctx, rest); err != nil {
+		if err := pauseFor(ctx, rest); err != nil {
 			return err
 		}
 	}
@@ -93,18 +93,18 @@ func (c *Client) ask(ctx context.Context, w Watch, index uint64, wait time.Durat
 
 // nextIndex follows the rules that Consul has for its indexes: one that went back, as after a restored snapshot, begins anew, and 0 would make
 // a question that does not wait.
-func nextIndex(before, told uint64) uint64 {
+func nextIndex(before, got uint64) uint64 {
 	switch {
-	case told < before:
+	case got < before:
 		return 0
-	case told == 0:
+	case got == 0:
 		return 1
 	}
-	return told
+	return got
 }
 
-// sleep waits; the error is the context's.
-func sleep(ctx context.Context, d time.Duration) error {
+// pauseFor waits; the error is the context's.
+func pauseFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
