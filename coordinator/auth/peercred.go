@@ -48,7 +48,7 @@ type peerCreds struct {
 
 func thisMachine() peerCreds {
 	self := uint32(os.Geteuid()) //nolint:gosec // a uid
-	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.At(subuid.Path, time.Now).Account}
+	return peerCreds{self: self, owner: sockdiag.Owner, name: sockdiag.UserName, account: subuid.New(subuid.Path, time.Now).Account}
 }
 
 // actorOf returns who makes a request over loopback: root, and the user that this coordinator runs as, may do everything; any other user is a

@@ -79,7 +79,7 @@ func TestOtherUsersOfTheMachineAreThemselves(t *testing.T) {
 	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ranges := subuid.At(file, time.Now)
+	ranges := subuid.New(file, time.Now)
 	for uid, want := range map[uint32]identity.Actor{
 		0:      identity.Local(),
 		own:    identity.Local(),
@@ -123,7 +123,7 @@ func TestUsersOfAnotherMachineAreNotChargedHere(t *testing.T) {
 	if err := os.WriteFile(file, []byte("alice:100000:65536\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := peerCreds{account: subuid.At(file, time.Now).Account}
+	n := peerCreds{account: subuid.New(file, time.Now).Account}
 	for name, id := range map[string]string{"100007": "subuid:alice", "alice": "alice"} {
 		user := identity.Actor{Name: localPrefix + name, Users: []string{name}, Role: identity.Submitter}
 		if got, want := n.accountOf(&Caller{Actor: user, Maker: user}).ID, "caller/local:"+id; got != want {

@@ -33,17 +33,17 @@ type File struct {
 	size   int64     // of what was read; guarded by mu
 	time   time.Time // likewise
 	failed time.Time // when it could not be read; zero: it was read; guarded by mu
-	ranges []span    // guarded by mu
+	ranges []idRange // guarded by mu
 }
 
-// span is the ids of one line.
-type span struct {
+// idRange is the ids of one line.
+type idRange struct {
 	owner        string
 	first, count uint64
 }
 
-// At is the file at a path; now tells when it is time to try again.
-func At(path string, now func() time.Time) *File { return &File{path: path, now: now} }
+// New is the file at a path; now tells when it is time to try again.
+func New(path string, now func() time.Time) *File { return &File{path: path, now: now} }
 
 // Account is on whom a user counts: on themselves if they have a name, and else, if the id is in a range of an ordinary user, on all that user's
 // subordinate ids as "subuid:OWNER". The owner is a name or a number, as the file has it. A file that is not there
@@ -89,7 +89,7 @@ func (f *File) readLocked() {
 
 // parse leaves out what is no range, and those of root, of containers (podman) and of dockremap (Docker): they are given to others, a
 // container each.
-func parse(content []byte) (ranges []span) {
+func parse(content []byte) (ranges []idRange) {
 	for line := range strings.Lines(string(content)) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
 		if len(fields) != 3 || fields[0] == "" || slices.Contains([]string{"root", "0", "containers", "dockremap"}, fields[0]) {
@@ -100,7 +100,7 @@ func parse(content []byte) (ranges []span) {
 			continue
 		}
 		if count, err := strconv.ParseUint(fields[2], 10, 33); err == nil && first > 0 {
-			ranges = append(ranges, span{fields[0], first, count})
+			ranges = append(ranges, idRange{fields[0], first, count})
 		}
 	}
 	return ranges

@@ -11,7 +11,7 @@ import (
 
 func TestSubordinateIdsCountOnTheirOwner(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "subuid")
-	ranges := subuid.At(path, time.Now)
+	ranges := subuid.New(path, time.Now)
 	if got := ranges.Account(100000, "100000"); got != "100000" {
 		t.Errorf("without a file: %q", got)
 	}

@@ -24,7 +24,7 @@ func TestRangesThatCannotBeReadAreReadLater(t *testing.T) {
 		}
 	}
 	now := time.Unix(1000, 0)
-	ranges := subuid.At(path, func() time.Time { return now })
+	ranges := subuid.New(path, func() time.Time { return now })
 	want := func(when, want string) {
 		t.Helper()
 		if got := ranges.Account(100001, "100001"); got != want {
