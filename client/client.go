@@ -142,14 +142,14 @@ func (c *Client) Target() string { return c.target }
 // used.
 func (c *Client) Elsewhere() {
 	if c.router != nil {
-		c.router.choice.leave()
+		c.router.choice.failCurrent()
 	}
 }
 
 // Close ends idle connections. Calls that are under way go on, but nobody finds out any more whether their coordinator hangs.
 func (c *Client) Close() {
 	if c.router != nil {
-		c.router.lines.close()
+		c.router.liveness.close()
 	}
 	c.transport.CloseIdleConnections()
 }

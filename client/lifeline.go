@@ -21,9 +21,9 @@ const (
 // stopped, its machine is gone or cut off.
 var errHangs = errors.New("it does not answer")
 
-// lifelines find out which coordinators hang. A call may rightly wait for minutes, so how long it takes says nothing: while one
+// liveness finds out which coordinators hang. A call may rightly wait for minutes, so how long it takes says nothing: while one
 // waits and nobody hears anything, the coordinator is asked for something that costs it nothing.
-type lifelines struct {
+type liveness struct {
 	// probe asks a coordinator for a sign of life; any answer is one.
 	probe func(ctx context.Context, url string) error
 	// hangs is told of one that gave none.
@@ -33,64 +33,64 @@ type lifelines struct {
 	stop      context.CancelFunc
 	running   sync.WaitGroup
 	mu        sync.Mutex
-	byAddress map[string]*lifeline // guarded by mu; those that somebody waits for
+	byAddress map[string]*coordinatorLiveness // guarded by mu; those that somebody waits for
 }
 
-// lifeline is what was heard of one coordinator. Its fields are guarded by lifelines.mu.
-type lifeline struct {
+// coordinatorLiveness is what was heard of one coordinator. Its fields are guarded by liveness.mu.
+type coordinatorLiveness struct {
 	attempts map[*attempt]struct{}
 	// silent: one has ended without an answer, by its own deadline. Whether that was too short or nobody is there is still to be found
 	// out, or calls with short deadlines would never get away.
-	silent bool
-	heard  time.Time // the last sign of life, or when somebody began to wait for one
+	silent    bool
+	lastHeard time.Time // the last sign of life, or when somebody began to wait for one
 }
 
 // attempt is one call at one coordinator.
 type attempt struct {
-	lines  *lifelines
-	line   *lifeline
-	cancel context.CancelCauseFunc
+	liveness    *liveness
+	coordinator *coordinatorLiveness
+	cancel      context.CancelCauseFunc
 
-	answered, over bool // guarded by lifelines.mu
+	answered, over bool // guarded by liveness.mu
 }
 
-func newLifelines(probe func(context.Context, string) error, hangs func(url string)) *lifelines {
-	l := &lifelines{probe: probe, hangs: hangs, byAddress: make(map[string]*lifeline)}
+func newLiveness(probe func(context.Context, string) error, hangs func(url string)) *liveness {
+	l := &liveness{probe: probe, hangs: hangs, byAddress: make(map[string]*coordinatorLiveness)}
 	l.closed, l.stop = context.WithCancel(context.Background())
 	return l
 }
 
 // begin watches over an attempt, which is canceled with errHangs when its coordinator hangs, until its end.
-func (l *lifelines) begin(url string, cancel context.CancelCauseFunc) *attempt {
+func (l *liveness) begin(url string, cancel context.CancelCauseFunc) *attempt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line := l.byAddress[url]
-	if line == nil {
-		line = &lifeline{attempts: make(map[*attempt]struct{})}
-		l.byAddress[url] = line
-		l.armLocked(url, line, quietFor)
+	c := l.byAddress[url]
+	if c == nil {
+		c = &coordinatorLiveness{attempts: make(map[*attempt]struct{})}
+		l.byAddress[url] = c
+		l.armLocked(url, c, quietFor)
 	}
-	if len(line.attempts) == 0 && !line.silent {
-		line.heard = time.Now()
+	if len(c.attempts) == 0 && !c.silent {
+		c.lastHeard = time.Now()
 	}
-	a := &attempt{lines: l, line: line, cancel: cancel}
-	line.attempts[a] = struct{}{}
+	a := &attempt{liveness: l, coordinator: c, cancel: cancel}
+	c.attempts[a] = struct{}{}
 	return a
 }
 
-// heard takes note of a sign of life.
-func (a *attempt) heard() {
-	a.lines.mu.Lock()
-	defer a.lines.mu.Unlock()
+// markAlive takes note of a sign of life.
+func (a *attempt) markAlive() {
+	a.liveness.mu.Lock()
+	defer a.liveness.mu.Unlock()
 	a.answered = true
-	a.line.heard, a.line.silent = time.Now(), false
+	a.coordinator.lastHeard, a.coordinator.silent = time.Now(), false
 }
 
 // end is the end of the attempt; further ones do nothing.
 func (a *attempt) end() {
-	a.lines.mu.Lock()
+	a.liveness.mu.Lock()
 	a.endLocked()
-	a.lines.mu.Unlock()
+	a.liveness.mu.Unlock()
 	a.cancel(context.Canceled)
 }
 
@@ -99,27 +99,27 @@ func (a *attempt) endLocked() {
 		return
 	}
 	a.over = true
-	a.line.silent = a.line.silent || !a.answered
-	delete(a.line.attempts, a)
+	a.coordinator.silent = a.coordinator.silent || !a.answered
+	delete(a.coordinator.attempts, a)
 }
 
 // armLocked has the coordinator looked at later.
-func (l *lifelines) armLocked(url string, line *lifeline, after time.Duration) {
+func (l *liveness) armLocked(url string, c *coordinatorLiveness, after time.Duration) {
 	after = time.Duration(float64(after) * (0.9 + 0.2*rand.Float64())) // clients do not ask in step
-	time.AfterFunc(after, func() { l.look(url, line) })
+	time.AfterFunc(after, func() { l.check(url, c) })
 }
 
-// look asks a coordinator for a sign of life where somebody lacks one, and does so again later.
-func (l *lifelines) look(url string, line *lifeline) {
+// check asks a coordinator for a sign of life where somebody lacks one, and does so again later.
+func (l *liveness) check(url string, c *coordinatorLiveness) {
 	l.mu.Lock()
-	quiet := time.Since(line.heard)
+	quiet := time.Since(c.lastHeard)
 	switch {
-	case l.closed.Err() != nil, len(line.attempts) == 0 && !line.silent:
+	case l.closed.Err() != nil, len(c.attempts) == 0 && !c.silent:
 		delete(l.byAddress, url)
 		l.mu.Unlock()
 		return
 	case quiet < quietFor*8/10:
-		l.armLocked(url, line, quietFor-quiet)
+		l.armLocked(url, c, quietFor-quiet)
 		l.mu.Unlock()
 		return
 	}
@@ -138,13 +138,13 @@ func (l *lifelines) look(url string, line *lifeline) {
 		l.mu.Unlock()
 		return
 	case err == nil:
-		line.heard, line.silent = time.Now(), false
-		l.armLocked(url, line, quietFor)
+		c.lastHeard, c.silent = time.Now(), false
+		l.armLocked(url, c, quietFor)
 		l.mu.Unlock()
 		return
 	}
-	waiting := line.attempts
-	line.attempts = make(map[*attempt]struct{})
+	waiting := c.attempts
+	c.attempts = make(map[*attempt]struct{})
 	delete(l.byAddress, url)
 	l.mu.Unlock()
 	l.hangs(url)
@@ -154,7 +154,7 @@ func (l *lifelines) look(url string, line *lifeline) {
 }
 
 // close ends the watching and waits for it.
-func (l *lifelines) close() {
+func (l *liveness) close() {
 	l.mu.Lock()
 	l.stop()
 	l.mu.Unlock()

@@ -45,10 +45,10 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			if err := c.introduce(req.Header()); err != nil {
 				return nil, err
 			}
-			ctx, at := c.router.begin(ctx)
+			ctx, at := c.router.newDestination(ctx)
 			res, err := next(ctx, req)
 			err = brokenIsUnavailable(ctx, err)
-			c.router.end(at, err)
+			c.router.attemptEnded(at, err)
 			return res, err
 		}
 		if policy.Patience < 0 || req.Spec().Procedure == bursarv1connect.HostServiceSyncProcedure {
@@ -80,8 +80,8 @@ func (c *caller) introduce(header http.Header) error {
 // which know from where.
 func (c *caller) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		ctx, at := c.router.begin(ctx)
-		s := &stream{StreamingClientConn: next(ctx, spec), ctx: ctx, router: c.router, at: at}
+		ctx, at := c.router.newDestination(ctx)
+		s := &stream{StreamingClientConn: next(ctx, spec), ctx: ctx, router: c.router, destination: at}
 		s.refused = c.introduce(s.RequestHeader())
 		return s
 	}

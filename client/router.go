@@ -20,7 +20,7 @@ import (
 // router sends each attempt of a call to the coordinator that is chosen for it.
 type router struct {
 	choice    *choice
-	lines     *lifelines
+	liveness  *liveness
 	transport plain
 }
 
@@ -28,17 +28,17 @@ var _ connect.HTTPClient = (*router)(nil)
 
 func newRouter(finder discovery.Finder, transport plain) *router {
 	r := &router{choice: newChoice(finder), transport: transport}
-	r.lines = newLifelines(r.probe, func(url string) {
+	r.liveness = newLiveness(r.probe, func(url string) {
 		r.choice.failed(time.Now(), url, true)
 		transport.CloseIdleConnections() // those to it would hang the next attempt
 	})
 	return r
 }
 
-// place is where an attempt went, for whoever looks at its outcome.
-type place struct{ url string }
+// destination is where an attempt went, for whoever looks at its outcome.
+type destination struct{ url string }
 
-type placeKey struct{}
+type destinationKey struct{}
 
 // Do sends the attempt.
 func (r *router) Do(req *http.Request) (*http.Response, error) {
@@ -47,7 +47,7 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	if p, ok := req.Context().Value(placeKey{}).(*place); ok {
+	if p, ok := req.Context().Value(destinationKey{}).(*destination); ok {
 		p.url = base
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
@@ -60,17 +60,17 @@ func (r *router) Do(req *http.Request) (*http.Response, error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(attribute.String("bursar.coordinator", routed.URL.Host))
 	}
-	a := r.lines.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
+	a := r.liveness.begin(base, cancel) //nolint:contextcheck // a sign of life is asked for in nobody's name
 	response, err := r.transport.RoundTrip(routed)
 	if err != nil {
 		err = whyEnded(ctx, err)
 		if connected(err) {
-			a.heard() // refused at once is an answer, too
+			a.markAlive() // refused at once is an answer, too
 		}
 		a.end()
 		return nil, fmt.Errorf("%s: %w", base, err)
 	}
-	a.heard()
+	a.markAlive()
 	response.Body = &watchedBody{ReadCloser: response.Body, ctx: ctx, attempt: a}
 	return response, nil
 }
@@ -134,7 +134,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = whyEnded(b.ctx, err)
 	} else {
-		b.attempt.heard()
+		b.attempt.markAlive()
 	}
 	return n, err
 }
@@ -146,18 +146,18 @@ func (b *watchedBody) Close() error {
 	return err
 }
 
-// begin gives an attempt a place to say where it went. r may be nil.
-func (r *router) begin(ctx context.Context) (context.Context, *place) {
+// newDestination gives an attempt a place to say where it went. r may be nil.
+func (r *router) newDestination(ctx context.Context) (context.Context, *destination) {
 	if r == nil {
 		return ctx, nil
 	}
-	p := &place{}
-	return context.WithValue(ctx, placeKey{}, p), p
+	p := &destination{}
+	return context.WithValue(ctx, destinationKey{}, p), p
 }
 
-// end looks at how an attempt ended: where nobody answered, or who did cannot help or speaks in no way that a coordinator does, the next one goes
+// attemptEnded looks at how an attempt ended: where nobody answered, or who did cannot help or speaks in no way that a coordinator does, the next one goes
 // elsewhere.
-func (r *router) end(p *place, err error) {
+func (r *router) attemptEnded(p *destination, err error) {
 	if r == nil || err == nil {
 		return
 	}
