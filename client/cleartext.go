@@ -21,8 +21,8 @@ func InClear(base string) bool {
 	return err == nil && u.Scheme == "http" && !discovery.Loopback(u.Hostname())
 }
 
-// keepSecret refuses a request that would show a token to a network. The host of a socket's URL is localhost.
-func keepSecret(req *http.Request) error {
+// refuseCleartext refuses a request that would show a token to a network. The host of a socket's URL is localhost.
+func refuseCleartext(req *http.Request) error {
 	if req.Header.Get("Authorization") == "" || req.URL.Scheme != "http" || discovery.Loopback(req.URL.Hostname()) {
 		return nil
 	}

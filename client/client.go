@@ -36,16 +36,16 @@ type Client struct {
 // With TLS, or with a token and another machine's address, "host:port" means https. It does not connect yet. The error is a
 // *TargetError.
 func New(server string, opts ...Option) (*Client, error) {
-	s := settle(opts)
-	t, err := parseTarget(server, s.tls != nil || s.shows != nil)
-	if err == nil && s.token != nil && !t.said && InClear(t.baseURL) {
+	s := newSettings(opts)
+	t, err := parseTarget(server, s.tls != nil || s.credentials != nil)
+	if err == nil && s.token != nil && !t.hasScheme && InClear(t.baseURL) {
 		t, err = parseTarget(server, true)
 	}
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{target: server, transport: newTransport(t.socket, t.socket == "" && !strings.HasPrefix(t.baseURL, "https:"), s), baseURL: t.baseURL, settings: s}
-	c.send = &http.Client{Transport: plain{c.transport}, CheckRedirect: stay}
+	c.send = &http.Client{Transport: roundTripper{c.transport}, CheckRedirect: noRedirects}
 	c.build()
 	return c, nil
 }
@@ -53,21 +53,21 @@ func New(server string, opts ...Option) (*Client, error) {
 // NewCluster makes a client of several coordinators: each call goes to one of those that the finder knows at that moment. It does
 // not connect yet. Whoever owns the finder keeps it running.
 func NewCluster(finder Finder, opts ...Option) *Client {
-	s := settle(opts)
+	s := newSettings(opts)
 	c := &Client{target: nameOf(finder), transport: newTransport("", true, s), baseURL: "http://coordinator", settings: s}
-	c.router = newRouter(finder, plain{c.transport})
+	c.router = newRouter(finder, roundTripper{c.transport})
 	c.send = c.router
 	c.build()
 	return c
 }
 
-// stay takes a redirect for the answer. No server of ours redirects, and who does would get what was meant for it.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirects takes a redirect for the answer. No server of ours redirects, and who does would get what was meant for it.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // build makes the generated clients.
 func (c *Client) build() {
 	calls := connect.WithClientOptions(readlimit.Messages(c.settings.largest),
-		connect.WithInterceptors(append([]connect.Interceptor{&caller{settings: c.settings, router: c.router}}, c.settings.attempts...)...))
+		connect.WithInterceptors(append([]connect.Interceptor{&callInterceptor{settings: c.settings, router: c.router}}, c.settings.attempts...)...))
 	c.allocations = allocations{bursarv1connect.NewAllocationServiceClient(c.send, c.baseURL, calls)}
 	c.hosts = bursarv1connect.NewHostServiceClient(c.send, c.baseURL, calls)
 	c.quotas = bursarv1connect.NewQuotaServiceClient(c.send, c.baseURL, calls)
@@ -119,15 +119,15 @@ func newTransport(socket string, plainHTTP bool, s settings) *http.Transport {
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		transport.Protocols.SetHTTP2(true)
 	}
-	shows := s.shows
-	if s.role {
-		if shows == nil {
-			shows = &credential.Client{}
+	own := s.credentials
+	if s.coordinatorsOnly {
+		if own == nil {
+			own = &credential.Client{}
 		}
-		shows = shows.Require(identity.Coordinator.Organization())
+		own = own.Require(identity.Coordinator.Organization())
 	}
-	if shows != nil {
-		shows.Use(transport) // dials as above, what comes now is for plain http
+	if own != nil {
+		own.Use(transport) // dials as above, what comes now is for plain http
 	}
 	if plainHTTP {
 		transport.DialContext = discovery.DialKnown(transport.DialContext)

@@ -46,21 +46,21 @@ func newDelays(ctx context.Context, policy RetryPolicy, wait time.Duration) *del
 	return d
 }
 
-// bound is the context of one attempt.
-func (d *delays) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// attemptContext is the context of one attempt.
+func (d *delays) attemptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d.end.IsZero() {
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, d.end)
 }
 
-// over reports whether the call has no time left.
-func (d *delays) over() bool {
+// isOver reports whether the call has no time left.
+func (d *delays) isOver() bool {
 	return d.ctx.Err() != nil || !d.end.IsZero() && !time.Now().Before(d.end)
 }
 
-// failed takes notice of how an attempt has failed.
-func (d *delays) failed(err error) {
+// attemptFailed takes notice of how an attempt has failed.
+func (d *delays) attemptFailed(err error) {
 	d.again = admission.TryAgain(err)
 	d.refused = d.again > 0 && connect.CodeOf(err) == connect.CodeResourceExhausted
 	if !d.refused {

@@ -18,21 +18,21 @@ type Option interface {
 
 // settings are what the options change.
 type settings struct {
-	actor   string // the header's value; empty: none
-	retries RetryPolicy
-	timeout time.Duration
-	h2c     bool
-	tls     *tls.Config
-	shows   *credential.Client
-	role    bool                   // servers must show that they are coordinators
-	largest int                    // the size of the largest message that is read, in bytes
-	token   func() (string, error) // nil: none
+	actor            string // the header's value; empty: none
+	retries          RetryPolicy
+	timeout          time.Duration
+	h2c              bool
+	tls              *tls.Config
+	credentials      *credential.Client
+	coordinatorsOnly bool                   // servers must show that they are coordinators
+	largest          int                    // the size of the largest message that is read, in bytes
+	token            func() (string, error) // nil: none
 	// attempts are the interceptors of each attempt.
 	attempts []connect.Interceptor
 }
 
-// settle applies the options to the defaults.
-func settle(opts []Option) settings {
+// newSettings applies the options to the defaults.
+func newSettings(opts []Option) settings {
 	s := settings{retries: RetryPolicy{}.withDefaults(), timeout: defaultTimeout, largest: readlimit.Message}
 	for _, opt := range opts {
 		opt.apply(&s)
@@ -124,7 +124,7 @@ func WithTLS(config *tls.Config) Option {
 // WithCredentials is WithTLS from files that are read again when they change: each new connection uses them as they are then. It goes
 // before WithTLS.
 func WithCredentials(own *Credentials) Option {
-	return optionFunc(func(s *settings) { s.shows = own })
+	return optionFunc(func(s *settings) { s.credentials = own })
 }
 
 // WithToken sends a bearer token with every attempt of every call, as the function gives it then. It must be quick and may be called
@@ -138,7 +138,7 @@ func WithToken(token func() (string, error)) Option {
 // WithCredentials. It is for finders whose list others can change, such as Consul's: else any machine with a certificate of the CA could be
 // named there, and would get what callers show. Default: the certificate must have the name in the URL.
 func WithCoordinatorsOnly() Option {
-	return optionFunc(func(s *settings) { s.role = true })
+	return optionFunc(func(s *settings) { s.coordinatorsOnly = true })
 }
 
 // WithLargestAnswer bounds the size in bytes of every message that is read, once it is decompressed, for programs that have little memory

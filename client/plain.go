@@ -31,15 +31,15 @@ func mayLackAlert(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), lostAlert)
 }
 
-// plain makes plain what servers say in words alone: that they were meant to be called over TLS, and what is wrong with our certificate. It
+// roundTripper makes plain what servers say in words alone: that they were meant to be called over TLS, and what is wrong with our certificate. It
 // keeps tokens off the network where that is not TLS.
-type plain struct {
+type roundTripper struct {
 	*http.Transport
 }
 
 // RoundTrip makes an error of such an answer.
-func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := keepSecret(req); err != nil {
+func (p roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := refuseCleartext(req); err != nil {
 		closeBody(req)
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (p plain) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // findAlert connects once more, and only listens. Where nothing is heard about trust, the error stays.
-func (p plain) findAlert(req *http.Request, lost error) error {
+func (p roundTripper) findAlert(req *http.Request, lost error) error {
 	if p.DialTLSContext == nil || req.URL.Scheme != "https" {
 		return lost
 	}

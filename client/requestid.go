@@ -38,7 +38,7 @@ func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest
 	req.RequestId = NewRequestID()
 	res, err := a.AllocationServiceClient.Allocate(ctx, req)
 	if Undecided(err) {
-		a.giveUp(ctx, req.GetRequestId())
+		a.cancelUndecided(ctx, req.GetRequestId())
 	}
 	return res, err
 }
@@ -46,8 +46,8 @@ func (a allocations) Allocate(ctx context.Context, req *bursarv1.AllocateRequest
 // cancelTimeout bounds the cancellation of a request that is given up.
 const cancelTimeout = 3 * time.Second
 
-// giveUp cancels a request that may wait or may have been granted, whatever became of ctx.
-func (a allocations) giveUp(ctx context.Context, requestID string) {
+// cancelUndecided cancels a request that may wait or may have been granted, whatever became of ctx.
+func (a allocations) cancelUndecided(ctx context.Context, requestID string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	_, _ = a.Cancel(ctx, &bursarv1.CancelRequest{RequestId: requestID, Reason: "caller gave up"})

@@ -18,16 +18,16 @@ import (
 	"github.com/bursar/bursar/proto/convert"
 )
 
-// caller is the interceptor of every call: it says who asks, gives it a deadline and repeats it.
-type caller struct {
+// callInterceptor is the interceptor of every call: it says who asks, gives it a deadline and repeats it.
+type callInterceptor struct {
 	settings settings
 	router   *router // nil: one server
 }
 
-var _ connect.Interceptor = (*caller)(nil)
+var _ connect.Interceptor = (*callInterceptor)(nil)
 
 // WrapUnary repeats the call by the policy.
-func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (c *callInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		policy, wait := c.settings.retries, convert.Wait(req.Any())
 		_, bounded := ctx.Deadline()
@@ -40,9 +40,9 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			d.end = time.Now().Add(d.timeout)
 		}
 		call := func() (connect.AnyResponse, error) {
-			ctx, cancel := d.bound(ctx)
+			ctx, cancel := d.attemptContext(ctx)
 			defer cancel()
-			if err := c.introduce(req.Header()); err != nil {
+			if err := c.setIdentity(req.Header()); err != nil {
 				return nil, err
 			}
 			ctx, at := c.router.newDestination(ctx)
@@ -58,8 +58,8 @@ func (c *caller) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// introduce says in the headers who asks.
-func (c *caller) introduce(header http.Header) error {
+// setIdentity says in the headers who asks.
+func (c *callInterceptor) setIdentity(header http.Header) error {
 	if c.settings.actor != "" {
 		header.Set(identity.Header, c.settings.actor)
 	}
@@ -78,17 +78,17 @@ func (c *caller) introduce(header http.Header) error {
 
 // WrapStreamingClient says who asks, and looks at how the stream ends. Streams are resumed by WatchAllocations and WatchCluster,
 // which know from where.
-func (c *caller) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (c *callInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		ctx, at := c.router.newDestination(ctx)
 		s := &stream{StreamingClientConn: next(ctx, spec), ctx: ctx, router: c.router, destination: at}
-		s.refused = c.introduce(s.RequestHeader())
+		s.refused = c.setIdentity(s.RequestHeader())
 		return s
 	}
 }
 
 // WrapStreamingHandler changes nothing: this is a client.
-func (c *caller) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (c *callInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
 
@@ -110,13 +110,13 @@ func repeat(ctx context.Context, policy RetryPolicy, delays *delays, call func()
 			delays.Reset() // it was connected and waited: what failed now is new
 		}
 		last = err
-		delays.failed(err)
+		delays.attemptFailed(err)
 		return nil, err
 	}, backoff.WithContext(delays, ctx))
 	switch {
 	case err == nil:
 		return res, nil
-	case errors.Is(err, context.DeadlineExceeded) && delays.over() && last != nil:
+	case errors.Is(err, context.DeadlineExceeded) && delays.isOver() && last != nil:
 		err = last
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = connect.NewError(connect.CodeCanceled, err)

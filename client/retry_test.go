@@ -27,7 +27,7 @@ var errRefused = connect.NewError(connect.CodeUnavailable, errors.New("connectio
 func attempts(
 	ctx context.Context, s settings, req connect.AnyRequest, try func(ctx context.Context, n int) error,
 ) (made int, err error) {
-	call := (&caller{settings: s}).WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
+	call := (&callInterceptor{settings: s}).WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
 		made++
 		return nil, try(ctx, made)
 	})
@@ -385,7 +385,7 @@ func TestHeartbeatIsNotRepeated(t *testing.T) {
 		made++
 		return nil, errors.New("connection refused")
 	})
-	hosts := bursarv1connect.NewHostServiceClient(httpClient, "http://localhost", connect.WithInterceptors(&caller{settings: defaults()}))
+	hosts := bursarv1connect.NewHostServiceClient(httpClient, "http://localhost", connect.WithInterceptors(&callInterceptor{settings: defaults()}))
 	if _, err := hosts.Sync(t.Context(), &bursarv1.SyncRequest{}); err == nil || made != 1 {
 		t.Errorf("%d attempts, %v; want one that fails", made, err)
 	}

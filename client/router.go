@@ -21,12 +21,12 @@ import (
 type router struct {
 	choice    *choice
 	liveness  *liveness
-	transport plain
+	transport roundTripper
 }
 
 var _ connect.HTTPClient = (*router)(nil)
 
-func newRouter(finder discovery.Finder, transport plain) *router {
+func newRouter(finder discovery.Finder, transport roundTripper) *router {
 	r := &router{choice: newChoice(finder), transport: transport}
 	r.liveness = newLiveness(r.probe, func(url string) {
 		r.choice.failed(time.Now(), url, true)

@@ -157,7 +157,7 @@ func (r *runner) allocate(ctx context.Context) error {
 		return nil
 	}
 	if Undecided(err) {
-		r.client.allocations.giveUp(ctx, req.GetRequestId())
+		r.client.allocations.cancelUndecided(ctx, req.GetRequestId())
 	}
 	return err
 }
@@ -206,13 +206,13 @@ func (r *runner) wait(ctx context.Context) {
 	r.reap()
 	select {
 	case <-r.ended:
-		r.over()
+		r.finish()
 	case <-ctx.Done():
 		r.stop()
 	}
 }
 
-func (r *runner) over() {
+func (r *runner) finish() {
 	r.result.State = r.opts.Command.ProcessState
 	if r.opts.Ended != nil {
 		r.opts.Ended(r.result.State)
@@ -231,7 +231,7 @@ func (r *runner) stop() {
 		r.signal(syscall.SIGKILL)
 		<-r.ended
 	}
-	r.over()
+	r.finish()
 }
 
 func (r *runner) reap() {

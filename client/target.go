@@ -13,8 +13,8 @@ type target struct {
 	baseURL string
 	// socket is the path of a Unix socket; empty for TCP.
 	socket string
-	// said is set where the name says the scheme.
-	said bool
+	// hasScheme is set where the name says the scheme.
+	hasScheme bool
 }
 
 // TargetError refuses the name of a server.
@@ -37,8 +37,8 @@ func parseTarget(text string, secure bool) (target, error) {
 		return target{baseURL: "http://localhost", socket: path}, nil
 	}
 	address := text
-	said := strings.Contains(address, "://")
-	if !said {
+	hasScheme := strings.Contains(address, "://")
+	if !hasScheme {
 		scheme := "http://"
 		if secure {
 			scheme = "https://"
@@ -62,7 +62,7 @@ func parseTarget(text string, secure bool) (target, error) {
 	if u.Hostname() == "" {
 		return target{}, &TargetError{text, "no host"}
 	}
-	return target{baseURL: strings.TrimSuffix(u.String(), "/"), said: said}, nil
+	return target{baseURL: strings.TrimSuffix(u.String(), "/"), hasScheme: hasScheme}, nil
 }
 
 func socketPath(text string) (path string, isSocket bool) {

@@ -83,8 +83,8 @@ func follow[M any, R interface {
 			if answered {
 				delays = newDelays(ctx, policy, 0) // it may have been silent for long before: patience begins now
 			}
-			delays.failed(err)
-			if policy.Patience >= 0 && retriable(err) && rest(ctx, delays) {
+			delays.attemptFailed(err)
+			if policy.Patience >= 0 && retriable(err) && waitForAttempt(ctx, delays) {
 				continue
 			}
 			if ctx.Err() == nil {
@@ -95,8 +95,8 @@ func follow[M any, R interface {
 	}
 }
 
-// rest waits for the next attempt; false where there is none.
-func rest(ctx context.Context, delays *delays) bool {
+// waitForAttempt waits for the next attempt; false where there is none.
+func waitForAttempt(ctx context.Context, delays *delays) bool {
 	delay := delays.NextBackOff()
 	return delay != backoff.Stop && pause.For(delay, ctx.Done(), nil)
 }
