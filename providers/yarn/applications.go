@@ -104,7 +104,7 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 					failed = err
 				}
 				mu.Unlock()
-				if err != nil && !ofOne(err) {
+				if err != nil && !isAboutOne(err) {
 					cancel()
 				}
 			}
@@ -124,14 +124,14 @@ func (p *Provider) askFor(ctx context.Context, ids []string) error {
 	if failed == nil && ctx.Err() != nil {
 		failed = &ServerError{Address: from.String(), Trouble: Unreachable, Err: ctx.Err()}
 	}
-	if failed != nil && !ofOne(failed) {
+	if failed != nil && !isAboutOne(failed) {
 		return &providers.UnavailableError{Err: failed}
 	}
 	return failed
 }
 
-// ofOne reports whether a failure is about the one application that was asked for.
-func ofOne(err error) bool {
+// isAboutOne reports whether a failure is about the one application that was asked for.
+func isAboutOne(err error) bool {
 	wrong, ok := errors.AsType[*ServerError](err)
 	return ok && (wrong.Trouble == Senseless || wrong.Trouble == NotAllowed && wrong.Status == 403)
 }
@@ -139,7 +139,7 @@ func ofOne(err error) bool {
 // application asks for one. The error is a *ServerError.
 func (s *server) application(ctx context.Context, id string) (providers.Application, error) {
 	app := providers.Application{ID: id}
-	var said saidOfApplication
+	var said applicationAnswer
 	// The requests of a large application are the bulk of an answer; versions that do not know the word send them.
 	err := s.get(ctx, "/apps/"+url.PathEscape(id), values("deSelects", "resourceRequests"), func(body io.Reader) error {
 		return readAnswer(body, func(r *reader, key []byte) error {
@@ -156,7 +156,7 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 		return app, err
 	}
 	if said.id != id {
-		return app, s.senseless(malformed("it is about " + s.show(said.id) + " and not about " + id))
+		return app, s.malformedAnswer(malformed("it is about " + s.forLog(said.id) + " and not about " + id))
 	}
 	app.Known, app.Queue = true, said.queue
 	switch strings.ToUpper(said.state) {
@@ -168,14 +168,14 @@ func (s *server) application(ctx context.Context, id string) (providers.Applicat
 	return app, nil
 }
 
-// saidOfApplication is what an answer says.
-type saidOfApplication struct {
+// applicationAnswer is what an answer says.
+type applicationAnswer struct {
 	id, state, queue string
 	memory, cpu      *int64 // MiB and cores; -1 before it has any and after its end
 	usages           []usage
 }
 
-func (a *saidOfApplication) field(r *reader, key []byte) (err error) {
+func (a *applicationAnswer) field(r *reader, key []byte) (err error) {
 	switch string(key) {
 	case "id":
 		a.id, err = r.text()
@@ -217,7 +217,7 @@ func applicationUsage(r *reader, u *usage, key []byte) (err error) {
 }
 
 // allocated is by partition where the answer tells them apart. What is reserved for it is not counted: it errs on the safe side.
-func (a *saidOfApplication) allocated() map[string]resource.Vector {
+func (a *applicationAnswer) allocated() map[string]resource.Vector {
 	list := map[string]resource.Vector{}
 	for _, u := range a.usages {
 		if u.used != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ticketer makes tokens that prove to a service who we are.
-type ticketer interface {
+// tokenMaker makes tokens that prove to a service who we are.
+type tokenMaker interface {
 	// token returns one for a service such as HTTP/rm1.example.com, good for one request.
 	token(ctx context.Context, service string) (string, error)
 }
@@ -17,7 +17,7 @@ type ticketer interface {
 // hours, so that most requests need no token. A server that gives no cookie asks each time, and costs one more round trip.
 type negotiate struct {
 	base    http.RoundTripper
-	tickets ticketer
+	tickets tokenMaker
 	service string
 }
 

@@ -130,7 +130,7 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 		return s.unreachable(err)
 	}
 	defer response.Body.Close()
-	if err := s.understand(response); err != nil {
+	if err := s.checkAnswer(response); err != nil {
 		return err
 	}
 	if response.ContentLength > s.maxBytes {
@@ -141,7 +141,7 @@ func (s *server) get(ctx context.Context, path string, query url.Values, decode 
 		if body.err != nil { // it broke while it was read
 			return s.unreachable(body.err)
 		}
-		return s.senseless(err)
+		return s.malformedAnswer(err)
 	}
 	// To its end, so that the connection can be used again.
 	_, _ = io.CopyN(io.Discard, body, maxSaid)

@@ -77,7 +77,7 @@ func (s *server) info(ctx context.Context) (clusterInfo, error) {
 			return r.object(func(key []byte) (err error) {
 				switch string(key) {
 				case "startedOn", "id": // the same number
-					info.id, there, err = r.whole()
+					info.id, there, err = r.integer()
 				case "haState":
 					info.state, err = r.text()
 				case "resourceManagerVersion":
@@ -93,7 +93,7 @@ func (s *server) info(ctx context.Context) (clusterInfo, error) {
 		return info, err
 	}
 	if !there {
-		return info, s.senseless(malformed("no clusterInfo: it is no ResourceManager"))
+		return info, s.malformedAnswer(malformed("no clusterInfo: it is no ResourceManager"))
 	}
 	info.state = strings.ToUpper(info.state)
 	return info, nil

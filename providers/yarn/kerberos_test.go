@@ -337,7 +337,7 @@ func TestKDCThatTakesItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tickets, ok := identity.(ticketer)
+	tickets, ok := identity.(tokenMaker)
 	if !ok {
 		t.Fatalf("a %T", identity)
 	}

@@ -44,7 +44,7 @@ func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(key)), "\n")
 	columns := strings.Split(lines[0], "\t")
 	bodies := payloads(t, ".json")
-	read := map[string]map[place]row{}
+	read := map[string]map[queueKey]row{}
 	for _, line := range lines[1:] {
 		want := row{}
 		for i, value := range strings.Split(line, "\t") {
@@ -56,16 +56,16 @@ func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			read[file] = map[place]row{}
+			read[file] = map[queueKey]row{}
 			for _, e := range s.Entries {
-				read[file][place{e.Path, e.Partition}] = rowOf(e)
+				read[file][queueKey{e.Path, e.Partition}] = rowOf(e)
 			}
 		}
 		partition := want["partition"]
 		if partition == "(default)" || partition == "-" {
 			partition = ""
 		}
-		got, found := read[file][place{want["path"], partition}]
+		got, found := read[file][queueKey{want["path"], partition}]
 		if !found {
 			t.Errorf("%s: %s is not there", file, want["path"])
 		}
@@ -74,7 +74,7 @@ func TestDecodeAgreesWithTheAnswerKey(t *testing.T) {
 				t.Errorf("%s: %s: %s is %q, want %q", file, want["path"], column, got[column], want[column])
 			}
 		}
-		delete(read[file], place{want["path"], partition})
+		delete(read[file], queueKey{want["path"], partition})
 	}
 	for file, rest := range read {
 		for at := range rest {
@@ -170,15 +170,15 @@ func compareRows(t *testing.T, body []byte, want []row) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := func(rows []row) map[place]row {
-		found := map[place]row{}
+	index := func(rows []row) map[queueKey]row {
+		found := map[queueKey]row{}
 		for _, r := range rows {
 			for column, value := range r {
 				if value == "" && column != "path" && column != "partition" {
 					delete(r, column)
 				}
 			}
-			found[place{r["path"], r["partition"]}] = r
+			found[queueKey{r["path"], r["partition"]}] = r
 		}
 		if len(found) != len(rows) {
 			t.Errorf("%d queues are there twice", len(rows)-len(found))

@@ -118,7 +118,7 @@ type Provider struct {
 	active *server
 	asked  time.Time // when active was last asked what it is
 	dials  int64     // of active, when it was last asked that
-	run    run
+	run    serverRun
 	nodes  nodesCache
 	// answers are of applications that were asked for by the last call.
 	answers map[string]answered
@@ -152,7 +152,7 @@ func (p *Provider) Snapshot(ctx context.Context) (providers.Snapshot, error) {
 func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (providers.Snapshot, error) {
 	var none providers.Snapshot
 	if known == nil && (p.now().Sub(p.asked) >= infoEvery || from.dials.Load() != p.dials) {
-		info, err := p.ask(ctx, from)
+		info, err := p.queryInfo(ctx, from)
 		if err != nil {
 			return none, err
 		}
@@ -166,7 +166,7 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	if known == nil && from.dials.Load() != dials {
 		// The connection was lost, so the server may have been restarted before it answered: it is asked whether it was, and what it said
 		// could be of the run before.
-		info, err := p.ask(ctx, from)
+		info, err := p.queryInfo(ctx, from)
 		if err != nil {
 			return none, err
 		}
@@ -177,7 +177,7 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 		}
 	}
 	if known != nil {
-		p.note(from, *known)
+		p.setActive(from, *known)
 	}
 	sized, err := p.size(ctx, from, scheduler)
 	if err != nil {
@@ -186,13 +186,13 @@ func (p *Provider) read(ctx context.Context, from *server, known *clusterInfo) (
 	return providers.Snapshot{
 		Server:      from.String(),
 		Incarnation: p.run.incarnation,
-		Untrusted:   p.run.judge(sized, p.now()),
+		Untrusted:   p.run.untrusted(sized, p.now()),
 		Queues:      scheduler.Queues(sized.totals),
 	}, nil
 }
 
-// ask asks a server what it is, and takes nothing but the active one. The error is a *ServerError.
-func (p *Provider) ask(ctx context.Context, at *server) (clusterInfo, error) {
+// queryInfo asks a server what it is, and takes nothing but the active one. The error is a *ServerError.
+func (p *Provider) queryInfo(ctx context.Context, at *server) (clusterInfo, error) {
 	info, err := at.info(ctx)
 	if err == nil && !info.active() {
 		err = at.notActive(info)
@@ -201,11 +201,11 @@ func (p *Provider) ask(ctx context.Context, at *server) (clusterInfo, error) {
 }
 
 func (s *server) notActive(info clusterInfo) *ServerError {
-	return &ServerError{Address: s.String(), Trouble: NotInCharge, Err: fmt.Errorf("it says that it is %s", s.show(strings.ToLower(info.state)))}
+	return &ServerError{Address: s.String(), Trouble: NotInCharge, Err: fmt.Errorf("it says that it is %s", s.forLog(strings.ToLower(info.state)))}
 }
 
-// note keeps what the active server said of itself.
-func (p *Provider) note(from *server, info clusterInfo) {
+// setActive keeps what the active server said of itself.
+func (p *Provider) setActive(from *server, info clusterInfo) {
 	p.asked, p.dials = p.now(), from.dials.Load()
 	if p.run.change(from.incarnation(info), p.now()) {
 		p.nodes = nodesCache{}

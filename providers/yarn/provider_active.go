@@ -61,7 +61,7 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 	found := p.probe(ctx, patience)
 	list := claimants(found)
 	for i, claimant := range list {
-		snapshot, err := p.try(ctx, claimant, len(list)-i)
+		snapshot, err := p.readFrom(ctx, claimant, len(list)-i)
 		if err == nil {
 			p.active = claimant.server
 			return snapshot, nil
@@ -77,8 +77,8 @@ func (p *Provider) findActive(ctx context.Context, first error) (providers.Snaps
 	return providers.Snapshot{}, unavailable(found, first)
 }
 
-// try reads all queues from one of so many that are left, and leaves the others their share of the time.
-func (p *Provider) try(ctx context.Context, claimant *probed, left int) (providers.Snapshot, error) {
+// readFrom reads all queues from one of so many that are left, and leaves the others their share of the time.
+func (p *Provider) readFrom(ctx context.Context, claimant *probed, left int) (providers.Snapshot, error) {
 	if deadline, limited := ctx.Deadline(); limited && left > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))

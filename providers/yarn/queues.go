@@ -15,16 +15,16 @@ import (
 // applications it has is, where it is not said, the sum of those below it. A FairScheduler's reservations are added to what is used.
 func (s *Scheduler) Queues(totals map[string]resource.Vector) []providers.Queue {
 	queues := make([]providers.Queue, len(s.Entries))
-	rows := make(map[place]int, len(s.Entries))
+	rows := make(map[queueKey]int, len(s.Entries))
 	for i, e := range s.Entries {
-		rows[place{e.Path, e.Partition}] = i
+		rows[queueKey{e.Path, e.Partition}] = i
 		queues[i] = s.queue(e, s.total(e.Partition, totals))
 	}
 	// From the last to the first, so that a queue is complete before it counts in the one above.
 	firsts := s.firsts()
 	for i := len(queues) - 1; i >= 0; i-- {
 		e := &s.Entries[i]
-		above, exists := rows[place{e.Parent, e.Partition}]
+		above, exists := rows[queueKey{e.Parent, e.Partition}]
 		if exists && e.Parent != "" && s.Entries[above].Used == nil {
 			queues[above].Used = plus(queues[above].Used, queues[i].Used)
 		}
@@ -56,8 +56,8 @@ func (s *Scheduler) Unsized() []string {
 	return slices.Compact(list)
 }
 
-// place is one queue in one partition.
-type place struct{ path, partition string }
+// queueKey is one queue in one partition.
+type queueKey struct{ path, partition string }
 
 // firsts returns the first row of every queue.
 func (s *Scheduler) firsts() map[string]int {
@@ -84,8 +84,8 @@ func (s *Scheduler) total(partition string, totals map[string]resource.Vector) r
 func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	q := providers.Queue{
 		Path: e.Path, Parent: e.Parent, Partition: e.Partition,
-		Limit:      s.part(&e, e.Limit, e.AbsoluteMaxCapacity, total),
-		Guaranteed: s.part(&e, e.Guaranteed, e.AbsoluteCapacity, total),
+		Limit:      s.vectorOf(&e, e.Limit, e.AbsoluteMaxCapacity, total),
+		Guaranteed: s.vectorOf(&e, e.Guaranteed, e.AbsoluteCapacity, total),
 		Used:       resource.Vector{}.WithMemory(0).WithCPU(0),
 		State:      e.State,
 		// A ResourceManager takes applications for a queue that is RUNNING and for no other.
@@ -108,8 +108,8 @@ func (s *Scheduler) queue(e Entry, total resource.Vector) providers.Queue {
 	return q
 }
 
-// part returns what a queue may have or is promised of a partition.
-func (s *Scheduler) part(e *Entry, said *resource.Vector, percent *float64, total resource.Vector) resource.Vector {
+// vectorOf returns what a queue may have or is promised of a partition.
+func (s *Scheduler) vectorOf(e *Entry, said *resource.Vector, percent *float64, total resource.Vector) resource.Vector {
 	switch {
 	case said != nil:
 		return *said

@@ -177,8 +177,8 @@ func (r *reader) digits() ([]byte, error) {
 	}
 }
 
-// whole returns the number that comes next without its fraction, within 64 bits.
-func (r *reader) whole() (n int64, there bool, err error) {
+// integer returns the number that comes next without its fraction, within 64 bits.
+func (r *reader) integer() (n int64, there bool, err error) {
 	b, err := r.digits()
 	if err != nil || len(b) == 0 {
 		return 0, false, err
@@ -200,7 +200,7 @@ func (r *reader) whole() (n int64, there bool, err error) {
 
 // count returns a number of applications.
 func (r *reader) count() (*int32, error) {
-	n, there, err := r.whole()
+	n, there, err := r.integer()
 	if err != nil || !there {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (r *reader) count() (*int32, error) {
 
 // mebibytes returns a quantity of memory that stands by itself.
 func (r *reader) mebibytes() (*int64, error) {
-	n, there, err := r.whole()
+	n, there, err := r.integer()
 	if err != nil || !there {
 		return nil, err
 	}
@@ -245,9 +245,9 @@ func (r *reader) vector(as role) (*resource.Vector, error) {
 	err := r.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "memory":
-			memory.value, memory.there, err = r.whole()
+			memory.value, memory.there, err = r.integer()
 		case "vCores":
-			vcores.value, vcores.there, err = r.whole()
+			vcores.value, vcores.there, err = r.integer()
 		case "resourceInformations":
 			err = readList(r, "resourceInformation", amountField, func(a *amount) error {
 				there = there || a.there
@@ -281,7 +281,7 @@ func amountField(r *reader, a *amount, key []byte) (err error) {
 	case "units":
 		a.unit, err = r.text()
 	case "value":
-		a.value, a.there, err = r.whole()
+		a.value, a.there, err = r.integer()
 	default:
 		err = r.json.Skip()
 	}

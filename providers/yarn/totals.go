@@ -106,7 +106,7 @@ func (s *server) metrics(ctx context.Context) (metrics, error) {
 		})
 	})
 	if err == nil && !there {
-		err = s.senseless(malformed("no clusterMetrics"))
+		err = s.malformedAnswer(malformed("no clusterMetrics"))
 	}
 	return said, err
 }
@@ -120,7 +120,7 @@ func (m *metrics) field(r *reader, key []byte) (err error) {
 	case "activeNodes":
 		var n int64
 		var there bool
-		if n, there, err = r.whole(); there {
+		if n, there, err = r.integer(); there {
 			m.active = n
 		}
 	case "totalClusterResourcesAcrossPartition":
@@ -139,7 +139,7 @@ type tally struct {
 
 // add adds the number that comes next.
 func (t *tally) add(r *reader, unit ratio) error {
-	n, there, err := r.whole()
+	n, there, err := r.integer()
 	if err != nil || !there {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *server) nodes(ctx context.Context) (map[string]resource.Vector, error) 
 		})
 	})
 	if err == nil && !there {
-		err = s.senseless(malformed("no nodes"))
+		err = s.malformedAnswer(malformed("no nodes"))
 	}
 	return totals, err
 }
