@@ -137,7 +137,7 @@ func (m *Meter) Engines(ctx context.Context, engines []Engine) []Usage {
 		}
 		usages[i].Alive = m.alive(e, passed, &usages[i])
 		if e.cgroup.memory && !usages[i].Alive {
-			usages[i].Processes = m.living(e)
+			usages[i].Processes = m.countLiving(e)
 		}
 		if !e.byTree() && !e.cgroup.moved {
 			continue

@@ -28,9 +28,9 @@ type ownCgroup struct {
 	taken time.Time
 }
 
-// living counts the processes in an engine's cgroup without those that have ended and that nobody has taken note of, which version 1 lists too.
+// countLiving counts the processes in an engine's cgroup without those that have ended and that nobody has taken note of, which version 1 lists too.
 // If some may have been left out, there is one at least.
-func (m *Meter) living(e *engine) (processes int) {
+func (m *Meter) countLiving(e *engine) (processes int) {
 	for _, pid := range e.inside {
 		got, err := m.readStat(&m.tracker.scratch, pid)
 		if err == nil && !got.ended() || err != nil && !errors.Is(err, ErrNoProcess) {

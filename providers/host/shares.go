@@ -36,7 +36,7 @@ type shares struct {
 	unsupported bool
 	// pending is the walk that a pass did not wait for to its end; nil: none. There is none beside it, so that processes that hang
 	// cost one thread, however many they are.
-	pending *walk
+	pending *pageWalk
 	// scratch is that of the walks; nil while one is pending, which has it.
 	scratch *scratch
 }
@@ -76,7 +76,7 @@ func (s *shares) begin(elapsed time.Duration, now func() time.Time) {
 	s.now, s.begun, s.exhausted = now, true, false
 	s.budget = min(firstShares, s.budget+elapsed/sharesPart)
 	if s.pending != nil {
-		s.settle()
+		s.finishPending()
 	}
 }
 
@@ -108,7 +108,7 @@ func (m *Meter) familyMemory(key shareKey, kin *family) treeUse {
 	}
 	of.used = true
 	if !s.unsupported && s.budget > 0 && s.pending == nil {
-		if m.look(key, kin) {
+		if m.walkPages(key, kin) {
 			certain := min(of.bytes, kin.sum)
 			return treeUse{held: of.bytes, unreclaimable: certain, swapped: min(of.swapped, certain)}
 		}

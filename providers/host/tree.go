@@ -44,7 +44,7 @@ func (f *forest) pass(ctx context.Context, m *Meter, s *scratch, engines []*engi
 	if err := f.table.read(ctx, m, s); err != nil {
 		return err
 	}
-	f.divide(engines)
+	f.assign(engines)
 	return nil
 }
 
@@ -70,9 +70,9 @@ func (f *forest) inCgroups(ctx context.Context, m *Meter, s *scratch, engines []
 	return nil
 }
 
-// divide does that with a table that has been read.
-func (f *forest) divide(engines []*engine) {
-	f.plant(engines)
+// assign does that with a table that has been read.
+func (f *forest) assign(engines []*engine) {
+	f.setRoots(engines)
 	for i := range f.table.rows {
 		if row := &f.table.rows[i]; f.owner(row) != nil {
 			row.owner.members = append(row.owner.members, int32(i))
@@ -92,8 +92,8 @@ func (f *forest) forget(engines []*engine) {
 	}
 }
 
-// plant makes the engines' root processes theirs.
-func (f *forest) plant(engines []*engine) {
+// setRoots makes the engines' root processes theirs.
+func (f *forest) setRoots(engines []*engine) {
 	if f.roots == nil {
 		f.roots, f.inside = map[int32]*engine{}, map[int32]*engine{}
 	}
@@ -145,14 +145,14 @@ func (f *forest) find(row *process) *engine {
 	if e := f.inside[row.pid]; e != nil {
 		return e
 	}
-	if led := f.led(row, row.session); led != nil {
+	if led := f.engineOfLeader(row, row.session); led != nil {
 		return led
 	}
-	return f.led(row, row.group)
+	return f.engineOfLeader(row, row.group)
 }
 
-// led returns the engine to which the leader of a process's session or group belongs, or belonged.
-func (f *forest) led(row *process, number int32) *engine {
+// engineOfLeader returns the engine to which the leader of a process's session or group belongs, or belonged.
+func (f *forest) engineOfLeader(row *process, number int32) *engine {
 	if number == 0 || number == row.pid {
 		return nil
 	}
@@ -190,8 +190,8 @@ func (f *forest) count() {
 		was, known := f.members[row.pid]
 		switch {
 		case known && was.start == row.start:
-			row.owner.ticks += grown(was.own, row.own)
-			row.owner.ended += grown(was.children, row.children)
+			row.owner.ticks += increase(was.own, row.own)
+			row.owner.ended += increase(was.children, row.children)
 		case row.start > f.newest || row.start == f.newest && !slices.Contains(f.youngest, row.pid):
 			// It started after the last pass: all it used is new.
 			row.owner.ticks += row.own
@@ -207,12 +207,12 @@ func (f *forest) count() {
 		}
 	}
 	for _, e := range f.engines {
-		e.ticks += grown(e.counted, e.ended)
+		e.ticks += increase(e.counted, e.ended)
 	}
 }
 
-// grown is the difference of two counters; one that stepped back has not grown.
-func grown(before, after uint64) uint64 { return max(before, after) - before }
+// increase is the difference of two counters; one that stepped back has not grown.
+func increase(before, after uint64) uint64 { return max(before, after) - before }
 
 // ancestor returns the nearest process above one that is gone, of those that were members and are still there.
 func (f *forest) ancestor(gone member) *process {
@@ -251,7 +251,7 @@ func (f *forest) remember() {
 		}
 		members[row.pid] = now
 		for _, number := range [...]int32{row.session, row.group} {
-			if f.leads(number, row) {
+			if f.isLedBySameEngine(number, row) {
 				leaders[number] = row.owner
 			}
 		}
@@ -261,8 +261,8 @@ func (f *forest) remember() {
 	f.newest, f.youngest = f.table.newest, append(f.youngest[:0], f.table.youngest...)
 }
 
-// leads reports whether the leader of that session or group is, or was, of the same engine as the process.
-func (f *forest) leads(number int32, row *process) bool {
+// isLedBySameEngine reports whether the leader of that session or group is, or was, of the same engine as the process.
+func (f *forest) isLedBySameEngine(number int32, row *process) bool {
 	if number == 0 {
 		return false
 	}

@@ -111,7 +111,7 @@ func (p *population) pass(f *forest) {
 	for _, one := range p.alive {
 		f.table.add(one.stat, one.pid)
 	}
-	f.divide(p.engines)
+	f.assign(p.engines)
 	clear(p.freed)
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/bursar/bursar/internal/cgroupfs"
 )
 
-// walk is one look at the page tables of a family.
-type walk struct {
+// pageWalk is one look at the page tables of a family.
+type pageWalk struct {
 	key         shareKey
 	fingerprint uint64
 	sumSwapped  int64
@@ -25,11 +25,11 @@ type outcome struct {
 	err   error
 }
 
-// look walks over the page tables of a family and notes the outcome in its share. It reports whether there is a new one. What
+// walkPages walks over the page tables of a family and notes the outcome in its share. It reports whether there is a new one. What
 // takes longer than patience goes on by itself, and its outcome is noted when a later pass begins.
-func (m *Meter) look(key shareKey, kin *family) bool {
+func (m *Meter) walkPages(key shareKey, kin *family) bool {
 	s := &m.tracker.shares
-	w := &walk{key: key, fingerprint: kin.fingerprint, sumSwapped: kin.swapped, scratch: s.scratch, done: make(chan outcome, 1)}
+	w := &pageWalk{key: key, fingerprint: kin.fingerprint, sumSwapped: kin.swapped, scratch: s.scratch, done: make(chan outcome, 1)}
 	s.pending, s.scratch = w, nil
 	files := make([]string, len(kin.processes))
 	for i, pid := range kin.processes {
@@ -45,7 +45,7 @@ func (m *Meter) look(key shareKey, kin *family) bool {
 	noted := false
 	select {
 	case got := <-w.done:
-		noted = s.note(got)
+		noted = s.record(got)
 	case <-timer.C:
 		s.exhausted = true
 	}
@@ -53,17 +53,17 @@ func (m *Meter) look(key shareKey, kin *family) bool {
 	return noted
 }
 
-// settle notes the outcome of the pending walk, if it has come to an end.
-func (s *shares) settle() {
+// finishPending notes the outcome of the pending walk, if it has come to an end.
+func (s *shares) finishPending() {
 	select {
 	case got := <-s.pending.done:
-		s.note(got)
+		s.record(got)
 	default:
 	}
 }
 
-// note takes the outcome of the pending walk, of which there is none then. It reports whether it was good.
-func (s *shares) note(got outcome) bool {
+// record takes the outcome of the pending walk, of which there is none then. It reports whether it was good.
+func (s *shares) record(got outcome) bool {
 	w := s.pending
 	s.pending, s.scratch = nil, w.scratch
 	s.unsupported = errors.Is(got.err, errNoSplit)
