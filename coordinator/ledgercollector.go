@@ -29,12 +29,12 @@ type ledgerCollector struct {
 	hostRefuses, callersFull                         *prometheus.Desc
 }
 
-func newLedgerCollector(w *commit.Loop, most int) *ledgerCollector {
+func newLedgerCollector(loop *commit.Loop, most int) *ledgerCollector {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("bursar_"+name, help, labels, nil)
 	}
 	return &ledgerCollector{
-		loop: w, most: most,
+		loop: loop, most: most,
 		allocations:  describe("allocations", "Live allocations.", "state"),
 		hosts:        describe("hosts", "Hosts.", "state"),
 		revision:     describe("revision", "The ledger's revision."),

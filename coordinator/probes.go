@@ -34,10 +34,10 @@ type probes struct {
 	loopProbe, storeProbe *sharedProbe // the loop; and commands, all the way to the store
 }
 
-func newProbes(w *commit.Loop, p *forward.Peers, m *mismatch) *probes {
+func newProbes(loop *commit.Loop, p *forward.Peers, m *mismatch) *probes {
 	return &probes{
-		loop: w, peers: p, mismatch: m,
-		loopProbe: &sharedProbe{ask: w.Alive, clock: w.Clock}, storeProbe: &sharedProbe{ask: w.Probe, clock: w.Clock},
+		loop: loop, peers: p, mismatch: m,
+		loopProbe: &sharedProbe{ask: loop.Alive, clock: loop.Clock}, storeProbe: &sharedProbe{ask: loop.Probe, clock: loop.Clock},
 	}
 }
 

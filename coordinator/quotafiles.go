@@ -162,15 +162,15 @@ func (q *quotaFiles) locateRefusal(err error) error {
 }
 
 // watch puts changes in force until ctx ends. A file that is wrong leaves its earlier rules as they are.
-func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *commit.Loop) {
+func (q *quotaFiles) watch(ctx context.Context, every time.Duration, loop *commit.Loop) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			q.poll(ctx, w)
+			q.poll(ctx, loop)
 		case ask := <-q.reloads:
-			ask.done <- q.replace(ask.ctx, w, ask.paths) //nolint:contextcheck // that of who asks
+			ask.done <- q.replace(ask.ctx, loop, ask.paths) //nolint:contextcheck // that of who asks
 		case <-ctx.Done():
 			return
 		}
@@ -179,7 +179,7 @@ func (q *quotaFiles) watch(ctx context.Context, every time.Duration, w *commit.L
 
 // poll looks at every file once. Those that changed are put in force together, so that a rule can move from one to another;
 // where that is refused, one by one, so that a wrong one does not hold up the others.
-func (q *quotaFiles) poll(ctx context.Context, w *commit.Loop) {
+func (q *quotaFiles) poll(ctx context.Context, loop *commit.Loop) {
 	var fresh []*quotaFile
 	for _, f := range q.files {
 		switch err := f.read(); {
@@ -191,21 +191,21 @@ func (q *quotaFiles) poll(ctx context.Context, w *commit.Loop) {
 			q.setRight(f)
 		}
 	}
-	if len(fresh) == 0 || q.enforce(ctx, w, fresh...) == nil || len(fresh) == 1 {
+	if len(fresh) == 0 || q.enforce(ctx, loop, fresh...) == nil || len(fresh) == 1 {
 		return
 	}
 	for _, f := range fresh {
-		_ = q.enforce(ctx, w, f) // it has been reported
+		_ = q.enforce(ctx, loop, f) // it has been reported
 	}
 }
 
 // enforce puts the rules of some files in force in one step.
-func (q *quotaFiles) enforce(ctx context.Context, w *commit.Loop, files ...*quotaFile) error {
+func (q *quotaFiles) enforce(ctx context.Context, loop *commit.Loop, files ...*quotaFile) error {
 	sets := make(map[string][]ledger.Quota, len(files))
 	for _, f := range files {
 		sets[f.source()] = f.quotas
 	}
-	err := q.setFiles(ctx, w, sets)
+	err := q.setFiles(ctx, loop, sets)
 	refused, _ := errors.AsType[*ledger.FieldError](err)
 	switch {
 	case errors.Is(err, core.ErrNotLeading): // who leads has files of its own; these are for when it is our turn
@@ -225,8 +225,8 @@ func (q *quotaFiles) enforce(ctx context.Context, w *commit.Loop, files ...*quot
 
 // setFiles puts sets of rules in force. Where this coordinator does not lead nobody looks at them next to those that are stored: they must be
 // right by themselves, to begin a leadership with.
-func (q *quotaFiles) setFiles(ctx context.Context, w *commit.Loop, sets map[string][]ledger.Quota) error {
-	err := w.SetFiles(ctx, originOfFiles(sets), sets)
+func (q *quotaFiles) setFiles(ctx context.Context, loop *commit.Loop, sets map[string][]ledger.Quota) error {
+	err := loop.SetFiles(ctx, originOfFiles(sets), sets)
 	if !errors.Is(err, core.ErrNotLeading) {
 		return err
 	}

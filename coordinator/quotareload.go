@@ -36,7 +36,7 @@ func (q *quotaFiles) reload(ctx context.Context, paths []string) error {
 	}
 }
 
-func (q *quotaFiles) replace(ctx context.Context, w *commit.Loop, paths []string) error {
+func (q *quotaFiles) replace(ctx context.Context, loop *commit.Loop, paths []string) error {
 	sets := make(map[string][]ledger.Quota)
 	for _, f := range q.files {
 		sets[f.source()] = nil
@@ -54,7 +54,7 @@ func (q *quotaFiles) replace(ctx context.Context, w *commit.Loop, paths []string
 	if len(sets) == 0 {
 		return nil
 	}
-	err := q.setFiles(ctx, w, sets)
+	err := q.setFiles(ctx, loop, sets)
 	if refused, _ := errors.AsType[*ledger.FieldError](err); refused != nil {
 		return (&quotaFiles{files: next}).locateRefusal(err)
 	}

@@ -45,9 +45,9 @@ type Health struct {
 }
 
 // New returns pollers that read nothing before Run. random gives numbers from 0 to 1, to any goroutine.
-func New(w *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
+func New(loop *commit.Loop, kinds providers.Kinds, dir Credentials, random func() float64, m *Meter, log *slog.Logger) *Pollers {
 	return &Pollers{
-		loop: w, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
+		loop: loop, Kinds: kinds, Credentials: dir, random: random, meter: m, log: log,
 		wake: make(chan struct{}, 1), running: make(map[ledger.ClusterName]*poller),
 	}
 }

@@ -17,18 +17,18 @@ const (
 
 // Follow sends what changes after a revision until the caller goes away or falls too far behind. It begins with ping, which
 // sends a revision alone, and repeats it where nothing else was sent for a while. send may skip a change.
-func (w *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func(Event) error) error {
+func (loop *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint64) error, send func(Event) error) error {
 	// A look through the loop: a coordinator that does not lead must not say what the latest revision is.
-	if err := w.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
+	if err := loop.Do(ctx, func(*ledger.Ledger, ledger.Instant) {}); err != nil {
 		return err
 	}
-	from, revision, err := w.Feed.newReader(after)
+	from, revision, err := loop.Feed.newReader(after)
 	if err != nil {
 		return err
 	}
 	defer from.close()
-	w.Meter.watchers.Inc()
-	defer w.Meter.watchers.Dec()
+	loop.Meter.watchers.Inc()
+	defer loop.Meter.watchers.Dec()
 	if err := ping(revision); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (w *Loop) Follow(ctx context.Context, after uint64, ping func(revision uint
 		batch, wait, caughtUp, err := from.poll(events)
 		if err != nil {
 			if errors.Is(err, ErrFellBehind) {
-				w.Meter.cutOff.Inc()
+				loop.Meter.cutOff.Inc()
 			}
 			return err
 		}

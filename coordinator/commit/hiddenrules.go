@@ -9,26 +9,26 @@ import (
 const mostHidden = 20
 
 // publishHiddenRules tells which rules are not in force, where that may have changed.
-func (w *Loop) publishHiddenRules() {
-	version, hidden := w.core.HiddenRules()
-	if version == w.rulesSeen {
+func (loop *Loop) publishHiddenRules() {
+	version, hidden := loop.core.HiddenRules()
+	if version == loop.rulesSeen {
 		return
 	}
-	w.rulesSeen = version
+	loop.rulesSeen = version
 	var before, list []string
-	if known := w.rulesHidden.Load(); known != nil {
+	if known := loop.rulesHidden.Load(); known != nil {
 		before = *known
 	}
 	for _, h := range hidden {
 		text := h.String()
 		list = append(list, text)
 		if _, logged := slices.BinarySearch(before, text); !logged {
-			w.Log.Warn(text)
+			loop.Log.Warn(text)
 		}
 	}
 	slices.Sort(list)
-	w.rulesHidden.Store(&list)
-	w.Meter.hiddenRules.Set(float64(len(list)))
+	loop.rulesHidden.Store(&list)
+	loop.Meter.hiddenRules.Set(float64(len(list)))
 }
 
 // AtMost shortens a list of warnings, and says where the rest is.

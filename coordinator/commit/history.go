@@ -58,9 +58,9 @@ func (e *HistoryFullError) Error() string {
 		e.Caller, e.Remember, e.Bytes, e.Most)
 }
 
-func newHistory(w *Loop) *history {
+func newHistory(loop *Loop) *history {
 	// The commit of a row may wait for the one before it, and each has its time.
-	return &history{loop: w, config: w.History, remember: w.Remember, settled: 2 * w.CommitTimeout}
+	return &history{loop: loop, config: loop.History, remember: loop.Remember, settled: 2 * loop.CommitTimeout}
 }
 
 // admit refuses a new request of a caller whose history is full.

@@ -54,9 +54,9 @@ func New(c *core.Core, o Options) *Loop {
 }
 
 // origin is where a call comes from; nil: from nowhere that would send it again.
-func (w *Loop) origin(ctx context.Context) *core.Origin {
-	if w.Origin == nil {
+func (loop *Loop) origin(ctx context.Context) *core.Origin {
+	if loop.Origin == nil {
 		return nil
 	}
-	return w.Origin(ctx)
+	return loop.Origin(ctx)
 }

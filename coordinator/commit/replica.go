@@ -24,11 +24,11 @@ type Reader interface {
 
 // Reader returns the books for a read: the ledger's own, or where this coordinator does not lead and the caller takes what may be old, a
 // replica.
-func (w *Loop) Reader(allowStale bool) Reader {
-	if allowStale && !w.leads.Load() {
-		return w.replica
+func (loop *Loop) Reader(allowStale bool) Reader {
+	if allowStale && !loop.leads.Load() {
+		return loop.replica
 	}
-	return w
+	return loop
 }
 
 // replica is what the store held a short while ago, for reads on a coordinator that does not lead. It is read when somebody asks, and
@@ -61,20 +61,20 @@ const (
 	refreshTime = 10 * time.Second
 )
 
-func newReplica(w *Loop, empty func() *ledger.Ledger) *replica {
-	return &replica{clock: w.Clock, log: w.Log, origin: w.origin, load: func(ctx context.Context) (*ledger.Ledger, core.Skew, error) {
-		snapshot, err := currentSnapshot(ctx, w.Store)
+func newReplica(loop *Loop, empty func() *ledger.Ledger) *replica {
+	return &replica{clock: loop.Clock, log: loop.Log, origin: loop.origin, load: func(ctx context.Context) (*ledger.Ledger, core.Skew, error) {
+		snapshot, err := currentSnapshot(ctx, loop.Store)
 		if err != nil {
 			return nil, core.Skew{}, err
 		}
-		if w.Rules != nil {
-			snapshot.Quotas = append(snapshot.Quotas, core.FromFiles(w.Rules())...)
+		if loop.Rules != nil {
+			snapshot.Quotas = append(snapshot.Quotas, core.FromFiles(loop.Rules())...)
 		}
-		if configured := w.configured.Load(); configured != nil {
+		if configured := loop.configured.Load(); configured != nil {
 			snapshot.Providers, _ = core.WithFile(snapshot.Providers, *configured)
 		}
 		l := empty()
-		now := w.Clock.Now()
+		now := loop.Clock.Now()
 		s := core.Skew{Since: now, Ahead: max(0, core.Latest(&snapshot).Sub(now))}
 		return l, s, restored(func() error { return l.Restore(s.Ledger(now), snapshot) })
 	}}

@@ -95,11 +95,11 @@ func newLoopRig(tb testing.TB, s store.Store, change func(*setup)) *loopRig {
 }
 
 // Lead runs a loop that nobody competes with. It leads when lead returns.
-func Lead(tb testing.TB, w *Loop) {
+func Lead(tb testing.TB, loop *Loop) {
 	tb.Helper()
 	first := make(chan error, 1)
-	campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: w, Announced: func() []uint64 { return nil }, Log: w.Log}
-	go w.Run()
+	campaign := &Campaign{Election: election.Alone(func() string { return "" }), Loop: loop, Announced: func() []uint64 { return nil }, Log: loop.Log}
+	go loop.Run()
 	go func() { _ = campaign.Run(context.Background(), first) }()
 	if err := <-first; err != nil {
 		tb.Fatal(err)
